@@ -1,0 +1,1 @@
+"""The world: telemetry sources, stores, workers, schedulers, notifiers. Side effects live here."""

@@ -1,0 +1,68 @@
+"""What sources hand to the engine: numbers, each with a time and a series."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+F64 = NDArray[np.float64]
+I32 = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SeriesKey:
+    """One series: a signal of the catalogue on one entity of the topology."""
+
+    signal: str
+    kind: str
+    """node, port, gpu, rank, group, replica, pool, link, peer or fleet."""
+    entity: str
+    """Its name in the topology; a port is `node/port`, a rank `group:member`, a peer `node/port>node/port` (observer first)."""
+    selector: str = ""
+    """What else tells series of one entity apart: tx, rx, p3, a group's name, an engine's index, le=0.5."""
+
+
+@dataclass
+class SeriesTable:
+    """Series by number. It only grows; a number never changes its meaning."""
+
+    keys: list[SeriesKey] = field(default_factory=list)
+    _number: dict[SeriesKey, int] = field(default_factory=dict)
+
+    def number(self, key: SeriesKey) -> int:
+        """The number of a series, a new one when it was not known."""
+        found = self._number.get(key)
+        if found is None:
+            found = self._number[key] = len(self.keys)
+            self.keys.append(key)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Samples as columns of equal length, in no order that matters. Times are seconds since 1970, UTC; NaN values are gaps."""
+
+    time: F64
+    series: I32
+    value: F64
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+
+def empty() -> Block:
+    """A block without samples."""
+    return Block(np.empty(0), np.empty(0, np.int32), np.empty(0))
+
+
+def joined(blocks: Iterable[Block]) -> Block:
+    """All samples of several blocks in one, ordered by time, then series: the same whatever the order of `blocks`."""
+    parts = [b for b in blocks if len(b)]
+    if not parts:
+        return empty()
+    time = np.concatenate([b.time for b in parts])
+    series = np.concatenate([b.series for b in parts])
+    value = np.concatenate([b.value for b in parts])
+    order = np.lexsort((value, series, time))
+    return Block(time[order], series[order], value[order])

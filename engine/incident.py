@@ -1,0 +1,122 @@
+"""A diagnosis with its life: what `skewscope replay --json` prints, one a line."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One item for or against, as it stood when it spoke loudest for the diagnosis."""
+
+    name: str
+    verdict: str
+    """yes, no or unknown."""
+    weight: float
+    value: float | None
+    unit: str
+    expr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Competing:
+    """Another condition that could explain the same, and the measurement that would tell."""
+
+    condition: str
+    confidence: float
+    separate_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Impact:
+    """What it costs: `change` of `metric`, in `unit` ('1' is a share); None where it could not be measured."""
+
+    metric: str
+    change: float | None
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlastRadius:
+    """How many are hit."""
+
+    nodes: int = 0
+    groups: int = 0
+    replicas: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A mitigation worth considering, and why this one."""
+
+    id: str
+    actor: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """One incident. Times are seconds since 1970, UTC."""
+
+    id: str
+    condition: str
+    kind: str
+    name: str
+    state: str
+    """pending, firing or resolved."""
+    opened_at: float
+    resolved_at: float | None
+    severity: str
+    confidence: float
+    coverage: float
+    impact: Impact
+    blast_radius: BlastRadius
+    rule: str
+    rule_hash: str
+    also: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    against: tuple[Evidence, ...] = ()
+    unseen: tuple[str, ...] = ()
+    competing: tuple[Competing, ...] = ()
+    explained_by: str | None = None
+    mitigations: tuple[Advice, ...] = ()
+    input_hash: str = ""
+    flaps: int = 0
+    history: tuple[tuple[float, str], ...] = field(default=())
+    """(time, what happened), oldest first."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The contract's object, in the contract's order."""
+        return {
+            "id": self.id,
+            "condition": self.condition,
+            "entity": {"kind": self.kind, "name": self.name},
+            "also": list(self.also),
+            "state": self.state,
+            "opened_at": rfc3339(self.opened_at),
+            "resolved_at": None if self.resolved_at is None else rfc3339(self.resolved_at),
+            "severity": self.severity,
+            "confidence": round(self.confidence, 3),
+            "coverage": round(self.coverage, 3),
+            "impact": asdict(self.impact),
+            "blast_radius": asdict(self.blast_radius),
+            "evidence": [asdict(e) for e in self.evidence],
+            "against": [asdict(e) for e in self.against],
+            "unseen": list(self.unseen),
+            "competing": [asdict(c) for c in self.competing],
+            "explained_by": self.explained_by,
+            "mitigations": [asdict(a) for a in self.mitigations],
+            "rule": self.rule,
+            "rule_hash": self.rule_hash,
+            "input_hash": self.input_hash,
+        }
+
+    def as_line(self) -> str:
+        """One line of JSON."""
+        return json.dumps(self.as_json(), allow_nan=False, ensure_ascii=False, separators=(", ", ": "))
+
+
+def rfc3339(seconds: float) -> str:
+    """A time as RFC 3339 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(round(seconds, 3), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,1 @@
+"""What is known: conditions, signals, mitigations, sources; load, check and ask them."""

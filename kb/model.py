@@ -1,0 +1,154 @@
+"""The five kinds of knowledge as frozen values. What a field means is in the schema of its kind (`schema/*.json`)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One number or statement from the literature, and how it was seen."""
+
+    text: str
+    source: str
+    seen: str
+    scale: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookalike:
+    """Another condition that looks the same, and the test that separates the two."""
+
+    condition: str
+    separate_by: str
+    basis: str = "literature"
+
+
+@dataclass(frozen=True, slots=True)
+class Observability:
+    """What can be seen of a condition in one deployment, and why."""
+
+    deployment: str
+    verdict: str
+    reason: str
+    basis: str
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An edge of the causal graph, from this condition."""
+
+    condition: str
+    why: str
+    basis: str = "judgement"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What goes wrong."""
+
+    id: str
+    name: str
+    aliases: tuple[str, ...]
+    group: str
+    scope: tuple[str, ...]
+    phases: tuple[str, ...]
+    parallelism: tuple[str, ...]
+    kind: str
+    what: str
+    why: tuple[str, ...]
+    signature: tuple[str, ...]
+    """Ids of the signals in which it shows."""
+    causes: tuple[Link, ...]
+    effects: tuple[Link, ...]
+    impacts: tuple[Claim, ...]
+    lookalikes: tuple[Lookalike, ...]
+    mitigations: tuple[str, ...]
+    observability: tuple[Observability, ...]
+    grade: str
+    maturity: str
+    notes: tuple[str, ...] = ()
+    withdrawn: str = ""
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What can be measured, and its real name in each exporter."""
+
+    id: str
+    name: str
+    unit: str
+    """UCUM-like: s, By, 1, 1/s, {packet}/s, Cel, W, ..."""
+    type: str
+    """counter, gauge, histogram, state, bitmask, info or event."""
+    entity: str
+    vantage: tuple[str, ...]
+    dpu_access: str
+    sources: Mapping[str, tuple[str, ...]]
+    scale: Mapping[str, float] = field(default_factory=dict)
+    """By exporter: the raw value times this is in `unit`."""
+    width_bits: int = 64
+    fold: str = "max"
+    """How several series of one entity become one: sum, max, min or mean."""
+    note: str = ""
+    file: str = ""
+
+    @property
+    def metric(self) -> str:
+        """The canonical metric name."""
+        return "skewscope_" + self.id.replace(".", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class Mitigation:
+    """What to do about a condition."""
+
+    id: str
+    name: str
+    what: str
+    actor: str
+    """Who can do it: dpu, fabric, router, scheduler, host or operator."""
+    effect: str
+    claims: tuple[Claim, ...]
+    cost: str
+    risk: str
+    """low, medium or high."""
+    undo: str
+    verify: str
+    adapters: tuple[str, ...]
+    basis: str
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One citable work, with how it was seen."""
+
+    id: str
+    title: str
+    authors: str
+    year: int
+    kind: str
+    seen: str
+    locator: str
+    """arXiv id, DOI, URL or repository issue."""
+    venue: str = ""
+    note: str = ""
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All that is known, by kind and id, each kind in the order of ids."""
+
+    conditions: Mapping[str, Condition]
+    signals: Mapping[str, Signal]
+    mitigations: Mapping[str, Mitigation]
+    sources: Mapping[str, Source]
+
+    @cached_property
+    def by_metric(self) -> dict[str, Signal]:
+        """Signals by canonical metric name."""
+        return {signal.metric: signal for signal in self.signals.values()}

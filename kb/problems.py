@@ -1,0 +1,55 @@
+"""Faults found in what people wrote, told so that they can mend them.
+
+Everything that reads a file collects `Problem`s and goes on; only the command line turns them into an exit code.
+
+SkewscopeError
+  InputError          one or more problems in a file, a stream or an argument
+"""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One fault: where, what was found, what was expected, what to do."""
+
+    file: str
+    line: int
+    """1-based; 0 where a line means nothing (a directory, a binary file)."""
+    field: str
+    """Dotted path inside the file, a byte offset, or '' for the whole."""
+    found: str
+    expected: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        field = f" {self.field}:" if self.field else ""
+        hint = f" {self.hint}" if self.hint else ""
+        return f"{place}:{field} found {self.found}, expected {self.expected}.{hint}"
+
+
+class SkewscopeError(Exception):
+    """Anything this package raises on purpose."""
+
+
+class InputError(SkewscopeError):
+    """What was given cannot be used; `problems` says why, all of it at once."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems))
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """A hint naming the closest of `names`, or '' when none is close."""
+    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+    return f"Did you mean {close[0]!r}?" if close else ""
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """The names in one phrase, cut after `most`."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

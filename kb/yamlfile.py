@@ -1,0 +1,134 @@
+"""YAML with line numbers, read as if written by an enemy: bounded size and depth, no aliases, no repeated keys."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from skewscope.kb.problems import InputError, Problem, nearest
+
+MOST_BYTES = 32 << 20
+MOST_DEPTH = 32
+
+type_names = {
+    dict: "a mapping",
+    list: "a list",
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "yes/no",
+    type(None): "nothing",
+}
+
+Path_ = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A YAML file's content and the line of everything in it."""
+
+    file: str
+    data: Any
+    lines: dict[Path_, int] = field(default_factory=dict, repr=False)
+
+    def line(self, *path: str | int) -> int:
+        """The 1-based line of a field, or of its nearest parent that has one."""
+        for n in range(len(path), -1, -1):
+            if path[:n] in self.lines:
+                return self.lines[path[:n]]
+        return 1
+
+    def problem(self, path: Path_, found: str, expected: str, hint: str = "") -> Problem:
+        """A problem at a field of this document."""
+        return Problem(self.file, self.line(*path), dotted(path), found, expected, hint)
+
+    def unknown_key(self, path: Path_, known: list[str]) -> Problem:
+        """The problem of a field nobody reads, with the name that was probably meant."""
+        return self.problem(
+            path, f"an unknown field {path[-1]!r}", f"one of {', '.join(sorted(known))}", nearest(str(path[-1]), known)
+        )
+
+
+def dotted(path: Path_) -> str:
+    """`('a', 0, 'b')` as `a[0].b`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def kind_of(value: object) -> str:
+    """A value's type in plain words."""
+    return type_names.get(type(value), type(value).__name__)
+
+
+def read(path: Path, shown: str | None = None) -> Document:
+    """The document in a file.
+
+    Raises:
+        InputError: the file is missing, too large, or not plain YAML.
+    """
+    file = shown or str(path)
+    try:
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            raise InputError(
+                [Problem(file, 0, "", f"{size} bytes", f"at most {MOST_BYTES}", "Is this the right file?")]
+            )
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError([Problem(file, 0, "", f"no readable file ({error.strerror})", "a YAML file")]) from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            [Problem(file, 0, f"byte {error.start}", "bytes that are not UTF-8", "text in UTF-8")]
+        ) from None
+    return parse(text, file)
+
+
+def parse(text: str, file: str = "<text>") -> Document:
+    """The document in a text; see `read`."""
+    loader = yaml.CSafeLoader(text)
+    lines: dict[Path_, int] = {}
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return Document(file, None, {(): 1})
+        _walk(node, (), lines, set())
+        data = loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        line = mark.line + 1 if mark else 0
+        raise InputError(
+            [Problem(file, line, "", str(error.problem or "text that is no YAML"), "one YAML document")]
+        ) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputError([Problem(file, 0, "", f"text that is no YAML ({error})", "one YAML document")]) from None
+    finally:
+        loader.dispose()
+    return Document(file, data, lines)
+
+
+def _walk(node: yaml.Node, path: Path_, lines: dict[Path_, int], seen: set[int]) -> None:
+    mark = node.start_mark
+    if len(path) > MOST_DEPTH:
+        raise yaml.MarkedYAMLError(None, None, f"nesting deeper than {MOST_DEPTH}", mark)
+    if isinstance(node, yaml.CollectionNode):
+        if id(node) in seen:
+            raise yaml.MarkedYAMLError(None, None, "an alias (write the value out)", mark)
+        seen.add(id(node))
+    lines[path] = mark.line + 1
+    if isinstance(node, yaml.MappingNode):
+        _walk_mapping(node, path, lines, seen)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            _walk(value, (*path, index), lines, seen)
+
+
+def _walk_mapping(node: yaml.MappingNode, path: Path_, lines: dict[Path_, int], seen: set[int]) -> None:
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
+            raise yaml.MarkedYAMLError(None, None, "a key that is no plain text", key.start_mark)
+        if (*path, key.value) in lines:
+            raise yaml.MarkedYAMLError(None, None, f"the key {key.value!r} for the second time", key.start_mark)
+        _walk(value, (*path, key.value), lines, seen)
+        lines[(*path, key.value)] = key.start_mark.line + 1

@@ -1,0 +1,1 @@
+"""Everything for a person at a terminal: command line, console, reports."""
