@@ -1,0 +1,143 @@
+"""When each sender's bursts began, without knowing the period: the silence that ends a burst is learned.
+
+The silences between one sender's packets fall into two heaps, those inside a burst and those between bursts, often
+decades apart. The threshold is where Otsu's criterion (IEEE Trans. SMC 9(1), 1979) parts the logarithms of the gaps.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from skewscope.engine.feed import F64
+from skewscope.engine.wire.sequence import starts
+
+I64 = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+EDGES = np.linspace(-7.0, 3.0, 101)
+"""Bins of the gaps' decimal logarithm: 100 ns to 1,000 s, ten to the decade."""
+APART = 0.7
+"""Decades between the heaps' means below which they are one: then every packet is a burst of its own."""
+USUAL = 0.25
+"""A silence under this share of the one that is usual between bursts does not end a burst."""
+MEMORY = 20.0
+"""Seconds after which half of what was learned of the gaps is forgotten."""
+SMALL = 1 / 32
+"""A burst under this share of its sender's typical bytes is a control message, not a part of a round."""
+TYPICAL = 0.75
+"""The quantile of a sender's burst bytes that is called typical."""
+
+
+@dataclass
+class GapThreshold:
+    """The silence that separates bursts, learned from gaps."""
+
+    heap: F64 = field(default_factory=lambda: np.zeros(len(EDGES) - 1))
+    value: float = np.nan
+
+    def learn(self, gaps: F64, seconds: float) -> float:
+        """The threshold in seconds after these gaps, seen within `seconds`; NaN before any was seen."""
+        self.heap *= 0.5 ** (seconds / MEMORY)
+        logs = np.log10(np.clip(gaps, 1.1e-7, 9e2))
+        self.heap += np.histogram(logs, EDGES)[0]
+        if self.heap.sum() >= 2:
+            self.value = otsu(self.heap)
+        return self.value
+
+
+def otsu(heap: F64) -> float:
+    """The gap, in seconds, that parts a histogram over `EDGES` best; the smallest gap where it has but one heap."""
+    middle = (EDGES[1:] + EDGES[:-1]) / 2
+    below = np.cumsum(heap)
+    above = below[-1] - below
+    moment = np.cumsum(heap * middle)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        low, high = moment / below, (moment[-1] - moment) / above
+        between = np.where((below > 0) & (above > 0), below * above * (high - low) ** 2, -1.0)
+    best = between.max()
+    if best <= 0 or (high - low)[np.argmax(between)] < APART:
+        return float(10 ** EDGES[np.argmax(heap > 0)])
+    # Empty bins between the heaps score alike: take the middle of that valley, and no less than a share of the silence
+    # that is usual between bursts, for a burst that is held up (a slow link, a full window) is still one burst.
+    valley = np.flatnonzero(between >= best * (1 - 1e-9))
+    middle_of_valley = (EDGES[valley[0] + 1] + EDGES[valley[-1] + 1]) / 2
+    beyond = np.cumsum(heap * (middle > middle_of_valley))
+    usual = middle[np.searchsorted(beyond, beyond[-1] / 2)]
+    return float(max(10**middle_of_valley, USUAL * 10**usual))
+
+
+@dataclass(frozen=True, slots=True)
+class Bursts:
+    """Bursts as columns, ordered by (stream, begin)."""
+
+    stream: I64
+    begin: F64
+    end: F64
+    size: F64
+    """Bytes of payload."""
+
+    def __len__(self) -> int:
+        return len(self.stream)
+
+    def take(self, index: I64 | Mask) -> "Bursts":
+        """The bursts at an index or mask."""
+        return Bursts(self.stream[index], self.begin[index], self.end[index], self.size[index])
+
+    def by_time(self) -> "Bursts":
+        """The same, ordered by (begin, stream)."""
+        return self.take(np.lexsort((self.stream, self.begin)))
+
+
+def no_bursts() -> Bursts:
+    """Not one burst."""
+    return Bursts(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0))
+
+
+def joined(parts: list[Bursts]) -> Bursts:
+    """Several sets of bursts as one, ordered by (stream, begin)."""
+    whole = Bursts(*(np.concatenate([getattr(p, f) for p in parts]) for f in ("stream", "begin", "end", "size")))
+    return whole.take(np.lexsort((whole.begin, whole.stream)))
+
+
+@dataclass
+class BurstCutter:
+    """Cuts the packets of several streams into bursts, over chunks."""
+
+    gap: GapThreshold = field(default_factory=GapThreshold)
+    open: Bursts = field(default_factory=no_bursts)
+    typical: F64 = field(default_factory=lambda: np.empty(0))
+
+    def cut(self, stream: I64, time: F64, size: F64, until: float, seconds: float) -> Bursts:
+        """The bursts that ended by `until`, a learned silence after their last packet; control messages left out.
+
+        Args:
+            stream: sender of each packet, small numbers.
+            time: in s, in time order.
+            size: bytes of payload.
+            until: end of the chunk, s.
+            seconds: its length.
+        """
+        rows = joined([self.open, Bursts(stream, time, time, size)])
+        inside = rows.stream[1:] == rows.stream[:-1]
+        silence = rows.begin[1:] - rows.end[:-1]
+        limit = self.gap.learn(silence[inside & (silence > 0)], seconds)
+        if not len(rows) or np.isnan(limit):
+            self.open = rows
+            return no_bursts()
+        first = np.flatnonzero(np.concatenate(([True], ~inside | (silence > limit))))
+        last = np.concatenate((first[1:], [len(rows)])) - 1
+        whole = Bursts(rows.stream[first], rows.begin[first], rows.end[last], np.add.reduceat(rows.size, first))
+        over = (until - whole.end > limit) | ~starts(whole.stream[::-1])[::-1]
+        self.open = whole.take(~over)
+        return self._of_weight(whole.take(over))
+
+    def _of_weight(self, bursts: Bursts) -> Bursts:
+        """Without control messages."""
+        streams = int(bursts.stream.max(initial=-1)) + 1
+        if len(self.typical) < streams:
+            self.typical = np.concatenate((self.typical, np.full(streams - len(self.typical), np.nan)))
+        for stream in np.unique(bursts.stream):
+            now = float(np.quantile(bursts.size[bursts.stream == stream], TYPICAL))
+            before = self.typical[stream]
+            self.typical[stream] = now if np.isnan(before) else before + 0.3 * (now - before)
+        return bursts.take(bursts.size >= SMALL * self.typical[bursts.stream])

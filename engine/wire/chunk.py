@@ -1,0 +1,56 @@
+"""A stretch of one port's packets, cut at ticks, and the samples that come of it."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from skewscope.engine.feed import F64, SeriesKey
+from skewscope.engine.wire.packets import Packets
+
+I64 = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Packets in time order, with the tick that each falls into."""
+
+    packets: Packets
+    tick: I64
+    """0 for the first tick of the chunk."""
+    ticks: int
+    first: float
+    """Start of the first tick."""
+    step: float
+    """Length of a tick, s."""
+    tx: Mask
+    rx: Mask
+    peer: I64
+    """Number of the other end's address, over both directions."""
+
+    @property
+    def until(self) -> float:
+        """End of the last tick."""
+        return self.first + self.ticks * self.step
+
+
+@dataclass
+class Samples:
+    """Samples of one port, collected signal by signal."""
+
+    first: float
+    step: float
+    port: str
+    keys: list[SeriesKey] = field(default_factory=list)
+    times: list[F64] = field(default_factory=list)
+    values: list[F64] = field(default_factory=list)
+
+    def put(
+        self, signal: str, by_tick: NDArray[np.floating], selector: str = "", kind: str = "port", entity: str = ""
+    ) -> None:
+        """One value per tick, stamped with the tick's end; NaN is no sample."""
+        some = np.flatnonzero(~np.isnan(by_tick))
+        if len(some):
+            self.keys.append(SeriesKey(signal, kind, entity or self.port, selector))
+            self.times.append(self.first + (some + 1) * self.step)
+            self.values.append(np.asarray(by_tick[some], np.float64))

@@ -1,0 +1,264 @@
+"""What only topology can tell: each port's view of a group's rounds joined to one, without synchronised clocks.
+
+A port knows when each sender it hears began, on its own clock: `onset_i(j) = c_i + x_j`, with `x_j` the sender's place
+in the round and `c_i` the port's own offset. Every receiver gives such a row, whole in a mesh and of two entries in a
+ring; the `x_j` that fit all rows best (least squares, the `c_i` eliminated) are the members' lags.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from skewscope.engine.feed import F64, Block, SeriesKey, SeriesTable, empty
+from skewscope.engine.topology import Group, Topology
+from skewscope.engine.wire.rounds import PAUSE
+
+I64 = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+PACE = {
+    "wire.port_round_rate": "wire.round_rate",
+    "wire.port_round_period": "wire.round_period",
+    "wire.port_round_period_cv": "wire.round_period_cv",
+    "wire.port_exchange_time": "wire.exchange_time",
+}
+"""What ports tell of a group's pace, and the group's signal that is their median."""
+LAGS = {"onset_lag": 0, "onset_lag_p95": 1, "last_share": 2}
+"""Layers of the table of what receivers say of senders."""
+RANKS = ("wire.onset_lag", "wire.onset_lag_p95", "wire.last_sender_share")
+"""What is told of ranks."""
+FRESH = 1.5
+"""A value older than this many ticks is no part of the tick's join."""
+
+
+@dataclass
+class _Cells:
+    """Where each series of a kind goes in its bucket's table."""
+
+    at: list[tuple[int, ...]] = field(default_factory=list)
+    series: list[int] = field(default_factory=list)
+
+    def table(self, shape: tuple[int, ...], values: F64) -> F64:
+        """The values laid out; NaN where nothing was said."""
+        out = np.full(shape, np.nan)
+        if self.series:
+            out[tuple(np.array(self.at).T)] = values[self.series]
+        return out
+
+
+@dataclass
+class _Bucket:
+    """Groups of like size, joined together."""
+
+    groups: list[Group] = field(default_factory=list)
+    nodes: list[tuple[str, ...]] = field(default_factory=list)
+    receivers: list[dict[str, int]] = field(default_factory=list)
+    heard: _Cells = field(default_factory=_Cells)
+    """[layer, group, receiver, sender]."""
+    stage: _Cells = field(default_factory=_Cells)
+    """[group, node]."""
+    pace: _Cells = field(default_factory=_Cells)
+    """[what, group, receiver]."""
+    targets: tuple[I64, I64, I64] | None = None
+    """Series of (pace signals by group), (rank signals by rank), and each rank's place in [group, node]."""
+
+    def told(self, fresh: F64, table: SeriesTable) -> tuple[I64, F64]:
+        """(series, values) of what the groups tell; NaN where nothing."""
+        if self.targets is None:
+            self.targets = self._targets(table)
+        paces, ranks, place = self.targets
+        groups, senders = len(self.groups), max(map(len, self.nodes))
+        receivers = max(1, *(len(r) for r in self.receivers))
+        middle = median(self.pace.table((len(PACE), groups, receivers), fresh))
+        heard = self.heard.table((len(LAGS), groups, receivers, senders), fresh)
+        lag, last = joined_lags(heard[0], heard[2], middle[list(PACE).index("wire.port_round_period")])
+        high = np.fmax(median(np.moveaxis(heard[1], 1, 2)), lag)
+        stage = self.stage.table((groups, senders), fresh)
+        slowest = np.where(np.isnan(stage), np.nan, stage == np.fmax.reduce(stage, axis=1, keepdims=True))
+        by_rank = np.stack((np.fmax(lag, stage), high, np.fmax(last, slowest))).reshape(len(RANKS), -1)[:, place]
+        return np.concatenate((paces, ranks)), np.concatenate((middle.ravel(), by_rank.ravel()))
+
+    def _targets(self, table: SeriesTable) -> tuple[I64, I64, I64]:
+        """Numbers of the series told, in the order of `told`."""
+        paces = [table.number(SeriesKey(s, "group", g.name)) for s in PACE.values() for g in self.groups]
+        senders = max(map(len, self.nodes))
+        spots = [
+            (g, m, i * senders + n.index(_node(m, n)))
+            for i, (g, n) in enumerate(zip(self.groups, self.nodes, strict=True))
+            for m in g.members
+        ]
+        ranks = [table.number(SeriesKey(s, "rank", f"{g.name}:{m}")) for s in RANKS for g, m, _ in spots]
+        return np.array(paces), np.array(ranks), np.array([place for _, _, place in spots])
+
+
+def _node(member: str, nodes: tuple[str, ...]) -> str:
+    return member if member in nodes else member.rsplit("/", 1)[0]
+
+
+@dataclass
+class WireJoin:
+    """The join by topology, as a derivation of the detector: call it once a tick."""
+
+    topology: Topology
+    step: float = 1.0
+    seen: int = 0
+    buckets: dict[int, _Bucket] = field(default_factory=dict)
+    place: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """(bucket, index in it) by group."""
+    links: list[tuple[int, int]] = field(default_factory=list)
+    """(series of a port, series of a rank): values handed on as they are."""
+
+    def __post_init__(self) -> None:
+        for group in self.topology.groups:
+            nodes = tuple(dict.fromkeys(self.topology.node_of[m] for m in group.members))
+            size = 1 << max(1, len(nodes) - 1).bit_length()
+            bucket = self.buckets.setdefault(size, _Bucket())
+            self.place[group.name] = size, len(bucket.groups)
+            bucket.groups.append(group)
+            bucket.nodes.append(nodes)
+            bucket.receivers.append({})
+
+    def __call__(self, t: float, table: SeriesTable, latest: F64, times: F64) -> Block:
+        """Samples of ranks and groups, stamped `t`, from what ports said in the tick that ends at `t`.
+
+        Args:
+            t: end of the tick, s.
+            table: all series.
+            latest: [series] newest value of each.
+            times: [series] when that was.
+        """
+        self._learn(table)
+        fresh = np.where(times > t - FRESH * self.step, latest, np.nan)
+        told = [bucket.told(fresh, table) for bucket in self.buckets.values()]
+        if self.links:
+            source, target = np.array(self.links).T
+            told.append((target, fresh[source]))
+        if not told:
+            return empty()
+        series, values = np.concatenate([s for s, _ in told]), np.concatenate([v for _, v in told])
+        known = ~np.isnan(values)
+        return Block(np.full(int(known.sum()), t), series[known].astype(np.int32), values[known])
+
+    def _learn(self, table: SeriesTable) -> None:
+        """Find the places of series that are new in the table."""
+        fresh, self.seen = range(self.seen, len(table.keys)), len(table.keys)
+        for number in fresh:
+            key = table.keys[number]
+            if key.signal == "wire.own_retransmit_ratio":
+                self._link_members(number, key, table)
+            elif key.selector in self.place and key.kind in ("port", "peer"):
+                self._place(number, key)
+
+    def _place(self, number: int, key: SeriesKey) -> None:
+        size, index = self.place[key.selector]
+        bucket = self.buckets[size]
+        port, _, heard = key.entity.partition(">")
+        node = port.partition("/")[0]
+        receiver = bucket.receivers[index].setdefault(port, len(bucket.receivers[index]))
+        sender = heard.partition("/")[0] or node
+        what = key.signal.removeprefix("wire.own_").removeprefix("wire.peer_")
+        if sender not in bucket.nodes[index]:
+            return
+        if what in LAGS:
+            bucket.heard.at.append((LAGS[what], index, receiver, bucket.nodes[index].index(sender)))
+            bucket.heard.series.append(number)
+        elif key.signal == "wire.stage_time":
+            bucket.stage.at.append((index, bucket.nodes[index].index(node)))
+            bucket.stage.series.append(number)
+        elif key.signal in PACE:
+            bucket.pace.at.append((list(PACE).index(key.signal), index, receiver))
+            bucket.pace.series.append(number)
+
+    def _link_members(self, number: int, key: SeriesKey, table: SeriesTable) -> None:
+        """Loss on an east-west port is loss of each rank on its node."""
+        port = self.topology.port.get(key.entity)
+        if port is None or port.network != "east-west":
+            return
+        for group in self.topology.groups:
+            for member in group.members:
+                if self.topology.node_of[member] == port.node:
+                    rank = SeriesKey("wire.member_retransmit_ratio", "rank", f"{group.name}:{member}", port.name)
+                    self.links.append((number, table.number(rank)))
+
+
+def median(values: F64) -> F64:
+    """The median over the last axis, NaN left out; NaN where nothing is left."""
+    known = (~np.isnan(values)).sum(axis=-1)
+    ordered = np.sort(values, axis=-1)
+    at = np.maximum(known - 1, 0)
+    low = np.take_along_axis(ordered, (at // 2)[..., None], -1)[..., 0]
+    high = np.take_along_axis(ordered, ((at + 1) // 2)[..., None], -1)[..., 0]
+    return np.asarray((low + high) / 2)
+
+
+def joined_lags(lag: F64, last: F64, period: F64) -> tuple[F64, F64]:
+    """([groups, senders] lag behind the first sender, share of rounds sent last); NaN where it cannot be known.
+
+    Args:
+        lag: [groups, receivers, senders] onset of each sender after the first that the receiver heard, s; NaN unheard.
+        last: the same shape: share of rounds in which the receiver heard the sender begin last.
+        period: [groups] time between rounds, s.
+    """
+    weight = ~np.isnan(lag)
+    weight &= weight.sum(axis=2, keepdims=True) >= 2
+    place = _least_squares(np.where(weight, lag, 0.0), weight.astype(float))
+    place = np.where(_connected(weight), place, np.nan)
+    partial = (weight.sum(axis=2) == 2).any(axis=1) & ((~np.isnan(place)).sum(axis=1) > 2)
+    place = np.where(partial[:, None], _recut(place, period), place)
+    first = np.fmin.reduce(place, axis=1, keepdims=True)
+    return place - first, _last_share(np.where(weight, lag, np.nan), last, place)
+
+
+def _least_squares(lag: F64, weight: F64) -> F64:
+    """[groups, senders] places that fit every receiver's row best, each row's offset free."""
+    heard = np.maximum(weight.sum(axis=2, keepdims=True), 1.0)
+    centred = weight * (lag - lag.sum(axis=2, keepdims=True) / heard)
+    laplacian = -np.einsum("grs,grt->gst", weight, weight / heard)
+    diagonal = np.arange(laplacian.shape[1])
+    laplacian[:, diagonal, diagonal] += weight.sum(axis=1)
+    return np.asarray((np.linalg.pinv(laplacian, hermitian=True) @ centred.sum(axis=1)[..., None])[..., 0])
+
+
+def _connected(weight: Mask) -> Mask:
+    """[groups, senders] whether a sender can be compared with the one that most receivers hear."""
+    near = np.einsum("grs,grt->gst", weight.astype(np.int32), weight.astype(np.int32)) > 0
+    for _ in range(max(1, near.shape[1] - 1).bit_length()):
+        near = np.matmul(near.astype(np.int32), near.astype(np.int32)) > 0
+    centre = weight.sum(axis=1).argmax(axis=1)
+    return np.asarray(near[np.arange(len(near)), centre])
+
+
+def _recut(place: F64, period: F64) -> F64:
+    """Places on the circle of one period, cut anew where the fewest are late (see `rounds`)."""
+    size = place.shape[1]
+    turn = np.where(np.isnan(place), np.nan, np.mod(place, period[:, None]))
+    ordered = np.sort(turn, axis=1)
+    known = (~np.isnan(turn)).sum(axis=1, keepdims=True)
+    column = np.arange(size)
+    before = np.take_along_axis(ordered, np.mod(column - 1, np.maximum(known, 1)), 1)
+    pause = np.mod(ordered - before, period[:, None])
+    after = np.mod(turn[:, None, :] - ordered[:, :, None], period[:, None, None])
+    after = np.where(after > period[:, None, None] * (1 - 1e-9), 0.0, after)
+    spread = np.fmax.reduce(after, axis=2)
+    late = (after > spread[:, :, None] / 2).sum(axis=2)
+    possible = (pause >= PAUSE * np.fmax.reduce(pause, axis=1, keepdims=True)) & (column < known)
+    rank = np.where(possible, late + spread / (10 * period[:, None]), np.inf)
+    best = np.argmin(rank, axis=1)
+    return np.asarray(after[np.arange(len(after)), best])
+
+
+def _last_share(lag: F64, last: F64, place: F64) -> F64:
+    """[groups, senders] share of rounds in which a member sent last, from what each receiver heard.
+
+    A receiver that hears all tells it outright. One that hears two tells which of them came later; a member that sent
+    last came later than each neighbour, so that the least of what its receivers say bounds it.
+    """
+    heard = (~np.isnan(lag)).sum(axis=2)
+    full = heard == np.maximum((~np.isnan(place)).sum(axis=1), 2)[:, None]
+    whole = median(np.moveaxis(np.where(full[:, :, None], last, np.nan), 1, 2))
+    pair = (heard == 2)[:, :, None] & ~np.isnan(lag)
+    own, other = np.where(pair, lag, np.nan), np.where(pair, place[:, None, :], np.nan)
+    centre = np.nansum(own, axis=2, keepdims=True) / 2, np.nansum(other, axis=2, keepdims=True) / 2
+    turned = (own - centre[0]) * (other - centre[1]) < 0
+    seen = np.where(pair, np.where(turned, 1.0 - last, last), np.nan)
+    return np.asarray(np.where(np.isnan(whole), np.fmin.reduce(seen, axis=1), whole))

@@ -1,0 +1,63 @@
+"""Numbers for flows that stay the same from block to block."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+U64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
+
+MOST = 1 << 18
+"""Flows remembered at once; when more have been seen, all are forgotten and learned anew."""
+
+
+def mixed(*columns: NDArray[np.unsignedinteger]) -> U64:
+    """One 64-bit hash of several columns (the finaliser of splitmix64 after each)."""
+    out = np.full(len(columns[0]), 0x9E3779B97F4A7C15, np.uint64)
+    for column in columns:
+        out = (out ^ column.astype(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
+        out ^= out >> np.uint64(29)
+        out *= np.uint64(0x94D049BB133111EB)
+        out ^= out >> np.uint64(32)
+    return out
+
+
+@dataclass
+class KeyTable:
+    """Keys by number, in the order of their first block."""
+
+    known: U64 = field(default_factory=lambda: np.empty(0, np.uint64))
+    """Sorted."""
+    number: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+    def numbers(self, keys: U64) -> I64:
+        """The number of each key, new ones for new keys."""
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        at = np.searchsorted(self.known, distinct)
+        fresh = (
+            distinct if not len(self.known) else distinct[self.known[np.minimum(at, len(self.known) - 1)] != distinct]
+        )
+        if len(fresh):
+            merged = np.concatenate((self.known, fresh))
+            numbers = np.concatenate((self.number, len(self.known) + np.arange(len(fresh))))
+            order = np.argsort(merged)
+            self.known, self.number = merged[order], numbers[order]
+        return np.asarray(self.number[np.searchsorted(self.known, distinct)][inverse])
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time to forget."""
+        return len(self.known) > MOST
+
+
+def grown(array: NDArray[np.generic], length: int, fill: float) -> NDArray[np.generic]:
+    """The array, at least `length` long, new places holding `fill`."""
+    if len(array) >= length:
+        return array
+    out = np.full(max(length, 2 * len(array)), fill, array.dtype)
+    out[: len(array)] = array
+    return out

@@ -1,0 +1,133 @@
+"""One port's packets in, its `wire.*` samples out: the same on a DPU and over a recording."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from skewscope.engine.feed import F64
+from skewscope.engine.wire.bursts import GapThreshold
+from skewscope.engine.wire.chunk import I64, Chunk, Mask, Samples
+from skewscope.engine.wire.groups import GroupReducer, reducer_of
+from skewscope.engine.wire.keys import KeyTable, mixed
+from skewscope.engine.wire.packets import ROCE, Packets
+from skewscope.engine.wire.requests import RequestReducer
+from skewscope.engine.wire.ticks import ratio
+from skewscope.engine.wire.transport import Transport
+from skewscope.engine.wire.view import PortView
+
+STEP = 1.0
+"""Length of a tick, s: samples are told once a tick."""
+
+
+@dataclass
+class PortReducer:
+    """Reduces one port's packets, stretch by stretch."""
+
+    view: PortView
+    transport: Transport = field(default_factory=Transport)
+    peers: KeyTable = field(default_factory=KeyTable)
+    names: list[str] = field(default_factory=list)
+    gap: GapThreshold = field(default_factory=GapThreshold)
+    sent_last: float = np.nan
+    peer_total: F64 = field(default_factory=lambda: np.zeros(0))
+    requests: RequestReducer = field(default_factory=RequestReducer)
+    groups: list[GroupReducer] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.groups = [reducer_of(group) for group in self.view.groups if len(group.nodes) > 1]
+
+    def reduce(self, packets: Packets, first: float, ticks: int, step: float = STEP) -> Samples:
+        """The samples of `ticks` ticks that begin at `first`; `packets` are all of that stretch, in any order."""
+        out = Samples(first, step, self.view.port)
+        chunk = self._chunk(packets, first, ticks, step)
+        if not len(chunk.packets) and not self.names:
+            return out
+        data = self.transport.reduce(chunk, out, self.names)
+        self._tell_flows(chunk, out, data)
+        self._tell_idle(chunk, out, data)
+        for group in self.groups:
+            group.reduce(chunk, data, out)
+        if self.view.network == "north-south":
+            self.requests.reduce(chunk, data, out, self.view.node)
+        return out
+
+    def _chunk(self, packets: Packets, first: float, ticks: int, step: float) -> Chunk:
+        own = np.array(sorted(self.view.own), np.uint64)
+        tx, rx = np.isin(packets.src, own), np.isin(packets.dst, own)
+        mine = np.flatnonzero(tx != rx)
+        packets = packets.take(mine[np.argsort(packets.time[mine], kind="stable")])
+        tx = np.isin(packets.src, own)
+        tick = np.clip(np.floor((packets.time - first) / step), 0, ticks - 1).astype(np.int64)
+        peer = self._peers(np.where(tx, packets.dst, packets.src))
+        return Chunk(packets, tick, ticks, first, step, tx, ~tx, peer)
+
+    def _peers(self, keys: NDArray[np.uint64]) -> I64:
+        if self.peers.full:
+            self.peers, self.names, self.peer_total = KeyTable(), [], np.zeros(0)
+            self.transport.counts.clear()
+        numbers = self.peers.numbers(keys)
+        for _ in range(len(self.peers) - len(self.names)):
+            self.names.append("")
+        if len(self.peer_total) < len(self.names):
+            for key, number in zip(self.peers.known.tolist(), self.peers.number.tolist(), strict=True):
+                self.names[number] = self.view.peers.get(key, "")
+            self.peer_total = np.concatenate((self.peer_total, np.zeros(len(self.names) - len(self.peer_total))))
+        return numbers
+
+    def _tell_flows(self, chunk: Chunk, out: Samples, data: Mask) -> None:
+        """Shares of flows, and the traffic matrix."""
+        packets, ticks = chunk.packets, chunk.ticks
+        rows = np.flatnonzero(data)
+        p = packets.take(rows)
+        flow = np.unique(mixed(p.src, p.dst, p.sport, np.where(p.proto == ROCE, p.qp, p.dport)), return_inverse=True)[1]
+        flows = int(flow.max(initial=-1)) + 1
+        cell = np.bincount(chunk.tick[rows] * flows + flow, weights=p.length, minlength=ticks * flows)
+        table = cell.reshape(ticks, flows) if flows else np.zeros((ticks, 0))
+        total = table.sum(axis=1)
+        out.put("wire.active_flows", np.where(total > 0, (table > 0).sum(axis=1), np.nan))
+        out.put("wire.flow_share_max", ratio(table.max(axis=1, initial=0.0), total))
+        out.put("wire.flow_share_gini", _gini(table))
+        sent = np.flatnonzero(data & chunk.tx)
+        peers = len(self.names)
+        by_peer = np.bincount(
+            chunk.peer[sent] * ticks + chunk.tick[sent], weights=packets.length[sent], minlength=peers * ticks
+        )
+        running = self.peer_total[:, None] + np.cumsum(by_peer.reshape(peers, ticks), axis=1)
+        self.peer_total = running[:, -1].copy()
+        for number, name in enumerate(self.names):
+            if name:
+                out.put("wire.peer_bytes", running[number], kind="peer", entity=f"{out.port}>{name}")
+
+    def _tell_idle(self, chunk: Chunk, out: Samples, data: Mask) -> None:
+        time = chunk.packets.time[data & chunk.tx]
+        gaps = np.diff(time, prepend=self.sent_last)
+        limit = self.gap.learn(gaps[gaps > 0], chunk.ticks * chunk.step)
+        if not len(time) or np.isnan(limit):
+            return
+        long = gaps > limit
+        idle = _overlap(time[long] - gaps[long], time[long], chunk)
+        idle += _overlap(time[-1:], np.array([chunk.until]), chunk)
+        out.put("wire.tx_idle_ratio", idle / chunk.step)
+        self.sent_last = float(time[-1])
+
+
+def _overlap(begin: F64, end: F64, chunk: Chunk) -> F64:
+    """[ticks] seconds of each tick that lie in the given spans, which do not overlap one another."""
+    edges = chunk.first + chunk.step * np.arange(chunk.ticks + 1)
+    if not len(begin):
+        return np.zeros(chunk.ticks)
+    covered = np.concatenate(([0.0], np.cumsum(end - begin)))
+    at = np.searchsorted(begin, edges, side="right")
+    inside = np.where(at > 0, np.minimum(edges, end[np.maximum(at - 1, 0)]) - begin[np.maximum(at - 1, 0)], 0.0)
+    total = np.where(at > 0, covered[np.maximum(at - 1, 0)] + inside, 0.0)
+    return np.asarray(np.clip(np.diff(total), 0.0, chunk.step))
+
+
+def _gini(table: NDArray[np.number]) -> F64:
+    """[ticks] Gini coefficient over the flows with bytes in the tick; NaN without."""
+    ordered = np.sort(table, axis=1)
+    count = (table > 0).sum(axis=1)
+    rank = np.arange(1, table.shape[1] + 1) - (table.shape[1] - count)[:, None]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        lorenz = (2 * rank - count[:, None] - 1) * ordered
+        return np.asarray(np.where(count > 0, lorenz.sum(axis=1) / (count * ordered.sum(axis=1)), np.nan))

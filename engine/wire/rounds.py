@@ -1,0 +1,211 @@
+"""Rounds of a group whose members all send and then wait for all: who began when, as one port heard it.
+
+A barrier leaves a mark that needs no clock, period or threshold: between two bursts of one sender there is exactly one
+of every other. So the bursts of all senders, in time order, fall apart into runs in which each sender stands once; a
+new run begins where a sender comes again. Only where the first run begins is open, and it matters: late by 12 ms before
+a pause of 8, or early by 8 after a pause of 12, look alike. A long silence settles it, since what comes after it begins
+a round. Without one, of the readings whose pause between rounds is no mere jitter, that holds in which the fewest
+senders are late; one straggler is likelier than all but one.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from skewscope.engine.feed import F64
+from skewscope.engine.wire.bursts import Bursts, joined, no_bursts
+
+I64 = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+SILENCE = 20.0
+"""Typical periods of silence after which a burst begins a new round for certain."""
+WHOLE = 0.9
+"""A reading known for certain is given up when it has less than this share of another's whole rounds."""
+PAUSE = 0.1
+"""A reading's pause between rounds must be at least this share of the longest reading's, or it is jitter."""
+HEARD = 0.25
+"""A sender belongs to the rounds when it has at least this share of the busiest sender's bursts."""
+
+
+TRIED = 6
+"""Readings tried: those that begin after the longest pauses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Whole rounds, in time order. Rows are rounds, columns the senders heard."""
+
+    senders: I64
+    begin: F64
+    """[rounds, senders] when each sender's burst began, s."""
+    end: F64
+    """[rounds] when the last byte was sent, s."""
+    unbroken: Mask
+    """[rounds] whether no long silence lies before the round, so that its distance from the last is a period."""
+
+    @property
+    def lag(self) -> F64:
+        """[rounds, senders] seconds after the round's first sender."""
+        return np.asarray(self.begin - self.begin.min(axis=1, keepdims=True))
+
+    @property
+    def last(self) -> F64:
+        """[rounds] when the last sender began, s."""
+        return np.asarray(self.begin.max(axis=1))
+
+
+@dataclass
+class RoundReader:
+    """Reads rounds from bursts, over chunks."""
+
+    pending: Bursts = field(default_factory=no_bursts)
+    """Bursts not yet in a round."""
+    period: float = np.nan
+    """Typical time between a sender's bursts, s."""
+    certain: bool = False
+    """Whether a silence has shown where rounds begin, and nothing has broken since."""
+    carried: bool = False
+    """Whether `pending` begins where a reading said that a round begins."""
+
+    def read(self, bursts: Bursts, until: float) -> Rounds:
+        """The rounds that these bursts complete; `until` is the time up to which all bursts are known."""
+        found = joined([self.pending, bursts]).by_time()
+        senders = _heard(found)
+        if len(senders) < 2:
+            self.pending = found.take(np.arange(len(found))[-8:])
+            return _none(senders)
+        found = found.take(np.isin(found.stream, senders))
+        self._learn_period(found)
+        quiet = np.flatnonzero(np.diff(found.begin) > SILENCE * self.period) + 1
+        first = self._first(found, len(senders), quiet)
+        begins = _chain(found, first, quiet)
+        if until - found.begin[-1] > SILENCE * self.period:
+            begins = np.append(begins, len(found))
+        return self._collect(found, begins, senders, quiet)
+
+    def _learn_period(self, found: Bursts) -> None:
+        order = np.lexsort((found.begin, found.stream))
+        step = np.diff(found.begin[order])[np.diff(found.stream[order]) == 0]
+        if len(step):
+            now = float(np.median(step))
+            self.period = now if np.isnan(self.period) else self.period + 0.3 * (now - self.period)
+
+    def _first(self, found: Bursts, senders: int, quiet: I64) -> int:
+        """Row of the burst at which the first round begins."""
+        stretch = found.take(np.arange(int(quiet[0]))) if len(quiet) else found
+        readings = {row: _reading(stretch, row, senders) for row in _candidates(stretch, senders)}
+        most = max(r.rounds for r in readings.values())
+        self.certain &= readings[0].rounds >= WHOLE * most
+        first = 0 if most < 2 or self.certain else _likeliest(readings, carried=self.carried)
+        self.certain |= len(quiet) > 0
+        self.carried = True
+        return first
+
+    def _collect(self, found: Bursts, begins: I64, senders: I64, quiet: I64) -> Rounds:
+        """The rounds between one begin and the next; the open rest is kept."""
+        self.pending = found.take(np.arange(len(found)) >= begins[-1])
+        place = np.searchsorted(senders, found.stream)
+        run = np.searchsorted(begins, np.arange(len(found)), side="right") - 1
+        inside = (run >= 0) & (run < len(begins) - 1)
+        shape = (len(begins) - 1, len(senders))
+        begin, end = np.full(shape, np.nan), np.full(shape, np.nan)
+        begin[run[inside], place[inside]] = found.begin[inside]
+        end[run[inside], place[inside]] = found.end[inside]
+        whole = ~np.isnan(begin).any(axis=1)
+        after_quiet = np.isin(begins[:-1], quiet)
+        return Rounds(senders, begin[whole], end[whole].max(axis=1, initial=-np.inf), ~after_quiet[whole])
+
+
+def _none(senders: I64) -> Rounds:
+    return Rounds(senders, np.empty((0, len(senders))), np.empty(0), np.empty(0, bool))
+
+
+def _heard(bursts: Bursts) -> I64:
+    """The senders that take part, by number."""
+    count = np.bincount(bursts.stream)
+    return np.flatnonzero((count > 0) & (count >= HEARD * count.max(initial=0)))
+
+
+def _next_begin(found: Bursts) -> I64:
+    """For each burst taken as a round's first: the burst that begins the next round (len(found) if none)."""
+    n = len(found)
+    order = np.lexsort((found.begin, found.stream))
+    again = np.full(n, n)
+    same = found.stream[order[1:]] == found.stream[order[:-1]]
+    again[order[:-1][same]] = order[1:][same]
+    return np.asarray(np.minimum.accumulate(again[::-1])[::-1])
+
+
+def _chain(found: Bursts, first: int, quiet: I64) -> I64:
+    """Rows at which rounds begin, from `first` on; a long silence begins one in any case."""
+    n = len(found)
+    following = _next_begin(found)
+    if len(quiet):
+        at = np.searchsorted(quiet, np.arange(n), side="right")
+        following = np.minimum(following, np.append(quiet, n)[at])
+    return reached(following, first)
+
+
+def reached(following: I64, first: int) -> I64:
+    """Rows reached from `first` by following; by doubling, so that the work is n log n without a loop over rounds."""
+    n = len(following)
+    jump = np.append(following, n)
+    mark = np.zeros(n + 1, bool)
+    mark[first] = True
+    while True:
+        more = mark.copy()
+        more[jump[mark]] = True
+        if (more == mark).all():
+            break
+        mark, jump = more, jump[jump]
+    return np.flatnonzero(mark[:n])
+
+
+def _matrix(found: Bursts, first: int, senders: int) -> F64:
+    """[rounds, senders] begins of the whole rounds from `first` on, each row in time order."""
+    begins = _chain(found, first, np.empty(0, np.int64))
+    size = np.diff(np.append(begins, len(found)))
+    whole = begins[size == senders]
+    return np.asarray(found.begin[whole[:, None] + np.arange(senders)]) if len(whole) else np.empty((0, senders))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What a reading says, typically over its rounds."""
+
+    rounds: int
+    pause: float
+    late: float
+    spread: float
+
+
+def _candidates(found: Bursts, senders: int) -> list[int]:
+    """Rows at which a first round may begin: the first, and those after the longest pauses that follow it."""
+    pauses = np.diff(found.begin[: senders + 1])
+    longest = np.argsort(-pauses, kind="stable")[: TRIED - 1] + 1
+    return [0, *sorted(int(row) for row in longest)]
+
+
+def _reading(found: Bursts, first: int, senders: int) -> _Reading:
+    """The reading that begins at row `first`."""
+    rounds = _matrix(found, first, senders)
+    if len(rounds) < 2:
+        return _Reading(len(rounds), 0.0, np.inf, np.inf)
+    lag = rounds - rounds[:, :1]
+    pause = float(np.median(rounds[1:, 0] - rounds[:-1, -1]))
+    late = float(np.median((lag > lag[:, -1:] / 2).sum(axis=1)))
+    return _Reading(len(rounds), pause, late, float(np.median(lag[:, -1])))
+
+
+def _possible(readings: dict[int, _Reading]) -> dict[int, _Reading]:
+    """The readings whose pause is no jitter and whose rounds are mostly whole."""
+    longest = max(r.pause for r in readings.values())
+    most = max(r.rounds for r in readings.values())
+    return {i: r for i, r in readings.items() if r.pause >= PAUSE * longest and r.rounds >= most / 2}
+
+
+def _likeliest(readings: dict[int, _Reading], *, carried: bool) -> int:
+    """The row at which the likeliest reading begins: fewest late, then the one carried over, then least spread."""
+    possible = _possible(readings)
+    return min(possible, key=lambda i: (possible[i].late, not (carried and i == 0), possible[i].spread, i), default=0)

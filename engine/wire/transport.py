@@ -1,0 +1,265 @@
+"""Loss, reordering, round-trip time, congestion marks: what transport headers tell at one port."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from skewscope.engine.feed import F64
+from skewscope.engine.wire.chunk import Chunk, Samples
+from skewscope.engine.wire.keys import KeyTable, mixed
+from skewscope.engine.wire.packets import ACK, FIN, ROCE, ROCE_ACK, ROCE_CNP, RST, SYN, TCP, Packets
+from skewscope.engine.wire.sequence import FlowState, Judged, acknowledged, judge, unwrapped
+from skewscope.engine.wire.ticks import quantiles, ratio, trailing
+
+I64 = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+WINDOW = 5.0
+"""Seconds over which shares are counted: at 2 % loss, a stage that sends 10 segments a second still shows one."""
+LEAST = 8
+"""Segments in the window below which a share of them is not told."""
+REORDER_SHARE = 0.5
+"""A segment that fills a hole sooner than this share of the round trip cannot have been sent again for it."""
+REORDER_FIRST = 100e-6
+"""That bound, in seconds, until a round trip was measured."""
+BIN = 0.1
+"""Seconds: a closed window is told in such bins."""
+
+
+@dataclass
+class Transport:
+    """What the transport reducer carries from chunk to chunk."""
+
+    flows: KeyTable = field(default_factory=KeyTable)
+    tcp: FlowState = field(default_factory=FlowState)
+    roce: FlowState = field(default_factory=FlowState)
+    reorder: float = REORDER_FIRST
+    counts: dict[str, F64] = field(default_factory=dict)
+    """Tail of per-tick counts, for shares over a window longer than a chunk."""
+
+    def reduce(self, chunk: Chunk, out: Samples, peer_names: list[str]) -> Mask:
+        """Put this chunk's transport signals into `out`; give the mask of packets that carry data for the first time."""
+        if self.flows.full:
+            self.flows, self.tcp, self.roce = KeyTable(), FlowState(), FlowState()
+        packets = chunk.packets
+        again, shuffled = np.zeros(len(packets), bool), np.zeros(len(packets), bool)
+        data = _data(packets)
+        rtt = [_NOTHING]
+        for proto, reducer in ((TCP, self._tcp), (ROCE, self._roce)):
+            rows = np.flatnonzero(packets.proto == proto)
+            if len(rows):
+                rtt.append(reducer(chunk, rows, again, shuffled))
+        self._tell_loss(chunk, out, data, again, shuffled, peer_names)
+        self._tell_rtt(chunk, out, np.concatenate([r[0] for r in rtt]), np.concatenate([r[1] for r in rtt]))
+        self._tell_acks(chunk, out)
+        _tell_marks(chunk, out)
+        return np.asarray(data & ~again)
+
+    def _tcp(self, chunk: Chunk, rows: I64, again: Mask, shuffled: Mask) -> tuple[I64, F64]:
+        packets = chunk.packets
+        flow, back = self._flow_numbers(packets, rows)
+        advances = packets.length[rows] + ((packets.flags[rows] & (SYN | FIN)) > 0)
+        sends = np.flatnonzero((advances > 0) & ((packets.flags[rows] & RST) == 0))
+        at = rows[sends]
+        before = self.tcp.number.copy(), self.tcp.known.copy()
+        judged = judge(
+            flow[sends], packets.time[at], packets.seq[at].astype(np.int64), advances[sends].astype(np.int64),
+            self.tcp, bits=32, reorder=self.reorder,
+        )  # fmt: skip
+        again[at[judged.order]] = judged.again & ~_probe(judged)
+        shuffled[at[judged.order]] = judged.shuffled
+        return self._tcp_rtt(chunk, rows, flow, back, sends, judged, before)
+
+    def _flow_numbers(self, packets: Packets, rows: I64) -> tuple[I64, I64]:
+        """Numbers of each row's flow and of the flow the other way."""
+        src, dst, sport, dport = packets.src[rows], packets.dst[rows], packets.sport[rows], packets.dport[rows]
+        both = self.flows.numbers(np.concatenate((mixed(src, dst, sport, dport), mixed(dst, src, dport, sport))))
+        return both[: len(rows)], both[len(rows) :]
+
+    def _tcp_rtt(
+        self, chunk: Chunk, rows: I64, flow: I64, back: I64, sends: I64, judged: Judged, before: tuple[I64, Mask]
+    ) -> tuple[I64, F64]:
+        """(tick, seconds) from each first sending by the host to the acknowledgement that covers it."""
+        packets = chunk.packets
+        acks = np.flatnonzero(chunk.rx[rows] & ((packets.flags[rows] & (ACK | RST)) == ACK))
+        acks = acks[np.argsort(back[acks], kind="stable")]
+        mine = chunk.tx[rows[sends[judged.order]]] & ~judged.again & ~judged.shuffled
+        order = judged.order[mine]
+        if not len(acks) or not len(order):
+            return _NOTHING
+        base = _bases(flow[sends], packets.seq[rows[sends]].astype(np.int64), before, int(flow.max()) + 1, back)
+        known = base[back[acks]] >= 0
+        acks = acks[known]
+        ack_flow = back[acks]
+        position = unwrapped(ack_flow, packets.ack[rows[acks]].astype(np.int64), base[ack_flow], 32)
+        found = acknowledged(judged.flow[mine], judged.end[mine], ack_flow, position)
+        some = found >= 0
+        sent = packets.time[rows[sends[order[some]]]]
+        heard = rows[acks[found[some]]]
+        took = packets.time[heard] - sent
+        fine = took >= 0
+        return chunk.tick[heard[fine]], took[fine]
+
+    def _roce(self, chunk: Chunk, rows: I64, again: Mask, shuffled: Mask) -> tuple[I64, F64]:
+        packets = chunk.packets
+        opcode = packets.opcode[rows]
+        sends = rows[(opcode != ROCE_ACK) & (opcode != ROCE_CNP)]
+        flow = self.flows.numbers(mixed(packets.src[sends], packets.dst[sends], packets.qp[sends]))
+        judged = judge(
+            flow, packets.time[sends], packets.psn[sends].astype(np.int64), np.ones(len(sends), np.int64),
+            self.roce, bits=24, reorder=self.reorder,
+        )  # fmt: skip
+        again[sends[judged.order]] = judged.again
+        shuffled[sends[judged.order]] = judged.shuffled
+        return _roce_rtt(chunk, sends[~again[sends] & chunk.tx[sends]], rows[opcode == ROCE_ACK])
+
+    def _tell_loss(self, chunk: Chunk, out: Samples, data: Mask, again: Mask, shuffled: Mask, names: list[str]) -> None:
+        for word, way in (("tx", chunk.tx), ("rx", chunk.rx)):
+            sent = self._windowed(f"sent {word}", chunk, data & way)
+            out.put(
+                "wire.retransmit_ratio",
+                ratio(self._windowed(f"again {word}", chunk, again & data & way), sent, LEAST),
+                word,
+            )
+            out.put(
+                "wire.out_of_order_ratio",
+                ratio(self._windowed(f"shuffled {word}", chunk, shuffled & way), sent, LEAST),
+                word,
+            )
+        share = ratio(
+            self._windowed("again by peer", chunk, again & data, len(names)),
+            self._windowed("sent by peer", chunk, data, len(names)),
+            LEAST,
+        )
+        out.put("wire.own_retransmit_ratio", _lower_median(share))
+        for name, row in zip(names, share, strict=True):
+            if name:
+                out.put("wire.peer_retransmit_ratio", row, kind="peer", entity=f"{out.port}>{name}")
+
+    def _windowed(self, what: str, chunk: Chunk, mask: Mask, peers: int = 0) -> F64:
+        """[ticks] or [peers, ticks] counts of `mask` over the last `WINDOW` seconds."""
+        rows = max(peers, 1)
+        at = chunk.tick[mask] + (chunk.peer[mask] * chunk.ticks if peers else 0)
+        now = np.bincount(at, minlength=rows * chunk.ticks).astype(np.float64).reshape(rows, chunk.ticks)
+        width = max(1, round(WINDOW / chunk.step))
+        past = self.counts.get(what, np.zeros((rows, 0)))
+        if len(past) < rows:
+            past = np.vstack((past, np.zeros((rows - len(past), past.shape[1]))))
+        whole = np.hstack((past, now))
+        self.counts[what] = whole[:, -width:]
+        summed = trailing(whole, width)[:, past.shape[1] :]
+        return np.asarray(summed if peers else summed[0])
+
+    def _tell_rtt(self, chunk: Chunk, out: Samples, tick: I64, took: F64) -> None:
+        median, p95 = quantiles(tick, took, (0.5, 0.95), chunk.ticks)
+        out.put("wire.rtt", median)
+        out.put("wire.rtt_p95", p95)
+        if len(took):
+            self.reorder = REORDER_SHARE * float(np.quantile(took, 0.1))
+
+    def _tell_acks(self, chunk: Chunk, out: Samples) -> None:
+        packets = chunk.packets
+        pure = (packets.proto == TCP) & (packets.length == 0) & ((packets.flags & (SYN | FIN | RST | ACK)) == ACK)
+        rows = np.flatnonzero(pure)
+        twice = np.zeros(len(packets), bool)
+        twice[rows] = _repeated(packets.take(rows))
+        for word, way in (("tx", chunk.tx), ("rx", chunk.rx)):
+            counted = self._windowed(f"acks {word}", chunk, pure & way)
+            out.put(
+                "wire.dup_ack_ratio", ratio(self._windowed(f"twice {word}", chunk, twice & way), counted, LEAST), word
+            )
+        closed = (packets.proto == TCP) & (packets.window == 0) & ((packets.flags & (RST | SYN)) == 0) & chunk.rx
+        heard = np.bincount(chunk.tick[packets.proto == TCP], minlength=chunk.ticks) > 0
+        out.put("wire.zero_window_ratio", np.where(heard, _bins(chunk, closed), np.nan))
+
+
+_NOTHING: tuple[I64, F64] = (np.empty(0, np.int64), np.empty(0))
+
+
+def _data(packets: Packets) -> Mask:
+    roce = (packets.proto == ROCE) & (packets.opcode != ROCE_ACK) & (packets.opcode != ROCE_CNP)
+    return np.asarray((packets.length > 0) & ((packets.proto == TCP) | roce))
+
+
+def _probe(judged: Judged) -> Mask:
+    """Keep-alives and window probes: one old byte, on purpose."""
+    return np.asarray(judged.end - judged.begin <= 1)
+
+
+def _bases(flow: I64, number: I64, before: tuple[I64, Mask], flows: int, back: I64) -> I64:
+    """The wrapping number to which each flow's positions are relative; -1 where the flow sent nothing."""
+    size = max(flows, int(back.max(initial=0)) + 1)
+    base = np.full(size, -1, np.int64)
+    base[flow[::-1]] = number[::-1]
+    held, known = before
+    old = np.flatnonzero(known[: len(held)])
+    base[old[old < size]] = held[old[old < size]]
+    return base
+
+
+def _roce_rtt(chunk: Chunk, sends: I64, acks: I64) -> tuple[I64, F64]:
+    """(tick, seconds) from a request by the host to the acknowledgement of its PSN by the same peer."""
+    acks = acks[chunk.rx[acks]]
+    if not len(acks) or not len(sends):
+        return _NOTHING
+    packets = chunk.packets
+    asked = mixed(packets.dst[sends], packets.psn[sends])
+    order = np.argsort(asked, kind="stable")
+    heard = mixed(packets.src[acks], packets.psn[acks])
+    at = np.searchsorted(asked[order], heard, side="right") - 1
+    match = (at >= 0) & (asked[order][np.maximum(at, 0)] == heard)
+    took = packets.time[acks[match]] - packets.time[sends[order[at[match]]]]
+    fine = took >= 0
+    return chunk.tick[acks[match][fine]], took[fine]
+
+
+def _repeated(acks: Packets) -> Mask:
+    """Pure acknowledgements that say what the one before them in their flow said."""
+    flow = mixed(acks.src, acks.dst, acks.sport, acks.dport)
+    order = np.argsort(flow, kind="stable")
+    same = np.zeros(len(flow), bool)
+    if len(flow) > 1:
+        here, there = order[1:], order[:-1]
+        same[here] = (
+            (flow[here] == flow[there])
+            & (acks.ack[here] == acks.ack[there])
+            & (acks.window[here] == acks.window[there])
+        )
+    return same
+
+
+def _bins(chunk: Chunk, mask: Mask) -> F64:
+    """[ticks] share of bins of `BIN` seconds that hold a packet of the mask."""
+    per = max(1, round(chunk.step / BIN))
+    at = np.floor((chunk.packets.time[mask] - chunk.first) / chunk.step * per).astype(np.int64)
+    hit = np.zeros(chunk.ticks * per)
+    hit[np.clip(at, 0, len(hit) - 1)] = 1
+    return np.asarray(hit.reshape(chunk.ticks, per).mean(axis=1))
+
+
+def _lower_median(share: F64) -> F64:
+    """[ticks] the lower median over peers, so that only what most of them share counts; NaN with fewer than two."""
+    if not len(share):
+        return np.full(share.shape[1:], np.nan)
+    known = (~np.isnan(share)).sum(axis=0)
+    ordered = np.sort(share, axis=0)
+    middle = np.take_along_axis(ordered, np.maximum(known - 1, 0)[None, :] // 2, axis=0)[0]
+    return np.asarray(np.where(known >= 2, middle, np.nan))
+
+
+def _tell_marks(chunk: Chunk, out: Samples) -> None:
+    packets, ticks = chunk.packets, chunk.ticks
+
+    def per_second(mask: Mask) -> F64:
+        return np.asarray(np.bincount(chunk.tick[mask], minlength=ticks) / chunk.step)
+
+    capable = per_second(packets.ecn > 0)
+    out.put("wire.ecn_ce_ratio", ratio(per_second(packets.ecn == 3), capable, LEAST / chunk.step))
+    roce = packets.proto == ROCE
+    if not roce.any():
+        return
+    heard = per_second(roce) > 0
+    nak = roce & (packets.opcode == ROCE_ACK) & ((packets.syndrome & 0x60) != 0)
+    for word, way in (("tx", chunk.tx), ("rx", chunk.rx)):
+        out.put("wire.cnp_rate", np.where(heard, per_second(roce & (packets.opcode == ROCE_CNP) & way), np.nan), word)
+        out.put("wire.nak_rate", np.where(heard, per_second(nak & way), np.nan), word)
