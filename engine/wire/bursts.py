@@ -1,7 +1,9 @@
 """When each sender's bursts began, without knowing the period: the silence that ends a burst is learned.
 
-The silences between one sender's packets fall into two heaps, those inside a burst and those between bursts, often
-decades apart. The threshold is where Otsu's criterion (IEEE Trans. SMC 9(1), 1979) parts the logarithms of the gaps.
+The silences between one sender's packets fall into heaps, those inside a burst and those between bursts, often decades
+apart. The threshold is where Otsu's criterion (IEEE Trans. SMC 9(1), 1979) parts the logarithms of the gaps, each
+counted with a weight that grows slowly with its length: of the steps inside a ring's round, the pause between rounds
+and the idle minutes between requests, it is the pause that fills the time without being rare.
 """
 
 from dataclasses import dataclass, field
@@ -9,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 from skewscope.engine.feed import F64
+from skewscope.engine.wire.keys import grown
 from skewscope.engine.wire.sequence import starts
 
 I64 = NDArray[np.int64]
@@ -16,13 +19,15 @@ Mask = NDArray[np.bool_]
 
 EDGES = np.linspace(-7.0, 3.0, 101)
 """Bins of the gaps' decimal logarithm: 100 ns to 1,000 s, ten to the decade."""
+WEIGHT = 0.25
+"""Power of a gap's length with which it is counted."""
 APART = 0.7
 """Decades between the heaps' means below which they are one: then every packet is a burst of its own."""
 USUAL = 0.25
 """A silence under this share of the one that is usual between bursts does not end a burst."""
 MEMORY = 20.0
 """Seconds after which half of what was learned of the gaps is forgotten."""
-SMALL = 1 / 32
+SMALL = 1 / 256
 """A burst under this share of its sender's typical bytes is a control message, not a part of a round."""
 TYPICAL = 0.75
 """The quantile of a sender's burst bytes that is called typical."""
@@ -34,20 +39,31 @@ class GapThreshold:
 
     heap: F64 = field(default_factory=lambda: np.zeros(len(EDGES) - 1))
     value: float = np.nan
+    usual: float = USUAL
 
-    def learn(self, gaps: F64, seconds: float) -> float:
-        """The threshold in seconds after these gaps, seen within `seconds`; NaN before any was seen."""
+    def learn(self, gaps: F64, seconds: float, steps: int = 0) -> float:
+        """The threshold in seconds after these gaps, seen within `seconds`; NaN before any was seen.
+
+        `steps` is how often a sender may send within one round (a ring sends on what it receives): pauses between such
+        steps are taken for parts of the round if there are longer ones, and no fewer than that allows.
+        """
         self.heap *= 0.5 ** (seconds / MEMORY)
-        logs = np.log10(np.clip(gaps, 1.1e-7, 9e2))
+        logs = np.log10(np.clip(gaps[gaps > 0], 1.1e-7, 9e2))
         self.heap += np.histogram(logs, EDGES)[0]
         if self.heap.sum() >= 2:
-            self.value = otsu(self.heap)
+            self.value = otsu(self.heap, self.usual)
+            upper = np.where(EDGES[1:] > np.log10(self.value), self.heap, 0.0)
+            wider = otsu(upper, self.usual) if steps and upper.any() else self.value
+            between = upper[EDGES[1:] > np.log10(wider)].sum()
+            if wider > self.value and between * 2 * steps >= upper.sum():
+                self.value = wider
         return self.value
 
 
-def otsu(heap: F64) -> float:
+def otsu(heap: F64, usual: float = USUAL) -> float:
     """The gap, in seconds, that parts a histogram over `EDGES` best; the smallest gap where it has but one heap."""
     middle = (EDGES[1:] + EDGES[:-1]) / 2
+    counted, heap = heap, heap * 10 ** (WEIGHT * middle)
     below = np.cumsum(heap)
     above = below[-1] - below
     moment = np.cumsum(heap * middle)
@@ -61,9 +77,9 @@ def otsu(heap: F64) -> float:
     # that is usual between bursts, for a burst that is held up (a slow link, a full window) is still one burst.
     valley = np.flatnonzero(between >= best * (1 - 1e-9))
     middle_of_valley = (EDGES[valley[0] + 1] + EDGES[valley[-1] + 1]) / 2
-    beyond = np.cumsum(heap * (middle > middle_of_valley))
-    usual = middle[np.searchsorted(beyond, beyond[-1] / 2)]
-    return float(max(10**middle_of_valley, USUAL * 10**usual))
+    beyond = np.cumsum(counted * (middle > middle_of_valley))
+    typical = middle[np.searchsorted(beyond, beyond[-1] / 2)]
+    return float(max(10**middle_of_valley, usual * 10**typical))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +95,7 @@ class Bursts:
     def __len__(self) -> int:
         return len(self.stream)
 
-    def take(self, index: I64 | Mask) -> "Bursts":
+    def take(self, index: I64 | Mask | slice) -> "Bursts":
         """The bursts at an index or mask."""
         return Bursts(self.stream[index], self.begin[index], self.end[index], self.size[index])
 
@@ -105,9 +121,11 @@ class BurstCutter:
 
     gap: GapThreshold = field(default_factory=GapThreshold)
     open: Bursts = field(default_factory=no_bursts)
+    ended: F64 = field(default_factory=lambda: np.empty(0))
+    """When each stream's last burst ended."""
     typical: F64 = field(default_factory=lambda: np.empty(0))
 
-    def cut(self, stream: I64, time: F64, size: F64, until: float, seconds: float) -> Bursts:
+    def cut(self, stream: I64, time: F64, size: F64, until: float, seconds: float, steps: int = 0) -> Bursts:
         """The bursts that ended by `until`, a learned silence after their last packet; control messages left out.
 
         Args:
@@ -116,11 +134,12 @@ class BurstCutter:
             size: bytes of payload.
             until: end of the chunk, s.
             seconds: its length.
+            steps: see `GapThreshold.learn`.
         """
         rows = joined([self.open, Bursts(stream, time, time, size)])
         inside = rows.stream[1:] == rows.stream[:-1]
         silence = rows.begin[1:] - rows.end[:-1]
-        limit = self.gap.learn(silence[inside & (silence > 0)], seconds)
+        limit = self.gap.learn(np.concatenate((silence[inside], self._outer(rows, until))), seconds, steps)
         if not len(rows) or np.isnan(limit):
             self.open = rows
             return no_bursts()
@@ -130,6 +149,19 @@ class BurstCutter:
         over = (until - whole.end > limit) | ~starts(whole.stream[::-1])[::-1]
         self.open = whole.take(~over)
         return self._of_weight(whole.take(over))
+
+    def _outer(self, rows: Bursts, until: float) -> F64:
+        """Silences that reach over the edges of the chunk: since each stream's last burst, and those not yet over."""
+        if not len(rows):
+            return np.empty(0)
+        first = starts(rows.stream)
+        last = starts(rows.stream[::-1])[::-1]
+        self.ended = np.asarray(grown(self.ended, int(rows.stream[-1]) + 1, np.nan))
+        since = rows.begin[first] - self.ended[rows.stream[first]]
+        self.ended[rows.stream[last]] = rows.end[last]
+        inner = rows.begin[~first] - rows.end[:-1][~first[1:]] if len(rows) > 1 else np.empty(0)
+        still = until - rows.end[last]
+        return np.concatenate((since[since > 0], still[still > inner.max(initial=0.0)]))
 
     def _of_weight(self, bursts: Bursts) -> Bursts:
         """Without control messages."""

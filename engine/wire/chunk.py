@@ -1,6 +1,7 @@
 """A stretch of one port's packets, cut at ticks, and the samples that come of it."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,11 +47,11 @@ class Samples:
     values: list[F64] = field(default_factory=list)
 
     def put(
-        self, signal: str, by_tick: NDArray[np.floating], selector: str = "", kind: str = "port", entity: str = ""
+        self, signal: str, by_tick: NDArray[np.floating[Any]], selector: str = "", kind: str = "port", entity: str = ""
     ) -> None:
         """One value per tick, stamped with the tick's end; NaN is no sample."""
         some = np.flatnonzero(~np.isnan(by_tick))
         if len(some):
             self.keys.append(SeriesKey(signal, kind, entity or self.port, selector))
             self.times.append(self.first + (some + 1) * self.step)
-            self.values.append(np.asarray(by_tick[some], np.float64))
+            self.values.append(np.array(by_tick[some], dtype=np.float64))

@@ -6,12 +6,16 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 from skewscope.engine.feed import F64
-from skewscope.engine.wire.bursts import BurstCutter, Bursts
+from skewscope.engine.wire.bursts import BurstCutter, Bursts, GapThreshold
 from skewscope.engine.wire.chunk import I64, Chunk, Mask, Samples
 from skewscope.engine.wire.rounds import RoundReader, Rounds
 from skewscope.engine.wire.stages import INPUT, OUTPUT, StageReader, Steps
 from skewscope.engine.wire.ticks import deviations, means, quantiles
 from skewscope.engine.wire.view import PIPELINES, GroupView
+
+
+QUEUED = 0.05
+"""In a pipeline, hand-overs that were queued follow one another much closer than usual and are still several."""
 
 
 class GroupReducer(Protocol):
@@ -48,9 +52,12 @@ class BarrierReducer:
         other = members(self.group, np.where(chunk.tx, packets.dst, packets.src))
         mine = np.flatnonzero(data & (other >= 0) & (other != self.group.own))
         stream = np.where(chunk.tx[mine], self.group.own, other[mine])
+        ring = len(np.unique(stream)) == 2 < len(self.group.nodes)
         bursts = self.cutter.cut(
-            stream, packets.time[mine], packets.length[mine].astype(float), chunk.until, chunk.ticks * chunk.step
-        )
+            stream,
+            packets.time[mine], packets.length[mine].astype(float), chunk.until, chunk.ticks * chunk.step,
+            steps=2 * len(self.group.nodes) if ring else 0,
+        )  # fmt: skip
         rounds = self.reader.read(bursts, chunk.until)
         self._tell_bursts(chunk, out, bursts.take(bursts.stream == self.group.own))
         if len(rounds.begin):
@@ -96,7 +103,7 @@ class PipelineReducer:
     """A group whose members send in turn."""
 
     group: GroupView
-    cutter: BurstCutter = field(default_factory=BurstCutter)
+    cutter: BurstCutter = field(default_factory=lambda: BurstCutter(GapThreshold(usual=QUEUED)))
     reader: StageReader = field(default_factory=StageReader)
     sent: float = 0.0
 

@@ -28,7 +28,9 @@ LAGS = {"onset_lag": 0, "onset_lag_p95": 1, "last_share": 2}
 RANKS = ("wire.onset_lag", "wire.onset_lag_p95", "wire.last_sender_share")
 """What is told of ranks."""
 FRESH = 1.5
-"""A value older than this many ticks is no part of the tick's join."""
+"""A value younger than this many ticks is new."""
+ROUNDS = 1.5
+"""What a port said stays part of the join for so many rounds."""
 
 
 @dataclass
@@ -61,21 +63,31 @@ class _Bucket:
     """[what, group, receiver]."""
     targets: tuple[I64, I64, I64] | None = None
     """Series of (pace signals by group), (rank signals by rank), and each rank's place in [group, node]."""
+    period: F64 = field(default_factory=lambda: np.empty(0))
+    """[group] seconds between rounds, as last known."""
 
-    def told(self, fresh: F64, table: SeriesTable) -> tuple[I64, F64]:
-        """(series, values) of what the groups tell; NaN where nothing."""
+    def told(self, latest: F64, age: F64, table: SeriesTable, step: float) -> tuple[I64, F64]:
+        """(series, values) of what the groups tell; NaN where nothing. `age` is in ticks of `step` seconds."""
         if self.targets is None:
             self.targets = self._targets(table)
+            self.period = np.full(len(self.groups), np.nan)
         paces, ranks, place = self.targets
         groups, senders = len(self.groups), max(map(len, self.nodes))
         receivers = max(1, *(len(r) for r in self.receivers))
-        middle = median(self.pace.table((len(PACE), groups, receivers), fresh))
-        heard = self.heard.table((len(LAGS), groups, receivers, senders), fresh)
-        lag, last = joined_lags(heard[0], heard[2], middle[list(PACE).index("wire.port_round_period")])
+        reach = np.fmax(FRESH, ROUNDS * self.period / step)
+        said, new = _recent(self.pace, (len(PACE), groups, receivers), (latest, age), reach)
+        heard, anew = _recent(self.heard, (len(LAGS), groups, receivers, senders), (latest, age), reach)
+        middle = np.where(new, _paces(said, ~np.isnan(heard[0])), np.nan)
+        period = middle[list(PACE).index("wire.port_round_period")]
+        self.period = np.where(np.isnan(period), self.period, period)
+        lag, last = joined_lags(heard[0], heard[2], self.period)
         high = np.fmax(median(np.moveaxis(heard[1], 1, 2)), lag)
-        stage = self.stage.table((groups, senders), fresh)
+        spot = anew[:, None]
+        stage = self.stage.table((groups, senders), np.where(age < FRESH, latest, np.nan))
         slowest = np.where(np.isnan(stage), np.nan, stage == np.fmax.reduce(stage, axis=1, keepdims=True))
-        by_rank = np.stack((np.fmax(lag, stage), high, np.fmax(last, slowest))).reshape(len(RANKS), -1)[:, place]
+        rows = (lag, stage), (high, np.full_like(high, np.nan)), (last, slowest)
+        by_rank = np.stack([np.fmax(np.where(spot, mesh, np.nan), line) for mesh, line in rows])
+        by_rank = by_rank.reshape(len(RANKS), -1)[:, place]
         return np.concatenate((paces, ranks)), np.concatenate((middle.ravel(), by_rank.ravel()))
 
     def _targets(self, table: SeriesTable) -> tuple[I64, I64, I64]:
@@ -128,11 +140,11 @@ class WireJoin:
             times: [series] when that was.
         """
         self._learn(table)
-        fresh = np.where(times > t - FRESH * self.step, latest, np.nan)
-        told = [bucket.told(fresh, table) for bucket in self.buckets.values()]
+        age = (t - times) / self.step
+        told = [bucket.told(latest, age, table, self.step) for bucket in self.buckets.values()]
         if self.links:
             source, target = np.array(self.links).T
-            told.append((target, fresh[source]))
+            told.append((target, np.where(age[source] < FRESH, latest[source], np.nan)))
         if not told:
             return empty()
         series, values = np.concatenate([s for s, _ in told]), np.concatenate([v for _, v in told])
@@ -179,6 +191,31 @@ class WireJoin:
                 if self.topology.node_of[member] == port.node:
                     rank = SeriesKey("wire.member_retransmit_ratio", "rank", f"{group.name}:{member}", port.name)
                     self.links.append((number, table.number(rank)))
+
+
+def _recent(cells: _Cells, shape: tuple[int, ...], said: tuple[F64, F64], reach: F64) -> tuple[F64, Mask]:
+    """What was said within the reach of each group (axis 1), and which groups were told anything this tick.
+
+    Slow rounds are not told every tick, and not by every port in the same one.
+    """
+    values, ages = cells.table(shape, said[0]), cells.table(shape, said[1])
+    within = reach.reshape(1, -1, *[1] * (len(shape) - 2))
+    others = tuple(i for i in range(len(shape)) if i != 1)
+    new = np.asarray((np.nan_to_num(ages, nan=np.inf) < FRESH).any(axis=others))
+    return np.where(ages < within, values, np.nan), new
+
+
+def _paces(said: F64, heard: Mask) -> F64:
+    """[what, groups] pace of each group from what its receivers said; NaN where none did.
+
+    In a ring a member that waits for a late one is seen to send twice in a round, so there the slowest reading counts.
+    """
+    ring = (heard.sum(axis=2) == 2).any(axis=1) & ((heard.any(axis=1)).sum(axis=1) > 2)
+    middle = median(said)
+    rate, period = list(PACE).index("wire.port_round_rate"), list(PACE).index("wire.port_round_period")
+    middle[period] = np.where(ring, np.fmax.reduce(said[period], axis=1), middle[period])
+    middle[rate] = np.where(ring, np.fmin.reduce(said[rate], axis=1), middle[rate])
+    return middle
 
 
 def median(values: F64) -> F64:

@@ -20,6 +20,8 @@ Mask = NDArray[np.bool_]
 
 SILENCE = 20.0
 """Typical periods of silence after which a burst begins a new round for certain."""
+LEAP = 4.0
+"""A period that differs from the one known by more than this factor replaces it at once."""
 WHOLE = 0.9
 """A reading known for certain is given up when it has less than this share of another's whole rounds."""
 PAUSE = 0.1
@@ -89,7 +91,8 @@ class RoundReader:
         step = np.diff(found.begin[order])[np.diff(found.stream[order]) == 0]
         if len(step):
             now = float(np.median(step))
-            self.period = now if np.isnan(self.period) else self.period + 0.3 * (now - self.period)
+            near = self.period / LEAP < now < self.period * LEAP
+            self.period = self.period + 0.3 * (now - self.period) if near else now
 
     def _first(self, found: Bursts, senders: int, quiet: I64) -> int:
         """Row of the burst at which the first round begins."""

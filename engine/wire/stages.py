@@ -3,11 +3,20 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 from skewscope.engine.feed import F64
 from skewscope.engine.wire.bursts import Bursts, joined, no_bursts
+from skewscope.engine.wire.sequence import starts
+from skewscope.engine.wire.ticks import quantiles
+
+I64 = NDArray[np.int64]
 
 IDLE = 5.0
 """Typical periods after the input's arrival beyond which a hand-over was not held up by the stage but not asked for."""
+MOST_QUEUED = 64
+"""Inputs remembered that were not handed over."""
+SAME_PACE = 0.25
+"""Periods that differ by no more than this share are the same pace."""
 INPUT, OUTPUT = 0, 1
 """Streams: from the stage before, to the stage after."""
 
@@ -31,37 +40,68 @@ class StageReader:
     """Pairs inputs with hand-overs, first in first out, over chunks."""
 
     pending: Bursts = field(default_factory=no_bursts)
+    """Inputs not yet handed over."""
     before: float = np.nan
     """End of the last hand-over."""
     begun: float = np.nan
     """Begin of the last hand-over."""
+    period: float = np.nan
+    """Typical time between hand-overs."""
+    calm: float = np.nan
+    """The same when the queue was last seen empty."""
 
     def read(self, bursts: Bursts) -> Steps:
         """The hand-overs that these bursts complete."""
         found = joined([self.pending, bursts])
         inputs, outputs = found.take(found.stream == INPUT), found.take(found.stream == OUTPUT)
-        arrived = np.searchsorted(inputs.end, outputs.begin, side="right")
-        order = np.arange(len(outputs))
-        # First in, first out; the queue is taken to have been empty once in the stretch.
-        behind = int((arrived - order).min(initial=len(inputs))) - 1
-        pair = order + behind
-        able = pair >= 0
-        steps = self._steps(inputs, outputs, np.maximum(pair, 0), able)
-        used = int(pair[-1]) if len(pair) else -1
-        self.pending = inputs.take(np.arange(len(inputs)) >= max(used, 0))
-        return steps
-
-    def _steps(self, inputs: Bursts, outputs: Bursts, pair: np.ndarray, able: np.ndarray) -> Steps:
         if not len(outputs):
-            return Steps(*(np.empty(0) for _ in range(4)))
+            self.pending = inputs.take(slice(-MOST_QUEUED, None))
+            return _no_steps()
         done = np.concatenate(([self.before], outputs.end[:-1]))
         period = np.diff(outputs.begin, prepend=self.begun)
+        known = period[~np.isnan(period)]
+        self.period = float(np.median(known)) if len(known) else self.period
         self.before, self.begun = float(outputs.end[-1]), float(outputs.begin[-1])
+        pair = self._pairs(inputs, outputs)
+        self.pending = inputs.take(np.arange(len(inputs)) > pair[-1]).take(slice(-MOST_QUEUED, None))
         if not len(inputs):
-            return Steps(*(np.empty(0) for _ in range(4)))
-        ready = inputs.end[pair]
+            return _no_steps()
+        ready = inputs.end[np.clip(pair, 0, len(inputs) - 1)]
         took = outputs.begin - np.fmax(ready, done)
+        fine = (pair >= 0) & (pair < len(inputs)) & (took >= 0) & (outputs.begin - ready <= IDLE * self.period)
         waited = np.maximum(ready - done, 0.0)
-        typical = np.nanmedian(period) if np.isfinite(period).any() else np.inf
-        fine = able & (took >= 0) & (outputs.begin - ready <= IDLE * typical)
         return Steps(outputs.begin[fine], took[fine], waited[fine], period[fine])
+
+    def _pairs(self, inputs: Bursts, outputs: Bursts) -> I64:
+        """For each hand-over the row of its input, which may be none.
+
+        First in, first out; a stretch without traffic means that nothing is under way, and the count begins anew. A
+        stretch whose hand-overs mostly come before their inputs (the first stage's first is asked for by other means) is
+        shifted by as much.
+        """
+        begins = np.sort(np.concatenate((inputs.begin, outputs.begin)))
+        quiet = begins[1:][np.diff(begins) > IDLE * self.period]
+        stretch = np.searchsorted(quiet, outputs.begin, side="right")
+        opening = np.searchsorted(inputs.begin, np.concatenate(([-np.inf], quiet)))
+        order = np.arange(len(outputs))
+        first = np.flatnonzero(starts(stretch))
+        run = np.cumsum(starts(stretch)) - 1
+        pair = opening[stretch] + order - order[first][run]
+        arrived = np.searchsorted(inputs.end, outputs.begin, side="right")
+        early = quantiles(run, (arrived - pair - 1).astype(float), (0.5,), len(first))[0]
+        return self._recounted(pair + np.minimum(np.floor(early), 0)[run].astype(np.int64), arrived)
+
+    def _recounted(self, pair: I64, arrived: I64) -> I64:
+        """The pairs, less a queue that cannot be: one that came about and stays while the pace is that of an empty one.
+
+        An input that the wire broke in two counts twice, and would show every later one as queued.
+        """
+        queue = np.minimum.accumulate((arrived - pair - 1)[::-1])[::-1]
+        if queue[0] <= 0:
+            self.calm = self.period
+        same_pace = abs(self.period - self.calm) <= SAME_PACE * self.calm
+        return pair + np.maximum(queue, 0) if same_pace else pair
+
+
+def _no_steps() -> Steps:
+    return Steps(*(np.empty(0) for _ in range(4)))
