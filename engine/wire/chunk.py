@@ -53,5 +53,5 @@ class Samples:
         some = np.flatnonzero(~np.isnan(by_tick))
         if len(some):
             self.keys.append(SeriesKey(signal, kind, entity or self.port, selector))
-            self.times.append(self.first + (some + 1) * self.step)
-            self.values.append(np.array(by_tick[some], dtype=np.float64))
+            self.times.append(np.asarray(self.first + (some + 1) * self.step, np.float64))
+            self.values.append(by_tick.astype(np.float64)[some])

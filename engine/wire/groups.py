@@ -46,6 +46,8 @@ class BarrierReducer:
     cutter: BurstCutter = field(default_factory=BurstCutter)
     reader: RoundReader = field(default_factory=RoundReader)
     sent: float = 0.0
+    begun: float = np.nan
+    """Begin of the last round."""
 
     def reduce(self, chunk: Chunk, data: Mask, out: Samples) -> None:
         packets = chunk.packets
@@ -92,8 +94,10 @@ class BarrierReducer:
     def _tell_pace(self, chunk: Chunk, out: Samples, rounds: Rounds) -> None:
         at, name = _tick(chunk, rounds.last), self.group.name
         first = rounds.begin.min(axis=1)
-        even = rounds.unbroken[1:]
-        _tell_period(chunk, out, name, at[1:][even], np.diff(first)[even])
+        period = np.diff(first, prepend=self.begun)
+        even = rounds.unbroken & ~np.isnan(period)
+        _tell_period(chunk, out, name, at[even], period[even])
+        self.begun = float(first[-1])
         spent = np.maximum(rounds.end - rounds.last, 0.0)
         out.put("wire.port_exchange_time", quantiles(at, spent, (0.5,), chunk.ticks)[0], name)
 
