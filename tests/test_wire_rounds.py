@@ -50,7 +50,9 @@ def test_a_healthy_group_has_no_member_that_stands_out(name: str, make) -> None:
 @pytest.mark.parametrize("flight", [1, 3])
 @pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
 def test_the_slow_stage_of_a_pipeline_is_told_by_its_own_time(flight: int, scale: float) -> None:
-    shape = Shape(kind="pipeline-parallel", compute=8e-3 * scale, late={2: 20e-3 * scale}, transit=50e-6 * min(scale, 1))
+    shape = Shape(
+        kind="pipeline-parallel", compute=8e-3 * scale, late={2: 20e-3 * scale}, transit=50e-6 * min(scale, 1)
+    )
     says = told(shape, pipeline, 300 if scale < 10 else 60, flight=flight)
     times = [says.typical("wire.onset_lag", f"G:n{i}") for i in range(4)]
     assert times[2] == pytest.approx(28e-3 * scale, rel=0.2)
@@ -63,7 +65,9 @@ def test_wrong_clocks_change_nothing(make) -> None:
     shape = Shape(late={2: 9e-3})
     wrong = Shape(late={2: 9e-3}, offset=(0.0, 0.21, -0.13, 0.002))
     right = [told(shape, make, 300).typical("wire.onset_lag", f"G:n{i}") for i in range(4)]
-    assert [told(wrong, make, 300).typical("wire.onset_lag", f"G:n{i}") for i in range(4)] == pytest.approx(right, abs=1e-3)
+    assert [told(wrong, make, 300).typical("wire.onset_lag", f"G:n{i}") for i in range(4)] == pytest.approx(
+        right, abs=1e-3
+    )
 
 
 def test_a_straggler_that_moves_shares_out_the_last_place() -> None:

@@ -1,0 +1,197 @@
+"""Loss, reordering, round trips and marks as one port tells them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skewscope.engine.feed import SeriesTable
+from skewscope.engine.wire.packets import ACK, PSH, ROCE, ROCE_ACK, ROCE_CNP, Packets
+from skewscope.engine.wire.reducer import PortReducer
+from skewscope.engine.wire.sequence import FlowState, judge
+from skewscope.engine.wire.view import PortView
+from tests.traffic import Told, packets, reduced
+
+HOST, PEER, OTHER = 1, 2, 3
+VIEW = PortView("n0/ew", "n0", "east-west", frozenset([HOST]), {PEER: "n1/ew", OTHER: "n2/ew"})
+
+
+def told(captured: Packets, chunk: int = 5) -> Told:
+    table = SeriesTable()
+    return Told(table, reduced(PortReducer(VIEW), captured, table, chunk))
+
+
+def stream(seq: list[int], times: list[float], src: int = HOST, dst: int = PEER, size: int = 1000) -> Packets:
+    n = len(seq)
+    return packets(
+        time=np.array(times) + 1000.0, src=np.full(n, src), dst=np.full(n, dst),
+        seq=np.array(seq, np.int64) % (1 << 32), length=np.full(n, size),
+    )  # fmt: skip
+
+
+def numbered(count: int, first: int = 0, size: int = 1000) -> tuple[list[int], list[float]]:
+    return [first + i * size for i in range(count)], [i * 1e-3 for i in range(count)]
+
+
+@pytest.mark.parametrize("first", [0, (1 << 32) - 40_000, 123_456_789])
+def test_segments_seen_twice_are_retransmissions(first: int) -> None:
+    seq, times = numbered(100, first)
+    seq += [seq[i] for i in (10, 40, 90)]
+    times += [0.2, 0.21, 0.22]
+    says = told(stream(seq, times))
+    assert says.of("wire.retransmit_ratio", "n0/ew")[0] == pytest.approx(3 / 103)
+    assert says.of("wire.peer_retransmit_ratio", "n0/ew>n1/ew")[0] == pytest.approx(3 / 103)
+
+
+@pytest.mark.parametrize(("delay", "again"), [(20e-6, 0), (5e-3, 1)])
+def test_a_hole_filled_at_once_is_reordering_and_later_a_retransmission(delay: float, again: int) -> None:
+    seq, times = numbered(100)
+    times[50] = times[51] + delay
+    says = told(stream(seq, times))
+    assert says.of("wire.retransmit_ratio", "n0/ew")[0] == pytest.approx(again / 100)
+    assert says.of("wire.out_of_order_ratio", "n0/ew")[0] == pytest.approx((1 - again) / 100)
+
+
+def test_keep_alives_and_resent_nothing_are_no_loss() -> None:
+    seq, times = numbered(50)
+    data = stream(seq, times)
+    probes = stream([seq[-1] + 999] * 20, [0.1 + i * 1e-3 for i in range(20)], size=1)
+    says = told(Packets.joined([data, probes]))
+    assert says.of("wire.retransmit_ratio", "n0/ew").max() == 0
+
+
+def test_loss_is_followed_from_chunk_to_chunk() -> None:
+    seq, times = numbered(12_000)
+    times = [t * 1.0 for t in times]
+    again = list(range(5005, 11_000, 100))
+    whole = stream(seq + [seq[i] for i in again], times + [times[i] + 0.01 for i in again])
+    small, large = told(whole, chunk=1), told(whole, chunk=20)
+    ticks = small.of("wire.retransmit_ratio", "n0/ew")
+    assert ticks == pytest.approx(large.of("wire.retransmit_ratio", "n0/ew")[: len(ticks)])
+    assert ticks.max() == pytest.approx(0.0099, abs=2e-4)
+
+
+def test_a_share_of_a_few_segments_is_not_told() -> None:
+    seq, times = numbered(5)
+    assert not len(told(stream(seq, times)).of("wire.retransmit_ratio", "n0/ew"))
+
+
+def test_round_trips_are_those_of_the_hosts_segments() -> None:
+    seq, times = numbered(60)
+    data = stream(seq, times)
+    acks = packets(
+        time=data.time + 300e-6, src=np.full(60, PEER), dst=np.full(60, HOST), length=np.zeros(60),
+        seq=np.full(60, 5), ack=data.seq + 1000, flags=np.full(60, ACK),
+    )  # fmt: skip
+    says = told(Packets.joined([data, acks]))
+    assert says.of("wire.rtt", "n0/ew")[0] == pytest.approx(300e-6, rel=1e-3)
+
+
+def test_a_segment_sent_again_has_no_round_trip() -> None:
+    seq, times = numbered(60)
+    data = stream([*seq, seq[-1]], [*times, 2.0])
+    acks = packets(
+        time=np.append(data.time[:59] + 300e-6, 1002.0001), src=np.full(60, PEER), dst=np.full(60, HOST),
+        length=np.zeros(60), seq=np.full(60, 5), ack=data.seq[:60] + 1000, flags=np.full(60, ACK),
+    )  # fmt: skip
+    says = told(Packets.joined([data, acks]))
+    assert says.of("wire.rtt_p95", "n0/ew")[0] == pytest.approx(300e-6, rel=1e-3)
+
+
+def test_the_lower_median_over_peers_forgives_one_bad_peer() -> None:
+    one, times = numbered(100)
+    bad = stream(one + one[10:30], times + [0.3 + i * 1e-3 for i in range(20)], dst=PEER)
+    good = stream(one, times, dst=OTHER)
+    says = told(Packets.joined([bad, good]))
+    assert says.of("wire.own_retransmit_ratio", "n0/ew")[0] == 0
+    both = stream(one + one[10:30], times + [0.3 + i * 1e-3 for i in range(20)], dst=OTHER)
+    says = told(Packets.joined([bad, both]))
+    assert says.of("wire.own_retransmit_ratio", "n0/ew")[0] == pytest.approx(20 / 120)
+
+
+def roce(psn: list[int], times: list[float], **other: np.ndarray) -> Packets:
+    n = len(psn)
+    columns = {
+        "time": np.array(times) + 1000.0, "src": np.full(n, HOST), "dst": np.full(n, PEER), "proto": np.full(n, ROCE),
+        "psn": np.array(psn, np.int64) % (1 << 24), "qp": np.full(n, 77), "length": np.full(n, 4096),
+        "opcode": np.full(n, 7), "flags": np.zeros(n), "ecn": np.full(n, 2),
+    }  # fmt: skip
+    return packets(**(columns | other))
+
+
+@pytest.mark.parametrize("first", [0, (1 << 24) - 30])
+def test_roce_goes_back_and_says_so(first: int) -> None:
+    psn = [first + i for i in range(100)]
+    data = roce(psn + psn[60:70], [i * 1e-4 for i in range(110)])
+    naks = roce(
+        [psn[60]], [0.0105], src=np.array([PEER]), dst=np.array([HOST]), opcode=np.array([ROCE_ACK]),
+        syndrome=np.array([0x60]), length=np.array([0]),
+    )  # fmt: skip
+    says = told(Packets.joined([data, naks]))
+    assert says.of("wire.retransmit_ratio", "n0/ew")[0] == pytest.approx(10 / 110)
+    assert says.of("wire.nak_rate", "n0/ew").max() == 1
+
+
+def test_roce_round_trips_and_marks() -> None:
+    psn = list(range(100))
+    data = roce(psn, [i * 1e-3 for i in range(100)], ecn=np.where(np.arange(100) < 10, 3, 2))
+    acks = roce(
+        psn, [i * 1e-3 + 12e-6 for i in range(100)], src=np.full(100, PEER), dst=np.full(100, HOST),
+        opcode=np.full(100, ROCE_ACK), length=np.zeros(100), ecn=np.zeros(100),
+    )  # fmt: skip
+    cnps = roce(
+        [0] * 25,
+        [0.5 + i * 1e-3 for i in range(25)],
+        opcode=np.full(25, ROCE_CNP),
+        length=np.zeros(25),
+        ecn=np.zeros(25),
+    )
+    says = told(Packets.joined([data, acks, cnps]))
+    assert says.of("wire.rtt", "n0/ew")[0] == pytest.approx(12e-6, abs=1e-7)
+    assert says.of("wire.ecn_ce_ratio", "n0/ew")[0] == pytest.approx(0.1)
+    assert says.of("wire.cnp_rate", "n0/ew").max() == 25
+
+
+def test_congestion_marks_are_unknown_where_nothing_is_capable_of_them() -> None:
+    seq, times = numbered(100)
+    assert not len(told(stream(seq, times)).of("wire.ecn_ce_ratio", "n0/ew"))
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_judging_in_blocks_of_any_size_is_judging_at_once(data: st.DataObject) -> None:
+    """But for holes, which are remembered within a block: here every old segment was seen before."""
+    n = data.draw(st.integers(2, 60))
+    flow = np.array(data.draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)))
+    first = data.draw(st.integers(0, (1 << 32) - 1))
+    sent = {f: 0 for f in range(3)}
+    number = np.zeros(n, np.int64)
+    for i in range(n):
+        back = data.draw(st.integers(0, 3)) if data.draw(st.booleans()) else 0
+        place = max(0, sent[flow[i]] - back)
+        number[i] = (first + place * 1000) % (1 << 32)
+        sent[flow[i]] = max(sent[flow[i]], place + 1)
+    time = np.arange(n) * 1e-3
+    cut = data.draw(st.integers(0, n))
+
+    def judged(parts: list[slice]) -> np.ndarray:
+        state, out = FlowState(), np.zeros(n, bool)
+        for part in parts:
+            got = judge(flow[part], time[part], number[part], np.full(len(flow[part]), 1000), state, bits=32, reorder=0)
+            out[np.arange(n)[part][got.order]] = got.again
+        return out
+
+    assert judged([slice(0, cut), slice(cut, n)]).tolist() == judged([slice(0, n)]).tolist()
+
+
+def test_flags_alone_carry_no_data() -> None:
+    acks = packets(
+        time=1000 + np.arange(50) * 1e-3,
+        src=np.full(50, HOST),
+        dst=np.full(50, PEER),
+        length=np.zeros(50),
+        flags=np.full(50, ACK | PSH),
+    )
+    says = told(acks)
+    assert not len(says.of("wire.retransmit_ratio", "n0/ew"))
+    assert says.of("wire.dup_ack_ratio", "n0/ew").max() == pytest.approx(49 / 50)
