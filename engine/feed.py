@@ -20,7 +20,8 @@ class SeriesKey:
     entity: str
     """Its name in the topology; a port is `node/port`, a rank `group:member`, a peer `node/port>node/port` (observer first)."""
     selector: str = ""
-    """What else tells series of one entity apart: tx, rx, p3, a group's name, an engine's index, le=0.5."""
+    """What else tells series of one entity apart: tx, rx, p3, a group's name, an engine's index, another label as
+    `label=value`. Several are joined by commas; a histogram's part (`bucket:0.5`, `sum`, `count`) is the last."""
 
 
 @dataclass

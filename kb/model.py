@@ -71,6 +71,12 @@ class Condition:
     notes: tuple[str, ...] = ()
     withdrawn: str = ""
     file: str = ""
+    paper_row: str = ""
+    """unverified: named after a row of khan2025dpu, to be checked against the PDF; additional: not in that paper."""
+    paper_note: str = ""
+    lookalikes_outside: tuple[Lookalike, ...] = ()
+    """Look-alikes that the catalogue does not hold (yet)."""
+    signature_basis: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,17 @@ class Signal:
     """How several series of one entity become one: sum, max, min or mean."""
     note: str = ""
     file: str = ""
+    saturates: bool = False
+    """A counter that stops at its end instead of wrapping."""
+    min_period: float | None = None
+    """Seconds; reading it more often gives the same number again."""
+    window: float | None = None
+    """Seconds that each sample looks back over, where the source says so."""
+    range: tuple[float, float] | None = None
+    bits: Mapping[str, int] = field(default_factory=dict)
+    """Of a bitmask: value by name."""
+    unverified: tuple[str, ...] = ()
+    """Exporters whose names for it were not confirmed."""
 
     @property
     def metric(self) -> str:

@@ -9,6 +9,7 @@ from skewscope.kb.problems import InputError, Problem, nearest
 
 MOST_BYTES = 32 << 20
 MOST_DEPTH = 32
+MOST_NODES = 4_000_000
 
 type_names = {
     dict: "a mapping",
@@ -87,9 +88,11 @@ def read(path: Path, shown: str | None = None) -> Document:
 
 def parse(text: str, file: str = "<text>") -> Document:
     """The document in a text; see `read`."""
-    loader = yaml.CSafeLoader(text)
     lines: dict[Path_, int] = {}
+    loader = None
     try:
+        _bound(text)
+        loader = yaml.CSafeLoader(text)
         node = loader.get_single_node()
         if node is None:
             return Document(file, None, {(): 1})
@@ -104,8 +107,25 @@ def parse(text: str, file: str = "<text>") -> Document:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError([Problem(file, 0, "", f"text that is no YAML ({error})", "one YAML document")]) from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
     return Document(file, data, lines)
+
+
+def _bound(text: str) -> None:
+    """Refuses what is too deep or too large before anything recursive sees it: libyaml's composer would overrun the stack."""
+    depth = nodes = 0
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.AliasEvent):
+            raise yaml.MarkedYAMLError(None, None, "an alias (write the value out)", event.start_mark)
+        nodes += 1
+        if depth > MOST_DEPTH or nodes > MOST_NODES:
+            what = f"nesting deeper than {MOST_DEPTH}" if depth > MOST_DEPTH else f"more than {MOST_NODES} values"
+            raise yaml.MarkedYAMLError(None, None, what, event.start_mark)
 
 
 def _walk(node: yaml.Node, path: Path_, lines: dict[Path_, int], seen: set[int]) -> None:
@@ -126,8 +146,8 @@ def _walk(node: yaml.Node, path: Path_, lines: dict[Path_, int], seen: set[int])
 
 def _walk_mapping(node: yaml.MappingNode, path: Path_, lines: dict[Path_, int], seen: set[int]) -> None:
     for key, value in node.value:
-        if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
-            raise yaml.MarkedYAMLError(None, None, "a key that is no plain text", key.start_mark)
+        if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
+            raise yaml.MarkedYAMLError(None, None, "a key that is no plain text (quotes help)", key.start_mark)
         if (*path, key.value) in lines:
             raise yaml.MarkedYAMLError(None, None, f"the key {key.value!r} for the second time", key.start_mark)
         _walk(value, (*path, key.value), lines, seen)

@@ -1,0 +1,180 @@
+"""Who reports and who is silent, and what cannot be told for that."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skewscope.adapters.recording import Recording
+from skewscope.engine.diagnosis import Diagnosis
+from skewscope.engine.feed import F64, SeriesTable
+from skewscope.engine.topology import Topology
+from skewscope.engine.verdict import UNKNOWN
+from skewscope.kb.problems import listed
+
+SILENT = 10.0
+"""Seconds without a sample after which a reporter is called silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """One kind of telemetry and who delivers it."""
+
+    name: str
+    kind: str
+    """What it is told of: ports, nodes, replicas."""
+    reporting: int
+    known: int
+    """How many could report, by the topology."""
+    age_s: float | None
+    """Of the newest sample; None where there never was one."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """One kind of telemetry."""
+
+    name: str
+    kind: str
+    prefixes: tuple[str, ...]
+    of: Callable[[str], str]
+    """Who reports a series, from its entity's name."""
+    tells: str
+    """What is unknown without it."""
+
+
+def _node(entity: str) -> str:
+    return entity.split(">")[0].split("/")[0]
+
+
+def _itself(entity: str) -> str:
+    return entity.split(">")[0]
+
+
+KINDS = (
+    Telemetry("packets", "ports", ("wire.",), _itself, "rounds, loss, round trips and request timing"),
+    Telemetry("node telemetry", "nodes", ("host.", "port.", "prio.", "rdma."), _node, "counters of ports and hosts"),
+    Telemetry("serving telemetry", "replicas", ("serve.",), _itself, "queues, batches and caches of the engines"),
+    Telemetry("GPU telemetry", "GPU nodes", ("gpu.",), _node, "whether a GPU is slow, hot, throttled or broken"),
+)
+
+
+def reporters(topology: Topology) -> dict[str, tuple[str, ...]]:
+    """Who could report each kind of telemetry."""
+    members = {topology.node_of[m] for g in topology.groups for m in g.members}
+    fronts = {g.front_end for g in topology.groups if g.front_end}
+    wanted = {"east-west": members, "north-south": fronts}
+    ports = [
+        p.id
+        for node in topology.nodes
+        for p in node.ports
+        if p.network in (node.sees or wanted) and p.node in wanted.get(p.network, ())
+    ]
+    return {
+        "packets": tuple(ports),
+        "node telemetry": tuple(n.name for n in topology.nodes),
+        "serving telemetry": tuple(g.name for g in topology.groups if g.front_end),
+        "GPU telemetry": tuple(n.name for n in topology.nodes if n.gpus),
+    }
+
+
+@dataclass
+class Sight:
+    """What a diagnosis sees of its fleet."""
+
+    recording: Recording
+    diagnosis: Diagnosis
+    table: SeriesTable
+    _at: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    """By kind: numbers of its series, and of their reporters."""
+    _known: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _size: int = -1
+
+    def sources(self, t: float) -> tuple[SourceState, ...]:
+        """Every kind of telemetry that there is or should be, as of `t`."""
+        found = []
+        for telemetry in KINDS:
+            newest = self._newest(telemetry)
+            known = self._known[telemetry.name]
+            if known:
+                found.append(_state(telemetry, known, newest, t))
+        return tuple(found)
+
+    def missing(self) -> tuple[str, ...]:
+        """What cannot be seen, and why, in sentences."""
+        said = []
+        for telemetry in KINDS:
+            newest = self._newest(telemetry)
+            known = self._known[telemetry.name]
+            silent = [name for name, when in zip(known, newest, strict=True) if np.isneginf(when)]
+            if not known and telemetry.name == "GPU telemetry":
+                said.append(f"The topology names no GPUs: {telemetry.tells} is unknown.")
+            elif silent and len(silent) == len(known):
+                said.append(
+                    f"No {telemetry.name} from any of {len(known)} {telemetry.kind}: {telemetry.tells} are unknown."
+                )
+            elif silent:
+                said.append(f"No {telemetry.name} from {listed(silent)}: {telemetry.tells} are unknown there.")
+        return (*said, *self._unjudged())
+
+    def _unjudged(self) -> Iterable[str]:
+        """Conditions that no rule could judge anywhere."""
+        by_condition: dict[str, list[tuple[bool, tuple[str, ...]]]] = {}
+        detector = self.diagnosis.detector
+        for verdict in self.diagnosis.verdicts:
+            rule = detector.rules[verdict.rule]
+            needed = [row for row, item in enumerate(rule.evidence) if item.required]
+            blind = bool(len(verdict.names)) and bool((verdict.evidence[needed] == UNKNOWN).any(axis=0).all())
+            never = (
+                set.intersection(*(set(detector.unseen(verdict.rule, n)) for n in verdict.names[:64]))
+                if blind
+                else set()
+            )
+            if len(verdict.names):
+                by_condition.setdefault(rule.condition, []).append((blind and bool(never), tuple(sorted(never))))
+        for condition, told in sorted(by_condition.items()):
+            if all(blind for blind, _ in told):
+                signals = sorted({name for _, names in told for name in names})
+                yield f"{condition} cannot be judged: nobody delivers {listed(signals, 4)}."
+
+    def _newest(self, telemetry: Telemetry) -> F64:
+        """[reporter] time of the newest sample; -inf where there never was one."""
+        self._learn()
+        series, who = self._at[telemetry.name]
+        newest = np.full(len(self._known[telemetry.name]), -np.inf)
+        times = self.diagnosis.detector.panel.times
+        seen = series < len(times)
+        np.fmax.at(newest, who[seen], times[series[seen]])
+        return newest
+
+    def _learn(self) -> None:
+        keys = self.table.keys
+        if self._size == len(keys):
+            return
+        self._size = len(keys)
+        self._known = reporters(self.recording.topology)
+        for telemetry in KINDS:
+            place = {name: n for n, name in enumerate(self._known[telemetry.name])}
+            rows = [
+                (number, place[telemetry.of(key.entity)])
+                for number, key in enumerate(keys)
+                if key.signal.startswith(telemetry.prefixes) and telemetry.of(key.entity) in place
+            ]
+            table = np.array(rows, np.int64).reshape(-1, 2)
+            self._at[telemetry.name] = table[:, 0], table[:, 1]
+
+
+def _state(telemetry: Telemetry, known: tuple[str, ...], newest: F64, t: float) -> SourceState:
+    age = t - newest
+    silent = [name for name, old in zip(known, age, strict=True) if old > SILENT]
+    youngest = float(age.min())
+    note = f"silent: {listed(silent, 4)}" if silent and len(silent) < len(known) else ""
+    return SourceState(
+        telemetry.name,
+        telemetry.kind,
+        len(known) - len(silent),
+        len(known),
+        max(youngest, 0.0) if np.isfinite(youngest) else None,
+        note,
+    )

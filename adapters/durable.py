@@ -1,0 +1,312 @@
+"""Policies on durable-rules (Rete), in a process of its own behind the matcher protocol.
+
+The C core can hang with the interpreter's lock held, and can crash. So it never runs in this process: every exchange
+has a deadline, a worker that dies or is late is replaced and told the live facts again, and after repeated failures,
+or where the library cannot be imported, the reference matcher takes over with the same conclusions.
+"""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+import weakref
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Any, cast
+
+from skewscope.engine.matcher import Matcher, ReferenceMatcher, concluded
+from skewscope.engine.policy import Conclusion, Fact, Program, Rule, Shape, Test, fnv1a32
+
+COMMAND = (sys.executable, "-P", "-m", "skewscope.adapters.durable_worker")
+MOST_FAILURES = 3
+"""In a row; then the reference takes over for good."""
+MOST_RESTARTS = 20
+MOST_OPS = 2000
+"""In one exchange, so that a deadline means something."""
+MOST_REPLY = 64 << 20
+
+OPS = {"ne": "$neq", "lt": "$lt", "le": "$lte", "gt": "$gt", "ge": "$gte"}
+
+JSON = dict[str, Any]
+
+
+class WorkerLost(Exception):  # noqa: N818  it is an event, dealt with here
+    """The worker died, was late, or said that it cannot go on."""
+
+
+def available() -> bool:
+    """Whether durable-rules can be expected to import: it cannot on Python 3.13 and later."""
+    return sys.version_info < (3, 13) and find_spec("durable_rules_engine") is not None
+
+
+def best_matcher(program: Program) -> Matcher:
+    """The durable-rules matcher where it can run, else the reference."""
+    return DurableMatcher(program) if available() else ReferenceMatcher(program)
+
+
+@dataclass
+class Ids:
+    """Short names, no two of which that live at once share their 32-bit hash."""
+
+    prefix: str
+    _next: int = 0
+    _taken: dict[int, str] = field(default_factory=dict)
+
+    def new(self) -> str:
+        """A name whose hash no living one has."""
+        while True:
+            self._next += 1
+            name = f"{self.prefix}{self._next}"
+            if fnv1a32(name) not in self._taken:
+                self._taken[fnv1a32(name)] = name
+                return name
+
+    def free(self, name: str) -> None:
+        """Let a name's hash be used again."""
+        del self._taken[fnv1a32(name)]
+
+
+def definition(program: Program) -> tuple[list[JSON], list[dict[str, list[int]]]]:
+    """The rulesets in the library's own grammar, and which rules of each rest on which kind."""
+    rulesets: list[JSON] = []
+    uses: list[dict[str, list[int]]] = []
+    for numbers in program.rulesets:
+        rules: JSON = {}
+        kinds: dict[str, list[int]] = {}
+        for n in numbers:
+            rules |= _rule(n, program.rules[n])
+            for kind in dict.fromkeys(shape.kind for shape in program.rules[n].when):
+                kinds.setdefault(kind, []).append(n)
+        rulesets.append(rules)
+        uses.append(kinds)
+    return rulesets, uses
+
+
+def _rule(number: int, rule: Rule) -> JSON:
+    """A rule, and where it has a negation its twin that tells when the blocker comes: nothing else would say so."""
+    when = [{f"m{n}": _pattern(shape, joined=n > 0)} for n, shape in enumerate(rule.when)]
+    if rule.unless is None:
+        return {f"r{number}": {"all": when}}
+    blocker = _pattern(rule.unless, joined=True)
+    alias = f"m{len(when)}"
+    return {
+        f"r{number}": {"all": [*when, {f"{alias}$not": blocker}]},
+        f"b{number}": {"all": [*when, {alias: blocker}]},
+    }
+
+
+def _pattern(shape: Shape, *, joined: bool) -> JSON:
+    terms = [{"k": shape.kind}, *map(_term, shape.tests)]
+    if joined:
+        terms.append({"e": {"m0": "e"}})
+    return terms[0] if len(terms) == 1 else {"$and": terms}
+
+
+def _term(test: Test) -> JSON:
+    return {test.name: test.value} if test.op == "eq" else {OPS[test.op]: {test.name: test.value}}
+
+
+class Worker:
+    """One process, spoken to in lines of JSON, each answered within a deadline."""
+
+    def __init__(self, program: Program, start_s: float, deadline_s: float) -> None:
+        self.deadline_s = deadline_s
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        self.process = subprocess.Popen(  # noqa: S603  our own module, nothing of the input is in it
+            COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+        )
+        self._end = weakref.finalize(self, _kill, self.process)
+        assert self.process.stdin is not None
+        os.set_blocking(self.process.stdin.fileno(), False)
+        rulesets, uses = definition(program)
+        # The worker's own alarm comes after our deadline: it is for a worker that hangs when nobody waits any more.
+        try:
+            self.ask({"alarm": 2 * max(start_s, deadline_s), "rulesets": rulesets, "uses": uses}, start_s)
+        except WorkerLost:
+            self.close()
+            raise
+
+    def ask(self, message: JSON, deadline_s: float = 0.0) -> JSON:
+        """The answer to one line.
+
+        Raises:
+            WorkerLost: there was none in time.
+        """
+        data = memoryview(json.dumps(message, allow_nan=False).encode() + b"\n")
+        end = time.monotonic() + (deadline_s or self.deadline_s)
+        reply = bytearray()
+        while data or not reply.endswith(b"\n"):
+            data = data[self._pump(data, reply, end - time.monotonic()) :]
+        answer = _read(bytes(reply))
+        if "error" in answer:
+            raise WorkerLost(str(answer["error"]))
+        return answer
+
+    def _pump(self, data: memoryview, reply: bytearray, left: float) -> int:
+        """How much of the data went out, when something went out or came in."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        if left <= 0:
+            raise WorkerLost("no answer in time")
+        to, back = self.process.stdin.fileno(), self.process.stdout.fileno()
+        readable, writable, _ = select.select([back], [to] if data else [], [], left)
+        try:
+            if readable:
+                got = os.read(back, 1 << 16)
+                reply += got
+                if not got or len(reply) > MOST_REPLY:
+                    raise WorkerLost("it ended" if not got else "an endless answer")
+            return os.write(to, data[: 1 << 16]) if writable else 0
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise WorkerLost(str(error)) from None
+
+    def close(self) -> None:
+        """End the process."""
+        self._end()
+
+
+def _read(line: bytes) -> JSON:
+    try:
+        answer = json.loads(line)
+    except ValueError:
+        raise WorkerLost("an answer that is no JSON") from None
+    return cast("JSON", answer) if isinstance(answer, dict) else {"error": "an answer that is no object"}
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+    process.wait()
+
+
+class DurableMatcher:
+    """The matcher protocol on a worker. It starts with the first fact that some policy looks at."""
+
+    def __init__(self, program: Program, *, start_s: float = 10.0, deadline_s: float = 5.0) -> None:
+        self.program = program
+        self.restarts = 0
+        self.fallen_back = ""
+        """Why the reference took over, '' while the worker serves."""
+        self._start_s, self._deadline_s = start_s, deadline_s
+        self._live: dict[tuple[str, str], Fact] = {}
+        self._stand_in: ReferenceMatcher | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """As if nothing had been sent yet."""
+        self._worker: Worker | None = None
+        self._changed = dict.fromkeys(self._live)
+        self._sent: dict[tuple[str, str], JSON] = {}
+        self._facts, self._entities = Ids("f"), Ids("e")
+        self._token: dict[str, str] = {}
+        self._entity: dict[str, str] = {}
+        self._active: set[tuple[int, str]] = set()
+        self._told: tuple[Conclusion, ...] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process, None while there is none."""
+        return self._worker.process.pid if self._worker else None
+
+    def assert_fact(self, fact: Fact) -> None:
+        """Take a fact in; it replaces the one of its kind and entity."""
+        if fact.kind in self.program.by_kind:
+            self._live[fact.kind, fact.entity] = fact
+            self._note(fact.kind, fact.entity)
+            if self._stand_in:
+                self._stand_in.assert_fact(fact)
+
+    def retract(self, kind: str, entity: str) -> None:
+        """Drop a fact; nothing happens where there is none."""
+        if self._live.pop((kind, entity), None) is not None:
+            self._note(kind, entity)
+            if self._stand_in:
+                self._stand_in.retract(kind, entity)
+
+    def _note(self, kind: str, entity: str) -> None:
+        self._changed[kind, entity] = None
+
+    def conclusions(self) -> tuple[Conclusion, ...]:
+        """What follows now, ordered by priority, policy, subject and entity, each once."""
+        failures = 0
+        while self._stand_in is None:
+            try:
+                self._bring_up_to_date()
+            except WorkerLost as lost:
+                failures += 1
+                self._replace(str(lost), failures)
+            else:
+                if self._told is None:
+                    self._told = concluded(self.program, {(n, self._entity[token]) for n, token in self._active})
+                return self._told
+        return self._stand_in.conclusions()
+
+    def _bring_up_to_date(self) -> None:
+        if self._changed and self._worker is None:
+            try:
+                self._worker = Worker(self.program, self._start_s, self._deadline_s)
+            except OSError as error:
+                raise WorkerLost(str(error)) from None
+        ops = [op for key in self._changed for op in self._ops(key)]
+        self._changed.clear()
+        for start in range(0, len(ops), MOST_OPS):
+            assert self._worker is not None
+            answer = self._worker.ask({"ops": ops[start : start + MOST_OPS]})
+            self._active -= {(int(n), str(e)) for n, e in answer["drop"]}
+            self._active |= {(int(n), str(e)) for n, e in answer["add"]}
+            self._told = None
+
+    def _ops(self, key: tuple[str, str]) -> list[list[Any]]:
+        """How the worker learns of a change: what it had is retracted before anything new is asserted."""
+        homes = [n for n, kinds in enumerate(self._homes) if key[0] in kinds]
+        ops: list[list[Any]] = []
+        if (old := self._sent.pop(key, None)) is not None:
+            self._facts.free(old["id"])
+            ops += [["-", n, old] for n in homes]
+        if (fact := self._live.get(key)) is not None:
+            new = {"id": self._facts.new(), "k": fact.kind, "e": self._named(fact.entity), **dict(fact.values)}
+            self._sent[key] = new
+            ops += [["+", n, new] for n in homes]
+        return ops
+
+    @cached_property
+    def _homes(self) -> list[frozenset[str]]:
+        """The kinds that each ruleset looks at."""
+        rules = self.program.rules
+        return [frozenset(s.kind for n in numbers for s in rules[n].shapes()) for numbers in self.program.rulesets]
+
+    def _named(self, entity: str) -> str:
+        """The entity's stand-in: real names could share a hash."""
+        if entity not in self._token:
+            token = self._token[entity] = self._entities.new()
+            self._entity[token] = entity
+        return self._token[entity]
+
+    def _replace(self, reason: str, failures: int) -> None:
+        """Start over with a new worker, or give up on workers."""
+        started = self._worker is not None
+        if self._worker:
+            self._worker.close()
+        self.restarts += 1
+        self._forget()
+        # What does not even start will not start the next time either: the rules and the library are the same.
+        if not started or failures >= MOST_FAILURES or self.restarts >= MOST_RESTARTS:
+            self.fallen_back = reason
+            self._stand_in = ReferenceMatcher(self.program)
+            for fact in self._live.values():
+                self._stand_in.assert_fact(fact)
+
+    def close(self) -> None:
+        """End the worker and forget all facts."""
+        if self._worker:
+            self._worker.close()
+        self._live.clear()
+        self._stand_in = None
+        self._forget()

@@ -1,0 +1,329 @@
+"""From a metric's name and labels to series of the catalogue on entities of the topology.
+
+What cannot be named is counted with its reason, so that a report can say what was ignored. Exporters differ in names,
+units and labels; all of that ends here.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from skewscope.adapters.entities import DEVICE_LABELS, GPU_LABELS, NODE_LABELS, Entities, Nowhere
+from skewscope.adapters.grammar import Labels
+from skewscope.adapters.openmetrics import Target
+from skewscope.engine.feed import SeriesKey, SeriesTable
+from skewscope.engine.topology import Topology
+from skewscope.kb.model import Catalogue, Signal
+from skewscope.kb.problems import nearest
+
+# Exporters whose names in the catalogue are what a page of theirs shows. The others are tools and kernel interfaces.
+PAGES = frozenset(
+    (
+        *("amd_dme", "cumulus_otlp", "dcgm", "dts_ethtool", "dts_sysfs", "dynamo", "gie", "kserve", "llm_d"),
+        *("nccl_inspector", "node_exporter", "node_exporter_ib", "nvidia_smi_exporter", "omnistat", "sglang"),
+        *("skewscope_agent", "tgi", "triton", "trtllm_serve", "vllm"),
+    )
+)
+# A name that several signals claim serves them all; a signal that several names deliver is taken from the name of
+# the lowest rank. What was counted from packets ranks before any name.
+PACKETS, CANONICAL = -1, 0
+
+NAME = re.compile(r"(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(?P<labels>[^{}]*)\})?")
+HOLE = re.compile(r"<([PN])>")
+HOLES = {"P": range(8), "N": range(256)}
+PARTS = ("bucket", "sum", "count")
+MOST_UNMAPPED = 10_000
+
+# Labels that say where a page was fetched, or repeat what a number says already; they tell no two series apart.
+ORIGIN = frozenset(
+    (
+        *("job", *NODE_LABELS[:-1], "node", "endpoint", "namespace", "pod", "container", "service", "cluster"),
+        *("prometheus", "UUID", "uuid", "GPU_UUID", "pci_bus_id", "pciBusId", "modelName", "model_name"),
+        *("serial", "serial_number", "SERIAL_NUMBER", "card_model", "card_series", "card_vendor"),
+        *("driver_version", "deployment_mode", *DEVICE_LABELS, *GPU_LABELS),
+    )
+)
+DIRECTIONS = {"tx": "tx", "rx": "rx", "transmit": "tx", "receive": "rx", "out": "tx", "in": "rx"}
+
+# What a name ends on, and what a unit is, both in base units of one dimension.
+SUFFIXES = {
+    **dict.fromkeys(("seconds",), ("s", 1.0)),
+    **dict.fromkeys(("ms", "milliseconds"), ("s", 1e-3)),
+    **dict.fromkeys(("us", "microseconds"), ("s", 1e-6)),
+    **dict.fromkeys(("ns", "nanoseconds"), ("s", 1e-9)),
+    "bytes": ("By", 1.0),
+    "bytes_per_second": ("By/s", 1.0),
+    "ratio": ("1", 1.0),
+    "hz": ("Hz", 1.0),
+    "watts": ("W", 1.0),
+    "joules": ("J", 1.0),
+}
+UNITS = {
+    "s": ("s", 1.0),
+    "ms": ("s", 1e-3),
+    "us": ("s", 1e-6),
+    "ns": ("s", 1e-9),
+    "By": ("By", 1.0),
+    "KiBy": ("By", 2.0**10),
+    "MiBy": ("By", 2.0**20),
+    "GiBy": ("By", 2.0**30),
+    "By/s": ("By/s", 1.0),
+    "GBy/s": ("By/s", 1e9),
+    "bit/s": ("By/s", 0.125),
+    "Gbit/s": ("By/s", 1.25e8),
+    "1": ("1", 1.0),
+    "%": ("1", 0.01),
+    "Hz": ("Hz", 1.0),
+    "MHz": ("Hz", 1e6),
+    "W": ("W", 1.0),
+    "mW": ("W", 1e-3),
+    "J": ("J", 1.0),
+    "mJ": ("J", 1e-3),
+}
+
+
+class Origin(NamedTuple):
+    """One way in which a metric's name delivers a signal."""
+
+    signal: str
+    word: str
+    """The catalogue's word for what is measured."""
+    rank: int
+    """Its place among the names that deliver this signal: the lowest that is there counts."""
+    scale: float
+    exporter: str
+    token: str = ""
+    """What the name itself says of the selector: a priority, a lane."""
+    part: str = ""
+    """bucket, sum or count of a histogram."""
+    where: tuple[tuple[str, str], ...] = ()
+    """Labels that the series must have."""
+
+
+class Mapped(NamedTuple):
+    """One series of the catalogue, and how the numbers of its source become its own."""
+
+    key: SeriesKey
+    rank: int
+    scale: float
+    blanks: bool
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Unmapped:
+    """Series that nobody could place, by metric and reason."""
+
+    metric: str
+    reason: str
+    series: int
+
+
+@dataclass
+class Intake(SeriesTable):
+    """A table of series that remembers by which name each came; one series may be there under several ranks."""
+
+    ranks: list[int] = field(default_factory=list)
+    unmapped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    warnings: list[str] = field(default_factory=list)
+    """What a reader of the result should know about an input."""
+    _ranked: dict[tuple[SeriesKey, int], int] = field(default_factory=dict)
+
+    def number(self, key: SeriesKey) -> int:
+        """The number of a series that was counted from packets."""
+        return self.ranked(key, PACKETS)
+
+    def ranked(self, key: SeriesKey, rank: int) -> int:
+        """The number of a series as one of several names delivers it."""
+        found = self._ranked.get((key, rank))
+        if found is None:
+            found = self._ranked[key, rank] = len(self.keys)
+            self.keys.append(key)
+            self.ranks.append(rank)
+        return found
+
+    def ignore(self, metric: str, reason: str) -> None:
+        """Counts a series that has no place."""
+        known = (metric, reason) in self.unmapped or len(self.unmapped) < MOST_UNMAPPED
+        self.unmapped[(metric, reason) if known else ("...", "further metrics")] += 1
+
+
+class Names:
+    """The names of one catalogue, for one topology."""
+
+    def __init__(self, catalogue: Catalogue, topology: Topology) -> None:
+        self._origins = index(catalogue)
+        self._entities = Entities(topology)
+        self._ids = tuple(catalogue.signals)
+        self._histograms = frozenset(s.id for s in catalogue.signals.values() if s.type == "histogram")
+
+    def resolve(self, metric: str, labels: Mapping[str, str], static: Mapping[str, str]) -> list[Mapped]:
+        """The series that a metric with its labels delivers; `static` labels are the input's own and win.
+
+        Raises:
+            Nowhere: there is none, and why.
+        """
+        origins = self._origins.get(metric, ())
+        if not origins:
+            raise Nowhere("no signal of the catalogue has this name")
+        every = {**labels, **static}
+        fitting = [o for o in origins if all(every.get(label) == value for label, value in o.where)]
+        if not fitting:
+            raise Nowhere("no signal of the catalogue has these labels")
+        return [self._mapped(origin, labels, every) for origin in fitting]
+
+    def _mapped(self, origin: Origin, labels: Mapping[str, str], every: Mapping[str, str]) -> Mapped:
+        kind, name, used = self._entities.find(origin.word, every)
+        scale = 1.0 if origin.part in ("bucket", "count") else origin.scale
+        used = used | {label for label, _ in origin.where}
+        if kind == "replica":
+            # Several engines may serve on one node: only their own address tells them apart.
+            used.discard("instance")
+        own = {label: value for label, value in labels.items() if label not in used}
+        key = SeriesKey(origin.signal, kind, name, selector(origin, kind, own, every))
+        return Mapped(key, origin.rank, scale, origin.exporter == "dcgm")
+
+    def known(self, static: Mapping[str, str], intake: Intake) -> Callable[[str, Labels], list[Target]]:
+        """What a reader of text asks for each series: its numbers in `intake`, none where it has no place."""
+
+        def targets(metric: str, labels: Labels) -> list[Target]:
+            try:
+                mapped = self.resolve(metric, dict(labels), static)
+            except Nowhere as reason:
+                if not metric.endswith("_created"):
+                    intake.ignore(metric, str(reason))
+                return []
+            return [Target(intake.ranked(m.key, m.rank), m.scale, m.blanks) for m in mapped]
+
+        return targets
+
+    def metric(self, signal: str, labels: Mapping[str, str]) -> str:
+        """The metric name of what a table calls a signal: an id stands for its canonical name."""
+        if "." not in signal:
+            return signal
+        bucket = signal in self._histograms and "le" in labels
+        return "skewscope_" + signal.replace(".", "_") + ("_bucket" if bucket else "")
+
+    def hint(self, signal: str) -> str:
+        """The signal that was probably meant."""
+        return nearest(signal, self._ids)
+
+
+def selector(origin: Origin, kind: str, own: Mapping[str, str], every: Mapping[str, str]) -> str:
+    """What tells a series from others of its signal and entity: parts joined by commas, a histogram's part last."""
+    rest = dict(own)
+    direction = DIRECTIONS.get(rest.get("direction", ""), "")
+    parts = [origin.token]
+    if direction:
+        rest.pop("direction")
+        parts.append(direction)
+    for label, start in (("priority", "p"), ("prio", "p"), ("group", ""), ("engine", ""), ("cpu", "cpu")):
+        if value := rest.pop(label, ""):
+            parts.append(_clean(value if value.startswith(start) else start + value))
+    bound = rest.pop("le", "")
+    ignored = ORIGIN if kind == "replica" else ORIGIN | {"instance"}
+    parts += [
+        _clean(f"{label}={value}")
+        for label, value in sorted(rest.items())
+        if label not in ignored and not label.startswith("DCGM_FI_")
+    ]
+    parts.append(_histogram_part(origin, bound or every.get("le", "")))
+    return ",".join(filter(None, parts))
+
+
+def _histogram_part(origin: Origin, bound: str) -> str:
+    if origin.part != "bucket":
+        return origin.part
+    try:
+        limit = float(bound) * origin.scale
+    except ValueError:
+        raise Nowhere("its label le is no number") from None
+    if math.isnan(limit):
+        raise Nowhere("its label le is no number")
+    return "bucket:+Inf" if limit == math.inf else f"bucket:{limit:.12g}"
+
+
+def _clean(text: str) -> str:
+    return text.replace("%", "%25").replace(",", "%2C")
+
+
+def index(catalogue: Catalogue) -> dict[str, tuple[Origin, ...]]:
+    """Every metric name of every page, and what it delivers."""
+    exact: dict[str, list[Origin]] = {}
+    loose: dict[str, list[Origin]] = {}
+    for signal in sorted(catalogue.signals.values(), key=lambda signal: signal.id):
+        for name, origin in _origins(signal):
+            exact.setdefault(name, []).append(origin)
+            # OpenMetrics writes _total behind every counter, exporters do as they like.
+            if signal.type == "counter":
+                other = name.removesuffix("_total") if name.endswith("_total") else name + "_total"
+                loose.setdefault(other, []).append(origin)
+    return {name: tuple(origins) for name, origins in {**loose, **exact}.items()}
+
+
+def _origins(signal: Signal) -> Iterator[tuple[str, Origin]]:
+    """The names of one signal, the canonical one first."""
+    seen = {signal.metric}
+    yield from _parts(signal.metric, Origin(signal.id, signal.entity, CANONICAL, 1.0, "skewscope_agent"), signal)
+    rank = CANONICAL
+    for exporter, names in signal.sources.items():
+        for raw in names:
+            rank += 1
+            written = _ethtool(str(raw)) if exporter == "ethtool" else str(raw) if exporter in PAGES else ""
+            if written in seen:
+                continue
+            seen.add(written)
+            for name, token in _filled(written, signal):
+                yield from _named(name, token, rank, exporter, signal)
+
+
+def _named(name: str, token: str, rank: int, exporter: str, signal: Signal) -> Iterator[tuple[str, Origin]]:
+    match = NAME.fullmatch(name)
+    if match is None:
+        # Prose, such as a remark in brackets: it names no series.
+        return
+    where = tuple(_matcher(text) for text in (match["labels"] or "").split(",") if text)
+    scale = signal.scale.get(exporter, implied(match["name"], signal.unit))
+    origin = Origin(signal.id, signal.entity, rank, scale, exporter, token, "", where)
+    yield from _parts(match["name"], origin, signal)
+
+
+def _matcher(text: str) -> tuple[str, str]:
+    label, _, value = text.partition("=")
+    return label.strip(), value.strip().strip('"')
+
+
+def _parts(name: str, origin: Origin, signal: Signal) -> Iterator[tuple[str, Origin]]:
+    """A histogram is read from its parts; the bare name of one is something else (a mean, a sum in other units)."""
+    if signal.type != "histogram":
+        yield name, origin
+        return
+    for part in PARTS:
+        yield f"{name}_{part}", origin._replace(part=part)
+
+
+def _filled(name: str, signal: Signal) -> Iterator[tuple[str, str]]:
+    """A name for each value of its placeholder, and the part of the selector that it stands for."""
+    match = HOLE.search(name)
+    if match is None:
+        yield name, ""
+        return
+    start = "p" if match[1] == "P" else "" if signal.entity == "port" else signal.entity
+    for value in HOLES[match[1]]:
+        yield name[: match.start()] + str(value) + name[match.end() :], f"{start}{value}"
+
+
+def _ethtool(key: str) -> str:
+    """The name that node_exporter makes of a key of ethtool."""
+    words = {"rx": "received", "tx": "transmitted"}
+    return "node_ethtool_" + "_".join(words.get(word, word) for word in key.split("_"))
+
+
+def implied(name: str, unit: str) -> float:
+    """The scale that a name's own unit implies, 1 where name or unit say nothing."""
+    bare = name.removesuffix("_total").removesuffix("_histogram")
+    found = next((SUFFIXES[s] for s in sorted(SUFFIXES, key=len, reverse=True) if bare.endswith("_" + s)), None)
+    wanted = UNITS.get(unit)
+    return found[1] / wanted[1] if found and wanted and found[0] == wanted[0] else 1.0

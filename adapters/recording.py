@@ -1,0 +1,392 @@
+"""The recording folder: what is in it, and everything in it as one block of samples.
+
+A reader of inputs of kind `some-kind` is the function `read` of the module `some_kind_input` in this folder; it is
+found by that name. The module may say what it needs: `NEEDS` (labels), `FOLDER` (whether its path is a folder).
+"""
+
+import datetime as dt
+import hashlib
+import importlib
+import json
+import os
+import pkgutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+
+from skewscope.adapters.merge import Piece, merged
+from skewscope.adapters.names import Intake, Names, Unmapped
+from skewscope.engine.feed import Block, SeriesTable
+from skewscope.engine.topology import Topology
+from skewscope.engine.topology_file import topology
+from skewscope.kb import yamlfile
+from skewscope.kb.fields import Fields, finite
+from skewscope.kb.model import Catalogue
+from skewscope.kb.problems import InputError, Problem, listed, nearest
+from skewscope.kb.yamlfile import Path_, kind_of
+
+FILE = "recording.yaml"
+MOST_INPUTS = 100_000
+MOST_FILES = 1_000_000
+# Years 1970 to 5138: beyond that a number counts something shorter than seconds.
+MOST_SECONDS = 1e11
+
+Progress = Callable[[str, float], None]
+"""Told what was just read, and the share of all bytes that is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One source of telemetry in a recording."""
+
+    kind: str
+    path: str
+    """Inside the folder, with slashes."""
+    labels: tuple[tuple[str, str], ...] = ()
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recording folder whose description was checked; its data was not read yet."""
+
+    path: Path
+    topology: Topology
+    inputs: tuple[Input, ...]
+    start: float | None = None
+    """Seconds since 1970; None where the data is to say."""
+    end: float | None = None
+    version: int = 1
+    topology_hash: str = ""
+
+    def file(self, path: str) -> Path:
+        """A path of the folder, as the system knows it.
+
+        Raises:
+            InputError: a link leads out of the folder.
+        """
+        found = self.path / path
+        if not _inside(self.path, found):
+            raise InputError([Problem(str(found), 0, "", "a link that leads out of the folder", "a file inside it")])
+        return found
+
+    def shown(self, path: str) -> str:
+        """A path of the folder, as a message shows it."""
+        return str(self.path / path)
+
+    def names(self, path: str) -> list[str]:
+        """The files of a folder, hidden ones left out, in order."""
+        try:
+            names = sorted(each.name for each in self.file(path).iterdir() if not each.name.startswith("."))
+        except OSError as error:
+            raise InputError(
+                [Problem(self.shown(path), 0, "", f"no readable folder ({error.strerror})", "one")]
+            ) from None
+        if len(names) > MOST_FILES:
+            raise InputError([Problem(self.shown(path), 0, "", f"{len(names)} files", f"at most {MOST_FILES}")])
+        return names
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Everything in a recording. It does not depend on the order in which the inputs were listed."""
+
+    block: Block
+    table: SeriesTable
+    start: float
+    end: float
+    """Both 0 where nothing says."""
+    input_hash: str
+    unmapped: tuple[Unmapped, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one input gave; it travels between processes."""
+
+    piece: Piece
+    digest: str
+    unmapped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    warnings: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+@cache
+def readers() -> dict[str, ModuleType]:
+    """The modules that read inputs, by kind."""
+    import skewscope.adapters as folder  # noqa: PLC0415
+
+    found = {}
+    for module in pkgutil.iter_modules(folder.__path__):
+        if module.name.endswith("_input"):
+            reader = importlib.import_module(f"{folder.__name__}.{module.name}")
+            if hasattr(reader, "read"):
+                found[module.name.removesuffix("_input").replace("_", "-")] = reader
+    return dict(sorted(found.items()))
+
+
+def open_recording(path: Path) -> Recording:
+    """The recording in a folder; its inputs are there, but not read yet.
+
+    Raises:
+        InputError: everything that is wrong with `recording.yaml` and the topology.
+    """
+    folder = path.parent if path.name == FILE and path.is_file() else path
+    if not folder.is_dir():
+        raise InputError([Problem(str(folder), 0, "", "no such folder", f"a recording: a folder with {FILE}")])
+    fields = Fields(yamlfile.read(folder / FILE))
+    if fields.known((), ("version", "topology", "inputs"), ("start", "end", "note")):
+        fields.version()
+    start, end = (_moment(fields, (name,)) for name in ("start", "end"))
+    if start is not None and end is not None and end < start:
+        fields.fault(("end",), f"{end}, before the start", f"a time after {start}")
+    cluster, digest = _topology(fields, folder)
+    # Names cannot be checked against a cluster that could not be read.
+    checked = cluster if digest else None
+    inputs = tuple(_input(fields, path, folder, checked) for path in fields.items(("inputs",), MOST_INPUTS))
+    if fields.problems:
+        raise InputError(set(fields.problems))
+    return Recording(folder, cluster, inputs, start, end, fields.at(("version",)), digest)
+
+
+def _moment(fields: Fields, path: Path_) -> float | None:
+    """Seconds since 1970 of a number or of a date with a time."""
+    value = fields.at(path)
+    if isinstance(value, dt.datetime):
+        value = (value if value.tzinfo else value.replace(tzinfo=dt.UTC)).timestamp()
+    if value is None:
+        return None
+    if not finite(value) or not 0 <= value < MOST_SECONDS:
+        hint = "Milliseconds? Divide by 1000." if finite(value) and value >= MOST_SECONDS else ""
+        fields.fault(path, f"{kind_of(value)} ({value!s:.40})", "seconds since 1970, or a date with a time", hint)
+        return None
+    return float(value)
+
+
+def _topology(fields: Fields, folder: Path) -> tuple[Topology, str]:
+    name = _path(fields, ("topology",), folder, is_folder=False)
+    if not name:
+        return Topology(), ""
+    try:
+        document = yamlfile.read(folder / name)
+    except InputError as error:
+        fields.problems += error.problems
+        return Topology(), ""
+    read, problems = topology(document)
+    fields.problems += problems
+    if problems:
+        return Topology(), ""
+    # The content counts, not how it was written down.
+    content = json.dumps(document.data, sort_keys=True, default=str)
+    return read, hashlib.sha256(content.encode()).hexdigest()
+
+
+def _path(fields: Fields, at: Path_, folder: Path, *, is_folder: bool) -> str:
+    """A path inside the folder that is there, '' with a fault where it is not."""
+    text = fields.text(at)
+    if not text:
+        return ""
+    path = PurePosixPath(text)
+    if path.is_absolute() or ".." in path.parts or "\\" in text or not _inside(folder, folder / path):
+        fields.fault(at, f"{text!r}", "a path inside the recording's folder", "Copy the file into the folder.")
+        return ""
+    found = folder / path
+    if not (found.is_dir() if is_folder else found.is_file()):
+        wanted = "a folder" if is_folder else "a file"
+        other = found.exists()
+        hint = "" if other else nearest(path.name, _siblings(found))
+        fields.fault(at, f"{text!r}, which is not {wanted}" if other else f"no {text!r}", wanted, hint)
+        return ""
+    return str(path)
+
+
+def _siblings(path: Path) -> list[str]:
+    try:
+        return sorted(each.name for each in path.parent.iterdir())[:1000]
+    except OSError:
+        return []
+
+
+def _inside(folder: Path, path: Path) -> bool:
+    """Whether a path, all links followed, stays in the folder."""
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):
+        return False
+
+
+def _input(fields: Fields, at: Path_, folder: Path, cluster: Topology | None) -> Input:
+    fields.known(at, ("kind", "path"), ("labels", "note"))
+    kind = fields.text((*at, "kind"), choice=readers())
+    reader = readers().get(kind)
+    path = _path(fields, (*at, "path"), folder, is_folder=getattr(reader, "FOLDER", False)) if reader else ""
+    labels = _labels(fields, (*at, "labels"))
+    for name in getattr(reader, "NEEDS", ()):
+        if not labels.get(name):
+            fields.fault((*at, "labels"), f"no label {name!r}", f"labels with {name!r}: whose input is this?")
+    if cluster is not None:
+        _check_labels(fields, at, labels, cluster)
+    return Input(kind, path, tuple(sorted(labels.items())), fields.document.line(*at))
+
+
+def _labels(fields: Fields, at: Path_) -> dict[str, str]:
+    """Labels as text; a number stands for itself."""
+    value = fields.at(at)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        fields.fault(at, kind_of(value), "a mapping of label names to texts")
+        return {}
+    labels = {}
+    for name, text in value.items():
+        if isinstance(text, int) and not isinstance(text, bool):
+            labels[str(name)] = str(text)
+        else:
+            labels[str(name)] = fields.some_text((*at, name))
+    return labels
+
+
+def _check_labels(fields: Fields, at: Path_, labels: dict[str, str], cluster: Topology) -> None:
+    node, port = labels.get("node", ""), labels.get("port", "")
+    if node and node not in cluster.node:
+        hint = fields.nearest(node, cluster.node)
+        fields.fault((*at, "labels", "node"), f"an unknown node {node!r}", "a node of the topology", hint)
+    elif node and port and f"{node}/{port}" not in cluster.port:
+        hint = fields.nearest(port, [p.name for p in cluster.node[node].ports])
+        expected = f"a port of the node {node!r} ({listed([p.name for p in cluster.node[node].ports])})"
+        fields.fault((*at, "labels", "port"), f"an unknown port {port!r}", expected, hint)
+
+
+def load(
+    recording: Recording, catalogue: Catalogue, progress: Progress | None = None, workers: int | None = None
+) -> Loaded:
+    """Everything in a recording, read by `workers` processes (as many as processors, when not told).
+
+    Raises:
+        InputError: what is wrong with any of the inputs; nothing is half-loaded.
+    """
+    inputs = sorted(recording.inputs, key=lambda source: (source.kind, source.path, source.labels, source.line))
+    names = Names(catalogue, recording.topology)
+    taken = _take_all(recording, names, inputs, progress or (lambda _, __: None), workers)
+    if problems := [problem for each in taken for problem in each.problems]:
+        raise InputError(set(problems))
+    block, table, doubles = merged([each.piece for each in taken])
+    counts: Counter[tuple[str, str]] = sum((each.unmapped for each in taken), Counter())
+    times = (float(block.time[0]), float(block.time[-1])) if len(block) else (0.0, 0.0)
+    return Loaded(
+        block,
+        table,
+        times[0] if recording.start is None else recording.start,
+        max(times[1], recording.start or 0.0) if recording.end is None else recording.end,
+        _input_hash(recording, inputs, taken),
+        tuple(sorted([*doubles, *(Unmapped(metric, reason, n) for (metric, reason), n in counts.items())])),
+        tuple(sorted({text for each in taken for text in each.warnings})),
+    )
+
+
+def _input_hash(recording: Recording, inputs: list[Input], taken: list[Taken]) -> str:
+    """What was put in, whatever it was called and in whatever order it was listed."""
+    content = sorted([s.kind, list(map(list, s.labels)), t.digest] for s, t in zip(inputs, taken, strict=True))
+    whole = [recording.version, recording.topology_hash, recording.start, recording.end, content]
+    return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
+
+
+def _take_all(
+    recording: Recording, names: Names, inputs: list[Input], progress: Progress, workers: int | None
+) -> list[Taken]:
+    """What each input gave, in their order."""
+    sizes = [_size(recording, source) for source in inputs]
+    done, total = 0, max(sum(sizes), 1)
+    found: dict[int, Taken] = {}
+    for index, taken in _taken(recording, names, inputs, sizes, workers):
+        found[index] = taken
+        done += sizes[index]
+        progress(inputs[index].path, done / total)
+    return [found[index] for index in range(len(inputs))]
+
+
+def _taken(
+    recording: Recording, names: Names, inputs: list[Input], sizes: list[int], workers: int | None
+) -> Iterator[tuple[int, Taken]]:
+    """What each input gave, as they get ready."""
+    workers = min(workers or os.cpu_count() or 1, len(inputs))
+    # A process of its own costs more than reading a little.
+    if workers < 2 or sum(sizes) < 1 << 20:
+        for index, source in enumerate(inputs):
+            yield index, take(recording, names, source)
+        return
+    with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (recording, names)) as pool:
+        # The largest first: what is short fills the gaps at the end.
+        order = sorted(range(len(inputs)), key=lambda index: -sizes[index])
+        waiting: dict[Future[Taken], int] = {pool.submit(_take_here, inputs[index]): index for index in order}
+        for future in as_completed(waiting):
+            try:
+                yield waiting[future], future.result()
+            except BrokenProcessPool:
+                shown = recording.shown(inputs[waiting[future]].path)
+                hint = "Was there enough memory? Fewer workers need less."
+                fault = Problem(shown, 0, "", "the end of the process that read it", "samples", hint)
+                raise InputError([fault]) from None
+
+
+_here: list[tuple[Recording, Names]] = []
+"""What a worker process works on: sent once, not with every input."""
+
+
+def _begin(recording: Recording, names: Names) -> None:
+    _here[:] = [(recording, names)]
+
+
+def _take_here(source: Input) -> Taken:
+    return take(*_here[0], source)
+
+
+def take(recording: Recording, names: Names, source: Input) -> Taken:
+    """What one input gives; its faults are values, since errors lose their problems between processes."""
+    intake = Intake()
+    try:
+        block = readers()[source.kind].read(source, recording, intake, names)
+        digest = _digest(recording, source)
+    except InputError as error:
+        return Taken(Piece(), "", problems=error.problems)
+    piece = Piece(tuple(intake.keys), tuple(intake.ranks), block)
+    return Taken(piece, digest, intake.unmapped, tuple(intake.warnings))
+
+
+def _files(recording: Recording, source: Input) -> list[str]:
+    """The files that an input consists of."""
+    if getattr(readers()[source.kind], "FOLDER", False):
+        return [f"{source.path}/{name}" for name in recording.names(source.path)]
+    return [source.path]
+
+
+def _size(recording: Recording, source: Input) -> int:
+    try:
+        return sum(recording.file(path).stat().st_size for path in _files(recording, source))
+    except OSError:
+        return 0
+
+
+def _digest(recording: Recording, source: Input) -> str:
+    """The hash of an input's bytes; pages count with their names, which are their times."""
+    pages = getattr(readers()[source.kind], "FOLDER", False)
+    try:
+        files = [(Path(path).name if pages else "", recording.file(path)) for path in _files(recording, source)]
+        parts = [[name, _file_digest(path)] for name, path in files]
+    except OSError as error:
+        raise InputError(
+            [Problem(recording.shown(source.path), 0, "", str(error.strerror), "a readable file")]
+        ) from None
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,168 @@
+"""A recording played through the engine as fast as it goes."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from skewscope.adapters.coverage import Sight, SourceState
+from skewscope.adapters.durable import best_matcher
+from skewscope.adapters.names import Unmapped
+from skewscope.adapters.recording import Loaded, Recording, load, open_recording
+from skewscope.engine.diagnosis import TICK, Diagnosis
+from skewscope.engine.feed import Block
+from skewscope.engine.incident import Incident
+from skewscope.engine.incidents import as_contract
+from skewscope.engine.matcher import Policies
+from skewscope.engine.policy import compile_policies
+from skewscope.engine.topology import Topology
+from skewscope.kb.load import catalogue
+from skewscope.kb.problems import InputError, Problem
+from skewscope.rules.load import rules
+from skewscope.rules.policy import load as load_policies
+
+Progress = Callable[[str, float], None]
+"""Told what is being done, and the share of all work that is done."""
+
+READING = 0.8
+"""Share of the work that is reading."""
+LEAP = 600.0
+"""Seconds without a sample after which time leaps to the next one: what was known is long stale."""
+MOST_TICKS = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What was known at one time."""
+
+    time: float
+    """Seconds since 1970, by the data."""
+    start: float
+    end: float
+    """Of the recording."""
+    incidents: tuple[Incident, ...]
+    """In the order of the contract."""
+    sources: tuple[SourceState, ...]
+    missing: tuple[str, ...]
+    """What cannot be seen, and why, in sentences."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a recording gave."""
+
+    incidents: tuple[Incident, ...]
+    snapshots: tuple[Snapshot, ...]
+    """The last one only, unless all were asked for."""
+    topology: Topology
+    warnings: tuple[str, ...]
+    unmapped: Mapping[str, int]
+    """Samples by what could not be made of them."""
+    duration_s: float
+    """Seconds of data."""
+    samples: int
+
+
+def demo_path() -> Path:
+    """The recording that comes with Skewscope."""
+    return Path(str(files("skewscope.adapters"))) / "demo"
+
+
+def replay(
+    path: Path, *, progress: Progress | None = None, workers: int | None = None, keep_snapshots: bool = False
+) -> Outcome:
+    """What the engine makes of a recording.
+
+    Args:
+        path: its folder.
+        progress: told how far it is.
+        workers: processes that read; as many as processors, when not told.
+        keep_snapshots: keep what was known at every tick, not only at the end.
+
+    Raises:
+        InputError: all that is wrong with the recording, the catalogue or the rules.
+    """
+    tell = progress or (lambda _, __: None)
+    recording = open_recording(path)
+    known = catalogue()
+    loaded = load(recording, known, lambda what, share: tell(what, share * READING), workers)
+    policies, problems = load_policies()
+    if problems:
+        raise InputError(problems)
+    program = compile_policies(policies)
+    matcher = best_matcher(program)
+    try:
+        diagnosis = Diagnosis(rules(known), known, recording.topology, Policies(program, matcher))
+        snapshots = _played(loaded, recording, diagnosis, tell, keep_snapshots)
+    finally:
+        matcher.close()
+    last = snapshots[-1]
+    return Outcome(
+        last.incidents,
+        tuple(snapshots),
+        recording.topology,
+        loaded.warnings,
+        _counted(loaded.unmapped),
+        max(0.0, loaded.end - loaded.start),
+        len(loaded.block),
+    )
+
+
+def _counted(unmapped: tuple[Unmapped, ...]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for one in unmapped:
+        counts[f"{one.metric}: {one.reason}"] = one.count
+    return counts
+
+
+def _played(loaded: Loaded, recording: Recording, diagnosis: Diagnosis, tell: Progress, keep: bool) -> list[Snapshot]:
+    sight = Sight(recording, diagnosis, loaded.table)
+    snapshots: list[Snapshot] = []
+    ends = list(ticks(loaded, recording))
+    edges = np.searchsorted(loaded.block.time, ends, side="right")
+    before = 0 if recording.start is None else int(np.searchsorted(loaded.block.time, recording.start))
+    for number, (t, edge) in enumerate(zip(ends, edges.tolist(), strict=True)):
+        block = loaded.block
+        part = Block(block.time[before:edge], block.series[before:edge], block.value[before:edge])
+        before = max(before, edge)
+        diagnosis.step(t, part, loaded.table)
+        if keep or number == len(ends) - 1:
+            snapshots.append(_snapshot(t, loaded, diagnosis, sight))
+        if number % 16 == 0:
+            tell("diagnosing", READING + (1 - READING) * number / len(ends))
+    tell("done", 1.0)
+    return snapshots or [_snapshot(loaded.end, loaded, diagnosis, sight)]
+
+
+def _snapshot(t: float, loaded: Loaded, diagnosis: Diagnosis, sight: Sight) -> Snapshot:
+    incidents = tuple(as_contract(diagnosis.incidents, loaded.input_hash))
+    return Snapshot(t, loaded.start, loaded.end, incidents, sight.sources(t), sight.missing())
+
+
+def ticks(loaded: Loaded, recording: Recording) -> Iterator[float]:
+    """Ends of the ticks, at whole multiples of the tick; long stretches without any sample are left out.
+
+    Raises:
+        InputError: the samples span more ticks than make sense.
+    """
+    times = np.unique(np.ceil(loaded.block.time / TICK))
+    if recording.start is not None:
+        times = times[times >= math.floor(recording.start / TICK)]
+    if recording.end is not None:
+        times = times[times <= math.ceil(recording.end / TICK) + 1]
+    if not len(times):
+        return
+    gap = np.minimum(np.diff(times, prepend=times[0]), LEAP / TICK)
+    if gap.sum() > MOST_TICKS:
+        found = f"samples over {gap.sum() * TICK / 86400:.0f} days"
+        raise InputError(
+            [Problem(str(recording.path), 0, "", found, "a shorter recording", "Give start and end in it.")]
+        )
+    for end, back in zip(times.tolist(), gap.astype(int).tolist(), strict=True):
+        for missing in range(back - 1, -1, -1):
+            yield (end - missing) * TICK
+        if not back:
+            yield end * TICK

@@ -1,0 +1,285 @@
+"""Which of the things that fire are roots, and which of them explains the rest.
+
+Two steps. `fold`: one condition seen on several entities that share a path is one fault, told on the entity where it
+is loudest. `attribute`: the causal graph of the catalogue, laid over the topology; what a cause reaches is explained by
+it. With reach taken through any number of steps, the fewest roots that explain everything are exactly one for each
+source of the graph of what explains what, so the smallest set is found, not approximated.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from skewscope.engine.places import GROUP_LIKE, NODE_BOUND, Entity, Place, Places
+from skewscope.engine.tracks import Track, Voice
+from skewscope.kb.model import Catalogue
+
+if TYPE_CHECKING:
+    from networkx import DiGraph  # 0.2 s to import, and most of the time nothing needs explaining
+
+KIND_ORDER = ("gpu", "rank", "port", "link", "peer", "node", "group", "replica", "pool", "fleet")
+"""Which entity tells a fault best: the most particular one."""
+
+DOMINANT = 2.0
+"""The loudest stands for another one of its group when it is this many times louder..."""
+STILL_DOMINANT = 1.25
+"""...and goes on while it is this many times louder."""
+CROWD = 3
+"""So many entities, and more than half of a domain, are the domain's fault and not theirs."""
+CAUSE_BEFORE_S = 10.0
+"""An effect may be noticed this long before its cause: their rules look at windows of their own."""
+ANY, FLEET = "any", "fleet"
+MOST_STEPS = 3
+"""Links of the causal graph from one thing seen to another thing seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Whose voice stands for an entity's, and why: part, louder or crowd."""
+
+    leader: Entity
+    why: str
+
+
+def fold(tracks: Sequence[Track], places: Places, before: Mapping[Entity, Fold]) -> dict[Entity, Fold]:
+    """The entities that another one of the same condition stands for; who is not in it stands for itself.
+
+    Entities that lie in one another are one fault. Members of a group are, where one is clearly the loudest. Those in
+    one domain (group, switch, rack) are, where they are most of it. Others stay apart.
+    """
+    ordered = sorted(tracks, key=_order)
+    crowded = _crowded(ordered, places)
+    folded: dict[Entity, Fold] = {}
+    leaders: dict[str, list[Track]] = {}
+    present = {track.entity for track in ordered}
+    for track in ordered:
+        found = _leader(track, leaders, crowded, places, before)
+        if found is not None and found.leader in present:
+            folded[track.entity] = found
+        else:
+            for token in _tokens(places.of(track.entity)) | places.ends(track.entity):
+                leaders.setdefault(token, []).append(track)
+    return folded | _whole(ordered, folded, places)
+
+
+def _order(track: Track) -> tuple[Any, ...]:
+    kind = KIND_ORDER.index(track.entity.kind) if track.entity.kind in KIND_ORDER else len(KIND_ORDER)
+    return kind, track.voice.order(), track.since, track.entity
+
+
+def _tokens(place: Place) -> frozenset[str]:
+    return place.own | place.nodes | place.domains
+
+
+def _crowded(tracks: Sequence[Track], places: Places) -> frozenset[str]:
+    """Domains of which most fires."""
+    hit: dict[tuple[str, str], set[str]] = {}
+    for track in tracks:
+        place = places.of(track.entity)
+        for domain in place.domains - place.own:
+            hit.setdefault((domain, track.entity.kind), set()).update(place.nodes or place.own)
+    return frozenset(
+        domain
+        for (domain, kind), who in hit.items()
+        if len(who) >= CROWD and 2 * len(who) > places.size(domain, kind) > 0
+    )
+
+
+def _leader(
+    track: Track,
+    leaders: Mapping[str, list[Track]],
+    crowded: frozenset[str],
+    places: Places,
+    before: Mapping[Entity, Fold],
+) -> Fold | None:
+    """Who stands for a track, among those that were found louder."""
+    entity = track.entity
+    place = places.of(entity)
+    near = {id(t): t for token in _tokens(place) | places.ends(entity) for t in leaders.get(token, ())}
+    for other in sorted(near.values(), key=_order):
+        last = before.get(entity)
+        stood = last is not None and last.leader == other.entity
+        why = _reason(other, track, crowded, places)
+        if not why and last is not None and stood:
+            still = last.why == "crowd" or dominates(other.voice, track.voice, STILL_DOMINANT)
+            why = last.why if still else ""
+        if why:
+            return Fold(other.entity, why)
+    return None
+
+
+def _reason(louder: Track, track: Track, crowded: frozenset[str], places: Places) -> str:
+    """Why one track stands for another, or ''."""
+    a, b = louder.entity, track.entity
+    here, there = places.of(a), places.of(b)
+    if a.kind != b.kind:
+        inside = b.kind in GROUP_LIKE and there.own & here.groups
+        same = a.kind in NODE_BOUND and b.kind in NODE_BOUND and here.nodes & there.nodes
+        return "part" if inside or same else ""
+    if places.ends(a) & places.ends(b) or (a.kind == "rank" and here.nodes & there.nodes):
+        return "part"
+    if here.domains & there.domains & crowded:
+        return "crowd"
+    shared = (here.groups & there.groups) or (here.nodes & there.nodes)
+    return "louder" if shared and dominates(louder.voice, track.voice, DOMINANT) else ""
+
+
+def dominates(a: Voice, b: Voice, factor: float) -> bool:
+    """Whether one voice is so many times louder than another: by score, or at no lower score by impact or numbers."""
+    if a.score >= factor * max(b.score, 0.0):
+        return True
+    if a.info.rule != b.info.rule or a.score < b.score:
+        return False
+    # The mean over what both say: one item at its ceiling must not hide the others.
+    ours, theirs = a.magnitudes(), b.magnitudes()
+    product, count = 1.0, 0
+    for name in sorted(ours.keys() & theirs.keys()):
+        product, count = product * ours[name] / theirs[name], count + 1
+    if count and product ** (1 / count) >= factor:
+        return True
+    return abs(b.impact) > 0 and abs(a.impact) >= factor * abs(b.impact)
+
+
+def _whole(tracks: Sequence[Track], folded: Mapping[Entity, Fold], places: Places) -> dict[Entity, Fold]:
+    """A pool, or the fleet, and what is in it: the whole speaks for several, a single one for the whole."""
+    more: dict[Entity, Fold] = {}
+    for kind in ("pool", "fleet"):
+        for whole in (t.entity for t in tracks if t.entity.kind == kind):
+            own = places.of(whole).own
+            parts = [
+                t.entity
+                for t in tracks
+                if t.entity not in folded
+                and t.entity not in more
+                and t.entity != whole
+                and (kind == "fleet" or own & places.of(t.entity).pools)
+            ]
+            if len(parts) == 1:
+                more[whole] = Fold(parts[0], "part")
+            for part in parts if len(parts) > 1 else ():
+                more[part] = Fold(whole, "part")
+    return more
+
+
+def leader_of(entity: Entity, folds: Mapping[Entity, Fold]) -> Entity:
+    """Who stands for an entity in the end."""
+    for _ in range(len(KIND_ORDER)):
+        if entity not in folds:
+            break
+        entity = folds[entity].leader
+    return entity
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """Something that fires, or did a moment ago."""
+
+    id: str
+    condition: str
+    entities: tuple[Entity, ...]
+    """The one it is told on first."""
+    since: float
+    score: float
+
+    def order(self) -> tuple[Any, ...]:
+        """Sorts the likeliest root first: earlier, then louder, then by name."""
+        return self.since, -self.score, self.condition, self.entities, self.id
+
+
+class Causes:
+    """The causal graph of the catalogue."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._next: dict[str, set[str]] = {}
+        for condition in catalogue.conditions.values():
+            for link in condition.effects:
+                self._next.setdefault(condition.id, set()).add(link.condition)
+            for link in condition.causes:
+                self._next.setdefault(link.condition, set()).add(condition.id)
+        self._reach: dict[str, frozenset[str]] = {}
+
+    def effects(self, condition: str) -> frozenset[str]:
+        """What a condition can lead to, directly or through conditions that nobody saw."""
+        if condition not in self._reach:
+            found: set[str] = set()
+            edge = {condition}
+            for _ in range(MOST_STEPS):
+                edge = {e for c in edge for e in self._next.get(c, ())} - found
+                found |= edge
+            self._reach[condition] = frozenset(found - {condition})
+        return self._reach[condition]
+
+
+def attribute(suspects: Collection[Suspect], causes: Causes, places: Places) -> dict[str, str]:
+    """Which root explains each suspect that is none, by id."""
+    if len({s.condition for s in suspects}) < 2:
+        return {}
+    edges = list(_edges(suspects, causes, places))
+    return _explained(sorted(suspects, key=Suspect.order), edges, places) if edges else {}
+
+
+def _edges(suspects: Collection[Suspect], causes: Causes, places: Places) -> Iterator[tuple[str, str]]:
+    """Every (cause, effect) that the catalogue, the topology and the times allow."""
+    at: dict[tuple[str, str], list[Suspect]] = {}
+    for suspect in suspects:
+        for token in {*_reached(suspect, places), ANY, *([FLEET] if _whole_fleet(suspect) else [])}:
+            at.setdefault((suspect.condition, token), []).append(suspect)
+    for cause in suspects:
+        tokens = {*_reached(cause, places), ANY if _whole_fleet(cause) else FLEET}
+        near = {e.id: e for c in causes.effects(cause.condition) for t in tokens for e in at.get((c, t), ())}
+        for effect in near.values():
+            if effect.since >= cause.since - CAUSE_BEFORE_S and closeness(cause, effect, places):
+                yield cause.id, effect.id
+
+
+def _reached(suspect: Suspect, places: Places) -> frozenset[str]:
+    return frozenset(t for e in suspect.entities for p in [places.of(e)] for t in (*_tokens(p), *p.pools))
+
+
+def _whole_fleet(suspect: Suspect) -> bool:
+    return any(entity.kind == "fleet" for entity in suspect.entities)
+
+
+def closeness(cause: Suspect, effect: Suspect, places: Places) -> int:
+    """How near a cause is to an effect: 4 same entity, 3 same node, 2 same group, 1 further but connected, 0 not."""
+    if cause.entities[0] == effect.entities[0]:
+        return 4
+    here, there = _union(cause.entities, places), _union(effect.entities, places)
+    if here.nodes & there.nodes:
+        return 3
+    if here.groups & there.groups:
+        return 2
+    # Siblings in a pool do not hurt each other; the pool and what is in it do.
+    contained = (here.own & there.pools) or (here.pools & there.own)
+    fleet = _whole_fleet(cause) or _whole_fleet(effect)
+    # A switch or rack carries a fault that lies on the path itself, or that shows on several who share it.
+    carried = here.paths & there.paths and (
+        len(cause.entities) > 1 or cause.entities[0].kind in ("port", "link", "peer")
+    )
+    return int(bool(contained or fleet or carried))
+
+
+def _union(entities: Iterable[Entity], places: Places) -> Place:
+    known = [places.of(entity) for entity in entities]
+    return Place(*(frozenset().union(*(getattr(p, name) for p in known)) for name in Place.__slots__))
+
+
+def _explained(suspects: Sequence[Suspect], edges: Sequence[tuple[str, str]], places: Places) -> dict[str, str]:
+    """For each suspect that is no root, the nearest root that reaches it."""
+    import networkx as nx  # noqa: PLC0415  0.2 s to import, and most of the time nothing needs explaining
+
+    by_id = {s.id: s for s in suspects}
+    graph: DiGraph[str] = nx.DiGraph()
+    graph.add_nodes_from(by_id)
+    graph.add_edges_from(edges)
+    knots = nx.condensation(graph)
+    roots: dict[str, list[Suspect]] = {}
+    for knot in knots:
+        if knots.in_degree(knot) == 0:
+            root = min((by_id[i] for i in knots.nodes[knot]["members"]), key=Suspect.order)
+            for reached in nx.descendants(graph, root.id):
+                roots.setdefault(reached, []).append(root)
+    return {
+        i: min(found, key=lambda r: (-closeness(r, by_id[i], places), r.order())).id
+        for i, found in sorted(roots.items())
+    }

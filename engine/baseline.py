@@ -1,0 +1,73 @@
+"""What is normal for each entity by its own past, learned only while it looks healthy."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.engine.features import FLOOR, distance, over
+from skewscope.engine.rhythm import longer
+from skewscope.engine.sets import F64
+
+SAMPLES = 8
+"""A baseline says nothing before so many samples ..."""
+SHARE = 1 / 6
+"""... and this share of its memory have gone by."""
+SURPRISE = 3.0
+"""A sample further off than this many deviations is learned as if it were just so far off."""
+
+
+class Baseline:
+    """Exponentially weighted mean and variance of one value of each entity of a kind."""
+
+    def __init__(self, memory: float) -> None:
+        self.memory = memory
+        self.mean: F64 = np.empty(0)
+        self.variance: F64 = np.empty(0)
+        self._seen: F64 = np.empty(0)
+        self._first: F64 = np.empty(0)
+        self._last: F64 = np.empty(0)
+
+    def grow(self, size: int) -> None:
+        """Makes room for `size` entities."""
+        for name in ("mean", "variance", "_seen", "_first", "_last"):
+            setattr(self, name, longer(getattr(self, name), size))
+
+    def ready(self) -> NDArray[np.bool_]:
+        """Whose past is long enough to judge by."""
+        return (self._seen >= SAMPLES) & (self._last - self._first >= SHARE * self.memory)
+
+    def deviation(self) -> F64:
+        """The yardstick: a standard deviation, and no less than a small share of the mean."""
+        found: F64 = np.sqrt(self.variance) + FLOOR * np.abs(self.mean)
+        return found
+
+    def z(self, x: F64) -> F64:
+        """How far each value is from its entity's past; NaN while that is too short."""
+        return np.where(self.ready(), distance(x - self.mean, self.deviation()), np.nan)
+
+    def drift(self, x: F64) -> F64:
+        """Each value over its entity's past, minus 1."""
+        return np.where(self.ready(), over(x - self.mean, np.abs(self.mean)), np.nan)
+
+    def learn(self, x: F64, time: F64, frozen: NDArray[np.bool_]) -> None:
+        """Takes in what is new of entities that look healthy."""
+        at = np.flatnonzero(~np.isnan(x) & ~(time <= self._last) & ~np.isnan(time) & ~frozen)
+        if not len(at):
+            return
+        x, time = x[at], time[at]
+        seen = np.nan_to_num(self._seen[at])
+        step = np.nan_to_num(time - self._last[at])
+        # At first a plain mean: each sample counts alike until the memory is as long as it should be.
+        weight = np.maximum(1 / (seen + 1), 1 - np.exp(-step / self.memory))
+        weight = np.where(time - np.fmin(self._first[at], time) < self.memory, 1 / (seen + 1), weight)
+        self._update(at, x, weight, seen)
+        self._seen[at] = seen + 1
+        self._first[at] = np.fmin(self._first[at], time)
+        self._last[at] = time
+
+    def _update(self, at: NDArray[np.intp], x: F64, weight: F64, seen: F64) -> None:
+        mean, variance = np.where(seen > 0, self.mean[at], x), np.nan_to_num(self.variance[at])
+        away = x - mean
+        most = np.where(seen >= SAMPLES, SURPRISE * (np.sqrt(variance) + FLOOR * np.abs(mean)), np.inf)
+        away = np.clip(away, -most, most)
+        self.mean[at] = mean + weight * away
+        self.variance[at] = (1 - weight) * (variance + weight * away * away)

@@ -1,0 +1,183 @@
+"""Arithmetic within sets of peers: matrices with a set in each row, NaN for unknown or absent. No state, no time.
+
+Comparisons leave the judged member out: a member far off does not widen the yardstick by which it is measured.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from skewscope.engine.sets import F64
+
+TO_SIGMA = 1.4826
+"""Median absolute deviation to standard deviation, for a normal distribution."""
+FLOOR = 0.02
+"""Smallest yardstick, as a share of the median: peers that agree to the last digit still differ by this much."""
+FARTHEST = 1000.0
+"""Where a distance ends that has no yardstick: all other peers are alike, and zero."""
+
+
+def others(x: F64) -> tuple[F64, F64]:
+    """Median and median absolute deviation of the other known members of each row, for every member."""
+    known = ~np.isnan(x)
+    count = known.sum(axis=1)
+    ordered = np.sort(x, axis=1)
+    rank = _rank(x)
+    centre = _without(ordered, count, rank)
+    spread = np.full_like(x, np.nan)
+    # Whoever is left out, the median of the rest is one of three values of a row: three passes serve all members.
+    for guess in _guesses(ordered, count):
+        away = np.abs(x - guess[:, None])
+        deviation = _without(np.sort(away, axis=1), count, _rank(away))
+        np.copyto(spread, deviation, where=centre == guess[:, None])
+    return np.where(known, centre, np.nan), np.where(known, spread, np.nan)
+
+
+def _rank(x: F64) -> np.ndarray:
+    """Each member's place in its row's order."""
+    order = np.argsort(x, axis=1, kind="stable")
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.broadcast_to(np.arange(x.shape[1]), x.shape), axis=1)
+    return rank
+
+
+def _without(ordered: F64, count: np.ndarray, rank: np.ndarray) -> F64:
+    """The median of each row without the member at `rank`; NaN where nobody else is known."""
+    rest = (count - 1)[:, None]
+    low, high = np.maximum(rest - 1, 0) // 2, np.maximum(rest, 0) // 2
+    most = ordered.shape[1] - 1
+    a = np.take_along_axis(ordered, np.minimum(low + (low >= rank), most), axis=1)
+    b = np.take_along_axis(ordered, np.minimum(high + (high >= rank), most), axis=1)
+    return np.where(rest > 0, _mid(a, b), np.nan)
+
+
+def _guesses(ordered: F64, count: np.ndarray) -> list[F64]:
+    """The medians that a row can have when one of its members is left out."""
+    rest = (count - 1)[:, None]
+    return [_without(ordered, count, np.maximum(rest // 2 + n, 0))[:, 0] for n in (-1, 0, 1)]
+
+
+def _mid(a: F64, b: F64) -> F64:
+    return np.where(a == b, a, a + (b - a) / 2)
+
+
+def peer_z(x: F64) -> F64:
+    """How far each member is from the median of the others, in their robust deviations; needs two others."""
+    centre, deviation = others(x)
+    enough = (~np.isnan(x)).sum(axis=1) >= 3
+    yardstick = TO_SIGMA * deviation + FLOOR * np.abs(centre)
+    return np.where(enough[:, None], distance(x - centre, yardstick), np.nan)
+
+
+def distance(away: F64, yardstick: F64) -> F64:
+    """`away` in yardsticks, cut at `FARTHEST`; zero away is zero even where there is no yardstick."""
+    z = np.divide(away, yardstick, out=np.sign(away) * FARTHEST, where=yardstick > 0)
+    return np.clip(z, -FARTHEST, FARTHEST)
+
+
+def peer_excess(x: F64) -> F64:
+    """Each member minus the median of the others."""
+    return x - _centre(x)
+
+
+def peer_ratio(x: F64) -> F64:
+    """Each member over the median of the others; unknown where that is zero."""
+    return over(x, _centre(x))
+
+
+def _centre(x: F64) -> F64:
+    known = ~np.isnan(x)
+    centre = _without(np.sort(x, axis=1), known.sum(axis=1), _rank(x))
+    return np.where(known, centre, np.nan)
+
+
+def over(a: F64, b: F64) -> F64:
+    """A quotient; NaN where the divisor is zero."""
+    return np.divide(a, b, out=np.full(np.broadcast_shapes(a.shape, b.shape), np.nan), where=b != 0)
+
+
+def peer_spread(x: F64) -> F64:
+    """Largest minus smallest over the median, the same for all members; needs two."""
+    two = (~np.isnan(x)).sum(axis=1) >= 2
+    spread = over(highest(x) - lowest(x), np.abs(_median(x)))
+    return _spread_out(np.where(two, spread, np.nan), x)
+
+
+def _median(x: F64) -> F64:
+    count = (~np.isnan(x)).sum(axis=1)[:, None]
+    ordered = np.sort(x, axis=1)
+    a = np.take_along_axis(ordered, np.maximum(count - 1, 0) // 2, axis=1)
+    b = np.take_along_axis(ordered, np.minimum(count // 2, x.shape[1] - 1), axis=1)
+    return _mid(a, b)[:, 0]
+
+
+def _spread_out(row: F64, x: F64) -> F64:
+    """A row's value for each of its members, known or not."""
+    return np.repeat(row[:, None], x.shape[1], axis=1)
+
+
+def share(x: F64) -> F64:
+    """Each member over the sum of all; unknown where nobody has anything."""
+    whole = total(x)
+    return over(x, whole[:, None])
+
+
+def gini(x: F64) -> F64:
+    """The Gini coefficient of each row, the same for all members: 0 all alike; needs two and no negative member."""
+    count = (~np.isnan(x)).sum(axis=1)
+    ordered = np.nan_to_num(np.sort(x, axis=1))
+    weight = 2 * np.arange(1, x.shape[1] + 1)[None, :] - count[:, None] - 1
+    whole = ordered.sum(axis=1)
+    value = over((weight * ordered).sum(axis=1), count * whole)
+    good = (count >= 2) & (np.fmin.reduce(x, axis=1) >= 0)
+    return _spread_out(np.where(good, value, np.nan), x)
+
+
+def highest(x: F64) -> F64:
+    """The largest known member of each row."""
+    return np.fmax.reduce(x, axis=1)
+
+
+def lowest(x: F64) -> F64:
+    """The smallest known member of each row."""
+    return np.fmin.reduce(x, axis=1)
+
+
+def total(x: F64) -> F64:
+    """The sum of the known members of each row; NaN where none is known."""
+    known = ~np.isnan(x)
+    return np.where(known.any(axis=1), np.where(known, x, 0.0).sum(axis=1), np.nan)
+
+
+def average(x: F64) -> F64:
+    """The mean of the known members of each row."""
+    return over(total(x), (~np.isnan(x)).sum(axis=1))
+
+
+def middle(x: F64) -> F64:
+    """The lower median of the known members of each row: a value that one of them has."""
+    count = (~np.isnan(x)).sum(axis=1)[:, None]
+    return np.take_along_axis(np.sort(x, axis=1), np.maximum(count - 1, 0) // 2, axis=1)[:, 0]
+
+
+WITHIN: Mapping[str, Callable[[F64], F64]] = {
+    "peer_z": peer_z,
+    "peer_ratio": peer_ratio,
+    "peer_excess": peer_excess,
+    "peer_spread": peer_spread,
+    "share": share,
+    "gini": gini,
+}
+"""Functions with one value for each member."""
+
+REDUCE: Mapping[str, Callable[[F64], F64]] = {
+    "highest": highest,
+    "lowest": lowest,
+    "total": total,
+    "average": average,
+    "middle": middle,
+}
+"""Functions with one value for each set."""
+
+WHOLE = frozenset({"total", "share", "gini"})
+"""Functions that mean something only when every member that ever spoke still does."""

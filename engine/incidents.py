@@ -1,0 +1,277 @@
+"""Incidents: what fires becomes cases that open, move, fold, are explained, resolve and come back.
+
+Pure: times come with the verdicts. The order in which verdicts are given changes nothing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from skewscope.engine.advice import SEVERITIES, Context, advice_of, facts_of
+from skewscope.engine.attribution import Causes, Fold, Suspect, attribute, fold, leader_of
+from skewscope.engine.cases import Case, entities_of, final_root, told
+from skewscope.engine.incident import Advice, BlastRadius, Incident
+from skewscope.engine.matcher import Policies
+from skewscope.engine.places import Entity, Places
+from skewscope.engine.policy import Program
+from skewscope.engine.rivals import Rivals
+from skewscope.engine.topology import Topology
+from skewscope.engine.tracks import Key, RuleInfo, Track, Tracks
+from skewscope.engine.verdict import RuleVerdict
+from skewscope.kb.model import Catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long things stay related after they end, in seconds of data time."""
+
+    fold_s: float = 10.0
+    """Those that a silent leader stood for go on under it this long, then speak for themselves."""
+    explain_s: float = 20.0
+    """A resolved root explains this long: an effect's window is often longer than its cause's."""
+    cool_down_s: float = 30.0
+    """What fires again within this time is the same incident, one flap more."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Change:
+    """Something that happened to an incident."""
+
+    t: float
+    id: str
+    what: str
+
+
+class Incidents:
+    """All incidents of a run, fed with the verdicts of each tick."""
+
+    def __init__(
+        self,
+        rules: Mapping[str, RuleInfo],
+        catalogue: Catalogue,
+        topology: Topology,
+        policies: Policies | None = None,
+        timing: Timing | None = None,
+    ) -> None:
+        self.catalogue = catalogue
+        self.places = Places(topology)
+        self.tracks = Tracks(rules)
+        self.policies = policies or Policies(Program())
+        self.timing = timing or Timing()
+        self._causes = Causes(catalogue)
+        self._rivals = Rivals(catalogue, self.places, self.tracks)
+        self._cases: dict[str, Case] = {}
+        self._near: dict[str, Case] = {}
+        """Cases that are open or resolved so recently that they still matter."""
+        self._folds: dict[str, dict[Entity, Fold]] = {}
+        self._advice: Mapping[tuple[str, str], tuple[Advice, ...]] = {}
+        self._context: tuple[Context, ...] = ()
+        self._followed: tuple[object, ...] = ()
+        self._sorted_out: tuple[object, ...] = ()
+        self._changes: list[Change] = []
+
+    def know(self, context: Iterable[Context]) -> None:
+        """Take what is known from outside, all of it; it counts from the next tick on."""
+        self._context = tuple(sorted(set(context)))
+
+    def step(self, t: float, verdicts: Iterable[RuleVerdict]) -> tuple[Change, ...]:
+        """What changed by the verdicts of one tick."""
+        self._changes = []
+        self.tracks.take(t, verdicts)
+        if self.tracks.live or self._near:
+            self._follow_policies(t)
+            self.tracks.drop(t - max(self.timing.fold_s, self.timing.explain_s))
+            if (now := self._epoch(t)) != self._sorted_out:
+                self._sort_out(t)
+                self._sorted_out = now
+            self._near = {c.id: c for c in self._near.values() if c.open or self._ago(t, c) <= self._memory}
+        return tuple(self._changes)
+
+    @property
+    def _memory(self) -> float:
+        return max(self.timing.cool_down_s, self.timing.explain_s)
+
+    def _ago(self, t: float, case: Case) -> float:
+        return 0.0 if case.resolved_at is None else t - case.resolved_at
+
+    def _epoch(self, t: float) -> tuple[object, ...]:
+        """All that decides how things are related; nothing needs thinking about again while it stays."""
+        fading = tuple(sorted(track.key for track in self.tracks.live.values() if self._fading(t, track)))
+        explaining = tuple(sorted(c.id for c in self._near.values() if self._ago(t, c) <= self.timing.explain_s))
+        return self.tracks.version, self._context, fading, explaining
+
+    def _fading(self, t: float, track: Track) -> bool:
+        return not track.firing and t - track.cleared_at <= self.timing.fold_s
+
+    def _follow_policies(self, t: float) -> None:
+        now = (self.tracks.version, self._context)
+        if now == self._followed:
+            return
+        measured = [track for _, track in sorted(self.tracks.live.items()) if track.firing & self.tracks.rules.keys()]
+        said = self.policies.follow(facts_of(measured, self.places, self._context))
+        self.tracks.derive(t, said)
+        shown = {entity.key: self.places.shown(entity)[1] for _, entity in self.tracks.live}
+        self._advice = advice_of(said, self.catalogue, shown)
+        self._followed = (self.tracks.version, self._context)
+
+    def _sort_out(self, t: float) -> None:
+        clusters = self._clusters(t)
+        visited = {case.id for key, tracks in sorted(clusters.items()) for case in self._settle(t, key, tracks)}
+        for case in sorted(self._near.values(), key=lambda c: c.order):
+            if case.open and case.id not in visited:
+                self._resolve(t, case)
+        self._attribute(t)
+        self._rivals.weigh([c for c in self._near.values() if c.open and c.explained_by is None])
+
+    def _clusters(self, t: float) -> dict[Key, list[Track]]:
+        """Tracks by condition and the entity that stands for them."""
+        alike: dict[str, list[Track]] = {}
+        for key, track in sorted(self.tracks.live.items()):
+            if track.firing or self._fading(t, track):
+                alike.setdefault(key[0], []).append(track)
+        self._folds = {c: fold(tracks, self.places, self._folds.get(c, {})) for c, tracks in alike.items()}
+        clusters: dict[Key, list[Track]] = {}
+        for condition, tracks in alike.items():
+            for track in tracks:
+                clusters.setdefault((condition, leader_of(track.entity, self._folds[condition])), []).append(track)
+        return clusters
+
+    def _settle(self, t: float, key: Key, tracks: Sequence[Track]) -> list[Case]:
+        """The open cases of one cluster, after each has become what it should be: one goes on, others merge into it."""
+        entities = {track.entity for track in tracks}
+        firing = any(track.firing for track in tracks)
+        mine = sorted(
+            (c for c in self._near.values() if c.open and c.condition == key[0] and c.leader in entities),
+            key=lambda c: (c.leader != key[1], c.order),
+        )
+        if not mine and not firing:
+            return []
+        case = mine[0] if mine else self._opened(t, self.tracks.live[key])
+        for other in mine[1:]:
+            self._merge(t, other, case)
+        case.merged_into = ""
+        self._update(t, case, self.tracks.live[key], tracks)
+        if not firing:
+            self._resolve(t, case)
+        return [case, *mine[1:]]
+
+    def _opened(self, t: float, track: Track) -> Case:
+        """A case for a track: the one that resolved a moment ago, or a new one."""
+        recent = [
+            c
+            for c in self._near.values()
+            if (c.condition, c.leader) == track.key and not c.open and self._ago(t, c) <= self.timing.cool_down_s
+        ]
+        if recent:
+            case = max(recent, key=lambda c: c.order)
+            case.resolved_at = None
+            case.flaps += 1
+            self._happened(t, case, "fired again")
+            return case
+        case = Case(track.condition, track.entity, t, track.since, track.voice)
+        self._cases[case.id] = self._near[case.id] = case
+        case.note(track.since, "evidence held")
+        self._happened(t, case, "opened")
+        return case
+
+    def _merge(self, t: float, other: Case, case: Case) -> None:
+        """One that turned out to be part of another stays told, explained by it."""
+        if other.merged_into != case.id:
+            other.merged_into = case.id
+            self._happened(t, other, f"part of {case.id}")
+        track = self.tracks.live.get((other.condition, other.leader))
+        if track is None or not track.firing:
+            self._resolve(t, other)
+
+    def _update(self, t: float, case: Case, leader: Track, tracks: Sequence[Track]) -> None:
+        moved = case.leader != leader.entity
+        if moved:
+            shown = self.places.shown(leader.entity)[1]
+            self._happened(t, case, f"moved from {self.places.shown(case.leader)[1]} to {shown}")
+            case.leader = leader.entity
+        case.members |= {track.entity for track in tracks}
+        case.since = min(case.since, leader.since)
+        case.agreeing = max(case.agreeing, len(leader.voices) - 1)
+        if leader.firing:
+            # While only others fire under it, what the leader said last stands.
+            case.mitigations = self._advice.get((case.condition, case.leader.key), ())
+            louder = case.voice if not moved and case.voice.rank() <= leader.voice.rank() else leader.voice
+            if louder is not case.voice or not case.rivals:
+                case.voice = louder
+                self._rivals.compare(case)
+        severity = max(track.severity for track in tracks)
+        if severity > case.severity:
+            case.severity = severity
+            case.note(t, SEVERITIES[severity])
+
+    def _resolve(self, t: float, case: Case) -> None:
+        if case.open:
+            case.resolved_at = t
+            self._happened(t, case, "resolved")
+
+    def _attribute(self, t: float) -> None:
+        """Lay the causal graph over what fires, and over what resolved a moment ago."""
+        near = [c for c in self._near.values() if not c.merged_into and self._ago(t, c) <= self.timing.explain_s]
+        suspects = [
+            Suspect(c.id, c.condition, (c.leader, *sorted(c.members - {c.leader})), c.since, c.voice.score)
+            for c in near
+        ]
+        roots = attribute(suspects, self._causes, self.places)
+        ids = {suspect.id for suspect in suspects}
+        for case in sorted(self._near.values(), key=lambda c: c.order):
+            if case.merged_into:
+                self._explain(t, case, case.merged_into)
+            elif case.id in ids and (case.open or case.id in roots or case.explained_by in ids):
+                self._explain(t, case, roots.get(case.id))
+
+    def _explain(self, t: float, case: Case, root: str | None) -> None:
+        if case.explained_by != root:
+            case.explained_by = root
+            self._happened(t, case, f"explained by {root}" if root else "a root again")
+
+    def _happened(self, t: float, case: Case, what: str) -> None:
+        case.note(t, what)
+        self._changes.append(Change(t, case.id, what))
+
+    def all(self) -> list[Incident]:
+        """Every incident that ever fired, oldest first."""
+        roots = {case.id: final_root(case, self._cases) for case in self._cases.values()}
+        under: dict[str, list[Case]] = {}
+        for case in self._cases.values():
+            under.setdefault(roots[case.id] or case.id, []).append(case)
+        ordered = sorted(self._cases.values(), key=lambda c: c.order)
+        return [told(c, self.places, roots[c.id], self._blast(c, under.get(c.id, [c]))) for c in ordered]
+
+    def _blast(self, case: Case, under: Iterable[Case]) -> BlastRadius:
+        """A root hits whatever it explains, too."""
+        return self.places.blast(entities_of([case, *under]))
+
+    def pending(self) -> list[Incident]:
+        """What holds but not yet for long enough to fire. To be asked right after `step`."""
+        found: dict[Key, Case] = {}
+        for key, since, voice in self.tracks.waiting():
+            track = self.tracks.live.get(key)
+            if (track is None or not track.firing) and key not in found:
+                found[key] = Case(*key, since, since, voice)
+        cases = sorted(found.values(), key=lambda c: (c.opened_at, c.condition, c.leader))
+        return [replace(told(c, self.places, None, self.places.blast([c.leader])), state="pending") for c in cases]
+
+    def forget(self, before: float) -> None:
+        """Drop incidents that resolved before a time, but for those that still explain others."""
+        kept = {c.explained_by for c in self._cases.values() if c.open or self._since(c) >= before}
+        self._cases = {
+            c.id: c
+            for c in self._cases.values()
+            if c.open or self._since(c) >= before or c.id in kept | set(self._near)
+        }
+
+    def _since(self, case: Case) -> float:
+        return case.opened_at if case.resolved_at is None else case.resolved_at
+
+
+def as_contract(incidents: Incidents, input_hash: str) -> list[Incident]:
+    """All incidents as they are printed: by opening time, then condition, then entity."""
+
+    def order(one: Incident) -> tuple[float, str, str, str, str]:
+        return round(one.opened_at, 3), one.condition, one.name, one.kind, one.id
+
+    return sorted((replace(one, input_hash=input_hash) for one in incidents.all()), key=order)

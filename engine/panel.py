@@ -1,0 +1,310 @@
+"""The newest of every series, and what counters counted: samples come in as columns, entities go out as rows.
+
+Arrays run over the numbers of the series table. Which series an entity's signal has is an index: a row for each
+(signal, selector), over the entities of the signal's kind. Nothing here loops over samples or entities.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.engine.counters import Ranges, increases, ranges_of
+from skewscope.engine.entities import Entities
+from skewscope.engine.feed import Block, SeriesKey, SeriesTable
+from skewscope.engine.rhythm import Rhythm, longer
+from skewscope.engine.sets import F64, Index
+from skewscope.engine.windows import Tally
+from skewscope.kb.model import Signal
+from skewscope.rules.kinds import contains, kind_of
+
+WATERMARK = 5.0
+"""Seconds by which a sample may come after a later one of its series and still be placed."""
+
+
+@dataclass(slots=True)
+class Count:
+    """What became of the samples."""
+
+    taken: int = 0
+    gaps: int = 0
+    late: int = 0
+    """Came after a later sample of their series, within the watermark."""
+    dropped: int = 0
+    """Came too late."""
+    ahead: int = 0
+    """Carried a time later than the tick's; counted as of now."""
+    unplaced: int = 0
+    """Series on an entity that the topology does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Samples of series, ordered by series and then time; `first` and `last` mark a series' own."""
+
+    series: Index
+    time: F64
+    value: F64
+    first: NDArray[np.bool_]
+    last: NDArray[np.bool_]
+
+    def kept(self, mask: NDArray[np.bool_]) -> "Samples":
+        """Some of them."""
+        return self if mask.all() else _marked(self.series[mask], self.time[mask], self.value[mask])
+
+
+@dataclass
+class Rows:
+    """The series of one signal: `series[r, e]` is the number of entity e's series with selector r, or -1."""
+
+    selectors: list[str] = field(default_factory=list)
+    series: Index = field(default_factory=lambda: np.empty((0, 0), np.intp))
+    version: int = 0
+
+    def place(self, entity: int, selector: str, number: int, size: int) -> None:
+        """Notes one series."""
+        if selector not in self.selectors:
+            self.selectors.append(selector)
+        self.series = _larger(self.series, (len(self.selectors), size))
+        self.series[self.selectors.index(selector), entity] = number
+        self.version += 1
+
+
+class Panel:
+    """The state of all series as of the last tick."""
+
+    def __init__(
+        self, signals: Mapping[str, Signal], entities: Entities, wanted: Collection[str], tick: float
+    ) -> None:
+        self.signals = signals
+        self.entities = entities
+        self.wanted = frozenset(wanted)
+        self.tick = tick
+        self.t = -np.inf
+        self.count = Count()
+        self.rows: dict[str, Rows] = {name: Rows() for name in sorted(self.wanted)}
+        self.rhythm = Rhythm(tick)
+        self.latest: F64 = np.empty(0)
+        """Newest value as delivered; NaN after a gap."""
+        self.times: F64 = np.empty(0)
+        """Of the newest sample that was no gap."""
+        self.late: list[Samples] = []
+        """Samples of this tick that belong into the past."""
+        self._known = 0
+        self._used = np.empty(0, bool)
+        self._counter = np.empty(0, bool)
+        self._stuck = np.empty(0, bool)
+        self._last, self._sum, self._born, self._born_sum = (np.empty(0) for _ in range(4))
+        self._ranges = Ranges(np.empty((1, 0)), np.empty((1, 0)))
+        self._now: F64 = np.empty(0)
+
+    # --- series
+
+    def _learn(self, table: SeriesTable) -> None:
+        """Places series that are new in the table: the only loop, and only over those."""
+        size, known = len(table.keys), self._known
+        if size == known:
+            return
+        self._grow(max(size, 2 * known))
+        self._known = size
+        for number in range(known, size):
+            self._place(number, table.keys[number])
+
+    def _grow(self, size: int) -> None:
+        if size <= len(self._used):
+            return
+        self.rhythm.grow(size)
+        for name in ("latest", "times", "_last", "_born", "_born_sum", "_sum"):
+            setattr(self, name, longer(getattr(self, name), size))
+        for name in ("_used", "_counter", "_stuck"):
+            old = getattr(self, name)
+            setattr(self, name, np.concatenate((old, np.zeros(size - len(old), bool))))
+        self._ranges = Ranges(longer(self._ranges.sizes, size), longer(self._ranges.ends, size))
+
+    def _place(self, number: int, key: SeriesKey) -> None:
+        if key.signal not in self.wanted:
+            return
+        signal = self.signals[key.signal]
+        kind = kind_of(signal.entity)
+        entity, selector = self._entity(key, kind)
+        if entity < 0:
+            self.count.unplaced += 1
+            return
+        self._used[number] = True
+        self._sum[number] = 0.0
+        self._counter[number] = signal.type in {"counter", "histogram"}
+        self.rows[key.signal].place(entity, selector, number, self.entities.count(kind))
+        self._range(number, ranges_of(signal) if signal.type == "counter" else ())
+
+    def _range(self, number: int, ranges: tuple[tuple[float, float], ...]) -> None:
+        if len(ranges) > len(self._ranges.sizes):
+            shape = len(ranges), len(self._used)
+            self._ranges = Ranges(_taller(self._ranges.sizes, shape), _taller(self._ranges.ends, shape))
+        for n, (size, end) in enumerate(ranges):
+            self._ranges.sizes[n, number], self._ranges.ends[n, number] = size, end
+
+    def _entity(self, key: SeriesKey, kind: str) -> tuple[int, str]:
+        """The entity of the signal's own kind that a series is about, and what tells it from others there."""
+        if key.kind == kind:
+            return self.entities.add(kind, key.entity), key.selector
+        number = self.entities.numbers.get(key.kind, {}).get(key.entity, -1)
+        if number < 0:
+            return -1, ""
+        if contains(kind, key.kind):
+            return int(self.entities.up(key.kind, kind)[number]), _joined(key.entity, key.selector)
+        return self.entities.only(key.kind, number, kind), key.selector
+
+    # --- samples
+
+    def begin(self, t: float) -> None:
+        """Starts the tick that ends at `t`; time never runs backwards."""
+        self.t = max(self.t, t)
+        self.late = []
+
+    def absorb(self, block: Block, table: SeriesTable) -> None:
+        """Takes in the samples of this tick."""
+        self._learn(table)
+        found = self._sorted(block)
+        gap = ~np.isfinite(found.value)
+        good = found.kept(~gap)
+        if len(good.series):
+            self._take(self._in_order(good))
+        self._gaps(found.kept(gap))
+
+    def _sorted(self, block: Block) -> Samples:
+        series, time, value = block.series.astype(np.intp), block.time, block.value
+        sound = np.isfinite(time) & (series >= 0) & (series < self._known)
+        if not sound.all():
+            series, time, value = series[sound], time[sound], value[sound]
+        self.count.ahead += int((time > self.t + self.tick).sum())
+        time = np.minimum(time, self.t)
+        if len(series) and np.bincount(series).max() > 1:
+            order = np.lexsort((value, time, series))
+            series, time, value = series[order], time[order], value[order]
+            # Of two samples of one series at one time, one is enough.
+            same = np.append((series[1:] == series[:-1]) & (time[1:] == time[:-1]), False)
+            series, time, value = series[~same], time[~same], value[~same]
+        return _marked(series, time, value)
+
+    def _in_order(self, found: Samples) -> Samples:
+        newest = self.times[found.series]
+        behind = found.time <= newest
+        if not behind.any():
+            return found
+        age = newest - found.time
+        late = behind & (age > 0) & (age <= WATERMARK)
+        self.count.late += int(late.sum())
+        self.count.dropped += int((behind & (age > WATERMARK)).sum())
+        self.late.append(found.kept(late))
+        return found.kept(~behind)
+
+    def _take(self, found: Samples) -> None:
+        if not len(found.series):
+            return
+        self.count.taken += len(found.series)
+        used = self._used[found.series]
+        counted = found.kept(used & self._counter[found.series])
+        if len(counted.series):
+            self._tally(counted)
+        self._pace(found.kept(used))
+        at = found.series[found.last]
+        self.latest[at], self.times[at] = found.value[found.last], found.time[found.last]
+
+    def _pace(self, found: Samples) -> None:
+        at = found.series[found.first]
+        samples = np.flatnonzero(found.last) - np.flatnonzero(found.first) + 1
+        before = self.times[at]
+        anew = np.isnan(before)
+        since = np.where(anew, found.time[found.first], before)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            self.rhythm.learn(at, (found.time[found.last] - since) / (samples - anew))
+
+    def _tally(self, found: Samples) -> None:
+        at = found.series
+        before = np.where(found.first, self._last[at], np.roll(found.value, 1))
+        what = increases(before, found.value, Ranges(self._ranges.sizes[:, at], self._ranges.ends[:, at]))
+        run = np.cumsum(what.by)
+        start = np.flatnonzero(found.first)
+        run -= np.repeat(run[start] - what.by[start], np.diff(np.append(start, len(at))))
+        run += self._sum[at]
+        # Where one series broke twice in a tick the last assignment stands, which is the later one.
+        self._born[at[what.broke]], self._born_sum[at[what.broke]] = found.time[what.broke], run[what.broke]
+        at = at[found.last]
+        self._sum[at], self._last[at] = run[found.last], found.value[found.last]
+        self._stuck[at] = what.stuck[found.last]
+
+    def _gaps(self, found: Samples) -> None:
+        self.count.gaps += len(found.series)
+        newer = found.time > np.nan_to_num(self.times[found.series], nan=-np.inf)
+        self.latest[found.series[newer]] = np.nan
+
+    # --- what rules read
+
+    def settle(self) -> None:
+        """Makes the tick's values ready: what is older than its series' horizon is unknown."""
+        fresh = self.t - self.times <= self.rhythm.horizon
+        self._now = np.append(np.where(fresh, self.latest, np.nan), np.nan)
+
+    def now(self, series: Index) -> F64:
+        """Fresh values of series by number; NaN for stale ones and for -1."""
+        found: F64 = self._now[series]
+        return found
+
+    def newest(self, series: Index) -> F64:
+        """Times of the newest samples, stale or not; NaN where none came."""
+        return np.append(self.times, np.nan)[series]
+
+    def tally(self, series: Index) -> Tally:
+        """How counters stand, by series number."""
+        fresh = (self.t - self.times[series] <= self.rhythm.horizon[series]) & ~self._stuck[series]
+        return Tally(
+            self._sum[series],
+            self.times[series],
+            self._born[series],
+            self._born_sum[series],
+            self.rhythm.period[series],
+            fresh & ~np.isnan(self.latest[series]),
+        )
+
+    def lay(self, name: str) -> Rows:
+        """The rows of a signal, as wide as its kind is now."""
+        rows = self.rows[name]
+        size = self.entities.count(kind_of(self.signals[name].entity))
+        rows.series = _larger(rows.series, (len(rows.selectors), size))
+        return rows
+
+
+def _marked(series: Index, time: F64, value: F64) -> Samples:
+    first, last = np.ones(len(series), bool), np.ones(len(series), bool)
+    first[1:] = last[:-1] = series[1:] != series[:-1]
+    return Samples(series, time, value, first, last)
+
+
+def _larger(index: Index, shape: tuple[int, int]) -> Index:
+    if index.shape[0] >= shape[0] and index.shape[1] >= shape[1]:
+        return index
+    out = np.full((max(index.shape[0], shape[0]), max(index.shape[1], shape[1])), -1, np.intp)
+    out[: index.shape[0], : index.shape[1]] = index
+    return out
+
+
+def _taller(array: F64, shape: tuple[int, int]) -> F64:
+    out = np.full(shape, np.nan)
+    out[: array.shape[0]] = array
+    return out
+
+
+def _joined(*parts: str) -> str:
+    return ",".join(part for part in parts if part)
+
+
+def words_of(selector: str) -> frozenset[str]:
+    """The words by which a rule can name a selector: `tx,p3` has tx and p3."""
+    return frozenset(part.strip().replace("-", "_") for part in selector.split(",") if part.strip())
+
+
+def matching(selectors: Iterable[str], words: Collection[str]) -> list[int]:
+    """Which selectors have all the words."""
+    wanted = {word.replace("-", "_") for word in words}
+    return [n for n, selector in enumerate(selectors) if wanted <= words_of(selector)]

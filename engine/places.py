@@ -1,0 +1,229 @@
+"""Where an entity is: what it shares with others, what it is called, how many a fault on it hits."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from skewscope.engine.incident import BlastRadius
+from skewscope.engine.topology import Topology
+
+NODE_BOUND = ("gpu", "rank", "port", "link", "peer", "node")
+"""Kinds that sit on one node (a link on two)."""
+GROUP_LIKE = ("group", "replica")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Entity:
+    """An entity as the series name it: a rank is `group:member`."""
+
+    kind: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """The one text that stands for it among the facts."""
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What an entity is, lies on and belongs to, as tokens like `node:n2` or `pool:lab`."""
+
+    own: frozenset[str] = frozenset()
+    nodes: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    pools: frozenset[str] = frozenset()
+    paths: frozenset[str] = frozenset()
+    """Switches and racks: shared by many that have nothing else to do with each other."""
+
+    @property
+    def domains(self) -> frozenset[str]:
+        """What can fail as a whole."""
+        return self.groups | self.paths
+
+
+class Places:
+    """The topology asked from the entities' side."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self._known: dict[Entity, Place] = {}
+
+    def of(self, entity: Entity) -> Place:
+        """The place of an entity; one that the topology does not know is only itself."""
+        place = self._known.get(entity)
+        if place is None:
+            place = self._known[entity] = self._place(entity)
+        return place
+
+    def _place(self, entity: Entity) -> Place:
+        if entity.kind in GROUP_LIKE:
+            return self._of_group(entity)
+        if entity.kind == "pool":
+            own = frozenset([f"pool:{entity.name}"])
+            return Place(own=own, pools=own)
+        nodes = self._nodes(entity)
+        groups = frozenset(f"group:{g}" for g in self._groups(entity, nodes))
+        return Place(
+            own=frozenset([f"{entity.kind}:{entity.name}"]),
+            nodes=frozenset(f"node:{n}" for n in nodes),
+            groups=groups,
+            pools=self._pools_of(groups),
+            paths=self._paths(entity, nodes),
+        )
+
+    def _of_group(self, entity: Entity) -> Place:
+        own = frozenset([f"group:{entity.name}"])
+        nodes = self._members.get(entity.name, frozenset())
+        paths = frozenset(p for n in nodes for p in self._node_paths.get(n, ()))
+        return Place(own=own, groups=own, pools=self._pools_of(own), paths=paths)
+
+    def _pools_of(self, groups: Iterable[str]) -> frozenset[str]:
+        return frozenset(p for g in groups for p in self._pools.get(g.removeprefix("group:"), ()))
+
+    def _nodes(self, entity: Entity) -> frozenset[str]:
+        """Names of the nodes it lies on."""
+        if entity.kind == "rank":
+            member = self._rank(entity.name)[1]
+            return frozenset([self.topology.node_of.get(member, member)])
+        if entity.kind in ("port", "link", "peer"):
+            return frozenset(self._node_of_port(end) for end in entity.name.split(">"))
+        if entity.kind == "gpu":
+            return frozenset([entity.name.rsplit("/", 1)[0]])
+        return frozenset([entity.name]) if entity.kind == "node" else frozenset()
+
+    def _node_of_port(self, name: str) -> str:
+        port = self.topology.port.get(name)
+        return port.node if port else name.split("/", 1)[0]
+
+    def _groups(self, entity: Entity, nodes: frozenset[str]) -> frozenset[str]:
+        if entity.kind == "rank":
+            return frozenset([self._rank(entity.name)[0]])
+        names = {entity.name, *nodes} if entity.kind == "gpu" else nodes
+        found = {g for name in names for g in self._groups_at.get(name, ())}
+        if entity.kind != "gpu":
+            return frozenset(found)
+        # A GPU is not in the groups of its node's other GPUs.
+        return frozenset(g for g in found if {entity.name, *nodes} & {*self._group(g)})
+
+    def _group(self, name: str) -> tuple[str, ...]:
+        group = self.topology.group[name]
+        return (*group.members, group.front_end)
+
+    def _paths(self, entity: Entity, nodes: frozenset[str]) -> frozenset[str]:
+        ports = [self.topology.port.get(end) for end in entity.name.split(">")]
+        if entity.kind in ("port", "link", "peer") and any(p and p.switch for p in ports):
+            return frozenset(f"switch:{p.switch}" for p in ports if p and p.switch)
+        return frozenset(path for n in nodes for path in self._node_paths.get(n, ()))
+
+    @cached_property
+    def _ranks(self) -> dict[str, tuple[str, str]]:
+        return {f"{g.name}:{m}": (g.name, m) for g in self.topology.groups for m in g.members}
+
+    def _rank(self, name: str) -> tuple[str, str]:
+        """Group and member of a rank."""
+        found = self._ranks.get(name)
+        if found:
+            return found
+        group, _, member = name.partition(":")
+        return group, member
+
+    @cached_property
+    def _members(self) -> dict[str, frozenset[str]]:
+        """Names of the nodes of each group."""
+        node_of = self.topology.node_of
+        return {g.name: frozenset(node_of[m] for m in g.members) for g in self.topology.groups}
+
+    @cached_property
+    def _groups_at(self) -> dict[str, list[str]]:
+        """Groups by node and by member; a front end counts."""
+        found: dict[str, set[str]] = {}
+        for group in self.topology.groups:
+            ends = [group.front_end] if group.front_end else []
+            for name in (*self._members[group.name], *group.members, *ends):
+                found.setdefault(name, set()).add(group.name)
+        return {name: sorted(groups) for name, groups in found.items()}
+
+    @cached_property
+    def _pools(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for pool in self.topology.pools:
+            for replica in pool.replicas:
+                found.setdefault(replica, []).append(f"pool:{pool.name}")
+        return found
+
+    @cached_property
+    def _node_paths(self) -> dict[str, frozenset[str]]:
+        return {
+            node.name: frozenset(
+                [f"switch:{p.switch}" for p in node.ports if p.switch] + ([f"rack:{node.rack}"] if node.rack else [])
+            )
+            for node in self.topology.nodes
+        }
+
+    @cached_property
+    def _sizes(self) -> dict[tuple[str, bool], int]:
+        """How many nodes, or groups, lie in each domain."""
+        sizes: dict[tuple[str, bool], int] = {}
+        for group in self.topology.groups:
+            sizes[f"group:{group.name}", False] = len(group.members)
+            for path in self.of(Entity("group", group.name)).paths:
+                sizes[path, True] = sizes.get((path, True), 0) + 1
+        for paths in self._node_paths.values():
+            for path in paths:
+                sizes[path, False] = sizes.get((path, False), 0) + 1
+        return sizes
+
+    def size(self, domain: str, kind: str) -> int:
+        """How many entities of a kind a domain could show a fault on, in whole nodes or groups; 0 when not known."""
+        return self._sizes.get((domain, kind in GROUP_LIKE), 0)
+
+    def ends(self, entity: Entity) -> frozenset[str]:
+        """The ports at which a flow through this entity shows: its own and, where known, the other one."""
+        if entity.kind not in ("port", "link", "peer"):
+            return frozenset()
+        names = entity.name.split(">")
+        ports = [self.topology.port.get(name) for name in names]
+        return frozenset([*names, *(p.peer for p in ports if p and p.peer)])
+
+    def shown(self, entity: Entity) -> tuple[str, str]:
+        """Kind and name as people see them: a rank is called by its member."""
+        if entity.kind == "rank":
+            return "rank", self._rank(entity.name)[1]
+        return "link" if entity.kind == "peer" else entity.kind, entity.name
+
+    def blast(self, entities: Iterable[Entity]) -> BlastRadius:
+        """How many are hit: a group waits for its slowest member, so a member hits the group and all of its nodes."""
+        nodes: set[str] = set()
+        groups: set[str] = set()
+        for entity in sorted(entities):
+            place = self.of(entity)
+            nodes |= {n.removeprefix("node:") for n in place.nodes}
+            groups |= {g.removeprefix("group:") for g in place.groups} | set(self._inside(entity))
+        hit = [g for g in groups if g in self.topology.group]
+        for group in hit:
+            nodes |= self._members[group]
+        return BlastRadius(len(nodes), len(hit), sum(1 for g in hit if g in self._pools))
+
+    def _inside(self, entity: Entity) -> list[str]:
+        """The groups in a pool or in the fleet."""
+        if entity.kind == "fleet":
+            return [g.name for g in self.topology.groups]
+        return [r for p in self.topology.pools if entity.kind == "pool" and p.name == entity.name for r in p.replicas]
+
+    def about(self, entity: Entity) -> dict[str, str | int]:
+        """What policies may ask of the place: the properties of a `topology` fact."""
+        place = self.of(entity)
+        names = sorted(g.removeprefix("group:") for g in place.groups)
+        groups = [self.topology.group[g] for g in names if g in self.topology.group]
+        pools = [p for p in self.topology.pools if f"pool:{p.name}" in place.pools]
+        mine = {g.name for g in groups}
+        ends = {g.front_end for g in groups}
+        members = min((len(g.members) for g in groups), default=0)
+        return {
+            "parallelism": groups[0].kind if groups else "none",
+            "members": members,
+            "nodes": self.blast([entity]).nodes,
+            "siblings": len({r for p in pools for r in p.replicas} - mine),
+            "front_end": "yes" if {n.removeprefix("node:") for n in place.nodes} & ends else "no",
+        }

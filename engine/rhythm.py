@@ -1,0 +1,70 @@
+"""How often each series is sampled, learned from its samples."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skewscope.engine.sets import F64, Index
+
+FIRST = 5
+"""So many intervals are collected before their median is trusted to change only slowly."""
+PACE = 0.1
+"""How much of a new interval, on a logarithmic scale, is believed after that."""
+PERIODS = 3.0
+"""A value is stale after so many periods, and no shorter than so many ticks."""
+LONGEST = 60.0
+"""Longest period that widens a window, and longest time that a series seen only once stays fresh, half of it."""
+
+
+def longer(array: F64, size: int) -> F64:
+    """The array with its last axis made `size` long, filled with NaN."""
+    if array.shape[-1] >= size:
+        return array
+    out = np.full((*array.shape[:-1], size), np.nan)
+    out[..., : array.shape[-1]] = array
+    return out
+
+
+@dataclass
+class Rhythm:
+    """Sampling periods of many series, in seconds; NaN where fewer than two samples came."""
+
+    tick: float
+    period: F64 = field(default_factory=lambda: np.empty(0))
+    horizon: F64 = field(default_factory=lambda: np.empty(0))
+    """Age at which a value is stale."""
+    _first: F64 = field(default_factory=lambda: np.empty((FIRST, 0)))
+
+    def grow(self, size: int) -> None:
+        """Makes room for `size` series."""
+        old = len(self.horizon)
+        self.period, self._first = longer(self.period, size), longer(self._first, size)
+        self.horizon = longer(self.horizon, size)
+        self.horizon[old:] = max(LONGEST / 2, PERIODS * self.tick)
+
+    def learn(self, at: Index, interval: F64) -> None:
+        """Takes in one interval of each of the series `at`; NaN and what is not positive is passed over."""
+        good = interval > 0
+        if not good.all():
+            at, interval = at[good], interval[good]
+        if not len(at):
+            return
+        young = np.isnan(self._first[FIRST - 1, at])
+        if young.any():
+            self._collect(at[young], interval[young])
+        old = ~young
+        if old.any():
+            at, interval = at[old], interval[old]
+            known = self.period[at]
+            known *= np.clip(interval / known, 0.5, 2.0) ** PACE
+            self._set(at, known)
+
+    def _collect(self, at: Index, interval: F64) -> None:
+        count = (~np.isnan(self._first[:, at])).sum(axis=0)
+        self._first[count, at] = interval
+        ordered = np.sort(self._first[:, at], axis=0)
+        self._set(at, np.take_along_axis(ordered, (count // 2)[None, :], axis=0)[0])
+
+    def _set(self, at: Index, period: F64) -> None:
+        self.period[at] = period
+        self.horizon[at] = PERIODS * np.maximum(period, self.tick)

@@ -1,0 +1,329 @@
+"""What fires where: verdict arrays become few tracks, one for each condition and entity that a rule fires on.
+
+Only entities that fire or have just changed are looked at one by one; the rest stays in masks.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.engine.confidence import log_odds, probability
+from skewscope.engine.places import Entity
+from skewscope.engine.policy import Conclusion
+from skewscope.engine.verdict import YES, RuleVerdict
+
+LOUDER = 1.1
+"""With the score unchanged, the impact or the numbers must grow this much to count as louder."""
+
+MOST_CHANCES = 32
+"""Entities of one rule that are looked at for a competing diagnosis."""
+
+Key = tuple[str, Entity]
+"""A condition on an entity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One piece of a rule's evidence, in the rule's order."""
+
+    name: str
+    weight: float
+    against: bool = False
+    required: bool = False
+    expr: str = ""
+    unit: str = "1"
+    signals: tuple[str, ...] = ()
+    rising: bool | None = None
+    """Whether its decisive comparison is for large numbers; None when it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleInfo:
+    """What is always the same about a rule."""
+
+    rule: str
+    condition: str
+    items: tuple[Item, ...]
+    hash: str = ""
+    impact_metric: str = ""
+    impact_unit: str = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """What one rule said of one entity at one time."""
+
+    info: RuleInfo
+    t: float
+    score: float
+    coverage: float
+    impact: float
+    verdicts: tuple[int, ...]
+    values: tuple[float, ...]
+
+    @property
+    def log_odds(self) -> float:
+        """How much this speaks for the condition."""
+        items = self.info.items
+        return log_odds([i.weight for i in items], [i.against for i in items], self.verdicts, self.coverage)
+
+    @property
+    def loudness(self) -> float:
+        """The mean magnitude of the numbers that speak for it, as a logarithm; 0 where there are none."""
+        logs = [math.log(m) for m in self.magnitudes().values()]
+        return sum(logs) / len(logs) if logs else 0.0
+
+    def magnitudes(self) -> dict[str, float]:
+        """How far each item that speaks for it goes: larger is worse."""
+        found: dict[str, float] = {}
+        for item, verdict, value in zip(self.info.items, self.verdicts, self.values, strict=True):
+            if verdict == YES and not item.against and item.rising is not None and math.isfinite(value) and value:
+                found[item.name] = abs(value) if item.rising or value < 0 else 1 / value
+        return found
+
+    def order(self) -> tuple[float, float, float]:
+        """Sorts the loudest first."""
+        return -self.score, -_size(self.impact), -self.loudness
+
+    def rank(self) -> tuple[float, tuple[float, float, float], str]:
+        """Sorts the most convincing first, across rules."""
+        return -self.log_odds, self.order(), self.info.rule
+
+
+@dataclass(slots=True)
+class Track:
+    """A condition on an entity, for as long as it fires and a while after."""
+
+    condition: str
+    entity: Entity
+    since: float
+    """When the evidence first held."""
+    fired_at: float
+    voices: dict[str, Voice] = field(default_factory=dict)
+    """By rule: the loudest moment of each rule that fires or fired."""
+    firing: set[str] = field(default_factory=set)
+    cleared_at: float = math.inf
+    severity: int = 0
+
+    @property
+    def key(self) -> Key:
+        """Condition and entity."""
+        return self.condition, self.entity
+
+    @property
+    def voice(self) -> Voice:
+        """The best rule's loudest moment."""
+        return min(self.voices.values(), key=Voice.rank)
+
+    @property
+    def confidence(self) -> float:
+        """The chance of the condition by its rules alone."""
+        return probability(self.voice.log_odds, agreeing=len(self.voices) - 1)
+
+
+@dataclass
+class _RuleState:
+    """A rule's last masks, and how loud each entity has been since it fires."""
+
+    names: tuple[str, ...]
+    firing: NDArray[np.bool_]
+    score: NDArray[np.float32]
+    impact: NDArray[np.float32]
+    levels: NDArray[np.float64]
+    severity: NDArray[np.int8]
+    yes_since: NDArray[np.float64]
+
+
+class Tracks:
+    """All tracks, fed with verdicts."""
+
+    def __init__(self, rules: Mapping[str, RuleInfo]) -> None:
+        self.rules = rules
+        self.live: dict[Key, Track] = {}
+        self.version = 0
+        """Grows with every change worth thinking about again."""
+        self._states: dict[str, _RuleState] = {}
+        self._now: dict[str, RuleVerdict] = {}
+
+    def take(self, t: float, verdicts: Iterable[RuleVerdict]) -> None:
+        """Follow the verdicts of one tick. A rule that is not among them stays as it was."""
+        self._now = {v.rule: v for v in verdicts if v.rule in self.rules}
+        for _, verdict in sorted(self._now.items()):
+            self._follow(t, verdict)
+
+    def _follow(self, t: float, verdict: RuleVerdict) -> None:
+        state = self._state(t, verdict)
+        waiting = (verdict.state == YES) & verdict.applies & ~verdict.firing
+        state.yes_since = np.where(waiting, np.where(np.isnan(state.yes_since), t, state.yes_since), np.nan)
+        if not (verdict.firing.any() or state.firing.any()):
+            return
+        impact = np.nan_to_num(np.abs(verdict.impact), nan=0.0, posinf=0.0)
+        started = verdict.firing & ~state.firing
+        levels = _levels(self.rules[verdict.rule].items, verdict)
+        more = (impact > LOUDER * state.impact) | (levels > math.log(LOUDER) + state.levels)
+        louder = (verdict.score > state.score) | ((verdict.score == state.score) & more)
+        louder = started | (verdict.firing & louder)
+        worse = verdict.firing & (verdict.severity > state.severity)
+        for i in np.flatnonzero(louder | worse):
+            self._speak(t, verdict, int(i), louder=bool(louder[i]))
+        for i in np.flatnonzero(state.firing & ~verdict.firing):
+            self._fall_silent(t, verdict.rule, self._key(verdict, int(i)))
+        state.score = np.where(louder, verdict.score, np.where(verdict.firing, state.score, -np.inf))
+        state.impact = np.where(louder, impact, np.where(verdict.firing, state.impact, 0.0))
+        state.levels = np.where(louder, levels, np.where(verdict.firing, state.levels, -np.inf))
+        state.severity = np.where(verdict.firing, np.maximum(state.severity, verdict.severity), -1).astype(np.int8)
+        state.firing = verdict.firing.copy()
+
+    def _state(self, t: float, verdict: RuleVerdict) -> _RuleState:
+        state = self._states.get(verdict.rule)
+        if state is None or (state.names is not verdict.names and state.names != verdict.names):
+            fresh = _fresh(verdict.names)
+            if state is not None:
+                self._carry_over(t, verdict.rule, state, fresh)
+            state = self._states[verdict.rule] = fresh
+        return state
+
+    def _carry_over(self, t: float, rule: str, old: _RuleState, new: _RuleState) -> None:
+        """Keep what fires when the list of entities changes; one that is gone has nothing to fire on."""
+        index = {name: i for i, name in enumerate(new.names)}
+        kind = self._now[rule].kind
+        for i in np.flatnonzero(old.firing):
+            at = index.get(old.names[i])
+            if at is None:
+                self._fall_silent(t, rule, (self.rules[rule].condition, Entity(kind, old.names[i])))
+                continue
+            new.firing[at], new.score[at], new.impact[at] = True, old.score[i], old.impact[i]
+            new.severity[at], new.levels[at] = old.severity[i], old.levels[i]
+
+    def _key(self, verdict: RuleVerdict, i: int) -> Key:
+        return self.rules[verdict.rule].condition, Entity(verdict.kind, verdict.names[i])
+
+    def _speak(self, t: float, verdict: RuleVerdict, i: int, *, louder: bool) -> None:
+        key = self._key(verdict, i)
+        since = float(verdict.since[i]) if np.isfinite(verdict.since[i]) else t
+        track = self.live.setdefault(key, Track(*key, since, t))
+        if not track.firing:
+            track.fired_at, track.cleared_at = t, math.inf
+        track.since = min(track.since, since)
+        track.firing.add(verdict.rule)
+        track.severity = max(track.severity, int(verdict.severity[i]))
+        before = track.voices.get(verdict.rule)
+        said = voice_of(self.rules[verdict.rule], t, verdict, i)
+        if louder and (before is None or said.order() < before.order()):
+            track.voices[verdict.rule] = said
+        self.version += 1
+
+    def _fall_silent(self, t: float, rule: str, key: Key) -> None:
+        track = self.live.get(key)
+        if track is not None and rule in track.firing:
+            track.firing.remove(rule)
+            track.cleared_at = math.inf if track.firing else t
+            self.version += 1
+
+    def derive(self, t: float, said: Iterable[Conclusion]) -> None:
+        """Follow the diagnoses that policies derive: they speak with the evidence of what they were derived from."""
+        wanted: dict[Key, tuple[Track, Conclusion]] = {}
+        by_key = {(condition, entity.key): track for (condition, entity), track in self.live.items()}
+        for one in said:
+            source = by_key.get((one.subject, one.entity))
+            if one.diagnosis and source is not None and source.firing:
+                wanted.setdefault((one.diagnosis, source.entity), (source, one))
+        for key, track in sorted(self.live.items()):
+            for rule in sorted(track.firing - self.rules.keys()):
+                if key not in wanted or wanted[key][1].policy != rule:
+                    self._fall_silent(t, rule, key)
+        for key, (source, one) in sorted(wanted.items(), key=lambda item: item[0]):
+            self._derived(t, key, source, one)
+
+    def _derived(self, t: float, key: Key, source: Track, one: Conclusion) -> None:
+        track = self.live.get(key)
+        if track is not None and track.firing - {one.policy}:
+            return  # a rule measures it: that is better than a derivation
+        if track is None:
+            track = self.live[key] = Track(*key, source.since, t)
+        if one.policy not in track.firing:
+            track.fired_at, track.cleared_at = t, math.inf
+            track.firing.add(one.policy)
+            self.version += 1
+        track.severity = max(track.severity, source.severity)
+        info = replace(source.voice.info, rule=one.policy, condition=one.diagnosis, hash=one.hash)
+        track.voices[one.policy] = replace(source.voice, info=info)
+
+    def drop(self, cleared_before: float) -> None:
+        """Forget tracks that cleared before a time."""
+        gone = [key for key, track in self.live.items() if track.cleared_at < cleared_before]
+        for key in gone:
+            del self.live[key]
+        self.version += bool(gone)
+
+    def waiting(self) -> Iterator[tuple[Key, float, Voice]]:
+        """Where a rule's evidence holds, but not yet for long enough: on what, since when, what it says.
+
+        To be asked right after `take`: verdicts are the engine's own arrays.
+        """
+        for rule, verdict in sorted(self._now.items()):
+            since = self._states[rule].yes_since
+            for i in np.flatnonzero(~np.isnan(since)):
+                yield (
+                    self._key(verdict, int(i)),
+                    float(since[i]),
+                    voice_of(self.rules[rule], float(since[i]), verdict, int(i)),
+                )
+
+    def chances(self, condition: str) -> Iterator[tuple[Entity, Voice]]:
+        """What the rules of a condition say in this tick of the entities for which most speaks, loudest first."""
+        for rule, verdict in sorted(self._now.items()):
+            if self.rules[rule].condition == condition:
+                score = np.where(verdict.applies, verdict.score, -np.inf)
+                for i in np.argsort(-score, kind="stable")[:MOST_CHANCES]:
+                    if verdict.applies[i]:
+                        yield Entity(verdict.kind, verdict.names[i]), voice_of(self.rules[rule], 0.0, verdict, int(i))
+
+    def judged(self, condition: str) -> bool:
+        """Whether some rule of the condition spoke in this tick."""
+        return any(self.rules[rule].condition == condition for rule in self._now)
+
+
+def _fresh(names: tuple[str, ...]) -> _RuleState:
+    n = len(names)
+    return _RuleState(
+        names,
+        np.zeros(n, np.bool_),
+        np.full(n, -np.inf, np.float32),
+        np.zeros(n, np.float32),
+        np.full(n, -np.inf),
+        np.full(n, -1, np.int8),
+        np.full(n, np.nan),
+    )
+
+
+def _levels(items: tuple[Item, ...], verdict: RuleVerdict) -> NDArray[np.float64]:
+    """`Voice.loudness` of all that fires, at once; -inf for the rest."""
+    levels = np.full(len(verdict.names), -np.inf)
+    firing = np.flatnonzero(verdict.firing)
+    values = verdict.values[:, firing].astype(np.float64)
+    ways = np.array([0 if item.against or item.rising is None else 1 if item.rising else -1 for item in items])
+    spoken = (verdict.evidence[:, firing] == YES) & (ways != 0)[:, None] & np.isfinite(values) & (values != 0)
+    logs = np.log(np.abs(np.where(spoken, values, 1.0))) * np.where(values < 0, 1, ways[:, None])
+    levels[firing] = logs.sum(axis=0) / np.maximum(spoken.sum(axis=0), 1)
+    return levels
+
+
+def voice_of(info: RuleInfo, t: float, verdict: RuleVerdict, i: int) -> Voice:
+    """What a verdict says of its i-th entity, copied."""
+    return Voice(
+        info,
+        t,
+        float(verdict.score[i]),
+        float(verdict.coverage[i]),
+        float(verdict.impact[i]),
+        tuple(int(v) for v in verdict.evidence[:, i]),
+        tuple(float(v) for v in verdict.values[:, i]),
+    )
+
+
+def _size(value: float) -> float:
+    return abs(value) if math.isfinite(value) else 0.0

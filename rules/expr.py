@@ -1,0 +1,131 @@
+"""An expression of a rule after checking: a tree whose every node knows its unit and the kind of entity it is about."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from skewscope.kb.units import Dimension
+from skewscope.rules.units import NUMBER, suffix
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """With whom an entity of `kind` is compared: `by` what they share, and which take part at all."""
+
+    kind: str
+    by: str
+    groups: tuple[str, ...] = ()
+    """Kinds of group that an entity must belong to; none: all take part."""
+    networks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Expr:
+    """One node of the tree. Numbers are in base units: seconds, bytes, shares of one."""
+
+    op: str
+    """number, signal, seen, call, lift, neg, arith, compare, and, or, not."""
+    kind: str
+    """The kind of entity that it has one value for; '' for a constant."""
+    dim: Dimension = NUMBER
+    truth: bool = False
+    args: tuple["Expr", ...] = ()
+    name: str = ""
+    """The operator, the function, or the signal's id."""
+    value: float = 0.0
+    params: tuple[float, ...] = ()
+    """Windows in seconds, quantiles."""
+    words: tuple[str, ...] = ()
+    """Subscripts of a signal."""
+    peers: Peers | None = None
+
+    def __str__(self) -> str:
+        return printed(self)
+
+    def walk(self) -> Iterator["Expr"]:
+        """Every node, children before parents."""
+        for arg in self.args:
+            yield from arg.walk()
+        yield self
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Ids of the signals read, each once, in order."""
+        return tuple(sorted({node.name for node in self.walk() if node.op in {"signal", "seen"}}))
+
+    @property
+    def comparisons(self) -> tuple["Expr", ...]:
+        """The comparisons that decide it, from left to right."""
+        if self.op == "compare":
+            return (self,)
+        if self.op in {"and", "or", "not"}:
+            return tuple(found for arg in self.args for found in arg.comparisons)
+        return ()
+
+
+def number(value: float, dim: Dimension = NUMBER) -> Expr:
+    """A constant."""
+    return Expr("number", "", dim, value=value)
+
+
+def lift(expr: Expr, kind: str) -> Expr:
+    """What is true of the whole, told of each `kind` in it; a constant stays one."""
+    if not expr.kind or expr.kind == kind:
+        return expr
+    return Expr("lift", kind, expr.dim, expr.truth, (expr,))
+
+
+_COMPOUND = {"arith", "compare", "and", "or", "not", "neg"}
+
+
+def printed(expr: Expr) -> str:
+    """The expression as text that reads back as the same expression; what is implicit stays unwritten."""
+    return _printers[expr.op](expr)
+
+
+def _inner(expr: Expr) -> str:
+    if expr.op == "lift":
+        return _inner(expr.args[0])
+    bare = expr.op not in _COMPOUND and not (expr.op == "number" and (expr.value < 0 or expr.dim))
+    return printed(expr) if bare else f"({printed(expr)})"
+
+
+def _number(expr: Expr) -> str:
+    value = int(expr.value) if expr.value.is_integer() and abs(expr.value) < 1e15 else expr.value
+    return f"{value!r}{suffix(expr.dim)}"
+
+
+def _signal(expr: Expr) -> str:
+    words = ", ".join(word if word.isidentifier() else repr(word) for word in expr.words)
+    return f"{expr.name}[{words}]" if words else expr.name
+
+
+def _call(expr: Expr) -> str:
+    from skewscope.rules.functions import FUNCTIONS  # noqa: PLC0415 - functions are typed in terms of Expr
+
+    shown = [printed(arg) for arg in expr.args] if FUNCTIONS[expr.name].params else []
+    units = FUNCTIONS[expr.name].param_units
+    shown += [_number(number(value, units[n])) for n, value in enumerate(expr.params)]
+    return f"{expr.name}({', '.join(shown)})"
+
+
+def _infix(expr: Expr) -> str:
+    return f" {expr.name} ".join(_inner(arg) for arg in expr.args)
+
+
+def _logic(expr: Expr) -> str:
+    return f" {expr.op} ".join(_inner(arg) for arg in expr.args)
+
+
+_printers = {
+    "number": _number,
+    "signal": _signal,
+    "seen": _signal,
+    "call": _call,
+    "lift": lambda e: printed(e.args[0]),
+    "neg": lambda e: f"-{_inner(e.args[0])}",
+    "arith": _infix,
+    "compare": _infix,
+    "and": _logic,
+    "or": _logic,
+    "not": lambda e: f"not {_inner(e.args[0])}",
+}

@@ -1,0 +1,79 @@
+"""The kinds of entity, which of them contain which, and the kind on which each signal of the catalogue is told."""
+
+from collections.abc import Mapping
+
+SCOPES = ("node", "port", "gpu", "rank", "group", "replica", "pool", "link", "fleet")
+"""Kinds that a rule may judge."""
+
+KINDS = (*SCOPES, "peer")
+
+# From small to large, first the nearest: a value of any of these is also a value of everything inside it.
+CONTAINERS: Mapping[str, tuple[str, ...]] = {
+    "peer": ("port", "node", "fleet"),
+    "port": ("node", "fleet"),
+    "gpu": ("node", "fleet"),
+    "rank": ("group", "node", "replica", "pool", "fleet"),
+    "group": ("replica", "pool", "fleet"),
+    "replica": ("group", "pool", "fleet"),
+    "node": ("fleet",),
+    "link": ("fleet",),
+    "pool": ("fleet",),
+    "fleet": (),
+}
+
+# Where a signal's own entity is finer than the topology knows, its series are told apart by selector.
+SIGNAL_KINDS: Mapping[str, str] = {
+    **{kind: kind for kind in KINDS},
+    "rdma_port": "port",
+    "priority": "port",
+    "lane": "port",
+    "queue": "port",
+    "flow": "port",
+    "function": "port",
+    "representor": "port",
+    "pcie_port": "port",
+    "dpu": "node",
+    "dpu_soc": "node",
+    "engine": "replica",
+    "request-pool": "pool",
+}
+
+PEER_DEFAULTS: Mapping[str, str] = {
+    "rank": "group",
+    "gpu": "node",
+    "port": "network",
+    "node": "all",
+    "replica": "pool",
+    "group": "kind",
+    "pool": "all",
+    "link": "all",
+    "peer": "port",
+    "fleet": "all",
+}
+
+PEER_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "rank": ("group", "node", "kind", "all"),
+    "gpu": ("node", "all"),
+    "port": ("network", "node", "switch", "all"),
+    "node": ("all", "rack"),
+    "replica": ("pool", "kind", "all"),
+    "group": ("kind", "pool", "all"),
+    "pool": ("all",),
+    "link": ("all",),
+    "peer": ("port",),
+    "fleet": ("all",),
+}
+"""With whom an entity may be compared. A rank, node or gpu may also name a kind of group: its members are peers."""
+
+GROUP_KINDS = ("tensor-parallel", "pipeline-parallel", "data-parallel", "expert-parallel", "prefill-decode")
+NETWORKS = ("north-south", "east-west")
+
+
+def kind_of(entity: str) -> str:
+    """The kind of the topology on which a signal with this `entity` is told, or '' where there is none."""
+    return SIGNAL_KINDS.get(entity, "")
+
+
+def contains(upper: str, lower: str) -> bool:
+    """Does every `lower` lie in one `upper`?"""
+    return upper in CONTAINERS[lower]

@@ -1,0 +1,88 @@
+"""A rule as a frozen value. What a field means is in `schema/rule.md`."""
+
+from dataclasses import dataclass
+
+from skewscope.rules.expr import Expr, Peers
+
+MATURITIES = ("sandbox", "incubating", "stable", "withdrawn")
+VANTAGES = ("dpu", "fabric", "gpu", "host", "serving")
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which entities of the scope a rule judges; empty: all."""
+
+    groups: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """Why an item's numbers are what they are."""
+
+    basis: str
+    """paper, vendor, measured or judgement."""
+    why: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One item that speaks for or against."""
+
+    name: str
+    weight: float
+    """Always positive; `against` says which way it pulls."""
+    against: bool
+    required: bool
+    when: Expr
+    text: str
+    """As the file has it."""
+    threshold: Threshold | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A score and for how long, in seconds, it must stand."""
+
+    score: float
+    hold: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How one condition is recognised on one kind of entity."""
+
+    id: str
+    condition: str
+    maturity: str
+    vantage: str
+    scope: str
+    where: Where
+    peers: Peers
+    warm_up: float
+    applies_when: Expr | None
+    evidence: tuple[Evidence, ...]
+    fire: Level
+    clear: Level
+    impact_metric: str = ""
+    impact: Expr | None = None
+    """Share lost."""
+    warning: float = 0.05
+    critical: float = 0.2
+    """On the impact's size."""
+    hash: str = ""
+    """Of the content: changes when the rule does, not when the file is laid out anew."""
+    file: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Ids of all signals read, each once, in order."""
+        return tuple(sorted({name for expr in self.expressions for name in expr.signals}))
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """Everything that must be evaluated, in a fixed order."""
+        rest = [expr for expr in (self.applies_when, self.impact) if expr]
+        return (*(item.when for item in self.evidence), *rest)

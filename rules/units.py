@@ -1,0 +1,58 @@
+"""Units under the names by which the rule language calls them: `3*ms`, `10*MB/s`, `5*packets`, `20*percent`."""
+
+import re
+from collections.abc import Collection, Mapping
+
+from skewscope.kb.units import NAMED, Dimension, Unit, unit
+
+NUMBER: Dimension = ()
+SECOND: Dimension = (("s", 1),)
+SPEED: Dimension = (("By", 1), ("s", -1))
+
+# Names in expressions that are not those of UCUM: min is a function, a bit is mostly something counted.
+_NAMES: Mapping[str, str] = {
+    **{name: name for name in NAMED if name.isidentifier() and name not in {"min", "h", "d", "bit"}},
+    "one": "1",
+    "percent": "%",
+    "minute": "min",
+    "hour": "h",
+    "kB": "kBy",
+    "MB": "MBy",
+    "GB": "GBy",
+    "KiB": "KiBy",
+    "MiB": "MiBy",
+    "GiB": "GiBy",
+    "per_s": "1/s",
+}
+_BASES = frozenset({"s", "By", "J", "Cel", "dBm"})
+_COUNTED = re.compile(r"\{([a-z_]+)\}")
+
+
+def product(a: Dimension, b: Dimension, power: int = 1) -> Dimension:
+    """The dimension of a product; of a quotient with `power=-1`."""
+    return (Unit(a) * Unit(b) ** power).dimension
+
+
+def names(texts: Collection[str]) -> dict[str, Unit]:
+    """Every unit that an expression may name, given the units of the signals. Counted things: one or many."""
+    found = {name: unit(text) for name, text in _NAMES.items()}
+    counted = {thing for text in texts for thing in _COUNTED.findall(text)} | {"packet", "request"}
+    for thing in sorted(counted):
+        for name in (thing, plural(thing)):
+            found.setdefault(name, Unit(((thing, 1),)))
+    return found
+
+
+def suffix(dimension: Dimension) -> str:
+    """What a number of this dimension is multiplied with in the language: `*By/s`."""
+    up = "".join(f"*{_name(base)}" * n for base, n in dimension if n > 0)
+    return up + "".join(f"/{_name(base)}" * -n for base, n in dimension if n < 0)
+
+
+def plural(thing: str) -> str:
+    """The name for many of what is counted."""
+    return thing + ("es" if thing.endswith(("s", "x", "ch")) else "s")
+
+
+def _name(base: str) -> str:
+    return base if base in _BASES else plural(base)

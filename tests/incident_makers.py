@@ -1,0 +1,142 @@
+"""A small cluster, a small catalogue and verdicts for the tests of attribution and incidents."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skewscope.engine.incidents import Incidents
+from skewscope.engine.places import Entity, Places
+from skewscope.engine.topology import Group, Node, Pool, Port, Topology
+from skewscope.engine.tracks import Item, RuleInfo, Track, Voice
+from skewscope.engine.verdict import NO, UNKNOWN, YES, RuleVerdict
+from skewscope.kb.model import Catalogue, Condition, Link, Lookalike, Mitigation
+
+NAMES = tuple(f"n{i}" for i in range(16))
+GROUPS = ("A", "B", "C", "D")
+CRITICAL = 2
+
+
+def cluster() -> Topology:
+    """Four groups of four nodes; A and B are behind leaf0, C and D behind leaf1; A and B are replicas of one pool."""
+    nodes = tuple(
+        Node(name, rack=f"r{i // 8}", gpus=8, ports=(Port(name, "ew", "east-west", switch=f"leaf{i // 8}"),))
+        for i, name in enumerate(NAMES)
+    )
+    groups = tuple(
+        Group(g, "tensor-parallel", NAMES[4 * i : 4 * i + 4], front_end=NAMES[4 * i]) for i, g in enumerate(GROUPS)
+    )
+    return Topology(nodes, groups, (Pool("lab", ("A", "B")),))
+
+
+def condition(name, effects=(), lookalikes=()) -> Condition:
+    """A condition of which only its links matter."""
+    return Condition(
+        id=name,
+        name=name,
+        aliases=(),
+        group="east-west",
+        scope=(),
+        phases=(),
+        parallelism=(),
+        kind="cause",
+        what="",
+        why=(),
+        signature=(),
+        causes=(),
+        effects=tuple(Link(e, "because") for e in effects),
+        impacts=(),
+        lookalikes=tuple(Lookalike(c, test) for c, test in lookalikes),
+        mitigations=("rest",),
+        observability=(),
+        grade="A",
+        maturity="stable",
+    )
+
+
+def catalogue() -> Catalogue:
+    """lossy -> late -> backlog; throttled -> hot -> late; blind stands alone; late looks like bubble."""
+    known = [
+        condition("lossy", ["late"]),
+        condition("late", ["backlog"], [("bubble", "who is late follows the stages")]),
+        condition("backlog"),
+        condition("throttled", ["hot"]),
+        condition("hot", ["late"]),
+        condition("bubble"),
+        condition("blind"),
+    ]
+    rest = Mitigation("rest", "Rest", "", "scheduler", "", (), "", "low", "", "", (), "judgement")
+    return Catalogue({c.id: c for c in known}, {}, {"rest": rest}, {})
+
+
+def info(condition, rule="", hash_="h") -> RuleInfo:
+    """A rule with one required item, one more, and one against."""
+    items = (
+        Item("main", 3.0, required=True, expr="x > 1", unit="s", signals=("sig.main",), rising=True),
+        Item("more", 2.0, expr="y > 1", signals=("sig.more",)),
+        Item("other", 2.0, against=True, expr="z > 1", signals=("sig.other",)),
+    )
+    return RuleInfo(rule or f"{condition}-rule", condition, items, hash_, "wire.round_rate", "1")
+
+
+RULES = {r.rule: r for r in [*(info(c) for c in sorted(catalogue().conditions)), info("late", "late-again")]}
+
+
+@dataclass(frozen=True)
+class Says:
+    """What a rule says of one entity."""
+
+    fires: bool = True
+    state: int = YES
+    score: float = 5.0
+    impact: float = -0.3
+    severity: int = 1
+    value: float = 2.0
+    coverage: float = 1.0
+    evidence: tuple[int, int, int] = (YES, YES, NO)
+
+
+SILENT = Says(fires=False, state=NO, score=0.0, impact=0.0, severity=0, evidence=(NO, NO, NO))
+LOST = Says(fires=True, state=UNKNOWN, score=0.0, evidence=(UNKNOWN, UNKNOWN, UNKNOWN), coverage=0.0)
+
+
+def verdict(condition, said, kind="rank", names=None, rule="", since=None) -> RuleVerdict:
+    """A rule's verdict on all entities; those of which nothing is said are silent."""
+    names = tuple(names or sorted({*said, *(f"{g}:{n}" for g, n in ranks())} if kind == "rank" else said))
+    says = [said.get(name, SILENT) for name in names]
+    return RuleVerdict(
+        rule=rule or f"{condition}-rule",
+        kind=kind,
+        names=names,
+        applies=np.ones(len(names), bool),
+        firing=np.array([s.fires for s in says]),
+        state=np.array([s.state for s in says], np.int8),
+        since=np.array([np.nan if not s.fires or since is None else since for s in says]),
+        score=np.array([s.score for s in says], np.float32),
+        coverage=np.array([s.coverage for s in says], np.float32),
+        evidence=np.array([s.evidence for s in says], np.int8).T.reshape(3, -1),
+        values=np.array([[s.value, 1.0, 0.0] for s in says], np.float32).T.reshape(3, -1),
+        impact=np.array([s.impact for s in says], np.float32),
+        severity=np.array([s.severity for s in says], np.int8),
+    )
+
+
+def ranks():
+    """(group, member) of every rank."""
+    return [(g, n) for i, g in enumerate(GROUPS) for n in NAMES[4 * i : 4 * i + 4]]
+
+
+def track(condition, kind, name, since=0.0, score=5.0, impact=-0.3, value=2.0) -> Track:
+    """Something that fires."""
+    rule = info(condition)
+    voice = Voice(rule, since, score, 1.0, impact, (YES, YES, NO), (value, 1.0, 0.0))
+    return Track(condition, Entity(kind, name), since, since, {rule.rule: voice}, {rule.rule})
+
+
+def incidents(**how) -> Incidents:
+    """An engine over the small cluster."""
+    return Incidents(RULES, catalogue(), cluster(), **how)
+
+
+def places() -> Places:
+    """The small cluster's places."""
+    return Places(cluster())

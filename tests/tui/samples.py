@@ -1,0 +1,189 @@
+"""Incidents and outcomes as a replay gives them, small and fixed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from skewscope.engine.incident import Advice, BlastRadius, Competing, Evidence, Impact, Incident
+from skewscope.engine.topology import Group, Node, Port, Topology
+from skewscope.kb.model import Catalogue, Claim, Condition, Link, Lookalike, Mitigation, Observability, Source
+
+T0 = 1795177128.0  # 2026-11-20 12:18:48 UTC
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    name: str
+    kind: str
+    reporting: int
+    known: int
+    age_s: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    time: float
+    start: float
+    end: float
+    incidents: tuple[Incident, ...]
+    sources: tuple[SourceState, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    incidents: tuple[Incident, ...]
+    snapshots: tuple[Snapshot, ...]
+    topology: Topology
+    warnings: tuple[str, ...]
+    unmapped: Mapping[str, int]
+    duration_s: float
+    samples: int
+
+
+ROOT = Incident(
+    id="tp-straggler@n2#1",
+    condition="tp-straggler",
+    kind="rank",
+    name="n2",
+    also=(),
+    state="firing",
+    opened_at=T0 + 25,
+    resolved_at=None,
+    severity="critical",
+    confidence=0.938,
+    coverage=0.92,
+    impact=Impact("wire.round_rate", -0.38, "1"),
+    blast_radius=BlastRadius(nodes=1, groups=1),
+    rule="tp-straggler-on-the-wire",
+    rule_hash="5d2ac1a9e0f37b6655aa",
+    input_hash="77aa01b2c3d4e5f60718",
+    evidence=(
+        Evidence("late", "yes", 3, 0.0124, "s", "peer_z(wire.onset_lag) > 4 and wire.onset_lag > 2*ms"),
+        Evidence("same_rank", "yes", 2, 0.97, "1", "mean(wire.last_sender_share, 4*s) > 60*percent"),
+        Evidence("slower", "no", 1, -0.021, "1", "change(wire.round_rate, 20*s) < -15*percent"),
+        Evidence("throttled", "unknown", 1, None, "1", "gpu.clock_ratio < 80*percent"),
+    ),
+    against=(
+        Evidence("congested", "no", 2, 0.0, "1", "wire.ecn_ce_ratio > 1*percent"),
+        Evidence("lossy", "yes", 1, 0.006, "1", "wire.retransmit_ratio > 0.5*percent"),
+    ),
+    unseen=("gpu.clock_ratio",),
+    competing=(Competing("fabric-congestion", 0.31, "CNP, ECN and round-trip time rise together"),),
+    mitigations=(
+        Advice("drain-rank", "scheduler", "one rank is late in every round"),
+        Advice("reshard", "scheduler", ""),
+    ),
+    history=((T0 + 23, "pending"), (T0 + 25, "firing")),
+)
+CHILD = replace(
+    ROOT,
+    id="pp-bubble@B#1",
+    condition="pp-bubble",
+    kind="group",
+    name="B",
+    opened_at=T0 + 31,
+    severity="warning",
+    confidence=0.66,
+    impact=Impact("wire.round_rate", None, "1"),
+    explained_by=ROOT.id,
+    evidence=ROOT.evidence[:1],
+    against=(),
+    unseen=(),
+    competing=(),
+    mitigations=(),
+    coverage=1.0,
+)
+ENDED = replace(
+    CHILD,
+    id="burst-admission-backlog@fe#1",
+    condition="burst-admission-backlog",
+    kind="replica",
+    name="r1",
+    also=("r2", "r3"),
+    state="resolved",
+    opened_at=T0 + 10,
+    resolved_at=T0 + 41.2,
+    severity="warning",
+    confidence=0.88,
+    impact=Impact("ttft_p99", 0.412, "s"),
+    explained_by=None,
+    flaps=2,
+)
+INCIDENTS = (ROOT, CHILD, ENDED)
+
+TOPOLOGY = Topology(
+    nodes=tuple(Node(f"n{i}", "r1", 8, ("east-west",), (Port(f"n{i}", "ew", "east-west"),)) for i in range(8)),
+    groups=(Group("A", "tensor-parallel", ("n0", "n1", "n2", "n3")),),
+)
+SOURCES = (
+    SourceState("metrics.om.zst", "openmetrics", 8, 8, 0.4),
+    SourceState("pcap/n0-ew.pcap.zst", "pcap", 1, 1, 0.1),
+    SourceState("pcap/n1-ew.pcap.zst", "pcap", 0, 1, None, "no packet"),
+)
+MISSING = ("No packets of n1 ew: what only they show is unknown there.",)
+
+
+def snapshot(after: float, incidents: tuple[Incident, ...] = (), *, end: float = 100.0) -> Snapshot:
+    return Snapshot(T0 + after, T0, T0 + end, incidents, SOURCES, MISSING)
+
+
+def outcome(incidents: tuple[Incident, ...] = INCIDENTS, *, samples: int = 1_012_345) -> Outcome:
+    """Healthy at first; everything of `incidents` is there from the second snapshot on."""
+    shots = (snapshot(1), snapshot(50, incidents), snapshot(75, incidents), snapshot(100, incidents))
+    return Outcome(incidents, shots, TOPOLOGY, (), {"up": 8, "go_threads": 3}, 100.0, samples)
+
+
+def healthy() -> Outcome:
+    return replace(outcome(()), unmapped={})
+
+
+def _condition(id_: str, name: str) -> Condition:
+    return Condition(
+        id=id_,
+        name=name,
+        aliases=("slow rank",),
+        group="east-west",
+        scope=("training", "inference"),
+        phases=("decode",),
+        parallelism=("TP",),
+        kind="cause",
+        what="One member of a group is late in every round, and all the others wait for it.",
+        why=("a throttled GPU",),
+        signature=("wire.onset_lag",),
+        causes=(),
+        effects=(Link("pp-bubble", "the next stage waits as well"),),
+        impacts=(Claim("42.5 % of the jobs were at least 10 % slower", "lin2025whatif", "full text", "3,079 jobs"),),
+        lookalikes=(Lookalike("fabric-congestion", "ECN and round-trip time rise"),),
+        mitigations=("drain-rank", "reshard"),
+        observability=(Observability("east-west", "partial", "only where the group crosses nodes", "inference"),),
+        grade="A",
+        maturity="incubating",
+    )
+
+
+def catalogue() -> Catalogue:
+    names = {
+        "tp-straggler": "Tensor-parallel straggler",
+        "pp-bubble": "Pipeline bubble",
+        "burst-admission-backlog": "Burst admission backlog",
+        "fabric-congestion": "Fabric congestion",
+    }
+    claim = Claim("1.58 times the throughput", "wu2025greyhound", "full text")
+    drain = Mitigation(
+        id="drain-rank",
+        name="Drain the rank",
+        what="Take the node out of the group.",
+        actor="scheduler",
+        effect="the group runs at the pace of the others",
+        claims=(claim,),
+        cost="one node less",
+        risk="medium",
+        undo="put it back",
+        verify="wire.onset_lag falls below 2 ms",
+        adapters=("kubernetes",),
+        basis="judgement",
+    )
+    source = Source("lin2025whatif", "What if", "Lin et al.", 2025, "paper", "full text", "arXiv:2505.05713")
+    conditions = {id_: _condition(id_, name) for id_, name in sorted(names.items())}
+    return Catalogue(conditions, {}, {"drain-rank": drain}, {"lin2025whatif": source})

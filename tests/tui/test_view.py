@@ -1,0 +1,227 @@
+from dataclasses import replace
+
+import pytest
+
+from skewscope.tui import detail, view
+from skewscope.tui.detail import Words
+from skewscope.tui.player import Player, asked_time
+from skewscope.tui.text import line_width, plain
+from tests.tui.samples import CHILD, ENDED, INCIDENTS, ROOT, T0, catalogue
+
+WORDS = Words(catalogue(), INCIDENTS)
+NOW = T0 + 100
+
+
+def ids(rows):
+    return [(row.incident.condition, row.depth) for row in rows]
+
+
+def test_roots_come_first_with_what_they_explain_below_and_ended_ones_last():
+    expected = [("tp-straggler", 0), ("pp-bubble", 1), ("burst-admission-backlog", 0)]
+    assert ids(view.ranked(INCIDENTS)) == ids(view.ranked(INCIDENTS[::-1])) == expected
+
+
+def test_folding_hides_what_is_explained_and_counts_it():
+    assert [(r.incident.id, r.folded) for r in view.ranked(INCIDENTS, fold=True)] == [(ROOT.id, 1), (ENDED.id, 0)]
+
+
+def test_what_is_explained_by_something_unknown_or_by_itself_stands_alone():
+    orphan, selfish = replace(CHILD, explained_by="gone"), replace(CHILD, id="x", explained_by="x")
+    assert [row.depth for row in view.ranked([orphan, selfish])] == [0, 0]
+
+
+def test_two_that_explain_each_other_are_both_shown():
+    one, two = replace(ROOT, explained_by=CHILD.id), CHILD
+    assert {row.incident.id for row in view.ranked([one, two])} == {ROOT.id, CHILD.id}
+
+
+def test_more_impact_ranks_higher_at_equal_severity():
+    small = replace(ROOT, id="a", impact=replace(ROOT.impact, change=-0.05))
+    assert [row.incident.id for row in view.ranked([small, ROOT])] == [ROOT.id, "a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("", {"tp-straggler", "pp-bubble", "burst-admission-backlog"}),
+        ("strag", {"tp-straggler"}),
+        ("BUBBLE", {"pp-bubble"}),
+        ("!bubble !burst", {"tp-straggler"}),
+        ("sev>=critical", {"tp-straggler"}),
+        ("sev<crit", {"pp-bubble", "burst-admission-backlog"}),
+        ("sure>80", {"tp-straggler", "burst-admission-backlog"}),
+        ("node:r3", {"burst-admission-backlog"}),
+        ("state:firing !sev=warning", {"tp-straggler"}),
+        ("kind:group", {"pp-bubble"}),
+        ("nothing-like-it", set()),
+    ],
+)
+def test_filters_keep_what_they_say(text, kept):
+    chosen = view.parse_filter(text, WORDS)
+    assert {i.condition for i in INCIDENTS if chosen.keeps(i)} == kept
+    assert not chosen.fault
+
+
+@pytest.mark.parametrize("text", ["sev>=", "sev>=loud", "sure>many", "sure>1000"])
+def test_a_filter_that_cannot_be_meant_says_so_and_hides_nothing(text):
+    chosen = view.parse_filter(text, WORDS)
+    assert chosen.fault
+    assert all(chosen.keeps(i) for i in INCIDENTS)
+
+
+@pytest.mark.parametrize("columns", [60, 70, 80, 100, 120, 160, 200])
+def test_columns_are_whole_and_rows_fit(columns):
+    rows = view.ranked(INCIDENTS)
+    chosen = view.columns_for(rows, WORDS, NOW, columns)
+    titles = [column.title for column, _ in chosen]
+    assert titles[:3] == ["", "condition", "where"]
+    assert "sure" in titles
+    for row in rows:
+        shown = view.row_line(row, chosen, WORDS, NOW)
+        assert line_width(shown) <= columns
+        assert "…" not in plain([shown])
+    assert line_width(view.header(chosen)) <= columns
+
+
+def test_wider_screens_never_lose_a_column():
+    rows = view.ranked(INCIDENTS)
+    counts = [len(view.columns_for(rows, WORDS, NOW, columns)) for columns in range(60, 220)]
+    assert counts == sorted(counts)
+    assert counts[-1] == len(view.COLUMNS)
+
+
+@pytest.mark.parametrize("columns", [30, 60, 80, 120, 200])
+def test_the_status_line_and_the_replay_bar_fit(columns):
+    status = view.Status(INCIDENTS, "REPLAY", NOW, 0.4, 7, 8)
+    assert line_width(view.status_line(status, columns)) <= columns
+    position = view.Position(T0, T0 + 100, NOW, playing=False, speed=64)
+    assert line_width(view.replay_bar(position, [T0 + 5], columns)) <= columns
+
+
+def test_the_status_line_tells_all_at_80_columns():
+    shown = plain([view.status_line(view.Status(INCIDENTS, "REPLAY", NOW, 0.4, 7, 8), 80)])
+    for word in ("✖ 1", "! 0", "✓ 1", "REPLAY 12:20:28", "7/8", "lag 0.4 s", "read-only"):
+        assert word in shown
+
+
+@pytest.mark.parametrize(("age", "role"), [(0.4, ""), (11.0, "warn"), (None, "warn")])
+def test_stale_data_looks_stale(age, role):
+    spans = view.status_line(view.Status((), "REPLAY", NOW, age, 8, 8), 120)
+    assert [r for words, r in spans if "lag" in words or "no data" in words] == [role]
+
+
+@pytest.mark.parametrize(
+    ("size", "kind"),
+    [((80, 24), "full"), ((59, 24), "bare"), ((80, 15), "bare"), ((19, 24), "tiny"), ((80, 2), "tiny")],
+)
+def test_small_screens_get_a_list_and_smaller_ones_a_word(size, kind):
+    assert view.frame(*size, rows=3).kind == kind
+
+
+@pytest.mark.parametrize("lines", range(16, 60))
+def test_the_list_leaves_room_for_the_detail(lines):
+    assert 4 <= view.frame(80, lines, 1000).list_rows <= lines - 10
+
+
+def test_a_click_on_the_bar_means_the_mark_under_it():
+    assert view.bar_share(0, 80) == 0
+    assert view.bar_share(79, 80) == 1
+    assert abs(view.bar_share(12 + 24, 80) - 0.5) < 0.02
+
+
+# The detail.
+
+
+@pytest.mark.parametrize("rows", range(3, 40))
+def test_the_essence_fits_whatever_the_rows(rows):
+    shown = detail.brief(ROOT, WORDS, NOW, 78, rows)
+    assert len(shown) <= max(rows, 3)
+    assert all(line_width(row) <= 78 for row in shown)
+    assert "why" in plain(shown)
+
+
+def test_what_is_left_out_is_counted():
+    assert "more" in plain(detail.brief(ROOT, WORDS, NOW, 78, 10))
+    assert "more" not in plain(detail.brief(ROOT, WORDS, NOW, 78, 30))
+
+
+def test_the_full_detail_says_why_why_not_and_what_to_do():
+    shown = plain(detail.full(ROOT, WORDS, NOW, 100))
+    for words in (
+        "Tensor-parallel straggler on rank n2",
+        "94 % sure",
+        "since 12:19:13 UTC, for 75 s",
+        "12.4 ms",
+        "told apart by CNP",
+        "no data of gpu.clock_ratio",
+        "undo: put it back",
+        "verify: wire.onset_lag falls",
+        "Pipeline bubble on group B",
+        "12:19:11  pending",
+        "tp-straggler-on-the-wire",
+        ROOT.id,
+    ):
+        assert words in shown
+    assert "from Tensor-parallel straggler on rank n2" in plain(detail.full(CHILD, WORDS, NOW, 100))
+    assert "came back 2 times" in plain(detail.full(ENDED, WORDS, NOW, 100))
+
+
+def test_evidence_stands_where_its_verdict_puts_it():
+    parts = {part.label: plain(part.items) for part in detail.sections(ROOT, WORDS)}
+    assert "late" in parts["why"]
+    assert "same_rank" in parts["why"]
+    assert "slower" in parts["against"]
+    assert "lossy" in parts["against"]
+    assert "congested" in parts["ruled out"]
+    assert "throttled" in parts["unknown"]
+
+
+# The replay's position.
+
+
+def test_it_holds_at_the_end_and_plays_again_from_the_start():
+    player = Player.at_end((0.0, 1.0, 2.0, 3.0))
+    assert player.ended
+    assert not player.playing
+    again = player.toggle()
+    assert (again.index, again.playing) == (0, True)
+    assert not again.toggle().playing
+
+
+def test_playing_goes_at_the_speed_told_and_stops_at_the_end():
+    player = replace(Player.at_end(tuple(float(n) for n in range(11))).toggle(), gear=0)
+    half = player.elapse(0.5)
+    assert half.time == 0
+    assert half.elapse(0.5).time == 1
+    end = half.elapse(100)
+    assert (end.time, end.playing) == (10, False)
+
+
+def test_many_small_ticks_go_as_far_as_one_large_one():
+    player = replace(Player.at_end(tuple(n * 0.7 for n in range(100))).toggle(), gear=1)
+    small = player
+    for _ in range(40):
+        small = small.elapse(0.25)
+    assert small.time == player.elapse(10).time
+
+
+def test_steps_and_jumps_stay_inside():
+    player = Player.at_end((0.0, 1.0, 2.0))
+    assert player.step(5).index == 2
+    assert player.step(-1).index == 1
+    assert player.jump(-60).index == 0
+    assert Player(()).step(1).toggle().elapse(1).index == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [("12:19:00", 12), ("12:20", 72), ("+30", 30), ("-10", 90), ("tomorrow", None), ("", None), ("+", None)],
+)
+def test_asked_times_are_found(text, after):
+    expected = None if after is None else T0 + after
+    assert asked_time(text, T0, T0 + 100) == expected
+
+
+def test_a_time_after_midnight_is_on_the_next_day():
+    start = 86400 * 100 - 30
+    assert asked_time("00:00:10", start, start + 60) == 86400 * 100 + 10

@@ -1,0 +1,271 @@
+"""One incident in words: what, where, since when, how sure; why and why not; what cannot be seen; what to do. Pure."""
+
+from dataclasses import dataclass
+
+from skewscope.engine.incident import Advice, Competing, Evidence, Incident
+from skewscope.kb.model import Catalogue, Mitigation
+from skewscope.tui import units
+from skewscope.tui.text import Line, fit, line, pad, spread, width, wrap
+
+GLYPHS = {"critical": ("✖", "crit"), "warning": ("!", "warn"), "info": ("·", "info"), "resolved": ("✓", "ok")}
+"""Severity, or resolved: its glyph and role."""
+
+_LABEL = 10
+_DROP = ("explains", "ruled out", "unknown", "rivals", "against", "unseen", "do")
+"""What goes first where there are not enough rows, least wanted first."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """Names for ids, and the other incidents that one may point to."""
+
+    catalogue: Catalogue
+    incidents: tuple[Incident, ...] = ()
+
+    def condition(self, id_: str) -> str:
+        """A condition's name, or its id where the catalogue has none."""
+        known = self.catalogue.conditions.get(id_)
+        return known.name if known else id_
+
+    def mitigation(self, id_: str) -> str:
+        """A mitigation's name, or its id."""
+        known = self.catalogue.mitigations.get(id_)
+        return known.name if known else id_
+
+    def incident(self, id_: str) -> Incident | None:
+        """The incident with this id, where it is known."""
+        return next((i for i in self.incidents if i.id == id_), None)
+
+    def explained_by(self, id_: str) -> tuple[Incident, ...]:
+        """What an incident explains."""
+        return tuple(i for i in self.incidents if i.explained_by == id_ and i.id != id_)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One label and its items; an item is one line that may be wrapped."""
+
+    label: str
+    items: tuple[Line, ...]
+
+
+def glyph(incident: Incident) -> tuple[str, str]:
+    """The glyph and role of an incident's severity, or of its end."""
+    return GLYPHS["resolved" if incident.state == "resolved" else incident.severity]
+
+
+def where(incident: Incident) -> str:
+    """`rank n2`, `link n2/ew +3`."""
+    more = f" +{len(incident.also)}" if incident.also else ""
+    return f"{incident.kind} {incident.name}{more}"
+
+
+def sure(incident: Incident) -> str:
+    """`94 %`."""
+    return f"{round(100 * incident.confidence)} %"
+
+
+def impact(incident: Incident) -> str:
+    """`round_rate −38 %`, or nothing where it could not be measured."""
+    change = incident.impact.change
+    if change is None:
+        return ""
+    return f"{incident.impact.metric} {units.human(change, incident.impact.unit, share=True, signed=True)}"
+
+
+def spread_of(incident: Incident) -> str:
+    """`2 nodes, 1 group`."""
+    hit = incident.blast_radius
+    parts = [(hit.nodes, "node"), (hit.groups, "group"), (hit.replicas, "replica")]
+    return ", ".join(units.count(n, noun) for n, noun in parts if n)
+
+
+def lasted(incident: Incident, now: float) -> float:
+    """Seconds from its start to its end, or to now."""
+    return max((incident.resolved_at or now) - incident.opened_at, 0.0)
+
+
+def value(item: Evidence) -> str:
+    """An item's value with its unit; a share is in percent where its expression compares with percent."""
+    return units.human(item.value, item.unit, share="percent" in item.expr)
+
+
+def headline(incident: Incident, words: Words, now: float) -> tuple[Line, Line, Line]:
+    """What and where; state and confidence; since when and at what cost."""
+    mark, role = glyph(incident)
+    what = ((f"{mark} ", role), (f"{words.condition(incident.condition)} on {where(incident)}", "title"))
+    state = ((incident.severity, role), (f" · {incident.state} · ", ""), (f"{sure(incident)} sure", "title"))
+    ended = f", ended {units.clock(incident.resolved_at)}" if incident.resolved_at is not None else ""
+    since = f"since {units.clock(incident.opened_at)} UTC, for {units.seconds(lasted(incident, now))}{ended}"
+    cost = impact(incident) or "impact not measurable"
+    facts = [since, cost, spread_of(incident)]
+    return what, state, line("  " + " · ".join(filter(None, facts)), "dim")
+
+
+def sections(incident: Incident, words: Words) -> tuple[Section, ...]:
+    """All there is to say about an incident, in reading order, without the empty parts."""
+    parts = (
+        *_weighed(incident.evidence, incident.against),
+        Section("rivals", tuple(_rival(c, words) for c in incident.competing)),
+        Section("unseen", _unseen(incident)),
+        Section("do", _advices(incident, words)),
+        Section("follows", _follows(incident, words)),
+        Section("explains", _explains(incident, words)),
+    )
+    return tuple(part for part in parts if part.items)
+
+
+def _weighed(pro: tuple[Evidence, ...], contra: tuple[Evidence, ...]) -> tuple[Section, ...]:
+    """The evidence by what it says, in columns."""
+    names = min(max((width(e.name) for e in (*pro, *contra)), default=0), 24)
+    values = max((width(value(e)) for e in (*pro, *contra)), default=0)
+
+    def lines(items: tuple[Evidence, ...], verdict: str, mark: str, role: str) -> tuple[Line, ...]:
+        return tuple(_evidence(e, names, values, (mark, role)) for e in items if e.verdict == verdict)
+
+    return (
+        Section("why", lines(pro, "yes", "+", "ok")),
+        Section("against", lines(contra, "yes", "+", "warn") + lines(pro, "no", "−", "warn")),
+        Section("ruled out", lines(contra, "no", "−", "dim")),
+        Section("unknown", lines((*pro, *contra), "unknown", "?", "warn")),
+    )
+
+
+def _evidence(item: Evidence, names: int, values: int, mark: tuple[str, str]) -> Line:
+    shown = pad(value(item), values, right=True)
+    return ((f"{mark[0]} ", mark[1]), (pad(item.name, names), "key"), (f"  {shown}  ", ""), (item.expr, "dim"))
+
+
+def _rival(rival: Competing, words: Words) -> Line:
+    name = f"{words.condition(rival.condition)} {round(100 * rival.confidence)} %"
+    return ((name, "key"), (f": told apart by {rival.separate_by}" if rival.separate_by else "", ""))
+
+
+def _unseen(incident: Incident) -> tuple[Line, ...]:
+    if not incident.unseen:
+        return ()
+    return (
+        line(f"no data of {', '.join(incident.unseen)}; {round(100 * incident.coverage)} % of the evidence was seen"),
+    )
+
+
+def _advices(incident: Incident, words: Words) -> tuple[Line, ...]:
+    return tuple(_advice(n, advice, words) for n, advice in enumerate(incident.mitigations, 1))
+
+
+def _advice(n: int, advice: Advice, words: Words) -> Line:
+    known = words.catalogue.mitigations.get(advice.id)
+    name = known.name if known else advice.id
+    return (
+        (f"{n} ", "dim"),
+        (name, "key"),
+        (f" ({advice.actor})", "dim"),
+        (f": {advice.why}" if advice.why else "", ""),
+    )
+
+
+def _follows(incident: Incident, words: Words) -> tuple[Line, ...]:
+    if not incident.explained_by:
+        return ()
+    root = words.incident(incident.explained_by)
+    name = f"{words.condition(root.condition)} on {where(root)}" if root else incident.explained_by
+    return (line(f"from {name}"),)
+
+
+def _explains(incident: Incident, words: Words) -> tuple[Line, ...]:
+    found = words.explained_by(incident.id)
+    return tuple(line(f"{words.condition(i.condition)} on {where(i)}, since {units.clock(i.opened_at)}") for i in found)
+
+
+def best(incident: Incident, words: Words, now: float, columns: int, rows: int) -> list[Line]:
+    """Everything about an incident where it fits in so many rows, else the essence."""
+    for airy in (True, False):
+        everything = full(incident, words, now, columns, airy=airy)
+        if len(everything) <= rows:
+            return everything
+    what, state, since = headline(incident, words, now)
+    said = [row for part in sections(incident, words) for row in _whole(part, columns)]
+    if len(said) + 2 <= rows:
+        return [spread(what, state, columns), fit(since, columns), *said]
+    return brief(incident, words, now, columns, rows)
+
+
+def brief(incident: Incident, words: Words, now: float, columns: int, rows: int) -> list[Line]:
+    """An incident in so many rows: one line an item, the least wanted left out and counted."""
+    what, state, since = headline(incident, words, now)
+    head = [spread(what, state, columns), fit(since, columns)]
+    shown = _squeezed(sections(incident, words), rows - len(head))
+    return head + [row for part, most in shown for row in _cropped(part, most, columns)]
+
+
+def _squeezed(parts: tuple[Section, ...], rows: int) -> list[tuple[Section, int]]:
+    most = {part.label: len(part.items) for part in parts}
+    while sum(most.values()) > max(rows, 1):
+        largest = max(most, key=lambda label: most[label])
+        if most[largest] > 1:
+            most[largest] -= 1
+        else:
+            del most[next((label for label in _DROP if label in most), largest)]
+    return [(part, most[part.label]) for part in parts if part.label in most]
+
+
+def _cropped(part: Section, most: int, columns: int) -> list[Line]:
+    hidden = len(part.items) - most
+    rows = [_labelled(part.label if n == 0 else "", item) for n, item in enumerate(part.items[:most])]
+    if hidden:
+        tail = f" +{hidden} more"
+        rows[-1] = (*fit(rows[-1], columns - len(tail)), (tail, "dim"))
+    return [fit(row, columns) for row in rows]
+
+
+def _labelled(label: str, item: Line) -> Line:
+    return ((label.ljust(_LABEL), "label"), *item)
+
+
+def full(incident: Incident, words: Words, now: float, columns: int, *, airy: bool = True) -> list[Line]:
+    """Everything about an incident, wrapped; an empty line between its parts where it may be `airy`."""
+    what, state, since = headline(incident, words, now)
+    lines = [*wrap(what, columns, 2), *wrap((("  ", ""), *state), columns, 2), *wrap(since, columns, 2)]
+    if incident.also:
+        lines += wrap(line("  also hit: " + ", ".join(incident.also)), columns, 2)
+    parts = [_with_recipes(p, incident, words) if p.label == "do" else p for p in sections(incident, words)]
+    for part in (*parts, *_record(incident)):
+        lines += [()] if airy else []
+        lines += _whole(part, columns)
+    return lines
+
+
+def _whole(part: Section, columns: int) -> list[Line]:
+    rows: list[Line] = []
+    for n, item in enumerate(part.items):
+        rows += wrap(_labelled(part.label if n == 0 else "", item), columns, _LABEL + 2)
+    return rows
+
+
+def _with_recipes(part: Section, incident: Incident, words: Words) -> Section:
+    """What to do, with what it costs, how it is undone and how to see that it helped."""
+    items: list[Line] = []
+    for item, advice in zip(part.items, incident.mitigations, strict=True):
+        items.append(item)
+        if known := words.catalogue.mitigations.get(advice.id):
+            items += recipe(known)
+    return Section(part.label, tuple(items))
+
+
+def recipe(known: Mitigation) -> list[Line]:
+    """Effect, risk, undo and check of a mitigation, a line each."""
+    risk = f"{known.risk} ({known.cost})" if known.cost else known.risk
+    facts = (("effect", known.effect), ("risk", risk), ("undo", known.undo), ("verify", known.verify))
+    return [((f"  {name}: ", "dim"), (text, "")) for name, text in facts if text]
+
+
+def _record(incident: Incident) -> tuple[Section, ...]:
+    flaps = units.count(incident.flaps, "time")
+    history = [line(f"{units.clock(time)}  {what}") for time, what in incident.history]
+    if incident.flaps:
+        history.append(line(f"came back {flaps} after it had ended"))
+    rule = line(
+        f"{incident.rule} (content {incident.rule_hash[:12]}), input {incident.input_hash[:12] or 'unknown'}", "dim"
+    )
+    parts = (Section("history", tuple(history)), Section("rule", (rule,)), Section("id", (line(incident.id, "dim"),)))
+    return tuple(part for part in parts if part.items)

@@ -1,0 +1,199 @@
+"""Entries of the catalogue and rules as text, and anything of ours as JSON. Pure."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from skewscope.kb.model import Catalogue, Claim, Condition, Mitigation, Observability, Signal, Source
+from skewscope.rules.expr import Expr
+from skewscope.rules.model import Evidence, Rule
+from skewscope.tui import units
+from skewscope.tui.detail import Words, recipe
+from skewscope.tui.text import Line, line, pad, width
+
+Entry = Condition | Signal | Mitigation | Source
+KINDS = ("conditions", "signals", "mitigations", "sources")
+
+
+def entries(catalogue: Catalogue, kind: str) -> Mapping[str, Entry]:
+    """All entries of a kind, by id."""
+    found: Mapping[str, Entry] = getattr(catalogue, kind)
+    return found
+
+
+def jsonable(value: object) -> Any:
+    """A value of ours as JSON takes it: dataclasses as objects, without where on this machine they were read."""
+    if isinstance(value, Expr):
+        return str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: jsonable(getattr(value, f.name)) for f in fields(value) if f.name != "file"}
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(inner) for key, inner in value.items()}
+    if isinstance(value, tuple | list | set | frozenset):
+        return [jsonable(inner) for inner in (sorted(value) if isinstance(value, set | frozenset) else value)]
+    return value
+
+
+def as_json(value: object) -> str:
+    """A value of ours as indented JSON."""
+    return json.dumps(jsonable(value), ensure_ascii=False, indent=2)
+
+
+def table(rows: Iterable[tuple[str, ...]], titles: tuple[str, ...]) -> list[Line]:
+    """Columns under titles; the last one is as long as it is."""
+    rows = list(rows)
+    widths = [max(width(row[n]) for row in (titles, *rows)) for n in range(len(titles) - 1)]
+    out = [line(_columns(titles, widths), "dim")]
+    for row in rows:
+        first = pad(row[0], widths[0]) if widths else row[0]
+        out.append(((first, "key"), ("  " + _columns(row[1:], widths[1:]) if widths else "", "")))
+    return out
+
+
+def _columns(cells: tuple[str, ...], widths: list[int]) -> str:
+    return "  ".join([*(pad(cell, w) for cell, w in zip(cells, widths, strict=False)), cells[-1]])
+
+
+def list_lines(catalogue: Catalogue, kind: str) -> list[Line]:
+    """All entries of a kind, a line each."""
+    shown = entries(catalogue, kind).values()
+    if kind == "conditions":
+        conditions = [(e.id, e.group, e.grade, e.maturity, e.name) for e in shown if isinstance(e, Condition)]
+        return table(conditions, ("id", "group", "grade", "maturity", "name"))
+    if kind == "signals":
+        signals = [(e.id, e.entity, e.unit, e.dpu_access, e.name) for e in shown if isinstance(e, Signal)]
+        return table(signals, ("id", "entity", "unit", "DPU access", "name"))
+    if kind == "mitigations":
+        ways = [(e.id, e.actor, e.risk, e.name) for e in shown if isinstance(e, Mitigation)]
+        return table(ways, ("id", "actor", "risk", "name"))
+    works = [(e.id, str(e.year), e.seen, e.title) for e in shown if isinstance(e, Source)]
+    return table(works, ("id", "year", "seen", "title"))
+
+
+def entry_lines(entry: Entry, words: Words) -> list[Line]:
+    """One entry in full."""
+    if isinstance(entry, Condition):
+        return condition_lines(entry, words)
+    if isinstance(entry, Signal):
+        return _signal_lines(entry)
+    if isinstance(entry, Mitigation):
+        return _mitigation_lines(entry, words)
+    return _source_lines(entry)
+
+
+def _part(title: str, items: Iterable[Line]) -> list[Line]:
+    rows = [((f"  · {first}", role), *rest) for (first, role), *rest in items]
+    return [(), line(title, "title"), *rows] if rows else []
+
+
+def _facts(*facts: tuple[str, str]) -> list[Line]:
+    return [((f"{name:<12}", "label"), (text, "")) for name, text in facts if text]
+
+
+def condition_lines(entry: Condition, words: Words) -> list[Line]:
+    """What it is, how it is recognised, what it is mistaken for, what a DPU sees of it, what to do, who reported it."""
+    tags = " · ".join(filter(None, (entry.id, entry.group, ", ".join(entry.scope), f"evidence {entry.grade}")))
+    out = [
+        line(entry.name, "title"),
+        line(f"{tags} · {entry.maturity}", "dim"),
+        *_withdrawn(entry),
+        (),
+        line(entry.what),
+    ]
+    out += _facts(("also called", ", ".join(entry.aliases)), ("parallelism", ", ".join(entry.parallelism)))
+    out += _part("Why it happens", [*map(line, entry.why), *(_link(c.condition, c.why, words) for c in entry.causes)])
+    out += _part("What follows", (_link(e.condition, e.why, words) for e in entry.effects))
+    out += _part("Shows in", (_signal(id_, words) for id_ in entry.signature))
+    out += _part("Looks like", (_link(a.condition, f"told apart by {a.separate_by}", words) for a in entry.lookalikes))
+    out += _part("What a DPU sees of it", map(_seen, entry.observability))
+    out += _part("What to do", (_way(id_, words) for id_ in entry.mitigations))
+    out += _part("What was reported", (_claim(c, words) for c in entry.impacts))
+    return out + _part("Notes", map(line, entry.notes))
+
+
+def _withdrawn(entry: Condition) -> list[Line]:
+    return [line(f"withdrawn: {entry.withdrawn}", "warn")] if entry.withdrawn else []
+
+
+def _seen(what: Observability) -> Line:
+    return ((f"{what.deployment}: {what.verdict}", "key"), (f". {what.reason} ", ""), (f"({what.basis})", "dim"))
+
+
+def _link(id_: str, why: str, words: Words) -> Line:
+    return ((words.condition(id_), "key"), (f" ({id_})", "dim"), (f": {why}" if why else "", ""))
+
+
+def _signal(id_: str, words: Words) -> Line:
+    known = words.catalogue.signals.get(id_)
+    return ((id_, "key"), (f": {known.name} [{known.unit}]" if known else "", ""))
+
+
+def _way(id_: str, words: Words) -> Line:
+    known = words.catalogue.mitigations.get(id_)
+    if known is None:
+        return line(id_, "key")
+    facts = "".join(text for spans in recipe(known) for text, _ in spans)
+    return ((known.name, "key"), (f" ({id_}, {known.actor}): {known.what}", ""), (facts, "dim"))
+
+
+def _claim(claim: Claim, words: Words) -> Line:
+    known = words.catalogue.sources.get(claim.source)
+    who = f"{known.authors}, {known.year}: {known.title}, {known.locator}" if known else claim.source
+    scale = f" [{claim.scale}]" if claim.scale else ""
+    return ((claim.text + scale, ""), (f" ({who}; seen: {claim.seen})", "dim"))
+
+
+def _signal_lines(entry: Signal) -> list[Line]:
+    facts = _facts(
+        ("unit", entry.unit),
+        ("type", entry.type),
+        ("of each", entry.entity),
+        ("seen from", ", ".join(entry.vantage)),
+        ("DPU access", entry.dpu_access),
+        ("metric", entry.metric),
+        ("note", entry.note),
+    )
+    names = (((exporter, "key"), (": " + ", ".join(found), "")) for exporter, found in sorted(entry.sources.items()))
+    return [line(entry.name, "title"), line(entry.id, "dim"), *facts, *_part("Goes by", names)]
+
+
+def _mitigation_lines(entry: Mitigation, words: Words) -> list[Line]:
+    facts = _facts(("who", entry.actor), ("adapters", ", ".join(entry.adapters)), ("basis", entry.basis))
+    out = [line(entry.name, "title"), line(entry.id, "dim"), line(entry.what), *facts, *recipe(entry)]
+    return out + _part("What was reported", (_claim(c, words) for c in entry.claims))
+
+
+def _source_lines(entry: Source) -> list[Line]:
+    facts = _facts(
+        ("authors", entry.authors),
+        ("year", str(entry.year)),
+        ("kind", entry.kind),
+        ("venue", entry.venue),
+        ("where", entry.locator),
+        ("seen", entry.seen),
+        ("note", entry.note),
+    )
+    return [line(entry.title, "title"), line(entry.id, "dim"), *facts]
+
+
+def rule_lines(rule: Rule, words: Words) -> list[Line]:
+    """A rule in full: what it judges, by what evidence, when it fires and clears."""
+    facts = _facts(
+        ("judges", f"each {rule.scope}, beside every {rule.peers.kind} of the same {rule.peers.by}"),
+        ("seen from", rule.vantage),
+        ("fires at", f"score {rule.fire.score:g} for {units.seconds(rule.fire.hold)}"),
+        ("clears at", f"score {rule.clear.score:g} for {units.seconds(rule.clear.hold)}"),
+        ("content", rule.hash[:12]),
+    )
+    tags = f"{words.condition(rule.condition)} ({rule.condition}) · {rule.maturity}"
+    out = [line(rule.id, "title"), line(tags, "dim"), *facts]
+    out += _part("Speaks for it", (_item(item) for item in rule.evidence if not item.against))
+    out += _part("Speaks against it", (_item(item) for item in rule.evidence if item.against))
+    return out + _part("Notes", map(line, rule.notes))
+
+
+def _item(item: Evidence) -> Line:
+    weight = f" {item.weight:g}{', required' if item.required else ''}: "
+    why = f"  {item.threshold.why} ({item.threshold.basis})" if item.threshold else ""
+    return ((item.name, "key"), (weight, ""), (item.text, ""), (why, "dim"))

@@ -1,0 +1,166 @@
+"""Lines of text with roles, and what a terminal of some width makes of them. Pure, for the report and the console."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+
+Span = tuple[str, str]
+"""Text and its role: '' or a key of `SGR`."""
+Line = tuple[Span, ...]
+
+SGR = {
+    "title": "1",
+    "crit": "1;31",
+    "warn": "33",
+    "info": "36",
+    "ok": "32",
+    "dim": "2",
+    "label": "1;34",
+    "key": "1",
+    "bar": "7",
+}
+"""How each role looks on a plain terminal; the console has the same roles in its style sheet."""
+
+_PLAIN = str.maketrans(
+    {
+        "✖": "X", "✓": "v", "·": ".", "…": "~", "−": "-", "–": "-", "─": "-", "━": "=", "│": "|", "└": "`", "●": "o",
+        "▶": ">", "▮": "|", "◀": "<", "µ": "u", "°": " ", "×": "x", "↑": "^", "↓": "v", "→": ">", "█": "#", "═": "=",
+        "≥": ">", "≤": "<", "“": '"', "”": '"', "‘": "'", "’": "'", "—": "-",
+    }
+)  # fmt: skip
+_UNPRINTABLE = re.compile(r"[^ -~]")
+
+
+def line(text: str, role: str = "") -> Line:
+    """A line of one span."""
+    return ((text, role),)
+
+
+def safe(text: str) -> str:
+    """The text with control, format and unassigned characters replaced: names come from files that anyone wrote."""
+    return _UNPRINTABLE.sub(lambda m: "\ufffd" if unicodedata.category(m[0])[0] == "C" else m[0], text)
+
+
+def ascii_only(text: str) -> str:
+    """The text in ASCII, glyph for glyph, so that columns stay."""
+    return text.translate(_PLAIN).encode("ascii", "replace").decode()
+
+
+def width(text: str) -> int:
+    """Columns that the text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_width(c) for c in text)
+
+
+def _width(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def cut(text: str, columns: int) -> str:
+    """The text in at most so many columns, with an ellipsis where something was cut off."""
+    if width(text) <= columns:
+        return text
+    kept, used = "", 1
+    for char in text:
+        used += _width(char)
+        if used > columns:
+            break
+        kept += char
+    return kept + "…" if columns > 0 else ""
+
+
+def pad(text: str, columns: int, *, right: bool = False) -> str:
+    """The text in exactly so many columns."""
+    text = cut(text, columns)
+    blank = " " * (columns - width(text))
+    return blank + text if right else text + blank
+
+
+def line_width(spans: Line) -> int:
+    """Columns that a line takes."""
+    return sum(width(text) for text, _ in spans)
+
+
+def fit(spans: Line, columns: int) -> Line:
+    """The line in at most so many columns."""
+    if line_width(spans) <= columns:
+        return spans
+    out: list[Span] = []
+    for text, role in spans:
+        out.append((cut(text, columns), role))
+        columns -= width(text)
+        if columns <= 0:
+            break
+    return tuple(out)
+
+
+def spread(left: Line, right: Line, columns: int) -> Line:
+    """Two parts at both ends of one line; the right one gives way first."""
+    gap = columns - line_width(left) - line_width(right)
+    if gap < 1:
+        return fit(left, columns)
+    return (*left, (" " * gap, ""), *right)
+
+
+def wrap(spans: Line, columns: int, hang: int = 0) -> list[Line]:
+    """The line broken at blanks into lines of at most so many columns; all but the first hang by `hang`."""
+    lines: list[list[Span]] = [[]]
+    left = columns
+    for word, role in _words(spans, max(columns - hang, 1)):
+        if width(word) > left and lines[-1]:
+            lines.append([(" " * hang, "")] if hang else [])
+            left = columns - hang
+            if word.isspace():
+                continue
+        lines[-1].append((word, role))
+        left -= width(word)
+    return [_merged(parts) for parts in lines]
+
+
+def wrapped(lines: Iterable[Line], columns: int, hang: int = 4) -> list[Line]:
+    """All lines, wrapped."""
+    return [row for spans in lines for row in wrap(spans, columns, hang)]
+
+
+def _words(spans: Line, most: int) -> Iterator[Span]:
+    for text, role in spans:
+        for word in re.findall(r"\s+|\S+", text):
+            if word.isspace():
+                yield " " * len(word), role
+            else:
+                yield from ((piece, role) for piece in _pieces(word, most))
+
+
+def _pieces(word: str, most: int) -> Iterator[str]:
+    while width(word) > most:
+        head = cut(word, most + 1)[:-1] or word[0]
+        yield head
+        word = word[len(head) :]
+    yield word
+
+
+def _merged(parts: Iterable[Span]) -> Line:
+    out: list[Span] = []
+    for text, role in parts:
+        if out and out[-1][1] == role:
+            out[-1] = (out[-1][0] + text, role)
+        else:
+            out.append((text, role))
+    if out and not (last := out[-1][0].rstrip()):
+        out.pop()
+    elif out:
+        out[-1] = (last, out[-1][1])
+    return tuple(out)
+
+
+def plain(lines: Iterable[Line], *, colour: bool = False, ascii_: bool = False) -> str:
+    """The lines as text for a terminal, a file or a pipe."""
+    return "".join("".join(_painted(text, role, colour, ascii_) for text, role in spans) + "\n" for spans in lines)
+
+
+def _painted(text: str, role: str, colour: bool, ascii_: bool) -> str:
+    text = ascii_only(safe(text)) if ascii_ else safe(text)
+    return f"\x1b[{SGR[role]}m{text}\x1b[0m" if colour and role else text

@@ -1,0 +1,84 @@
+"""Numbers as people say them: `12.4 ms`, `34 %`, `1.2 MB`. Pure."""
+
+import math
+from datetime import UTC, datetime
+
+_STEPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_TIMES = ((1.0, 1.0, "s"), (1e-3, 1e-3, "ms"), (1e-6, 1e-6, "µs"), (0.0, 1e-9, "ns"))
+_NAMES = {"By": "B", "By/s": "B/s", "bit": "bit", "bit/s": "bit/s", "Hz": "Hz", "W": "W", "J": "J"}
+_DIRECT = {"Cel": "°C", "%": "%"}
+
+
+def human(value: float | None, unit: str, *, share: bool = False, signed: bool = False) -> str:
+    """A value with its unit; `share` says that unit '1' is a share and shown in percent."""
+    if value is None or math.isnan(value):
+        return "unknown"
+    sign = "−" if value < 0 else "+" if signed and value > 0 else ""
+    return sign + _magnitude(abs(value), unit, share=share)
+
+
+def _magnitude(value: float, unit: str, *, share: bool) -> str:
+    if math.isinf(value):
+        return "infinite"
+    if unit == "1":
+        return f"{number(100 * value)} %" if share else number(value)
+    if unit == "s":
+        return seconds(value)
+    if unit in _NAMES:
+        return _scaled(value, _NAMES[unit])
+    if unit.startswith("1/"):
+        return f"{number(value)} per {unit[2:]}"
+    return f"{number(value)} {_DIRECT.get(unit, unit.replace('{', '').replace('}', ''))}".rstrip()
+
+
+def number(value: float) -> str:
+    """A number with three significant digits and no exponent where one is not needed."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 999.5:
+        return f"{value:,.0f}" if abs(value) < 1e9 else f"{value:.3g}"
+    return f"{value:.3g}" if abs(value) >= 0.001 else f"{value:.2g}"
+
+
+def _scaled(value: float, unit: str) -> str:
+    for size, prefix in _STEPS:
+        # 999.7 kB is 1 MB once rounded to three digits.
+        if value >= size * 0.9995:
+            return f"{number(value / size)} {prefix}{unit}"
+    return f"{number(value)} {unit}"
+
+
+def seconds(value: float) -> str:
+    """A duration: `812 µs`, `12.4 ms`, `31.2 s`, `4 min 12 s`, `2 h 5 min`, `3 d 4 h`."""
+    if value >= 99.95:
+        return _long(round(value))
+    if value == 0:
+        return "0 s"
+    for least, size, name in _TIMES:
+        if value >= least * 0.9995:
+            return f"{number(value / size)} {name}"
+    return f"{number(value)} s"
+
+
+def _long(whole: int) -> str:
+    for big, small, names in ((86400, 3600, "d h"), (3600, 60, "h min"), (60, 1, "min s")):
+        if whole >= big:
+            first, second = names.split()
+            rest = whole % big // small
+            return f"{whole // big} {first}" + (f" {rest} {second}" if rest else "")
+    return f"{whole} s"
+
+
+def clock(time: float) -> str:
+    """A time of day, UTC."""
+    return datetime.fromtimestamp(math.floor(time), UTC).strftime("%H:%M:%S")
+
+
+def moment(time: float) -> str:
+    """A date and time of day, UTC."""
+    return datetime.fromtimestamp(math.floor(time), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def count(number_: int, noun: str, plural: str = "") -> str:
+    """`1 node`, `8 nodes`."""
+    return f"{number_:,} {noun if number_ == 1 else plural or noun + 's'}"
