@@ -118,7 +118,8 @@ class Unmapped:
 
     metric: str
     reason: str
-    series: int
+    count: int
+    """How many series."""
 
 
 @dataclass

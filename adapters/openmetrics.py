@@ -88,6 +88,7 @@ class Page:
     late: int = 0
     """The first line whose time is beyond all seconds."""
     parts: list[Part] = field(default_factory=list)
+    samples: int = 0
 
     def fault(self, line: int, found: str, expected: str, hint: str = "") -> None:
         """Remembers a fault, and gives up where there are too many."""
@@ -109,7 +110,6 @@ class Exposition:
         self._slot: dict[bytes, int] = {}
         self._comments: set[bytes] = set()
         self._bytes = 0
-        self._samples = 0
         # Slot 0 is for series that nobody wants.
         self._targets: list[tuple[Target, ...]] = [()]
 
@@ -236,8 +236,8 @@ class Exposition:
         wanted = slots > 0
         part = Part(slots[wanted], numbers[0][wanted], numbers[1][wanted] if len(numbers) == 2 else None)
         page.parts.append(part)
-        self._samples += len(part.slots)
-        if self._samples > MOST_SAMPLES:
+        page.samples += len(part.slots)
+        if page.samples > MOST_SAMPLES:
             page.fault(int(lines[0]), f"more than {MOST_SAMPLES} samples", "fewer", "Cut it into shorter ones.")
             raise InputError(page.faults)
 

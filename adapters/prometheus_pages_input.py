@@ -5,7 +5,7 @@ from pathlib import Path
 
 from skewscope.adapters.compressed import open_stream
 from skewscope.adapters.names import Intake, Names
-from skewscope.adapters.openmetrics import MOST_FAULTS, MOST_SECONDS, Exposition, joined_as_read
+from skewscope.adapters.openmetrics import MOST_FAULTS, MOST_SAMPLES, MOST_SECONDS, Exposition, joined_as_read
 from skewscope.adapters.recording import Input, Recording
 from skewscope.engine.feed import Block
 from skewscope.kb.problems import InputError, Problem
@@ -25,14 +25,19 @@ def read(source: Input, recording: Recording, intake: Intake, names: Names) -> B
     exposition = Exposition(names.known(dict(source.labels), intake))
     blocks: list[Block] = []
     problems: list[Problem] = []
+    samples = 0
     for time, name in pages(recording, source):
         shown = f"{source.path}/{name}"
         try:
             with open_stream(recording.file(shown), MOST_PAGE_BYTES) as stream:
                 blocks.append(exposition.read(stream, recording.shown(shown), time))
+                samples += len(blocks[-1])
         except InputError as error:
             problems += error.problems
-        if len(problems) >= MOST_FAULTS:
+        if samples > MOST_SAMPLES:
+            hint = "Cut the recording into shorter ones."
+            problems.append(Problem(recording.shown(shown), 0, "", f"more than {MOST_SAMPLES} samples", "fewer", hint))
+        if len(problems) >= MOST_FAULTS or samples > MOST_SAMPLES:
             break
     if problems:
         raise InputError(problems)

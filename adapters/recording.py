@@ -22,6 +22,7 @@ from types import ModuleType
 
 from skewscope.adapters.merge import Piece, merged
 from skewscope.adapters.names import Intake, Names, Unmapped
+from skewscope.adapters.openmetrics import MOST_SECONDS
 from skewscope.engine.feed import Block, SeriesTable
 from skewscope.engine.topology import Topology
 from skewscope.engine.topology_file import topology
@@ -34,8 +35,6 @@ from skewscope.kb.yamlfile import Path_, kind_of
 FILE = "recording.yaml"
 MOST_INPUTS = 100_000
 MOST_FILES = 1_000_000
-# Years 1970 to 5138: beyond that a number counts something shorter than seconds.
-MOST_SECONDS = 1e11
 
 Progress = Callable[[str, float], None]
 """Told what was just read, and the share of all bytes that is done."""

@@ -13,7 +13,7 @@ from skewscope.adapters.durable import best_matcher
 from skewscope.adapters.names import Unmapped
 from skewscope.adapters.recording import Loaded, Recording, load, open_recording
 from skewscope.engine.diagnosis import TICK, Diagnosis
-from skewscope.engine.feed import Block
+from skewscope.engine.feed import Block, SeriesTable
 from skewscope.engine.incident import Incident
 from skewscope.engine.incidents import as_contract
 from skewscope.engine.matcher import Policies
@@ -21,7 +21,7 @@ from skewscope.engine.policy import compile_policies
 from skewscope.engine.topology import Topology
 from skewscope.kb.load import catalogue
 from skewscope.kb.problems import InputError, Problem
-from skewscope.rules.load import rules
+from skewscope.rules.load import load as load_rules
 from skewscope.rules.policy import load as load_policies
 
 Progress = Callable[[str, float], None]
@@ -64,6 +64,8 @@ class Outcome:
     duration_s: float
     """Seconds of data."""
     samples: int
+    signals: tuple[str, ...] = ()
+    """Ids of the signals that ever had a value, in order."""
 
 
 def demo_path() -> Path:
@@ -89,13 +91,14 @@ def replay(
     recording = open_recording(path)
     known = catalogue()
     loaded = load(recording, known, lambda what, share: tell(what, share * READING), workers)
-    policies, problems = load_policies()
-    if problems:
-        raise InputError(problems)
+    rules, problems = load_rules(known)
+    policies, more = load_policies()
+    if problems or more:
+        raise InputError([*problems, *more])
     program = compile_policies(policies)
     matcher = best_matcher(program)
     try:
-        diagnosis = Diagnosis(rules(known), known, recording.topology, Policies(program, matcher))
+        diagnosis = Diagnosis(rules.values(), known, recording.topology, Policies(program, matcher))
         snapshots = _played(loaded, recording, diagnosis, tell, keep_snapshots)
     finally:
         matcher.close()
@@ -108,7 +111,13 @@ def replay(
         _counted(loaded.unmapped),
         max(0.0, loaded.end - loaded.start),
         len(loaded.block),
+        _signals(diagnosis, loaded.table),
     )
+
+
+def _signals(diagnosis: Diagnosis, table: SeriesTable) -> tuple[str, ...]:
+    came = np.isfinite(diagnosis.detector.panel.times)
+    return tuple(sorted({key.signal for key, there in zip(table.keys, came.tolist(), strict=False) if there}))
 
 
 def _counted(unmapped: tuple[Unmapped, ...]) -> dict[str, int]:

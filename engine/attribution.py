@@ -57,7 +57,7 @@ def fold(tracks: Sequence[Track], places: Places, before: Mapping[Entity, Fold])
         if found is not None and found.leader in present:
             folded[track.entity] = found
         else:
-            for token in _tokens(places.of(track.entity)) | places.ends(track.entity):
+            for token in _near(track.entity, places):
                 leaders.setdefault(token, []).append(track)
     return folded | _whole(ordered, folded, places)
 
@@ -71,18 +71,28 @@ def _tokens(place: Place) -> frozenset[str]:
     return place.own | place.nodes | place.domains
 
 
+def _near(entity: Entity, places: Places) -> frozenset[str]:
+    """The tokens that whoever could stand for an entity shares with it."""
+    place = places.of(entity)
+    return place.own | place.nodes | place.shared(entity.kind) | places.ends(entity)
+
+
 def _crowded(tracks: Sequence[Track], places: Places) -> frozenset[str]:
     """Domains of which most fires."""
     hit: dict[tuple[str, str], set[str]] = {}
     for track in tracks:
         place = places.of(track.entity)
-        for domain in place.domains - place.own:
+        for domain in place.shared(track.entity.kind) - place.own:
             hit.setdefault((domain, track.entity.kind), set()).update(place.nodes or place.own)
     return frozenset(
-        domain
-        for (domain, kind), who in hit.items()
-        if len(who) >= CROWD and 2 * len(who) > places.size(domain, kind) > 0
+        domain for (domain, kind), who in hit.items() if _is_crowd(len(who), places.size(domain, kind), domain)
     )
+
+
+def _is_crowd(count: int, size: int, domain: str) -> bool:
+    if domain.startswith("pool:"):
+        return count == size >= 2  # one burst on all replicas; on some of them it would be the router's doing
+    return count >= CROWD and 2 * count > size > 0
 
 
 def _leader(
@@ -94,8 +104,7 @@ def _leader(
 ) -> Fold | None:
     """Who stands for a track, among those that were found louder."""
     entity = track.entity
-    place = places.of(entity)
-    near = {id(t): t for token in _tokens(place) | places.ends(entity) for t in leaders.get(token, ())}
+    near = {id(t): t for token in _near(entity, places) for t in leaders.get(token, ())}
     for other in sorted(near.values(), key=_order):
         last = before.get(entity)
         stood = last is not None and last.leader == other.entity
@@ -118,7 +127,7 @@ def _reason(louder: Track, track: Track, crowded: frozenset[str], places: Places
         return "part" if inside or same else ""
     if places.ends(a) & places.ends(b) or (a.kind == "rank" and here.nodes & there.nodes):
         return "part"
-    if here.domains & there.domains & crowded:
+    if here.shared(a.kind) & there.shared(b.kind) & crowded:
         return "crowd"
     shared = (here.groups & there.groups) or (here.nodes & there.nodes)
     return "louder" if shared and dominates(louder.voice, track.voice, DOMINANT) else ""
@@ -143,22 +152,22 @@ def dominates(a: Voice, b: Voice, factor: float) -> bool:
 def _whole(tracks: Sequence[Track], folded: Mapping[Entity, Fold], places: Places) -> dict[Entity, Fold]:
     """A pool, or the fleet, and what is in it: the whole speaks for several, a single one for the whole."""
     more: dict[Entity, Fold] = {}
-    for kind in ("pool", "fleet"):
-        for whole in (t.entity for t in tracks if t.entity.kind == kind):
-            own = places.of(whole).own
-            parts = [
-                t.entity
-                for t in tracks
-                if t.entity not in folded
-                and t.entity not in more
-                and t.entity != whole
-                and (kind == "fleet" or own & places.of(t.entity).pools)
-            ]
-            if len(parts) == 1:
-                more[whole] = Fold(parts[0], "part")
-            for part in parts if len(parts) > 1 else ():
-                more[part] = Fold(whole, "part")
+    for whole in (t.entity for kind in ("pool", "fleet") for t in tracks if t.entity.kind == kind):
+        own = places.of(whole).own
+        inside = [
+            t.entity for t in tracks if t.entity != whole and (whole.kind == "fleet" or _in(t.entity, own, places))
+        ]
+        parts = [entity for entity in inside if entity not in folded and entity not in more]
+        several = len(parts) > 1 or len({g for e in inside if e.kind in GROUP_LIKE for g in places.of(e).own}) > 1
+        if parts and not several:
+            more[whole] = Fold(parts[0], "part")
+        for part in parts if several else ():
+            more[part] = Fold(whole, "part")
     return more
+
+
+def _in(entity: Entity, pool: frozenset[str], places: Places) -> bool:
+    return bool(pool & places.of(entity).pools)
 
 
 def leader_of(entity: Entity, folds: Mapping[Entity, Fold]) -> Entity:

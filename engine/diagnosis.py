@@ -14,7 +14,7 @@ from skewscope.engine.verdict import RuleVerdict
 from skewscope.engine.wire.join import WireJoin
 from skewscope.kb.model import Catalogue
 from skewscope.rules.model import Rule
-from skewscope.rules.units import shown
+from skewscope.kb.units import shown
 
 TICK = 1.0
 """Seconds of data between two judgements."""

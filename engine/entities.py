@@ -120,9 +120,7 @@ class Entities:
         if part == "gpu" and whole in {"rank", "group", "replica", "pool"}:
             found = [self._gpus(members, on_node) for members in self._members(whole)]
         else:
-            found = [
-                sorted({n for node in nodes for n in on_node.get(node, ())}) for nodes in self._nodes(whole)
-            ]
+            found = [sorted({n for node in nodes for n in on_node.get(node, ())}) for nodes in self._nodes(whole)]
         return sets(found, self.count(whole))
 
     def _on_node(self, part: str) -> Mapping[int, Sequence[int]]:

@@ -145,7 +145,7 @@ def _unit(expr: Expr) -> Any:
 
 
 def _remembers(expr: Expr) -> bool:
-    return expr.op == "call" and FUNCTIONS[expr.name].form in {"window", "baseline"}
+    return expr.op == "call" and (expr.name == "age" or FUNCTIONS[expr.name].form in {"window", "baseline"})
 
 
 Reader = Callable[[Expr], F64]

@@ -18,7 +18,8 @@ class SeriesKey:
     kind: str
     """node, port, gpu, rank, group, replica, pool, link, peer or fleet."""
     entity: str
-    """Its name in the topology; a port is `node/port`, a rank `group:member`, a peer `node/port>node/port` (observer first)."""
+    """Its name in the topology; a port is `node/port`, a rank `group:member`, a peer `node/port>node/port` with the
+    observer first."""
     selector: str = ""
     """What else tells series of one entity apart: tx, rx, p3, a group's name, an engine's index, another label as
     `label=value`. Several are joined by commas; a histogram's part (`bucket:0.5`, `sum`, `count`) is the last."""
@@ -42,7 +43,10 @@ class SeriesTable:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Samples as columns of equal length, in no order that matters. Times are seconds since 1970, UTC; NaN values are gaps."""
+    """Samples as columns of equal length, in no order that matters.
+
+    Times are seconds since 1970, UTC; NaN values are gaps.
+    """
 
     time: F64
     series: I32

@@ -246,7 +246,9 @@ class Buckets:
         parts = [selector.rpartition(",")[2].strip() for selector in self.chosen.selectors]
         more, _ = self.lanes.over(self.window, series)
         if self.quantile is None:
-            return self._part("sum", parts, more, series) / _some(self._part("count", parts, more, series)) * self.factor
+            return (
+                self._part("sum", parts, more, series) / _some(self._part("count", parts, more, series)) * self.factor
+            )
         return self._quantile(parts, more, series) * self.factor
 
     def _part(self, name: str, parts: list[str], more: F64, series: Index) -> F64:

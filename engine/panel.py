@@ -74,9 +74,7 @@ class Rows:
 class Panel:
     """The state of all series as of the last tick."""
 
-    def __init__(
-        self, signals: Mapping[str, Signal], entities: Entities, wanted: Collection[str], tick: float
-    ) -> None:
+    def __init__(self, signals: Mapping[str, Signal], entities: Entities, wanted: Collection[str], tick: float) -> None:
         self.signals = signals
         self.entities = entities
         self.wanted = frozenset(wanted)

@@ -41,6 +41,10 @@ class Place:
         """What can fail as a whole."""
         return self.groups | self.paths
 
+    def shared(self, kind: str) -> frozenset[str]:
+        """The domains of an entity of a kind; replicas share their pool's arrivals."""
+        return self.domains | self.pools if kind == "replica" else self.domains
+
 
 class Places:
     """The topology asked from the entities' side."""
@@ -169,6 +173,8 @@ class Places:
             sizes[f"group:{group.name}", False] = len(group.members)
             for path in self.of(Entity("group", group.name)).paths:
                 sizes[path, True] = sizes.get((path, True), 0) + 1
+        for pool in self.topology.pools:
+            sizes[f"pool:{pool.name}", True] = len(pool.replicas)
         for paths in self._node_paths.values():
             for path in paths:
                 sizes[path, False] = sizes.get((path, False), 0) + 1

@@ -150,7 +150,7 @@ def _watched(walker: "Walker") -> tuple[Expr, ...]:
     for name in walker.setting.watched:
         signal = walker.setting.signals.get(name)
         kind = kind_of(signal.entity) if signal else ""
-        if kind and (kind == scope or "link" not in {kind, scope}):
+        if kind and (scope in {kind, "fleet"} or "link" not in {kind, scope}):
             seen = Expr("seen", kind, name=name)
             near = kind == scope or contains(kind, scope)
             found.append(lift(seen, scope) if near else Expr("call", scope, args=(seen,), name="highest"))

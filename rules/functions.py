@@ -92,7 +92,9 @@ _TABLE = (
     Function("log10", "plain", ("x",), "one", "logarithm to the base of ten of a number without unit"),
     Function("speed", "topology", (), "speed", "speed of the port, in bytes per second"),
     Function("size", "topology", (), "one", "number of members of the group, replica or pool"),
-    Function("bucket_quantile", "window", ("histogram", "q", "w"), "same", "quantile q of what was counted in the last w"),
+    Function(
+        "bucket_quantile", "window", ("histogram", "q", "w"), "same", "quantile q of what was counted in the last w"
+    ),
     Function("bucket_mean", "window", ("histogram", "w"), "same", "mean of what was counted in the last w"),
 )
 

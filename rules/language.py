@@ -116,7 +116,8 @@ class Walker:
         if node.id in FUNCTIONS:
             return self.fault(node, f"the function {node.id} without its arguments", f"{node.id}(...)")
         known = [*self.setting.units, *FUNCTIONS, *self.setting.signals]
-        return self.fault(node, f"an unknown name {node.id!r}", "a unit, a signal or a function", nearest(node.id, known))
+        hint = nearest(node.id, known)
+        return self.fault(node, f"an unknown name {node.id!r}", "a unit, a signal or a function", hint)
 
     def signal(self, node: ast.Attribute | ast.Subscript) -> Expr | None:
         """A signal that has a value of its own."""

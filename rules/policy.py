@@ -66,12 +66,12 @@ FACTS: Mapping[str, FactType] = {
     "tried": FactType(topic="mitigation"),
     "budget-spent": FactType(topic="mitigation"),
 }
-"""The facts the engine knows of. `siblings`: other replicas in the entity's pools. Policies may derive further kinds."""
+"""The facts the engine knows of; policies may derive more. `siblings`: other replicas in the entity's pools."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One property's literal comparison: any of `values` for `is`, one value for at_least, at_most, above, below, not."""
+    """One property's comparison with literals: any of `values` for `is`, one value for every other op."""
 
     property: str
     op: str

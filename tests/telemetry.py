@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from skewscope.engine.topology import Topology
 from skewscope.engine.topology_file import topology
 from skewscope.kb.model import Catalogue, Signal
@@ -64,14 +65,30 @@ SIGNALS = (
     signal("port.lane_errors", "counter", "lane", ethtool="rx_err_lane_<N>_phy"),
     signal("rdma.out_of_buffer", "counter", "rdma_port", node_exporter_ib="node_infiniband_out_of_buffer_drops_total"),
     signal("port.out_of_buffer", "counter", "function", node_exporter_ib="node_infiniband_out_of_buffer_drops_total"),
-    signal("gpu.util", "gauge", "gpu", "%", {"nvidia_smi_exporter": 100.0},
-           dcgm="DCGM_FI_DEV_GPU_UTIL DCGM_FI_DEV_GPU_UTIL_RATIO", nvidia_smi_exporter="nvidia_smi_utilization_gpu_ratio",
-           amd_dme='gpu_gfx_activity gpu_busy{kind="gfx"}'),
+    signal(
+        "gpu.util",
+        "gauge",
+        "gpu",
+        "%",
+        {"nvidia_smi_exporter": 100.0},
+        dcgm="DCGM_FI_DEV_GPU_UTIL DCGM_FI_DEV_GPU_UTIL_RATIO",
+        nvidia_smi_exporter="nvidia_smi_utilization_gpu_ratio",
+        amd_dme='gpu_gfx_activity gpu_busy{kind="gfx"}',
+    ),
     signal("serve.running", "gauge", "engine", vllm="vllm:num_requests_running"),
-    signal("serve.tokens", "counter", "engine", vllm="vllm:generation_tokens_total", tgi="tgi_request_generated_tokens"),
+    signal(
+        "serve.tokens", "counter", "engine", vllm="vllm:generation_tokens_total", tgi="tgi_request_generated_tokens"
+    ),
     signal("serve.length", "histogram", "engine", tgi="tgi_request_generated_tokens"),
-    signal("serve.ttft", "histogram", "engine", "s", {"triton": 0.001}, vllm="vllm:time_to_first_token_seconds",
-           triton="nv_inference_first_response_histogram_ms"),
+    signal(
+        "serve.ttft",
+        "histogram",
+        "engine",
+        "s",
+        {"triton": 0.001},
+        vllm="vllm:time_to_first_token_seconds",
+        triton="nv_inference_first_response_histogram_ms",
+    ),
     signal("nccl.busbw", "gauge", "rank", nccl_inspector="nccl_bus_bandwidth_gbs"),
     signal("wire.peer_bytes", "counter", "peer", skewscope_agent="skewscope_wire_peer_bytes"),
     signal("wire.round_rate", "gauge", "group", "1/s"),

@@ -43,6 +43,8 @@ def leaders(tracks, before=None):
         pytest.param([("group", "A", 2), ("replica", "A", 2)], ["A"], id="a group is the replica"),
         pytest.param([("replica", "A", 2), ("pool", "lab", 9)], ["A"], id="one replica speaks for its pool"),
         pytest.param([("replica", "A", 2), ("replica", "B", 2), ("pool", "lab", 1)], ["lab"], id="a pool for several"),
+        pytest.param([("replica", "A", 3), ("replica", "B", 2)], ["A"], id="all replicas of a pool are one"),
+        pytest.param([("group", "A", 3), ("group", "B", 2)], ["A", "B"], id="groups are not their pool's replicas"),
         pytest.param([("replica", "C", 2), ("pool", "lab", 9)], ["C", "lab"], id="not in that pool"),
         pytest.param([("port", f"n{i}/ew", 2) for i in range(5)], ["n0/ew"], id="most ports of a leaf are one"),
         pytest.param(

@@ -1,17 +1,20 @@
 import math
 
 import pytest
+import yaml
+from telemetry import catalogue, cluster
+
 from skewscope.adapters.entities import Nowhere
 from skewscope.adapters.names import PACKETS, Intake, Names, implied
 from skewscope.engine.feed import SeriesKey
-from telemetry import catalogue, cluster
 
 NAMES = Names(catalogue(), cluster())
 
 
 def mapped(metric, labels, static=None):
     return [
-        (m.key.signal, m.key.kind, m.key.entity, m.key.selector, m.scale) for m in NAMES.resolve(metric, labels, static or {})
+        (m.key.signal, m.key.kind, m.key.entity, m.key.selector, m.scale)
+        for m in NAMES.resolve(metric, labels, static or {})
     ]
 
 
@@ -20,7 +23,11 @@ def mapped(metric, labels, static=None):
     [
         ("node_netstat_Tcp_RetransSegs", {"node": "n0"}, ("host.retrans", "node", "n0", "", 1)),
         ("node_netstat_Tcp_RetransSegs_total", {"node": "n0"}, ("host.retrans", "node", "n0", "", 1)),
-        ("node_cpu_seconds", {"node": "n0", "cpu": "3", "mode": "idle"}, ("host.cpu", "node", "n0", "cpu3,mode=idle", 1)),
+        (
+            "node_cpu_seconds",
+            {"node": "n0", "cpu": "3", "mode": "idle"},
+            ("host.cpu", "node", "n0", "cpu3,mode=idle", 1),
+        ),
         ("node_cpu_scaling_frequency_hz", {"node": "n0"}, ("host.clock", "node", "n0", "", 1e-6)),
         ("skewscope_host_retrans", {"node": "n0"}, ("host.retrans", "node", "n0", "", 1)),
         # Where it is from: by address, with a port, by the long form of a name, by what an exporter calls it.
@@ -29,32 +36,90 @@ def mapped(metric, labels, static=None):
         ("skewscope_host_retrans", {"instance": "n1.cluster.local:9100"}, ("host.retrans", "node", "n1", "", 1)),
         ("skewscope_host_retrans", {"Hostname": "3f2e", "instance": "n1"}, ("host.retrans", "node", "n1", "", 1)),
         # Ports, by name and by device; what ethtool calls a key.
-        ("node_ethtool_received_bytes_phy", {"node": "n0", "device": "eth1"}, ("port.rx_bytes", "port", "n0/ew", "", 1)),
+        (
+            "node_ethtool_received_bytes_phy",
+            {"node": "n0", "device": "eth1"},
+            ("port.rx_bytes", "port", "n0/ew", "", 1),
+        ),
         ("skewscope_port_rx_bytes", {"port": "n1/ew/0"}, ("port.rx_bytes", "port", "n1/ew/0", "", 1)),
         ("skewscope_port_rx_bytes", {"node": "n1", "port": "ew/0"}, ("port.rx_bytes", "port", "n1/ew/0", "", 1)),
-        ("node_infiniband_port_data_received_bytes_total", {"node": "n0", "device": "mlx5_0", "port": "1"},
-         ("port.rx_bytes", "port", "n0/ew", "", 1)),
-        ("node_infiniband_rate_bytes_per_second", {"node": "n0", "device": "eth0"}, ("port.speed", "port", "n0/ns", "", 8)),
-        ("node_ethtool_received_prio3_pause", {"node": "n0", "device": "eth1"}, ("prio.rx_pause", "port", "n0/ew", "p3", 1)),
-        ("skewscope_prio_rx_pause", {"node": "n0", "port": "ew", "priority": "3"}, ("prio.rx_pause", "port", "n0/ew", "p3", 1)),
-        ("node_ethtool_received_err_lane_2_phy", {"node": "n0", "device": "eth1"}, ("port.lane_errors", "port", "n0/ew", "lane2", 1)),
-        ("skewscope_wire_loss", {"node": "n0", "port": "ew", "direction": "tx"}, ("wire.loss", "port", "n0/ew", "tx", 1)),
+        (
+            "node_infiniband_port_data_received_bytes_total",
+            {"node": "n0", "device": "mlx5_0", "port": "1"},
+            ("port.rx_bytes", "port", "n0/ew", "", 1),
+        ),
+        (
+            "node_infiniband_rate_bytes_per_second",
+            {"node": "n0", "device": "eth0"},
+            ("port.speed", "port", "n0/ns", "", 8),
+        ),
+        (
+            "node_ethtool_received_prio3_pause",
+            {"node": "n0", "device": "eth1"},
+            ("prio.rx_pause", "port", "n0/ew", "p3", 1),
+        ),
+        (
+            "skewscope_prio_rx_pause",
+            {"node": "n0", "port": "ew", "priority": "3"},
+            ("prio.rx_pause", "port", "n0/ew", "p3", 1),
+        ),
+        (
+            "node_ethtool_received_err_lane_2_phy",
+            {"node": "n0", "device": "eth1"},
+            ("port.lane_errors", "port", "n0/ew", "lane2", 1),
+        ),
+        (
+            "skewscope_wire_loss",
+            {"node": "n0", "port": "ew", "direction": "tx"},
+            ("wire.loss", "port", "n0/ew", "tx", 1),
+        ),
         ("skewscope_wire_loss", {"node": "n0", "port": "ew", "group": "A"}, ("wire.loss", "port", "n0/ew", "A", 1)),
         # GPUs.
-        ("DCGM_FI_DEV_GPU_UTIL", {"Hostname": "n0", "gpu": "1", "UUID": "GPU-1", "modelName": "H200", "device": "nvidia1",
-                                  "DCGM_FI_DRIVER_VERSION": "590", "pod": "x-1"}, ("gpu.util", "gpu", "n0/gpu1", "", 1)),
+        (
+            "DCGM_FI_DEV_GPU_UTIL",
+            {
+                "Hostname": "n0",
+                "gpu": "1",
+                "UUID": "GPU-1",
+                "modelName": "H200",
+                "device": "nvidia1",
+                "DCGM_FI_DRIVER_VERSION": "590",
+                "pod": "x-1",
+            },
+            ("gpu.util", "gpu", "n0/gpu1", "", 1),
+        ),
         ("DCGM_FI_DEV_GPU_UTIL_RATIO", {"hostname": "n0", "gpu": "1"}, ("gpu.util", "gpu", "n0/gpu1", "", 1)),
         ("nvidia_smi_utilization_gpu_ratio", {"node": "n0", "gpu": "0"}, ("gpu.util", "gpu", "n0/gpu0", "", 100)),
         ("gpu_busy", {"node": "n0", "gpu_id": "0", "kind": "gfx"}, ("gpu.util", "gpu", "n0/gpu0", "", 1)),
         # Serving: the group whose front end the node is.
-        ("vllm:num_requests_running", {"node": "n0", "engine": "0", "model_name": "m", "job": "vllm"}, ("serve.running", "replica", "A", "0", 1)),
-        ("vllm:num_requests_running", {"instance": "n1:8000", "engine": "1"}, ("serve.running", "replica", "B", "1,instance=n1:8000", 1)),
+        (
+            "vllm:num_requests_running",
+            {"node": "n0", "engine": "0", "model_name": "m", "job": "vllm"},
+            ("serve.running", "replica", "A", "0", 1),
+        ),
+        (
+            "vllm:num_requests_running",
+            {"instance": "n1:8000", "engine": "1"},
+            ("serve.running", "replica", "B", "1,instance=n1:8000", 1),
+        ),
         ("skewscope_serve_running", {"replica": "B"}, ("serve.running", "replica", "B", "", 1)),
-        ("vllm:time_to_first_token_seconds_bucket", {"node": "n0", "engine": "0", "le": "0.50"}, ("serve.ttft", "replica", "A", "0,bucket:0.5", 1)),
-        ("vllm:time_to_first_token_seconds_bucket", {"node": "n0", "le": "+Inf"}, ("serve.ttft", "replica", "A", "bucket:+Inf", 1)),
+        (
+            "vllm:time_to_first_token_seconds_bucket",
+            {"node": "n0", "engine": "0", "le": "0.50"},
+            ("serve.ttft", "replica", "A", "0,bucket:0.5", 1),
+        ),
+        (
+            "vllm:time_to_first_token_seconds_bucket",
+            {"node": "n0", "le": "+Inf"},
+            ("serve.ttft", "replica", "A", "bucket:+Inf", 1),
+        ),
         ("vllm:time_to_first_token_seconds_count", {"node": "n0"}, ("serve.ttft", "replica", "A", "count", 1)),
         # A bound is in the unit of the sum; a count has none.
-        ("nv_inference_first_response_histogram_ms_bucket", {"node": "n0", "le": "250"}, ("serve.ttft", "replica", "A", "bucket:0.25", 1)),
+        (
+            "nv_inference_first_response_histogram_ms_bucket",
+            {"node": "n0", "le": "250"},
+            ("serve.ttft", "replica", "A", "bucket:0.25", 1),
+        ),
         ("nv_inference_first_response_histogram_ms_sum", {"node": "n0"}, ("serve.ttft", "replica", "A", "sum", 0.001)),
         ("nv_inference_first_response_histogram_ms_count", {"node": "n0"}, ("serve.ttft", "replica", "A", "count", 1)),
         # One name, a counter and a histogram.
@@ -62,19 +127,38 @@ def mapped(metric, labels, static=None):
         ("tgi_request_generated_tokens_sum", {"node": "n0"}, ("serve.length", "replica", "A", "sum", 1)),
         # Ranks, groups, pools, peers, links.
         ("nccl_bus_bandwidth_gbs", {"node": "n0", "gpu": "1"}, ("nccl.busbw", "rank", "B:n0/gpu1", "", 1)),
-        ("nccl_bus_bandwidth_gbs", {"node": "n1", "gpu": "1", "group": "C"}, ("nccl.busbw", "rank", "C:n1/gpu1", "", 1)),
+        (
+            "nccl_bus_bandwidth_gbs",
+            {"node": "n1", "gpu": "1", "group": "C"},
+            ("nccl.busbw", "rank", "C:n1/gpu1", "", 1),
+        ),
         ("nccl_bus_bandwidth_gbs", {"node": "n0", "group": "A"}, ("nccl.busbw", "rank", "A:n0", "", 1)),
         ("nccl_bus_bandwidth_gbs", {"rank": "n1", "group": "A"}, ("nccl.busbw", "rank", "A:n1", "", 1)),
         ("nccl_bus_bandwidth_gbs", {"rank": "2", "group": "B"}, ("nccl.busbw", "rank", "B:n1/gpu0", "", 1)),
-        ("nccl_bus_bandwidth_gbs", {"node": "n1", "comm_name": "tp,0"}, ("nccl.busbw", "rank", "A:n1", "comm_name=tp%2C0", 1)),
+        (
+            "nccl_bus_bandwidth_gbs",
+            {"node": "n1", "comm_name": "tp,0"},
+            ("nccl.busbw", "rank", "A:n1", "comm_name=tp%2C0", 1),
+        ),
         ("skewscope_wire_round_rate", {"group": "A"}, ("wire.round_rate", "group", "A", "", 1)),
         ("inference_pool_per_pod_queue_size", {"name": "chat"}, ("pool.queue", "pool", "chat", "", 1)),
-        ("skewscope_wire_peer_bytes", {"node": "n0", "port": "ew", "peer": "10.1.0.2", "direction": "rx"},
-         ("wire.peer_bytes", "peer", "n0/ew>n1/ew/0", "rx", 1)),
-        ("skewscope_wire_peer_bytes", {"node": "n0", "port": "ew", "peer": "n1/ew/0"}, ("wire.peer_bytes", "peer", "n0/ew>n1/ew/0", "", 1)),
-        ("nvswitch_interface_dot3_in_pause_frames", {"switch": "leaf1:swp2"}, ("switch.pause", "link", "n1/ew/0", "", 1)),
+        (
+            "skewscope_wire_peer_bytes",
+            {"node": "n0", "port": "ew", "peer": "10.1.0.2", "direction": "rx"},
+            ("wire.peer_bytes", "peer", "n0/ew>n1/ew/0", "rx", 1),
+        ),
+        (
+            "skewscope_wire_peer_bytes",
+            {"node": "n0", "port": "ew", "peer": "n1/ew/0"},
+            ("wire.peer_bytes", "peer", "n0/ew>n1/ew/0", "", 1),
+        ),
+        (
+            "nvswitch_interface_dot3_in_pause_frames",
+            {"switch": "leaf1:swp2"},
+            ("switch.pause", "link", "n1/ew/0", "", 1),
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_metric_is_a_series_of_the_catalogue(metric, labels, series):
     assert mapped(metric, labels) == [series]
 
@@ -91,7 +175,11 @@ def test_a_metric_is_a_series_of_the_catalogue(metric, labels, series):
         ("skewscope_host_retrans", {}, "no label says which node it is from"),
         ("skewscope_host_retrans", {"node": "n9", "instance": "n0"}, "its node is not in the topology"),
         ("skewscope_host_retrans", {"instance": "10.9.9.9:9100"}, "its host is not in the topology"),
-        ("node_ethtool_received_bytes_phy", {"node": "n0", "device": "lo"}, "its device belongs to no port of the topology"),
+        (
+            "node_ethtool_received_bytes_phy",
+            {"node": "n0", "device": "lo"},
+            "its device belongs to no port of the topology",
+        ),
         ("node_ethtool_received_bytes_phy", {"node": "n0"}, "no label says which port it is of"),
         ("skewscope_port_rx_bytes", {"node": "n0", "port": "we"}, "its port is not in the topology"),
         ("DCGM_FI_DEV_GPU_UTIL", {"node": "n0", "gpu": "2"}, "its GPU is not in the topology"),
@@ -103,9 +191,13 @@ def test_a_metric_is_a_series_of_the_catalogue(metric, labels, series):
         ("nccl_bus_bandwidth_gbs", {"rank": "9", "group": "B"}, "it is a member of no group"),
         ("skewscope_wire_round_rate", {"node": "n0"}, "no label says which group it is of"),
         ("inference_pool_per_pod_queue_size", {"name": "other"}, "no label names a pool of the topology"),
-        ("skewscope_wire_peer_bytes", {"node": "n0", "port": "ew", "peer": "1.2.3.4"}, "its peer is no port of the topology"),
+        (
+            "skewscope_wire_peer_bytes",
+            {"node": "n0", "port": "ew", "peer": "1.2.3.4"},
+            "its peer is no port of the topology",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_has_no_place_is_told_why(metric, labels, reason):
     with pytest.raises(Nowhere) as told:
         NAMES.resolve(metric, labels, {})
@@ -161,19 +253,29 @@ def test_one_series_by_two_names_has_two_numbers_until_it_is_settled():
 @pytest.mark.parametrize(
     ("name", "unit", "scale"),
     [
-        ("a_seconds", "s", 1), ("a_ms", "s", 1e-3), ("a_us_total", "s", 1e-6), ("a_microseconds", "us", 1),
-        ("a_seconds_total", "ms", 1e3), ("a_bytes", "MiBy", 2**-20), ("a_bytes_per_second", "bit/s", 8),
-        ("a_ratio", "%", 100), ("a_hz", "MHz", 1e-6), ("a_watts", "W", 1), ("a_histogram_ms", "s", 1e-3),
-        ("a_ms_histogram", "s", 1e-3), ("a_total", "By", 1), ("a_bytes", "s", 1), ("a_seconds", "{token}", 1), ("ms", "s", 1),
+        ("a_seconds", "s", 1),
+        ("a_ms", "s", 1e-3),
+        ("a_us_total", "s", 1e-6),
+        ("a_microseconds", "us", 1),
+        ("a_seconds_total", "ms", 1e3),
+        ("a_bytes", "MiBy", 2**-20),
+        ("a_bytes_per_second", "bit/s", 8),
+        ("a_ratio", "%", 100),
+        ("a_hz", "MHz", 1e-6),
+        ("a_watts", "W", 1),
+        ("a_histogram_ms", "s", 1e-3),
+        ("a_ms_histogram", "s", 1e-3),
+        ("a_total", "By", 1),
+        ("a_bytes", "s", 1),
+        ("a_seconds", "{token}", 1),
+        ("ms", "s", 1),
     ],
-)  # fmt: skip
+)
 def test_a_name_that_ends_on_a_unit_implies_its_scale(name, unit, scale):
     assert math.isclose(implied(name, unit), scale)
 
 
 def test_scales_that_the_facts_tell_are_those_that_the_names_imply(shared):
-    import yaml
-
     facts = yaml.safe_load((shared / "facts/signals.yaml").read_text())["signals"]
     told = [
         (implied(name, each["unit"]), scale)

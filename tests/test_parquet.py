@@ -1,13 +1,14 @@
-import datetime
+import datetime as dt
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from telemetry import catalogue, record
+
 from skewscope.adapters.recording import load, open_recording
 from skewscope.engine.feed import SeriesKey
 from skewscope.kb.problems import InputError
-from telemetry import catalogue, record
 
 
 def loaded(folder, columns, **how):
@@ -57,7 +58,7 @@ def test_a_row_is_a_sample_by_id_by_canonical_name_or_by_an_exporters(tmp_path):
 
 
 def test_timestamps_integers_and_dictionaries_are_read_too(tmp_path):
-    moment = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
+    moment = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
     found = loaded(
         tmp_path,
         {
@@ -91,7 +92,9 @@ def test_many_rows_over_many_groups_are_all_there(tmp_path):
     )
     assert len(found.table.keys) == 100
     keys = [found.table.keys[k] for k in found.block.series[:1000]]
-    assert [(k.entity, k.selector) for k in keys] == [(f"n{a}", f"cpu{b}") for a, b in zip(node[:1000], cpu[:1000], strict=True)]
+    assert [(k.entity, k.selector) for k in keys] == [
+        (f"n{a}", f"cpu{b}") for a, b in zip(node[:1000], cpu[:1000], strict=True)
+    ]
     assert np.array_equal(found.block.value, value)
 
 
@@ -117,7 +120,7 @@ GOOD = {"time": [1.0], "signal": ["host.retrans"], "value": [1.0], "node": ["n0"
         ({"node": [["n0"]]}, "node: found a column of list"),
         ({"speed": [1.5]}, "speed: found a column of double, expected a label. A wide table? Write it long."),
     ],
-)  # fmt: skip
+)
 def test_a_column_of_another_kind_is_told_by_its_name(tmp_path, change, told):
     with pytest.raises(InputError) as caught:
         loaded(tmp_path, {**GOOD, **change})
@@ -127,7 +130,9 @@ def test_a_column_of_another_kind_is_told_by_its_name(tmp_path, change, told):
 def test_a_missing_column_is_told_with_the_nearest_one(tmp_path):
     with pytest.raises(InputError) as caught:
         loaded(tmp_path, {"times": [1.0], "signal": ["a"], "value": [1.0]})
-    assert "time: found no such column, expected the columns time, signal, value. Did you mean 'times'?" in str(caught.value)
+    assert "time: found no such column, expected the columns time, signal, value. Did you mean 'times'?" in str(
+        caught.value
+    )
 
 
 def test_a_missing_time_in_one_row_is_told(tmp_path):

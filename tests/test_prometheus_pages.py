@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
+from telemetry import catalogue, record
+
 from skewscope.adapters.grammar import series_text
 from skewscope.adapters.prometheus_pages_input import page_time
 from skewscope.adapters.recording import load, open_recording
 from skewscope.engine.feed import SeriesKey
 from skewscope.kb.problems import InputError
-from telemetry import catalogue, record
 
 PAGES = [{"kind": "prometheus-pages", "path": "pages", "labels": {"node": "n0"}}]
 
@@ -28,7 +29,7 @@ def test_each_page_is_a_scrape_at_the_time_of_its_name(tmp_path):
     assert found.block.time.tolist() == [1795177354.075, 1795177355.5]
     assert found.block.value.tolist() == [5, 7]
     assert (found.start, found.end) == (1795177354.075, 1795177355.5)
-    assert [(each.metric, each.series) for each in found.unmapped] == [("go_goroutines", 1)]
+    assert [(each.metric, each.count) for each in found.unmapped] == [("go_goroutines", 1)]
 
 
 def test_a_line_with_its_own_time_keeps_it_and_a_page_may_be_empty(tmp_path):
@@ -44,11 +45,20 @@ def test_infinity_is_a_gap(tmp_path):
 @pytest.mark.parametrize(
     ("name", "time"),
     [
-        ("1795177354.075.prom", 1795177354.075), ("1795177354.prom", 1795177354.0), ("1795177354.075", 1795177354.075),
-        ("1795177354", 1795177354.0), ("1795177354.075.prom.zst", 1795177354.075), ("1795177354075.prom", 1795177354.075),
-        ("page.prom", None), ("-1.prom", None), ("1e9.prom", None), ("١٢.prom", None), ("1" * 400, None), ("nan", None),
+        ("1795177354.075.prom", 1795177354.075),
+        ("1795177354.prom", 1795177354.0),
+        ("1795177354.075", 1795177354.075),
+        ("1795177354", 1795177354.0),
+        ("1795177354.075.prom.zst", 1795177354.075),
+        ("1795177354075.prom", 1795177354.075),
+        ("page.prom", None),
+        ("-1.prom", None),
+        ("1e9.prom", None),
+        ("١٢.prom", None),
+        ("1" * 400, None),
+        ("nan", None),
     ],
-)  # fmt: skip
+)
 def test_a_pages_name_is_its_time(name, time):
     assert page_time(name) == time
 
@@ -56,14 +66,17 @@ def test_a_pages_name_is_its_time(name, time):
 @pytest.mark.parametrize(
     ("files", "told"),
     [
-        ({"10.prom": "a 1\n", "latest.prom": "a 1\n"}, "pages/latest.prom: found the name 'latest.prom', expected one such as 1795177354.075.prom."),
+        (
+            {"10.prom": "a 1\n", "latest.prom": "a 1\n"},
+            "pages/latest.prom: found the name 'latest.prom', expected one such as 1795177354.075.prom.",
+        ),
         ({"10.prom": "a 1\n", "10.txt": "a 1\n"}, "pages/10.txt: found a second page of 10.0"),
         ({"10.prom": "a 1\nb x\n"}, "pages/10.prom:2: found 'x' for a number"),
         ({"10.prom": "<html>\n"}, "This looks like a web page"),
         ({"10.prom.gz": "a 1\n"}, "pages/10.prom.gz"),
         ({"10.prom/a": "a 1\n"}, "pages/10.prom"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_page_is_told_with_its_file(tmp_path, files, told):
     with pytest.raises(InputError) as caught:
         loaded(tmp_path, files)

@@ -6,11 +6,12 @@ import shutil
 import numpy as np
 import pytest
 import yaml
+from telemetry import catalogue, record
+
 from skewscope.adapters.recording import load, open_recording, readers
 from skewscope.engine.feed import SeriesKey
 from skewscope.kb.model import Catalogue, Signal
 from skewscope.kb.problems import InputError
-from telemetry import catalogue, record
 
 DUMP = (
     'node_netstat_Tcp_RetransSegs{node="n1"} 5 11\n'
@@ -59,7 +60,7 @@ def test_a_recording_is_one_block_with_series_in_order(tmp_path):
     assert found.block.time.tolist() == [10, 11, 11, 11, 12]
     assert found.block.series.tolist() == [0, 1, 2, 4, 3]
     assert found.block.value.tolist() == [3000, 4, 3, 5, 7]
-    assert [(each.metric, each.series) for each in found.unmapped] == [("go_goroutines", 1)]
+    assert [(each.metric, each.count) for each in found.unmapped] == [("go_goroutines", 1)]
     assert [path for path, _ in steps] == ["m.om", "more", "pages"]
     assert [done for _, done in steps] == sorted(done for _, done in steps)
     assert steps[-1][1] == 1.0
@@ -135,36 +136,69 @@ def test_what_several_names_deliver_is_counted_once(tmp_path):
         found = load(open_recording(record(tmp_path / str(len(parts)), inputs, files)), catalogue())
         assert [key.entity for key in found.table.keys] == ["n0/ew", "n1/ew/0"]
         assert found.block.value.tolist() == [2, 3]
-        assert [(each.metric, each.series) for each in found.unmapped] == [("port.rx_bytes", 1)]
+        assert [(each.metric, each.count) for each in found.unmapped] == [("port.rx_bytes", 1)]
 
 
 @pytest.mark.parametrize(
     ("change", "lines"),
     [
-        ({"inputs": [{"kind": "openmetric", "path": "m.om"}]}, ["recording.yaml:4: inputs[0].kind: found 'openmetric', expected one of openmetrics, parquet, pcap, prometheus-pages. Did you mean 'openmetrics'?"]),
-        ({"inputs": [{"kind": "openmetrics", "path": "mm.om"}]}, ["recording.yaml:5: inputs[0].path: found no 'mm.om', expected a file. Did you mean 'm.om'?"]),
+        (
+            {"inputs": [{"kind": "openmetric", "path": "m.om"}]},
+            [
+                "recording.yaml:4: inputs[0].kind: found 'openmetric', expected one of openmetrics, parquet, pcap",
+                "Did you mean 'openmetrics'?",
+            ],
+        ),
+        (
+            {"inputs": [{"kind": "openmetrics", "path": "mm.om"}]},
+            ["recording.yaml:5: inputs[0].path: found no 'mm.om', expected a file. Did you mean 'm.om'?"],
+        ),
         ({"inputs": [{"kind": "openmetrics", "path": "pages"}]}, ["found 'pages', which is not a file"]),
         ({"inputs": [{"kind": "prometheus-pages", "path": "m.om"}]}, ["found 'm.om', which is not a folder"]),
         ({"inputs": [{"kind": "openmetrics", "path": "../m.om"}]}, ["expected a path inside the recording's folder"]),
-        ({"inputs": [{"kind": "openmetrics", "path": "/etc/passwd"}]}, ["expected a path inside the recording's folder"]),
-        ({"inputs": [{"kind": "openmetrics", "path": "pages/../../x"}]}, ["expected a path inside the recording's folder"]),
-        ({"inputs": [{"kind": "openmetrics", "path": "m.om", "label": {}}]}, ["unknown field 'label'", "Did you mean 'labels'?"]),
-        ({"inputs": [{"kind": "openmetrics", "path": "m.om", "labels": {"node": "n"}}]}, ["labels.node: found an unknown node 'n', expected a node of the topology. Did you mean 'n1'?"]),
-        ({"inputs": [{"kind": "openmetrics", "path": "m.om", "labels": ["n0"]}]}, ["expected a mapping of label names to texts"]),
+        (
+            {"inputs": [{"kind": "openmetrics", "path": "/etc/passwd"}]},
+            ["expected a path inside the recording's folder"],
+        ),
+        (
+            {"inputs": [{"kind": "openmetrics", "path": "pages/../../x"}]},
+            ["expected a path inside the recording's folder"],
+        ),
+        (
+            {"inputs": [{"kind": "openmetrics", "path": "m.om", "label": {}}]},
+            ["unknown field 'label'", "Did you mean 'labels'?"],
+        ),
+        (
+            {"inputs": [{"kind": "openmetrics", "path": "m.om", "labels": {"node": "n"}}]},
+            ["labels.node: found an unknown node 'n', expected a node of the topology. Did you mean 'n1'?"],
+        ),
+        (
+            {"inputs": [{"kind": "openmetrics", "path": "m.om", "labels": ["n0"]}]},
+            ["expected a mapping of label names to texts"],
+        ),
         ({"inputs": [{"kind": "pcap", "path": "m.om", "labels": {"node": "n0"}}]}, ["found no label 'port'"]),
-        ({"inputs": [{"kind": "pcap", "path": "m.om", "labels": {"node": "n0", "port": "eww"}}]}, ["found an unknown port 'eww', expected a port of the node 'n0' (ns, ew). Did you mean 'ew'?"]),
+        (
+            {"inputs": [{"kind": "pcap", "path": "m.om", "labels": {"node": "n0", "port": "eww"}}]},
+            ["found an unknown port 'eww', expected a port of the node 'n0' (ns, ew). Did you mean 'ew'?"],
+        ),
         ({"inputs": [{"path": "m.om"}]}, ["expected the field 'kind'"]),
         ({"inputs": "m.om"}, ["inputs: found text, expected a list"]),
         ({"inputs": ["m.om"]}, ["inputs[0]: found text, expected a mapping"]),
-        ({"topology": "topologie.yaml"}, ["topology: found no 'topologie.yaml', expected a file. Did you mean 'topology.yaml'?"]),
-        ({"start": "yesterday"}, ["start: found text (yesterday), expected seconds since 1970, or a date with a time."]),
+        (
+            {"topology": "topologie.yaml"},
+            ["topology: found no 'topologie.yaml', expected a file. Did you mean 'topology.yaml'?"],
+        ),
+        (
+            {"start": "yesterday"},
+            ["start: found text (yesterday), expected seconds since 1970, or a date with a time."],
+        ),
         ({"start": 1795177354075}, ["Milliseconds? Divide by 1000."]),
         ({"start": 20, "end": 10}, ["end: found 10.0, before the start, expected a time after 20.0"]),
         ({"version": 3}, ["It was written for a newer Skewscope."]),
         ({"stat": 3}, ["unknown field 'stat'", "Did you mean 'start'?"]),
         ({"version": None, "topology": None}, ["expected the field 'version'", "expected the field 'topology'"]),
     ],
-)  # fmt: skip
+)
 def test_a_fault_of_the_description_is_told_with_its_line(tmp_path, change, lines):
     path = record(tmp_path, INPUTS, FILES)
     described = {**yaml.safe_load((path / "recording.yaml").read_text()), **change}

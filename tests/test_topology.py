@@ -1,11 +1,13 @@
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from telemetry import CLUSTER, cluster
+
 from skewscope.engine.topology import Topology
 from skewscope.engine.topology_file import speed, topology
 from skewscope.kb import yamlfile
 from skewscope.kb.problems import InputError
-from telemetry import CLUSTER, cluster
 
 
 def test_a_cluster_is_read_whole():
@@ -23,7 +25,8 @@ def test_addresses_are_kept_in_the_form_that_packets_give():
 
 
 def test_gpus_may_be_listed():
-    text = "version: 1\nnodes: [{name: a, gpus: [H200, H200, H200]}]\ngroups: [{name: g, kind: data-parallel, members: [a/gpu2]}]"
+    groups = "groups: [{name: g, kind: data-parallel, members: [a/gpu2]}]"
+    text = f"version: 1\nnodes: [{{name: a, gpus: [H200, H200, H200]}}]\n{groups}"
     assert cluster(text).node["a"].gpus == 3
 
 
@@ -35,11 +38,23 @@ def test_a_gpu_is_no_fault_where_their_number_is_not_told():
 @pytest.mark.parametrize(
     ("text", "bytes_per_second"),
     [
-        ("200 Mbit/s", 25e6), ("1 Gbit/s", 125e6), ("400Gb/s", 50e9), ("25 GB/s", 25e9), ("100Gbps", 12.5e9),
-        ("1.5 GBps", 1.5e9), ("800 b/s", 100), ("64 kB/s", 64e3), ("1 Tbit/s", 125e9),
-        ("400", None), ("400 Gb", None), ("fast", None), ("-1 Gb/s", None), ("0 Gb/s", None), ("400 gb/s", None),
+        ("200 Mbit/s", 25e6),
+        ("1 Gbit/s", 125e6),
+        ("400Gb/s", 50e9),
+        ("25 GB/s", 25e9),
+        ("100Gbps", 12.5e9),
+        ("1.5 GBps", 1.5e9),
+        ("800 b/s", 100),
+        ("64 kB/s", 64e3),
+        ("1 Tbit/s", 125e9),
+        ("400", None),
+        ("400 Gb", None),
+        ("fast", None),
+        ("-1 Gb/s", None),
+        ("0 Gb/s", None),
+        ("400 gb/s", None),
     ],
-)  # fmt: skip
+)
 def test_a_speed_is_bytes_per_second(text, bytes_per_second):
     assert speed(text) == bytes_per_second
 
@@ -53,7 +68,11 @@ def faults(text):
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("members: [n0, n1]", "members: [n0, nn1]", "t.yaml:16: groups[0].members[1]: found an unknown node 'nn1', expected a node of this file. Did you mean 'n1'?"),
+        (
+            "members: [n0, n1]",
+            "members: [n0, nn1]",
+            "t.yaml:16: groups[0].members[1]: found an unknown node 'nn1', expected a node of this file. Did you mean",
+        ),
         ("front_end: n1", "front_end: n2", "found an unknown node 'n2'"),
         ("members: [n1/gpu1]", "members: [n1/gpu2]", "expected a GPU from gpu0 to gpu1"),
         ("members: [n1/gpu1]", "members: [n2/gpu1]", "found an unknown node 'n2'"),
@@ -64,7 +83,11 @@ def faults(text):
         ("peer: n0/ew}", "peer: n0/ns}", "expected a port that names this one as its peer"),
         ("peer: n0/ew}", "peer: n0/eww}", "Did you mean 'n0/ew'?"),
         ("peer: n0/ew}", "peer: n1/ew/0}", "found the port itself"),
-        ("addresses: [10.1.0.2]", "addresses: [10.0.0.1]", "expected an address that no other port has. Line 7 has it first."),
+        (
+            "addresses: [10.1.0.2]",
+            "addresses: [10.0.0.1]",
+            "expected an address that no other port has. Line 7 has it first.",
+        ),
         ("addresses: [10.1.0.2]", "addresses: [10.1.0.2/24]", "Leave out the prefix length."),
         ("addresses: [10.1.0.2]", "addresses: [10.1.0.256]", "expected an IPv4 or IPv6 address"),
         ("addresses: [10.1.0.2]", "addresses: 10.1.0.2", "found text, expected a list"),
@@ -84,7 +107,7 @@ def faults(text):
         ("version: 1", "note: x", "expected the field 'version'"),
         ("nodes:", "nods:", "Did you mean 'nodes'?"),
     ],
-)  # fmt: skip
+)
 def test_a_fault_is_told_with_its_line(old, new, told):
     assert CLUSTER.count(old) >= 1
     found = faults(CLUSTER.replace(old, new, 1).strip())
@@ -106,7 +129,9 @@ def test_many_unknown_names_are_told_in_little_time():
     assert len(found) == 2000
 
 
-@pytest.mark.parametrize("text", ["", "[]", "7", "nodes: {a: 1}", "version: 1\nnodes: [null, [], 5]", "version: [1]\nnodes: []"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "7", "nodes: {a: 1}", "version: 1\nnodes: [null, [], 5]", "version: [1]\nnodes: []"]
+)
 def test_another_shape_is_a_fault_and_no_crash(text):
     assert faults(text)
 
@@ -116,10 +141,18 @@ def test_an_empty_cluster_is_none_of_our_business():
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["n0", "n0/gpu0", "A"]),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(
-        st.sampled_from(["version", "nodes", "groups", "pools", "name", "ports", "members", "gpus", "dpu", "peer"]), inner
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["n0", "n0/gpu0", "A"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["version", "nodes", "groups", "pools", "name", "ports", "members", "gpus", "dpu", "peer"]),
+            inner,
+        )
     ),
     max_leaves=12,
 )
@@ -127,8 +160,6 @@ values = st.recursive(
 
 @given(values, st.sampled_from(["nodes", "groups", "pools", "version"]))
 def test_whatever_is_written_there_is_a_fault_and_no_crash(value, field):
-    import yaml
-
     try:
         document = yamlfile.parse(yaml.safe_dump({"version": 1, "nodes": [], field: value}))
     except InputError:

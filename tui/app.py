@@ -195,8 +195,7 @@ class Console(App[SkewscopeError]):
         if now is None:
             return [line(" Skewscope", "title")]
         mode = "PLAYING" if self.player.playing else "REPLAY"
-        reporting, known = view.reporting(now.sources)
-        status = view.Status(now.incidents, mode, now.time, view.oldest(now.sources), reporting, known)
+        status = view.Status(now.incidents, mode, now.time, view.oldest(now.sources), *view.reporting(now.sources))
         return [view.status_line(status, columns)]
 
     def _bar(self, columns: int, _rows: int) -> list[Line]:

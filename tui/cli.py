@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,25 +17,12 @@ if TYPE_CHECKING:
     from skewscope.adapters.replay import Outcome
     from skewscope.engine.incident import Incident
     from skewscope.kb.model import Catalogue
-
-FINE, FOUND, FAILED = 0, 1, 2
-INTERRUPTED = 130
-PIPE_COLUMNS = 100
-"""Where there is no terminal to ask."""
-
-Commanded = TypeVar("Commanded", bound=Callable[..., Any])
-
+    from skewscope.rules.model import Rule
 
 class Diagnose(click.Command):
     """A command that looks at telemetry."""
 
     section = "Diagnose"
-
-
-class Know(click.Group):
-    """A command about what is known and how it is recognised."""
-
-    section = "What is known"
 
 
 class Grouped(click.Group):
@@ -61,16 +48,10 @@ class Grouped(click.Group):
         try:
             return super().invoke(ctx)
         except SkewscopeError as error:
-            _complain(error)
+            complain(error)
             ctx.exit(FAILED)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
-
-
-def _complain(error: SkewscopeError) -> None:
-    problems = error.problems if isinstance(error, InputError) else (error,)
-    for problem in problems:
-        click.echo(text.safe(str(problem)), err=True)
 
 
 def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
@@ -85,73 +66,10 @@ def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None
         ctx.exit()
 
 
-def json_option(command: Commanded) -> Commanded:
-    """`--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
-
-
 def recording_option(command: Commanded) -> Commanded:
     """`--replay PATH`."""
     what = "A recording's folder; without it, the built-in demo."
     return click.option("--replay", "recording", type=click.Path(path_type=Path), metavar="PATH", help=what)(command)
-
-
-# Printing.
-
-
-def _coloured() -> bool:
-    dull = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return sys.stdout.isatty() and not dull
-
-
-def _ascii() -> bool:
-    ctx = click.get_current_context(silent=True)
-    asked = bool(ctx and ctx.find_root().params.get("ascii_"))
-    return asked or not (sys.stdout.encoding or "").lower().startswith("utf")
-
-
-def _columns() -> int:
-    return shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns if sys.stdout.isatty() else PIPE_COLUMNS
-
-
-def show(lines: Iterable[Line], *, wrapped: bool = False) -> None:
-    """Print lines, in colour where that is wanted."""
-    shown = text.wrapped(lines, min(_columns(), 110)) if wrapped else lines
-    click.echo(text.plain(shown, colour=_coloured(), ascii_=_ascii()), nl=False, color=_coloured())
-
-
-def _json(value: object) -> None:
-    from skewscope.tui.show import as_json  # noqa: PLC0415
-
-    click.echo(as_json(value))
-
-
-def _progress(label: str, *, wanted: bool) -> Callable[[str, float], None] | None:
-    """A bar on standard error, where that is a terminal."""
-    if not (wanted and sys.stderr.isatty()):
-        return None
-    shown = [""]
-
-    def heard(stage: str, share: float) -> None:
-        done = round(min(max(share, 0.0), 1.0) * 30)
-        bar = f"{label}: [{'#' * done}{'.' * (30 - done)}] {round(100 * share):3d} % {stage}"
-        bar = text.pad(text.safe(bar), max(shutil.get_terminal_size().columns - 1, 20))
-        if bar != shown[0]:
-            shown[0] = bar
-            click.echo(f"\r{bar}", err=True, nl=False)
-
-    return heard
-
-
-def _wipe(*, wanted: bool) -> None:
-    if wanted and sys.stderr.isatty():
-        click.echo("\r" + " " * (shutil.get_terminal_size().columns - 1) + "\r", err=True, nl=False)
-
-
-def _catalogue() -> "Catalogue":
-    from skewscope.kb.load import catalogue  # noqa: PLC0415
-
-    return catalogue()
 
 
 def _replayed(recording: Path | None, *, workers: int | None = None, progress: bool = True) -> "Outcome":
@@ -159,16 +77,16 @@ def _replayed(recording: Path | None, *, workers: int | None = None, progress: b
 
     path = recording or demo_path()
     try:
-        return replay(path, progress=_progress(path.name, wanted=progress), workers=workers, keep_snapshots=True)
+        return replay(path, progress=progress_bar(path.name, wanted=progress), workers=workers, keep_snapshots=True)
     finally:
-        _wipe(wanted=progress)
+        wipe(wanted=progress)
 
 
 def _report(name: str, outcome: "Outcome") -> None:
     from skewscope.tui.detail import Words  # noqa: PLC0415
     from skewscope.tui.report import report  # noqa: PLC0415
 
-    show(report(name, outcome, Words(_catalogue(), outcome.incidents), _columns()))
+    show(report(name, outcome, Words(catalogue(), outcome.incidents), columns()))
 
 
 # Commands.
@@ -190,7 +108,7 @@ def cli(ctx: click.Context, recording: Path | None, ascii_: bool) -> None:
     Exit codes: 0 fine, 1 found something, 2 could not run.
     """
     if ctx.invoked_subcommand is None:
-        ctx.exit(_console(recording, ascii_=ascii_ or _ascii()))
+        ctx.exit(_console(recording, ascii_=ascii_ or ascii_wanted()))
 
 
 def _console(recording: Path | None, *, ascii_: bool) -> int:
@@ -206,7 +124,7 @@ def _console(recording: Path | None, *, ascii_: bool) -> int:
     path = recording or demo_path()
     console = Console(
         lambda progress: replay(path, progress=progress, keep_snapshots=True),
-        Words(_catalogue()),
+        Words(catalogue()),
         colour=not os.environ.get("NO_COLOR"),
         ascii_=ascii_,
     )
@@ -234,7 +152,7 @@ def _replay_one(path: Path, *, as_json: bool, workers: int | None, progress: boo
     try:
         outcome = _replayed(path, workers=workers, progress=progress)
     except InputError as error:
-        _complain(error)
+        complain(error)
         return FAILED
     if as_json:
         for incident in outcome.incidents:
@@ -253,10 +171,10 @@ def explain(what: str, recording: Path | None, as_json: bool) -> None:
     from skewscope.tui.detail import Words, full  # noqa: PLC0415
     from skewscope.tui.show import condition_lines  # noqa: PLC0415
 
-    catalogue = _catalogue()
+    catalogue = catalogue()
     if known := catalogue.conditions.get(what):
         if as_json:
-            _json(known)
+            print_json(known)
         else:
             show(condition_lines(known, Words(catalogue)), wrapped=True)
         return
@@ -266,9 +184,9 @@ def explain(what: str, recording: Path | None, as_json: bool) -> None:
         click.echo(incident.as_line())
         return
     words = Words(catalogue, outcome.incidents)
-    show(full(incident, words, outcome.snapshots[-1].time, min(_columns(), 110)))
+    show(full(incident, words, outcome.snapshots[-1].time, min(columns(), 110)))
     if condition := catalogue.conditions.get(incident.condition):
-        show([(), line("─" * min(_columns(), 40), "dim"), ()])
+        show([(), line("─" * min(columns(), 40), "dim"), ()])
         show(condition_lines(condition, words), wrapped=True)
 
 
@@ -282,48 +200,50 @@ def _incident(what: str, outcome: "Outcome", conditions: list[str]) -> "Incident
     raise InputError([Problem(repr(what), 0, "", several, "the id of an incident or of a condition", hint)])
 
 
-@cli.group("kb", cls=Know)
-def kb() -> None:
-    """The catalogue: conditions, signals, mitigations, sources."""
-
-
-KIND = click.Choice(["conditions", "signals", "mitigations", "sources"])
-
-
-@kb.command("list")
-@click.argument("kind", type=KIND, default="conditions")
+@cli.command("coverage", cls=Diagnose)
+@recording_option
+@click.option(
+    "--topology", type=click.Path(path_type=Path), metavar="FILE", help="What its DPUs can read by themselves."
+)
 @json_option
-def kb_list(kind: str, as_json: bool) -> None:
-    """List all entries of a kind."""
-    from skewscope.tui.show import entries, list_lines  # noqa: PLC0415
+def coverage_(recording: Path | None, topology: Path | None, as_json: bool) -> None:
+    """Which conditions can be diagnosed, and which signal would help most.
 
+    Judged by the signals seen in a recording, or by those that the DPUs of a topology can read.
+    """
+    if recording and topology:
+        raise click.UsageError("Give --replay or --topology, not both.")
+    from skewscope.tui.coverage import coverage, coverage_lines  # noqa: PLC0415
+
+    catalogue = catalogue()
+    signals = _visible(topology) if topology else frozenset(_replayed(recording).signals)
+    found = coverage(all_rules().values(), catalogue.conditions, signals)
     if as_json:
-        _json(list(entries(_catalogue(), kind).values()))
+        print_json(found)
     else:
-        show(list_lines(_catalogue(), kind))
+        show(coverage_lines(found, {id_: known.name for id_, known in catalogue.signals.items()}))
 
 
-@kb.command("show")
-@click.argument("id_", metavar="ID")
-@json_option
-def kb_show(id_: str, as_json: bool) -> None:
-    """Show an entry, of whatever kind."""
-    from skewscope.tui.detail import Words  # noqa: PLC0415
-    from skewscope.tui.show import KINDS, entries, entry_lines  # noqa: PLC0415
+def _visible(path: Path) -> frozenset[str]:
+    from skewscope.engine.topology_file import topology  # noqa: PLC0415
+    from skewscope.kb.yamlfile import read  # noqa: PLC0415
+    from skewscope.tui.coverage import visible  # noqa: PLC0415
 
-    catalogue = _catalogue()
-    found = next((entries(catalogue, kind)[id_] for kind in KINDS if id_ in entries(catalogue, kind)), None)
-    if found is None:
-        ids = [known for kind in KINDS for known in entries(catalogue, kind)]
-        raise InputError([Problem(repr(id_), 0, "", "no entry of the catalogue", "an id", nearest(id_, ids))])
-    if as_json:
-        _json(found)
-    else:
-        show(entry_lines(found, Words(catalogue)), wrapped=True)
+    found, problems = topology(read(path))
+    if problems:
+        raise InputError(problems)
+    return visible(found, catalogue())
+
+
+cli.add_command(kb)
+cli.add_command(rules)
 
 
 def main() -> None:
     """The entry point."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name that the terminal's encoding lacks is no reason to fail.
+        sys.stdout.reconfigure(errors="backslashreplace")
     cli(prog_name="skewscope")
 
 

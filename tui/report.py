@@ -65,9 +65,8 @@ def missing(outcome: "Outcome", columns: int) -> list[Line]:
     last = outcome.snapshots[-1] if outcome.snapshots else None
     said = [*(last.missing if last else ()), *outcome.warnings]
     if outcome.unmapped:
-        names = listed(sorted(outcome.unmapped), 5)
-        series = units.count(sum(outcome.unmapped.values()), "series", "series")
-        said.append(f"{series} of metrics that no signal of the catalogue goes by: {names}.")
+        samples = units.count(sum(outcome.unmapped.values()), "sample")
+        said.append(f"{samples} could not be used: {listed(sorted(outcome.unmapped), 5)}.")
     lines: list[Line] = []
     if said:
         lines += [(), line("What could not be seen", "title")]

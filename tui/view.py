@@ -11,7 +11,7 @@ from skewscope.tui.detail import GLYPHS, Words
 from skewscope.tui.text import Line, cut, fit, line_width, pad, spread, width
 
 if TYPE_CHECKING:
-    from skewscope.adapters.replay import SourceState
+    from skewscope.adapters.coverage import SourceState
 
 SEVERITIES = ("info", "warning", "critical")
 STALE_S = 10.0
@@ -239,6 +239,7 @@ class Status:
     age_s: float | None
     reporting: int
     known: int
+    who: str = "nodes"
 
 
 def status_line(status: Status, columns: int) -> Line:
@@ -269,16 +270,17 @@ def _rights(status: Status) -> list[Line]:
     age = "no data" if status.age_s is None else f"lag {_lag(status.age_s)}"
     silent = status.reporting < status.known
     parts: list[tuple[str, str]] = [(f"{status.mode} {units.clock(status.time)}  ", "title")]
-    parts.append((f"{status.reporting}/{status.known} sources  ", "warn" if silent else ""))
+    parts.append((f"{status.reporting}/{status.known} {status.who}  ", "warn" if silent else ""))
     parts.append((f"{age}  ", "warn" if stale else ""))
     parts.append(("read-only ", "dim"))
     return [tuple(parts), tuple(parts[:3]), tuple(parts[:2]), tuple(parts[:1])]
 
 
-def reporting(sources: Iterable["SourceState"]) -> tuple[int, int]:
-    """How many sources deliver all that they should, and of how many."""
-    states = list(sources)
-    return sum(s.reporting >= s.known and s.age_s is not None for s in states), len(states)
+def reporting(sources: Iterable["SourceState"]) -> tuple[int, int, str]:
+    """How many report, of how many, and what they are: of the telemetry that ever came, the one most is missing of."""
+    came = [s for s in sources if s.age_s is not None and s.known]
+    worst = min(came, key=lambda s: (s.reporting / s.known, s.kind != "nodes"), default=None)
+    return (worst.reporting, worst.known, worst.kind) if worst else (0, 0, "nodes")
 
 
 def oldest(sources: Iterable["SourceState"]) -> float | None:

@@ -117,11 +117,11 @@ TOPOLOGY = Topology(
     groups=(Group("A", "tensor-parallel", ("n0", "n1", "n2", "n3")),),
 )
 SOURCES = (
-    SourceState("metrics.om.zst", "openmetrics", 8, 8, 0.4),
-    SourceState("pcap/n0-ew.pcap.zst", "pcap", 1, 1, 0.1),
-    SourceState("pcap/n1-ew.pcap.zst", "pcap", 0, 1, None, "no packet"),
+    SourceState("packets", "ports", 7, 8, 0.1, "silent: n1/ew"),
+    SourceState("node telemetry", "nodes", 8, 8, 0.4),
+    SourceState("GPU telemetry", "GPU nodes", 0, 8, None),
 )
-MISSING = ("No packets of n1 ew: what only they show is unknown there.",)
+MISSING = ("No packets from n1/ew: rounds, loss, round trips and request timing are unknown there.",)
 
 
 def snapshot(after: float, incidents: tuple[Incident, ...] = (), *, end: float = 100.0) -> Snapshot:
@@ -131,7 +131,15 @@ def snapshot(after: float, incidents: tuple[Incident, ...] = (), *, end: float =
 def outcome(incidents: tuple[Incident, ...] = INCIDENTS, *, samples: int = 1_012_345) -> Outcome:
     """Healthy at first; everything of `incidents` is there from the second snapshot on."""
     shots = (snapshot(1), snapshot(50, incidents), snapshot(75, incidents), snapshot(100, incidents))
-    return Outcome(incidents, shots, TOPOLOGY, (), {"up": 8, "go_threads": 3}, 100.0, samples)
+    return Outcome(
+        incidents,
+        shots,
+        TOPOLOGY,
+        (),
+        {"up: no signal of this name": 8, "go_threads: no signal of this name": 3},
+        100.0,
+        samples,
+    )
 
 
 def healthy() -> Outcome:

@@ -1,0 +1,251 @@
+"""Cases put to their rule: telemetry is made as a case says, the rule is run alone on it, the verdicts are compared."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from skewscope.engine.detect import Detector
+from skewscope.engine.entities import Entities
+from skewscope.engine.feed import F64, Block, SeriesKey, SeriesTable
+from skewscope.engine.topology import Group, Node, Pool, Port, Topology
+from skewscope.engine.verdict import UNKNOWN
+from skewscope.kb.model import Catalogue
+from skewscope.kb.units import unit
+from skewscope.rules.case import Case, CaseFile, Cluster, Firing, Given, Piece, network_of
+from skewscope.rules.kinds import kind_of
+from skewscope.rules.model import Rule
+
+START = 1_700_000_000.0
+"""When every case begins: far from zero, as real times are."""
+NORTH_SOUTH, EAST_WEST = 25e9, 50e9
+"""Speeds of the ports, in bytes per second."""
+BOUNDS = tuple(m * 10.0**e for e in range(-4, 3) for m in (1.0, 2.0, 5.0))
+"""Upper bounds of the buckets of histograms, in base units."""
+OBSERVED = 10.0
+"""Observations of a histogram per second."""
+SEVERITIES = ("info", "warning", "critical")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How one case went; `faults` is empty where it went as it should."""
+
+    rule: str
+    case: str
+    kind: str
+    faults: tuple[str, ...]
+    line: int = 0
+
+    @property
+    def good(self) -> bool:
+        """Did the rule say what the case expects?"""
+        return not self.faults
+
+
+@dataclass
+class _Outcome:
+    """What the rule said about each entity in the course of a case."""
+
+    fired: dict[str, float] = field(default_factory=dict)
+    cleared: dict[str, float] = field(default_factory=dict)
+    severity: dict[str, int] = field(default_factory=dict)
+    state: dict[str, int] = field(default_factory=dict)
+
+
+def run_cases(rules: Mapping[str, Rule], cases: Iterable[CaseFile], catalogue: Catalogue) -> list[Result]:
+    """How every case went, in the order of files and cases; cases of a rule that is not there are passed over."""
+    return [run_case(rules[file.rule], case, catalogue) for file in cases if file.rule in rules for case in file.cases]
+
+
+def run_case(rule: Rule, case: Case, catalogue: Catalogue) -> Result:
+    """How one case went."""
+    topology = cluster(case.cluster)
+    detector = Detector([rule], catalogue, topology, case.tick)
+    script = Script(case, catalogue, detector.entities)
+    faults = [*script.faults, *_strangers(case, rule, detector.entities)]
+    if not faults:
+        outcome = _played(detector, case, script)
+        faults = list(_differences(case, outcome))
+    return Result(rule.id, case.name, case.kind, tuple(faults), case.line)
+
+
+def _strangers(case: Case, rule: Rule, entities: Entities) -> Iterator[str]:
+    for name in (*(firing.at for firing in case.expect), *(case.unknown or ())):
+        if name not in entities.numbers[rule.scope]:
+            yield f"expects something of {name!r}, which is no {rule.scope} of the case"
+
+
+def _played(detector: Detector, case: Case, script: "Script") -> _Outcome:
+    outcome, table = _Outcome(), script.table
+    for n in range(round(case.lasts / case.tick) + 1):
+        at = n * case.tick
+        (verdict,) = detector.step(START + at, script.block(n), table)
+        for i, name in enumerate(verdict.names):
+            if verdict.firing[i]:
+                outcome.fired.setdefault(name, at)
+                outcome.cleared.pop(name, None)
+                outcome.severity[name] = max(outcome.severity.get(name, 0), int(verdict.severity[i]))
+            elif name in outcome.fired:
+                outcome.cleared.setdefault(name, at)
+            outcome.state[name] = int(verdict.state[i])
+    return outcome
+
+
+def _differences(case: Case, outcome: _Outcome) -> Iterator[str]:
+    expected = {firing.at: firing for firing in case.expect}
+    for name in sorted(set(outcome.fired) - set(expected)):
+        yield f"{name} fires after {outcome.fired[name]:g} s, and should not"
+    for name, firing in expected.items():
+        yield from _missed(name, firing, outcome)
+    for name in sorted(outcome.state) if case.unknown == () else case.unknown or ():
+        if outcome.state.get(name) != UNKNOWN:
+            yield f"{name} is judged in the end ({outcome.state.get(name)}), and should be unknown"
+
+
+def _missed(name: str, firing: Firing, outcome: _Outcome) -> Iterator[str]:
+    at = outcome.fired.get(name)
+    if at is None:
+        yield f"{name} does not fire"
+        return
+    if at > firing.by + 1e-9:
+        yield f"{name} fires after {at:g} s, later than {firing.by:g} s"
+    if at < firing.after - 1e-9:
+        yield f"{name} fires after {at:g} s, sooner than {firing.after:g} s"
+    if firing.clears_by is not None and outcome.cleared.get(name, np.inf) > firing.clears_by + 1e-9:
+        yield f"{name} does not clear by {firing.clears_by:g} s"
+    if firing.severity and SEVERITIES[outcome.severity[name]] != firing.severity:
+        yield f"{name} is {SEVERITIES[outcome.severity[name]]}, not {firing.severity}"
+
+
+# --- topology
+
+
+def cluster(short: Cluster) -> Topology:
+    """The topology that a case's shorthand stands for: nodes n0, n1, ... with the ports ns and ew."""
+    count = sum(nodes for _, _, nodes, _ in short.groups) + short.nodes
+    gpus = max([short.gpus, *(gpus for *_, gpus in short.groups)])
+    nodes = tuple(_node(f"n{n}", gpus) for n in range(max(count, 1)))
+    groups, first = [], 0
+    for name, kind, size, per_node in short.groups:
+        names = [f"n{n}" for n in range(first, first + size)]
+        members = [f"{node}/gpu{g}" for node in names for g in range(per_node)] if per_node else names
+        groups.append(Group(name, kind, tuple(members), names[0]))
+        first += size
+    everyone = (("pool", tuple(group.name for group in groups)),) if groups else ()
+    pools = everyone if short.pools is None else short.pools
+    return Topology(nodes, tuple(groups), tuple(Pool(name, replicas) for name, replicas in pools))
+
+
+def _node(name: str, gpus: int) -> Node:
+    ports = (Port(name, "ns", "north-south", NORTH_SOUTH), Port(name, "ew", "east-west", EAST_WEST))
+    return Node(name, gpus=gpus, sees=("north-south", "east-west"), ports=ports)
+
+
+# --- telemetry
+
+
+class Script:
+    """The samples of a case: every series' values at every tick, made beforehand."""
+
+    def __init__(self, case: Case, catalogue: Catalogue, entities: Entities) -> None:
+        self.case = case
+        self.catalogue = catalogue
+        self.table = SeriesTable()
+        self.faults: list[str] = []
+        self.times: F64 = np.arange(round(case.lasts / case.tick) + 1) * case.tick
+        pieces: dict[SeriesKey, list[Piece]] = {}
+        for given in case.given:
+            for key in self._keys(given, entities):
+                pieces.setdefault(key, []).extend(given.pieces)
+        series = [made for key, found in pieces.items() for made in self._series(key, found)]
+        self.values: F64 = np.array([values for _, values in series]).reshape(len(series), len(self.times))
+        self._numbers = np.array([self.table.number(key) for key, _ in series], np.int32)
+        self._given = np.array([~np.isnan(values) for _, values in series]).reshape(self.values.shape)
+
+    def block(self, n: int) -> Block:
+        """The samples of one tick."""
+        there = self._given[:, n]
+        numbers = self._numbers[there]
+        return Block(np.full(len(numbers), START + self.times[n]), numbers, self.values[there, n])
+
+    def _keys(self, given: Given, entities: Entities) -> Iterator[SeriesKey]:
+        kind = kind_of(self.catalogue.signals[given.signal].entity)
+        network = network_of(given.words)
+        selector = ",".join(word for word in given.words if word.replace("_", "-") != network)
+        ports = entities.topology.port
+        names = _pairs(entities) if kind == "peer" else entities.names[kind]
+        found = [name for name in names if fnmatchcase(name, given.entity)]
+        if kind in {"port", "peer"} and network:
+            found = [name for name in found if ports[name.partition(">")[0]].network == network]
+        if not found:
+            self.faults.append(f"gives {given.signal} for {given.entity!r}, which is no {kind} of the case")
+        for name in found:
+            yield SeriesKey(given.signal, kind, name, selector)
+
+    def _series(self, key: SeriesKey, pieces: list[Piece]) -> Iterator[tuple[SeriesKey, F64]]:
+        signal = self.catalogue.signals[key.signal]
+        values = self._laid(key, pieces) / unit(signal.unit).factor
+        if signal.type == "histogram":
+            yield from self._histogram(key, values)
+        elif signal.type == "counter":
+            yield key, self._counted(values, pieces)
+        else:
+            yield key, values
+
+    def _laid(self, key: SeriesKey, pieces: list[Piece]) -> F64:
+        """Values in base units over time: later pieces lie over earlier ones; NaN where there is no sample."""
+        values = np.full(len(self.times), np.nan)
+        noise = _noise(f"{self.case.name}|{key}", len(self.times))
+        for piece in pieces:
+            at = (self.times >= piece.begin - 1e-9) & (self.times < piece.end - 1e-9)
+            values[at] = (_shape(piece, self.times, self.case.lasts) * (1 + piece.noise * noise))[at]
+            if piece.every:
+                off = np.mod(self.times + 1e-9, piece.every) > 2e-9
+                values[at & off] = np.nan
+        return values
+
+    def _counted(self, rates: F64, pieces: list[Piece]) -> F64:
+        """A counter that grows at these rates; unread while they are missing, begun anew where a piece says so."""
+        total = 1000.0 + np.cumsum(np.nan_to_num(rates)) * self.case.tick
+        for restart in sorted(piece.restart for piece in pieces if piece.restart is not None):
+            after = self.times >= restart
+            if after.any():
+                total[after] -= total[np.argmax(after)]
+        return np.where(np.isnan(rates), np.nan, total)
+
+    def _histogram(self, key: SeriesKey, values: F64) -> Iterator[tuple[SeriesKey, F64]]:
+        seen = np.where(np.isnan(values), 0.0, OBSERVED * self.case.tick)
+        gone = np.isnan(values)
+        factor = unit(self.catalogue.signals[key.signal].unit).factor
+        parts = {f"bucket:{bound / factor:g}": seen * (values <= bound / factor) for bound in BOUNDS}
+        parts |= {"bucket:+Inf": seen, "count": seen, "sum": np.nan_to_num(seen * values)}
+        for part, more in parts.items():
+            selector = ",".join(word for word in (key.selector, part) if word)
+            counted = np.where(gone, np.nan, np.cumsum(more))
+            yield SeriesKey(key.signal, key.kind, key.entity, selector), counted
+
+
+def _shape(piece: Piece, times: F64, lasts: float) -> F64:
+    if piece.missing:
+        return np.full(len(times), np.nan)
+    if piece.to_value is None:
+        return np.full(len(times), piece.value)
+    end = min(piece.end, lasts)
+    share = np.clip((times - piece.begin) / max(end - piece.begin, 1e-9), 0.0, 1.0)
+    ramp: F64 = piece.value + (piece.to_value - piece.value) * share
+    return ramp
+
+
+def _noise(seed: str, size: int) -> F64:
+    """Normal noise within three deviations, the same for the same seed."""
+    number = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big")
+    return np.clip(np.random.default_rng(number).standard_normal(size), -3.0, 3.0)
+
+
+def _pairs(entities: Entities) -> list[str]:
+    """Every port and every other one that it may talk to."""
+    ports = list(entities.topology.port.values())
+    return [f"{a.id}>{b.id}" for a in ports for b in ports if a is not b and a.network == b.network]

@@ -1,0 +1,83 @@
+"""The causal graph of the catalogue: an edge from each cause to what it brings about."""
+
+from typing import TYPE_CHECKING
+
+from skewscope.kb.model import Catalogue
+
+if TYPE_CHECKING:
+    from networkx import DiGraph  # 0.2 s to import; asked for only where a graph is
+
+
+def edges(catalogue: Catalogue) -> tuple[tuple[str, str, str], ...]:
+    """Every (cause, effect, why) among the catalogue's conditions, in order, each once."""
+    known = catalogue.conditions
+    found: dict[tuple[str, str], str] = {}
+    for c in known.values():
+        for link in c.effects:
+            if link.condition in known:
+                found.setdefault((c.id, link.condition), link.why)
+        for link in c.causes:
+            if link.condition in known:
+                found.setdefault((link.condition, c.id), link.why)
+    return tuple((cause, effect, why) for (cause, effect), why in sorted(found.items()))
+
+
+def causal(catalogue: Catalogue) -> "DiGraph[str]":
+    """The causal graph; every condition is a node, every edge has its `why`."""
+    from networkx import DiGraph  # noqa: PLC0415
+
+    graph: DiGraph[str] = DiGraph()
+    graph.add_nodes_from(sorted(catalogue.conditions))
+    for cause, effect, why in edges(catalogue):
+        graph.add_edge(cause, effect, why=why)
+    return graph
+
+
+def roots_of(catalogue: Catalogue, condition: str) -> tuple[str, ...]:
+    """Everything that can bring a condition about, by any number of steps."""
+    import networkx as nx  # noqa: PLC0415
+
+    return tuple(sorted(nx.ancestors(causal(catalogue), condition)))
+
+
+def follows(catalogue: Catalogue, condition: str) -> tuple[str, ...]:
+    """Everything that a condition can bring about, by any number of steps."""
+    import networkx as nx  # noqa: PLC0415
+
+    return tuple(sorted(nx.descendants(causal(catalogue), condition)))
+
+
+def cycles(catalogue: Catalogue) -> tuple[tuple[str, ...], ...]:
+    """One circle of causes for each knot of them, none where all is well; each begins with its smallest id.
+
+    Without networkx, so that a catalogue can be loaded where it is not there.
+    """
+    after: dict[str, list[str]] = {id_: [] for id_ in sorted(catalogue.conditions)}
+    for cause, effect, _ in edges(catalogue):
+        after[cause].append(effect)
+    found: set[tuple[str, ...]] = set()
+    done: set[str] = set()
+    for start in after:
+        _walk(start, after, done, found)
+    return tuple(sorted(found))
+
+
+def _walk(start: str, after: dict[str, list[str]], done: set[str], found: set[tuple[str, ...]]) -> None:
+    """Depth first without recursion; an edge back into the path closes a circle."""
+    path: list[str] = []
+    stack: list[tuple[str, bool]] = [(start, True)]
+    while stack:
+        node, entering = stack.pop()
+        if not entering:
+            done.add(path.pop())
+        elif node in path:
+            found.add(_turned(tuple(path[path.index(node) :])))
+        elif node not in done:
+            path.append(node)
+            stack.append((node, False))
+            stack += [(effect, True) for effect in reversed(after[node])]
+
+
+def _turned(circle: tuple[str, ...]) -> tuple[str, ...]:
+    first = circle.index(min(circle))
+    return circle[first:] + circle[:first]

@@ -1,0 +1,119 @@
+"""What a good catalogue looks like: lints as objects, run over a shelf, with exceptions that must still be needed.
+
+The lints themselves are in `kb.lints`. A schema says what a field may hold; a lint says what makes sense.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from skewscope.kb.fields import Fields
+from skewscope.kb.problems import InputError, Problem, nearest
+from skewscope.kb.shelf import Entry, Shelf, open_shelf, shipped
+from skewscope.kb.yamlfile import read
+
+Check = Callable[[Shelf], Iterator[tuple[str, Problem]]]
+"""Gives the id of the entry that a problem is about, and the problem."""
+
+EXCEPTIONS = "exceptions.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Lint:
+    """One thing that every good catalogue has."""
+
+    name: str
+    scope: str
+    """entry: looks at one file; set: looks at all of them together."""
+    about: str
+    fix: str
+    check: Check
+    integrity: bool
+    """Without it the catalogue cannot be used at all."""
+
+
+LINTS: dict[str, Lint] = {}
+"""All of them, by name; a lint enters itself."""
+
+
+def entry_lint(kind: str, fix: str, *, integrity: bool = False) -> Callable[..., Callable[..., Iterator[Problem]]]:
+    """Makes a lint of a function that looks at one entry of a kind ('' for any)."""
+
+    def enter(look: Callable[[Entry], Iterator[Problem]]) -> Callable[[Entry], Iterator[Problem]]:
+        def check(shelf: Shelf) -> Iterator[tuple[str, Problem]]:
+            for entry in shelf.entries:
+                if kind in ("", entry.kind):
+                    yield from ((entry.name, problem) for problem in look(entry))
+
+        _enter(look.__name__, "entry", look.__doc__, fix, check, integrity=integrity)
+        return look
+
+    return enter
+
+
+def set_lint(fix: str, *, integrity: bool = False) -> Callable[[Check], Check]:
+    """Makes a lint of a function that looks at the whole shelf."""
+
+    def enter(check: Check) -> Check:
+        _enter(check.__name__, "set", check.__doc__, fix, check, integrity=integrity)
+        return check
+
+    return enter
+
+
+def _enter(name: str, scope: str, about: str | None, fix: str, check: Check, *, integrity: bool) -> None:
+    name = name.replace("_", "-")
+    LINTS[name] = Lint(name, scope, about or "", fix, check, integrity)
+
+
+def lints() -> tuple[Lint, ...]:
+    """All lints, by name."""
+    import skewscope.kb.lints  # noqa: F401, PLC0415 - they enter themselves, and need this module to do so
+
+    return tuple(LINTS[name] for name in sorted(LINTS))
+
+
+def lint(folder: Path | None = None) -> tuple[Problem, ...]:
+    """All that is wrong with the catalogue in a folder; without a folder, with the one that comes with the package."""
+    shelf = open_shelf(folder)
+    return tuple(sorted({*shelf.problems, *check(shelf, exceptions=(folder or shipped()) / EXCEPTIONS)}))
+
+
+def check(shelf: Shelf, *, integrity_only: bool = False, exceptions: Path | None = None) -> Iterator[Problem]:
+    """What the lints find, without what is excepted; and the exceptions that nothing needs."""
+    found = [
+        (one.name, entry, _hinted(problem, one.fix))
+        for one in lints()
+        if one.integrity or not integrity_only
+        for entry, problem in one.check(shelf)
+    ]
+    excepted, faults = _exceptions(exceptions, shelf) if exceptions else ({}, ())
+    yield from faults
+    yield from (problem for name, entry, problem in found if (name, entry) not in excepted)
+    needed = {(name, entry) for name, entry, _ in found}
+    yield from (stale for key, stale in excepted.items() if key not in needed)
+
+
+def _hinted(problem: Problem, fix: str) -> Problem:
+    return problem if problem.hint else replace(problem, hint=fix)
+
+
+def _exceptions(path: Path, shelf: Shelf) -> tuple[dict[tuple[str, str], Problem], Iterable[Problem]]:
+    """By lint and entry, the problem that the exception is if nothing needs it."""
+    if not path.is_file():
+        return {}, ()
+    try:
+        fields = Fields(read(path, f"{shelf.folder}/{path.name}"))
+    except InputError as error:
+        return {}, error.problems
+    found = {}
+    fields.known((), ("exceptions",))
+    for item in fields.items(("exceptions",), 1000):
+        fields.known(item, ("lint", "entry", "reason"))
+        name, entry = fields.text((*item, "lint")), fields.text((*item, "entry"))
+        if name and name not in LINTS:
+            fields.fault((*item, "lint"), f"{name!r}", "the name of a lint", nearest(name, LINTS))
+        elif name and entry and fields.text((*item, "reason")):
+            text = f"an exception from {name} for {entry!r} that nothing needs"
+            found[name, entry] = fields.document.problem(item, text, "needed exceptions only", "Remove it.")
+    return found, tuple(fields.problems)

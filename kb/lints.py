@@ -1,0 +1,261 @@
+"""The lints of the catalogue. Each is a function whose first line says what every good catalogue has."""
+
+import re
+from collections.abc import Iterator
+
+from skewscope.kb.graph import cycles
+from skewscope.kb.lint import entry_lint, set_lint
+from skewscope.kb.model import Condition, Mitigation, Signal, Source
+from skewscope.kb.problems import Problem, nearest
+from skewscope.kb.shelf import Entry, Shelf
+from skewscope.kb.units import is_unit, unit
+from skewscope.kb.yamlfile import Path_
+
+DEPLOYMENTS = ("dpu-front-end", "dpu-every-rail", "dpu-pcie-root", "dpu-relayed")
+
+Found = Iterator[Problem]
+FoundIn = Iterator[tuple[str, Problem]]
+
+
+@entry_lint("", "Rename the file, or correct the id.", integrity=True)
+def filename_is_id(entry: Entry) -> Found:
+    """An entry's file is called by its id."""
+    if entry.value.id != entry.name:
+        yield entry.document.problem(("id",), f"{entry.value.id!r}", f"{entry.name!r}, the name of the file")
+
+
+@set_lint("Add the entry, or correct the id.", integrity=True)
+def link_exists(shelf: Shelf) -> FoundIn:
+    """Every id named anywhere is the id of an entry."""
+    for entry in shelf.entries:
+        for path, kind, name in links(entry):
+            if name not in shelf.names[kind]:
+                hint = nearest(name, shelf.names[kind])
+                wanted = f"the id of one of the {kind}"
+                yield entry.name, entry.document.problem(path, f"{name!r}", wanted, hint)
+
+
+def links(entry: Entry) -> Iterator[tuple[Path_, str, str]]:
+    """Every id that an entry names: where, of which kind, which one."""
+    data = entry.document.data
+    for field, kind in (("signature", "signals"), ("mitigations", "mitigations")):
+        for n, name in enumerate(data.get(field, ())):
+            yield (field, n), kind, name
+    for field in ("causes", "effects", "lookalikes"):
+        for n, item in enumerate(data.get(field, ())):
+            yield (field, n, "condition"), "conditions", item["condition"]
+    for field in ("impacts", "claims"):
+        for n, item in enumerate(data.get(field, ())):
+            yield (field, n, "source"), "sources", item["source"]
+    for n, item in enumerate(data.get("observability", ())):
+        for k, name in enumerate(item.get("needs", ())):
+            yield ("observability", n, "needs", k), "signals", name
+    for path, basis in bases(entry):
+        for name in _sources_of(basis):
+            yield path, "sources", name
+
+
+def bases(entry: Entry) -> Iterator[tuple[Path_, str]]:
+    """Every statement of an entry about what something rests on."""
+    data = entry.document.data
+    for field in ("basis", "signature_basis"):
+        if field in data:
+            yield (field,), data[field]
+    for field in ("causes", "effects", "lookalikes", "lookalikes_outside", "observability"):
+        for n, item in enumerate(data.get(field, ())):
+            if "basis" in item:
+                yield (field, n, "basis"), item["basis"]
+
+
+_basis = re.compile(r"literature|source: (?P<sources>[a-z0-9_]+(, [a-z0-9_]+)*)(; .{10,})?|judgement: .{10,}")
+
+
+def _sources_of(basis: str) -> list[str]:
+    match = _basis.fullmatch(basis)
+    return match["sources"].split(", ") if match and match["sources"] else []
+
+
+@entry_lint("", "Judgement is welcome where it says so and why.")
+def basis_says_why(entry: Entry) -> Found:
+    """Every basis is the literature, a source, or a judgement with its reason."""
+    for path, basis in bases(entry):
+        if not _basis.fullmatch(basis):
+            yield entry.document.problem(path, f"{basis[:60]!r}", "'literature', 'source: id' or 'judgement: reason'")
+
+
+@entry_lint("signals", "Units are written as kb/units.py knows them.", integrity=True)
+def unit_is_known(entry: Entry) -> Found:
+    """Every signal's unit is one that can be reckoned with."""
+    assert isinstance(entry.value, Signal)
+    if not is_unit(entry.value.unit):
+        try:
+            unit(entry.value.unit)
+        except ValueError as error:
+            yield entry.document.problem(("unit",), f"{entry.value.unit!r}", "a known unit", str(error))
+
+
+@entry_lint("signals", "The name is made from the id.")
+def canonical_name_is_derived(entry: Entry) -> Found:
+    """What the agent exports goes by the canonical name."""
+    assert isinstance(entry.value, Signal)
+    for n, name in enumerate(entry.value.sources.get("skewscope_agent", ())):
+        if name != entry.value.metric:
+            yield entry.document.problem(("sources", "skewscope_agent", n), f"{name!r}", f"{entry.value.metric!r}")
+
+
+@entry_lint("signals", "Name an exporter that is among the sources.")
+def exporter_is_a_source(entry: Entry) -> Found:
+    """A scale or a doubt belongs to an exporter that has a name for the signal."""
+    assert isinstance(entry.value, Signal)
+    known = entry.value.sources
+    for name in entry.value.scale:
+        if name not in known:
+            yield entry.document.problem(("scale", name), f"{name!r}", "one of its sources", nearest(name, known))
+    for n, name in enumerate(entry.value.unverified):
+        if name not in known:
+            yield entry.document.problem(("unverified", n), f"{name!r}", "one of its sources", nearest(name, known))
+
+
+@entry_lint("signals", "Only a counter has a width and can saturate; only a bitmask has bits.")
+def fields_fit_the_type(entry: Entry) -> Found:
+    """A signal's fields fit its type."""
+    fits = {"width_bits": "counter", "saturates": "counter", "bits": "bitmask"}
+    for field, type_ in fits.items():
+        if field in entry.document.data and entry.document.data["type"] != type_:
+            yield entry.document.problem((field,), f"the field {field!r} of a {entry.document.data['type']}", "none")
+
+
+@set_lint("Dots and underscores become the same in a metric's name: choose another id.", integrity=True)
+def metric_names_one_signal(shelf: Shelf) -> FoundIn:
+    """No two signals share a canonical name."""
+    seen: dict[str, str] = {}
+    for entry in shelf.of("signals"):
+        assert isinstance(entry.value, Signal)
+        first = seen.setdefault(entry.value.metric, entry.name)
+        if first != entry.name:
+            yield entry.name, entry.document.problem(("id",), f"the metric name of {first!r}", "a name of its own")
+
+
+_locator = re.compile(
+    r"arXiv:\d{4}\.\d{4,5}|doi:10\.\d{4,}/\S+|https?://\S+|github\.com/\S+#\d+|[\w.-]+\.[a-z]{2,}/\S+"
+    r"|[A-Z][\w ]*'\d\d\b|[A-Z][\w ]+ \d{4}\b"
+)
+
+
+@entry_lint("sources", "arXiv:2509.18114, doi:10.1145/..., a URL, github.com/owner/name#12, or a venue with its year.")
+def source_has_locator(entry: Entry) -> Found:
+    """Every source can be found by its locator."""
+    assert isinstance(entry.value, Source)
+    if not _locator.search(entry.value.locator):
+        yield entry.document.problem(("locator",), f"{entry.value.locator!r}", "where the work can be found")
+
+
+@entry_lint("conditions", "A number without a source is no evidence; grade D says that there is none.")
+def grade_has_claims(entry: Entry) -> Found:
+    """A grade better than D rests on claims."""
+    assert isinstance(entry.value, Condition)
+    if entry.value.grade != "D" and not entry.value.impacts:
+        yield entry.document.problem(("grade",), f"{entry.value.grade} without impacts", "claims with their sources")
+
+
+@entry_lint("conditions", "Say which signals, and that it is our judgement.")
+def signature_has_basis(entry: Entry) -> Found:
+    """Whoever chose the signals of a signature says on what it rests."""
+    assert isinstance(entry.value, Condition)
+    if entry.value.signature and not entry.value.signature_basis:
+        yield entry.document.problem(("signature",), "no signature_basis", "what the choice of signals rests on")
+
+
+@entry_lint("conditions", "Mark it, so that nobody takes it for a fact.")
+def doubt_is_told(entry: Entry) -> Found:
+    """A row of the paper that nobody checked says so in words."""
+    assert isinstance(entry.value, Condition)
+    if entry.value.paper_row == "unverified" and not entry.value.paper_note:
+        yield entry.document.problem(("paper_row",), "no note", "what has to be checked")
+
+
+@entry_lint("conditions", "Say of each deployment what can be seen, even where it is nothing.")
+def observability_is_complete(entry: Entry) -> Found:
+    """Every condition says what each deployment sees of it, once."""
+    assert isinstance(entry.value, Condition)
+    told = [o.deployment for o in entry.value.observability]
+    for deployment in DEPLOYMENTS:
+        if told.count(deployment) != 1:
+            times = f"{deployment} told {told.count(deployment)} times"
+            yield entry.document.problem(("observability",), times, "each deployment once")
+
+
+@entry_lint("conditions", "A condition is not its own cause, effect or look-alike.", integrity=True)
+def no_link_to_itself(entry: Entry) -> Found:
+    """No condition names itself."""
+    for path, kind, name in links(entry):
+        if kind == "conditions" and name == entry.name:
+            yield entry.document.problem(path, f"{name!r}", "another condition")
+
+
+@set_lint("Keep the better text, remove the other.")
+def link_is_told_once(shelf: Shelf) -> FoundIn:
+    """A causal link is written at one of its ends only."""
+    told: set[tuple[str, str]] = set()
+    for entry in shelf.of("conditions"):
+        for field in ("effects", "causes"):
+            for n, item in enumerate(entry.document.data.get(field, ())):
+                ends = (entry.name, item["condition"]) if field == "effects" else (item["condition"], entry.name)
+                if ends in told:
+                    text = f"the link from {ends[0]} to {ends[1]} for the second time"
+                    yield entry.name, entry.document.problem((field, n), text, "each link once")
+                told.add(ends)
+
+
+@set_lint("Remove the weakest link of the circle.", integrity=True)
+def causes_make_no_circle(shelf: Shelf) -> FoundIn:
+    """Nothing is, by any number of steps, its own cause."""
+    for circle in cycles(shelf.catalogue):
+        entry = next(e for e in shelf.of("conditions") if e.name == circle[0])
+        path: Path_ = ("effects",) if "effects" in entry.document.data else ("causes",)
+        text = f"the circle {' -> '.join((*circle, circle[0]))}"
+        yield entry.name, entry.document.problem(path, text, "causes without circles")
+
+
+@set_lint("Write it at one end; both ends learn of it.")
+def lookalikes_are_mutual(shelf: Shelf) -> FoundIn:
+    """Whatever looks like a condition, the condition looks like it."""
+    known = shelf.catalogue.conditions
+    for entry in shelf.of("conditions"):
+        for look in known[entry.value.id].lookalikes:
+            other = known.get(look.condition)
+            if other and all(back.condition != entry.value.id for back in other.lookalikes):
+                text = f"{look.condition!r}, which does not look like it"
+                yield entry.name, entry.document.problem(("lookalikes",), text, "both ways or none")
+
+
+@entry_lint("mitigations", "Who acts must know how to take it back and how to see that it worked.")
+def mitigation_can_be_undone(entry: Entry) -> Found:
+    """Every mitigation says how it is undone and verified, in more than a word."""
+    assert isinstance(entry.value, Mitigation)
+    for field in ("undo", "verify", "cost"):
+        text: str = entry.document.data[field]
+        if len(text.split()) < 3:  # noqa: PLR2004 - "none needed" explains nothing
+            yield entry.document.problem((field,), f"{text!r}", "a sentence that one could act on")
+
+
+@set_lint("Name it in a condition, or remove the file.")
+def entry_is_used(shelf: Shelf) -> FoundIn:
+    """Every mitigation helps some condition, and every source supports something."""
+    used = {(kind, name) for entry in shelf.entries for _, kind, name in links(entry)}
+    for entry in shelf.entries:
+        if entry.kind in ("mitigations", "sources") and (entry.kind, entry.name) not in used:
+            yield entry.name, entry.document.problem(("id",), f"{entry.name!r}, which nothing names", "a use for it")
+
+
+_filler = re.compile(r"\b(may potentially|might possibly|leverag\w+|utiliz\w+|seamless\w*|cutting-edge|robustly)\b", re.I)
+
+
+@entry_lint("", "Say it plainly.")
+def words_are_plain(entry: Entry) -> Found:
+    """Texts do without filler."""
+    if entry.kind == "sources":
+        return
+    for field, text in entry.document.data.items():
+        if isinstance(text, str) and (match := _filler.search(text)):
+            yield entry.document.problem((field,), f"{match[0]!r}", "plain words")

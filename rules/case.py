@@ -1,0 +1,253 @@
+"""Cases: telemetry made up for one rule, and what the rule has to say about it. The format is in `schema/cases.md`."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from skewscope.kb.model import Catalogue, Signal
+from skewscope.kb.problems import InputError, Problem, nearest
+from skewscope.kb.units import is_unit, unit
+from skewscope.kb.yamlfile import Document, Path_, read
+from skewscope.rules.expr import Peers
+from skewscope.rules.kinds import NETWORKS, kind_of
+from skewscope.rules.language import Setting, compiled
+from skewscope.rules.shape import misshapen
+from skewscope.rules.units import NUMBER, SECOND, product
+
+HERE = Path(__file__).parent / "cases"
+KINDS = ("fires", "quiet", "boundary", "missing", "look-alike")
+TICK, LASTS = 1.0, 30.0
+MOST_TICKS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A value over a stretch of time, in the signal's base unit; of a counter, per second."""
+
+    value: float = 0.0
+    to_value: float | None = None
+    missing: bool = False
+    begin: float = 0.0
+    end: float = float("inf")
+    noise: float = 0.0
+    every: float = 0.0
+    restart: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What one signal says on the entities whose name is like `entity`; later ones override."""
+
+    signal: str
+    words: tuple[str, ...]
+    entity: str
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """Who fires, when, and how bad it is."""
+
+    at: str
+    by: float
+    after: float = 0.0
+    clears_by: float | None = None
+    severity: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A topology in short: (name, kind, nodes, gpus a member) of groups, further nodes, GPUs of a node, pools."""
+
+    groups: tuple[tuple[str, str, int, int], ...] = ()
+    nodes: int = 0
+    gpus: int = 0
+    pools: tuple[tuple[str, tuple[str, ...]], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case. With `unknown` nobody fires, and those named there (None: nobody asked; empty: all) cannot be judged."""
+
+    name: str
+    kind: str
+    cluster: Cluster
+    tick: float
+    lasts: float
+    given: tuple[Given, ...]
+    expect: tuple[Firing, ...] = ()
+    unknown: tuple[str, ...] | None = None
+    like: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFile:
+    """The cases of one rule."""
+
+    rule: str
+    cases: tuple[Case, ...]
+    file: str
+
+
+def load(catalogue: Catalogue, folder: Path = HERE) -> tuple[Mapping[str, CaseFile], list[Problem]]:
+    """Every file of cases by the rule's id, and what is wrong with the others."""
+    found: dict[str, CaseFile] = {}
+    problems: list[Problem] = []
+    for path in sorted(folder.glob("*.yaml")):
+        try:
+            cases, faults = parse(read(path, f"{folder.parent.name}/{folder.name}/{path.name}"), catalogue, path.stem)
+        except InputError as error:
+            cases, faults = None, list(error.problems)
+        problems += faults
+        if cases:
+            found[cases.rule] = cases
+    return found, problems
+
+
+def parse(document: Document, catalogue: Catalogue, name: str = "") -> tuple[CaseFile | None, list[Problem]]:
+    """The cases in a document, and what is wrong with it; None if anything is."""
+    problems = list(misshapen(document, "cases"))
+    if problems:
+        return None, problems
+    reader = _Reader(document, catalogue)
+    cases = reader.file(name)
+    return (None if reader.problems else cases), reader.problems
+
+
+_SIGNAL = re.compile(r"([a-z0-9_.]+)(?:\[([^\]]{0,80})\])?")
+_GROUP = re.compile(r"(\S+) (\d+)(?:x(\d+))?")
+
+
+@dataclass
+class _Reader:
+    """One document of the right shape, being read."""
+
+    document: Document
+    catalogue: Catalogue
+    problems: list[Problem] = field(default_factory=list)
+
+    def file(self, name: str) -> CaseFile:
+        data = self.document.data
+        if name and data["rule"] != name:
+            self.fault(("rule",), repr(data["rule"]), repr(name), "The rule is the name of the file.")
+        names = [case["name"] for case in data["cases"]]
+        for n, case in enumerate(names):
+            if case in names[:n]:
+                self.fault(("cases", n, "name"), f"{case!r} for the second time", "a name of its own")
+        shared = tuple(self.given(("given",), data.get("given", {})))
+        cases = tuple(self.case(("cases", n), case, data, shared) for n, case in enumerate(data["cases"]))
+        return CaseFile(data["rule"], cases, self.document.file)
+
+    def fault(self, path: Path_, found: str, expected: str, hint: str = "") -> None:
+        self.problems.append(self.document.problem(path, found, expected, hint))
+
+    def case(self, path: Path_, data: dict[str, Any], whole: dict[str, Any], shared: tuple[Given, ...]) -> Case:
+        if (data["kind"] == "look-alike") != ("like" in data):
+            self.fault(path, "no 'like'" if "like" not in data else "'like'", "it for look-alikes, and for no others")
+        top = path if "topology" in data else ()
+        tick = self.time(path, data, whole, "tick", TICK)
+        lasts = self.time(path, data, whole, "lasts", LASTS)
+        if not 0 < tick <= lasts <= tick * MOST_TICKS:
+            self.fault(path, f"{lasts:g} s of {tick:g} s ticks", f"at least one tick and at most {MOST_TICKS}")
+        expect = data["expect"]
+        return Case(
+            name=data["name"],
+            kind=data["kind"],
+            cluster=self.cluster((*top, "topology"), (data if top else whole).get("topology", {})),
+            tick=tick or TICK,
+            lasts=lasts,
+            given=(*shared, *self.given((*path, "given"), data.get("given", {}))),
+            expect=tuple(self.firings((*path, "expect"), expect)) if isinstance(expect, list) else (),
+            unknown=None if isinstance(expect, list) else () if expect == "unknown" else tuple(expect["unknown"]),
+            like=data.get("like", ""),
+            line=self.document.line(*path),
+        )
+
+    def time(self, path: Path_, data: dict[str, Any], whole: dict[str, Any], name: str, otherwise: float) -> float:
+        found = data if name in data else whole
+        where = (*path, name) if name in data else (name,)
+        return self.quantity(where, found[name], SECOND) if name in found else otherwise
+
+    def firings(self, path: Path_, data: list[dict[str, Any]]) -> Iterator[Firing]:
+        for n, item in enumerate(data):
+            times = {
+                key: self.quantity((*path, n, key), item[key], SECOND)
+                for key in ("by", "after", "clears_by")
+                if key in item
+            }
+            yield Firing(at=item["at"], severity=item.get("severity", ""), **times)
+
+    def cluster(self, path: Path_, data: dict[str, Any]) -> Cluster:
+        groups = []
+        for name, text in data.get("groups", {}).items():
+            match = _GROUP.fullmatch(text)
+            assert match  # the schema says so
+            groups.append((name, match[1], int(match[2]), int(match[3] or 0)))
+            if not 1 <= int(match[2]) <= 1000:
+                self.fault((*path, "groups", name), f"{match[2]} nodes", "1 to 1000")
+        pools = data.get("pools")
+        for pool, replicas in (pools or {}).items():
+            for n, replica in enumerate(replicas):
+                if replica not in data.get("groups", {}):
+                    self.fault((*path, "pools", pool, n), f"the unknown group {replica!r}", "one of the groups")
+        named = None if pools is None else tuple((pool, tuple(replicas)) for pool, replicas in pools.items())
+        return Cluster(tuple(groups), data.get("nodes", 0), data.get("gpus", 0), named)
+
+    def given(self, path: Path_, data: dict[str, Any]) -> Iterator[Given]:
+        for text, by_entity in data.items():
+            match = _SIGNAL.fullmatch(text)
+            signal = self.catalogue.signals.get(match[1]) if match else None
+            if match is None or signal is None or not kind_of(signal.entity) or not is_unit(signal.unit):
+                hint = nearest(match[1] if match else text, self.catalogue.signals)
+                self.fault((*path, text), f"an unknown signal {text!r}", "a signal's id", hint)
+                continue
+            words = tuple(word.strip() for word in (match[2] or "").split(",") if word.strip())
+            for entity, pieces in by_entity.items():
+                where = (*path, text, entity)
+                yield Given(signal.id, words, entity, tuple(self.pieces(where, pieces, signal)))
+
+    def pieces(self, path: Path_, data: Any, signal: Signal) -> Iterator[Piece]:
+        for n, item in enumerate(data if isinstance(data, list) else [data]):
+            where = (*path, n) if isinstance(data, list) else path
+            yield self.piece(where, item if isinstance(item, dict) else _short(item), signal)
+
+    def piece(self, path: Path_, data: dict[str, Any], signal: Signal) -> Piece:
+        if ("value" in data) == bool(data.get("missing")):
+            self.fault(path, "both" if "value" in data else "neither", "either a value or `missing: true`")
+        known = unit(signal.unit).dimension
+        dim = product(known, SECOND, -1) if signal.type == "counter" else known
+        dims = {"value": dim, "to_value": dim, "noise": NUMBER}
+        read = {
+            _FIELDS.get(key, key): self.quantity((*path, key), data[key], dims.get(key, SECOND))
+            for key in ("value", "to_value", "noise", "from", "to", "every", "restart")
+            if key in data
+        }
+        return Piece(missing=bool(data.get("missing")), **read)
+
+    def quantity(self, path: Path_, value: Any, dim: Any) -> float:
+        """A constant of a dimension, in base units; 0 where it is faulty."""
+        setting = Setting(self.catalogue.signals, "fleet", Peers("fleet", "all"))
+        expr, faults = compiled(str(value), setting, "number")
+        for fault in faults:
+            self.fault(path, f"{fault.found} (column {fault.column})", fault.expected, fault.hint)
+        if expr is None:
+            return 0.0
+        if expr.op != "number" or (expr.dim != dim and expr.value != 0):
+            self.fault(path, repr(value), "a constant in the unit of what it is given for")
+            return 0.0
+        return expr.value
+
+
+_FIELDS = {"from": "begin", "to": "end"}
+
+
+def _short(item: Any) -> dict[str, Any]:
+    return {"missing": True} if item == "missing" else {"value": item}
+
+
+def network_of(words: tuple[str, ...]) -> str:
+    """The network that subscripts name, or ''."""
+    return next((word.replace("_", "-") for word in words if word.replace("_", "-") in NETWORKS), "")

@@ -1,0 +1,95 @@
+"""What commands share: exit codes, options, and printing for whatever stands at the other end."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import click
+from skewscope.kb.problems import InputError, Problem, SkewscopeError
+from skewscope.tui import text
+from skewscope.tui.text import Line, line
+
+FINE, FOUND, FAILED = 0, 1, 2
+INTERRUPTED = 130
+PIPE_COLUMNS = 100
+"""Where there is no terminal to ask."""
+
+Commanded = TypeVar("Commanded", bound=Callable[..., Any])
+
+
+def json_option(command: Commanded) -> Commanded:
+    """`--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def complain(error: SkewscopeError) -> None:
+    """Print what is wrong on standard error, a line each."""
+    problems = error.problems if isinstance(error, InputError) else (error,)
+    for problem in problems:
+        click.echo(text.safe(str(problem)), err=True)
+
+
+def coloured() -> bool:
+    """Whether standard output takes colours."""
+    dull = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return sys.stdout.isatty() and not dull
+
+
+def ascii_wanted() -> bool:
+    """Whether only ASCII may be printed: asked for, or all that standard output takes."""
+    ctx = click.get_current_context(silent=True)
+    asked = bool(ctx and ctx.find_root().params.get("ascii_"))
+    return asked or not (sys.stdout.encoding or "").lower().startswith("utf")
+
+
+def columns() -> int:
+    """The width to print for."""
+    return shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns if sys.stdout.isatty() else PIPE_COLUMNS
+
+
+def show(lines: Iterable[Line], *, wrapped: bool = False) -> None:
+    """Print lines, in colour where that is wanted."""
+    shown = text.wrapped(lines, min(columns(), 110)) if wrapped else lines
+    click.echo(text.plain(shown, colour=coloured(), ascii_=ascii_wanted()), nl=False, color=coloured())
+
+
+def print_json(value: object) -> None:
+    """Print a value of ours as JSON."""
+    from skewscope.tui.show import as_json  # noqa: PLC0415
+
+    click.echo(asprint_json(value))
+
+
+def progress_bar(label: str, *, wanted: bool) -> Callable[[str, float], None] | None:
+    """A bar on standard error, where that is a terminal."""
+    if not (wanted and sys.stderr.isatty()):
+        return None
+    shown = [""]
+
+    def heard(stage: str, share: float) -> None:
+        done = round(min(max(share, 0.0), 1.0) * 30)
+        bar = f"{label}: [{'#' * done}{'.' * (30 - done)}] {round(100 * share):3d} % {stage}"
+        bar = text.pad(text.safe(bar), max(shutil.get_terminal_size().columns - 1, 20))
+        if bar != shown[0]:
+            shown[0] = bar
+            click.echo(f"\r{bar}", err=True, nl=False)
+
+    return heard
+
+
+def wipe(*, wanted: bool) -> None:
+    """Take the progress bar away."""
+    if wanted and sys.stderr.isatty():
+        click.echo("\r" + " " * (shutil.get_terminal_size().columns - 1) + "\r", err=True, nl=False)
+
+
+def print_faults(problems: Iterable[Problem], *, as_json: bool) -> None:
+    """Print problems and leave: they are what a lint looks for."""
+    found = tuple(problems)
+    if as_json:
+        print_json(found)
+    else:
+        show([line(str(p)) for p in found] or [line("No problems.", "ok")])
+    click.get_current_context().exit(FOUND if found else FINE)
