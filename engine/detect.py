@@ -108,7 +108,8 @@ class _Judge:
     def _state(self, truth: Truth, applies: Truth, score: F64, most: F64) -> Truth:
         needed = np.where(self._required, truth, YES).min(axis=0, initial=YES)
         level = np.where(score >= self.rule.fire.score, YES, np.where(most >= self.rule.fire.score, UNKNOWN, NO))
-        return np.minimum(np.minimum(needed, applies), level).astype(np.int8)
+        found: Truth = np.minimum(np.minimum(needed, applies), level).astype(np.int8)
+        return found
 
     def _healthy(self, truth: Truth, applies: Truth, most: F64) -> Truth:
         """Whether the rule's clearing holds: YES, NO, or UNKNOWN where that cannot be told."""
@@ -214,9 +215,9 @@ class Detector:
         found: dict[Expr, list[_Judge]] = {expr: [] for expr in self.evaluator.baselines}
         for judge in self._judges:
             nodes = {node for expr in judge.rule.expressions for node in expr.walk()}
-            for expr in found:
+            for expr, readers in found.items():
                 if expr in nodes:
-                    found[expr].append(judge)
+                    readers.append(judge)
         return found
 
     def _frozen(self) -> Mapping[Expr, Mask]:
@@ -260,7 +261,7 @@ class Detector:
 
     def _seen(self, name: str, scope: str) -> Mask:
         rows = self.panel.lay(name).series
-        seen = ~np.isnan(np.fmax.reduce(self.panel.newest(rows), axis=0, initial=np.nan))
+        seen: Mask = ~np.isnan(np.fmax.reduce(self.panel.newest(rows), axis=0, initial=np.nan))
         kind = kind_of(self.catalogue.signals[name].entity)
         if kind == scope:
             return seen
@@ -270,4 +271,5 @@ class Detector:
 
 
 def _any(x: F64) -> F64:
-    return np.fmax.reduce(x, axis=1)
+    found: F64 = np.fmax.reduce(x, axis=1)
+    return found

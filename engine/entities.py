@@ -163,7 +163,7 @@ class Entities:
         return sorted(found)
 
     def only(self, kind: str, number: int, wanted: str) -> int:
-        """The one entity of kind `wanted` that lies in this one or that it lies in; -1 where there are none or several."""
+        """The one entity of kind `wanted` in this one or that this one is in; -1 where there are none or several."""
         if kind in KINDS and wanted in CONTAINERS[kind]:
             return int(self.up(kind, wanted)[number])
         found = [b.members[b.owners == number] for b in self.down(wanted, kind).buckets]

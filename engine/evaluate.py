@@ -4,7 +4,7 @@ Numbers are float64 with NaN for unknown; truths are int8, NO, UNKNOWN, YES, so 
 larger and `not` the negative of what they join.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from skewscope.engine import operations
 from skewscope.engine.entities import Entities
 from skewscope.engine.panel import Panel
+from skewscope.engine.readings import Shared
 from skewscope.engine.sets import F64
-from skewscope.engine.verdict import NO, UNKNOWN, YES
+from skewscope.kb.units import Dimension
 from skewscope.rules.expr import Expr
 from skewscope.rules.functions import FUNCTIONS
 
@@ -42,7 +43,7 @@ class Evaluator:
         for expr in expressions:
             self._add(expr)
         self._timed = self._with_times()
-        shared = operations.Shared(panel, entities)
+        shared = Shared(panel, entities)
         self._steps: list[Step] = [operations.step(expr, shared) for expr in self.order]
         self._values: list[Any] = [None] * len(self.order)
         self._times: list[Any] = [None] * len(self.order)
@@ -72,7 +73,7 @@ class Evaluator:
                     step.times = [self._times[arg] for arg in self._args[n]]
                 self._values[n] = step.run(t, args)
                 if self._timed[n]:
-                    self._times[n] = operations.times(self.order[n], step, [self._times[a] for a in self._args[n]])
+                    self._times[n] = operations.times(step, [self._times[a] for a in self._args[n]])
 
     def value(self, expr: Expr) -> Any:
         """The value of an expression at this tick: an array over the entities of its kind, not to be written to."""
@@ -92,10 +93,10 @@ class Evaluator:
 
     def decisive(self, expr: Expr) -> F64:
         """The number that each entity's decisive comparison looked at, among those in the unit of the first."""
-        found = self._decisive(expr, _unit(expr))
+        found = self._decisive(expr, unit_of(expr))
         return np.full(self.entities.count(expr.kind), np.nan) if found is None else found
 
-    def _decisive(self, expr: Expr, unit: object) -> F64 | None:
+    def _decisive(self, expr: Expr, unit: Dimension) -> F64 | None:
         if expr.op == "compare":
             side = measured(expr)
             return self._wide(side, expr.kind) if side.dim == unit else None
@@ -108,7 +109,7 @@ class Evaluator:
             return None
         return self._deciding(expr, unit)
 
-    def _deciding(self, expr: Expr, unit: object) -> F64 | None:
+    def _deciding(self, expr: Expr, unit: Dimension) -> F64 | None:
         """Of parts joined, the value of the one that made the whole what it is; the first of equals."""
         best: F64 | None = None
         rank: Truth | None = None
@@ -134,19 +135,11 @@ def measured(comparison: Expr) -> Expr:
     return left if left.kind else right
 
 
-def unit_of(expr: Expr) -> object:
+def unit_of(expr: Expr) -> Dimension:
     """The dimension of the number that `decisive` tells for a truth."""
-    return _unit(expr)
-
-
-def _unit(expr: Expr) -> Any:
     found = next((node for node in expr.walk() if node.op == "compare"), None)
     return measured(found).dim if found else ()
 
 
 def _remembers(expr: Expr) -> bool:
     return expr.op == "call" and (expr.name == "age" or FUNCTIONS[expr.name].form in {"window", "baseline"})
-
-
-Reader = Callable[[Expr], F64]
-assert (NO, UNKNOWN, YES) == (-1, 0, 1)

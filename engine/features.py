@@ -93,7 +93,9 @@ def _centre(x: F64) -> F64:
 
 def over(a: F64, b: F64) -> F64:
     """A quotient; NaN where the divisor is zero."""
-    return np.divide(a, b, out=np.full(np.broadcast_shapes(a.shape, b.shape), np.nan), where=b != 0)
+    out = np.full(np.broadcast_shapes(a.shape, b.shape), np.nan)
+    np.divide(a, b, out=out, where=b != 0)
+    return out
 
 
 def peer_spread(x: F64) -> F64:
@@ -135,12 +137,14 @@ def gini(x: F64) -> F64:
 
 def highest(x: F64) -> F64:
     """The largest known member of each row."""
-    return np.fmax.reduce(x, axis=1)
+    found: F64 = np.fmax.reduce(x, axis=1)
+    return found
 
 
 def lowest(x: F64) -> F64:
     """The smallest known member of each row."""
-    return np.fmin.reduce(x, axis=1)
+    found: F64 = np.fmin.reduce(x, axis=1)
+    return found
 
 
 def total(x: F64) -> F64:

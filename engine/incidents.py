@@ -62,6 +62,7 @@ class Incidents:
         self._cases: dict[str, Case] = {}
         self._near: dict[str, Case] = {}
         """Cases that are open or resolved so recently that they still matter."""
+        self._led: Mapping[Key, Sequence[Case]] = {}
         self._folds: dict[str, dict[Entity, Fold]] = {}
         self._advice: Mapping[tuple[str, str], tuple[Advice, ...]] = {}
         self._context: tuple[Context, ...] = ()
@@ -80,9 +81,9 @@ class Incidents:
         if self.tracks.live or self._near:
             self._follow_policies(t)
             self.tracks.drop(t - max(self.timing.fold_s, self.timing.explain_s))
-            if (now := self._epoch(t)) != self._sorted_out:
+            if self._epoch(t) != self._sorted_out:
                 self._sort_out(t)
-                self._sorted_out = now
+                self._sorted_out = self._epoch(t)
             self._near = {c.id: c for c in self._near.values() if c.open or self._ago(t, c) <= self._memory}
         return tuple(self._changes)
 
@@ -115,6 +116,7 @@ class Incidents:
 
     def _sort_out(self, t: float) -> None:
         clusters = self._clusters(t)
+        self._led = _by_leader(self._near.values())
         visited = {case.id for key, tracks in sorted(clusters.items()) for case in self._settle(t, key, tracks)}
         for case in sorted(self._near.values(), key=lambda c: c.order):
             if case.open and case.id not in visited:
@@ -137,12 +139,9 @@ class Incidents:
 
     def _settle(self, t: float, key: Key, tracks: Sequence[Track]) -> list[Case]:
         """The open cases of one cluster, after each has become what it should be: one goes on, others merge into it."""
-        entities = {track.entity for track in tracks}
         firing = any(track.firing for track in tracks)
-        mine = sorted(
-            (c for c in self._near.values() if c.open and c.condition == key[0] and c.leader in entities),
-            key=lambda c: (c.leader != key[1], c.order),
-        )
+        led = [case for track in tracks for case in self._led.get(track.key, ())]
+        mine = sorted((c for c in led if c.open), key=lambda c: (c.leader != key[1], c.order))
         if not mine and not firing:
             return []
         case = mine[0] if mine else self._opened(t, self.tracks.live[key])
@@ -156,11 +155,7 @@ class Incidents:
 
     def _opened(self, t: float, track: Track) -> Case:
         """A case for a track: the one that resolved a moment ago, or a new one."""
-        recent = [
-            c
-            for c in self._near.values()
-            if (c.condition, c.leader) == track.key and not c.open and self._ago(t, c) <= self.timing.cool_down_s
-        ]
+        recent = [c for c in self._led.get(track.key, ()) if self._ago(t, c) <= self.timing.cool_down_s]
         if recent:
             case = max(recent, key=lambda c: c.order)
             case.resolved_at = None
@@ -266,6 +261,13 @@ class Incidents:
 
     def _since(self, case: Case) -> float:
         return case.opened_at if case.resolved_at is None else case.resolved_at
+
+
+def _by_leader(cases: Iterable[Case]) -> dict[Key, list[Case]]:
+    found: dict[Key, list[Case]] = {}
+    for case in cases:
+        found.setdefault((case.condition, case.leader), []).append(case)
+    return found
 
 
 def as_contract(incidents: Incidents, input_hash: str) -> list[Incident]:

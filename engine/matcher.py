@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from skewscope.engine.policy import Conclusion, Fact, Program, Rule, Shape, Test, kind_of_fact
@@ -92,21 +93,7 @@ def meets(fact: Fact, tests: tuple[Test, ...]) -> bool:
 def concluded(program: Program, active: set[tuple[int, str]]) -> tuple[Conclusion, ...]:
     """The conclusions of the rules that hold, in the one order all matchers keep."""
     found = {(program.order[n], entity): program.rules[n].says for n, entity in active}
-    return tuple(_of(says, entity) for (_, entity), says in sorted(found.items(), key=lambda item: item[0]))
-
-
-def _of(says: Conclusion, entity: str) -> Conclusion:
-    return Conclusion(
-        says.priority,
-        says.policy,
-        says.subject,
-        entity,
-        says.mitigation,
-        says.why,
-        says.diagnosis,
-        says.fact,
-        says.hash,
-    )
+    return tuple(replace(says, entity=entity) for (_, entity), says in sorted(found.items(), key=lambda item: item[0]))
 
 
 class Policies:

@@ -1,6 +1,6 @@
 """Where an entity is: what it shares with others, what it is called, how many a fault on it hits."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -52,6 +52,7 @@ class Places:
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         self._known: dict[Entity, Place] = {}
+        self._told: dict[Entity, Mapping[str, str | int]] = {}
 
     def of(self, entity: Entity) -> Place:
         """The place of an entity; one that the topology does not know is only itself."""
@@ -215,14 +216,22 @@ class Places:
         """The groups in a pool or in the fleet."""
         if entity.kind == "fleet":
             return [g.name for g in self.topology.groups]
-        return [r for p in self.topology.pools if entity.kind == "pool" and p.name == entity.name for r in p.replicas]
+        return list(self._replicas.get(f"pool:{entity.name}", ())) if entity.kind == "pool" else []
 
-    def about(self, entity: Entity) -> dict[str, str | int]:
+    @cached_property
+    def _replicas(self) -> dict[str, tuple[str, ...]]:
+        return {f"pool:{pool.name}": pool.replicas for pool in self.topology.pools}
+
+    def about(self, entity: Entity) -> Mapping[str, str | int]:
         """What policies may ask of the place: the properties of a `topology` fact."""
+        if entity not in self._told:
+            self._told[entity] = self._about(entity)
+        return self._told[entity]
+
+    def _about(self, entity: Entity) -> Mapping[str, str | int]:
         place = self.of(entity)
         names = sorted(g.removeprefix("group:") for g in place.groups)
         groups = [self.topology.group[g] for g in names if g in self.topology.group]
-        pools = [p for p in self.topology.pools if f"pool:{p.name}" in place.pools]
         mine = {g.name for g in groups}
         ends = {g.front_end for g in groups}
         members = min((len(g.members) for g in groups), default=0)
@@ -230,6 +239,6 @@ class Places:
             "parallelism": groups[0].kind if groups else "none",
             "members": members,
             "nodes": self.blast([entity]).nodes,
-            "siblings": len({r for p in pools for r in p.replicas} - mine),
+            "siblings": len({r for p in place.pools for r in self._replicas.get(p, ())} - mine),
             "front_end": "yes" if {n.removeprefix("node:") for n in place.nodes} & ends else "no",
         }

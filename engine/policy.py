@@ -9,7 +9,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from skewscope.kb.problems import InputError, Problem, nearest
@@ -157,6 +157,7 @@ def compile_policies(policies: Iterable[Policy]) -> Program:
         raise InputError(problems)
     bundles = [tuple(_variants(p)) for p in ordered]
     problems += [_crowd(p, b) for p, b in zip(ordered, bundles, strict=True) if not _Load().with_(b).fits()]
+    problems += [_unmet(p) for p, b in zip(ordered, bundles, strict=True) if any(_blocks_itself(r) for r in b)]
     problems += _collisions(ordered, bundles)
     depth, circular = _depth(ordered)
     problems += circular
@@ -223,22 +224,29 @@ def _repeated(policies: Sequence[Policy]) -> Iterator[Problem]:
 def _variants(policy: Policy) -> Iterator[Rule]:
     """The rules of a policy: one for each choice among its lists."""
     unless = next(_shapes(policy.unless)) if policy.unless else None
-    for when in itertools.islice(
-        itertools.product(*(tuple(itertools.islice(_shapes(p), MOST_RULES + 1)) for p in policy.when)), MOST_RULES + 1
-    ):
-        subject = when[0].kind.partition(":")[2]
-        says = Conclusion(
-            policy.priority,
-            policy.id,
-            subject,
-            "",
-            policy.mitigation,
-            policy.why,
-            policy.diagnosis,
-            policy.fact,
-            policy.hash,
-        )
-        yield Rule(when, unless, says)
+    says = Conclusion(
+        policy.priority,
+        policy.id,
+        subject="",
+        entity="",
+        mitigation=policy.mitigation,
+        why=policy.why,
+        diagnosis=policy.diagnosis,
+        fact=policy.fact,
+        hash=policy.hash,
+    )
+    choices = [tuple(itertools.islice(_shapes(p), MOST_RULES + 1)) for p in policy.when]
+    every = itertools.islice(itertools.product(*choices), MOST_RULES + 1)
+    for when in dict.fromkeys(map(_merged, every)):
+        yield Rule(when, unless, replace(says, subject=when[0].kind.partition(":")[2]))
+
+
+def _merged(shapes: tuple[Shape, ...]) -> tuple[Shape, ...]:
+    """One pattern for each kind: all of them are about one fact, which the library lets meet one pattern of a rule."""
+    tests: dict[str, dict[Test, None]] = {}
+    for shape in shapes:
+        tests.setdefault(shape.kind, {}).update(dict.fromkeys(shape.tests))
+    return tuple(Shape(kind, tuple(found)) for kind, found in tests.items())
 
 
 def _shapes(pattern: Pattern) -> Iterator[Shape]:
@@ -303,6 +311,19 @@ def _crowd(policy: Policy, bundle: tuple[Rule, ...]) -> Problem:
         f"lists that make {shown} rules",
         f"at most {MOST_HITS // 2} rules of one policy looking at one kind of fact",
         "Use at_least, or derive a fact from the list first.",
+    )
+
+
+def _blocks_itself(rule: Rule) -> bool:
+    return rule.unless is not None and rule.unless.kind in {shape.kind for shape in rule.when}
+
+
+def _unmet(policy: Policy) -> Problem:
+    return policy.problem(
+        ("unless",),
+        "a kind of fact that `when` asks for, too",
+        "another kind",
+        "It is one and the same fact: compare it in `when`, with {not: ...}, at_most or below.",
     )
 
 

@@ -155,7 +155,7 @@ class Script:
         self.catalogue = catalogue
         self.table = SeriesTable()
         self.faults: list[str] = []
-        self.times: F64 = np.arange(round(case.lasts / case.tick) + 1) * case.tick
+        self.times: F64 = np.arange(round(case.lasts / case.tick) + 1, dtype=np.float64) * case.tick
         pieces: dict[SeriesKey, list[Piece]] = {}
         for given in case.given:
             for key in self._keys(given, entities):

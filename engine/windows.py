@@ -80,13 +80,15 @@ class Ring:
 
     def row(self, name: str) -> F64:
         """The current slot of a layer, to write to."""
-        return self.layers[name][self.now % SLOTS]
+        found: F64 = self.layers[name][self.now % SLOTS]
+        return found
 
     def back(self, name: str, steps: Steps) -> F64:
         """What a layer held so many slots ago, for each entity."""
         layer, steps = self.layers[name], np.minimum(steps, min(self.now + 1, SLOTS - 1))
         if len(steps) and steps[0] == steps[-1] and (steps == steps[0]).all():
-            return layer[(self.now - int(steps[0])) % SLOTS]
+            row: F64 = layer[(self.now - int(steps[0])) % SLOTS]
+            return row
         found: F64 = layer[(self.now - steps) % SLOTS, np.arange(len(steps))]
         return found
 
@@ -226,9 +228,10 @@ class Track:
     def mean(self, steps: Steps, skip: Steps | None = None) -> F64:
         """Mean of a window; NaN where it is empty."""
         count = self.ring.summed("count", steps, skip)
-        return self._reference + np.divide(
-            self.ring.summed("sum", steps, skip), count, out=np.full(self._size, np.nan), where=count > 0.5
-        )
+        away: F64 = np.full(self._size, np.nan)
+        np.divide(self.ring.summed("sum", steps, skip), count, out=away, where=count > 0.5)
+        mean: F64 = self._reference + away
+        return mean
 
     def variance(self, steps: Steps) -> F64:
         """Variance of a window; NaN where it is empty."""
@@ -245,7 +248,9 @@ class Track:
         x, y = np.where(known, x, 0.0), np.where(known, y - self._reference, 0.0)
         top = count * (x * y).sum(axis=0) - x.sum(axis=0) * y.sum(axis=0)
         below = count * (x * x).sum(axis=0) - x.sum(axis=0) ** 2
-        return np.divide(top, below, out=np.full(self._size, np.nan), where=below > 0)
+        found = np.full(self._size, np.nan)
+        np.divide(top, below, out=found, where=below > 0)
+        return found
 
     def quantile(self, steps: Steps, q: float) -> F64:
         """A quantile of the last samples of a window's slots, between neighbours by straight line."""

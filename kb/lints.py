@@ -8,7 +8,7 @@ from skewscope.kb.lint import entry_lint, set_lint
 from skewscope.kb.model import Condition, Mitigation, Signal, Source
 from skewscope.kb.problems import Problem, nearest
 from skewscope.kb.shelf import Entry, Shelf
-from skewscope.kb.units import is_unit, unit
+from skewscope.kb.units import unit
 from skewscope.kb.yamlfile import Path_
 
 DEPLOYMENTS = ("dpu-front-end", "dpu-every-rail", "dpu-pcie-root", "dpu-relayed")
@@ -39,20 +39,22 @@ def links(entry: Entry) -> Iterator[tuple[Path_, str, str]]:
     """Every id that an entry names: where, of which kind, which one."""
     data = entry.document.data
     for field, kind in (("signature", "signals"), ("mitigations", "mitigations")):
-        for n, name in enumerate(data.get(field, ())):
-            yield (field, n), kind, name
-    for field in ("causes", "effects", "lookalikes"):
-        for n, item in enumerate(data.get(field, ())):
-            yield (field, n, "condition"), "conditions", item["condition"]
-    for field in ("impacts", "claims"):
-        for n, item in enumerate(data.get(field, ())):
-            yield (field, n, "source"), "sources", item["source"]
+        yield from (((field, n), kind, name) for n, name in enumerate(data.get(field, ())))
+    for field, key, kind in _linking:
+        yield from (((field, n, key), kind, item[key]) for n, item in enumerate(data.get(field, ())))
     for n, item in enumerate(data.get("observability", ())):
-        for k, name in enumerate(item.get("needs", ())):
-            yield ("observability", n, "needs", k), "signals", name
+        yield from ((("observability", n, "needs", k), "signals", name) for k, name in enumerate(item.get("needs", ())))
     for path, basis in bases(entry):
-        for name in _sources_of(basis):
-            yield path, "sources", name
+        yield from ((path, "sources", name) for name in _sources_of(basis))
+
+
+_linking = (
+    ("causes", "condition", "conditions"),
+    ("effects", "condition", "conditions"),
+    ("lookalikes", "condition", "conditions"),
+    ("impacts", "source", "sources"),
+    ("claims", "source", "sources"),
+)
 
 
 def bases(entry: Entry) -> Iterator[tuple[Path_, str]]:
@@ -87,11 +89,10 @@ def basis_says_why(entry: Entry) -> Found:
 def unit_is_known(entry: Entry) -> Found:
     """Every signal's unit is one that can be reckoned with."""
     assert isinstance(entry.value, Signal)
-    if not is_unit(entry.value.unit):
-        try:
-            unit(entry.value.unit)
-        except ValueError as error:
-            yield entry.document.problem(("unit",), f"{entry.value.unit!r}", "a known unit", str(error))
+    try:
+        unit(entry.value.unit)
+    except ValueError as error:
+        yield entry.document.problem(("unit",), f"{entry.value.unit!r}", "a known unit", str(error))
 
 
 @entry_lint("signals", "The name is made from the id.")
@@ -235,7 +236,7 @@ def mitigation_can_be_undone(entry: Entry) -> Found:
     assert isinstance(entry.value, Mitigation)
     for field in ("undo", "verify", "cost"):
         text: str = entry.document.data[field]
-        if len(text.split()) < 3:  # noqa: PLR2004 - "none needed" explains nothing
+        if len(text.split()) < 3:
             yield entry.document.problem((field,), f"{text!r}", "a sentence that one could act on")
 
 
@@ -248,7 +249,9 @@ def entry_is_used(shelf: Shelf) -> FoundIn:
             yield entry.name, entry.document.problem(("id",), f"{entry.name!r}, which nothing names", "a use for it")
 
 
-_filler = re.compile(r"\b(may potentially|might possibly|leverag\w+|utiliz\w+|seamless\w*|cutting-edge|robustly)\b", re.I)
+_filler = re.compile(
+    r"\b(may potentially|might possibly|leverag\w+|utiliz\w+|seamless\w*|cutting-edge|robustly)\b", re.IGNORECASE
+)
 
 
 @entry_lint("", "Say it plainly.")

@@ -53,7 +53,7 @@ def _told(error: "ValidationError", document: Document) -> Iterator[Problem]:
 
 def _unknown(error: "ValidationError", document: Document, path: Path_) -> Iterator[Problem]:
     known = list(error.schema.get("properties", ())) if isinstance(error.schema, dict) else []
-    for key in error.instance:
+    for key in _instance(error):
         if key not in known:
             yield document.unknown_key((*path, key), known)
 
@@ -62,7 +62,7 @@ def _missing(error: "ValidationError", document: Document, path: Path_) -> Itera
     # One error for each missing field, and none says which: tell them all, the caller drops what is told twice.
     wanted = error.validator_value
     for name in wanted if isinstance(wanted, list) else ():
-        if name not in error.instance:
+        if name not in _instance(error):
             yield document.problem((*path, name), "no value", f"the field {name!r}")
 
 
@@ -83,7 +83,7 @@ def _no_choice(error: "ValidationError", document: Document, path: Path_) -> Ite
 def _length(error: "ValidationError", document: Document, path: Path_) -> Iterator[Problem]:
     counted = "characters" if isinstance(error.instance, str) else "items"
     bound = "at least" if str(error.validator).startswith("min") else "at most"
-    yield document.problem(path, f"{len(error.instance)} {counted}", f"{bound} {error.validator_value} {counted}")
+    yield document.problem(path, f"{len(_instance(error))} {counted}", f"{bound} {error.validator_value} {counted}")
 
 
 def _pattern(error: "ValidationError", document: Document, path: Path_) -> Iterator[Problem]:
@@ -95,8 +95,13 @@ def _other(error: "ValidationError", document: Document, path: Path_) -> Iterato
     yield document.problem(path, _value(error.instance), wanted[:MOST_SHOWN])
 
 
-def _twice(error: "ValidationError", document: Document, path: Path_) -> Iterator[Problem]:
+def _twice(_: "ValidationError", document: Document, path: Path_) -> Iterator[Problem]:
     yield document.problem(path, "an item for the second time", "each item once")
+
+
+def _instance(error: "ValidationError") -> Any:
+    """What was found; the library's own type allows for a value that is not set yet."""
+    return error.instance
 
 
 _tellers = {

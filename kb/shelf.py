@@ -84,12 +84,12 @@ def _paths(folder: Path, shown: str, problems: list[Problem]) -> list[Path]:
     if not folder.is_dir():
         return []
     found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    for path in found:
-        if path.suffix != ".yaml" or not path.is_file():
-            problems.append(Problem(f"{shown}/{path.name}", 0, "", "no entry", "a file ending in .yaml"))
-    if len(found) > MOST_FILES:
-        problems.append(Problem(shown, 0, "", f"{len(found)} files", f"at most {MOST_FILES}"))
-    return [path for path in found[:MOST_FILES] if path.suffix == ".yaml" and path.is_file()]
+    sound = [path for path in found if path.suffix == ".yaml" and path.is_file()]
+    others = sorted(set(found) - set(sound))
+    problems += [Problem(f"{shown}/{path.name}", 0, "", "no entry", "a file ending in .yaml") for path in others]
+    if len(sound) > MOST_FILES:
+        problems.append(Problem(shown, 0, "", f"{len(sound)} files", f"at most {MOST_FILES}"))
+    return sound[:MOST_FILES]
 
 
 def _entry(path: Path, kind: str, shown: str, problems: list[Problem]) -> Entry | None:

@@ -91,7 +91,8 @@ def _length(walker: "Walker", node: ast.expr, parameter: str) -> float | None:
     if good and (expr.value > 0 or parameter == "q"):
         return expr.value
     expected = f"a time up to {most:g}*s" if parameter in WINDOWS else "a number from 0 to 1"
-    return walker.fault(node, f"{ast.unparse(node)[:40]!r} as {parameter}", expected)
+    walker.fault(node, f"{ast.unparse(node)[:40]!r} as {parameter}", expected)
+    return None
 
 
 def _gives(function: Function, args: tuple[Expr, ...]) -> Dimension:

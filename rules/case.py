@@ -69,7 +69,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case. With `unknown` nobody fires, and those named there (None: nobody asked; empty: all) cannot be judged."""
+    """One case. Where `unknown` is not None nobody fires, and those named there (or all) are unknown in the end."""
 
     name: str
     kind: str
@@ -90,6 +90,7 @@ class CaseFile:
     rule: str
     cases: tuple[Case, ...]
     file: str
+    document: Document = field(default=Document("<cases>", None), repr=False, compare=False)
 
 
 def load(catalogue: Catalogue, folder: Path = HERE) -> tuple[Mapping[str, CaseFile], list[Problem]]:
@@ -139,7 +140,7 @@ class _Reader:
                 self.fault(("cases", n, "name"), f"{case!r} for the second time", "a name of its own")
         shared = tuple(self.given(("given",), data.get("given", {})))
         cases = tuple(self.case(("cases", n), case, data, shared) for n, case in enumerate(data["cases"]))
-        return CaseFile(data["rule"], cases, self.document.file)
+        return CaseFile(data["rule"], cases, self.document.file, self.document)
 
     def fault(self, path: Path_, found: str, expected: str, hint: str = "") -> None:
         self.problems.append(self.document.problem(path, found, expected, hint))

@@ -1,6 +1,6 @@
 """An expression of a rule after checking: a tree whose every node knows its unit and the kind of entity it is about."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from skewscope.kb.units import Dimension
@@ -116,7 +116,7 @@ def _logic(expr: Expr) -> str:
     return f" {expr.op} ".join(_inner(arg) for arg in expr.args)
 
 
-_printers = {
+_printers: Mapping[str, Callable[[Expr], str]] = {
     "number": _number,
     "signal": _signal,
     "seen": _signal,

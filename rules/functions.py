@@ -92,10 +92,24 @@ _TABLE = (
     Function("log10", "plain", ("x",), "one", "logarithm to the base of ten of a number without unit"),
     Function("speed", "topology", (), "speed", "speed of the port, in bytes per second"),
     Function("size", "topology", (), "one", "number of members of the group, replica or pool"),
-    Function(
-        "bucket_quantile", "window", ("histogram", "q", "w"), "same", "quantile q of what was counted in the last w"
-    ),
-    Function("bucket_mean", "window", ("histogram", "w"), "same", "mean of what was counted in the last w"),
+    Function("bucket_quantile", "window", ("histogram", "q", "w"), "same", "quantile q of what the last w counted"),
+    Function("bucket_mean", "window", ("histogram", "w"), "same", "mean of what the last w counted"),
 )
 
 FUNCTIONS: Mapping[str, Function] = {f.name: f for f in _TABLE}
+
+
+def reference() -> str:
+    """The table of functions for the language reference, in Markdown."""
+    rows = [f"| `{f.name}({', '.join(f.params)})` | {_GIVES[f.gives]} | {f.about} |" for f in _TABLE]
+    return "\n".join(["| function | gives | what |", "|---|---|---|", *rows])
+
+
+_GIVES = {
+    "same": "the unit of x",
+    "one": "a number",
+    "seconds": "s",
+    "per-second": "the unit of x per second",
+    "speed": "By/s",
+    "truth": "yes or no",
+}

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from skewscope.kb.model import Signal
 from skewscope.kb.problems import nearest
@@ -25,7 +26,7 @@ WANTED = {"truth": "a comparison (yes or no)", "share": "a share", "seconds": "a
 
 @dataclass(frozen=True)
 class Setting:
-    """Where an expression stands: the signals there are, the kind of entity judged, its peers, what `peers()` counts."""
+    """Where an expression stands: which signals there are, what is judged, its peers, and what `peers()` counts."""
 
     signals: Mapping[str, Signal]
     scope: str
@@ -93,9 +94,10 @@ class Walker:
             return self.fault(node, f"{what}, which the language does not have", "numbers, signals and functions")
         return builder(self, node)
 
-    def fault(self, node: ast.AST, found: str, expected: str, hint: str = "") -> None:
-        """Remembers what is wrong at a node."""
+    def fault(self, node: ast.AST, found: str, expected: str, hint: str = "") -> Expr | None:
+        """Nothing in the place of what is wrong at a node, which is remembered."""
         self.faults.append(Fault(getattr(node, "col_offset", 0) + 1, found, expected, hint))
+        return None
 
     # --- leaves
 
@@ -278,7 +280,8 @@ class Walker:
             if all(side.kind == kind or contains(side.kind, kind) for side in (a, b)):
                 return lift(a, kind), lift(b, kind)
         hint = f"Reduce one of them, for example with highest(...), which gives a value for each {self.target}."
-        return self.fault(node, f"a value of a {a.kind} beside one of a {b.kind}", "values of one kind of entity", hint)
+        self.fault(node, f"a value of a {a.kind} beside one of a {b.kind}", "values of one kind of entity", hint)
+        return None
 
     def lifted(self, node: ast.AST, expr: Expr, kind: str) -> Expr | None:
         """The expression on `kind`, where each entity of that kind lies in just one of the expression's."""
@@ -313,7 +316,8 @@ _folds: Mapping[str, Callable[[float, float], float]] = {
     "/": lambda a, b: a / b,
 }
 
-_builders: Mapping[type[ast.expr], Callable[[Walker, ast.expr], Expr | None]] = {
+# Each takes the kind of node that it is listed under.
+_builders: Mapping[type[ast.expr], Callable[[Walker, Any], Expr | None]] = {
     ast.Constant: Walker.constant,
     ast.Name: Walker.name,
     ast.Attribute: Walker.signal,
@@ -323,4 +327,4 @@ _builders: Mapping[type[ast.expr], Callable[[Walker, ast.expr], Expr | None]] = 
     ast.Compare: Walker.compare,
     ast.BoolOp: Walker.boolean,
     ast.Call: calls.call,
-}  # type: ignore[dict-item]  # each takes the node that it is listed under
+}

@@ -93,6 +93,7 @@ class _Reader:
             hash=content_hash(data),
             file=self.document.file,
             notes=tuple(data.get("notes", ())),
+            document=self.document,
         )
 
     def fault(self, path: Path_, found: str, expected: str, hint: str = "") -> None:

@@ -1,7 +1,8 @@
 """A rule as a frozen value. What a field means is in `schema/rule.md`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from skewscope.kb.yamlfile import Document
 from skewscope.rules.expr import Expr, Peers
 
 MATURITIES = ("sandbox", "incubating", "stable", "withdrawn")
@@ -75,6 +76,8 @@ class Rule:
     """Of the content: changes when the rule does, not when the file is laid out anew."""
     file: str = ""
     notes: tuple[str, ...] = ()
+    document: Document = field(default=Document("<rule>", None), repr=False, compare=False)
+    """Where it was read, for messages with lines."""
 
     @property
     def signals(self) -> tuple[str, ...]:

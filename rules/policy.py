@@ -136,6 +136,9 @@ def parse(document: Document, name: str = "") -> Policy:
     if problems:
         raise InputError(problems)
     data: dict[str, Any] = document.data
+    if not str(data.get("advise", {}).get("why", "")).isprintable():
+        hint = "It is shown on terminals."
+        problems.append(document.problem(("advise", "why"), "a character that does not print", "one plain line", hint))
     if name and data["id"] != name:
         problems.append(document.problem(("id",), repr(data["id"]), repr(name), "The id is the name of the file."))
     when = tuple(_pattern(document, ("when", n), item, problems) for n, item in enumerate(data["when"]))

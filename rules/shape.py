@@ -39,8 +39,9 @@ def _told(document: Document, error: ValidationError) -> Iterator[Problem]:
     path, value, want = tuple(error.absolute_path), error.instance, error.validator_value
     if error.validator == "additionalProperties" and isinstance(error.schema, dict):
         known = sorted(error.schema.get("properties", {}))
-        yield from (document.unknown_key((*path, key), known) for key in sorted(set(map(str, value)) - set(known)))
-    elif error.validator == "required" and isinstance(want, list):
+        extra = sorted({str(key) for key in dict(value)} - set(known)) if isinstance(value, dict) else []
+        yield from (document.unknown_key((*path, key), known) for key in extra)
+    elif error.validator == "required" and isinstance(want, list) and isinstance(value, dict):
         for key in want:
             if key not in value:
                 yield document.problem(path, f"no field {key!r}", f"the field {key!r}")

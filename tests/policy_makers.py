@@ -3,10 +3,12 @@
 import json
 from typing import Any
 
+from hypothesis import reject
 from hypothesis import strategies as st
 
 from skewscope.engine.policy import Fact, Program, compile_policies, fact
 from skewscope.kb import yamlfile
+from skewscope.kb.problems import InputError
 from skewscope.rules.policy import Policy, parse
 
 CONDITIONS = ["late", "lossy", "full", "blind"]
@@ -48,7 +50,8 @@ severity_asks = st.one_of(
     st.lists(st.sampled_from(SEVERITIES), min_size=1, max_size=2, unique=True),
     st.builds(lambda op, v: {op: v}, limits, st.sampled_from(SEVERITIES)),
 )
-number_asks = st.builds(lambda op, v: {op: v}, limits, st.sampled_from([0.2, 0.5, 0.8]))
+numbers = st.sampled_from([0.2, 0.5, 0.8])
+number_asks = st.one_of(numbers, st.dictionaries(limits, numbers, min_size=1, max_size=2))
 
 
 @st.composite
@@ -76,7 +79,10 @@ def programs(draw: st.DrawFn) -> Program:
         if draw(st.booleans()):
             fields["unless"] = draw(patterns(first=False, single=True))
         policies.append(policy(**fields))
-    return compile_policies(policies)
+    try:
+        return compile_policies(policies)
+    except InputError:
+        reject()
 
 
 entities = st.sampled_from(["rank A:n0", "rank A:n1", "node n0"])

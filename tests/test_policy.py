@@ -19,9 +19,10 @@ from skewscope.engine.policy import (
     fnv1a32,
     lower,
 )
+from skewscope.kb import load as house
 from skewscope.kb import yamlfile
 from skewscope.kb.problems import InputError
-from skewscope.rules.policy import FACTS, Property, check, load, parse
+from skewscope.rules.policy import FACTS, HERE, Property, check, load, parse
 
 GOOD = """\
 id: move-work
@@ -32,6 +33,8 @@ unless: {fact: maintenance, entity: same}
 advise: {mitigation: rest, why: "{entity} is late and others wait for it."}
 priority: 10
 """
+
+LATE = {"fact": "diagnosis", "condition": "late"}
 
 
 def problems(text):
@@ -47,6 +50,13 @@ def test_a_policy_compiles_to_one_rule_for_each_choice():
     assert made.rules[0].unless is not None
     assert (made.rules[0].says.mitigation, made.rules[0].says.priority, made.depth) == ("rest", 10, 1)
     assert made.by_kind == {"diagnosis:late": (0, 1), "maintenance": (0, 1), "topology": (0, 1)}
+
+
+def test_patterns_on_one_kind_become_one_pattern_since_they_are_about_one_fact():
+    twice = {"fact": "diagnosis", "entity": "same", "condition": ["late", "full"], "confidence": {"above": 0.5}}
+    made = compile_policies([policy(id="p", when=[{**LATE, "severity": "info"}, twice])])
+    kinds = [[(shape.kind, len(shape.tests)) for shape in rule.when] for rule in made.rules]
+    assert kinds == [[("diagnosis:late", 2)], [("diagnosis:late", 1), ("diagnosis:full", 1)]]
 
 
 @pytest.mark.parametrize(
@@ -79,11 +89,20 @@ def test_a_policy_compiles_to_one_rule_for_each_choice():
         pytest.param("fact: maintenance", "fact: maintenace", "Did you mean 'maintenance'?", id="no such fact"),
         pytest.param("priority: 10", "priority: ten", "p.yaml:7: priority: found text, expected integer", id="type"),
         pytest.param("advise:", "derive: {fact: x}\nadvise:", "expected exactly one of them", id="two outcomes"),
+        pytest.param(
+            "is late", "is\\elate", "p.yaml:6: advise.why: found a character that does not print", id="escapes"
+        ),
         pytest.param("id: move-work", "id: Move Work", "expected lower-case words joined by hyphens", id="id"),
         pytest.param("mitigation: rest, ", "", "advise: found no field 'mitigation', expected it", id="missing field"),
         pytest.param("{fact: maintenance, entity: same}", "[]", "unless: found a list", id="unless is one pattern"),
         pytest.param(
             "unless: {fact: maintenance", "unless: {fact: diagnosis, condition: [a, b]", "expected one value", id="or"
+        ),
+        pytest.param(
+            "{fact: maintenance, entity: same}",
+            "{fact: topology, entity: same, nodes: 9}",
+            "p.yaml:5: unless: found a kind of fact that `when` asks for, too",
+            id="one fact for and against",
         ),
         pytest.param(
             "  - {fact: topology",
@@ -130,9 +149,6 @@ def refused(*policies):
     with pytest.raises(InputError) as caught:
         compile_policies(policies)
     return str(caught.value)
-
-
-LATE = {"fact": "diagnosis", "condition": "late"}
 
 
 def test_deriving_in_a_circle_is_refused():
@@ -274,3 +290,17 @@ def test_the_policies_of_the_house_are_sound_and_fit_the_profile():
     made = compile_policies(found)
     assert made.rules
     assert {p.document.file for p in found} == {f"policies/{p.id}.yaml" for p in found}
+
+
+def test_the_policies_of_the_house_name_only_what_the_catalogue_has():
+    known, faults = house.load()
+    found, _ = load()
+    assert faults == ()
+    assert [str(problem) for problem in check(found, known)] == []
+
+
+def test_every_condition_that_a_rule_recognises_has_advice():
+    advised = {topic for p in load()[0] if p.mitigation for topic in p.when[0].topics}
+    recognised = {yamlfile.read(path).data["condition"] for path in HERE.glob("*.yaml")}
+    assert recognised
+    assert recognised <= advised

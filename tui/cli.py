@@ -1,23 +1,36 @@
 """The command line. Everything heavy is imported where it is used: `--help` and `kb list` need click and YAML only."""
 
+import io
 import os
-import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, nearest
-from skewscope.tui import text
-from skewscope.tui.text import Line, line
+from skewscope.tui import knowledge
+from skewscope.tui.terminal import (
+    FAILED,
+    FINE,
+    FOUND,
+    INTERRUPTED,
+    Commanded,
+    ascii_wanted,
+    columns,
+    complain,
+    json_option,
+    print_json,
+    progress_bar,
+    show,
+    wipe,
+)
+from skewscope.tui.text import line
 
 if TYPE_CHECKING:
     from skewscope.adapters.replay import Outcome
     from skewscope.engine.incident import Incident
-    from skewscope.kb.model import Catalogue
-    from skewscope.rules.model import Rule
+
 
 class Diagnose(click.Command):
     """A command that looks at telemetry."""
@@ -77,7 +90,7 @@ def _replayed(recording: Path | None, *, workers: int | None = None, progress: b
 
     path = recording or demo_path()
     try:
-        return replay(path, progress=progress_bar(path.name, wanted=progress), workers=workers, keep_snapshots=True)
+        return replay(path, progress=progress_bar(path.name, wanted=progress), workers=workers)
     finally:
         wipe(wanted=progress)
 
@@ -86,7 +99,7 @@ def _report(name: str, outcome: "Outcome") -> None:
     from skewscope.tui.detail import Words  # noqa: PLC0415
     from skewscope.tui.report import report  # noqa: PLC0415
 
-    show(report(name, outcome, Words(catalogue(), outcome.incidents), columns()))
+    show(report(name, outcome, Words(knowledge.catalogue(), outcome.incidents), columns()))
 
 
 # Commands.
@@ -95,9 +108,7 @@ def _report(name: str, outcome: "Outcome") -> None:
 @click.group(cls=Grouped, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @recording_option
 @click.option("--ascii", "ascii_", is_flag=True, help="Draw with ASCII only.")
-@click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
-)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print its number.")
 @click.pass_context
 def cli(ctx: click.Context, recording: Path | None, ascii_: bool) -> None:
     """Which skew, on which node, with what evidence: an LLM cluster watched from its DPUs.
@@ -124,7 +135,7 @@ def _console(recording: Path | None, *, ascii_: bool) -> int:
     path = recording or demo_path()
     console = Console(
         lambda progress: replay(path, progress=progress, keep_snapshots=True),
-        Words(catalogue()),
+        Words(knowledge.catalogue()),
         colour=not os.environ.get("NO_COLOR"),
         ascii_=ascii_,
     )
@@ -171,21 +182,21 @@ def explain(what: str, recording: Path | None, as_json: bool) -> None:
     from skewscope.tui.detail import Words, full  # noqa: PLC0415
     from skewscope.tui.show import condition_lines  # noqa: PLC0415
 
-    catalogue = catalogue()
-    if known := catalogue.conditions.get(what):
+    known = knowledge.catalogue()
+    if entry := known.conditions.get(what):
         if as_json:
-            print_json(known)
+            print_json(entry)
         else:
-            show(condition_lines(known, Words(catalogue)), wrapped=True)
+            show(condition_lines(entry, Words(known)), wrapped=True)
         return
     outcome = _replayed(recording)
-    incident = _incident(what, outcome, list(catalogue.conditions))
+    incident = _incident(what, outcome, list(known.conditions))
     if as_json:
         click.echo(incident.as_line())
         return
-    words = Words(catalogue, outcome.incidents)
+    words = Words(known, outcome.incidents)
     show(full(incident, words, outcome.snapshots[-1].time, min(columns(), 110)))
-    if condition := catalogue.conditions.get(incident.condition):
+    if condition := known.conditions.get(incident.condition):
         show([(), line("─" * min(columns(), 40), "dim"), ()])
         show(condition_lines(condition, words), wrapped=True)
 
@@ -215,13 +226,13 @@ def coverage_(recording: Path | None, topology: Path | None, as_json: bool) -> N
         raise click.UsageError("Give --replay or --topology, not both.")
     from skewscope.tui.coverage import coverage, coverage_lines  # noqa: PLC0415
 
-    catalogue = catalogue()
+    known = knowledge.catalogue()
     signals = _visible(topology) if topology else frozenset(_replayed(recording).signals)
-    found = coverage(all_rules().values(), catalogue.conditions, signals)
+    found = coverage(knowledge.all_rules().values(), known.conditions, signals)
     if as_json:
         print_json(found)
     else:
-        show(coverage_lines(found, {id_: known.name for id_, known in catalogue.signals.items()}))
+        show(coverage_lines(found, {id_: signal.name for id_, signal in known.signals.items()}))
 
 
 def _visible(path: Path) -> frozenset[str]:
@@ -232,11 +243,11 @@ def _visible(path: Path) -> frozenset[str]:
     found, problems = topology(read(path))
     if problems:
         raise InputError(problems)
-    return visible(found, catalogue())
+    return visible(found, knowledge.catalogue())
 
 
-cli.add_command(kb)
-cli.add_command(rules)
+cli.add_command(knowledge.kb)
+cli.add_command(knowledge.rules)
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
 from skewscope.kb.problems import InputError, Problem, nearest
 from skewscope.tui.terminal import json_option, print_faults, print_json, show
 
@@ -81,7 +82,7 @@ def rules() -> None:
     """The rules: how each condition is recognised."""
 
 
-def allall_rules() -> "Mapping[str, Rule]":
+def all_rules() -> "Mapping[str, Rule]":
     from skewscope.rules.load import rules as load  # noqa: PLC0415
 
     return load(catalogue())

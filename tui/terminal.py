@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
+
 from skewscope.kb.problems import InputError, Problem, SkewscopeError
 from skewscope.tui import text
 from skewscope.tui.text import Line, line
@@ -57,9 +58,7 @@ def show(lines: Iterable[Line], *, wrapped: bool = False) -> None:
 
 def print_json(value: object) -> None:
     """Print a value of ours as JSON."""
-    from skewscope.tui.show import as_json  # noqa: PLC0415
-
-    click.echo(asprint_json(value))
+    click.echo(as_json(value))
 
 
 def progress_bar(label: str, *, wanted: bool) -> Callable[[str, float], None] | None:

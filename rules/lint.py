@@ -1,0 +1,226 @@
+"""What a good rule looks like, beyond what a rule must be to load. Each lint is a function that yields findings."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from skewscope.kb.fields import Fields
+from skewscope.kb.model import Catalogue
+from skewscope.kb.problems import Problem, listed, nearest
+from skewscope.kb.yamlfile import read
+from skewscope.rules.case import CaseFile
+from skewscope.rules.expr import Expr
+from skewscope.rules.model import Evidence, Rule
+
+EXCEPTIONS = Path(__file__).parent / "schema" / "exceptions.yaml"
+NEEDED = ("fires", "quiet", "boundary", "missing")
+"""Kinds of case that every rule has."""
+
+SEEN_FROM: Mapping[str, frozenset[str]] = {
+    "dpu": frozenset({"dpu", "north-south", "east-west", "pcie"}),
+    "fabric": frozenset({"fabric"}),
+    "gpu": frozenset({"gpu"}),
+    "host": frozenset({"host"}),
+    "serving": frozenset({"serving"}),
+}
+"""Vantages of signals that a rule of each vantage can rely on."""
+
+
+@dataclass(frozen=True)
+class World:
+    """All that lints look at."""
+
+    rules: Mapping[str, Rule]
+    cases: Mapping[str, CaseFile]
+    catalogue: Catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one lint says about one rule."""
+
+    lint: str
+    rule: str
+    problem: Problem
+
+    def __str__(self) -> str:
+        return f"{self.problem} [{self.lint}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Exemption:
+    """A finding that is meant to stay, and why."""
+
+    lint: str
+    rule: str
+    why: str
+    problem: Problem
+    """To be told should nothing be found there any more."""
+
+
+Lint = Callable[[World, Rule], Iterator[Problem]]
+LINTS: dict[str, Lint] = {}
+
+
+def lint(world: World, exemptions: Iterable[Exemption] = ()) -> list[Finding]:
+    """All findings, but for those exempted; an exemption that is not needed is one itself."""
+    found = [
+        Finding(name, rule.id, problem)
+        for rule in world.rules.values()
+        if rule.maturity != "withdrawn"
+        for name, check in LINTS.items()
+        for problem in check(world, rule)
+    ]
+    found += [Finding("cases-have-a-rule", name, problem) for name, problem in _orphans(world)]
+    exempt = {(e.lint, e.rule): e for e in exemptions}
+    stale = set(exempt) - {(finding.lint, finding.rule) for finding in found}
+    kept = [finding for finding in found if (finding.lint, finding.rule) not in exempt]
+    return kept + [Finding("stale-exception", rule, exempt[name, rule].problem) for name, rule in sorted(stale)]
+
+
+def exemptions(path: Path = EXCEPTIONS) -> tuple[list[Exemption], list[Problem]]:
+    """The exceptions that a file lists, and what is wrong with it; none where there is no file."""
+    if not path.exists():
+        return [], []
+    document = read(path, path.name)
+    fields = Fields(document)
+    found = []
+    for at in fields.items(("exceptions",)):
+        if fields.known(at, ("lint", "rule", "why")):
+            name = fields.text((*at, "lint"), choice=[*LINTS, "cases-have-a-rule"])
+            unneeded = document.problem(at, "an exception that is not needed any more", "it gone", "Delete it.")
+            found.append(Exemption(name, fields.text((*at, "rule")), fields.text((*at, "why")), unneeded))
+    return found, fields.problems
+
+
+def _orphans(world: World) -> Iterator[tuple[str, Problem]]:
+    for name, file in world.cases.items():
+        if name not in world.rules:
+            hint = nearest(name, world.rules)
+            yield name, file.document.problem(("rule",), f"the unknown rule {name!r}", "the id of a rule", hint)
+
+
+def _lint(check: Lint) -> Lint:
+    LINTS[check.__name__.replace("_", "-")] = check
+    return check
+
+
+def _items(rule: Rule) -> Iterator[tuple[int, Evidence]]:
+    yield from enumerate(rule.evidence)
+
+
+@_lint
+def has_cases(world: World, rule: Rule) -> Iterator[Problem]:
+    """Every rule has cases of each kind that is needed."""
+    file = world.cases.get(rule.id)
+    if file is None:
+        yield rule.document.problem((), "no cases", f"a file cases/{rule.id}.yaml")
+        return
+    missing = [kind for kind in NEEDED if kind not in {case.kind for case in file.cases}]
+    if missing:
+        yield file.document.problem(("cases",), f"no case of kind {listed(missing)}", "one of each")
+
+
+@_lint
+def has_look_alikes(world: World, rule: Rule) -> Iterator[Problem]:
+    """Every look-alike of the condition has a case in which the rule stays quiet."""
+    condition = world.catalogue.conditions.get(rule.condition)
+    file = world.cases.get(rule.id)
+    if condition is None or file is None:
+        return
+    had = {case.like for case in file.cases if case.kind == "look-alike"}
+    claimed = {look.condition for look in condition.lookalikes}
+    for name in sorted(claimed - had):
+        yield file.document.problem(
+            ("cases",), f"no case for the look-alike {name!r}", "a case with `like: " + name + "`"
+        )
+    for name in sorted(had - claimed - set(world.catalogue.conditions)):
+        hint = nearest(name, world.catalogue.conditions)
+        yield file.document.problem(("cases",), f"the unknown condition {name!r}", "the id of a condition", hint)
+
+
+@_lint
+def expects_what_it_says(world: World, rule: Rule) -> Iterator[Problem]:
+    """A case that fires expects someone; a quiet one, a look-alike or one with data missing expects nobody."""
+    file = world.cases.get(rule.id)
+    for n, case in enumerate(file.cases if file else ()):
+        wrong = {"fires": not case.expect, "quiet": bool(case.expect), "look-alike": bool(case.expect)}
+        if file and wrong.get(case.kind, False):
+            found = f"a case of kind {case.kind} that expects {'somebody' if case.expect else 'nobody'} to fire"
+            yield file.document.problem(("cases", n), found, "the opposite, or another kind")
+
+
+@_lint
+def can_fire(world: World, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001 - all lints are called alike
+    """The evidence for can reach the score at which the rule fires."""
+    most = sum(item.weight for item in rule.evidence if not item.against)
+    if most < rule.fire.score:
+        yield rule.document.problem(
+            ("fire", "score"), f"{rule.fire.score:g}", f"at most {most:g}, all that speaks for it"
+        )
+
+
+@_lint
+def clears_below(world: World, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
+    """A rule clears at a lower score than that at which it fires, or it would flap."""
+    if rule.clear.score >= rule.fire.score:
+        yield rule.document.problem(("clear", "score"), f"{rule.clear.score:g}", f"less than {rule.fire.score:g}")
+
+
+@_lint
+def has_required(world: World, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
+    """Some item is required: with everything unknown there is no diagnosis."""
+    if not any(item.required for item in rule.evidence):
+        yield rule.document.problem(("evidence",), "no required item", "at least one with `required: true`")
+
+
+@_lint
+def tells_thresholds(world: World, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
+    """Every item says why its numbers are what they are; what a paper says names the paper."""
+    for n, item in _items(rule):
+        if item.threshold is None:
+            yield rule.document.problem(("evidence", n), f"{item.name!r} without a threshold", "its basis and why")
+        elif item.threshold.basis in {"paper", "vendor"} and not item.threshold.source:
+            found = f"the basis {item.threshold.basis!r} without a source"
+            yield rule.document.problem(("evidence", n, "threshold"), found, "`source: <id>`")
+
+
+@_lint
+def severity_rises(world: World, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
+    """What is critical is worse than what is a warning."""
+    if rule.warning >= rule.critical:
+        yield rule.document.problem(
+            ("severity",), f"warning {rule.warning:g}, critical {rule.critical:g}", "them to rise"
+        )
+
+
+@_lint
+def sees_from_its_vantage(world: World, rule: Rule) -> Iterator[Problem]:
+    """Some signal of the required items can be had from the rule's vantage."""
+    signals = {name for item in rule.evidence if item.required for name in item.when.signals}
+    vantages = {name: set(world.catalogue.signals[name].vantage) for name in sorted(signals)}
+    if signals and not any(seen & SEEN_FROM[rule.vantage] for seen in vantages.values()):
+        found = f"{rule.vantage}, from where none of {listed(sorted(signals))} can be had"
+        yield rule.document.problem(("vantage",), found, "the vantage of what is required")
+
+
+@_lint
+def reads_the_signature(world: World, rule: Rule) -> Iterator[Problem]:
+    """The rule reads some signal in which its condition is said to show."""
+    condition = world.catalogue.conditions.get(rule.condition)
+    if condition and condition.signature and not set(condition.signature) & set(rule.signals):
+        found = f"none of the signals in which {rule.condition} shows ({listed(condition.signature)})"
+        yield rule.document.problem(("evidence",), found, "at least one of them")
+
+
+@_lint
+def distance_with_size(world: World, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
+    """A distance in deviations stands beside a size: where all are alike, a trifle is many deviations."""
+    for n, item in _items(rule):
+        if not item.against and item.required and all(_only_distance(part) for part in item.when.comparisons):
+            found = f"{item.name!r}, which compares nothing but deviations"
+            yield rule.document.problem(("evidence", n, "when"), found, "a size too", "Add `and <signal> > ...`.")
+
+
+def _only_distance(comparison: Expr) -> bool:
+    return any(node.op == "call" and node.name in {"peer_z", "baseline_z"} for node in comparison.walk())
