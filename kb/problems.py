@@ -42,6 +42,10 @@ class InputError(SkewscopeError):
         self.problems = tuple(sorted(problems))
         super().__init__("\n".join(map(str, self.problems)))
 
+    def __reduce__(self) -> tuple[type["InputError"], tuple[tuple[Problem, ...]]]:
+        # An exception is pickled by its message, of which no problem could be made again.
+        return InputError, (self.problems,)
+
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """A hint naming the closest of `names`, or '' when none is close."""
