@@ -168,13 +168,14 @@ class Entities:
         raise Nowhere("no label names a pool of the topology")
 
     def peer(self, place: Place) -> str:
-        """`node/port>node/port`, the observer first."""
+        """`node/port>node/port`, the observer first; of a peer known by its node alone `node/port>node`."""
         observer = self.port(place)
         name = place.take("peer")
-        other = self.topology.port.get(name) or self.topology.port_of_address.get(_address(name))
-        if other is None:
-            raise Nowhere("its peer is no port of the topology" if name else "no label says which peer it is of")
-        return f"{observer}>{other.id}"
+        if other := self.topology.port.get(name) or self.topology.port_of_address.get(_address(name)):
+            return f"{observer}>{other.id}"
+        if node := self._host(name) if name else None:
+            return f"{observer}>{node.name}"
+        raise Nowhere("its peer is not in the topology" if name else "no label says which peer it is of")
 
     def link(self, place: Place) -> str:
         """A link is known by the port at its end."""

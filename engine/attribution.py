@@ -6,7 +6,7 @@ it. With reach taken through any number of steps, the fewest roots that explain 
 source of the graph of what explains what, so the smallest set is found, not approximated.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -219,76 +219,84 @@ class Causes:
         return self._reach[condition]
 
 
+@dataclass(frozen=True, slots=True)
+class _Stand:
+    """A suspect and where it is, worked out once."""
+
+    suspect: Suspect
+    place: Place
+    fleet: bool
+    tokens: frozenset[str]
+    """All that it lies on or belongs to."""
+
+
+def _stand(suspect: Suspect, places: Places) -> _Stand:
+    place = places.around(suspect.entities)
+    fleet = any(entity.kind == "fleet" for entity in suspect.entities)
+    return _Stand(suspect, place, fleet, _tokens(place) | place.pools)
+
+
 def attribute(suspects: Collection[Suspect], causes: Causes, places: Places) -> dict[str, str]:
     """Which root explains each suspect that is none, by id."""
     if len({s.condition for s in suspects}) < 2:
         return {}
-    edges = list(_edges(suspects, causes, places))
-    return _explained(sorted(suspects, key=Suspect.order), edges, places) if edges else {}
+    stands = {s.id: _stand(s, places) for s in sorted(suspects, key=Suspect.order)}
+    edges = list(_edges(stands.values(), causes))
+    return _explained(stands, edges) if edges else {}
 
 
-def _edges(suspects: Collection[Suspect], causes: Causes, places: Places) -> Iterator[tuple[str, str]]:
+def _edges(stands: Collection[_Stand], causes: Causes) -> Iterator[tuple[str, str]]:
     """Every (cause, effect) that the catalogue, the topology and the times allow."""
-    at: dict[tuple[str, str], list[Suspect]] = {}
-    for suspect in suspects:
-        for token in {*_reached(suspect, places), ANY, *([FLEET] if _whole_fleet(suspect) else [])}:
-            at.setdefault((suspect.condition, token), []).append(suspect)
-    for cause in suspects:
-        tokens = {*_reached(cause, places), ANY if _whole_fleet(cause) else FLEET}
-        near = {e.id: e for c in causes.effects(cause.condition) for t in tokens for e in at.get((c, t), ())}
+    at: dict[tuple[str, str], list[_Stand]] = {}
+    for stand in stands:
+        for token in (*stand.tokens, ANY, *([FLEET] if stand.fleet else [])):
+            at.setdefault((stand.suspect.condition, token), []).append(stand)
+    present = {stand.suspect.condition for stand in stands}
+    for cause in stands:
+        tokens = (*cause.tokens, ANY if cause.fleet else FLEET)
+        effects = sorted(causes.effects(cause.suspect.condition) & present)
+        near = {e.suspect.id: e for c in effects for t in tokens for e in at.get((c, t), ())}
         for effect in near.values():
-            if effect.since >= cause.since - CAUSE_BEFORE_S and closeness(cause, effect, places):
-                yield cause.id, effect.id
-
-
-def _reached(suspect: Suspect, places: Places) -> frozenset[str]:
-    return frozenset(t for e in suspect.entities for p in [places.of(e)] for t in (*_tokens(p), *p.pools))
-
-
-def _whole_fleet(suspect: Suspect) -> bool:
-    return any(entity.kind == "fleet" for entity in suspect.entities)
+            early = effect.suspect.since < cause.suspect.since - CAUSE_BEFORE_S
+            if not early and _closeness(cause, effect):
+                yield cause.suspect.id, effect.suspect.id
 
 
 def closeness(cause: Suspect, effect: Suspect, places: Places) -> int:
     """How near a cause is to an effect: 4 same entity, 3 same node, 2 same group, 1 further but connected, 0 not."""
-    if cause.entities[0] == effect.entities[0]:
+    return _closeness(_stand(cause, places), _stand(effect, places))
+
+
+def _closeness(cause: _Stand, effect: _Stand) -> int:
+    whose, here, there = cause.suspect.entities, cause.place, effect.place
+    if whose[0] == effect.suspect.entities[0]:
         return 4
-    here, there = _union(cause.entities, places), _union(effect.entities, places)
-    if here.nodes & there.nodes:
+    if not here.nodes.isdisjoint(there.nodes):
         return 3
-    if here.groups & there.groups:
+    if not here.groups.isdisjoint(there.groups):
         return 2
     # Siblings in a pool do not hurt each other; the pool and what is in it do.
-    contained = (here.own & there.pools) or (here.pools & there.own)
-    fleet = _whole_fleet(cause) or _whole_fleet(effect)
+    contained = not here.own.isdisjoint(there.pools) or not here.pools.isdisjoint(there.own)
     # A switch or rack carries a fault that lies on the path itself, or that shows on several who share it.
-    carried = here.paths & there.paths and (
-        len(cause.entities) > 1 or cause.entities[0].kind in ("port", "link", "peer")
-    )
-    return int(bool(contained or fleet or carried))
+    carrying = len(whose) > 1 or whose[0].kind in ("port", "link", "peer")
+    carried = carrying and not here.paths.isdisjoint(there.paths)
+    return int(contained or cause.fleet or effect.fleet or carried)
 
 
-def _union(entities: Iterable[Entity], places: Places) -> Place:
-    known = [places.of(entity) for entity in entities]
-    return Place(*(frozenset().union(*(getattr(p, name) for p in known)) for name in Place.__slots__))
-
-
-def _explained(suspects: Sequence[Suspect], edges: Sequence[tuple[str, str]], places: Places) -> dict[str, str]:
+def _explained(stands: Mapping[str, _Stand], edges: Sequence[tuple[str, str]]) -> dict[str, str]:
     """For each suspect that is no root, the nearest root that reaches it."""
     import networkx as nx  # noqa: PLC0415  0.2 s to import, and most of the time nothing needs explaining
 
-    by_id = {s.id: s for s in suspects}
     graph: DiGraph[str] = nx.DiGraph()
-    graph.add_nodes_from(by_id)
     graph.add_edges_from(edges)
     knots = nx.condensation(graph)
-    roots: dict[str, list[Suspect]] = {}
+    roots: dict[str, list[_Stand]] = {}
     for knot in knots:
         if knots.in_degree(knot) == 0:
-            root = min((by_id[i] for i in knots.nodes[knot]["members"]), key=Suspect.order)
-            for reached in nx.descendants(graph, root.id):
+            root = min((stands[i] for i in knots.nodes[knot]["members"]), key=lambda s: s.suspect.order())
+            for reached in nx.descendants(graph, root.suspect.id):
                 roots.setdefault(reached, []).append(root)
     return {
-        i: min(found, key=lambda r: (-closeness(r, by_id[i], places), r.order())).id
+        i: min(found, key=lambda r: (-_closeness(r, stands[i]), r.suspect.order())).suspect.id
         for i, found in sorted(roots.items())
     }

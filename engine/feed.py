@@ -19,7 +19,7 @@ class SeriesKey:
     """node, port, gpu, rank, group, replica, pool, link, peer or fleet."""
     entity: str
     """Its name in the topology; a port is `node/port`, a rank `group:member`, a peer `node/port>node/port` with the
-    observer first."""
+    observer first, or `node/port>node` where any of the peer's ports counts."""
     selector: str = ""
     """What else tells series of one entity apart: tx, rx, p3, a group's name, an engine's index, another label as
     `label=value`. Several are joined by commas; a histogram's part (`bucket:0.5`, `sum`, `count`) is the last."""

@@ -1,6 +1,6 @@
 """Where an entity is: what it shares with others, what it is called, how many a fault on it hits."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -60,6 +60,13 @@ class Places:
         if place is None:
             place = self._known[entity] = self._place(entity)
         return place
+
+    def around(self, entities: Sequence[Entity]) -> Place:
+        """The places of several entities as one."""
+        if len(entities) == 1:
+            return self.of(entities[0])
+        places = [self.of(entity) for entity in entities]
+        return Place(*(frozenset().union(*(getattr(p, name) for p in places)) for name in Place.__slots__))
 
     def _place(self, entity: Entity) -> Place:
         if entity.kind in GROUP_LIKE:

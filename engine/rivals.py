@@ -1,17 +1,18 @@
 """What else it could be: the look-alikes of a diagnosis, and what fires beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from skewscope.engine.attribution import Suspect, closeness
+import numpy as np
+
 from skewscope.engine.cases import Case
-from skewscope.engine.confidence import GAIN, PRIOR, probability
+from skewscope.engine.confidence import GAIN, PRIOR, log_odds_of_all, probability
 from skewscope.engine.places import Entity, Places
 from skewscope.engine.tracks import Tracks
-from skewscope.engine.verdict import UNKNOWN
+from skewscope.engine.verdict import UNKNOWN, RuleVerdict
 from skewscope.kb.model import Catalogue
 
-NEAR = 2
-"""The same group at least; see `closeness`."""
+NOTHING_SPEAKS = PRIOR - GAIN / 2
+"""Log-odds of a condition that is judged, but that nothing near speaks for: all seen, and every item says no."""
 
 
 class Rivals:
@@ -19,13 +20,17 @@ class Rivals:
 
     def __init__(self, catalogue: Catalogue, places: Places, tracks: Tracks) -> None:
         self.catalogue, self.places, self.tracks = catalogue, places, tracks
+        self._tests: dict[str, dict[str, str]] = {}
+        self._indices: dict[str, tuple[tuple[str, ...], dict[str, list[int]]]] = {}
 
     def compare(self, case: Case) -> None:
         """Note how likely each look-alike is by its own rules, in the tick in which the case spoke loudest."""
-        for condition, test in self._tests(case.condition).items():
+        if case.condition not in self._tests:
+            self._tests[case.condition] = self._separating(case.condition)
+        for condition, test in self._tests[case.condition].items():
             case.rivals[condition] = (self._chance(condition, case.leader), test)
 
-    def _tests(self, condition: str) -> dict[str, str]:
+    def _separating(self, condition: str) -> dict[str, str]:
         """Look-alikes and what separates them, whichever side says so."""
         conditions = self.catalogue.conditions
         tests = {
@@ -39,32 +44,43 @@ class Rivals:
 
     def _chance(self, condition: str, entity: Entity) -> float:
         """How likely a condition is on an entity or next to it: the prior where nothing judges it."""
-        if not self.tracks.judged(condition):
-            return probability(PRIOR)
-        here = Suspect("", "", (entity,), 0.0, 0.0)
-        near = [
-            probability(voice.log_odds)
-            for other, voice in self.tracks.chances(condition)
-            if closeness(here, Suspect("", "", (other,), 0.0, 0.0), self.places) >= NEAR
-        ]
-        # Judged, but not among those for which anything speaks.
-        return max(near, default=probability(PRIOR - GAIN / 2))
+        judged, best = False, NOTHING_SPEAKS
+        tokens = self._tokens(entity)
+        for info, verdict in self.tracks.said_of(condition):
+            judged = True
+            near = np.array(sorted({i for token in tokens for i in self._index(verdict).get(token, ())}), np.intp)
+            near = near[verdict.applies[near]]
+            evidence, seen = verdict.evidence[:, near], verdict.coverage[near]
+            odds = log_odds_of_all(info.weights, info.against, evidence, seen, info.required)
+            best = max(best, float(odds.max(initial=NOTHING_SPEAKS)))
+        return probability(best if judged else PRIOR)
+
+    def _index(self, verdict: RuleVerdict) -> Mapping[str, Sequence[int]]:
+        """A rule's entities by the tokens of where they are."""
+        names, index = self._indices.get(verdict.rule, (None, {}))
+        if names is not verdict.names and names != verdict.names:
+            index = {}
+            for i, name in enumerate(verdict.names):
+                for token in self._tokens(Entity(verdict.kind, name)):
+                    index.setdefault(token, []).append(i)
+            self._indices[verdict.rule] = verdict.names, index
+        return index
 
     def weigh(self, roots: Sequence[Case]) -> None:
         """Note the other roots that fire in the same place; the likeliest of them makes a case less sure."""
         at: dict[str, list[Case]] = {}
         for case in roots:
-            for token in self._tokens(case):
+            for token in self._tokens(case.leader):
                 at.setdefault(token, []).append(case)
         for case in roots:
-            near = {other.id: other for token in self._tokens(case) for other in at[token]}
+            near = {other.id: other for token in self._tokens(case.leader) for other in at[token]}
             for _, other in sorted(near.items()):
                 if other.condition != case.condition:
                     self._beside(case, other)
 
-    def _tokens(self, case: Case) -> frozenset[str]:
-        """The entity, its nodes and its groups."""
-        place = self.places.of(case.leader)
+    def _tokens(self, entity: Entity) -> frozenset[str]:
+        """The entity, its nodes and its groups: who shares one of them is next to it."""
+        place = self.places.of(entity)
         return place.own | place.nodes | place.groups
 
     def _beside(self, case: Case, other: Case) -> None:

@@ -6,6 +6,7 @@ Only entities that fire or have just changed are looked at one by one; the rest 
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,6 @@ from skewscope.engine.verdict import YES, RuleVerdict
 
 LOUDER = 1.1
 """With the score unchanged, the impact or the numbers must grow this much to count as louder."""
-
-MOST_CHANCES = 32
-"""Entities of one rule that are looked at for a competing diagnosis."""
 
 Key = tuple[str, Entity]
 """A condition on an entity."""
@@ -40,7 +38,7 @@ class Item:
     """Whether its decisive comparison is for large numbers; None when it has none."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RuleInfo:
     """What is always the same about a rule."""
 
@@ -50,6 +48,21 @@ class RuleInfo:
     hash: str = ""
     impact_metric: str = ""
     impact_unit: str = "1"
+
+    @cached_property
+    def weights(self) -> tuple[float, ...]:
+        """Of its items."""
+        return tuple(item.weight for item in self.items)
+
+    @cached_property
+    def against(self) -> tuple[bool, ...]:
+        """Which items speak against it."""
+        return tuple(item.against for item in self.items)
+
+    @cached_property
+    def required(self) -> tuple[bool, ...]:
+        """Which items it cannot do without."""
+        return tuple(item.required for item in self.items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +76,16 @@ class Voice:
     impact: float
     verdicts: tuple[int, ...]
     values: tuple[float, ...]
+    log_odds: float = field(init=False, compare=False)
+    """How much this speaks for the condition."""
+    loudness: float = field(init=False, compare=False)
+    """The mean magnitude of the numbers that speak for it, as a logarithm; 0 where there are none."""
 
-    @property
-    def log_odds(self) -> float:
-        """How much this speaks for the condition."""
-        items = self.info.items
-        return log_odds([i.weight for i in items], [i.against for i in items], self.verdicts, self.coverage)
-
-    @property
-    def loudness(self) -> float:
-        """The mean magnitude of the numbers that speak for it, as a logarithm; 0 where there are none."""
-        logs = [math.log(m) for m in self.magnitudes().values()]
-        return sum(logs) / len(logs) if logs else 0.0
+    def __post_init__(self) -> None:
+        info, logs = self.info, [math.log(m) for m in self.magnitudes().values()]
+        odds = log_odds(info.weights, info.against, self.verdicts, self.coverage, info.required)
+        object.__setattr__(self, "log_odds", odds)
+        object.__setattr__(self, "loudness", sum(logs) / len(logs) if logs else 0.0)
 
     def magnitudes(self) -> dict[str, float]:
         """How far each item that speaks for it goes: larger is worse."""
@@ -107,6 +118,12 @@ class Track:
     firing: set[str] = field(default_factory=set)
     cleared_at: float = math.inf
     severity: int = 0
+    _best: Voice | None = field(default=None, init=False, repr=False)
+
+    def hear(self, rule: str, said: Voice) -> None:
+        """Take in what a rule says."""
+        self.voices[rule] = said
+        self._best = None
 
     @property
     def key(self) -> Key:
@@ -116,7 +133,9 @@ class Track:
     @property
     def voice(self) -> Voice:
         """The best rule's loudest moment."""
-        return min(self.voices.values(), key=Voice.rank)
+        if self._best is None:
+            self._best = min(self.voices.values(), key=Voice.rank)
+        return self._best
 
     @property
     def confidence(self) -> float:
@@ -213,7 +232,7 @@ class Tracks:
         before = track.voices.get(verdict.rule)
         said = voice_of(self.rules[verdict.rule], t, verdict, i)
         if louder and (before is None or said.order() < before.order()):
-            track.voices[verdict.rule] = said
+            track.hear(verdict.rule, said)
         self.version += 1
 
     def _fall_silent(self, t: float, rule: str, key: Key) -> None:
@@ -250,7 +269,7 @@ class Tracks:
             self.version += 1
         track.severity = max(track.severity, source.severity)
         info = replace(source.voice.info, rule=one.policy, condition=one.diagnosis, hash=one.hash)
-        track.voices[one.policy] = replace(source.voice, info=info)
+        track.hear(one.policy, replace(source.voice, info=info))
 
     def drop(self, cleared_before: float) -> None:
         """Forget tracks that cleared before a time."""
@@ -273,18 +292,11 @@ class Tracks:
                     voice_of(self.rules[rule], float(since[i]), verdict, int(i)),
                 )
 
-    def chances(self, condition: str) -> Iterator[tuple[Entity, Voice]]:
-        """What the rules of a condition say in this tick of the entities for which most speaks, loudest first."""
+    def said_of(self, condition: str) -> Iterator[tuple[RuleInfo, RuleVerdict]]:
+        """What the rules of a condition say in this tick. To be asked right after `take`."""
         for rule, verdict in sorted(self._now.items()):
             if self.rules[rule].condition == condition:
-                score = np.where(verdict.applies, verdict.score, -np.inf)
-                for i in np.argsort(-score, kind="stable")[:MOST_CHANCES]:
-                    if verdict.applies[i]:
-                        yield Entity(verdict.kind, verdict.names[i]), voice_of(self.rules[rule], 0.0, verdict, int(i))
-
-    def judged(self, condition: str) -> bool:
-        """Whether some rule of the condition spoke in this tick."""
-        return any(self.rules[rule].condition == condition for rule in self._now)
+                yield self.rules[rule], verdict
 
 
 def _fresh(names: tuple[str, ...]) -> _RuleState:

@@ -194,7 +194,7 @@ def test_a_metric_is_a_series_of_the_catalogue(metric, labels, series):
         (
             "skewscope_wire_peer_bytes",
             {"node": "n0", "port": "ew", "peer": "1.2.3.4"},
-            "its peer is no port of the topology",
+            "its peer is not in the topology",
         ),
     ],
 )

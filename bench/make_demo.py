@@ -1,0 +1,54 @@
+"""Makes the built-in demo from a recording of packets: `python bench/make_demo.py RECORDING FOLDER`.
+
+Packets become the numbers that agents would send, once a second; of other samples those stay that a rule reads.
+Values keep five significant digits.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import zstandard
+
+from skewscope.adapters.exposition import exposition
+from skewscope.adapters.recording import load, open_recording
+from skewscope.engine.diagnosis import Diagnosis
+from skewscope.engine.feed import Block, SeriesTable
+from skewscope.kb.load import catalogue
+from skewscope.rules.load import load as load_rules
+
+DESCRIPTION = """\
+version: 1
+topology: topology.yaml
+inputs:
+  - {kind: openmetrics, path: metrics.om.zst}
+"""
+
+
+def kept(block: Block, table: SeriesTable, wanted: frozenset[str]) -> Block:
+    """The samples of the wanted signals, rounded."""
+    of_signal = np.array([key.signal in wanted or key.signal.startswith("wire.") for key in table.keys], bool)
+    here = of_signal[block.series] & np.isfinite(block.value)
+    value = np.array([float(f"{number:.5g}") for number in block.value[here].tolist()])
+    return Block(np.round(block.time[here], 3), block.series[here], value)
+
+
+def main(source: Path, folder: Path) -> None:
+    """Writes the demo."""
+    known = catalogue()
+    rules, _ = load_rules(known)
+    recording = open_recording(source)
+    loaded = load(recording, known, workers=1)
+    wanted = Diagnosis(rules.values(), known, recording.topology).detector.panel.wanted
+    block = kept(loaded.block, loaded.table, wanted)
+    text = "".join(exposition(block, loaded.table, known))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "metrics.om.zst").write_bytes(zstandard.compress(text.encode(), 19))
+    (folder / "recording.yaml").write_text(DESCRIPTION)
+    shutil.copy(source / "topology.yaml", folder / "topology.yaml")
+    print(f"{len(block):,} samples, {(folder / 'metrics.om.zst').stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
