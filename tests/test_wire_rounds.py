@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skewscope.engine.wire.bursts import EDGES, otsu
+from skewscope.engine.wire.bursts import EDGES, Bursts, otsu
 from skewscope.engine.wire.join import joined_lags
 from skewscope.engine.wire.rounds import reached
+from skewscope.engine.wire.stages import INPUT, OUTPUT, StageReader
 
 from tests.traffic import Shape, mesh, pipeline, ring, told
 
@@ -129,3 +130,21 @@ def test_following_by_doubling_reaches_what_a_loop_reaches(following: tuple[int,
 def test_the_gap_that_parts_two_heaps_lies_between_them(small: float, apart: float, inside: int, between: int) -> None:
     heap = np.histogram(np.log10([small] * inside + [small * apart] * between), EDGES)[0].astype(float)
     assert small * 0.79 <= otsu(heap) <= small * apart * 1.26
+
+
+def bursts_of(begins_by_stream):
+    rows = [(stream, begin) for stream, begins in begins_by_stream.items() for begin in begins.tolist()]
+    stream, begin = np.array([s for s, _ in rows], np.int64), np.array([b for _, b in rows])
+    return Bursts(stream, begin, begin + 1e-4, np.full(len(rows), 1e4))
+
+
+@pytest.mark.parametrize("doubled", [INPUT, OUTPUT], ids=["input", "hand-over"])
+def test_a_burst_that_the_wire_broke_in_two_does_not_make_a_stage_slow(doubled):
+    begins = np.arange(60) * 0.07
+    streams = {INPUT: begins, OUTPUT: begins + 0.018}
+    streams[doubled] = np.sort(np.append(streams[doubled], streams[doubled][30] + 0.004))
+    reader, took = StageReader(), []
+    for low, high in ((-1.0, 1.5), (1.5, 3.0), (3.0, 9.0)):
+        part = {stream: times[(times >= low) & (times < high)] for stream, times in streams.items()}
+        took += reader.read(bursts_of(part)).took.tolist()
+    assert np.mean(np.abs(np.array(took) - 0.018) < 0.005) > 0.95

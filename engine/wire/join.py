@@ -32,6 +32,9 @@ FRESH = 1.5
 ROUNDS = 1.5
 """What a port said stays part of the join for so many rounds."""
 
+ABOVE = 1.1
+"""Times the middle stage that the slowest one takes before it counts as last: even stages differ by a few hundredths."""
+
 
 @dataclass
 class _Cells:
@@ -84,7 +87,7 @@ class _Bucket:
         high = np.fmax(median(np.moveaxis(heard[1], 1, 2)), lag)
         spot = anew[:, None]
         stage = self.stage.table((groups, senders), np.where(age < FRESH, latest, np.nan))
-        slowest = np.where(np.isnan(stage), np.nan, stage == np.fmax.reduce(stage, axis=1, keepdims=True))
+        slowest = np.where(np.isnan(stage), np.nan, _stands_out(stage))
         rows = (lag, stage), (high, np.full_like(high, np.nan)), (last, slowest)
         by_rank = np.stack([np.fmax(np.where(spot, mesh, np.nan), line) for mesh, line in rows])
         by_rank = by_rank.reshape(len(RANKS), -1)[:, place]
@@ -216,6 +219,12 @@ def _paces(said: F64, heard: Mask) -> F64:
     middle[period] = np.where(ring, np.fmax.reduce(said[period], axis=1), middle[period])
     middle[rate] = np.where(ring, np.fmin.reduce(said[rate], axis=1), middle[rate])
     return middle
+
+
+def _stands_out(stage: F64) -> Mask:
+    """[groups, stages] whether a stage takes longest, by more than stages of like work differ."""
+    longest = np.fmax.reduce(stage, axis=1, keepdims=True)
+    return np.asarray((stage == longest) & (stage > ABOVE * median(stage)[:, None]))
 
 
 def median(values: F64) -> F64:

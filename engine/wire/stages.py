@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 from skewscope.engine.feed import F64
 from skewscope.engine.wire.bursts import Bursts, joined, no_bursts
 from skewscope.engine.wire.sequence import starts
-from skewscope.engine.wire.ticks import quantiles
 
 I64 = NDArray[np.int64]
 
@@ -75,9 +74,9 @@ class StageReader:
     def _pairs(self, inputs: Bursts, outputs: Bursts) -> I64:
         """For each hand-over the row of its input, which may be none.
 
-        First in, first out; a stretch without traffic means that nothing is under way, and the count begins anew. A
-        stretch whose hand-overs mostly come before their inputs (the first stage's first is asked for by other means) is
-        shifted by as much.
+        First in, first out; a stretch without traffic means that nothing is under way, and the count begins anew. From
+        where on all hand-overs of a stretch come before their inputs they are shifted by as much: the first stage's first
+        is asked for by other means, and a hand-over that the wire broke in two counts twice.
         """
         begins = np.sort(np.concatenate((inputs.begin, outputs.begin)))
         quiet = begins[1:][np.diff(begins) > IDLE * self.period]
@@ -88,8 +87,7 @@ class StageReader:
         run = np.cumsum(starts(stretch)) - 1
         pair = opening[stretch] + order - order[first][run]
         arrived = np.searchsorted(inputs.end, outputs.begin, side="right")
-        early = quantiles(run, (arrived - pair - 1).astype(float), (0.5,), len(first))[0]
-        return self._recounted(pair + np.minimum(np.floor(early), 0)[run].astype(np.int64), arrived)
+        return self._recounted(pair + np.minimum(_highest_from_here(arrived - pair - 1, run), 0), arrived)
 
     def _recounted(self, pair: I64, arrived: I64) -> I64:
         """The pairs, less a queue that cannot be: one that came about and stays while the pace is that of an empty one.
@@ -101,6 +99,13 @@ class StageReader:
             self.calm = self.period
         same_pace = abs(self.period - self.calm) <= SAME_PACE * self.calm
         return pair + np.maximum(queue, 0) if same_pace else pair
+
+
+def _highest_from_here(value: I64, run: I64) -> I64:
+    """[i] largest value from i to the end of its run."""
+    apart = np.int64(1 + 2 * np.abs(value).max(initial=0))
+    key = (run[-1:] - run) * apart
+    return np.maximum.accumulate((value + key)[::-1])[::-1] - key
 
 
 def _no_steps() -> Steps:
