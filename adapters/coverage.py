@@ -9,7 +9,6 @@ from skewscope.adapters.recording import Recording
 from skewscope.engine.diagnosis import Diagnosis
 from skewscope.engine.feed import F64, SeriesTable
 from skewscope.engine.topology import Topology
-from skewscope.engine.verdict import UNKNOWN
 from skewscope.kb.problems import listed
 
 SILENT = 10.0
@@ -45,11 +44,11 @@ class Telemetry:
 
 
 def _node(entity: str) -> str:
-    return entity.split(">")[0].split("/")[0]
+    return entity.split(">", maxsplit=1)[0].split("/", maxsplit=1)[0]
 
 
 def _itself(entity: str) -> str:
-    return entity.split(">")[0]
+    return entity.split(">", maxsplit=1)[0]
 
 
 KINDS = (
@@ -120,23 +119,23 @@ class Sight:
 
     def _unjudged(self) -> Iterable[str]:
         """Conditions that no rule could judge anywhere."""
-        by_condition: dict[str, list[tuple[bool, tuple[str, ...]]]] = {}
+        there = self.signals()
         detector = self.diagnosis.detector
+        by_condition: dict[str, list[set[str]]] = {}
         for verdict in self.diagnosis.verdicts:
             rule = detector.rules[verdict.rule]
-            needed = [row for row, item in enumerate(rule.evidence) if item.required]
-            blind = bool(len(verdict.names)) and bool((verdict.evidence[needed] == UNKNOWN).any(axis=0).all())
-            never = (
-                set.intersection(*(set(detector.unseen(verdict.rule, n)) for n in verdict.names[:64]))
-                if blind
-                else set()
-            )
             if len(verdict.names):
-                by_condition.setdefault(rule.condition, []).append((blind and bool(never), tuple(sorted(never))))
-        for condition, told in sorted(by_condition.items()):
-            if all(blind for blind, _ in told):
-                signals = sorted({name for _, names in told for name in names})
-                yield f"{condition} cannot be judged: nobody delivers {listed(signals, 4)}."
+                needed = (item.when.lacking(there) for item in rule.evidence if item.required)
+                by_condition.setdefault(rule.condition, []).append({name for names in needed for name in names})
+        for condition, lacking in sorted(by_condition.items()):
+            if all(lacking):
+                names = sorted(min(lacking, key=lambda one: (len(one), sorted(one))))
+                yield f"{condition} cannot be judged: nobody delivers {listed(names, 4)}."
+
+    def signals(self) -> frozenset[str]:
+        """Ids of the signals that ever had a value."""
+        came = np.isfinite(self.diagnosis.detector.panel.times).tolist()
+        return frozenset(key.signal for key, there in zip(self.table.keys, came, strict=False) if there)
 
     def _newest(self, telemetry: Telemetry) -> F64:
         """[reporter] time of the newest sample; -inf where there never was one."""

@@ -13,7 +13,7 @@ from skewscope.adapters.durable import best_matcher
 from skewscope.adapters.names import Unmapped
 from skewscope.adapters.recording import Loaded, Recording, load, open_recording
 from skewscope.engine.diagnosis import TICK, Diagnosis
-from skewscope.engine.feed import Block, SeriesTable
+from skewscope.engine.feed import Block
 from skewscope.engine.incident import Incident
 from skewscope.engine.incidents import as_contract
 from skewscope.engine.matcher import Policies
@@ -99,7 +99,8 @@ def replay(
     matcher = best_matcher(program)
     try:
         diagnosis = Diagnosis(rules.values(), known, recording.topology, Policies(program, matcher))
-        snapshots = _played(loaded, recording, diagnosis, tell, keep_snapshots)
+        sight = Sight(recording, diagnosis, loaded.table)
+        snapshots = _played(loaded, recording, sight, tell, keep=keep_snapshots)
     finally:
         matcher.close()
     last = snapshots[-1]
@@ -111,13 +112,8 @@ def replay(
         _counted(loaded.unmapped),
         max(0.0, loaded.end - loaded.start),
         len(loaded.block),
-        _signals(diagnosis, loaded.table),
+        tuple(sorted(sight.signals())),
     )
-
-
-def _signals(diagnosis: Diagnosis, table: SeriesTable) -> tuple[str, ...]:
-    came = np.isfinite(diagnosis.detector.panel.times)
-    return tuple(sorted({key.signal for key, there in zip(table.keys, came.tolist(), strict=False) if there}))
 
 
 def _counted(unmapped: tuple[Unmapped, ...]) -> dict[str, int]:
@@ -127,8 +123,8 @@ def _counted(unmapped: tuple[Unmapped, ...]) -> dict[str, int]:
     return counts
 
 
-def _played(loaded: Loaded, recording: Recording, diagnosis: Diagnosis, tell: Progress, keep: bool) -> list[Snapshot]:
-    sight = Sight(recording, diagnosis, loaded.table)
+def _played(loaded: Loaded, recording: Recording, sight: Sight, tell: Progress, *, keep: bool) -> list[Snapshot]:
+    diagnosis = sight.diagnosis
     snapshots: list[Snapshot] = []
     ends = list(ticks(loaded, recording))
     edges = np.searchsorted(loaded.block.time, ends, side="right")
@@ -139,15 +135,15 @@ def _played(loaded: Loaded, recording: Recording, diagnosis: Diagnosis, tell: Pr
         before = max(before, edge)
         diagnosis.step(t, part, loaded.table)
         if keep or number == len(ends) - 1:
-            snapshots.append(_snapshot(t, loaded, diagnosis, sight))
+            snapshots.append(_snapshot(t, loaded, sight))
         if number % 16 == 0:
             tell("diagnosing", READING + (1 - READING) * number / len(ends))
     tell("done", 1.0)
-    return snapshots or [_snapshot(loaded.end, loaded, diagnosis, sight)]
+    return snapshots or [_snapshot(loaded.end, loaded, sight)]
 
 
-def _snapshot(t: float, loaded: Loaded, diagnosis: Diagnosis, sight: Sight) -> Snapshot:
-    incidents = tuple(as_contract(diagnosis.incidents, loaded.input_hash))
+def _snapshot(t: float, loaded: Loaded, sight: Sight) -> Snapshot:
+    incidents = tuple(as_contract(sight.diagnosis.incidents, loaded.input_hash))
     return Snapshot(t, loaded.start, loaded.end, incidents, sight.sources(t), sight.missing())
 
 

@@ -1,4 +1,4 @@
-"""Makes the built-in demo from a recording of packets: `python bench/make_demo.py RECORDING FOLDER`.
+"""Makes the built-in demo from a recording of packets: `python bench/make_demo.py RECORDING FOLDER [SECONDS]`.
 
 Packets become the numbers that agents would send, once a second; of other samples those stay that a rule reads.
 Values keep five significant digits.
@@ -26,22 +26,22 @@ inputs:
 """
 
 
-def kept(block: Block, table: SeriesTable, wanted: frozenset[str]) -> Block:
-    """The samples of the wanted signals, rounded."""
+def kept(block: Block, table: SeriesTable, wanted: frozenset[str], end: float) -> Block:
+    """The samples of the wanted signals up to `end`, rounded."""
     of_signal = np.array([key.signal in wanted or key.signal.startswith("wire.") for key in table.keys], bool)
-    here = of_signal[block.series] & np.isfinite(block.value)
+    here = of_signal[block.series] & np.isfinite(block.value) & (block.time <= end)
     value = np.array([float(f"{number:.5g}") for number in block.value[here].tolist()])
     return Block(np.round(block.time[here], 3), block.series[here], value)
 
 
-def main(source: Path, folder: Path) -> None:
+def main(source: Path, folder: Path, seconds: float = np.inf) -> None:
     """Writes the demo."""
     known = catalogue()
     rules, _ = load_rules(known)
     recording = open_recording(source)
     loaded = load(recording, known, workers=1)
     wanted = Diagnosis(rules.values(), known, recording.topology).detector.panel.wanted
-    block = kept(loaded.block, loaded.table, wanted)
+    block = kept(loaded.block, loaded.table, wanted, loaded.start + seconds)
     text = "".join(exposition(block, loaded.table, known))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "metrics.om.zst").write_bytes(zstandard.compress(text.encode(), 19))
@@ -51,4 +51,4 @@ def main(source: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *map(float, sys.argv[3:]))

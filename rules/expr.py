@@ -1,6 +1,6 @@
 """An expression of a rule after checking: a tree whose every node knows its unit and the kind of entity it is about."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from skewscope.kb.units import Dimension
@@ -51,6 +51,17 @@ class Expr:
     def signals(self) -> tuple[str, ...]:
         """Ids of the signals read, each once, in order."""
         return tuple(sorted({node.name for node in self.walk() if node.op in {"signal", "seen"}}))
+
+    def lacking(self, there: Collection[str]) -> tuple[str, ...]:
+        """The signals that keep it from ever being known to hold, with those that are there; none: it can hold.
+
+        Of alternatives one that can be seen is enough.
+        """
+        branches = [arg.lacking(there) for arg in self.args] if self.op in {"and", "or"} else []
+        if self.op == "or" and not all(branches):
+            return ()
+        missing = {name for branch in branches for name in branch} if branches else set(self.signals) - set(there)
+        return tuple(sorted(missing))
 
     @property
     def comparisons(self) -> tuple["Expr", ...]:

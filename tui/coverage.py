@@ -84,14 +84,14 @@ def _judge(rule: Rule, signals: frozenset[str]) -> Covered:
 
 
 def _lacks(item: Evidence, signals: frozenset[str]) -> tuple[str, ...]:
-    return tuple(name for name in item.when.signals if name not in signals)
+    return item.when.lacking(signals)
 
 
 def _blocking(rule: Rule, signals: frozenset[str]) -> tuple[str, ...]:
     """What keeps the rule from ever firing: a required item unseen, or too little weight left to reach its score."""
     pro = [item for item in rule.evidence if not item.against]
     needed = {name for item in pro if item.required for name in _lacks(item, signals)}
-    needed |= {name for name in (rule.applies_when.signals if rule.applies_when else ()) if name not in signals}
+    needed.update(rule.applies_when.lacking(signals) if rule.applies_when else ())
     within_reach = sum(item.weight for item in pro if not _lacks(item, signals))
     if not needed and within_reach < rule.fire.score:
         needed = {name for item in pro for name in _lacks(item, signals)}
