@@ -74,14 +74,15 @@ def demo_path() -> Path:
 
 
 def replay(
-    path: Path, *, progress: Progress | None = None, workers: int | None = None, keep_snapshots: bool = False
+    path: Path, *, progress: Progress | None = None, workers: int | None = 1, keep_snapshots: bool = False
 ) -> Outcome:
     """What the engine makes of a recording.
 
     Args:
         path: its folder.
         progress: told how far it is.
-        workers: processes that read; as many as processors, when not told.
+        workers: processes that read; None: as many as processors. More than one are started by spawning, so a script
+            that asks for them needs its `if __name__ == "__main__"`.
         keep_snapshots: keep what was known at every tick, not only at the end.
 
     Raises:

@@ -1,0 +1,41 @@
+"""Whole recordings from folder to incidents, each in a process of its own: seconds, times real time, peak memory.
+
+`pytest bench/test_bench_replay.py` measures the built-in demo, and the recordings of the shared folder where there is one.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import root
+
+from skewscope.adapters.recording import load, open_recording
+from skewscope.adapters.replay import demo_path
+from skewscope.kb.load import catalogue
+
+SHARED = Path(os.environ.get("SKEWSCOPE_SHARED") or root.parent / "shared") / "recordings"
+RECORDINGS = [demo_path(), *sorted(SHARED.glob("*/"))]
+SCRIPT = """
+import resource, sys
+from skewscope.tui.cli import main
+sys.argv = ["skewscope", "replay", sys.argv[1], "--json", "--workers", "1"]
+try: main()
+except SystemExit: pass
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("folder", RECORDINGS, ids=lambda path: path.name)
+def test_replay(benchmark, folder):
+    def run():
+        command = [sys.executable, "-c", SCRIPT, str(folder)]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+
+    done = benchmark.pedantic(run, rounds=3, warmup_rounds=1)
+    loaded = load(open_recording(folder), catalogue(), workers=1)
+    benchmark.extra_info["seconds of data"] = round(loaded.end - loaded.start, 1)
+    benchmark.extra_info["times real time"] = round((loaded.end - loaded.start) / benchmark.stats["median"], 1)
+    benchmark.extra_info["peak MiB"] = round(int(done.stderr.split()[-1]) / 1024)
+    print(f"\n{folder.name}: {benchmark.stats['median']:.2f} s, {benchmark.extra_info}")
