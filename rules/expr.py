@@ -55,13 +55,15 @@ class Expr:
     def lacking(self, there: Collection[str]) -> tuple[str, ...]:
         """The signals that keep it from ever being known to hold, with those that are there; none: it can hold.
 
-        Of alternatives one that can be seen is enough.
+        Of alternatives one that can be seen is enough, and so it is to count peers.
         """
-        branches = [arg.lacking(there) for arg in self.args] if self.op in {"and", "or"} else []
-        if self.op == "or" and not all(branches):
+        if self.op in {"signal", "seen"}:
+            return () if self.name in there else (self.name,)
+        found = [arg.lacking(there) for arg in self.args]
+        enough = self.op == "or" or (self.op == "call" and self.name == "peers")
+        if enough and not all(found):
             return ()
-        missing = {name for branch in branches for name in branch} if branches else set(self.signals) - set(there)
-        return tuple(sorted(missing))
+        return tuple(sorted({name for each in found for name in each}))
 
     @property
     def comparisons(self) -> tuple["Expr", ...]:

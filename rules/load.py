@@ -42,6 +42,18 @@ def load(catalogue: Catalogue, folder: Path = HERE) -> tuple[Mapping[str, Rule],
     return dict(sorted(rules.items())), problems
 
 
+def rules(catalogue: Catalogue, folder: Path = HERE) -> Mapping[str, Rule]:
+    """Every rule of a folder by id.
+
+    Raises:
+        InputError: all that is wrong with any of them.
+    """
+    found, problems = load(catalogue, folder)
+    if problems:
+        raise InputError(problems)
+    return found
+
+
 def parse(document: Document, catalogue: Catalogue, name: str = "") -> tuple[Rule | None, list[Problem]]:
     """The rule in a document, and what is wrong with it; None if anything is. `name` is what its id must be."""
     problems = list(misshapen(document, "rule"))

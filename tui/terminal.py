@@ -58,6 +58,8 @@ def show(lines: Iterable[Line], *, wrapped: bool = False) -> None:
 
 def print_json(value: object) -> None:
     """Print a value of ours as JSON."""
+    from skewscope.tui.show import as_json  # noqa: PLC0415 - show needs numbers of the terminal in turn
+
     click.echo(as_json(value))
 
 
