@@ -68,7 +68,7 @@ class BarrierReducer:
 
     def _tell_bursts(self, chunk: Chunk, out: Samples, own: Bursts) -> None:
         name, at = self.group.name, _tick(chunk, own.begin)
-        out.put("wire.burst_bytes", quantiles(at, own.size, (0.5,), chunk.ticks)[0], name)
+        out.put("wire.own_burst_bytes", quantiles(at, own.size, (0.5,), chunk.ticks)[0], name)
         count = np.bincount(at, minlength=chunk.ticks)
         if count.any() or self.sent:
             out.put("wire.bursts", self.sent + np.cumsum(count), name)
@@ -129,7 +129,7 @@ class PipelineReducer:
         out.put("wire.stage_time", quantiles(at, steps.took, (0.5,), chunk.ticks)[0], name)
         out.put("wire.stage_wait", quantiles(at, steps.waited, (0.5,), chunk.ticks)[0], name)
         begun = _tick(chunk, sent.begin)
-        out.put("wire.burst_bytes", quantiles(begun, sent.size, (0.5,), chunk.ticks)[0], name)
+        out.put("wire.own_burst_bytes", quantiles(begun, sent.size, (0.5,), chunk.ticks)[0], name)
         out.put("wire.port_exchange_time", quantiles(begun, sent.end - sent.begin, (0.5,), chunk.ticks)[0], name)
         if len(sent) or self.sent:
             count = np.bincount(begun, minlength=chunk.ticks)

@@ -27,6 +27,8 @@ LAGS = {"onset_lag": 0, "onset_lag_p95": 1, "last_share": 2}
 """Layers of the table of what receivers say of senders."""
 RANKS = ("wire.onset_lag", "wire.onset_lag_p95", "wire.last_sender_share")
 """What is told of ranks."""
+HANDED = {"wire.own_retransmit_ratio": "wire.member_retransmit_ratio", "wire.own_burst_bytes": "wire.burst_bytes"}
+"""What ports tell that is handed on to the ranks behind them."""
 FRESH = 1.5
 """A value younger than this many ticks is new."""
 ROUNDS = 1.5
@@ -159,7 +161,7 @@ class WireJoin:
         fresh, self.seen = range(self.seen, len(table.keys)), len(table.keys)
         for number in fresh:
             key = table.keys[number]
-            if key.signal == "wire.own_retransmit_ratio":
+            if key.signal in HANDED:
                 self._link_members(number, key, table)
             elif key.selector in self.place and key.kind in ("port", "peer"):
                 self._place(number, key)
@@ -185,14 +187,16 @@ class WireJoin:
             bucket.pace.series.append(number)
 
     def _link_members(self, number: int, key: SeriesKey, table: SeriesTable) -> None:
-        """Loss on an east-west port is loss of each rank on its node."""
+        """What a port in the east-west network does, each rank on its node does: of its group, or of any."""
         port = self.topology.port.get(key.entity)
         if port is None or port.network != "east-west":
             return
         for group in self.topology.groups:
+            if key.selector in self.place and key.selector != group.name:
+                continue
             for member in group.members:
                 if self.topology.node_of[member] == port.node:
-                    rank = SeriesKey("wire.member_retransmit_ratio", "rank", f"{group.name}:{member}", port.name)
+                    rank = SeriesKey(HANDED[key.signal], "rank", f"{group.name}:{member}", port.name)
                     self.links.append((number, table.number(rank)))
 
 
