@@ -9,10 +9,15 @@ from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import Problem, listed, nearest
 from skewscope.kb.yamlfile import read
 from skewscope.rules.case import CaseFile
+from skewscope.rules.case import load as load_cases
 from skewscope.rules.expr import Expr
+from skewscope.rules.load import load as load_rules
 from skewscope.rules.model import Evidence, Rule
+from skewscope.rules.policy import Policy, check
+from skewscope.rules.policy import load as load_policies
 
-EXCEPTIONS = Path(__file__).parent / "schema" / "exceptions.yaml"
+HERE = Path(__file__).parent
+EXCEPTIONS = HERE / "schema" / "exceptions.yaml"
 NEEDED = ("fires", "quiet", "boundary", "missing")
 """Kinds of case that every rule has."""
 
@@ -91,6 +96,27 @@ def exemptions(path: Path = EXCEPTIONS) -> tuple[list[Exemption], list[Problem]]
             unneeded = document.problem(at, "an exception that is not needed any more", "it gone", "Delete it.")
             found.append(Exemption(name, fields.text((*at, "rule")), fields.text((*at, "why")), unneeded))
     return found, fields.problems
+
+
+def faults(catalogue: Catalogue, folder: Path = HERE) -> list[Problem]:
+    """All that is wrong with the rules of a folder, their cases and the policies: what keeps them from loading, and lints."""
+    rules, unread = load_rules(catalogue, folder)
+    files, unfit = load_cases(catalogue, folder / "cases")
+    policies, unsound = load_policies(folder / "policies")
+    exempt, unclear = exemptions(folder / "schema" / EXCEPTIONS.name)
+    found = [*unread, *unfit, *unsound, *unclear, *check(policies, catalogue), *_unadvised(rules, policies)]
+    if not unread:
+        found += [finding.problem for finding in lint(World(rules, files, catalogue), exempt)]
+    return sorted(set(found))
+
+
+def _unadvised(rules: Mapping[str, Rule], policies: Iterable[Policy]) -> Iterator[Problem]:
+    """A condition that a rule recognises has a policy that says what to do."""
+    advised = {topic for policy in policies if policy.mitigation for topic in policy.when[0].topics}
+    for rule in rules.values():
+        if rule.condition not in advised:
+            expected = "a policy in policies/ that advises something for it"
+            yield rule.document.problem(("condition",), f"{rule.condition}, for which nothing is advised", expected)
 
 
 def _orphans(world: World) -> Iterator[tuple[str, Problem]]:

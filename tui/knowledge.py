@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from skewscope.kb.problems import InputError, Problem, nearest
-from skewscope.tui.terminal import json_option, print_faults, print_json, show
+from skewscope.tui.terminal import FINE, FOUND, json_option, print_faults, print_json, show
 
 if TYPE_CHECKING:
     from skewscope.kb.model import Catalogue
+    from skewscope.rules.case import CaseFile
     from skewscope.rules.model import Rule
 
 
@@ -32,6 +33,8 @@ def kb() -> None:
     """The catalogue: conditions, signals, mitigations, sources."""
 
 
+MOST_WORDS = 400
+"""Letters of a search that are looked at."""
 KIND = click.Choice(["conditions", "signals", "mitigations", "sources"])
 
 
@@ -65,6 +68,22 @@ def kb_show(id_: str, as_json: bool) -> None:
         print_json(found)
     else:
         show(entry_lines(found, Words(known)), wrapped=True)
+
+
+@kb.command("search")
+@click.argument("words", nargs=-1, required=True)
+@json_option
+def kb_search(words: tuple[str, ...], as_json: bool) -> None:
+    """Search all entries; a misspelling is forgiven."""
+    from skewscope.kb.query import search  # noqa: PLC0415
+    from skewscope.tui.show import hit_lines  # noqa: PLC0415
+
+    hits = search(catalogue(), " ".join(words)[:MOST_WORDS])
+    if as_json:
+        print_json(hits)
+    else:
+        show(hit_lines(hits), wrapped=True)
+    click.get_current_context().exit(FINE if hits else FOUND)
 
 
 @kb.command("lint")
@@ -117,3 +136,71 @@ def rules_show(id_: str, as_json: bool) -> None:
         print_json(known[id_])
     else:
         show(rule_lines(known[id_], Words(catalogue())), wrapped=True)
+
+
+@rules.command("lint")
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@json_option
+def rules_lint(folder: Path | None, as_json: bool) -> None:
+    """Check rules, cases and policies, or those in a folder."""
+    from skewscope.rules.lint import HERE, faults  # noqa: PLC0415
+
+    print_faults(faults(catalogue(), folder or HERE), as_json=as_json)
+
+
+FOLDER = click.option(
+    "--folder", type=click.Path(path_type=Path), help="A folder of rules with cases/ in it; without it, those built in."
+)
+
+
+def _tested(ids: tuple[str, ...], folder: Path | None) -> "tuple[Mapping[str, Rule], list[CaseFile]]":
+    """The rules of these ids (all, when none is told) and their cases."""
+    from skewscope.rules import case  # noqa: PLC0415
+    from skewscope.rules.load import HERE  # noqa: PLC0415
+    from skewscope.rules.load import rules as load  # noqa: PLC0415
+
+    known = load(catalogue(), folder or HERE)
+    if unknown := [id_ for id_ in ids if id_ not in known]:
+        raise InputError(Problem(repr(id_), 0, "", "no rule", "the id of a rule", nearest(id_, known)) for id_ in unknown)
+    files, problems = case.load(catalogue(), (folder or HERE) / "cases")
+    if problems:
+        raise InputError(problems)
+    chosen = {id_: rule for id_, rule in known.items() if not ids or id_ in ids}
+    return chosen, [file for id_, file in sorted(files.items()) if id_ in chosen]
+
+
+@rules.command("test")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@FOLDER
+@json_option
+def rules_test(ids: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
+    """Run the cases of rules."""
+    from skewscope.engine.trial import run_cases  # noqa: PLC0415
+    from skewscope.tui.show import result_lines  # noqa: PLC0415
+
+    chosen, files = _tested(ids, folder)
+    results = run_cases(chosen, files, catalogue())
+    if as_json:
+        print_json(results)
+    else:
+        show(result_lines(results, chosen))
+    click.get_current_context().exit(FINE if all(result.good for result in results) else FOUND)
+
+
+@rules.command("mutate")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@FOLDER
+@json_option
+def rules_mutate(ids: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
+    """Change rules in each place and list what no case notices."""
+    from skewscope.engine.mutants import mutants, noticed  # noqa: PLC0415
+    from skewscope.tui.show import mutant_lines  # noqa: PLC0415
+
+    chosen, files = _tested(ids, folder)
+    changed = [(mutant, file) for file in files for mutant in mutants(chosen[file.rule])]
+    found = [mutant for mutant, file in changed if not noticed(mutant, file.cases, catalogue())]
+    if as_json:
+        print_json([{"rule": mutant.rule.id, "change": mutant.change} for mutant in found])
+    else:
+        show(mutant_lines(found, len(changed)), wrapped=True)
+    click.get_current_context().exit(FOUND if found else FINE)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skewscope.kb.model import Catalogue, Claim, Condition, Mitigation, Observability, Signal, Source
 from skewscope.rules.expr import Expr
@@ -11,6 +11,12 @@ from skewscope.rules.model import Evidence, Rule
 from skewscope.tui import units
 from skewscope.tui.detail import Words, recipe
 from skewscope.tui.text import Line, line, pad, width
+
+if TYPE_CHECKING:
+    # Running cases takes numpy, which the catalogue alone does not need.
+    from skewscope.engine.mutants import Mutant
+    from skewscope.engine.trial import Result
+    from skewscope.kb.query import Hit
 
 Entry = Condition | Signal | Mitigation | Source
 KINDS = ("conditions", "signals", "mitigations", "sources")
@@ -197,3 +203,30 @@ def _item(item: Evidence) -> Line:
     weight = f" {item.weight:g}{', required' if item.required else ''}: "
     why = f"  {item.threshold.why} ({item.threshold.basis})" if item.threshold else ""
     return ((item.name, "key"), (weight, ""), (item.text, ""), (why, "dim"))
+
+
+def hit_lines(hits: "Iterable[Hit]") -> list[Line]:
+    """What a search found, best first."""
+    found = table(((h.id, h.kind, h.name) for h in hits), ("id", "kind", "name"))
+    return found if len(found) > 1 else [line("Nothing found.", "dim")]
+
+
+def result_lines(results: "Iterable[Result]", rules: Iterable[str]) -> list[Line]:
+    """How the cases of rules went: a line for each rule, and what is wrong with those that failed."""
+    out, total = [], 0
+    by_rule: dict[str, list["Result"]] = {id_: [] for id_ in rules}
+    for result in results:
+        by_rule[result.rule].append(result)
+        total += 1
+    for id_, own in by_rule.items():
+        bad = [result for result in own if not result.good]
+        said = f"{len(own) - len(bad)} of {len(own)} cases good" if own else "no cases"
+        out.append((("✗ " if bad else "✓ ", "crit" if bad else "ok"), (id_, "key"), (f"  {said}", "")))
+        out += [line(f"    cases/{id_}.yaml:{r.line} {r.case}: {'; '.join(r.faults)}") for r in bad]
+    return [*out, line(f"{total} cases of {len(by_rule)} rules.", "dim")]
+
+
+def mutant_lines(found: "Iterable[Mutant]", total: int) -> list[Line]:
+    """The changes to rules that no case noticed."""
+    out = [(("· ", ""), (mutant.rule.id, "key"), (f"  {mutant.change}", "")) for mutant in found]
+    return [*out, line(f"{len(out)} of {total} changes were noticed by no case.", "warn" if out else "ok")]

@@ -1,0 +1,100 @@
+"""The rules that come with the package: they load, their cases hold, and what is wrong with a rule is told with its line."""
+
+import shutil
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from skewscope.engine.mutants import mutants, noticed
+from skewscope.engine.trial import run_case
+from skewscope.kb.load import catalogue
+from skewscope.kb.problems import InputError
+from skewscope.rules import case
+from skewscope.rules.lint import faults
+from skewscope.rules.load import HERE, load, rules
+
+known = cache(catalogue)
+FILES, FAULTS = case.load(known())
+CASES = [(file.rule, each) for file in FILES.values() for each in file.cases]
+RULE = "tp-straggler-on-the-wire"
+
+
+def test_every_rule_has_cases_and_nothing_is_wrong_with_any():
+    assert not FAULTS
+    assert set(FILES) == set(rules(known()))
+    assert faults(known()) == []
+
+
+@pytest.mark.parametrize(("rule", "each"), CASES, ids=lambda one: one if isinstance(one, str) else one.name)
+def test_a_rule_says_what_its_case_expects(rule, each):
+    assert run_case(rules_by_id()[rule], each, known()).faults == ()
+
+
+@cache
+def rules_by_id():
+    return rules(known())
+
+
+@pytest.mark.parametrize("rule", ["telemetry-blackout-of-a-node", RULE])
+def test_most_changes_to_a_rule_make_a_case_fail(rule):
+    every = [m for m in mutants(rules_by_id()[rule]) if "left out" in m.change or "becomes" in m.change][::3]
+    kept = [m.change for m in every if not noticed(m, FILES[rule].cases, known())]
+    assert len(kept) <= len(every) // 2, kept
+
+
+def test_a_change_that_matters_is_noticed_and_one_that_does_not_is_not():
+    (late,) = [m for m in mutants(rules_by_id()[RULE]) if m.change == "late: left out"]
+    assert noticed(late, FILES[RULE].cases, known())
+    assert not noticed(late, [], known())
+
+
+def changed(tmp_path: Path, old: str, new: str) -> tuple[Path, int]:
+    """A copy of the rules with one rule changed, and the line of the change."""
+    folder = tmp_path / "rules"
+    shutil.copytree(HERE, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    path = folder / f"{RULE}.yaml"
+    text = path.read_text()
+    assert text.count(old) >= 1
+    path.write_text(text.replace(old, new, 1))
+    return folder, text[: text.index(old)].count("\n") + 1
+
+
+WRONG = {
+    "an unknown signal": ("wire.last_sender_share, 4*s", "wire.last_sender_shar, 4*s", "wire.last_sender_share"),
+    "a unit error": ("> 0.6", "> 0.6*packets", ""),
+    "a time compared with bytes": ("> 10*percent", "> 10*MB", ""),
+    "an unknown function": ("mean(wire.last_sender_share", "meen(wire.last_sender_share", "mean"),
+    "an unknown unit": ("> 10*percent", "> 10*precent", "percent"),
+    "a misspelt field": ("maturity:", "maturty:", "maturity"),
+    "an unknown condition": ("condition: tp-straggler", "condition: tp-stragler", "tp-straggler"),
+    "another id than the file's": (f"id: {RULE}", "id: other-rule", ""),
+    "an unknown vantage": ("vantage: dpu", "vantage: moon", ""),
+    "a score that cannot be reached": ("fire: {score: 5", "fire: {score: 50", ""),
+    "a call of Python": ("> 0.6", "> __import__('os').getpid()", ""),
+    "a weight below zero": ("for: 3", "for: -3", ""),
+    "no YAML": ("evidence:", "evidence: [", ""),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_fault_in_a_rule_is_told_with_file_and_line_and_gives_no_rule(tmp_path, what):
+    old, new, meant = WRONG[what]
+    folder, line = changed(tmp_path, old, new)
+    found, _ = load(known(), folder)
+    told = [fault for fault in faults(known(), folder) if fault.file.endswith(f"{RULE}.yaml") and "cases" not in fault.file]
+    assert told
+    assert any(abs(fault.line - line) <= (40 if what == "no YAML" else 2) for fault in told), told
+    assert meant in " ".join(map(str, told))
+    if what != "a score that cannot be reached":
+        assert RULE not in found
+        with pytest.raises(InputError):
+            rules(known(), folder)
+
+
+def test_all_faults_of_all_files_are_told_at_once(tmp_path):
+    folder, _ = changed(tmp_path, "> 0.6", "> 0.6*packets")
+    for name in ("pp-bubble-on-the-wire", "fabric-loss-on-the-wire"):
+        path = folder / f"{name}.yaml"
+        path.write_text(path.read_text().replace("mean(", "meen("))
+    assert len({fault.file for fault in faults(known(), folder)}) >= 3
