@@ -129,7 +129,7 @@ class Sight:
                 by_condition.setdefault(rule.condition, []).append({name for names in needed for name in names})
         for condition, lacking in sorted(by_condition.items()):
             if all(lacking):
-                names = sorted(min(lacking, key=lambda one: (len(one), sorted(one))))
+                names = sorted(min(lacking, key=_few_first))
                 yield f"{condition} cannot be judged: nobody delivers {listed(names, 4)}."
 
     def signals(self) -> frozenset[str]:
@@ -162,6 +162,11 @@ class Sight:
             ]
             table = np.array(rows, np.int64).reshape(-1, 2)
             self._at[telemetry.name] = table[:, 0], table[:, 1]
+
+
+def _few_first(names: Iterable[str]) -> tuple[int, list[str]]:
+    ordered = sorted(names)
+    return len(ordered), ordered
 
 
 def _state(telemetry: Telemetry, known: tuple[str, ...], newest: F64, t: float) -> SourceState:

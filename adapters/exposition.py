@@ -93,4 +93,3 @@ def _plain(text: str) -> str:
 
 def _number(value: float) -> str:
     return {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}.get(text := repr(value), text)
-

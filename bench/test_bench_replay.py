@@ -1,6 +1,6 @@
 """Whole recordings from folder to incidents, each in a process of its own: seconds, times real time, peak memory.
 
-`pytest bench/test_bench_replay.py` measures the built-in demo, and the recordings of the shared folder where there is one.
+`pytest bench/test_bench_replay.py` measures the built-in demo, and the recordings of the shared folder, if any.
 """
 
 import os

@@ -142,13 +142,12 @@ def _share(value: float) -> float:
 
 
 def final_root(case: Case, cases: Mapping[str, Case]) -> str | None:
-    """The root at the end of a chain of explanations, None for a root."""
+    """The root at the end of a chain of explanations, always one that is told; None for a root."""
     seen = {case.id}
     root, last = case.explained_by, None
-    while root is not None and root not in seen:
+    while root in cases and root not in seen:
         seen.add(root)
-        last = root
-        root = cases[root].explained_by if root in cases else None
+        last, root = root, cases[root].explained_by
     return last
 
 

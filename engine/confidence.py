@@ -1,16 +1,16 @@
 """How sure a diagnosis is, from its evidence alone.
 
-Evidence is added up as log-odds: the weight-of-evidence form of Bayes' rule (I. J. Good, "Probability and the Weighing of
-Evidence", 1950), with the weights of a rule's items in the place of measured likelihood ratios, since labelled faults to
-measure those on hardly exist. With W the weight of all items for the diagnosis:
+Evidence is added up as log-odds: the weight-of-evidence form of Bayes' rule (I. J. Good, "Probability and the Weighing
+of Evidence", 1950), with the weights of a rule's items in the place of measured likelihood ratios, since labelled
+faults to measure those on hardly exist. With W the weight of all items for the diagnosis:
 
     balance  = (weight of yes - half the weight of no - weight of yes against) / W        clipped to -1..1
     log-odds = PRIOR + coverage * GAIN * balance + CORROBORATED per further rule that agrees - RIVAL * p(best rival)
 
 So full evidence, all of it seen, gives 0.95; nothing seen gives the prior; what could not be seen pulls towards the
 prior twice, once because it adds no weight and once through the coverage. A no counts half of a yes: an item that does
-not show is weaker news than one that does. Where a required item says no, the rule itself rules the diagnosis out, and no
-yes beside it counts. So one more yes never makes it less sure, nor does more coverage of what speaks for it.
+not show is weaker news than one that does. Where a required item says no, the rule itself rules the diagnosis out,
+and no yes beside it counts. So one more yes never makes it less sure, nor does more coverage of what speaks for it.
 PRIOR, GAIN, CORROBORATED and RIVAL are judgements until they are calibrated on labelled data.
 """
 
@@ -71,7 +71,7 @@ def log_odds_of_all(
     no = np.where(other, 0.0, weight / 2) @ (verdicts < 0) + np.where(other, weight, 0.0) @ (verdicts > 0)
     balance = (np.where(ruled_out, 0.0, yes) - no) / total
     seen = np.clip(np.nan_to_num(coverage.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0), 0.0, 1.0)
-    return PRIOR + seen * GAIN * np.clip(balance, -1.0, 1.0)
+    return np.asarray(PRIOR + seen * GAIN * np.clip(balance, -1.0, 1.0))
 
 
 def probability(log_odds: float, *, agreeing: int = 0, rival: float = 0.0) -> float:

@@ -13,8 +13,8 @@ from skewscope.engine.tracks import Item, RuleInfo
 from skewscope.engine.verdict import RuleVerdict
 from skewscope.engine.wire.join import WireJoin
 from skewscope.kb.model import Catalogue
-from skewscope.rules.model import Rule
 from skewscope.kb.units import shown
+from skewscope.rules.model import Rule
 
 TICK = 1.0
 """Seconds of data between two judgements."""

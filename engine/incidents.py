@@ -252,12 +252,12 @@ class Incidents:
 
     def forget(self, before: float) -> None:
         """Drop incidents that resolved before a time, but for those that still explain others."""
-        kept = {c.explained_by for c in self._cases.values() if c.open or self._since(c) >= before}
-        self._cases = {
-            c.id: c
-            for c in self._cases.values()
-            if c.open or self._since(c) >= before or c.id in kept | set(self._near)
-        }
+        kept = {c.id for c in self._cases.values() if c.open or self._since(c) >= before} | set(self._near)
+        roots = {id_: final_root(self._cases[id_], self._cases) for id_ in kept}
+        self._cases = {c.id: c for c in self._cases.values() if c.id in kept or c.id in roots.values()}
+        for case in self._cases.values():
+            if case.explained_by not in self._cases:
+                case.explained_by = roots.get(case.id)  # what stood between the two is gone
 
     def _since(self, case: Case) -> float:
         return case.opened_at if case.resolved_at is None else case.resolved_at

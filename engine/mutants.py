@@ -1,7 +1,8 @@
 """Rules changed a little in each place, to see whether their cases would notice.
 
-A case that no change to the rule can fail tests nothing. The changes are those of mutation testing (DeMillo, Lipton and
-Sayward, 1978): a constant doubled or halved, a comparison turned round, an item left out. One is no constant but a unit.
+A case that no change to the rule can fail tests nothing. The changes are those of mutation testing (DeMillo, Lipton
+and Sayward, 1978): a constant doubled or halved, a comparison turned round, an item left out. The number one counts as
+a unit and stays.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

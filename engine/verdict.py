@@ -11,7 +11,10 @@ NO, UNKNOWN, YES = -1, 0, 1
 
 @dataclass(frozen=True, slots=True)
 class RuleVerdict:
-    """One rule's verdict on the `n` entities of its scope at one tick. Arrays are shared with the engine: copy what you keep."""
+    """One rule's verdict on the `n` entities of its scope at one tick.
+
+    Arrays are shared with the engine: copy what you keep.
+    """
 
     rule: str
     kind: str

@@ -54,12 +54,33 @@ SIGNALS = {
 def condition(name: str, *lookalikes: str, signature: tuple[str, ...] = ()) -> Condition:
     looks = tuple(Lookalike(look, "look closer") for look in lookalikes)
     return Condition(
-        name, name, (), "east-west", (), (), (), "fault", "", (), signature, (), (), (), looks, (), (), "strong", "stable"
+        name,
+        name,
+        (),
+        "east-west",
+        (),
+        (),
+        (),
+        "fault",
+        "",
+        (),
+        signature,
+        (),
+        (),
+        (),
+        looks,
+        (),
+        (),
+        "strong",
+        "stable",
     )
 
 
 CATALOGUE = Catalogue(
-    {c.id: c for c in (condition("tp-straggler", "fabric-loss", signature=("wire.onset_lag",)), condition("fabric-loss"))},
+    {
+        c.id: c
+        for c in (condition("tp-straggler", "fabric-loss", signature=("wire.onset_lag",)), condition("fabric-loss"))
+    },
     SIGNALS,
     {},
     {"a-paper": Source("a-paper", "A paper", "Someone", 2025, "paper", "full text", "arXiv:0000.00000")},
@@ -79,8 +100,14 @@ evidence:
     required: true
     when: peer_z(wire.onset_lag) > 4 and wire.onset_lag > 2*ms
     threshold: {basis: paper, source: a-paper, why: It says so.}
-  - {name: slower, for: 1, when: change(wire.round_rate, 8*s) < -15*percent, threshold: {basis: judgement, why: A guess.}}
-  - {name: congested, against: 2, when: "highest(wire.ecn_ce_ratio[east_west]) > 1*percent", threshold: {basis: judgement, why: A guess.}}
+  - name: slower
+    for: 1
+    when: change(wire.round_rate, 8*s) < -15*percent
+    threshold: {basis: judgement, why: A guess.}
+  - name: congested
+    against: 2
+    when: highest(wire.ecn_ce_ratio[east_west]) > 1*percent
+    threshold: {basis: judgement, why: A guess.}
 fire: {score: 3, hold: 2*s}
 clear: {score: 1, hold: 3*s}
 impact: {metric: rounds per second, change: "-change(wire.round_rate, 8*s)"}

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from skewscope.engine.wire.bursts import EDGES, Bursts, otsu
 from skewscope.engine.wire.join import joined_lags
 from skewscope.engine.wire.rounds import reached
 from skewscope.engine.wire.stages import INPUT, OUTPUT, StageReader
-
 from tests.traffic import Shape, mesh, pipeline, ring, told
 
 SHAPES = {

@@ -164,7 +164,7 @@ def test_judging_in_blocks_of_any_size_is_judging_at_once(data: st.DataObject) -
     n = data.draw(st.integers(2, 60))
     flow = np.array(data.draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)))
     first = data.draw(st.integers(0, (1 << 32) - 1))
-    sent = {f: 0 for f in range(3)}
+    sent = dict.fromkeys(range(3), 0)
     number = np.zeros(n, np.int64)
     for i in range(n):
         back = data.draw(st.integers(0, 3)) if data.draw(st.booleans()) else 0

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+
 from skewscope.engine.feed import Block, SeriesTable, joined
 from skewscope.engine.topology import Group, Node, Port, Topology
 from skewscope.engine.wire.join import WireJoin
@@ -165,9 +166,8 @@ class Told:
 def told(shape: Shape, make: Callable[..., Iterator[Send]], rounds: int = 200, chunk: int = 5, **kw: int) -> Told:
     """What is said of a group, port by port and joined."""
     sends = list(make(shape, rounds, **kw))
-    table, parts = SeriesTable(), []
-    for port in range(shape.size):
-        parts.append(reduced(PortReducer(view(shape, port)), captured(shape, sends, port), table, chunk))
+    table, ports = SeriesTable(), range(shape.size)
+    parts = [reduced(PortReducer(view(shape, p)), captured(shape, sends, p), table, chunk) for p in ports]
     block = joined(parts)
     join, ticks = WireJoin(topology(shape)), [block]
     latest, times = np.empty(0), np.empty(0)

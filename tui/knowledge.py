@@ -161,7 +161,9 @@ def _tested(ids: tuple[str, ...], folder: Path | None) -> "tuple[Mapping[str, Ru
 
     known = load(catalogue(), folder or HERE)
     if unknown := [id_ for id_ in ids if id_ not in known]:
-        raise InputError(Problem(repr(id_), 0, "", "no rule", "the id of a rule", nearest(id_, known)) for id_ in unknown)
+        raise InputError(
+            Problem(repr(id_), 0, "", "no rule", "the id of a rule", nearest(id_, known)) for id_ in unknown
+        )
     files, problems = case.load(catalogue(), (folder or HERE) / "cases")
     if problems:
         raise InputError(problems)

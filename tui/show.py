@@ -213,8 +213,9 @@ def hit_lines(hits: "Iterable[Hit]") -> list[Line]:
 
 def result_lines(results: "Iterable[Result]", rules: Iterable[str]) -> list[Line]:
     """How the cases of rules went: a line for each rule, and what is wrong with those that failed."""
-    out, total = [], 0
-    by_rule: dict[str, list["Result"]] = {id_: [] for id_ in rules}
+    out: list[Line] = []
+    total = 0
+    by_rule: dict[str, list[Result]] = {id_: [] for id_ in rules}
     for result in results:
         by_rule[result.rule].append(result)
         total += 1

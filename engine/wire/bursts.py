@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
 from skewscope.engine.feed import F64
 from skewscope.engine.wire.keys import grown
 from skewscope.engine.wire.sequence import starts

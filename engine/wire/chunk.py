@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from skewscope.engine.feed import F64, SeriesKey
 from skewscope.engine.wire.packets import Packets
 

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
 from skewscope.engine.feed import F64
 from skewscope.engine.wire.bursts import BurstCutter, Bursts, GapThreshold
 from skewscope.engine.wire.chunk import I64, Chunk, Mask, Samples
@@ -12,7 +13,6 @@ from skewscope.engine.wire.rounds import RoundReader, Rounds
 from skewscope.engine.wire.stages import INPUT, OUTPUT, StageReader, Steps
 from skewscope.engine.wire.ticks import deviations, means, quantiles
 from skewscope.engine.wire.view import PIPELINES, GroupView
-
 
 QUEUED = 0.05
 """In a pipeline, hand-overs that were queued follow one another much closer than usual and are still several."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
 from skewscope.engine.feed import F64, Block, SeriesKey, SeriesTable, empty
 from skewscope.engine.topology import Group, Topology
 from skewscope.engine.wire.rounds import PAUSE
@@ -35,7 +36,7 @@ ROUNDS = 1.5
 """What a port said stays part of the join for so many rounds."""
 
 ABOVE = 1.1
-"""Times the middle stage that the slowest one takes before it counts as last: even stages differ by a few hundredths."""
+"""Times the middle stage that the slowest takes before it counts as last: even stages differ by a few hundredths."""
 
 
 @dataclass

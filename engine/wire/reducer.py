@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
 from skewscope.engine.feed import F64
 from skewscope.engine.wire.bursts import GapThreshold
 from skewscope.engine.wire.chunk import I64, Chunk, Mask, Samples

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
 from skewscope.engine.feed import F64
 from skewscope.engine.wire.chunk import I64, Chunk, Mask, Samples
 from skewscope.engine.wire.keys import KeyTable, grown, mixed
@@ -17,7 +18,7 @@ from skewscope.engine.wire.sequence import starts
 from skewscope.engine.wire.ticks import deviations, means, quantiles
 
 SAME_CHUNK = 0.5e-3
-"""Seconds: bytes of a response closer than this came in one chunk; no engine streams 2,000 chunks a second to a client."""
+"""Seconds: bytes of a response closer than this came in one chunk; no engine streams 2,000 chunks a second to one."""
 DONE = 2.0
 """Seconds of silence after which a response on a connection that stays open counts as ended."""
 CLIENT, SERVER, CLOSE = 1, 2, 3

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
 from skewscope.engine.feed import F64
 from skewscope.engine.wire.bursts import Bursts, joined, no_bursts
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
 from skewscope.engine.wire.keys import grown
 
 F64 = NDArray[np.float64]

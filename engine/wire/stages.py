@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
 from skewscope.engine.feed import F64
 from skewscope.engine.wire.bursts import Bursts, joined, no_bursts
 from skewscope.engine.wire.sequence import starts
@@ -75,8 +76,8 @@ class StageReader:
         """For each hand-over the row of its input, which may be none.
 
         First in, first out; a stretch without traffic means that nothing is under way, and the count begins anew. From
-        where on all hand-overs of a stretch come before their inputs they are shifted by as much: the first stage's first
-        is asked for by other means, and a hand-over that the wire broke in two counts twice.
+        where on all hand-overs of a stretch come before their inputs they are shifted by as much: the first stage's
+        first is asked for by other means, and a hand-over that the wire broke in two counts twice.
         """
         begins = np.sort(np.concatenate((inputs.begin, outputs.begin)))
         quiet = begins[1:][np.diff(begins) > IDLE * self.period]
@@ -105,7 +106,7 @@ def _highest_from_here(value: I64, run: I64) -> I64:
     """[i] largest value from i to the end of its run."""
     apart = np.int64(1 + 2 * np.abs(value).max(initial=0))
     key = (run[-1:] - run) * apart
-    return np.maximum.accumulate((value + key)[::-1])[::-1] - key
+    return np.asarray(np.maximum.accumulate((value + key)[::-1])[::-1] - key)
 
 
 def _no_steps() -> Steps:

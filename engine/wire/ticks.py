@@ -2,6 +2,7 @@
 
 import numpy as np
 from numpy.typing import NDArray
+
 from skewscope.engine.feed import F64
 
 I64 = NDArray[np.int64]

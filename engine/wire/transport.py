@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
 from skewscope.engine.feed import F64
 from skewscope.engine.wire.chunk import Chunk, Samples
 from skewscope.engine.wire.keys import KeyTable, mixed
@@ -38,7 +39,7 @@ class Transport:
     """Tail of per-tick counts, for shares over a window longer than a chunk."""
 
     def reduce(self, chunk: Chunk, out: Samples, peer_names: list[str]) -> Mask:
-        """Put this chunk's transport signals into `out`; give the mask of packets that carry data for the first time."""
+        """Put this chunk's transport signals into `out`; give the mask of packets with data sent for the first time."""
         if self.flows.full:
             self.flows, self.tcp, self.roce = KeyTable(), FlowState(), FlowState()
         packets = chunk.packets
@@ -76,7 +77,7 @@ class Transport:
         both = self.flows.numbers(np.concatenate((mixed(src, dst, sport, dport), mixed(dst, src, dport, sport))))
         return both[: len(rows)], both[len(rows) :]
 
-    def _tcp_rtt(
+    def _tcp_rtt(  # noqa: PLR0917 - columns of one table
         self, chunk: Chunk, rows: I64, flow: I64, back: I64, sends: I64, judged: Judged, before: tuple[I64, Mask]
     ) -> tuple[I64, F64]:
         """(tick, seconds) from each first sending by the host to the acknowledgement that covers it."""
