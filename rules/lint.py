@@ -99,7 +99,7 @@ def exemptions(path: Path = EXCEPTIONS) -> tuple[list[Exemption], list[Problem]]
 
 
 def faults(catalogue: Catalogue, folder: Path = HERE) -> list[Problem]:
-    """All that is wrong with the rules of a folder, their cases and policies: what keeps them from loading, and more."""
+    """All that is wrong with the rules of a folder, cases and policies: what keeps them from loading, and lints."""
     rules, unread = load_rules(catalogue, folder)
     files, unfit = load_cases(catalogue, folder / "cases")
     policies, unsound = load_policies(folder / "policies")
