@@ -174,6 +174,12 @@ class Places:
         }
 
     @cached_property
+    def _rails(self) -> dict[str, int]:
+        """Ports of each node into the compute network."""
+        nodes = self.topology.nodes
+        return {node.name: sum(port.network == "east-west" for port in node.ports) for node in nodes}
+
+    @cached_property
     def _sizes(self) -> dict[tuple[str, bool], int]:
         """How many nodes, or groups, lie in each domain."""
         sizes: dict[tuple[str, bool], int] = {}
@@ -242,10 +248,12 @@ class Places:
         mine = {g.name for g in groups}
         ends = {g.front_end for g in groups}
         members = min((len(g.members) for g in groups), default=0)
+        on = {n.removeprefix("node:") for n in place.nodes} or {n for g in mine for n in self._members[g]}
         return {
             "parallelism": groups[0].kind if groups else "none",
             "members": members,
             "nodes": self.blast([entity]).nodes,
             "siblings": len({r for p in place.pools for r in self._replicas.get(p, ())} - mine),
+            "rails": min((self._rails.get(name, 0) for name in on), default=0),
             "front_end": "yes" if {n.removeprefix("node:") for n in place.nodes} & ends else "no",
         }

@@ -59,6 +59,7 @@ FACTS: Mapping[str, FactType] = {
             "members": Property("count"),
             "nodes": Property("count"),
             "siblings": Property("count"),
+            "rails": Property("count"),
             "front_end": YES_NO,
         }
     ),
@@ -66,7 +67,8 @@ FACTS: Mapping[str, FactType] = {
     "tried": FactType(topic="mitigation"),
     "budget-spent": FactType(topic="mitigation"),
 }
-"""The facts the engine knows of; policies may derive more. `siblings`: other replicas in the entity's pools."""
+"""The facts the engine knows of; policies may derive more. `siblings`: other replicas in the entity's pools; `rails`:
+ports into the compute network of the least connected node that it lies on, 0 where the topology tells of none."""
 
 
 @dataclass(frozen=True, slots=True)
