@@ -200,7 +200,7 @@ def _path(fields: Fields, at: Path_, folder: Path, *, is_folder: bool) -> str:
     if not (found.is_dir() if is_folder else found.is_file()):
         wanted = "a folder" if is_folder else "a file"
         other = found.exists()
-        hint = "" if other else nearest(path.name, _siblings(found))
+        hint = nearest(path.name, _siblings(found)) or "Paths are told from the folder of this file."
         fields.fault(at, f"{text!r}, which is not {wanted}" if other else f"no {text!r}", wanted, hint)
         return ""
     return str(path)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from skewscope.engine.topology import Group, Node, Pool, Port, Topology
 from skewscope.kb.fields import Fields
-from skewscope.kb.problems import Problem
+from skewscope.kb.problems import Problem, listed
 from skewscope.kb.yamlfile import Document, Path_
 
 NETWORKS = ("north-south", "east-west")
@@ -205,7 +205,8 @@ def _check_member(fields: Fields, read: Topology, member: str, path: Path_) -> N
 
 
 def _unknown_node(fields: Fields, read: Topology, name: str, path: Path_) -> None:
-    fields.fault(path, f"an unknown node {name!r}", "a node of this file", fields.nearest(name, read.node))
+    hint = fields.nearest(name, read.node) or "Add it to nodes, or take it out here."
+    fields.fault(path, f"an unknown node {name!r}", f"a node of this file ({listed([*read.node])})", hint)
 
 
 def _check_pools(fields: Fields, read: Topology) -> None:

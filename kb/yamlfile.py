@@ -8,6 +8,7 @@ import yaml
 
 from skewscope.kb.problems import InputError, Problem, nearest
 
+INDENTED = "Look at the indentation, brackets and quotes before this line; YAML takes spaces, never tabs."
 MOST_BYTES = 32 << 20
 MOST_DEPTH = 32
 MOST_NODES = 4_000_000
@@ -103,10 +104,12 @@ def parse(text: str, file: str = "<text>") -> Document:
         mark = error.problem_mark
         line = mark.line + 1 if mark else 0
         raise InputError(
-            [Problem(file, line, "", str(error.problem or "text that is no YAML"), "one YAML document")]
+            [Problem(file, line, "", f"text that is no YAML ({error.problem})", "one YAML document", INDENTED)]
         ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError([Problem(file, 0, "", f"text that is no YAML ({error})", "one YAML document")]) from None
+        raise InputError(
+            [Problem(file, 0, "", f"text that is no YAML ({error})", "one YAML document", INDENTED)]
+        ) from None
     finally:
         if loader is not None:
             loader.dispose()

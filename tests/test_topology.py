@@ -71,7 +71,7 @@ def faults(text):
         (
             "members: [n0, n1]",
             "members: [n0, nn1]",
-            "t.yaml:16: groups[0].members[1]: found an unknown node 'nn1', expected a node of this file. Did you mean",
+            "t.yaml:16: groups[0].members[1]: found an unknown node 'nn1', expected a node of this file (n0, n1). Did",
         ),
         ("front_end: n1", "front_end: n2", "found an unknown node 'n2'"),
         ("members: [n1/gpu1]", "members: [n1/gpu2]", "expected a GPU from gpu0 to gpu1"),
