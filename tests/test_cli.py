@@ -53,7 +53,7 @@ def test_values_of_the_contract_have_the_forms_it_promises(replayed):
     for line in replayed[0].splitlines():
         found = json.loads(line)
         assert found["opened_at"].endswith("Z")
-        assert found["entity"]["kind"] in "node port gpu rank group replica pool link fleet".split()
+        assert found["entity"]["kind"] in ["node", "port", "gpu", "rank", "group", "replica", "pool", "link", "fleet"]
         assert found["severity"] in ("info", "warning", "critical")
         assert set(found["impact"]) == {"metric", "change", "unit"}
         assert set(found["blast_radius"]) == {"nodes", "groups", "replicas"}

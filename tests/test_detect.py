@@ -1,0 +1,195 @@
+"""How a rule fires and clears: three-valued truth, hold times, warm-up, and silence that decides nothing."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skewscope.engine.verdict import NO, UNKNOWN, YES
+from tests.machine import Bench, Lab, edited, ranks, rule
+
+SIMPLE = """\
+id: late-rank
+condition: tp-straggler
+maturity: incubating
+vantage: dpu
+scope: rank
+evidence:
+  - name: late
+    for: 3
+    required: true
+    when: wire.onset_lag > 2*ms
+    threshold: {basis: judgement, why: A guess.}
+  - name: congested
+    against: 2
+    when: highest(wire.ecn_ce_ratio[east_west]) > 1*percent
+    threshold: {basis: judgement, why: A guess.}
+fire: {score: 3, hold: 2*s}
+clear: {score: 1, hold: 3*s}
+impact: {metric: rounds per second, change: "-change(wire.round_rate, 8*s)"}
+severity: {warning: 5*percent, critical: 20*percent}
+"""
+
+
+def firing(bench, values, rank="A:n2"):
+    """Whether the rank fires after each tick; None is no sample, a pair adds the share of marks."""
+    said = []
+    for value in values:
+        lag, marks = value if isinstance(value, tuple) else (value, 0.0)
+        samples = {} if lag is None else {("wire.onset_lag", rank): lag * 1e-3}
+        if marks is not None:
+            samples["wire.ecn_ce_ratio", "n2/ew"] = marks
+        (verdict,) = bench.tick(samples)
+        said.append(bool(verdict.firing[verdict.names.index(rank)]))
+    return said
+
+
+def test_it_fires_once_it_held_long_enough_and_clears_once_health_did():
+    said = firing(Bench(rule(SIMPLE)), [1] * 5 + [9] * 6 + [1] * 6)
+    assert said == [False] * 7 + [True] * 7 + [False] * 3
+
+
+def test_a_flicker_shorter_than_the_hold_is_nothing():
+    assert not any(firing(Bench(rule(SIMPLE)), [1] * 5 + [9, 9, 1] * 6))
+
+
+def test_silence_neither_fires_nor_clears():
+    bench = Bench(rule(SIMPLE))
+    assert firing(bench, [1] * 5 + [9] * 4)[-1]
+    assert all(firing(bench, [None] * 120))
+    assert firing(bench, [1] * 6)[-1] is False
+
+
+def test_silence_does_not_count_towards_a_hold():
+    # A sample stands for three of its periods and no longer.
+    said = firing(Bench(rule(edited(SIMPLE, fire="{score: 3, hold: 6*s}"))), [1] * 5 + [9] + [None] * 60 + [9])
+    assert not any(said)
+
+
+def test_what_speaks_against_keeps_it_from_firing_and_what_is_unknown_does_not():
+    assert not any(firing(Bench(rule(SIMPLE)), [(9, 0.05)] * 10))
+    assert firing(Bench(rule(SIMPLE)), [(9, None)] * 10)[-1]
+
+
+def test_warm_up_counts_from_the_first_sample():
+    said = firing(Bench(rule(edited(SIMPLE, warm_up="6*s"))), [(None, None)] * 5 + [(9, None)] * 12)
+    assert said.index(True) >= 5 + 6
+
+
+def test_a_rule_that_does_not_apply_says_no_and_clears():
+    bench = Bench(rule(edited(SIMPLE, applies_when="peers() >= 3")))
+    (verdict,) = bench.tick(ranks([9e-3, 9e-3]))
+    assert verdict.state[verdict.names.index("A:n0")] in (NO, UNKNOWN)
+
+
+def state(samples, text=SIMPLE, rank="A:n2"):
+    bench = Bench(rule(text))
+    for _ in range(3):
+        (verdict,) = bench.tick(samples)
+    return int(verdict.state[verdict.names.index(rank)]), float(verdict.coverage[verdict.names.index(rank)])
+
+
+LAG, MARKS = ("wire.onset_lag", "A:n2"), ("wire.ecn_ce_ratio", "n2/ew")
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected", "coverage"),
+    [
+        ({LAG: 9e-3, MARKS: 0.0}, YES, 1.0),
+        ({LAG: 9e-3}, YES, 0.6),
+        ({LAG: 1e-3, MARKS: 0.0}, NO, 1.0),
+        ({LAG: 1e-3}, NO, 0.6),
+        ({MARKS: 0.0}, UNKNOWN, 0.4),
+        ({}, UNKNOWN, 0.0),
+        ({LAG: 9e-3, MARKS: 0.5}, NO, 1.0),
+        ({LAG: math.nan, MARKS: 0.0}, UNKNOWN, 0.4),
+    ],
+)
+def test_truth_has_three_values_and_coverage_says_how_much_was_seen(samples, expected, coverage):
+    assert state(samples) == (expected, pytest.approx(coverage))
+
+
+KLEENE = {
+    ("yes", "yes"): (YES, YES),
+    ("yes", "no"): (NO, YES),
+    ("yes", "unknown"): (UNKNOWN, YES),
+    ("no", "no"): (NO, NO),
+    ("no", "unknown"): (NO, UNKNOWN),
+    ("unknown", "unknown"): (UNKNOWN, UNKNOWN),
+}
+LEVEL = {"yes": 5.0, "no": 0.0, "unknown": None}
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("pair", KLEENE, ids=" ".join)
+def test_and_or_and_not_are_those_of_kleene(pair, turned):
+    texts = [f"gpu.util > 1*percent {word} gpu.temperature > 1*Cel" for word in ("and", "or")]
+    lab = Lab([*texts, "not gpu.util > 1*percent"], scope="gpu", wants="truth")
+    first, second = pair[::-1] if turned else pair
+    levels = {("gpu.util", "n0/gpu0"): LEVEL[first], ("gpu.temperature", "n0/gpu0"): LEVEL[second]}
+    both, either, negative = lab.tick({key: level for key, level in levels.items() if level is not None})
+    assert (both["n0/gpu0"], either["n0/gpu0"]) == KLEENE[pair]
+    assert negative["n0/gpu0"] == -{"yes": YES, "no": NO, "unknown": UNKNOWN}[first]
+
+
+RUNS = st.lists(
+    st.tuples(st.one_of(st.none(), st.floats(0, 20)), st.one_of(st.none(), st.floats(0, 0.1))), min_size=1, max_size=30
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(RUNS, st.lists(st.booleans(), min_size=30, max_size=30))
+def test_taking_required_samples_away_never_makes_a_rule_fire_that_did_not(run, holes):
+    full = firing(Bench(rule(SIMPLE)), [(lag, 0.0) for lag, _ in run])
+    thin = [(None if hole else lag, 0.0) for (lag, _), hole in zip(run, holes, strict=False)]
+    # A hold stands still in silence: what would have cleared may stay, but nothing fires that never did.
+    if not any(full) and all(lag is not None for lag, _ in run):
+        bench = Bench(rule(edited(SIMPLE, fire="{score: 3, hold: 0*s}")))
+        once = firing(bench, [(lag, 0.0) for lag, _ in run])
+        assert any(once) or not any(firing(Bench(rule(SIMPLE)), thin))
+
+
+@settings(max_examples=60, deadline=None)
+@given(RUNS)
+def test_no_run_of_values_and_gaps_raises(run):
+    said = firing(Bench(rule()), run)
+    assert len(said) == len(run)
+
+
+@settings(max_examples=25, deadline=None)
+@given(RUNS, st.randoms(use_true_random=False))
+def test_the_order_in_which_series_come_does_not_matter(run, random):
+    names = [f"A:n{n}" for n in range(4)]
+    tables = []
+    for shuffle in (False, True):
+        bench, said = Bench(rule()), []
+        for lag, _ in run:
+            order = random.sample(names, 4) if shuffle else names
+            samples = {} if lag is None else {("wire.onset_lag", name): lag * 1e-3 * int(name[-1]) for name in order}
+            (verdict,) = bench.tick(samples)
+            said.append((verdict.firing.tolist(), verdict.state.tolist(), np.nan_to_num(verdict.values).tolist()))
+        tables.append(said)
+    assert tables[0] == tables[1]
+
+
+def test_the_same_samples_twice_are_the_same_verdicts_bit_by_bit():
+    values = np.random.default_rng(3).gamma(2.0, 2e-3, (40, 4))
+    told = []
+    for _ in range(2):
+        bench = Bench(rule())
+        told.append(
+            [verdict.values.tobytes() + verdict.state.tobytes() for row in values for verdict in bench.tick(ranks(row))]
+        )
+    assert told[0] == told[1]
+
+
+def test_severity_follows_the_impact():
+    bench = Bench(rule(SIMPLE))
+    for tick in range(20):
+        rate = 100.0 if tick < 12 else 60.0
+        (verdict,) = bench.tick({LAG: 9e-3, ("wire.round_rate", "A"): rate})
+    at = verdict.names.index("A:n2")
+    assert verdict.impact[at] == pytest.approx(0.4, abs=0.2)
+    assert verdict.severity[at] == 2
