@@ -2,10 +2,12 @@
 
 The C core can hang with the interpreter's lock held, and can crash. So it never runs in this process: every exchange
 has a deadline, a worker that dies or is late is replaced and told the live facts again, and after repeated failures,
-or where the library cannot be imported, the reference matcher takes over with the same conclusions.
+or where the library cannot be imported, the reference matcher takes over with the same conclusions. It runs along all
+the time, since it costs next to nothing: memory that the core has overwritten shows as a difference, not as advice.
 """
 
 import json
+import math
 import os
 import select
 import subprocess
@@ -15,7 +17,7 @@ import weakref
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any, cast
+from typing import Any
 
 from skewscope.engine.matcher import Matcher, ReferenceMatcher, concluded
 from skewscope.engine.policy import Conclusion, Fact, Program, Rule, Shape, Test, fnv1a32
@@ -39,7 +41,8 @@ class WorkerLost(Exception):  # noqa: N818  it is an event, dealt with here
 
 def available() -> bool:
     """Whether durable-rules can be expected to import: it cannot on Python 3.13 and later."""
-    return sys.version_info < (3, 13) and find_spec("durable_rules_engine") is not None
+    started = bool(sys.executable) and hasattr(select, "poll")
+    return started and sys.version_info < (3, 13) and find_spec("durable_rules_engine") is not None
 
 
 def best_matcher(program: Program) -> Matcher:
@@ -118,7 +121,8 @@ class Worker:
         self.process = subprocess.Popen(  # noqa: S603  our own module, nothing of the input is in it
             COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
         )
-        self._end = weakref.finalize(self, _kill, self.process)
+        self._end = weakref.finalize(self, _kill, self.process, os.getpid())
+        self._asked = 0
         assert self.process.stdin is not None
         os.set_blocking(self.process.stdin.fileno(), False)
         rulesets, uses = definition(program)
@@ -129,21 +133,19 @@ class Worker:
             self.close()
             raise
 
-    def ask(self, message: JSON, deadline_s: float = 0.0) -> JSON:
+    def ask(self, message: JSON, deadline_s: float = 0.0) -> "Answer":
         """The answer to one line.
 
         Raises:
-            WorkerLost: there was none in time.
+            WorkerLost: there was none in time, or none that is one.
         """
-        data = memoryview(json.dumps(message, allow_nan=False).encode() + b"\n")
+        self._asked += 1
+        data = memoryview(json.dumps({"n": self._asked, **message}, allow_nan=False).encode() + b"\n")
         end = time.monotonic() + (deadline_s or self.deadline_s)
         reply = bytearray()
         while data or not reply.endswith(b"\n"):
             data = data[self._pump(data, reply, end - time.monotonic()) :]
-        answer = _read(bytes(reply))
-        if "error" in answer:
-            raise WorkerLost(str(answer["error"]))
-        return answer
+        return _read(bytes(reply), self._asked)
 
     def _pump(self, data: memoryview, reply: bytearray, left: float) -> int:
         """How much of the data went out, when something went out or came in."""
@@ -152,14 +154,18 @@ class Worker:
         if left <= 0:
             raise WorkerLost("no answer in time")
         to, back = self.process.stdin.fileno(), self.process.stdout.fileno()
-        readable, writable, _ = select.select([back], [to] if data else [], [], left)
+        poll = select.poll()  # not select.select, which fails on a descriptor beyond 1023
+        poll.register(back, select.POLLIN)
+        if data:
+            poll.register(to, select.POLLOUT)
+        ready = {descriptor for descriptor, _ in poll.poll(math.ceil(left * 1000))}
         try:
-            if readable:
+            if back in ready:
                 got = os.read(back, 1 << 16)
                 reply += got
                 if not got or len(reply) > MOST_REPLY:
                     raise WorkerLost("it ended" if not got else "an endless answer")
-            return os.write(to, data[: 1 << 16]) if writable else 0
+            return os.write(to, data[: 1 << 16]) if to in ready else 0
         except BlockingIOError:
             return 0
         except OSError as error:
@@ -170,15 +176,30 @@ class Worker:
         self._end()
 
 
-def _read(line: bytes) -> JSON:
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The (rule, entity) that hold from now on, and those that no longer do."""
+
+    add: frozenset[tuple[int, str]]
+    drop: frozenset[tuple[int, str]]
+
+
+def _read(line: bytes, asked: int) -> Answer:
+    """A worker's line, checked: memory of its core may be damaged, and whatever prints may print."""
     try:
         answer = json.loads(line)
-    except ValueError:
-        raise WorkerLost("an answer that is no JSON") from None
-    return cast("JSON", answer) if isinstance(answer, dict) else {"error": "an answer that is no object"}
+        if "error" in answer:
+            raise WorkerLost(str(answer["error"])[:500])
+        if answer["n"] != asked:
+            raise WorkerLost("an answer to something else")
+        return Answer(*(frozenset((int(n), str(e)) for n, e in answer[key]) for key in ("add", "drop")))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise WorkerLost("an answer that makes no sense") from None
 
 
-def _kill(process: "subprocess.Popen[bytes]") -> None:
+def _kill(process: "subprocess.Popen[bytes]", owner: int) -> None:
+    if os.getpid() != owner:
+        return  # a fork of the owner, which only has a copy
     process.kill()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
@@ -196,7 +217,7 @@ class DurableMatcher:
         """Why the reference took over, '' while the worker serves."""
         self._start_s, self._deadline_s = start_s, deadline_s
         self._live: dict[tuple[str, str], Fact] = {}
-        self._stand_in: ReferenceMatcher | None = None
+        self._reference = ReferenceMatcher(program)
         self._forget()
 
     def _forget(self) -> None:
@@ -219,34 +240,37 @@ class DurableMatcher:
         """Take a fact in; it replaces the one of its kind and entity."""
         if fact.kind in self.program.by_kind:
             self._live[fact.kind, fact.entity] = fact
-            self._note(fact.kind, fact.entity)
-            if self._stand_in:
-                self._stand_in.assert_fact(fact)
+            self._changed[fact.kind, fact.entity] = None
+            self._reference.assert_fact(fact)
 
     def retract(self, kind: str, entity: str) -> None:
         """Drop a fact; nothing happens where there is none."""
         if self._live.pop((kind, entity), None) is not None:
-            self._note(kind, entity)
-            if self._stand_in:
-                self._stand_in.retract(kind, entity)
-
-    def _note(self, kind: str, entity: str) -> None:
-        self._changed[kind, entity] = None
+            self._changed[kind, entity] = None
+            self._reference.retract(kind, entity)
 
     def conclusions(self) -> tuple[Conclusion, ...]:
         """What follows now, ordered by priority, policy, subject and entity, each once."""
         failures = 0
-        while self._stand_in is None:
+        while not self.fallen_back:
             try:
                 self._bring_up_to_date()
+                return self._concluded()
             except WorkerLost as lost:
                 failures += 1
                 self._replace(str(lost), failures)
-            else:
-                if self._told is None:
-                    self._told = concluded(self.program, {(n, self._entity[token]) for n, token in self._active})
-                return self._told
-        return self._stand_in.conclusions()
+        return self._reference.conclusions()
+
+    def _concluded(self) -> tuple[Conclusion, ...]:
+        """What the worker says, which must be what the reference says."""
+        if self._told is None:
+            known = range(len(self.program.rules))
+            if any(n not in known or token not in self._entity for n, token in self._active):
+                raise WorkerLost("conclusions about nothing that it was told")
+            self._told = concluded(self.program, {(n, self._entity[token]) for n, token in self._active})
+            if self._told != self._reference.conclusions():
+                raise WorkerLost("other conclusions than the reference")
+        return self._told
 
     def _bring_up_to_date(self) -> None:
         if self._changed and self._worker is None:
@@ -259,8 +283,7 @@ class DurableMatcher:
         for start in range(0, len(ops), MOST_OPS):
             assert self._worker is not None
             answer = self._worker.ask({"ops": ops[start : start + MOST_OPS]})
-            self._active -= {(int(n), str(e)) for n, e in answer["drop"]}
-            self._active |= {(int(n), str(e)) for n, e in answer["add"]}
+            self._active = (self._active - answer.drop) | answer.add
             self._told = None
 
     def _ops(self, key: tuple[str, str]) -> list[list[Any]]:
@@ -298,15 +321,13 @@ class DurableMatcher:
         self._forget()
         # What does not even start will not start the next time either: the rules and the library are the same.
         if not started or failures >= MOST_FAILURES or self.restarts >= MOST_RESTARTS:
-            self.fallen_back = reason
-            self._stand_in = ReferenceMatcher(self.program)
-            for fact in self._live.values():
-                self._stand_in.assert_fact(fact)
+            self.fallen_back = reason or "no reason given"
 
     def close(self) -> None:
         """End the worker and forget all facts."""
         if self._worker:
             self._worker.close()
         self._live.clear()
-        self._stand_in = None
+        self._reference.close()
+        self.fallen_back = ""
         self._forget()

@@ -3,13 +3,14 @@
 It is started by `adapters.durable` and imports nothing of this package, so that it starts fast. A command that takes
 longer than its alarm ends the process from outside of Python: a hang in the C core holds the interpreter's lock.
 
-First line in:   {"alarm": seconds, "rulesets": [{rule: {"all": [...]}}...], "uses": [{kind: [numbers]}...]}
-Each line after: {"ops": [["+" or "-", ruleset, {"id", "k", "e", ...}]...]}
-Each line out:   {"add": [[number, entity]...], "drop": [...]}, or {"error": text} as the last.
+First line in:   {"n": 1, "alarm": seconds, "rulesets": [{rule: {"all": [...]}}...], "uses": [{kind: [numbers]}...]}
+Each line after: {"n": n, "ops": [["+" or "-", ruleset, {"id", "k", "e", ...}]...]}
+Each line out:   {"n": n, "add": [[number, entity]...], "drop": [...]}, or {"error": text} as the last.
 A rule is `r<number>`; its twin `b<number>` matches when what blocks it is there.
 """
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -82,13 +83,13 @@ def serve(lines: Any, out: Any) -> None:
     alarm = float(first["alarm"])
     signal.setitimer(signal.ITIMER_REAL, alarm)
     session = Session(first["rulesets"], first["uses"])
-    _answer(out, {"add": [], "drop": []})
+    _answer(out, {"n": first["n"], "add": [], "drop": []})
     for line in lines:
         signal.setitimer(signal.ITIMER_REAL, alarm)
-        before = set(session.active)
-        for op, n, fact in json.loads(line)["ops"]:
+        before, asked = set(session.active), json.loads(line)
+        for op, n, fact in asked["ops"]:
             session.carry_out(op, n, fact)
-        _answer(out, {"add": sorted(session.active - before), "drop": sorted(before - session.active)})
+        _answer(out, {"n": asked["n"], "add": sorted(session.active - before), "drop": sorted(before - session.active)})
 
 
 def _answer(out: Any, reply: JSON) -> None:
@@ -98,11 +99,14 @@ def _answer(out: Any, reply: JSON) -> None:
 
 
 def main() -> None:
-    """Serve standard input; a failure is told in one last line."""
+    """Serve standard input until it ends; a failure is told in one last line."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with its parent, who may have more to say after a Ctrl-C
+    out = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)  # whatever the library prints is no answer
     try:
-        serve(sys.stdin, sys.stdout)
+        serve(sys.stdin, out)
     except Exception as error:  # noqa: BLE001  whatever the library throws, the parent must be told
-        _answer(sys.stdout, {"error": f"{type(error).__name__}: {error}"[:500]})
+        _answer(out, {"error": f"{type(error).__name__}: {error}"[:500]})
 
 
 if __name__ == "__main__":

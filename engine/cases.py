@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from skewscope.engine.advice import SEVERITIES
@@ -76,8 +76,16 @@ def name_of(condition: str, entity: Entity, opened_at: float) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def told(case: Case, places: Places, root: str | None, blast: BlastRadius) -> Incident:
-    """The incident as others see it. Advice stands with the root: what mends that mends what it explains."""
+def told(case: Case, places: Places, root: str | None, blast: BlastRadius, under: Collection[str] = ()) -> Incident:
+    """The incident as others see it. Advice stands with the root: what mends that mends what it explains.
+
+    Args:
+        case: the incident.
+        places: the topology.
+        root: the id of what explains it, None for a root.
+        blast: whom it hits.
+        under: the other conditions that it explains.
+    """
     kind, name = places.shown(case.leader)
     voice = case.voice
     items = list(zip(voice.info.items, voice.verdicts, voice.values, strict=True))
@@ -100,7 +108,7 @@ def told(case: Case, places: Places, root: str | None, blast: BlastRadius) -> In
         evidence=tuple(_evidence(*item) for item in items if not item[0].against),
         against=tuple(_evidence(*item) for item in items if item[0].against),
         unseen=unseen(voice),
-        competing=competing(case.rivals),
+        competing=competing(_explained_away(case, under)),
         explained_by=root,
         mitigations=case.mitigations if root is None else (),
         flaps=case.flaps,
@@ -128,6 +136,12 @@ def competing(rivals: Mapping[str, tuple[float, str]]) -> tuple[Competing, ...]:
     return tuple(Competing(name, round(chance, 3), test) for name, (chance, test) in ranked[:MOST_COMPETING])
 
 
+def _explained_away(case: Case, under: Collection[str]) -> dict[str, tuple[float, str]]:
+    """The rivals, where one that this case explains is only left its chance of standing on its own."""
+    left = 1.0 - case.confidence
+    return {name: (p * left if name in under else p, test) for name, (p, test) in case.rivals.items()}
+
+
 def _evidence(item: Item, verdict: int, value: float) -> Evidence:
     return Evidence(item.name, WORDS[verdict], item.weight, number(value), item.unit, item.expr)
 
@@ -145,7 +159,7 @@ def final_root(case: Case, cases: Mapping[str, Case]) -> str | None:
     """The root at the end of a chain of explanations, always one that is told; None for a root."""
     seen = {case.id}
     root, last = case.explained_by, None
-    while root in cases and root not in seen:
+    while root is not None and root in cases and root not in seen:
         seen.add(root)
         last, root = root, cases[root].explained_by
     return last

@@ -234,7 +234,11 @@ class Incidents:
         for case in self._cases.values():
             under.setdefault(roots[case.id] or case.id, []).append(case)
         ordered = sorted(self._cases.values(), key=lambda c: c.order)
-        return [told(c, self.places, roots[c.id], self._blast(c, under.get(c.id, [c]))) for c in ordered]
+        return [self._told(c, roots[c.id], under.get(c.id, [c])) for c in ordered]
+
+    def _told(self, case: Case, root: str | None, under: Sequence[Case]) -> Incident:
+        others = {other.condition for other in under} - {case.condition}
+        return told(case, self.places, root, self._blast(case, under), others)
 
     def _blast(self, case: Case, under: Iterable[Case]) -> BlastRadius:
         """A root hits whatever it explains, too."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from skewscope.engine.cases import Case
 from skewscope.engine.confidence import GAIN, PRIOR, log_odds_of_all, probability
-from skewscope.engine.places import Entity, Places
+from skewscope.engine.places import NODE_BOUND, Entity, Places
 from skewscope.engine.tracks import Tracks
 from skewscope.engine.verdict import UNKNOWN, RuleVerdict
 from skewscope.kb.model import Catalogue
@@ -43,11 +43,16 @@ class Rivals:
         return tests | {look.condition: look.separate_by for look in (known.lookalikes if known else ())}
 
     def _chance(self, condition: str, entity: Entity) -> float:
-        """How likely a condition is on an entity or next to it: the prior where nothing judges it."""
+        """How likely a condition is on an entity or in its groups: the prior where nothing judges it.
+
+        Where both sit on a node it must be the same one: that another member is late does not make this one's link bad.
+        """
         judged, best = False, NOTHING_SPEAKS
-        tokens = self._tokens(entity)
+        place = self.places.of(entity)
         for info, verdict in self.tracks.said_of(condition):
             judged = True
+            same_node = entity.kind in NODE_BOUND and verdict.kind in NODE_BOUND
+            tokens = place.own | place.nodes if same_node else self._tokens(entity)
             near = np.array(sorted({i for token in tokens for i in self._index(verdict).get(token, ())}), np.intp)
             near = near[verdict.applies[near]]
             evidence, seen = verdict.evidence[:, near], verdict.coverage[near]

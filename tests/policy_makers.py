@@ -40,7 +40,14 @@ def diagnosis(condition: str, entity: str, severity: str = "warning", confidence
 
 def topology(entity: str, members: int = 4) -> Fact:
     """An entity's place as a fact."""
-    values = {"parallelism": "tensor-parallel", "members": members, "nodes": 4, "siblings": 1, "rails": 1, "front_end": "no"}
+    values = {
+        "parallelism": "tensor-parallel",
+        "members": members,
+        "nodes": 4,
+        "siblings": 1,
+        "rails": 1,
+        "front_end": "no",
+    }
     return fact("topology", entity, values=values)
 
 

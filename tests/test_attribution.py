@@ -17,6 +17,7 @@ from skewscope.engine.attribution import (
     leader_of,
 )
 from skewscope.engine.places import Entity
+from skewscope.rules.policy import FACTS
 
 
 def rank(name):
@@ -197,6 +198,22 @@ def test_roots_explain_and_none_of_them_could_be_explained_by_another(suspects):
     assert not set(explained.values()) & set(explained)
     left = [s for s in suspects if s.id not in explained]
     assert roots(*left) == {}
+
+
+@pytest.mark.parametrize(
+    ("entity", "expected"),
+    [
+        (("rank", "A:n1"), {"siblings": 1, "rails": 1, "members": 4, "nodes": 4, "front_end": "no"}),
+        (("node", "n0"), {"siblings": 1, "rails": 1, "members": 4, "nodes": 4, "front_end": "yes"}),
+        (("group", "C"), {"siblings": 0, "rails": 1, "members": 4, "nodes": 4, "front_end": "no"}),
+        (("node", "stranger"), {"siblings": 0, "rails": 0, "members": 0, "nodes": 1, "front_end": "no"}),
+        (("pool", "lab"), {"siblings": 2, "rails": 0, "members": 0, "nodes": 8, "front_end": "no"}),
+    ],
+)
+def test_policies_may_ask_where_something_is(entity, expected):
+    about = places().about(Entity(*entity))
+    assert {name: about[name] for name in expected} == expected
+    assert set(about) == set(FACTS["topology"].properties)
 
 
 loudnesses = st.lists(

@@ -1,18 +1,20 @@
 """The life of incidents: opening, clearing, flapping, folding, being explained, coming back."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from incident_makers import CRITICAL, LOST, SILENT, Says, incidents, ranks, verdict
+from incident_makers import CRITICAL, LOST, RULES, SILENT, Says, cluster, incidents, ranks, verdict
 from policy_makers import policy, program
 
 from skewscope.engine.advice import Context
-from skewscope.engine.incidents import Timing, as_contract
+from skewscope.engine.incidents import Incidents, Timing, as_contract
 from skewscope.engine.matcher import Policies
 from skewscope.engine.places import Entity
 from skewscope.engine.verdict import NO, UNKNOWN, YES
+from skewscope.kb.model import Link
 
 N1, N2 = "A:n1", "A:n2"
 LOUD, QUIET = Says(value=9.0), Says(value=2.0)
@@ -172,6 +174,13 @@ def test_a_flap_is_counted_and_told():
     ]
 
 
+def test_where_nothing_fires_no_entity_is_looked_at_one_by_one():
+    engine = incidents()
+    for t in range(5):
+        assert engine.step(float(t), [verdict(c, {}) for c in ("late", "lossy", "blind")]) == ()
+    assert engine.places._known == {}
+
+
 def test_changes_are_told_as_they_happen():
     engine = incidents()
     assert [c.what for c in engine.step(1.0, [verdict("late", {N1: Says()})])] == ["opened"]
@@ -255,6 +264,31 @@ def test_a_look_alike_competes_with_the_test_that_separates_it():
     partly = Says(fires=False, state=NO, score=3.0, evidence=(YES, NO, NO))
     suspected = play({("late", N1): [(10, 40, Says())], ("bubble", N1): [(0, 99, partly)]}, every=("late", "bubble"))
     assert suspected.all()[0].competing[0].confidence > rival.confidence
+
+
+def test_a_look_alike_of_another_member_does_not_compete():
+    partly = Says(fires=False, state=NO, score=3.0, evidence=(YES, NO, NO))
+
+    def chance(script):
+        (one,) = play({("late", N1): [(10, 40, Says())], **script}, every=("late", "bubble")).all()
+        return one.competing[0].confidence
+
+    assert chance({("bubble", N2): [(0, 99, partly)]}) == chance({})
+    assert chance({("bubble", N1): [(0, 99, partly)]}) > chance({})
+
+
+def test_a_look_alike_that_a_root_explains_is_left_little_chance_beside_it():
+    engine = incidents()
+    engine.step(1.0, [verdict("late", {N1: Says()}), verdict("bubble", {N1: Says(score=7.0)})])
+    before = next(one for one in engine.all() if one.condition == "late")
+    assert before.competing[0].confidence > 0.9
+    engine.catalogue.conditions["late"] = replace(engine.catalogue.conditions["late"], effects=(Link("bubble", "it"),))
+    again = Incidents(RULES, engine.catalogue, cluster())
+    again.step(1.0, [verdict("late", {N1: Says()}), verdict("bubble", {N1: Says(score=7.0)})])
+    late, bubble = sorted(again.all(), key=lambda one: one.condition, reverse=True)
+    assert bubble.explained_by == late.id
+    assert late.competing[0].condition == "bubble"
+    assert late.competing[0].confidence < 0.1 < late.confidence
 
 
 def test_another_root_in_the_same_place_competes_and_makes_it_less_sure():
@@ -451,3 +485,69 @@ def test_whatever_fires_is_told_and_every_explanation_leads_to_a_root(script, pa
             assert i.explained_by is None or told[i.explained_by].explained_by is None
             assert (i.state == "firing") == (i.resolved_at is None)
             assert i.resolved_at is None or i.resolved_at >= i.opened_at
+
+
+@settings(max_examples=60, deadline=None)
+@given(ticks, st.sampled_from([1.0, 7.0, 25.0]))
+def test_a_run_again_gives_the_same_text_and_no_id_twice(script, pace):
+    def text():
+        engine = advised(REST, MORE, DERIVE)
+        for n, said in enumerate(script):
+            engine.step(n * pace, [verdict(condition, those) for condition, those in said.items()])
+        return [one.as_line() for one in as_contract(engine, "")]
+
+    lines = text()
+    assert text() == lines
+    assert len({json.loads(line)["id"] for line in lines}) == len(lines)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ticks, st.sampled_from([1.0, 7.0, 25.0]), st.sampled_from([0.0, 5.0, 60.0]))
+def test_forgetting_keeps_what_is_open_and_every_root_that_is_named(script, pace, age):
+    engine, whole = incidents(), incidents()
+    for n, said in enumerate(script):
+        verdicts = [verdict(condition, those) for condition, those in said.items()]
+        assert engine.step(n * pace, verdicts) == whole.step(n * pace, verdicts)
+        engine.forget(n * pace - age)
+        told = {i.id: i for i in engine.all()}
+        every = {i.id: i for i in whole.all()}
+        assert {i for i, one in every.items() if one.state == "firing"} <= set(told)
+        assert all(told[i].explained_by == every[i].explained_by for i in told)
+        assert {i.explained_by for i in told.values() if i.explained_by} <= set(told)
+
+
+@given(st.lists(st.integers(1, 29), min_size=1, max_size=8))
+def test_flapping_within_the_cool_down_is_one_incident_however_often(gaps):
+    engine, t = incidents(), 0.0
+    for gap in gaps:
+        engine.step(t, [verdict("late", {N1: Says()})])
+        engine.step(t + 1, [verdict("late", {})])
+        t += 1 + gap
+    engine.step(t, [verdict("late", {N1: Says()})])
+    (one,) = engine.all()
+    assert (one.state, one.resolved_at, one.opened_at, one.flaps) == ("firing", None, 0.0, len(gaps))
+
+
+@given(st.lists(st.sampled_from(["unknown", "unjudged"]), max_size=30), st.booleans())
+def test_what_cannot_be_judged_neither_opens_nor_closes(gap, fires):
+    engine = incidents()
+    engine.step(0.0, [verdict("late", {N1: Says()} if fires else {})])
+    lost = {N1: LOST} if fires else {N1: Says(fires=False, state=UNKNOWN, score=0.0, coverage=0.0)}
+    for n, kind in enumerate(gap):
+        assert engine.step(n + 1.0, [verdict("late", lost)] if kind == "unknown" else []) == ()
+    assert [one.state for one in engine.all()] == ["firing"] * fires
+
+
+def test_what_a_withdrawn_root_explained_comes_back_with_advice_of_its_own():
+    engine = advised(REST)
+    for t in range(60):
+        lossy = {N1: Says()} if 5 <= t < 15 else {}
+        engine.step(float(t), [verdict("lossy", lossy), verdict("late", {N1: Says()} if t >= 6 else {})])
+        late = [one for one in engine.all() if one.condition == "late"]
+        if 6 <= t < 30:
+            assert late[0].explained_by
+            assert late[0].mitigations == ()
+    (root, late) = engine.all()
+    assert (root.state, late.state, late.explained_by) == ("resolved", "firing", None)
+    assert [a.id for a in late.mitigations] == ["rest"]
+    assert [what for _, what in late.history][-1] == "a root again"

@@ -143,9 +143,13 @@ def rules_show(id_: str, as_json: bool) -> None:
 @json_option
 def rules_lint(folder: Path | None, as_json: bool) -> None:
     """Check rules, cases and policies, or those in a folder."""
+    from skewscope.engine.policy_lint import lint  # noqa: PLC0415
     from skewscope.rules.lint import HERE, faults  # noqa: PLC0415
+    from skewscope.rules.policy import load as load_policies  # noqa: PLC0415
 
-    print_faults(faults(catalogue(), folder or HERE), as_json=as_json)
+    place = folder or HERE
+    policies, _ = load_policies(place / "policies")
+    print_faults(sorted({*faults(catalogue(), place), *lint(policies, catalogue())}), as_json=as_json)
 
 
 FOLDER = click.option(
