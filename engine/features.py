@@ -92,9 +92,10 @@ def _centre(x: F64) -> F64:
 
 
 def over(a: F64, b: F64) -> F64:
-    """A quotient; NaN where the divisor is zero."""
+    """A quotient; NaN where the divisor is zero, or so near to it that the quotient is beyond all numbers."""
     out = np.full(np.broadcast_shapes(a.shape, b.shape), np.nan)
     np.divide(a, b, out=out, where=b != 0)
+    out[np.isinf(out)] = np.nan
     return out
 
 

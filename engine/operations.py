@@ -69,7 +69,8 @@ def _quantile(track: Track, t: float, params: tuple[float, ...]) -> F64:
 def _burst(track: Track, steps: Any) -> F64:
     mean = track.mean(steps)
     highest: F64 = np.fmax.reduce(track.ring.slots("high", steps), axis=0)
-    return highest / np.where(mean != 0, mean, np.nan)
+    found: F64 = _finite(highest / mean)
+    return found
 
 
 def _change(track: Track, t: float, params: tuple[float, ...]) -> F64:
@@ -81,7 +82,7 @@ def _change(track: Track, t: float, params: tuple[float, ...]) -> F64:
     # Half of the past must lie in the past: two samples before a change are no past to compare with.
     filled = t - track.first >= recent + past / 2
     good = enough & filled & (count >= 2) & (mean != 0)
-    return np.where(good, (track.mean(steps) - mean) / np.abs(mean), np.nan)
+    return np.where(good, _finite((track.mean(steps) - mean) / np.abs(mean)), np.nan)
 
 
 WINDOWS: Mapping[str, Callable[[Track, float, tuple[float, ...]], F64]] = {

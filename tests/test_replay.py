@@ -103,7 +103,7 @@ def test_neither_another_run_nor_the_order_of_inputs_nor_workers_change_a_byte(s
     assert lines(replay(rewritten(source, tmp_path / "r", shuffled), workers=2)) == first
 
 
-@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 1 << 20))
 def test_lines_of_text_in_any_order_give_the_same_diagnoses(tmp_path_factory, seed):
     folder = tmp_path_factory.mktemp("lines") / "r"
