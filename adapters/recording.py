@@ -10,13 +10,16 @@ import importlib
 import json
 import os
 import pkgutil
+import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context, resource_tracker
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
@@ -139,7 +142,8 @@ def open_recording(path: Path) -> Recording:
     """
     folder = path.parent if path.name == FILE and path.is_file() else path
     if not folder.is_dir():
-        raise InputError([Problem(str(folder), 0, "", "no such folder", f"a recording: a folder with {FILE}")])
+        found = "a file" if folder.exists() else "no such folder"
+        raise InputError([Problem(str(folder), 0, "", found, f"a recording: a folder with {FILE}")])
     fields = Fields(yamlfile.read(folder / FILE))
     if fields.known((), ("version", "topology", "inputs"), ("start", "end", "note")):
         fields.version()
@@ -200,7 +204,7 @@ def _path(fields: Fields, at: Path_, folder: Path, *, is_folder: bool) -> str:
     if not (found.is_dir() if is_folder else found.is_file()):
         wanted = "a folder" if is_folder else "a file"
         other = found.exists()
-        hint = nearest(path.name, _siblings(found)) or "Paths are told from the folder of this file."
+        hint = "" if other else nearest(path.name, _siblings(found)) or "Paths are told from the folder of this file."
         fields.fault(at, f"{text!r}, which is not {wanted}" if other else f"no {text!r}", wanted, hint)
         return ""
     return str(path)
@@ -229,7 +233,7 @@ def _input(fields: Fields, at: Path_, folder: Path, cluster: Topology | None) ->
     labels = _labels(fields, (*at, "labels"))
     for name in getattr(reader, "NEEDS", ()):
         if not labels.get(name):
-            fields.fault((*at, "labels"), f"no label {name!r}", f"labels with {name!r}: whose input is this?")
+            fields.fault((*at, "labels"), f"no label {name!r}", f"labels with {name!r}", "Whose input is this?")
     if cluster is not None:
         _check_labels(fields, at, labels, cluster)
     return Input(kind, path, tuple(sorted(labels.items())), fields.document.line(*at))
@@ -321,18 +325,45 @@ def _taken(
         for index, source in enumerate(inputs):
             yield index, take(recording, names, source)
         return
+    others = {process.pid for process in active_children()}
     with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (recording, names)) as pool:
         # The largest first: what is short fills the gaps at the end.
         order = sorted(range(len(inputs)), key=lambda index: -sizes[index])
-        waiting: dict[Future[Taken], int] = {pool.submit(_take_here, inputs[index]): index for index in order}
-        for future in as_completed(waiting):
-            try:
+        try:
+            with _interrupts_later():
+                waiting: dict[Future[Taken], int] = {pool.submit(_take_here, inputs[index]): index for index in order}
+            for future in as_completed(waiting):
                 yield waiting[future], future.result()
-            except BrokenProcessPool:
-                shown = recording.shown(inputs[waiting[future]].path)
-                hint = "Was there enough memory? Fewer workers need less."
-                fault = Problem(shown, 0, "", "the end of the process that read it", "samples", hint)
-                raise InputError([fault]) from None
+        except BrokenProcessPool:
+            hint = "Was there enough memory? Fewer workers need less."
+            fault = Problem(str(recording.path), 0, "", "the end of a process that read it", "samples", hint)
+            raise InputError([fault]) from None
+        except BaseException:
+            # Nobody waits for the rest.
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in active_children():
+                if process.pid not in others:
+                    process.terminate()
+            raise
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Ctrl-C is answered after this; processes started in here never hear it, since they would print where it hit them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    resource_tracker.ensure_running()  # it would take our mask away
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: heard.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, before)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
 
 
 _here: list[tuple[Recording, Names]] = []

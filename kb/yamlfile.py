@@ -74,6 +74,9 @@ def read(path: Path, shown: str | None = None) -> Document:
     file = shown or str(path)
     try:
         size = path.stat().st_size
+        if not (path.is_file() or path.is_dir()):
+            # A device or a pipe has no end.
+            raise InputError([Problem(file, 0, "", "no plain file", "a YAML file")])
         if size > MOST_BYTES:
             raise InputError(
                 [Problem(file, 0, "", f"{size} bytes", f"at most {MOST_BYTES}", "Is this the right file?")]
