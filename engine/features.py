@@ -80,6 +80,16 @@ def peer_excess(x: F64) -> F64:
     return x - _centre(x)
 
 
+def peer_highest(x: F64) -> F64:
+    """The largest of the others; needs one."""
+    known = ~np.isnan(x)
+    ordered = np.sort(x, axis=1)
+    count = known.sum(axis=1)
+    first, second = (np.take_along_axis(ordered, np.maximum(count - n, 0)[:, None], axis=1) for n in (1, 2))
+    found = np.where(x == first, second, first)
+    return np.where(known & (count >= 2)[:, None], found, np.nan)
+
+
 def peer_ratio(x: F64) -> F64:
     """Each member over the median of the others; unknown where that is zero."""
     return over(x, _centre(x))
@@ -169,6 +179,7 @@ WITHIN: Mapping[str, Callable[[F64], F64]] = {
     "peer_z": peer_z,
     "peer_ratio": peer_ratio,
     "peer_excess": peer_excess,
+    "peer_highest": peer_highest,
     "peer_spread": peer_spread,
     "share": share,
     "gini": gini,

@@ -74,6 +74,7 @@ _TABLE = (
     Function("peer_z", "peers", ("x",), "one", "x minus the median of the other peers, in their robust deviations"),
     Function("peer_ratio", "peers", ("x",), "one", "x over the median of the other peers"),
     Function("peer_excess", "peers", ("x",), "same", "x minus the median of the other peers"),
+    Function("peer_highest", "peers", ("x",), "same", "largest x among the other peers"),
     Function("peer_spread", "peers", ("x",), "one", "largest minus smallest among the peers, over their median"),
     Function("share", "peers", ("x",), "one", "x over the sum of the peers, itself included"),
     Function("gini", "peers", ("x",), "one", "Gini coefficient among the peers: 0 all alike, near 1 one has all"),

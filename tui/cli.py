@@ -108,7 +108,7 @@ def _report(name: str, outcome: "Outcome") -> None:
 @click.group(cls=Grouped, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @recording_option
 @click.option("--ascii", "ascii_", is_flag=True, help="Draw with ASCII only.")
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print its number.")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version.")
 @click.pass_context
 def cli(ctx: click.Context, recording: Path | None, ascii_: bool) -> None:
     """Which skew, on which node, with what evidence: an LLM cluster watched from its DPUs.
@@ -218,7 +218,7 @@ def _incident(what: str, outcome: "Outcome", conditions: list[str]) -> "Incident
 )
 @json_option
 def coverage_(recording: Path | None, topology: Path | None, as_json: bool) -> None:
-    """Which conditions can be diagnosed, and which signal would help most.
+    """What can be diagnosed, and which signal would help most.
 
     Judged by the signals seen in a recording, or by those that the DPUs of a topology can read.
     """

@@ -1,5 +1,6 @@
 """One incident in words: what, where, since when, how sure; why and why not; what cannot be seen; what to do. Pure."""
 
+import re
 from dataclasses import dataclass
 
 from skewscope.engine.incident import Advice, Competing, Evidence, Incident
@@ -11,6 +12,8 @@ GLYPHS = {"critical": ("✖", "crit"), "warning": ("!", "warn"), "info": ("·", 
 """Severity, or resolved: its glyph and role."""
 
 _LABEL = 10
+_QUANTITY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?\* ?([A-Za-z]\w*(?:/[A-Za-z]\w*)?)(?![\w.(\[])")
+"""A number times a unit; what is multiplied with a signal or a function is no quantity."""
 _DROP = ("explains", "ruled out", "unknown", "rivals", "against", "unseen", "do")
 """What goes first where there are not enough rows, least wanted first."""
 
@@ -90,6 +93,22 @@ def value(item: Evidence) -> str:
     return units.human(item.value, item.unit, share="percent" in item.expr)
 
 
+def spoken(name: str) -> str:
+    """An item's name as words: `same_rank` is `same rank`."""
+    return name.replace("_", " ")
+
+
+def readable(expression: str) -> str:
+    """An expression for reading: `12*percent` is `12%`, `4*s` is `4s`, `8*streams` is `8 streams`."""
+    return _QUANTITY.sub(_quantity, expression)
+
+
+def _quantity(found: re.Match[str]) -> str:
+    number, unit = found.groups()
+    unit = "%" if unit == "percent" else unit
+    return f"{number}{unit}" if len(unit) <= 2 else f"{number} {unit}"
+
+
 def headline(incident: Incident, words: Words, now: float) -> tuple[Line, Line, Line]:
     """What and where; state and confidence; since when and at what cost."""
     mark, role = glyph(incident)
@@ -98,7 +117,8 @@ def headline(incident: Incident, words: Words, now: float) -> tuple[Line, Line, 
     ended = f", ended {units.clock(incident.resolved_at)}" if incident.resolved_at is not None else ""
     since = f"since {units.clock(incident.opened_at)} UTC, for {units.seconds(lasted(incident, now))}{ended}"
     cost = impact(incident) or "impact not measurable"
-    facts = [since, cost, spread_of(incident)]
+    hit = spread_of(incident)
+    facts = [since, cost, f"hits {hit}" if hit else ""]
     return what, state, line("  " + " · ".join(filter(None, facts)), "dim")
 
 
@@ -117,7 +137,7 @@ def sections(incident: Incident, words: Words) -> tuple[Section, ...]:
 
 def _weighed(pro: tuple[Evidence, ...], contra: tuple[Evidence, ...]) -> tuple[Section, ...]:
     """The evidence by what it says, in columns."""
-    names = min(max((width(e.name) for e in (*pro, *contra)), default=0), 24)
+    names = min(max((width(spoken(e.name)) for e in (*pro, *contra)), default=0), 24)
     values = max((width(value(e)) for e in (*pro, *contra)), default=0)
 
     def lines(items: tuple[Evidence, ...], verdict: str, mark: str, role: str) -> tuple[Line, ...]:
@@ -133,12 +153,12 @@ def _weighed(pro: tuple[Evidence, ...], contra: tuple[Evidence, ...]) -> tuple[S
 
 def _evidence(item: Evidence, names: int, values: int, mark: tuple[str, str]) -> Line:
     shown = pad(value(item), values, right=True)
-    return ((f"{mark[0]} ", mark[1]), (pad(item.name, names), "key"), (f"  {shown}  ", ""), (item.expr, "dim"))
+    return ((f"{mark[0]} ", mark[1]), (pad(spoken(item.name), names), "key"), (f"  {shown}  ", ""), (readable(item.expr), "dim"))
 
 
 def _rival(rival: Competing, words: Words) -> Line:
-    name = f"{words.condition(rival.condition)} {round(100 * rival.confidence)} %"
-    return ((name, "key"), (f": told apart by {rival.separate_by}" if rival.separate_by else "", ""))
+    name = f"{words.condition(rival.condition)} ({round(100 * rival.confidence)} %)"
+    return ((name, "key"), (f": {rival.separate_by}" if rival.separate_by else "", ""))
 
 
 def _unseen(incident: Incident) -> tuple[Line, ...]:
@@ -173,8 +193,14 @@ def _follows(incident: Incident, words: Words) -> tuple[Line, ...]:
 
 
 def _explains(incident: Incident, words: Words) -> tuple[Line, ...]:
-    found = words.explained_by(incident.id)
-    return tuple(line(f"{words.condition(i.condition)} on {where(i)}, since {units.clock(i.opened_at)}") for i in found)
+    return tuple(_explained(each, words) for each in words.explained_by(incident.id))
+
+
+def _explained(incident: Incident, words: Words) -> Line:
+    ended = f" to {units.clock(incident.resolved_at)}" if incident.resolved_at is not None else ""
+    what = f"{words.condition(incident.condition)} on {where(incident)}"
+    since = f", since {units.clock(incident.opened_at)}{ended}, {sure(incident)} sure"
+    return (glyph(incident), (f" {what}{since}", ""), (f" ({incident.id})", "dim"))
 
 
 def best(incident: Incident, words: Words, now: float, columns: int, rows: int) -> list[Line]:
@@ -229,7 +255,7 @@ def full(incident: Incident, words: Words, now: float, columns: int, *, airy: bo
     if incident.also:
         lines += wrap(line("  also hit: " + ", ".join(incident.also)), columns, 2)
     parts = [_with_recipes(p, incident, words) if p.label == "do" else p for p in sections(incident, words)]
-    for part in (*parts, *_record(incident)):
+    for part in (*parts, *_record(incident, words)):
         lines += [()] if airy else []
         lines += _whole(part, columns)
     return lines
@@ -259,13 +285,21 @@ def recipe(known: Mitigation) -> list[Line]:
     return [((f"  {name}: ", "dim"), (text, "")) for name, text in facts if text]
 
 
-def _record(incident: Incident) -> tuple[Section, ...]:
+def _record(incident: Incident, words: Words) -> tuple[Section, ...]:
     flaps = units.count(incident.flaps, "time")
-    history = [line(f"{units.clock(time)}  {what}") for time, what in incident.history]
+    history = [line(f"{units.clock(time)}  {_happened(what, words)}") for time, what in incident.history]
     if incident.flaps:
         history.append(line(f"came back {flaps} after it had ended"))
     rule = line(
         f"{incident.rule} (content {incident.rule_hash[:12]}), input {incident.input_hash[:12] or 'unknown'}", "dim"
     )
-    parts = (Section("history", tuple(history)), Section("rule", (rule,)), Section("id", (line(incident.id, "dim"),)))
+    ids = line(f"{incident.id}, of the condition {incident.condition}", "dim")
+    parts = (Section("history", tuple(history)), Section("rule", (rule,)), Section("id", (ids,)))
     return tuple(part for part in parts if part.items)
+
+
+def _happened(what: str, words: Words) -> str:
+    """What happened, with another incident by its name rather than its id."""
+    cause, by, id_ = what.rpartition(" by ")
+    root = words.incident(id_)
+    return f"{cause}{by}{words.condition(root.condition)} on {where(root)}" if root else what

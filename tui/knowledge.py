@@ -189,7 +189,7 @@ def rules_test(ids: tuple[str, ...], folder: Path | None, as_json: bool) -> None
     if as_json:
         print_json(results)
     else:
-        show(result_lines(results, chosen))
+        show(result_lines(results, chosen), wrapped=True)
     click.get_current_context().exit(FINE if all(result.good for result in results) else FOUND)
 
 

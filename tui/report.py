@@ -1,5 +1,6 @@
 """The plain report: everything the console shows, as text for a terminal, a pipe or a file. Pure."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from skewscope.engine.incident import Incident
@@ -22,10 +23,22 @@ def report(name: str, outcome: "Outcome", words: Words, columns: int) -> list[Li
     lines = wrap(((f"{name}: ", "title"), *verdict(outcome.incidents, enough=outcome.samples > 0)), columns)
     lines += wrap(line(watched(outcome), "dim"), columns)
     now = outcome.snapshots[-1].time if outcome.snapshots else 0.0
-    for row in view.ranked(outcome.incidents):
+    rows = view.ranked(outcome.incidents)
+    lines += _overview(rows, words, now, columns)
+    # What a diagnosis explains is listed under it; `explain` tells it in full.
+    for row in (row for row in rows if not row.depth):
         lines.append(())
         lines += detail.full(row.incident, words, now, columns)
     return lines + missing(outcome, columns)
+
+
+def _overview(rows: list[view.Row], words: Words, now: float, columns: int) -> list[Line]:
+    """A line each, where there are several."""
+    if len(rows) < 2:
+        return []
+    shown = view.columns_for(rows, words, now, columns)
+    lines = [view.header(shown), *(view.row_line(row, shown, words, now) for row in rows)]
+    return [(), *(part for each in lines for part in wrap(each, columns))]
 
 
 def verdict(incidents: tuple[Incident, ...], *, enough: bool) -> Line:
@@ -46,7 +59,7 @@ def verdict(incidents: tuple[Incident, ...], *, enough: bool) -> Line:
 def watched(outcome: "Outcome") -> str:
     """What was watched, and for how long."""
     when = ""
-    if outcome.snapshots:
+    if outcome.snapshots and outcome.samples:
         last = outcome.snapshots[-1]
         when = f" ({units.moment(last.start)[:-4]} to {units.clock(last.end)} UTC)"
     samples = units.count(outcome.samples, "sample")
@@ -64,14 +77,25 @@ def missing(outcome: "Outcome", columns: int) -> list[Line]:
     """What could not be seen or understood, and who delivered what; empty when nothing is missing."""
     last = outcome.snapshots[-1] if outcome.snapshots else None
     said = [*(last.missing if last else ()), *outcome.warnings]
-    if outcome.unmapped:
-        samples = units.count(sum(outcome.unmapped.values()), "sample")
-        said.append(f"{samples} could not be used: {listed(sorted(outcome.unmapped), 5)}.")
+    said += _unused(outcome.unmapped)
     lines: list[Line] = []
     if said:
         lines += [(), line("What could not be seen", "title")]
-        lines += [row for text in said for row in wrap(line(f"  · {text}"), columns, 4)]
+        lines += [row for text in said for row in wrap(line(f"  · {text.rstrip('.')}."), columns, 4)]
     return lines + (sources(last, columns) if last else [])
+
+
+def _unused(unmapped: Mapping[str, int]) -> list[str]:
+    """What nothing was made of, a sentence for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for key in sorted(unmapped):
+        metric, _, reason = key.partition(": ")
+        reasons.setdefault(reason, []).append(metric)
+    out = []
+    for reason, metrics in sorted(reasons.items()):
+        samples = units.count(sum(unmapped[f"{metric}: {reason}"] for metric in metrics), "sample")
+        out.append(f"{samples} could not be used ({reason}): {listed(metrics, 5)}")
+    return out
 
 
 def sources(last: "Snapshot", columns: int) -> list[Line]:

@@ -94,7 +94,7 @@ def _part(title: str, items: Iterable[Line]) -> list[Line]:
 
 
 def _facts(*facts: tuple[str, str]) -> list[Line]:
-    return [((f"{name:<12}", "label"), (text, "")) for name, text in facts if text]
+    return [((f"{name:<14}", "label"), (text, "")) for name, text in facts if text]
 
 
 def condition_lines(entry: Condition, words: Words) -> list[Line]:
@@ -111,9 +111,9 @@ def condition_lines(entry: Condition, words: Words) -> list[Line]:
     out += _part("Why it happens", [*map(line, entry.why), *(_link(c.condition, c.why, words) for c in entry.causes)])
     out += _part("What follows", (_link(e.condition, e.why, words) for e in entry.effects))
     out += _part("Shows in", (_signal(id_, words) for id_ in entry.signature))
-    out += _part("Looks like", (_link(a.condition, f"told apart by {a.separate_by}", words) for a in entry.lookalikes))
+    out += _part("Looks like", (_link(a.condition, a.separate_by, words) for a in entry.lookalikes))
     out += _part("What a DPU sees of it", map(_seen, entry.observability))
-    out += _part("What to do", (_way(id_, words) for id_ in entry.mitigations))
+    out += _ways(entry.mitigations, words)
     out += _part("What was reported", (_claim(c, words) for c in entry.impacts))
     return out + _part("Notes", map(line, entry.notes))
 
@@ -123,7 +123,8 @@ def _withdrawn(entry: Condition) -> list[Line]:
 
 
 def _seen(what: Observability) -> Line:
-    return ((f"{what.deployment}: {what.verdict}", "key"), (f". {what.reason} ", ""), (f"({what.basis})", "dim"))
+    verdict = what.verdict.replace("_", " ")
+    return ((f"{what.deployment}: {verdict}", "key"), (f". {what.reason} ", ""), (f"({what.basis})", "dim"))
 
 
 def _link(id_: str, why: str, words: Words) -> Line:
@@ -135,19 +136,27 @@ def _signal(id_: str, words: Words) -> Line:
     return ((id_, "key"), (f": {known.name} [{known.unit}]" if known else "", ""))
 
 
-def _way(id_: str, words: Words) -> Line:
-    known = words.catalogue.mitigations.get(id_)
-    if known is None:
-        return line(id_, "key")
-    facts = "".join(text for spans in recipe(known) for text, _ in spans)
-    return ((known.name, "key"), (f" ({id_}, {known.actor}): {known.what}", ""), (facts, "dim"))
+def _ways(ids: Iterable[str], words: Words) -> list[Line]:
+    """What to do, each with its effect, risk, undo and check."""
+    out: list[Line] = []
+    for id_ in ids:
+        known = words.catalogue.mitigations.get(id_)
+        named = (known.name, f" ({id_}, {known.actor}): {known.what}") if known else (id_, "")
+        out.append(((f"  · {named[0]}", "key"), (named[1], "")))
+        out += [(("  ", ""), *fact) for fact in recipe(known)] if known else []
+    return [(), line("What to do", "title"), *out] if out else []
 
 
 def _claim(claim: Claim, words: Words) -> Line:
     known = words.catalogue.sources.get(claim.source)
-    who = f"{known.authors}, {known.year}: {known.title}, {known.locator}" if known else claim.source
+    who = f"{_authors(known)}, {known.year}: {known.title}, {known.locator}" if known else claim.source
     scale = f" [{claim.scale}]" if claim.scale else ""
     return ((claim.text + scale, ""), (f" ({who}; seen: {claim.seen})", "dim"))
+
+
+def _authors(source: Source) -> str:
+    first, *others = source.authors.split(", ")
+    return f"{first} and {len(others)} others" if len(others) > 1 else source.authors
 
 
 def _signal_lines(entry: Signal) -> list[Line]:
@@ -186,23 +195,41 @@ def _source_lines(entry: Source) -> list[Line]:
 def rule_lines(rule: Rule, words: Words) -> list[Line]:
     """A rule in full: what it judges, by what evidence, when it fires and clears."""
     facts = _facts(
-        ("judges", f"each {rule.scope}, beside every {rule.peers.kind} of the same {rule.peers.by}"),
+        ("judges", f"each {rule.scope}{_only(rule)}, beside every {rule.peers.kind} of the same {rule.peers.by}"),
         ("seen from", rule.vantage),
+        ("applies when", str(rule.applies_when) if rule.applies_when else ""),
+        ("warm-up", units.seconds(rule.warm_up) if rule.warm_up else ""),
         ("fires at", f"score {rule.fire.score:g} for {units.seconds(rule.fire.hold)}"),
         ("clears at", f"score {rule.clear.score:g} for {units.seconds(rule.clear.hold)}"),
+        ("impact", f"{rule.impact_metric}: {rule.impact}" if rule.impact else ""),
+        ("severity", f"warning from {_percent(rule.warning)}, critical from {_percent(rule.critical)}"),
         ("content", rule.hash[:12]),
     )
     tags = f"{words.condition(rule.condition)} ({rule.condition}) · {rule.maturity}"
     out = [line(rule.id, "title"), line(tags, "dim"), *facts]
-    out += _part("Speaks for it", (_item(item) for item in rule.evidence if not item.against))
-    out += _part("Speaks against it", (_item(item) for item in rule.evidence if item.against))
+    out += _items("Speaks for it", (item for item in rule.evidence if not item.against))
+    out += _items("Speaks against it", (item for item in rule.evidence if item.against))
     return out + _part("Notes", map(line, rule.notes))
 
 
-def _item(item: Evidence) -> Line:
-    weight = f" {item.weight:g}{', required' if item.required else ''}: "
-    why = f"  {item.threshold.why} ({item.threshold.basis})" if item.threshold else ""
-    return ((item.name, "key"), (weight, ""), (item.text, ""), (why, "dim"))
+def _only(rule: Rule) -> str:
+    kinds = [*(f"{kind} group" for kind in rule.where.groups), *(f"{net} port" for net in rule.where.networks)]
+    return f" of a {' or '.join(kinds)}" if kinds else ""
+
+
+def _percent(share: float) -> str:
+    return units.human(share, "1", share=True)
+
+
+def _items(title: str, items: Iterable[Evidence]) -> list[Line]:
+    out: list[Line] = []
+    for item in items:
+        weight = f" ({item.weight:g}{', required' if item.required else ''}): "
+        out.append(((f"  · {item.name}", "key"), (weight, ""), (item.text, "")))
+        if item.threshold:
+            source = f", {item.threshold.source}" if item.threshold.source else ""
+            out.append(line(f"    {item.threshold.why} ({item.threshold.basis}{source})", "dim"))
+    return [(), line(title, "title"), *out] if out else []
 
 
 def hit_lines(hits: "Iterable[Hit]") -> list[Line]:

@@ -51,8 +51,12 @@ def columns() -> int:
 
 
 def show(lines: Iterable[Line], *, wrapped: bool = False) -> None:
-    """Print lines, in colour where that is wanted."""
-    shown = text.wrapped(lines, min(columns(), 110)) if wrapped else lines
+    """Print lines, in colour where that is wanted: wrapped, or for a terminal cut to its width."""
+    shown = list(lines)
+    if wrapped:
+        shown = text.wrapped(shown, min(columns(), 110))
+    elif sys.stdout.isatty():
+        shown = [text.fit(each, columns()) for each in shown]
     click.echo(text.plain(shown, colour=coloured(), ascii_=ascii_wanted()), nl=False, color=coloured())
 
 
@@ -72,11 +76,13 @@ def progress_bar(label: str, *, wanted: bool) -> Callable[[str, float], None] | 
     def heard(stage: str, share: float) -> None:
         done = round(min(max(share, 0.0), 1.0) * 30)
         bar = f"{label}: [{'#' * done}{'.' * (30 - done)}] {round(100 * share):3d} % {stage}"
-        bar = text.pad(text.safe(bar), max(shutil.get_terminal_size().columns - 1, 20))
+        # Room for the ^C that a terminal writes behind it.
+        bar = text.pad(text.safe(bar), max(shutil.get_terminal_size().columns - 3, 20))
         if bar != shown[0]:
             shown[0] = bar
             click.echo(f"\r{bar}", err=True, nl=False)
 
+    heard("reading", 0.0)
     return heard
 
 
@@ -92,5 +98,5 @@ def print_faults(problems: Iterable[Problem], *, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        show([line(str(p)) for p in found] or [line("No problems.", "ok")])
+        show([line(str(p)) for p in found] or [line("No problems.", "ok")], wrapped=True)
     click.get_current_context().exit(FOUND if found else FINE)

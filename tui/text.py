@@ -120,9 +120,19 @@ def wrap(spans: Line, columns: int, hang: int = 0) -> list[Line]:
     return [_merged(parts) for parts in lines]
 
 
-def wrapped(lines: Iterable[Line], columns: int, hang: int = 4) -> list[Line]:
-    """All lines, wrapped."""
-    return [row for spans in lines for row in wrap(spans, columns, hang)]
+def wrapped(lines: Iterable[Line], columns: int) -> list[Line]:
+    """All lines, wrapped; what follows a bullet or a label hangs under it."""
+    return [row for spans in lines for row in wrap(spans, columns, min(_hang(spans), columns // 2))]
+
+
+def _hang(spans: Line) -> int:
+    if not spans:
+        return 0
+    text, role = spans[0]
+    if role == "label":
+        return width(text)
+    margin = len(text) - len(text.lstrip())
+    return margin + 2 if margin else 0
 
 
 def _words(spans: Line, most: int) -> Iterator[Span]:
@@ -158,7 +168,8 @@ def _merged(parts: Iterable[Span]) -> Line:
 
 def plain(lines: Iterable[Line], *, colour: bool = False, ascii_: bool = False) -> str:
     """The lines as text for a terminal, a file or a pipe."""
-    return "".join("".join(_painted(text, role, colour, ascii_) for text, role in spans) + "\n" for spans in lines)
+    rows = ("".join(_painted(text, role, colour, ascii_) for text, role in spans) for spans in lines)
+    return "".join(row.rstrip(" ") + "\n" for row in rows)
 
 
 def _painted(text: str, role: str, colour: bool, ascii_: bool) -> str:

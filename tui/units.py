@@ -3,6 +3,9 @@
 import math
 from datetime import UTC, datetime
 
+NO_SHARE = 1e-5
+MANIFOLD = 10.0
+"""A change from which on it is told as a factor."""
 _STEPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _TIMES = ((1.0, 1.0, "s"), (1e-3, 1e-3, "ms"), (1e-6, 1e-6, "µs"), (0.0, 1e-9, "ns"))
 _NAMES = {"By": "B", "By/s": "B/s", "bit": "bit", "bit/s": "bit/s", "Hz": "Hz", "W": "W", "J": "J"}
@@ -13,6 +16,11 @@ def human(value: float | None, unit: str, *, share: bool = False, signed: bool =
     """A value with its unit; `share` says that unit '1' is a share and shown in percent."""
     if value is None or math.isnan(value):
         return "unknown"
+    if share and unit == "1":
+        # What is left of a float's rounding is nothing, and of +9,200 % nobody thinks as 93 times.
+        value = 0.0 if abs(value) < NO_SHARE else value
+        if signed and MANIFOLD <= value < math.inf:
+            return f"×{number(1 + value)}"
     sign = "−" if value < 0 else "+" if signed and value > 0 else ""
     return sign + _magnitude(abs(value), unit, share=share)
 
