@@ -6,6 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from skewscope.kb.fields import finite
 from skewscope.kb.problems import Problem, listed, nearest
 from skewscope.kb.yamlfile import Document, Path_, kind_of
 
@@ -42,7 +43,7 @@ def _validator(kind: str) -> "Validator":
 def faults(kind: str, document: Document) -> tuple[Problem, ...]:
     """All that an entry lacks to be one of its kind, in the order of its lines."""
     found = [p for error in _validator(kind).iter_errors(document.data) for p in _told(error, document)]
-    return tuple(sorted({*found, *_unprintable(document)}, key=lambda p: (p.line, p)))
+    return tuple(sorted({*found, *_unusable(document)}, key=lambda p: (p.line, p)))
 
 
 def _told(error: "ValidationError", document: Document) -> Iterator[Problem]:
@@ -122,23 +123,26 @@ def _value(value: object) -> str:
     return kind_of(value) if isinstance(value, dict | list) else f"{kind_of(value)} ({repr(value)[:MOST_SHOWN]})"
 
 
-def _unprintable(document: Document) -> Iterator[Problem]:
-    """Texts that would break a line or steer a terminal."""
-    for path, text in _texts(document.data, ()):
-        if not text.isprintable():
-            yield document.problem(
-                path, "a line break or a character that does not print", "one paragraph of plain text"
-            )
+def _unusable(document: Document) -> Iterator[Problem]:
+    """Texts that would break a line or steer a terminal, and numbers that nobody can count with."""
+    for path, value in _leaves(document.data, ()):
+        if isinstance(value, str):
+            if not value.isprintable():
+                found = "a line break or a character that does not print"
+                yield document.problem(path, found, "one paragraph of plain text")
+        elif isinstance(value, int | float) and not isinstance(value, bool) and not finite(value):
+            yield document.problem(path, _value(value), "a finite number")
 
 
-def _texts(value: object, path: Path_) -> Iterator[tuple[Path_, str]]:
-    if isinstance(value, str):
-        yield path, value
-        return
-    inner: Iterable[tuple[str | int, object]] = ()
+def _leaves(value: object, path: Path_) -> Iterator[tuple[Path_, object]]:
+    """Every value that holds no others, with where it stands."""
+    inner: Iterable[tuple[str | int, object]]
     if isinstance(value, dict):
         inner = value.items()
     elif isinstance(value, list):
         inner = enumerate(value)
+    else:
+        yield path, value
+        return
     for key, child in inner:
-        yield from _texts(child, (*path, key))
+        yield from _leaves(child, (*path, key))

@@ -16,6 +16,7 @@ from skewscope.tui.terminal import (
     FOUND,
     INTERRUPTED,
     Commanded,
+    Commands,
     ascii_wanted,
     columns,
     complain,
@@ -38,7 +39,7 @@ class Diagnose(click.Command):
     section = "Diagnose"
 
 
-class Grouped(click.Group):
+class Grouped(Commands):
     """The top: commands under the heading of their section, and our errors as lines on standard error."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

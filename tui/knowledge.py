@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from skewscope.kb.problems import InputError, Problem, nearest
-from skewscope.tui.terminal import FINE, FOUND, json_option, print_faults, print_json, show
+from skewscope.tui.terminal import FINE, FOUND, Commands, json_option, print_faults, print_json, show
 
 if TYPE_CHECKING:
     from skewscope.kb.model import Catalogue
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from skewscope.rules.model import Rule
 
 
-class Know(click.Group):
+class Know(Commands):
     """A group of commands about what is known and how it is recognised."""
 
     section = "What is known"

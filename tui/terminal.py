@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from skewscope.kb.problems import InputError, Problem, SkewscopeError
+from skewscope.kb.problems import InputError, Problem, SkewscopeError, nearest
 from skewscope.tui import text
 from skewscope.tui.text import Line, line
 
@@ -18,6 +18,18 @@ PIPE_COLUMNS = 100
 """Where there is no terminal to ask."""
 
 Commanded = TypeVar("Commanded", bound=Callable[..., Any])
+
+
+class Commands(click.Group):
+    """A group of commands that says which one was probably meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the words name."""
+        if args and self.get_command(ctx, args[0]) is None:
+            raise click.UsageError(f"No such command {args[0]!r}. {nearest(args[0], self.commands)}".strip(), ctx)
+        return super().resolve_command(ctx, args)
 
 
 def json_option(command: Commanded) -> Commanded:

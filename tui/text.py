@@ -131,8 +131,8 @@ def _hang(spans: Line) -> int:
     text, role = spans[0]
     if role == "label":
         return width(text)
-    margin = len(text) - len(text.lstrip())
-    return margin + 2 if margin else 0
+    rest = text.lstrip()
+    return len(text) - len(rest) + (2 if rest.startswith("·") else 0)
 
 
 def _words(spans: Line, most: int) -> Iterator[Span]:
