@@ -349,7 +349,7 @@ def _taken(
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """Ctrl-C is answered after this; processes started in here never hear it, since they would print where it hit them."""
+    """Ctrl-C is answered after this; processes started in here never hear it: they would print where it hit them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -91,7 +91,7 @@ def replay(
     tell = progress or (lambda _, __: None)
     recording = open_recording(path)
     known = catalogue()
-    loaded = load(recording, known, lambda what, share: tell(what, share * READING), workers)
+    loaded = load(recording, known, lambda what, share: tell(f"read {what}", share * READING), workers)
     rules, problems = load_rules(known)
     policies, more = load_policies()
     if problems or more:

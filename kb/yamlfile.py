@@ -12,6 +12,8 @@ INDENTED = "Look at the indentation, brackets and quotes before this line; YAML 
 MOST_BYTES = 32 << 20
 MOST_DEPTH = 32
 MOST_NODES = 4_000_000
+MOST_DIGITS = 80
+"""Of a number: Python refuses to print what is much longer, and a float to hold it."""
 
 type_names = {
     dict: "a mapping",
@@ -22,6 +24,8 @@ type_names = {
     bool: "yes/no",
     type(None): "nothing",
 }
+
+NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 Path_ = tuple[str | int, ...]
 
@@ -85,8 +89,9 @@ def read(path: Path, shown: str | None = None) -> Document:
     except OSError as error:
         raise InputError([Problem(file, 0, "", f"no readable file ({error.strerror})", "a YAML file")]) from None
     except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
         raise InputError(
-            [Problem(file, 0, f"byte {error.start}", "bytes that are not UTF-8", "text in UTF-8")]
+            [Problem(file, line, f"byte {error.start}", "bytes that are not UTF-8", "text in UTF-8")]
         ) from None
     return parse(text, file)
 
@@ -104,32 +109,49 @@ def parse(text: str, file: str = "<text>") -> Document:
         _walk(node, (), lines, set())
         data = loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        line = mark.line + 1 if mark else 0
-        raise InputError(
-            [Problem(file, line, "", f"text that is no YAML ({error.problem})", "one YAML document", INDENTED)]
-        ) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(
-            [Problem(file, 0, "", f"text that is no YAML ({error})", "one YAML document", INDENTED)]
-        ) from None
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        hint = INDENTED if isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError) else ""
+        raise _no_yaml(file, line, str(error.problem), hint) from None
+    except yaml.reader.ReaderError as error:
+        line = text.encode(errors="replace")[: error.position].count(b"\n") + 1
+        raise _no_yaml(file, line, f"a character that does not print: {error.reason}") from None
+    except UnicodeEncodeError as error:
+        raise _no_yaml(file, text[: error.start].count("\n") + 1, "half a character") from None
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        # A date that is none, for one: what was under construction is the last that the loader remembers.
+        making = list(loader.recursive_objects) if loader else []
+        raise _no_yaml(file, making[-1].start_mark.line + 1 if making else 0, str(error).rstrip(".")) from None
     finally:
         if loader is not None:
             loader.dispose()
     return Document(file, data, lines)
 
 
+def _no_yaml(file: str, line: int, why: str, hint: str = "") -> InputError:
+    return InputError([Problem(file, line, "", f"text that is no YAML ({why})", "one YAML document", hint)])
+
+
 def _bound(text: str) -> None:
-    """Refuses what is too deep or too large before libyaml's composer sees it, which would overrun the stack."""
+    """Refuses what is too deep or too large before libyaml's composer sees it, which would overrun the stack.
+
+    And tags: what they make is never wanted here, and some of them on the wrong text crash the library.
+    """
     depth = 0
     for count, event in enumerate(yaml.parse(text, Loader=yaml.CSafeLoader)):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
-        if depth > MOST_DEPTH or count > MOST_NODES:
-            what = f"nesting deeper than {MOST_DEPTH}" if depth > MOST_DEPTH else f"more than {MOST_NODES} values"
-            raise yaml.MarkedYAMLError(None, None, what, event.start_mark)  # type: ignore[arg-type]
+        tag: str | None = getattr(event, "tag", None)
+        if depth > MOST_DEPTH:
+            what = f"nesting deeper than {MOST_DEPTH}"
+        elif count > MOST_NODES:
+            what = f"more than {MOST_NODES} values"
+        elif tag not in (None, "!"):
+            what = f"the tag {tag!r:.40} (leave it out)"
+        else:
+            continue
+        raise yaml.MarkedYAMLError(None, None, what, event.start_mark)  # type: ignore[arg-type]
 
 
 def _walk(node: yaml.Node, path: Path_, lines: dict[Path_, int], seen: set[int]) -> None:
@@ -146,6 +168,8 @@ def _walk(node: yaml.Node, path: Path_, lines: dict[Path_, int], seen: set[int])
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
             _walk(value, (*path, index), lines, seen)
+    elif len(node.value) > MOST_DIGITS and node.tag in NUMBERS:
+        raise yaml.MarkedYAMLError(None, None, f"a number of {len(node.value)} digits", mark)
 
 
 def _walk_mapping(node: yaml.MappingNode, path: Path_, lines: dict[Path_, int], seen: set[int]) -> None:

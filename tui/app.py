@@ -44,9 +44,9 @@ class TextScreen(ModalScreen[None]):
         Binding("ctrl+u,pageup", "scroll(-10)", "page up"),
     ]
 
-    def __init__(self, title: str, lines: list[Line], *, ascii_: bool) -> None:
+    def __init__(self, title: str, lines: Callable[[int], list[Line]], *, ascii_: bool) -> None:
         super().__init__()
-        self.sheet = LineView(lambda columns, _rows: wrapped(lines, columns), ascii_=ascii_, id="sheet")
+        self.sheet = LineView(lambda columns, _rows: wrapped(lines(columns), columns), ascii_=ascii_, id="sheet")
         self.sheet.border_title = f"{title} (esc closes)"
 
     def compose(self) -> ComposeResult:
@@ -310,15 +310,15 @@ class Console(App[SkewscopeError]):
             return
         known = self.words.catalogue.conditions.get(chosen.condition)
         lines = condition_lines(known, self.words) if known else [line("The catalogue has no such entry.")]
-        self.push_screen(TextScreen(chosen.condition, lines, ascii_=self.ascii))
+        self.push_screen(TextScreen(chosen.condition, lambda _columns: lines, ascii_=self.ascii))
 
     def action_sources(self) -> None:
         """Who reports and what is missing."""
-        self.push_screen(TextScreen("sources", self._summary(100), ascii_=self.ascii))
+        self.push_screen(TextScreen("sources", self._summary, ascii_=self.ascii))
 
     def action_help(self) -> None:
         """All keys."""
-        self.push_screen(TextScreen("keys", help_lines(), ascii_=self.ascii))
+        self.push_screen(TextScreen("keys", lambda _columns: help_lines(), ascii_=self.ascii))
 
     def action_play(self) -> None:
         """Play or hold."""

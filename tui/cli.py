@@ -1,5 +1,6 @@
 """The command line. Everything heavy is imported where it is used: `--help` and `kb list` need click and YAML only."""
 
+import errno
 import io
 import os
 import sys
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, nearest
-from skewscope.tui import knowledge
+from skewscope.tui import knowledge, text
 from skewscope.tui.terminal import (
     FAILED,
     FINE,
@@ -64,6 +65,11 @@ class Grouped(Commands):
         except SkewscopeError as error:
             complain(error)
             ctx.exit(FAILED)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # click ends quietly when a reader has gone
+            click.echo(text.safe(f"skewscope: {error}"), err=True)
+            ctx.exit(FAILED)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
 
@@ -109,7 +115,9 @@ def _report(name: str, outcome: "Outcome") -> None:
 @click.group(cls=Grouped, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @recording_option
 @click.option("--ascii", "ascii_", is_flag=True, help="Draw with ASCII only.")
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
+)
 @click.pass_context
 def cli(ctx: click.Context, recording: Path | None, ascii_: bool) -> None:
     """Which skew, on which node, with what evidence: an LLM cluster watched from its DPUs.
@@ -156,7 +164,11 @@ def replay_(recordings: tuple[Path, ...], as_json: bool, workers: int | None, no
 
     Prints a report, or with --json one incident a line, recording after recording.
     """
-    codes = [_replay_one(path, as_json=as_json, workers=workers, progress=not no_progress) for path in recordings]
+    codes = []
+    for number, path in enumerate(recordings):
+        if number and not as_json:
+            click.echo()
+        codes.append(_replay_one(path, as_json=as_json, workers=workers, progress=not no_progress))
     click.get_current_context().exit(max(codes))
 
 
@@ -169,6 +181,8 @@ def _replay_one(path: Path, *, as_json: bool, workers: int | None, progress: boo
     if as_json:
         for incident in outcome.incidents:
             click.echo(incident.as_line())
+        if not outcome.samples:
+            click.echo(text.safe(f"{path}: nothing could be watched, so nothing is known."), err=True)
     else:
         _report(path.name, outcome)
     return FOUND if outcome.incidents else FINE
@@ -253,6 +267,9 @@ cli.add_command(knowledge.rules)
 
 def main() -> None:
     """The entry point."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A name that the terminal's encoding lacks is no reason to fail.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from skewscope.engine.incident import Advice, Competing, Evidence, Incident
 from skewscope.kb.model import Catalogue, Mitigation
 from skewscope.tui import units
-from skewscope.tui.text import Line, fit, line, pad, spread, width, wrap
+from skewscope.tui.text import Line, fit, line, line_width, pad, spread, width, wrap
 
 GLYPHS = {"critical": ("✖", "crit"), "warning": ("!", "warn"), "info": ("·", "info"), "resolved": ("✓", "ok")}
 """Severity, or resolved: its glyph and role."""
@@ -153,7 +153,12 @@ def _weighed(pro: tuple[Evidence, ...], contra: tuple[Evidence, ...]) -> tuple[S
 
 def _evidence(item: Evidence, names: int, values: int, mark: tuple[str, str]) -> Line:
     shown = pad(value(item), values, right=True)
-    return ((f"{mark[0]} ", mark[1]), (pad(spoken(item.name), names), "key"), (f"  {shown}  ", ""), (readable(item.expr), "dim"))
+    return (
+        (f"{mark[0]} ", mark[1]),
+        (pad(spoken(item.name), names), "key"),
+        (f"  {shown}  ", ""),
+        (readable(item.expr), "dim"),
+    )
 
 
 def _rival(rival: Competing, words: Words) -> Line:
@@ -209,17 +214,23 @@ def best(incident: Incident, words: Words, now: float, columns: int, rows: int) 
         everything = full(incident, words, now, columns, airy=airy)
         if len(everything) <= rows:
             return everything
+    whole = [row for part in sections(incident, words) for row in _whole(part, columns)]
+    head = _head(incident, words, now, columns)
+    return [*head, *whole] if len(head) + len(whole) <= rows else brief(incident, words, now, columns, rows)
+
+
+def _head(incident: Incident, words: Words, now: float, columns: int) -> list[Line]:
+    """The headline in two lines: the state beside the name where there is room, else before the time."""
     what, state, since = headline(incident, words, now)
-    said = [row for part in sections(incident, words) for row in _whole(part, columns)]
-    if len(said) + 2 <= rows:
-        return [spread(what, state, columns), fit(since, columns), *said]
-    return brief(incident, words, now, columns, rows)
+    if line_width(what) + line_width(state) < columns:
+        return [spread(what, state, columns), fit(since, columns)]
+    (text, role), *rest = since
+    return [fit(what, columns), fit((("  ", ""), *state, (f" · {text.lstrip()}", role), *rest), columns)]
 
 
 def brief(incident: Incident, words: Words, now: float, columns: int, rows: int) -> list[Line]:
     """An incident in so many rows: one line an item, the least wanted left out and counted."""
-    what, state, since = headline(incident, words, now)
-    head = [spread(what, state, columns), fit(since, columns)]
+    head = _head(incident, words, now, columns)
     shown = _squeezed(sections(incident, words), rows - len(head))
     return head + [row for part, most in shown for row in _cropped(part, most, columns)]
 

@@ -31,7 +31,7 @@ KEYS = (
     Key("K", "catalogue", "K", "what the catalogue says about this condition", "Look", "catalogue"),
     Key("s", "sources", "s", "who reports, and what cannot be seen", "Look", "sources"),
     Key("f", "fold", "f", "fold or show what a diagnosis explains", "Look"),
-    Key("slash", "filter", "/", "filter: text  !text  sev>=warning  sure>80  node:n2  state:firing", "Look", "filter"),
+    Key("slash", "filter", "/", "filter: text  !text  sev>=warning  sure>80  state:firing", "Look", "filter"),
     Key("p", "play", "p", "play, pause; at the end: play again", "Replay", "play"),
     Key("left_square_bracket", "step(-1)", "[", "one step back", "Replay"),
     Key("right_square_bracket", "step(1)", "]", "one step on", "Replay"),
@@ -42,7 +42,7 @@ KEYS = (
     Key("t", "goto", "t", "go to a time: 12:03:11, or +30 seconds from the start", "Replay"),
     Key("question_mark", "help", "?", "this help", "Console", "keys"),
     Key("colon,ctrl+p", "command_palette", ": ctrl+p", "palette: themes and commands", "Console"),
-    Key("q,ctrl+q", "quit", "q", "quit", "Console", "quit"),
+    Key("q,ctrl+q,ctrl+c", "quit", "q ctrl+c", "quit", "Console", "quit"),
 )
 MOST_IN_FOOTER = 7
 

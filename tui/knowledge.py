@@ -35,6 +35,7 @@ def kb() -> None:
 
 MOST_WORDS = 400
 """Letters of a search that are looked at."""
+FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 KIND = click.Choice(["conditions", "signals", "mitigations", "sources"])
 
 
@@ -87,7 +88,7 @@ def kb_search(words: tuple[str, ...], as_json: bool) -> None:
 
 
 @kb.command("lint")
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.argument("folder", required=False, type=FOLDER)
 @json_option
 def kb_lint(folder: Path | None, as_json: bool) -> None:
     """Check the catalogue, or one in a folder."""
@@ -138,37 +139,50 @@ def rules_show(id_: str, as_json: bool) -> None:
         show(rule_lines(known[id_], Words(catalogue())), wrapped=True)
 
 
+def _rules_in(folder: Path | None) -> Path:
+    """The folder of the rules that are meant.
+
+    Raises:
+        InputError: there are none in it.
+    """
+    from skewscope.rules.load import HERE  # noqa: PLC0415
+
+    if folder is not None and next(folder.glob("*.yaml"), None) is None:
+        raise InputError([Problem(str(folder), 0, "", "no rule", "a folder with rules, a .yaml file each")])
+    return folder or HERE
+
+
 @rules.command("lint")
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.argument("folder", required=False, type=FOLDER)
 @json_option
 def rules_lint(folder: Path | None, as_json: bool) -> None:
     """Check rules, cases and policies, or those in a folder."""
     from skewscope.engine.policy_lint import lint  # noqa: PLC0415
-    from skewscope.rules.lint import HERE, faults  # noqa: PLC0415
+    from skewscope.rules.lint import faults  # noqa: PLC0415
     from skewscope.rules.policy import load as load_policies  # noqa: PLC0415
 
-    place = folder or HERE
+    place = _rules_in(folder)
     policies, _ = load_policies(place / "policies")
     print_faults(sorted({*faults(catalogue(), place), *lint(policies, catalogue())}), as_json=as_json)
 
 
-FOLDER = click.option(
-    "--folder", type=click.Path(path_type=Path), help="A folder of rules with cases/ in it; without it, those built in."
+from_folder = click.option(
+    "--folder", type=FOLDER, help="A folder of rules with cases/ in it; without it, those built in."
 )
 
 
 def _tested(ids: tuple[str, ...], folder: Path | None) -> "tuple[Mapping[str, Rule], list[CaseFile]]":
     """The rules of these ids (all, when none is told) and their cases."""
     from skewscope.rules import case  # noqa: PLC0415
-    from skewscope.rules.load import HERE  # noqa: PLC0415
     from skewscope.rules.load import rules as load  # noqa: PLC0415
 
-    known = load(catalogue(), folder or HERE)
+    place = _rules_in(folder)
+    known = load(catalogue(), place)
     if unknown := [id_ for id_ in ids if id_ not in known]:
         raise InputError(
             Problem(repr(id_), 0, "", "no rule", "the id of a rule", nearest(id_, known)) for id_ in unknown
         )
-    files, problems = case.load(catalogue(), (folder or HERE) / "cases")
+    files, problems = case.load(catalogue(), place / "cases")
     if problems:
         raise InputError(problems)
     chosen = {id_: rule for id_, rule in known.items() if not ids or id_ in ids}
@@ -177,7 +191,7 @@ def _tested(ids: tuple[str, ...], folder: Path | None) -> "tuple[Mapping[str, Ru
 
 @rules.command("test")
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@FOLDER
+@from_folder
 @json_option
 def rules_test(ids: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
     """Run the cases of rules."""
@@ -195,7 +209,7 @@ def rules_test(ids: tuple[str, ...], folder: Path | None, as_json: bool) -> None
 
 @rules.command("mutate")
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@FOLDER
+@from_folder
 @json_option
 def rules_mutate(ids: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
     """Change rules in each place and list what no case notices."""

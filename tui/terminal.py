@@ -110,5 +110,7 @@ def print_faults(problems: Iterable[Problem], *, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        show([line(str(p)) for p in found] or [line("No problems.", "ok")], wrapped=True)
+        # A line each, however wide: editors jump to them.
+        lines = [line(str(problem)) for problem in found] or [line("No problems.", "ok")]
+        click.echo(text.plain(lines, colour=coloured(), ascii_=ascii_wanted()), nl=False, color=coloured())
     click.get_current_context().exit(FOUND if found else FINE)
