@@ -3,16 +3,17 @@
 import re
 from collections.abc import Iterator
 
+from skewscope.kb.basis import is_basis, sources_of
 from skewscope.kb.graph import cycles
 from skewscope.kb.lint import entry_lint, set_lint
 from skewscope.kb.model import Condition, Mitigation, Signal, Source
 from skewscope.kb.problems import Problem, nearest
+from skewscope.kb.shape import schema
 from skewscope.kb.shelf import Entry, Shelf
 from skewscope.kb.units import unit
 from skewscope.kb.yamlfile import Path_
 
-DEPLOYMENTS = ("dpu-front-end", "dpu-every-rail", "dpu-pcie-root", "dpu-relayed")
-
+RELAYED, FRONT_END = "dpu-relayed", "dpu-front-end"
 Found = Iterator[Problem]
 FoundIn = Iterator[tuple[str, Problem]]
 
@@ -45,7 +46,7 @@ def links(entry: Entry) -> Iterator[tuple[Path_, str, str]]:
     for n, item in enumerate(data.get("observability", ())):
         yield from ((("observability", n, "needs", k), "signals", name) for k, name in enumerate(item.get("needs", ())))
     for path, basis in bases(entry):
-        yield from ((path, "sources", name) for name in _sources_of(basis))
+        yield from ((path, "sources", name) for name in sources_of(basis))
 
 
 _linking = (
@@ -69,19 +70,11 @@ def bases(entry: Entry) -> Iterator[tuple[Path_, str]]:
                 yield (field, n, "basis"), item["basis"]
 
 
-_basis = re.compile(r"literature|source: (?P<sources>[a-z0-9_]+(, [a-z0-9_]+)*)(; .{10,})?|judgement: .{10,}")
-
-
-def _sources_of(basis: str) -> list[str]:
-    match = _basis.fullmatch(basis)
-    return match["sources"].split(", ") if match and match["sources"] else []
-
-
 @entry_lint("", "Judgement is welcome where it says so and why.")
 def basis_says_why(entry: Entry) -> Found:
     """Every basis is the literature, a source, or a judgement with its reason."""
     for path, basis in bases(entry):
-        if not _basis.fullmatch(basis):
+        if not is_basis(basis):
             yield entry.document.problem(path, f"{basis[:60]!r}", "'literature', 'source: id' or 'judgement: reason'")
 
 
@@ -126,6 +119,15 @@ def fields_fit_the_type(entry: Entry) -> Found:
             yield entry.document.problem((field,), f"the field {field!r} of a {entry.document.data['type']}", "none")
 
 
+@entry_lint("signals", "Write the smallest value first.")
+def range_has_a_width(entry: Entry) -> Found:
+    """A signal's range goes from a smaller to a larger value."""
+    assert isinstance(entry.value, Signal)
+    span = entry.value.range
+    if span and not span[0] < span[1]:
+        yield entry.document.problem(("range",), f"from {span[0]:g} to {span[1]:g}", "the smaller one first")
+
+
 @set_lint("Dots and underscores become the same in a metric's name: choose another id.", integrity=True)
 def metric_names_one_signal(shelf: Shelf) -> FoundIn:
     """No two signals share a canonical name."""
@@ -149,6 +151,23 @@ def source_has_locator(entry: Entry) -> Found:
     assert isinstance(entry.value, Source)
     if not _locator.search(entry.value.locator):
         yield entry.document.problem(("locator",), f"{entry.value.locator!r}", "where the work can be found")
+
+
+@set_lint("Say how the claim was seen; if the work was read since, say so in the source.")
+def claim_is_seen_no_better_than_its_source(shelf: Shelf) -> FoundIn:
+    """No claim was read more closely than the work that it is from."""
+    known = shelf.catalogue.sources
+    for entry in shelf.entries:
+        for field in ("impacts", "claims"):
+            for n, claim in enumerate(entry.document.data.get(field, ())):
+                source = known.get(claim["source"])
+                if source and claim["seen"] not in (source.seen, *_less.get(source.seen, (SECOND_HAND,))):
+                    text = f"{claim['seen']!r} of a source seen as {source.seen!r}"
+                    yield entry.name, entry.document.problem((field, n, "seen"), text, "no more than was seen")
+
+
+SECOND_HAND = "secondary notes only"
+_less = {"full text": ("abstract", SECOND_HAND)}
 
 
 @entry_lint("conditions", "A number without a source is no evidence; grade D says that there is none.")
@@ -180,10 +199,59 @@ def observability_is_complete(entry: Entry) -> Found:
     """Every condition says what each deployment sees of it, once."""
     assert isinstance(entry.value, Condition)
     told = [o.deployment for o in entry.value.observability]
-    for deployment in DEPLOYMENTS:
+    for deployment in schema("condition")["$defs"]["observability"]["properties"]["deployment"]["enum"]:
         if told.count(deployment) != 1:
             times = f"{deployment} told {told.count(deployment)} times"
             yield entry.document.problem(("observability",), times, "each deployment once")
+
+
+@entry_lint("conditions", "Name the signals by which it is seen, or say that it is not visible.")
+def sight_has_signals(entry: Entry) -> Found:
+    """What is seen of a condition is seen by signals, and by none where nothing is seen."""
+    assert isinstance(entry.value, Condition)
+    for n, o in enumerate(entry.value.observability):
+        if (o.verdict == "not_visible") == bool(o.needs):
+            found = f"{o.verdict} with {len(o.needs)} signals"
+            yield entry.document.problem(
+                ("observability", n, "needs"), found, "signals where it is seen, and only there"
+            )
+
+
+@set_lint("Take a signal that the DPU has there, or say that it must be relayed.")
+def needs_are_in_reach(shelf: Shelf) -> FoundIn:
+    """Without a relay, a DPU needs nothing that only the host has; and at the front end nothing of the rails."""
+    known = shelf.catalogue.signals
+    for entry in shelf.of("conditions"):
+        assert isinstance(entry.value, Condition)
+        for n, o in enumerate(entry.value.observability):
+            for k, name in enumerate(o.needs):
+                if name in known and (why := _out_of_reach(known[name], o.deployment)):
+                    path = ("observability", n, "needs", k)
+                    yield (
+                        entry.name,
+                        entry.document.problem(path, f"{name!r}, {why}", f"what a {o.deployment} can read"),
+                    )
+
+
+def _out_of_reach(signal: Signal, deployment: str) -> str:
+    if deployment == RELAYED:
+        return ""
+    if signal.dpu_access in ("host-only", "remote"):
+        return f"which is {signal.dpu_access}"
+    if deployment == FRONT_END and set(signal.vantage) == {"east-west"}:
+        return "which is on the rails"
+    return ""
+
+
+@entry_lint("conditions", "Give the day, or another maturity.")
+def withdrawal_has_a_day(entry: Entry) -> Found:
+    """A condition is withdrawn on a day, and has no such day otherwise."""
+    assert isinstance(entry.value, Condition)
+    if (entry.value.maturity == "withdrawn") != bool(entry.value.withdrawn):
+        found = (
+            f"{entry.value.maturity}, {f'given up on {entry.value.withdrawn}' if entry.value.withdrawn else 'no day'}"
+        )
+        yield entry.document.problem(("maturity",), found, "'withdrawn' with its day, or neither")
 
 
 @entry_lint("conditions", "A condition is not its own cause, effect or look-alike.", integrity=True)
@@ -218,16 +286,17 @@ def causes_make_no_circle(shelf: Shelf) -> FoundIn:
         yield entry.name, entry.document.problem(path, text, "causes without circles")
 
 
-@set_lint("Write it at one end; both ends learn of it.")
-def lookalikes_are_mutual(shelf: Shelf) -> FoundIn:
-    """Whatever looks like a condition, the condition looks like it."""
-    known = shelf.catalogue.conditions
+@set_lint("Write it at one end; both ends learn of it. Keep the better text, remove the other.")
+def lookalike_is_told_once(shelf: Shelf) -> FoundIn:
+    """Two conditions that look the same are told apart by one test, written at one of the two."""
+    told: set[frozenset[str]] = set()
     for entry in shelf.of("conditions"):
-        for look in known[entry.value.id].lookalikes:
-            other = known.get(look.condition)
-            if other and all(back.condition != entry.value.id for back in other.lookalikes):
-                text = f"{look.condition!r}, which does not look like it"
-                yield entry.name, entry.document.problem(("lookalikes",), text, "both ways or none")
+        for n, item in enumerate(entry.document.data.get("lookalikes", ())):
+            pair = frozenset((entry.name, item["condition"]))
+            if pair in told:
+                text = f"{item['condition']!r}, which tells of this one already"
+                yield entry.name, entry.document.problem(("lookalikes", n), text, "each pair once")
+            told.add(pair)
 
 
 @entry_lint("mitigations", "Who acts must know how to take it back and how to see that it worked.")

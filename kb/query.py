@@ -8,8 +8,9 @@ from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from skewscope.kb.basis import sources_of
 from skewscope.kb.build import Value
-from skewscope.kb.model import Catalogue, Condition
+from skewscope.kb.model import Catalogue, Claim, Condition
 from skewscope.kb.problems import InputError, Problem, listed, nearest
 from skewscope.kb.shelf import KINDS
 
@@ -92,7 +93,7 @@ def users(catalogue: Catalogue, kind: str, id_: str) -> dict[str, list[str]]:
         if id_ in _named(c)[kind]:
             found.setdefault("conditions", []).append(c.id)
     if kind == "sources":
-        helps = [m.id for m in catalogue.mitigations.values() if any(claim.source == id_ for claim in m.claims)]
+        helps = [m.id for m in catalogue.mitigations.values() if id_ in _cited(m)]
         if helps:
             found["mitigations"] = helps
     return found
@@ -107,8 +108,21 @@ def _named(c: Condition) -> dict[str, set[str]]:
         "conditions": others,
         "signals": {*c.signature, *needs},
         "mitigations": set(c.mitigations),
-        "sources": {claim.source for claim in c.impacts},
+        "sources": _cited(c),
     }
+
+
+def _cited(value: object) -> set[str]:
+    """The sources of every claim and every basis inside a value."""
+    if isinstance(value, tuple):
+        return set().union(*map(_cited, value))
+    if not is_dataclass(value):
+        return set()
+    found = {value.source} if isinstance(value, Claim) else set()
+    for f in fields(value):
+        inner = getattr(value, f.name)
+        found |= set(sources_of(inner)) if f.name in ("basis", "signature_basis") else _cited(inner)
+    return found
 
 
 def jsonable(value: object) -> Any:

@@ -96,7 +96,7 @@ class Console(App[SkewscopeError]):
         self.screen.set_class(self.ascii, "-ascii")
         self.menu.focus()
         self.timer = self.set_interval(TICK_S, self._tick)
-        self.run_worker(self._read, thread=True, exit_on_error=False)
+        self.run_worker(self._read, thread=True)
 
     @property
     def menu(self) -> DiagnosisList:
@@ -135,8 +135,9 @@ class Console(App[SkewscopeError]):
             outcome = self.load(heard)
         except StoppedError:
             return
-        except SkewscopeError as error:
-            self.call_from_thread(self.exit, error, 2)
+        except (SkewscopeError, OSError) as error:
+            told = error if isinstance(error, SkewscopeError) else SkewscopeError(str(error))
+            self.call_from_thread(self.exit, told, 2)
             return
         if not worker.is_cancelled:
             self.call_from_thread(self._loaded, outcome)

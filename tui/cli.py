@@ -137,13 +137,19 @@ def _console(recording: Path | None, *, ascii_: bool) -> int:
         _report(recording.name if recording else "demo", outcome)
         # What the demo finds is nobody's trouble.
         return FOUND if recording and outcome.incidents else FINE
+    from skewscope.adapters.recording import open_recording  # noqa: PLC0415
     from skewscope.adapters.replay import demo_path, replay  # noqa: PLC0415
+
+    path = recording or demo_path()
+    open_recording(path)  # what is wrong with it is told before a screen opens
+    from multiprocessing import resource_tracker  # noqa: PLC0415
+
     from skewscope.tui.app import Console  # noqa: PLC0415
     from skewscope.tui.detail import Words  # noqa: PLC0415
 
-    path = recording or demo_path()
+    resource_tracker.ensure_running()  # processes that read need it, and it needs the standard error the console takes
     console = Console(
-        lambda progress: replay(path, progress=progress, keep_snapshots=True),
+        lambda progress: replay(path, progress=progress, keep_snapshots=True, workers=None),
         Words(knowledge.catalogue()),
         colour=not os.environ.get("NO_COLOR"),
         ascii_=ascii_,

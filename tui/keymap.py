@@ -42,7 +42,7 @@ KEYS = (
     Key("t", "goto", "t", "go to a time: 12:03:11, or +30 seconds from the start", "Replay"),
     Key("question_mark", "help", "?", "this help", "Console", "keys"),
     Key("colon,ctrl+p", "command_palette", ": ctrl+p", "palette: themes and commands", "Console"),
-    Key("q,ctrl+q,ctrl+c", "quit", "q ctrl+c", "quit", "Console", "quit"),
+    Key("q,ctrl+q,ctrl+c", "quit", "q", "quit", "Console", "quit"),
 )
 MOST_IN_FOOTER = 7
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import click
@@ -108,7 +109,7 @@ def print_faults(problems: Iterable[Problem], *, as_json: bool) -> None:
     """Print problems and leave: they are what a lint looks for."""
     found = tuple(problems)
     if as_json:
-        print_json(found)
+        print_json([asdict(problem) for problem in found])
     else:
         # A line each, however wide: editors jump to them.
         lines = [line(str(problem)) for problem in found] or [line("No problems.", "ok")]

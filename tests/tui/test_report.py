@@ -37,7 +37,7 @@ def test_no_data_is_not_called_healthy():
 def test_what_is_missing_is_said_in_sentences():
     shown = " ".join(text(outcome()).split())
     assert "No packets from n1/ew" in shown
-    assert "11 samples could not be used: go_threads: no signal of this name, up: no signal of this name." in shown
+    assert "11 samples could not be used (no signal of this name): go_threads, up." in shown
     assert "GPU nodes 0/8 never" in shown
     assert "silent: n1/ew" in shown
 

@@ -35,6 +35,16 @@ def test_nothing_that_a_terminal_would_obey_gets_through(words):
     assert text.plain([text.line(words)], ascii_=True).isascii()
 
 
+def test_what_follows_a_bullet_or_a_label_hangs_under_it_and_prose_does_not():
+    lines = [
+        text.line("some words of prose"),
+        (("  · a", "key"), (" b c d", "")),
+        (("unit   ", "label"), ("a b c", "")),
+    ]
+    shown = text.plain(text.wrapped(lines, 10)).splitlines()
+    assert shown == ["some words", "of prose", "  · a b c", "    d", "unit   a b", "     c"]
+
+
 def test_colours_are_written_only_when_asked_for():
     spans = (("bad", "crit"), (" day", ""))
     assert text.plain([spans]) == "bad day\n"

@@ -152,7 +152,7 @@ def test_the_full_detail_says_why_why_not_and_what_to_do():
         "94 % sure",
         "since 12:19:13 UTC, for 75 s",
         "12.4 ms",
-        "told apart by CNP",
+        "(31 %): CNP",
         "no data of gpu.clock_ratio",
         "undo: put it back",
         "verify: wire.onset_lag falls",
@@ -166,10 +166,37 @@ def test_the_full_detail_says_why_why_not_and_what_to_do():
     assert "came back 2 times" in plain(detail.full(ENDED, WORDS, NOW, 100))
 
 
+def test_another_incident_is_named_in_the_history():
+    told = replace(ENDED, history=((NOW, f"explained by {ROOT.id}"), (NOW, "a root again")))
+    shown = plain(detail.full(told, WORDS, NOW, 100))
+    assert "explained by Tensor-parallel straggler on rank n2" in shown
+    assert "a root again" in shown
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("mean(x, 2*s) > 12*percent * mean(y, 2*s)", "mean(x, 2s) > 12% * mean(y, 2s)"),
+        ("x > 0.3 * wire.burst_bytes and y > 10*packets/s", "x > 0.3 * wire.burst_bytes and y > 10 packets/s"),
+        ("0.67 * mean(x, 8*s) > 0.3*ms", "0.67 * mean(x, 8s) > 0.3ms"),
+        ("p3*x > 4*bucket[a]", "p3*x > 4*bucket[a]"),
+    ],
+)
+def test_quantities_of_an_expression_are_shown_as_people_write_them(written, shown):
+    assert detail.readable(written) == shown
+
+
+def test_the_state_is_shown_where_the_name_leaves_no_room_for_it():
+    assert "critical · firing · 94 % sure" in plain(detail.brief(ROOT, WORDS, NOW, 100, 10)[:1])
+    narrow = detail.brief(ROOT, WORDS, NOW, 60, 10)
+    assert "critical" not in plain(narrow[:1])
+    assert plain(narrow[1:2]).startswith("  critical · firing · 94 % sure · since")
+
+
 def test_evidence_stands_where_its_verdict_puts_it():
     parts = {part.label: plain(part.items) for part in detail.sections(ROOT, WORDS)}
     assert "late" in parts["why"]
-    assert "same_rank" in parts["why"]
+    assert "same rank" in parts["why"]
     assert "slower" in parts["against"]
     assert "lossy" in parts["against"]
     assert "congested" in parts["ruled out"]

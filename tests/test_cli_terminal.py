@@ -1,0 +1,97 @@
+"""The command line at a real terminal: colours, the progress bar, and Ctrl-C."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from skewscope.adapters.replay import demo_path
+
+COMMAND = [sys.executable, "-m", "skewscope.tui.cli"]
+
+
+class Terminal:
+    """A terminal that a process writes to, and everything it wrote."""
+
+    def __init__(self):
+        self.ours, self.theirs = pty.openpty()
+        self.text = ""
+
+    def read(self):
+        """What comes next; empty when nobody writes any more."""
+        try:
+            part = os.read(self.ours, 65536).decode()
+        except OSError:  # Linux says so when the last writer has gone
+            part = ""
+        self.text += part
+        return part
+
+    def close(self):
+        os.close(self.theirs)
+
+
+def on_terminal(words, stdout=True, **environment):
+    """What a command writes to a terminal: its standard output, or its standard error."""
+    terminal = Terminal()
+    streams = {"stdout": terminal.theirs, "stderr": subprocess.PIPE}
+    if not stdout:
+        streams = {"stdout": subprocess.PIPE, "stderr": terminal.theirs}
+    plain = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}
+    process = subprocess.Popen([*COMMAND, *words], env={**plain, "TERM": "xterm", **environment}, **streams)
+    terminal.close()
+    while terminal.read():
+        pass
+    other, _ = process.communicate(timeout=120)
+    return terminal.text, other
+
+
+@pytest.mark.parametrize(
+    ("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)], ids=str
+)
+def test_a_terminal_gets_colours_unless_it_wants_none(environment, coloured):
+    shown, _ = on_terminal(["kb", "show", "tp-straggler"], **environment)
+    assert ("\x1b[" in shown) == coloured
+    assert "Tensor-parallel straggler" in shown
+
+
+@pytest.mark.parametrize("columns", [60, 80, 132])
+@pytest.mark.parametrize("words", [["kb", "list"], ["kb", "show", "tp-straggler"], ["rules", "list"]], ids=" ".join)
+def test_lines_keep_to_the_terminal_s_width(words, columns):
+    shown, _ = on_terminal(words, NO_COLOR="1", COLUMNS=str(columns))
+    assert max(map(len, shown.splitlines())) <= columns
+
+
+def test_the_progress_bar_is_on_standard_error_and_json_stays_json():
+    bar, out = on_terminal(["replay", str(demo_path()), "--json"], stdout=False)
+    assert "demo: [" in bar
+    assert "diagnosing" in bar
+    assert bar.endswith("\r")
+    assert len([json.loads(line) for line in out.decode().splitlines()]) == 3
+
+
+def test_no_progress_means_none():
+    bar, _ = on_terminal(["replay", str(demo_path()), "--json", "--no-progress"], stdout=False)
+    assert not bar
+
+
+@pytest.mark.parametrize("after", ["[", "read "])
+def test_ctrl_c_ends_it_quietly_and_every_process_with_it(shared, after):
+    terminal = Terminal()
+    command = [*COMMAND, "replay", str(shared / "recordings" / "fabric-loss"), "--workers", "2"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal.theirs, start_new_session=True)
+    terminal.close()
+    while after not in terminal.text and terminal.read():
+        pass
+    os.killpg(process.pid, signal.SIGINT)
+    # The terminal ends when the last of its processes has gone.
+    while terminal.read():
+        pass
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert not out
+    assert "Traceback" not in terminal.text
+    assert "Error" not in terminal.text

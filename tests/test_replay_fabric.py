@@ -1,0 +1,108 @@
+"""Whole recordings of what no real one has, from capture to diagnosis: RDMA over RoCEv2, VLAN tags and IPv6."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import packets as p
+import pytest
+import yaml
+from traffic import START as ORIGIN
+from traffic import Shape, mesh, ring
+
+from skewscope.adapters.replay import replay
+
+START, FAULT, HEALED, END = 1_700_000_000, 20.0, 40.0, 55.0
+CALM = Shape(size=4, compute=30e-3, segments=2)
+NODES = [f"n{i}" for i in range(CALM.size)]
+
+
+def address(family: int, node: int) -> str:
+    return f"10.9.0.{node + 1}" if family == 4 else f"fd00:9::{node + 1:x}"
+
+
+def topology(family: int) -> dict:
+    def port(node: int) -> dict:
+        return {"name": "rail0", "network": "east-west", "speed": "400 Gbit/s", "addresses": [address(family, node)]}
+
+    nodes = [{"name": name, "dpu": {"sees": ["east-west"]}, "ports": [port(i)]} for i, name in enumerate(NODES)]
+    return {"version": 1, "nodes": nodes, "groups": [{"name": "G", "kind": "tensor-parallel", "members": NODES}]}
+
+
+def sends(make, late):
+    """(time, sender, receiver) of every message: calm, then late members, then calm again."""
+    stretches = ((0.0, FAULT, CALM), (FAULT, HEALED, replace(CALM, late=late)), (HEALED, END, CALM))
+    for begin, end, shape in stretches:
+        rounds = int((end - begin) / shape.compute) + 1
+        times = ((begin + s.time - ORIGIN, s) for s in make(shape, rounds))
+        yield from ((time, s.sender, s.receiver) for time, s in times if time < end)
+
+
+def wrapped(family, vlans, src, dst, payload):
+    ends = address(family, src), address(family, dst)
+    packet = p.ipv4(*ends, p.UDP, payload) if family == 4 else p.ipv6(*ends, p.UDP, payload)
+    return p.ethernet(packet, p.IPV4 if family == 4 else p.IPV6, vlans)
+
+
+def recorded(folder: Path, family: int, vlans, messages, lossy: int | None = None) -> Path:
+    """A recording of these messages; during the fault the link of `lossy` drops one packet in forty."""
+    dice, number, seen = random.Random(11), {}, {node: [] for node in range(CALM.size)}
+
+    def put(node, time, src, dst, payload):
+        frame = wrapped(family, vlans, src, dst, payload)
+        seen[node].append(p.Record(frame, time_ns=int((START + time) * 1e9)))
+
+    for time, src, dst in messages:
+        for part in range(CALM.segments):
+            psn = number[src, dst] = number.get((src, dst), -1) + 1
+            # A queue pair is named by the side that receives on it.
+            there, back = 100 + src * 10 + dst, 500 + src * 10 + dst
+            when, write = time + part * 5e-6, p.roce(p.SEND_ONLY, there, psn, bytes(512))
+            put(src, when, src, dst, write)
+            lost = FAULT <= time < HEALED and lossy in (src, dst) and dice.random() < 1 / 40
+            if lost:
+                refused = p.acknowledge(back, psn, 0x60)
+                put(dst, when + 60e-6, dst, src, refused)
+                put(src, when + 70e-6, dst, src, refused)
+                when += 100e-6
+                put(src, when, src, dst, write)
+            put(dst, when + 10e-6, src, dst, write)
+            put(dst, when + 11e-6, dst, src, p.acknowledge(back, psn))
+            put(src, when + 20e-6, dst, src, p.acknowledge(back, psn))
+    folder.mkdir()
+    (folder / "topology.yaml").write_text(yaml.safe_dump(topology(family)))
+    inputs = []
+    for node, records in seen.items():
+        data = p.pcap(sorted(records, key=lambda r: r.time_ns), nano=True, snaplen=96)
+        (folder / f"{NODES[node]}.pcap.zst").write_bytes(p.packed(data, ".zst"))
+        labels = {"node": NODES[node], "port": "rail0"}
+        inputs.append({"kind": "pcap", "path": f"{NODES[node]}.pcap.zst", "labels": labels})
+    described = {"version": 1, "topology": "topology.yaml", "inputs": inputs}
+    (folder / "recording.yaml").write_text(yaml.safe_dump(described))
+    return folder
+
+
+KINDS = [(4, ()), (6, (40,))]
+
+
+@pytest.mark.parametrize(("family", "vlans"), KINDS)
+@pytest.mark.parametrize("make", [mesh, ring])
+def test_a_late_rank_is_told_over_rdma(tmp_path, make, family, vlans):
+    folder = recorded(tmp_path / "r", family, vlans, sends(make, {2: 25e-3}))
+    (found,) = replay(folder).incidents
+    assert (found.condition, found.name, found.state) == ("tp-straggler", "n2", "resolved")
+    assert FAULT <= found.opened_at - START <= FAULT + 10
+    assert found.resolved_at - START <= HEALED + 20
+
+
+@pytest.mark.parametrize(("family", "vlans"), KINDS)
+def test_a_link_that_loses_is_told_over_rdma(tmp_path, family, vlans):
+    folder = recorded(tmp_path / "r", family, vlans, sends(mesh, {}), lossy=1)
+    found = [one for one in replay(folder).incidents if one.explained_by is None]
+    assert [(one.condition, one.name, one.state) for one in found] == [("fabric-loss", "n1", "resolved")]
+    assert FAULT <= found[0].opened_at - START <= FAULT + 10
+    assert found[0].resolved_at - START <= HEALED + 20
+
+
+def test_health_gives_nothing_over_rdma(tmp_path):
+    assert replay(recorded(tmp_path / "r", 6, (7, 40), sends(mesh, {}))).incidents == ()
