@@ -91,7 +91,9 @@ def check(shelf: Shelf, *, integrity_only: bool = False, exceptions: Path | None
     yield from faults
     yield from (problem for name, entry, problem in found if (name, entry) not in excepted)
     needed = {(name, entry) for name, entry, _ in found}
-    yield from (stale for key, stale in excepted.items() if key not in needed)
+    if not shelf.problems:
+        # Beside a faulty entry, what is needed cannot be known.
+        yield from (stale for key, stale in excepted.items() if key not in needed)
 
 
 def _hinted(problem: Problem, fix: str) -> Problem:

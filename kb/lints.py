@@ -312,6 +312,8 @@ def mitigation_can_be_undone(entry: Entry) -> Found:
 @set_lint("Name it in a condition, or remove the file.")
 def entry_is_used(shelf: Shelf) -> FoundIn:
     """Every mitigation helps some condition, and every source supports something."""
+    if shelf.problems:
+        return  # what a faulty entry names is not known
     used = {(kind, name) for entry in shelf.entries for _, kind, name in links(entry)}
     for entry in shelf.entries:
         if entry.kind in ("mitigations", "sources") and (entry.kind, entry.name) not in used:

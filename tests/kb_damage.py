@@ -58,13 +58,14 @@ class Damage:
     expected: str
     hint: str = ""
 
-    def told(self, problems: tuple[Problem, ...], text: str) -> list[Problem]:
-        """The problems that say just this, about the changed text."""
+    def told(self, problems: tuple[Problem, ...], path: Path) -> list[Problem]:
+        """The problems that say just this, about a file as it is now."""
+        text = path.read_text()
         line = text[: text.index(self.at)].count("\n") + 1
         return [
             p
             for p in problems
-            if p.file.endswith(self.file)
+            if p.file == str(path)
             and p.line == line
             and self.found in p.found
             and self.expected in p.expected

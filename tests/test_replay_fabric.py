@@ -2,13 +2,14 @@
 
 import random
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import packets as p
 import pytest
 import yaml
 from traffic import START as ORIGIN
-from traffic import Shape, mesh, ring
+from traffic import Shape, mesh, pipeline, ring
 
 from skewscope.adapters.replay import replay
 
@@ -21,21 +22,25 @@ def address(family: int, node: int) -> str:
     return f"10.9.0.{node + 1}" if family == 4 else f"fd00:9::{node + 1:x}"
 
 
-def topology(family: int) -> dict:
+def topology(family: int, kind: str) -> dict:
     def port(node: int) -> dict:
         return {"name": "rail0", "network": "east-west", "speed": "400 Gbit/s", "addresses": [address(family, node)]}
 
     nodes = [{"name": name, "dpu": {"sees": ["east-west"]}, "ports": [port(i)]} for i, name in enumerate(NODES)]
-    return {"version": 1, "nodes": nodes, "groups": [{"name": "G", "kind": "tensor-parallel", "members": NODES}]}
+    return {"version": 1, "nodes": nodes, "groups": [{"name": "G", "kind": kind, "members": NODES}]}
 
 
-def sends(make, late):
-    """(time, sender, receiver) of every message: calm, then late members, then calm again."""
+TURN = {mesh: CALM.size * (CALM.size - 1), ring: 2 * CALM.size * (CALM.size - 1), pipeline: CALM.size}
+"""Messages in a round, or in one passage of a pipeline."""
+
+
+def sends(make, late, **more):
+    """(time, sender, receiver) of every message: calm, then late members, then calm again, with a breath between."""
     stretches = ((0.0, FAULT, CALM), (FAULT, HEALED, replace(CALM, late=late)), (HEALED, END, CALM))
     for begin, end, shape in stretches:
-        rounds = int((end - begin) / shape.compute) + 1
-        times = ((begin + s.time - ORIGIN, s) for s in make(shape, rounds))
-        yield from ((time, s.sender, s.receiver) for time, s in times if time < end)
+        turns = make(shape, 10_000, **more)
+        while (turn := list(islice(turns, TURN[make])))[0].time - ORIGIN < end - begin - 1.5:
+            yield from ((begin + s.time - ORIGIN, s.sender, s.receiver) for s in turn)
 
 
 def wrapped(family, vlans, src, dst, payload):
@@ -44,7 +49,7 @@ def wrapped(family, vlans, src, dst, payload):
     return p.ethernet(packet, p.IPV4 if family == 4 else p.IPV6, vlans)
 
 
-def recorded(folder: Path, family: int, vlans, messages, lossy: int | None = None) -> Path:
+def recorded(folder: Path, family: int, vlans, messages, *, lossy=None, kind="tensor-parallel") -> Path:
     """A recording of these messages; during the fault the link of `lossy` drops one packet in forty."""
     dice, number, seen = random.Random(11), {}, {node: [] for node in range(CALM.size)}
 
@@ -70,7 +75,7 @@ def recorded(folder: Path, family: int, vlans, messages, lossy: int | None = Non
             put(dst, when + 11e-6, dst, src, p.acknowledge(back, psn))
             put(src, when + 20e-6, dst, src, p.acknowledge(back, psn))
     folder.mkdir()
-    (folder / "topology.yaml").write_text(yaml.safe_dump(topology(family)))
+    (folder / "topology.yaml").write_text(yaml.safe_dump(topology(family, kind)))
     inputs = []
     for node, records in seen.items():
         data = p.pcap(sorted(records, key=lambda r: r.time_ns), nano=True, snaplen=96)
@@ -91,6 +96,16 @@ def test_a_late_rank_is_told_over_rdma(tmp_path, make, family, vlans):
     folder = recorded(tmp_path / "r", family, vlans, sends(make, {2: 25e-3}))
     (found,) = replay(folder).incidents
     assert (found.condition, found.name, found.state) == ("tp-straggler", "n2", "resolved")
+    assert FAULT <= found.opened_at - START <= FAULT + 10
+    assert found.resolved_at - START <= HEALED + 20
+
+
+@pytest.mark.parametrize("flight", [1, 3])
+def test_a_slow_stage_is_told_over_rdma(tmp_path, flight):
+    messages = sends(pipeline, {2: 60e-3}, flight=flight)
+    folder = recorded(tmp_path / "r", 6, (40,), messages, kind="pipeline-parallel")
+    (found,) = replay(folder).incidents
+    assert (found.condition, found.name, found.state) == ("pp-bubble", "n2", "resolved")
     assert FAULT <= found.opened_at - START <= FAULT + 10
     assert found.resolved_at - START <= HEALED + 20
 

@@ -1,6 +1,7 @@
 """Numbers as people say them: `12.4 ms`, `34 %`, `1.2 MB`. Pure."""
 
 import math
+import re
 from datetime import UTC, datetime
 
 NO_SHARE = 1e-5
@@ -9,6 +10,7 @@ MANIFOLD = 10.0
 _STEPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _TIMES = ((1.0, 1.0, "s"), (1e-3, 1e-3, "ms"), (1e-6, 1e-6, "µs"), (0.0, 1e-9, "ns"))
 _NAMES = {"By": "B", "By/s": "B/s", "bit": "bit", "bit/s": "bit/s", "Hz": "Hz", "W": "W", "J": "J"}
+_COUNTED = re.compile(r"\{(\w+)\}")
 _DIRECT = {"Cel": "°C", "%": "%"}
 
 
@@ -36,7 +38,12 @@ def _magnitude(value: float, unit: str, *, share: bool) -> str:
         return _scaled(value, _NAMES[unit])
     if unit.startswith("1/"):
         return f"{number(value)} per {unit[2:]}"
-    return f"{number(value)} {_DIRECT.get(unit, unit.replace('{', '').replace('}', ''))}".rstrip()
+    return f"{number(value)} {_DIRECT.get(unit) or _counted(unit, value)}".rstrip()
+
+
+def _counted(unit: str, value: float) -> str:
+    """What is counted, in the plural: `{packet}/s` is `packets/s`."""
+    return _COUNTED.sub(lambda m: m[1] if value == 1 or m[1].endswith("s") else f"{m[1]}s", unit)
 
 
 def number(value: float) -> str:

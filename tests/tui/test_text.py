@@ -73,7 +73,11 @@ def test_ascii_keeps_columns_of_our_own_glyphs():
         (12.5e6, "By/s", False, "12.5 MB/s"),
         (-0.38, "1", True, "−38 %"),
         (71, "Cel", False, "71 °C"),
-        (1234, "{packet}/s", False, "1,234 packet/s"),
+        (1234, "{packet}/s", False, "1,234 packets/s"),
+        (1, "{packet}/s", False, "1 packet/s"),
+        (12, "{request}", False, "12 requests"),
+        (-1.7e-18, "1", True, "0 %"),
+        (92.0, "1", True, "9,200 %"),
         (40, "1/s", False, "40 per s"),
         (None, "s", False, "unknown"),
         (float("nan"), "1", True, "unknown"),
@@ -82,6 +86,11 @@ def test_ascii_keeps_columns_of_our_own_glyphs():
 )
 def test_numbers_are_said_as_people_say_them(value, unit, share, shown):
     assert units.human(value, unit, share=share) == shown
+
+
+@pytest.mark.parametrize(("change", "said"), [(0.5, "+50 %"), (-0.5, "−50 %"), (9.9, "+990 %"), (92.0, "×93")])
+def test_a_change_of_many_times_is_told_as_a_factor(change, said):
+    assert units.human(change, "1", share=True, signed=True) == said
 
 
 def test_times_are_utc_and_cut_to_the_second():
