@@ -109,7 +109,9 @@ def parse(text: str, file: str = "<text>") -> Document:
         _walk(node, (), lines, set())
         data = loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        # What is missing at the end is missed one line after it.
+        last = max(1, text.count("\n") + (not text.endswith("\n")))
+        line = min(error.problem_mark.line + 1, last) if error.problem_mark else 0
         hint = INDENTED if isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError) else ""
         raise _no_yaml(file, line, str(error.problem), hint) from None
     except yaml.reader.ReaderError as error:

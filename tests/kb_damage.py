@@ -1,5 +1,6 @@
 """A copy of the catalogue that tests may damage; it is whole again after each use."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,6 +44,14 @@ def replaced(path: Path, old: str, new: str) -> str:
     text = path.read_text()
     assert old in text, old
     return text.replace(old, new, 1)
+
+
+def block(file: str, field: str) -> str:
+    """A field of a shipped entry with all that belongs to it, as it is written there."""
+    text = (shipped() / file).read_text()
+    found = re.search(rf"^{field}:.*\n(?:[ -].*\n)*", text, re.MULTILINE)
+    assert found, field
+    return found[0]
 
 
 @dataclass(frozen=True)

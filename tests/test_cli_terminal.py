@@ -19,15 +19,19 @@ class Terminal:
 
     def __init__(self):
         self.ours, self.theirs = pty.openpty()
-        self.text = ""
+        self.written = b""
+
+    @property
+    def text(self):
+        return self.written.decode(errors="replace")
 
     def read(self):
         """What comes next; empty when nobody writes any more."""
         try:
-            part = os.read(self.ours, 65536).decode()
+            part = os.read(self.ours, 65536)
         except OSError:  # Linux says so when the last writer has gone
-            part = ""
-        self.text += part
+            part = b""
+        self.written += part
         return part
 
     def close(self):

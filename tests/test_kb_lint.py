@@ -3,7 +3,21 @@
 from contextlib import ExitStack
 
 import pytest
-from kb_damage import CLEAN, FLAP, ISOLATE, LAG, LOSS, STRAGGLER, THROTTLE, WANG, Damage, copied, replaced, written
+from kb_damage import (
+    CLEAN,
+    FLAP,
+    ISOLATE,
+    LAG,
+    LOSS,
+    STRAGGLER,
+    THROTTLE,
+    WANG,
+    Damage,
+    block,
+    copied,
+    replaced,
+    written,
+)
 
 from skewscope.kb.lint import lint, lints
 from skewscope.kb.load import load
@@ -16,18 +30,9 @@ FRONT = "Collectives do not cross the front-end port; only slower streams do.,"
 RAILS = "needs: [wire.onset_lag, wire.last_sender_share]"
 JUDGED = 'basis: "judgement: routing round a link is what a fabric can do at once"'
 FRONT_NEEDS = "needs: [wire.retransmit_ratio, wire.peer_retransmit_ratio]"
-CLAIMS = """impacts:
-- text: One lost packet keeps all later tokens from being shown, and commercial chatbots stall more on unstable networks; a resilient
-    scheme cut the share of stalled time by 71.0 %.
-  scale: the cut is from simulation
-  source: li2024eloquent
-  seen: abstract
-"""
-BASIS = 'signature_basis: "judgement: segments towards clients sent again, and over how many clients they spread"\n'
-NOTE = ', note: "Row name recalled from the paper\'s runbook tables, to be checked against the PDF."'
-RELAY = """- {deployment: dpu-relayed, verdict: visible, reason: The kernel's counters of repeats confirm it without reading packets., basis: "judgement: the kernel counts its own repeats",
-  needs: [flow.tcp_retrans]}
-"""  # noqa: E501 - as it stands in the file
+CLAIMS, BASIS = block(EGRESS, "impacts"), block(EGRESS, "signature_basis")
+RELAY = "- {deployment: dpu-relayed" + block(EGRESS, "observability").split("- {deployment: dpu-relayed")[1]
+ROW = block(EGRESS, "paper_row")
 
 SHAPE = {
     "a required field gone": Damage(LOSS, "kind: cause\n", "", "id:", "no value", "'kind'"),
@@ -205,7 +210,9 @@ SENSE = {
     "a signature that rests on nothing": Damage(
         EGRESS, BASIS, "", "signature:", "no signature_basis", "what the choice", "judgement"
     ),
-    "a doubt without words": Damage(EGRESS, NOTE, "", "paper_row", "no note", "what has to be checked"),
+    "a doubt without words": Damage(
+        EGRESS, ROW, "paper_row: {status: unverified}\n", "paper_row", "no note", "what has to be checked"
+    ),
     "a deployment left out": Damage(EGRESS, RELAY, "", "observability", "dpu-relayed told 0 times", "once"),
     "a deployment told twice": Damage(
         EGRESS, "deployment: dpu-relayed", "deployment: dpu-front-end", "observability", "front-end told 2", "once"
