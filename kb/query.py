@@ -55,7 +55,9 @@ def select(catalogue: Catalogue, kind: str, where: Mapping[str, str] | None = No
 
 
 def _holds(value: object, text: str) -> bool:
-    if isinstance(value, Mapping | tuple):
+    if isinstance(value, Mapping):
+        return any(_holds(item, text) for pair in value.items() for item in pair)
+    if isinstance(value, tuple):
         return any(_holds(item, text) for item in value)
     if is_dataclass(value):
         return any(_holds(getattr(value, f.name), text) for f in fields(value))
@@ -77,13 +79,13 @@ def find(catalogue: Catalogue, id_: str, kind: str = "") -> tuple[str, Value]:
 
 
 def show(catalogue: Catalogue, id_: str, kind: str = "") -> dict[str, Any]:
-    """An entry as JSON takes it, with `kind` and `used_by`: what names it.
+    """An entry as JSON takes it, with `entry`: its kind, and `used_by`: what names it.
 
     Raises:
         InputError: nothing has this id.
     """
     found, value = find(catalogue, id_, kind)
-    return {"kind": found, **jsonable(value), "used_by": users(catalogue, found, id_)}
+    return {"entry": found, **jsonable(value), "used_by": users(catalogue, found, id_)}
 
 
 def users(catalogue: Catalogue, kind: str, id_: str) -> dict[str, list[str]]:
@@ -157,11 +159,13 @@ class Index:
 
     def search(self, text: str, kind: str = "", most: int = 20) -> tuple[Hit, ...]:
         """Entries by how well they fit the words, best first. A word misspelt is taken for the nearest one known."""
-        scores: dict[tuple[str, str], float] = defaultdict(float)
-        words = _words(text[:MOST_QUERY])[:MOST_WORDS]
+        words = list(dict.fromkeys(_words(text[:MOST_QUERY])))[:MOST_WORDS]
+        parts: dict[tuple[str, str], list[float]] = defaultdict(list)
         for word in words:
             for key, score in self._scored(word).items():
-                scores[key] += score
+                parts[key].append(score)
+        # Who says three words means an entry that has all three.
+        scores = {key: sum(found) * len(found) / len(words) for key, found in parts.items()}
         exact = text.strip().lower()
         ranked = sorted(
             ((key[1].lower() == exact, score, key) for key, score in scores.items() if kind in ("", key[0])),

@@ -82,7 +82,7 @@ NAMED: Mapping[str, Unit] = {
 
 _BASES = frozenset({"s", "By", "J", "Cel", "dBm"})
 _COUNTED = re.compile(r"\{([a-z][a-z_]{0,30})\}")
-_POWER = re.compile(r"(?P<name>\{[a-z_]+\}|[A-Za-z%]+|1)(?P<power>-?[1-9])?")
+_POWER = re.compile(r"(?P<name>\{[a-z_]+\}|[A-Za-z%]+|1)(?P<power>-?[1-9][0-9]?)?")
 
 
 def unit(text: str) -> Unit:

@@ -1,5 +1,6 @@
 """The causal graph: what brings what about, never in a circle."""
 
+from itertools import pairwise
 from types import MappingProxyType
 
 import networkx as nx
@@ -115,5 +116,5 @@ def test_circles_are_found_exactly_where_there_are_some(edges):
 
 def test_a_chain_of_thousands_is_walked_without_overrunning_the_stack():
     names = [f"c{n:05}" for n in range(3000)]
-    chain = [condition(a, effects=(b,)) for a, b in zip(names, names[1:], strict=False)]
+    chain = [condition(a, effects=(b,)) for a, b in pairwise(names)]
     assert graph.cycles(knowing(*chain, condition(names[-1]))) == ()

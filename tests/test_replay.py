@@ -103,7 +103,7 @@ def test_neither_another_run_nor_the_order_of_inputs_nor_workers_change_a_byte(s
     assert lines(replay(rewritten(source, tmp_path / "r", shuffled), workers=2)) == first
 
 
-@settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=1, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 1 << 20))
 def test_lines_of_text_in_any_order_give_the_same_diagnoses(tmp_path_factory, seed):
     folder = tmp_path_factory.mktemp("lines") / "r"
@@ -139,8 +139,12 @@ CUTS = {
 }
 
 
-@pytest.mark.parametrize("cut", CUTS)
-@pytest.mark.parametrize("name", [*FAULTS, "healthy"])
+SOME = ("no packets", "every other node silent")
+PAIRS = [(name, cut) for name in ("tp-straggler", "burst") for cut in CUTS]
+PAIRS += [(name, cut) for name in ("fabric-loss", "pp-bubble") for cut in SOME] + [("healthy", SOME[1])]
+
+
+@pytest.mark.parametrize(("name", "cut"), PAIRS)
 def test_less_telemetry_invents_nothing_and_says_what_is_missing(shared, tmp_path, name, cut):
     source = shared / "recordings" / name
     folder = rewritten(source, tmp_path / "r", lambda inputs: [each for each in inputs if CUTS[cut](each)])
