@@ -1,44 +1,14 @@
 """Incidents and outcomes as a replay gives them, small and fixed."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from skewscope.adapters.coverage import SourceState
+from skewscope.adapters.replay import Outcome, Snapshot
 from skewscope.engine.incident import Advice, BlastRadius, Competing, Evidence, Impact, Incident
 from skewscope.engine.topology import Group, Node, Port, Topology
 from skewscope.kb.model import Catalogue, Claim, Condition, Link, Lookalike, Mitigation, Observability, Source
 
 T0 = 1795177128.0  # 2026-11-20 12:18:48 UTC
-
-
-@dataclass(frozen=True, slots=True)
-class SourceState:
-    name: str
-    kind: str
-    reporting: int
-    known: int
-    age_s: float | None
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    time: float
-    start: float
-    end: float
-    incidents: tuple[Incident, ...]
-    sources: tuple[SourceState, ...]
-    missing: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    incidents: tuple[Incident, ...]
-    snapshots: tuple[Snapshot, ...]
-    topology: Topology
-    warnings: tuple[str, ...]
-    unmapped: Mapping[str, int]
-    duration_s: float
-    samples: int
 
 
 ROOT = Incident(
