@@ -140,8 +140,8 @@ CUTS = {
 
 
 SOME = ("no packets", "every other node silent")
-PAIRS = [(name, cut) for name in ("tp-straggler", "burst") for cut in CUTS]
-PAIRS += [(name, cut) for name in ("fabric-loss", "pp-bubble") for cut in SOME] + [("healthy", SOME[1])]
+PAIRS = [*(("pp-bubble", cut) for cut in CUTS), *(("burst", cut) for cut in SOME)]
+PAIRS += [("tp-straggler", "no packets"), ("fabric-loss", "every other node silent"), ("healthy", "no metrics")]
 
 
 @pytest.mark.parametrize(("name", "cut"), PAIRS)

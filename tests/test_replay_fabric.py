@@ -13,7 +13,7 @@ from traffic import Shape, mesh, pipeline, ring
 
 from skewscope.adapters.replay import replay
 
-START, FAULT, HEALED, END = 1_700_000_000, 16.0, 32.0, 46.0
+START, FAULT, HEALED, END = 1_700_000_000, 14.0, 27.0, 40.0
 CALM = Shape(size=4, compute=30e-3, segments=2)
 NODES = [f"n{i}" for i in range(CALM.size)]
 

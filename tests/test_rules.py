@@ -38,7 +38,7 @@ def rules_by_id():
 
 @pytest.mark.parametrize("rule", ["telemetry-blackout-of-a-node", RULE])
 def test_most_changes_to_a_rule_make_a_case_fail(rule):
-    every = [m for m in mutants(rules_by_id()[rule]) if "left out" in m.change or "becomes" in m.change][::6]
+    every = [m for m in mutants(rules_by_id()[rule]) if "left out" in m.change or "becomes" in m.change][::12]
     kept = [m.change for m in every if not noticed(m, FILES[rule].cases, known())]
     assert len(kept) <= len(every) // 2, kept
 
