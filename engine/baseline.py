@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from skewscope.engine.features import FLOOR, distance, over
 from skewscope.engine.rhythm import longer
-from skewscope.engine.sets import F64
+from skewscope.engine.sets import F64, LARGEST
 
 SAMPLES = 8
 """A baseline says nothing before so many samples ..."""
@@ -50,7 +50,7 @@ class Baseline:
 
     def learn(self, x: F64, time: F64, frozen: NDArray[np.bool_]) -> None:
         """Takes in what is new of entities that look healthy."""
-        at = np.flatnonzero(~np.isnan(x) & ~(time <= self._last) & ~np.isnan(time) & ~frozen)
+        at = np.flatnonzero((np.abs(x) <= LARGEST) & ~(time <= self._last) & ~np.isnan(time) & ~frozen)
         if not len(at):
             return
         x, time = x[at], time[at]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.sets import F64
+from skewscope.engine.sets import F64, Index
 from skewscope.kb.model import Signal
 
 Mask = NDArray[np.bool_]
@@ -30,6 +30,18 @@ class Increases:
     """Restarted from a smaller value, or only now began."""
     stuck: Mask
     """At the end of its range: how much more was counted cannot be known."""
+
+    def added_up(self, start: Index) -> tuple[F64, F64, Index]:
+        """For runs of samples of one series each: the increase in all, that up to its last break, and which that is.
+
+        Each run by itself: in one long sum the bytes of a fleet would swallow another counter's milliseconds. Where
+        nothing broke the place is -1.
+        """
+        places = np.arange(len(self.by))
+        last = np.maximum.reduceat(np.where(self.broke, places, -1), start)
+        sooner = places <= np.repeat(last, np.diff(np.append(start, len(places))))
+        before = np.add.reduceat(np.where(sooner, self.by, 0.0), start)
+        return np.add.reduceat(self.by, start), before, last
 
 
 def increases(before: F64, now: F64, ranges: Ranges) -> Increases:

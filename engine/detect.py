@@ -24,6 +24,9 @@ from skewscope.rules.model import Rule
 Derivation = Callable[[float, SeriesTable, F64, F64], Block]
 """New samples from the newest values and times of all series, by number: called each tick before rules are judged."""
 
+ROUNDING = 1e-6
+"""Tenths are no binary numbers: sums of weights and of times may miss what they should be by a little."""
+
 Mask = NDArray[np.bool_]
 Truth = NDArray[np.int8]
 
@@ -107,7 +110,8 @@ class _Judge:
 
     def _state(self, truth: Truth, applies: Truth, score: F64, most: F64) -> Truth:
         needed = np.where(self._required, truth, YES).min(axis=0, initial=YES)
-        level = np.where(score >= self.rule.fire.score, YES, np.where(most >= self.rule.fire.score, UNKNOWN, NO))
+        fire = self.rule.fire.score - ROUNDING
+        level = np.where(score >= fire, YES, np.where(most >= fire, UNKNOWN, NO))
         found: Truth = np.minimum(np.minimum(needed, applies), level).astype(np.int8)
         return found
 
@@ -115,19 +119,19 @@ class _Judge:
         """Whether the rule's clearing holds: YES, NO, or UNKNOWN where that cannot be told."""
         missing = (self._required & (truth == NO)).any(axis=0) | (applies == NO)
         blind = (self._required & (truth == UNKNOWN)).any(axis=0) | (applies == UNKNOWN)
-        low = most <= self.rule.clear.score
+        low = most <= self.rule.clear.score + ROUNDING
         return np.where(missing, YES, np.where(blind, UNKNOWN, np.where(low, YES, NO))).astype(np.int8)
 
     def _warming(self, t: float, reported: Mask) -> Mask:
         self._began[reported & np.isnan(self._began)] = t
-        warm: Mask = t - self._began >= self.rule.warm_up - 1e-9
+        warm: Mask = t - self._began >= self.rule.warm_up - ROUNDING
         return ~warm
 
     def _hold(self, t: float, passed: float, state: Truth, healthy: Truth) -> None:
         self._rising.step(t, passed, state == YES, state == NO)
         self._falling.step(t, passed, healthy == YES, healthy == NO)
-        starts = (state == YES) & ~self.firing & (self._rising.held >= self.rule.fire.hold - 1e-9)
-        ends = (healthy == YES) & self.firing & (self._falling.held >= self.rule.clear.hold - 1e-9)
+        starts = (state == YES) & ~self.firing & (self._rising.held >= self.rule.fire.hold - ROUNDING)
+        ends = (healthy == YES) & self.firing & (self._falling.held >= self.rule.clear.hold - ROUNDING)
         self.firing = (self.firing | starts) & ~ends
         self.since = np.where(starts, self._rising.begun, np.where(self.firing, self.since, np.nan))
 

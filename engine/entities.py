@@ -201,14 +201,16 @@ class Entities:
 
     def _in_group_of(self, kind: str, group_kind: str) -> list[object]:
         """The first group of a kind to which each rank, node or gpu belongs."""
-        first: dict[str, str] = {}
+        member_of: dict[str, str] = {}
+        hosts: dict[str, str] = {}
         for group in self.topology.groups:
             for member in group.members if group.kind == group_kind else ():
-                first.setdefault(member, group.name)
-                first.setdefault(self.topology.node_of[member], group.name)
+                member_of.setdefault(member, group.name)
+                hosts.setdefault(self.topology.node_of[member], group.name)
         members = self.member_of_rank if kind == "rank" else {}
         found = [members.get(name, name) for name in self.names[kind]]
-        return [first.get(m) or first.get(m.rsplit("/", 1)[0]) for m in found]
+        # A node belongs where one of its GPUs does, a GPU only where itself or its whole node does.
+        return [member_of.get(m) or member_of.get(m.rsplit("/", 1)[0]) or hosts.get(m) for m in found]
 
     def where(self, kind: str, where: Where) -> NDArray[np.bool_]:
         """Which entities of a kind a restriction leaves."""

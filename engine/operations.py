@@ -8,12 +8,13 @@ from numpy.typing import NDArray
 
 from skewscope.engine.baseline import Baseline
 from skewscope.engine.features import REDUCE, WHOLE, WITHIN
-from skewscope.engine.readings import Buckets, Rate, Seen, Shared, Signal
+from skewscope.engine.readings import Buckets, Latecomers, Rate, Seen, Shared, Signal
 from skewscope.engine.rhythm import longer
 from skewscope.engine.sets import F64
 from skewscope.engine.windows import Track
 from skewscope.rules.expr import Expr
 from skewscope.rules.functions import FUNCTIONS
+from skewscope.rules.units import SECOND
 
 Truth = NDArray[np.int8]
 Mask = NDArray[np.bool_]
@@ -44,13 +45,23 @@ class Windowed(Timed):
     def __init__(self, expr: Expr, shared: Shared) -> None:
         self.name = expr.name
         self.params = expr.params
-        self.track = shared.track(expr.args[0], sum(p for p in expr.params if p > 1) or max(expr.params))
-        self.window = max(expr.params)
+        lengths = [p for p, name in zip(expr.params, _lengths(expr.name), strict=True) if name]
+        self.track = shared.track(expr.args[0], sum(lengths))
+        self.latecomers = Latecomers(expr.args[0], shared) if expr.args[0].op == "signal" else None
         self.times: Sequence[F64] = ()
 
     def run(self, t: float, args: Sequence[Any]) -> F64:
         self.track.step(t, args[0], self.times[0])
+        if self.latecomers and t > self.track.corrected:
+            self.track.corrected = t
+            for found in self.latecomers.found():
+                self.track.late(t, *found)
         return WINDOWS[self.name](self.track, t, self.params)
+
+
+def _lengths(function: str) -> list[bool]:
+    """Which of a function's constant arguments are lengths of time."""
+    return [unit == SECOND for unit in FUNCTIONS[function].param_units]
 
 
 def _simple(least: int, function: Callable[[Track, Any], F64]) -> Callable[[Track, float, tuple[float, ...]], F64]:

@@ -14,13 +14,15 @@ from skewscope.engine.counters import Ranges, increases, ranges_of
 from skewscope.engine.entities import Entities
 from skewscope.engine.feed import Block, SeriesKey, SeriesTable
 from skewscope.engine.rhythm import Rhythm, longer
-from skewscope.engine.sets import F64, Index
+from skewscope.engine.sets import F64, LARGEST, Index
 from skewscope.engine.windows import Tally
 from skewscope.kb.model import Signal
 from skewscope.rules.kinds import contains, kind_of
 
 WATERMARK = 5.0
 """Seconds by which a sample may come after a later one of its series and still be placed."""
+MOST_SELECTORS = 1000
+"""Series of one signal that an entity may have: a label that never repeats must not fill the memory."""
 
 
 @dataclass(slots=True)
@@ -36,7 +38,7 @@ class Count:
     ahead: int = 0
     """Carried a time later than the tick's; counted as of now."""
     unplaced: int = 0
-    """Series on an entity that the topology does not have."""
+    """Series on an entity that the topology does not have, or beyond `MOST_SELECTORS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +63,19 @@ class Rows:
     selectors: list[str] = field(default_factory=list)
     series: Index = field(default_factory=lambda: np.empty((0, 0), np.intp))
     version: int = 0
+    _row: dict[str, int] = field(default_factory=dict)
+
+    def room(self, selector: str) -> bool:
+        """May a series with this selector be placed?"""
+        return selector in self._row or len(self._row) < MOST_SELECTORS
 
     def place(self, entity: int, selector: str, number: int, size: int) -> None:
         """Notes one series."""
-        if selector not in self.selectors:
+        row = self._row.setdefault(selector, len(self._row))
+        if row == len(self.selectors):
             self.selectors.append(selector)
         self.series = _larger(self.series, (len(self.selectors), size))
-        self.series[self.selectors.index(selector), entity] = number
+        self.series[row, entity] = number
         self.version += 1
 
 
@@ -126,13 +134,14 @@ class Panel:
         signal = self.signals[key.signal]
         kind = kind_of(signal.entity)
         entity, selector = self._entity(key, kind)
-        if entity < 0:
+        rows = self.rows[key.signal]
+        if entity < 0 or not rows.room(selector):
             self.count.unplaced += 1
             return
         self._used[number] = True
         self._sum[number] = 0.0
         self._counter[number] = signal.type in {"counter", "histogram"}
-        self.rows[key.signal].place(entity, selector, number, self.entities.count(kind))
+        rows.place(entity, selector, number, self.entities.count(kind))
         self._range(number, ranges_of(signal) if signal.type == "counter" else ())
 
     def _range(self, number: int, ranges: tuple[tuple[float, float], ...]) -> None:
@@ -164,7 +173,7 @@ class Panel:
         """Takes in the samples of this tick."""
         self._learn(table)
         found = self._sorted(block)
-        gap = ~np.isfinite(found.value)
+        gap = ~(np.abs(found.value) <= LARGEST)
         good = found.kept(~gap)
         if len(good.series):
             self._take(self._in_order(good))
@@ -222,15 +231,13 @@ class Panel:
         at = found.series
         before = np.where(found.first, self._last[at], np.roll(found.value, 1))
         what = increases(before, found.value, Ranges(self._ranges.sizes[:, at], self._ranges.ends[:, at]))
-        run = np.cumsum(what.by)
         start = np.flatnonzero(found.first)
-        run -= np.repeat(run[start] - what.by[start], np.diff(np.append(start, len(at))))
-        run += self._sum[at]
-        # Where one series broke twice in a tick the last assignment stands, which is the later one.
-        self._born[at[what.broke]], self._born_sum[at[what.broke]] = found.time[what.broke], run[what.broke]
-        at = at[found.last]
-        self._sum[at], self._last[at] = run[found.last], found.value[found.last]
-        self._stuck[at] = what.stuck[found.last]
+        total, before, place = what.added_up(start)
+        one, broke = at[start], place >= 0
+        self._born[one[broke]] = found.time[place[broke]]
+        self._born_sum[one[broke]] = self._sum[one[broke]] + before[broke]
+        self._sum[one] += total
+        self._last[one], self._stuck[one] = found.value[found.last], what.stuck[found.last]
 
     def _gaps(self, found: Samples) -> None:
         self.count.gaps += len(found.series)
@@ -262,6 +269,7 @@ class Panel:
             self._born[series],
             self._born_sum[series],
             self.rhythm.period[series],
+            self.rhythm.settled(series),
             fresh & ~np.isnan(self.latest[series]),
         )
 

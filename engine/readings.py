@@ -1,6 +1,6 @@
 """What sub-expressions read: signals, rates of counters, quantiles of histograms, folded to one value an entity."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,6 +112,27 @@ class Signal:
         series = self.chosen.series()
         found: F64 = np.fmax.reduce(self.panel.newest(series), axis=0, initial=np.nan)
         return found
+
+
+class Latecomers:
+    """Samples of a signal that came after later ones; none where an entity's value is folded from several series."""
+
+    def __init__(self, expr: Expr, shared: Shared) -> None:
+        self.chosen = Chosen(expr, shared)
+        self.panel = shared.panel
+        self.factor = expr.value
+
+    def found(self) -> Iterator[tuple[Index, F64, F64]]:
+        """(entities, times, values) of those of this tick."""
+        series = self.chosen.series() if self.panel.late else np.empty((0, 0), np.intp)
+        if len(series) != 1:
+            return
+        there = np.flatnonzero(series[0] >= 0)
+        of = np.full(int(series.max(initial=-1)) + 2, -1, np.intp)
+        of[series[0][there]] = there
+        for late in self.panel.late:
+            entity = of[np.minimum(late.series, len(of) - 1)]
+            yield entity[entity >= 0], late.time[entity >= 0], late.value[entity >= 0] * self.factor
 
 
 class Seen:

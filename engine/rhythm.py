@@ -8,6 +8,8 @@ from skewscope.engine.sets import F64, Index
 
 FIRST = 5
 """So many intervals are collected before their median is trusted to change only slowly."""
+SETTLED = 3
+"""So many intervals make a period that slots may be fitted to: one long first interval is an outage, no rhythm."""
 PACE = 0.1
 """How much of a new interval, on a logarithmic scale, is believed after that."""
 PERIODS = 3.0
@@ -41,6 +43,10 @@ class Rhythm:
         self.period, self._first = longer(self.period, size), longer(self._first, size)
         self.horizon = longer(self.horizon, size)
         self.horizon[old:] = max(LONGEST / 2, PERIODS * self.tick)
+
+    def settled(self, at: Index | slice = slice(None)) -> F64:
+        """The periods that rest on more than chance; NaN for the rest."""
+        return np.where(np.isnan(self._first[SETTLED - 1, at]), np.nan, self.period[at])
 
     def learn(self, at: Index, interval: F64) -> None:
         """Takes in one interval of each of the series `at`; NaN and what is not positive is passed over."""

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 F64 = NDArray[np.float64]
 Index = NDArray[np.intp]
 
+LARGEST = 1e100
+"""What is larger is no measurement: its square would be beyond all numbers, and what adds it up never recover."""
+
 
 @dataclass(frozen=True)
 class Bucket:

@@ -1,7 +1,7 @@
 """Cases put to their rule: telemetry is made as a case says, the rule is run alone on it, the verdicts are compared."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -11,7 +11,7 @@ from skewscope.engine.detect import Detector
 from skewscope.engine.entities import Entities
 from skewscope.engine.feed import F64, Block, SeriesKey, SeriesTable
 from skewscope.engine.topology import Group, Node, Pool, Port, Topology
-from skewscope.engine.verdict import UNKNOWN
+from skewscope.engine.verdict import UNKNOWN, RuleVerdict
 from skewscope.kb.model import Catalogue
 from skewscope.kb.units import unit
 from skewscope.rules.case import Case, CaseFile, Cluster, Firing, Given, Piece, network_of
@@ -54,6 +54,18 @@ class _Outcome:
     severity: dict[str, int] = field(default_factory=dict)
     state: dict[str, int] = field(default_factory=dict)
 
+    def take(self, at: float, verdict: RuleVerdict) -> None:
+        """Notes what was said after `at` seconds."""
+        said = zip(verdict.names, verdict.firing.tolist(), verdict.severity.tolist(), strict=True)
+        for name, firing, severity in said:
+            if firing:
+                self.fired.setdefault(name, at)
+                self.cleared.pop(name, None)
+                self.severity[name] = max(self.severity.get(name, 0), severity)
+            elif name in self.fired:
+                self.cleared.setdefault(name, at)
+        self.state = dict(zip(verdict.names, verdict.state.tolist(), strict=True))
+
 
 def run_cases(rules: Mapping[str, Rule], cases: Iterable[CaseFile], catalogue: Catalogue) -> list[Result]:
     """How every case went, in the order of files and cases; cases of a rule that is not there are passed over."""
@@ -62,14 +74,19 @@ def run_cases(rules: Mapping[str, Rule], cases: Iterable[CaseFile], catalogue: C
 
 def run_case(rule: Rule, case: Case, catalogue: Catalogue) -> Result:
     """How one case went."""
-    topology = cluster(case.cluster)
-    detector = Detector([rule], catalogue, topology, case.tick)
+    (faults,) = judged([rule], case, catalogue)
+    return Result(rule.id, case.name, case.kind, faults, case.line)
+
+
+def judged(rules: Sequence[Rule], case: Case, catalogue: Catalogue) -> list[tuple[str, ...]]:
+    """What each of several rules about one kind of entity gets wrong in a case; their ids differ."""
+    detector = Detector(rules, catalogue, cluster(case.cluster), case.tick)
     script = Script(case, catalogue, detector.entities)
-    faults = [*script.faults, *_strangers(case, rule, detector.entities)]
-    if not faults:
-        outcome = _played(detector, case, script)
-        faults = list(_differences(case, outcome))
-    return Result(rule.id, case.name, case.kind, tuple(faults), case.line)
+    faults = (*script.faults, *_strangers(case, rules[0], detector.entities))
+    if faults:
+        return [faults] * len(rules)
+    outcomes = _played(detector, case, script)
+    return [tuple(_differences(case, outcomes[rule.id])) for rule in rules]
 
 
 def _strangers(case: Case, rule: Rule, entities: Entities) -> Iterator[str]:
@@ -78,20 +95,13 @@ def _strangers(case: Case, rule: Rule, entities: Entities) -> Iterator[str]:
             yield f"expects something of {name!r}, which is no {rule.scope} of the case"
 
 
-def _played(detector: Detector, case: Case, script: "Script") -> _Outcome:
-    outcome, table = _Outcome(), script.table
+def _played(detector: Detector, case: Case, script: "Script") -> dict[str, _Outcome]:
+    outcomes = {rule: _Outcome() for rule in detector.rules}
     for n in range(round(case.lasts / case.tick) + 1):
         at = n * case.tick
-        (verdict,) = detector.step(START + at, script.block(n), table)
-        for i, name in enumerate(verdict.names):
-            if verdict.firing[i]:
-                outcome.fired.setdefault(name, at)
-                outcome.cleared.pop(name, None)
-                outcome.severity[name] = max(outcome.severity.get(name, 0), int(verdict.severity[i]))
-            elif name in outcome.fired:
-                outcome.cleared.setdefault(name, at)
-            outcome.state[name] = int(verdict.state[i])
-    return outcome
+        for verdict in detector.step(START + at, script.block(n), script.table):
+            outcomes[verdict.rule].take(at, verdict)
+    return outcomes
 
 
 def _differences(case: Case, outcome: _Outcome) -> Iterator[str]:

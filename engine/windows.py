@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.rhythm import LONGEST, Rhythm, longer
-from skewscope.engine.sets import F64
+from skewscope.engine.sets import F64, LARGEST
 
 SLOTS = 40
 PER_WINDOW = 24
@@ -77,6 +77,12 @@ class Ring:
             # What all rows share is taken off, or a sum would lose its last digits in the course of months.
             for name in self._running:
                 self.layers[name] -= self.layers[name][(k + 1) % SLOTS].copy()
+
+    def behind(self, t: float, time: F64) -> Steps:
+        """How many slots before that of the tick `t` the slots of earlier samples are."""
+        ends = t - self.tick * np.floor((t - time) / self.tick + 1e-6)
+        found: Steps = self.now - ((ends - self._origin) / self.slot + 1e-6).astype(np.intp)
+        return np.maximum(found, 0)
 
     def row(self, name: str) -> F64:
         """The current slot of a layer, to write to."""
@@ -146,6 +152,8 @@ class Track:
         self.time: F64 = np.empty(0)
         """Of the last sample."""
         self.first: F64 = np.empty(0)
+        self.corrected = -np.inf
+        """Up to when late samples have been put into their slots."""
         self.rhythm = Rhythm(tick)
         self.reach = 0.0
         self._reference: F64 = np.empty(0)
@@ -170,7 +178,7 @@ class Track:
         if len(value) > self._size:
             self.grow(len(value))
         self.ring.advance(t)
-        new = ~np.isnan(value) & ~(time <= self.time) & ~np.isnan(time)
+        new = (np.abs(value) <= LARGEST) & ~(time <= self.time) & ~np.isnan(time)
         at = np.flatnonzero(new)
         if not len(at):
             return
@@ -179,8 +187,8 @@ class Track:
         self.first[at] = np.fmin(self.first[at], time[at])
         self._reference[at] = np.where(np.isnan(self._reference[at]), value[at], self._reference[at])
         self._write(at, value[at])
-        if self._taken < SOON or self._taken % SOON == 0:
-            self.ring.coarsen(max(self.reach, FEW * min(_usual(self.rhythm.period), LONGEST)))
+        if _now_and_then(self._taken):
+            self.ring.coarsen(max(self.reach, FEW * min(_usual(self.rhythm.settled()), LONGEST)))
         self._taken += 1
 
     def _write(self, at: Steps, value: F64) -> None:
@@ -194,10 +202,11 @@ class Track:
         row("high")[at] = np.fmax(row("high")[at], value)
         row("last")[at] = value
 
-    def late(self, at: Steps, ago: F64, value: F64) -> None:
+    def late(self, t: float, at: Steps, time: F64, value: F64) -> None:
         """Puts samples that came after later ones of their series into the slots of their time."""
-        behind = np.ceil(ago / self.ring.slot - 1e-6).astype(np.intp)
-        good = (behind < min(SLOTS - 1, self.ring.now + 1)) & ~np.isnan(self._reference[at])
+        good = (np.abs(value) <= LARGEST) & ~np.isnan(self._reference[at])
+        behind = self.ring.behind(t, time)
+        good &= behind < min(SLOTS - 1, self.ring.now + 1)
         at, behind, value = at[good], behind[good], value[good]
         away = value - self._reference[at]
         # A running sum grows in every slot from the sample's own on.
@@ -206,9 +215,10 @@ class Track:
         rows, columns = (self.ring.now - back) % SLOTS, at[sample]
         for name, amount in (("sum", away), ("count", np.ones_like(away)), ("square", away * away)):
             np.add.at(self.ring.layers[name], (rows, columns), amount[sample])
-        own = (self.ring.now - behind) % SLOTS
+        own, last = (self.ring.now - behind) % SLOTS, self.ring.layers["last"]
         np.fmin.at(self.ring.layers["low"], (own, at), value)
         np.fmax.at(self.ring.layers["high"], (own, at), value)
+        last[own, at] = _latest(value, last[own, at])
 
     # --- windows
 
@@ -264,6 +274,10 @@ class Track:
         return found
 
 
+def _now_and_then(taken: int) -> bool:
+    return taken < SOON or taken % SOON == 0
+
+
 def _usual(period: F64) -> float:
     """The period that nine of ten series do not exceed; 0 where none is known."""
     known = period[~np.isnan(period)]
@@ -285,6 +299,7 @@ class Counted:
     def __init__(self, tick: float, slot: float) -> None:
         self.ring = Ring(tick, slot, (), ("sum", "time"))
         self.reach = 0.0
+        self._taken = 0
 
     def want(self, window: float) -> None:
         """Keeps enough for a window."""
@@ -297,7 +312,9 @@ class Counted:
         self.ring.advance(t)
         self.ring.row("sum")[:] = tally.sum
         self.ring.row("time")[:] = tally.time
-        self.ring.coarsen(max(self.reach, FEW * min(_usual(tally.period), LONGEST)))
+        if _now_and_then(self._taken):
+            self.ring.coarsen(max(self.reach, FEW * min(_usual(tally.settled), LONGEST)))
+        self._taken += 1
 
     def over(self, window: float, tally: "Tally") -> tuple[F64, F64]:
         """(increase, seconds) from the last sample before the window, or since counting began; NaN where too short."""
@@ -320,4 +337,6 @@ class Tally:
     born: F64
     born_sum: F64
     period: F64
+    settled: F64
+    """The periods that rest on several intervals."""
     fresh: NDArray[np.bool_]
