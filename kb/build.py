@@ -5,10 +5,24 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from skewscope.kb.model import Claim, Condition, Link, Lookalike, Mitigation, Observability, Signal, Source
+from skewscope.kb.kinds import KINDS
+from skewscope.kb.model import (
+    Catalogue,
+    Claim,
+    Condition,
+    Finding,
+    Link,
+    Lookalike,
+    Mitigation,
+    NoRule,
+    Observability,
+    Reach,
+    Signal,
+    Source,
+)
 
 Data = Mapping[str, Any]
-Value = Condition | Signal | Mitigation | Source
+Value = Condition | Signal | Mitigation | Source | Finding
 
 
 def condition(data: Data, file: str) -> Condition:
@@ -26,6 +40,7 @@ def condition(data: Data, file: str) -> Condition:
             for o in data.get("lookalikes_outside", ())
         ),
         observability=_each([{**o, "needs": tuple(o.get("needs", ()))} for o in data["observability"]], Observability),
+        without_rule=NoRule(**data["without_rule"]) if "without_rule" in data else None,
         paper_row=row["status"],
         paper_note=row.get("note", ""),
         file=file,
@@ -36,7 +51,7 @@ def signal(data: Data, file: str) -> Signal:
     """A signal."""
     span = data.get("range")
     return Signal(
-        **_plain(data, "id name unit type entity dpu_access fold width_bits saturates min_period window note"),
+        **_plain(data, "id name unit type entity dpu_access fold width_bits saturates min_period window note unused"),
         **_lists(data, "vantage unverified"),
         sources=MappingProxyType({name: tuple(names) for name, names in data["sources"].items()}),
         scale=MappingProxyType(dict(data.get("scale", {}))),
@@ -52,6 +67,7 @@ def mitigation(data: Data, file: str) -> Mitigation:
         **_plain(data, "id name what actor effect cost risk undo verify basis"),
         **_lists(data, "adapters"),
         claims=_each(data.get("claims"), Claim),
+        dpu=Reach(**data["dpu"]),
         file=file,
     )
 
@@ -61,12 +77,31 @@ def source(data: Data, file: str) -> Source:
     return Source(**_plain(data, "id title authors year kind seen locator venue note"), file=file)
 
 
+def finding(data: Data, file: str) -> Finding:
+    """A finding."""
+    return Finding(
+        **_plain(data, "id name kind text basis value consequence seen"),
+        **_lists(data, "sources conditions"),
+        file=file,
+    )
+
+
 BUILDERS: Mapping[str, Callable[[Data, str], Value]] = {
     "conditions": condition,
     "signals": signal,
     "mitigations": mitigation,
     "sources": source,
+    "findings": finding,
 }
+
+
+def assembled(values: Iterable[tuple[str, Value]], version: str = "") -> Catalogue:
+    """The catalogue of some entries, told with their kinds; linked."""
+    found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+    for kind, value in values:
+        found[kind][value.id] = value
+    found["conditions"] = linked(found["conditions"])
+    return Catalogue(**{kind: MappingProxyType(found[kind]) for kind in KINDS}, version=version)
 
 
 def _plain(data: Data, names: str) -> dict[str, Any]:

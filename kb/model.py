@@ -1,4 +1,4 @@
-"""The five kinds of knowledge as frozen values. What a field means is in the schema of its kind (`schema/*.json`)."""
+"""The six kinds of knowledge as frozen values. What a field means is in the schema of its kind (`schema/*.json`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -45,6 +45,15 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class NoRule:
+    """Why no rule recognises a condition."""
+
+    status: str
+    """not yet, or never."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Condition:
     """What goes wrong."""
 
@@ -70,6 +79,7 @@ class Condition:
     maturity: str
     notes: tuple[str, ...] = ()
     withdrawn: str = ""
+    without_rule: "NoRule | None" = None
     file: str = ""
     paper_row: str = ""
     """unverified: named after a row of khan2025dpu, to be checked against the PDF; additional: not in that paper."""
@@ -77,6 +87,10 @@ class Condition:
     lookalikes_outside: tuple[Lookalike, ...] = ()
     """Look-alikes that the catalogue does not hold (yet)."""
     signature_basis: str = ""
+
+    def sight(self, deployment: str) -> str:
+        """What can be seen of it there: visible, partial, relayed or not_visible; '' where nothing is told."""
+        return next((o.verdict for o in self.observability if o.deployment == deployment), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +125,22 @@ class Signal:
     """Of a bitmask: value by name."""
     unverified: tuple[str, ...] = ()
     """Exporters whose names for it were not confirmed."""
+    unused: str = ""
+    """Why no condition needs it."""
 
     @property
     def metric(self) -> str:
         """The canonical metric name."""
         return "skewscope_" + self.id.replace(".", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a DPU in the node could do of a mitigation."""
+
+    can: str
+    """itself, part or no."""
+    how: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +151,8 @@ class Mitigation:
     name: str
     what: str
     actor: str
-    """Who can do it: dpu, fabric, router, scheduler, host or operator."""
+    """Who carries it out: dpu, fabric, router, scheduler, host or operator."""
+    dpu: "Reach"
     effect: str
     claims: tuple[Claim, ...]
     cost: str
@@ -156,6 +182,26 @@ class Source:
     file: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the literature teaches beyond one condition."""
+
+    id: str
+    name: str
+    kind: str
+    """negative, positive, separation, threshold, system or gap."""
+    text: str
+    basis: str
+    value: str = ""
+    """Of a threshold, as it was given."""
+    consequence: str = ""
+    sources: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+    seen: str = ""
+    """The least well that one of its sources was seen."""
+    file: str = ""
+
+
 @dataclass(frozen=True)
 class Catalogue:
     """All that is known, by kind and id, each kind in the order of ids."""
@@ -164,6 +210,8 @@ class Catalogue:
     signals: Mapping[str, Signal]
     mitigations: Mapping[str, Mitigation]
     sources: Mapping[str, Source]
+    findings: Mapping[str, Finding] = field(default_factory=dict)
+    version: str = ""
 
     @cached_property
     def by_metric(self) -> dict[str, Signal]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from skewscope.kb.fields import finite
 from skewscope.kb.problems import Problem, listed, nearest
+from skewscope.kb.quick import Check, checker
 from skewscope.kb.yamlfile import Document, Path_, kind_of
 
 if TYPE_CHECKING:
@@ -40,8 +41,15 @@ def _validator(kind: str) -> "Validator":
     return Draft202012Validator(schema(kind))
 
 
+@cache
+def _quick(kind: str) -> Check:
+    return checker(schema(kind))
+
+
 def faults(kind: str, document: Document) -> tuple[Problem, ...]:
     """All that an entry lacks to be one of its kind, in the order of its lines."""
+    if _quick(kind)(document.data):
+        return tuple(_unusable(document))
     found = [p for error in _validator(kind).iter_errors(document.data) for p in _told(error, document)]
     return tuple(sorted({*found, *_unusable(document)}, key=lambda p: (p.line, p)))
 

@@ -2,23 +2,17 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from importlib.resources import files
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast
 
-from skewscope.kb.build import BUILDERS, Value, linked
-from skewscope.kb.model import Catalogue, Condition, Mitigation, Signal, Source
+from skewscope.kb.build import BUILDERS, Value, assembled
+from skewscope.kb.fields import Fields
+from skewscope.kb.kinds import KINDS, MOST_BYTES, MOST_FILES, VERSION_FILE, is_version, shipped
+from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem
 from skewscope.kb.shape import faults
-from skewscope.kb.yamlfile import Document, read
-
-KINDS = ("conditions", "signals", "mitigations", "sources")
-"""Names of the folders; a kind's schema is called by the singular."""
-
-MOST_BYTES = 256 << 10
-MOST_FILES = 20_000
+from skewscope.kb.yamlfile import Document, parse, read, text_of
 
 
 @dataclass(frozen=True)
@@ -41,6 +35,7 @@ class Shelf:
     names: Mapping[str, frozenset[str]]
     """By kind: every id for which there is a file."""
     problems: tuple[Problem, ...]
+    version: str = ""
 
     def of(self, kind: str) -> Iterator[Entry]:
         """The entries of a kind, in the order of ids."""
@@ -49,25 +44,12 @@ class Shelf:
     @cached_property
     def catalogue(self) -> Catalogue:
         """All sound entries, linked."""
-        found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
-        for entry in self.entries:
-            found[entry.kind][entry.value.id] = entry.value
-        return Catalogue(
-            MappingProxyType(linked(cast("dict[str, Condition]", found["conditions"]))),
-            MappingProxyType(cast("dict[str, Signal]", found["signals"])),
-            MappingProxyType(cast("dict[str, Mitigation]", found["mitigations"])),
-            MappingProxyType(cast("dict[str, Source]", found["sources"])),
-        )
+        return assembled(((entry.kind, entry.value) for entry in self.entries), self.version)
 
 
-def shipped() -> Path:
-    """The folder that comes with the package."""
-    return Path(str(files("skewscope.kb")))
-
-
-def open_shelf(folder: Path | None = None) -> Shelf:
-    """What a folder holds; without one, what comes with the package."""
-    root, shown = (shipped(), "kb") if folder is None else (folder, str(folder))
+def open_shelf(folder: Path | None = None, shown: str = "") -> Shelf:
+    """What a folder holds; without one, what comes with the package. `shown` is how problems call the folder."""
+    root, shown = (shipped(), "kb") if folder is None else (folder, shown or str(folder))
     problems: list[Problem] = []
     entries: list[Entry] = []
     names: dict[str, frozenset[str]] = {}
@@ -77,7 +59,25 @@ def open_shelf(folder: Path | None = None) -> Shelf:
         paths = _paths(root / kind, f"{shown}/{kind}", problems)
         names[kind] = frozenset(path.stem for path in paths)
         entries += [e for path in paths if (e := _entry(path, kind, f"{shown}/{kind}/{path.name}", problems))]
-    return Shelf(shown, tuple(entries), MappingProxyType(names), tuple(problems))
+    version = _version(root / VERSION_FILE, f"{shown}/{VERSION_FILE}", problems)
+    return Shelf(shown, tuple(entries), MappingProxyType(names), tuple(problems), version)
+
+
+def _version(path: Path, shown: str, problems: list[Problem]) -> str:
+    """What the folder calls its state; '' where it does not say."""
+    if not path.exists():
+        return ""
+    try:
+        fields = Fields(read(path, shown))
+    except InputError as error:
+        problems += error.problems
+        return ""
+    fields.known((), ("version",))
+    found = fields.text(("version",))
+    if found and not is_version(found):
+        fields.fault(("version",), repr(found), "three numbers with dots, like 1.2.0")
+    problems += fields.problems
+    return found
 
 
 def _paths(folder: Path, shown: str, problems: list[Problem]) -> list[Path]:
@@ -97,13 +97,20 @@ def _entry(path: Path, kind: str, shown: str, problems: list[Problem]) -> Entry 
         size = path.stat().st_size
         if size > MOST_BYTES:
             raise InputError([Problem(shown, 0, "", f"{size} bytes", f"at most {MOST_BYTES} for one entry")])
-        document = read(path, shown)
+        entry, wrong = _made(kind, path.stem, shown, text_of(path, shown))
     except InputError as error:
         problems += error.problems
         return None
     except OSError as error:
         problems.append(Problem(shown, 0, "", f"no readable file ({error.strerror})", "a YAML file"))
         return None
-    wrong = faults(kind.removesuffix("s"), document)
     problems += wrong
-    return None if wrong else Entry(kind, path.stem, document, BUILDERS[kind](document.data, shown))
+    return entry
+
+
+@lru_cache(maxsize=2048)
+def _made(kind: str, name: str, shown: str, text: str) -> tuple[Entry | None, tuple[Problem, ...]]:
+    """An entry and what is wrong with its shape. The same text is not read twice when a folder is looked at again."""
+    document = parse(text, shown)
+    wrong = faults(kind.removesuffix("s"), document)
+    return (None if wrong else Entry(kind, name, document, BUILDERS[kind](document.data, shown))), wrong

@@ -25,6 +25,7 @@ type_names = {
     type(None): "nothing",
 }
 
+TEXT = "tag:yaml.org,2002:str"
 NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 Path_ = tuple[str | int, ...]
@@ -76,6 +77,15 @@ def read(path: Path, shown: str | None = None) -> Document:
         InputError: the file is missing, too large, or not plain YAML.
     """
     file = shown or str(path)
+    return parse(text_of(path, file), file)
+
+
+def text_of(path: Path, file: str) -> str:
+    """The text of a file that is plain, not too large and UTF-8; `file` is how problems call it.
+
+    Raises:
+        InputError: it is none.
+    """
     try:
         size = path.stat().st_size
         if not (path.is_file() or path.is_dir()):
@@ -85,7 +95,7 @@ def read(path: Path, shown: str | None = None) -> Document:
             raise InputError(
                 [Problem(file, 0, "", f"{size} bytes", f"at most {MOST_BYTES}", "Is this the right file?")]
             )
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError([Problem(file, 0, "", f"no readable file ({error.strerror})", "a YAML file")]) from None
     except UnicodeDecodeError as error:
@@ -93,21 +103,14 @@ def read(path: Path, shown: str | None = None) -> Document:
         raise InputError(
             [Problem(file, line, f"byte {error.start}", "bytes that are not UTF-8", "text in UTF-8")]
         ) from None
-    return parse(text, file)
 
 
 def parse(text: str, file: str = "<text>") -> Document:
     """The document in a text; see `read`."""
-    lines: dict[Path_, int] = {}
     loader = None
     try:
-        _bound(text)
         loader = yaml.CSafeLoader(text)
-        node = loader.get_single_node()
-        if node is None:
-            return Document(file, None, {(): 1})
-        _walk(node, (), lines, set())
-        data = loader.construct_document(node)
+        data, lines = _Composer(loader).document()
     except yaml.MarkedYAMLError as error:
         # What is missing at the end is missed one line after it.
         last = max(1, text.count("\n") + (not text.endswith("\n")))
@@ -119,10 +122,8 @@ def parse(text: str, file: str = "<text>") -> Document:
         raise _no_yaml(file, line, f"a character that does not print: {error.reason}") from None
     except UnicodeEncodeError as error:
         raise _no_yaml(file, text[: error.start].count("\n") + 1, "half a character") from None
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        # A date that is none, for one: what was under construction is the last that the loader remembers.
-        making = list(loader.recursive_objects) if loader else []
-        raise _no_yaml(file, making[-1].start_mark.line + 1 if making else 0, str(error).rstrip(".")) from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise _no_yaml(file, 0, str(error).rstrip(".")) from None
     finally:
         if loader is not None:
             loader.dispose()
@@ -133,52 +134,115 @@ def _no_yaml(file: str, line: int, why: str, hint: str = "") -> InputError:
     return InputError([Problem(file, line, "", f"text that is no YAML ({why})", "one YAML document", hint)])
 
 
-def _bound(text: str) -> None:
-    """Refuses what is too deep or too large before libyaml's composer sees it, which would overrun the stack.
+class _Composer:
+    """Values and their lines straight from the parser's events: one pass, no recursion, every bound kept on the way.
 
-    And tags: what they make is never wanted here, and some of them on the wrong text crash the library.
+    The library's own composer overruns the stack on what is nested deeply, and it knows aliases and tags, which are
+    never wanted here: what some tags make of the wrong text crashes the library. (Events are Any: the stubs do not know
+    the marks of the C parser.)
     """
-    depth = 0
-    for count, event in enumerate(yaml.parse(text, Loader=yaml.CSafeLoader)):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+
+    def __init__(self, loader: yaml.CSafeLoader) -> None:
+        self._loader = loader
+        self._lines: dict[Path_, int] = {}
+        self._depth = 0
+        self._count = 0
+
+    def document(self) -> tuple[Any, dict[Path_, int]]:
+        """The only document of the stream, and the line of everything in it; None for an empty one.
+
+        Raises:
+            yaml.YAMLError: there are several, or it is not plain.
+        """
+        self._event()
+        event = self._event()
+        if isinstance(event, yaml.StreamEndEvent):
+            return None, {(): 1}
+        data = self._value(self._event())
+        self._event()
+        if not isinstance(after := self._event(), yaml.StreamEndEvent):
+            raise _marked("a second document", after)
+        return data, self._lines
+
+    def _event(self) -> Any:
+        event = self._loader.get_event()
+        self._count += 1
+        if self._count > MOST_NODES:
+            raise _marked(f"more than {MOST_NODES} values", event)
+        return event
+
+    def _value(self, event: Any) -> Any:
+        """What begins with an event; containers under construction wait on a stack of our own."""
+        stack: list[tuple[dict[str, Any] | list[Any], Path_]] = []
+        root: list[Any] = []
+        holder: dict[str, Any] | list[Any] = root
+        at: Path_ = ()
+        slot: str | int = 0
+        key_line = 0
+        while True:
+            if isinstance(event, yaml.CollectionEndEvent):
+                holder, at = stack.pop()
+            else:
+                path = at if holder is root else (*at, slot)
+                made = self._made(event)
+                self._lines[path] = key_line or event.start_mark.line + 1
+                if isinstance(holder, list):
+                    holder.append(made)
+                else:
+                    holder[str(slot)] = made
+                if isinstance(event, yaml.CollectionStartEvent):
+                    stack.append((holder, at))
+                    if len(stack) > MOST_DEPTH:
+                        raise _marked(f"nesting deeper than {MOST_DEPTH}", event)
+                    holder, at = made, path
+            if holder is root:
+                return root[0]
+            event, key_line = self._event(), 0
+            if isinstance(holder, list):
+                slot = len(holder)
+            elif not isinstance(event, yaml.CollectionEndEvent):
+                slot, key_line = self._key(event, holder), event.start_mark.line + 1
+                event = self._event()
+
+    def _key(self, event: Any, holder: dict[str, Any]) -> str:
+        """The name of a field that is not there yet."""
+        if isinstance(event, yaml.AliasEvent):
+            raise _marked("an alias (write the value out)", event)
+        if not isinstance(event, yaml.ScalarEvent) or self._tag(event) != TEXT:
+            raise _marked("a key that is no plain text (quotes help)", event)
+        name: str = event.value
+        if name in holder:
+            raise _marked(f"the key {name!r} for the second time", event)
+        return name
+
+    def _made(self, event: Any) -> Any:
+        """A scalar's value, or an empty container."""
+        if isinstance(event, yaml.AliasEvent):
+            raise _marked("an alias (write the value out)", event)
+        tag = self._tag(event)
+        if not isinstance(event, yaml.ScalarEvent):
+            return {} if isinstance(event, yaml.MappingStartEvent) else []
+        if tag == TEXT:
+            return event.value
+        if tag in NUMBERS and len(event.value) > MOST_DIGITS:
+            raise _marked(f"a number of {len(event.value)} digits", event)
+        node = yaml.ScalarNode(tag, event.value)
+        try:
+            return self._loader.construct_object(node)
+        except yaml.constructor.ConstructorError as error:
+            raise _marked(str(error.problem), event) from None
+        except (ValueError, OverflowError) as error:  # a date that is none, for one
+            raise _marked(str(error).rstrip("."), event) from None
+
+    def _tag(self, event: Any) -> str:
         tag: str | None = getattr(event, "tag", None)
-        if depth > MOST_DEPTH:
-            what = f"nesting deeper than {MOST_DEPTH}"
-        elif count > MOST_NODES:
-            what = f"more than {MOST_NODES} values"
-        elif tag not in (None, "!"):
-            what = f"the tag {tag!r:.40} (leave it out)"
-        else:
-            continue
-        raise yaml.MarkedYAMLError(None, None, what, event.start_mark)  # type: ignore[arg-type]
+        if tag not in (None, "!"):
+            raise _marked(f"the tag {tag!r:.40} (leave it out)", event)
+        if not isinstance(event, yaml.ScalarEvent):
+            return ""
+        found: str = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)  # type: ignore[no-untyped-call]
+        return found
 
 
-def _walk(node: yaml.Node, path: Path_, lines: dict[Path_, int], seen: set[int]) -> None:
-    mark = node.start_mark
-    if len(path) > MOST_DEPTH:
-        raise yaml.MarkedYAMLError(None, None, f"nesting deeper than {MOST_DEPTH}", mark)
-    if isinstance(node, yaml.CollectionNode):
-        if id(node) in seen:
-            raise yaml.MarkedYAMLError(None, None, "an alias (write the value out)", mark)
-        seen.add(id(node))
-    lines[path] = mark.line + 1
-    if isinstance(node, yaml.MappingNode):
-        _walk_mapping(node, path, lines, seen)
-    elif isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            _walk(value, (*path, index), lines, seen)
-    elif len(node.value) > MOST_DIGITS and node.tag in NUMBERS:
-        raise yaml.MarkedYAMLError(None, None, f"a number of {len(node.value)} digits", mark)
-
-
-def _walk_mapping(node: yaml.MappingNode, path: Path_, lines: dict[Path_, int], seen: set[int]) -> None:
-    for key, value in node.value:
-        if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
-            raise yaml.MarkedYAMLError(None, None, "a key that is no plain text (quotes help)", key.start_mark)
-        if (*path, key.value) in lines:
-            raise yaml.MarkedYAMLError(None, None, f"the key {key.value!r} for the second time", key.start_mark)
-        _walk(value, (*path, key.value), lines, seen)
-        lines[(*path, key.value)] = key.start_mark.line + 1
+def _marked(what: str, event: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(None, None, what, event.start_mark)

@@ -1,0 +1,104 @@
+"""A catalogue that was found sound, kept as one file, so that the next process need not parse and check it again.
+
+It cannot go stale: it carries the digest of every entry and of the code that reads them, and is passed over when
+either differs. It is a convenience: where it cannot be read or written, nothing is lost.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from skewscope.kb.kinds import KINDS, MOST_BYTES, MOST_FILES, VERSION_FILE
+
+MOST_COMPILED = 64 << 20
+"""Bytes of a compiled catalogue that are looked at."""
+
+Written = Mapping[str, Any]
+"""`version`, and by kind and id an entry's fields as its file has them."""
+
+
+def read(folder: Path) -> Written | None:
+    """The entries of a folder that was found sound in just this state; None where that is not known."""
+    place = _place(folder)
+    try:
+        if place is None or place.stat().st_size > MOST_COMPILED:
+            return None
+        head, _, body = place.read_bytes().partition(b"\n")
+        if head.decode("ascii", "replace") != _head(digest(folder), body):
+            return None
+        found: Written = json.loads(body)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found
+
+
+def write(folder: Path, state: str, written: Written) -> None:
+    """Keeps what was found sound when the folder's digest was `state`."""
+    place = _place(folder)
+    if place is None:
+        return
+    import tempfile  # noqa: PLC0415 - 5 ms, and only after a change
+
+    with suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        body = json.dumps(written, ensure_ascii=False, separators=(",", ":")).encode()
+        handle, name = tempfile.mkstemp(dir=place.parent, prefix=".catalogue-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_head(state, body).encode() + b"\n" + body)
+            # Another process reads the old file or the new one, never half of one.
+            Path(name).replace(place)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+
+
+def digest(folder: Path) -> str:
+    """What the bytes of every entry, and of the code and schemas that read them, come to."""
+    found = blake2b(digest_size=20)
+    for name, data in _files(folder):
+        found.update(f"{name}\0{len(data)}\0".encode())
+        found.update(data)
+    return f"{found.hexdigest()}-{_code()}"
+
+
+@cache
+def _code() -> str:
+    found = blake2b(digest_size=20)
+    here = Path(__file__).parent
+    for path in (*sorted(here.glob("*.py")), *sorted((here / "schema").glob("*.json"))):
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """The version, and all that lies in the folders of the kinds: what is no entry must not go unseen."""
+    with suppress(FileNotFoundError), (folder / VERSION_FILE).open("rb") as file:
+        yield VERSION_FILE, file.read(MOST_BYTES + 1)
+    for kind in KINDS:
+        with os.scandir(folder / kind) as listing:
+            names = sorted(item.name for item in listing if not item.name.startswith("."))
+        for name in names[: MOST_FILES + 1]:
+            with (folder / kind / name).open("rb") as file:
+                yield f"{kind}/{name}", file.read(MOST_BYTES + 1)
+
+
+def _head(state: str, body: bytes) -> str:
+    return f"skewscope catalogue {state} {blake2b(body, digest_size=20).hexdigest()}"
+
+
+def _place(folder: Path) -> Path | None:
+    """Where the compiled catalogue of a folder is kept; None where this user has no place for such things."""
+    base = os.environ.get("XDG_CACHE_HOME") or ""
+    try:
+        root = Path(base) if base else Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    if not root.is_absolute():
+        return None
+    name = blake2b(os.fsencode(folder.resolve()), digest_size=8).hexdigest()
+    return root / "skewscope" / f"catalogue-{name}.json"

@@ -1,0 +1,115 @@
+"""A quick yes to most documents: whether one is surely of its schema's shape. Only the others need a full check.
+
+It knows the keywords that our schemas use, and refuses any other. What is wrong with a document, and where, is the full
+check's to tell.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Check = Callable[[Any], bool]
+Schema = Mapping[str, Any]
+
+TOLD = frozenset(("$schema", "$id", "$defs", "title", "description"))
+"""Keywords that ask nothing of a document."""
+
+
+def checker(schema: Schema) -> Check:
+    """Whether a document is surely of a schema's shape.
+
+    Raises:
+        KeyError: the schema uses a keyword that this module does not know.
+    """
+    return _check(schema, schema.get("$defs", {}), {})
+
+
+def _check(schema: Schema, defs: Mapping[str, Schema], made: dict[str, Check]) -> Check:
+    if "properties" in schema or "additionalProperties" in schema:
+        return _mapping(schema, defs, made)
+    parts = [_makers[key](value) for key, value in sorted(schema.items(), key=_order) if key not in _INNER | TOLD]
+    if "$ref" in schema:
+        name = str(schema["$ref"]).removeprefix("#/$defs/")
+        if name not in made:
+            made[name] = _check(defs[name], defs, made)
+        parts.insert(0, made[name])
+    # Both of them walk over items: a mapping's are its names.
+    parts += [_items(_check(schema[key], defs, made)) for key in ("items", "propertyNames") if key in schema]
+    return _all(parts)
+
+
+_INNER = frozenset(("$ref", "items", "propertyNames"))
+
+
+def _order(pair: tuple[str, object]) -> bool:
+    """What type a value has comes before how long it is."""
+    return pair[0] != "type"
+
+
+def _mapping(schema: Schema, defs: Mapping[str, Schema], made: dict[str, Check]) -> Check:
+    rest = {k: v for k, v in schema.items() if k not in ("properties", "additionalProperties", "required")}
+    fields = {name: _check(inner, defs, made) for name, inner in schema.get("properties", {}).items()}
+    more = schema.get("additionalProperties", True)
+    others: Check = _check(more, defs, made) if isinstance(more, dict) else lambda _: bool(more)
+    needed = frozenset(schema.get("required", ()))
+    whole = _check(rest, defs, made)
+
+    def check(value: Any) -> bool:
+        return (
+            isinstance(value, dict)
+            and whole(value)
+            and needed <= value.keys()
+            and all(fields.get(name, others)(inner) for name, inner in value.items())
+        )
+
+    return check
+
+
+def _all(parts: list[Check]) -> Check:
+    if len(parts) == 1:
+        return parts[0]
+    return lambda value: all(part(value) for part in parts)
+
+
+def _items(item: Check) -> Check:
+    return lambda value: all(map(item, value))
+
+
+def _type(wanted: str) -> Check:
+    # bool is an int to Python, never to a schema; 1.0 is an integer to a schema, and left to the full check here.
+    kinds = {"object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "integer": (int,)}
+    known = {**kinds, "number": (int, float)}[wanted]
+    return lambda value: type(value) in known
+
+
+def _enum(choice: list[str | int]) -> Check:
+    known = frozenset((type(one), one) for one in choice)
+    return lambda value: isinstance(value, str | int) and (type(value), value) in known
+
+
+def _pattern(text: str) -> Check:
+    search = re.compile(text).search
+    return lambda value: isinstance(value, str) and search(value) is not None
+
+
+def _unique(wanted: bool) -> Check:
+    def check(value: Any) -> bool:
+        return not wanted or (all(isinstance(item, str) for item in value) and len(set(value)) == len(value))
+
+    return check
+
+
+_makers: Mapping[str, Callable[[Any], Check]] = {
+    "type": _type,
+    "enum": _enum,
+    "pattern": _pattern,
+    "uniqueItems": _unique,
+    "minLength": lambda least: lambda value: len(value) >= least,
+    "maxLength": lambda most: lambda value: len(value) <= most,
+    "minItems": lambda least: lambda value: len(value) >= least,
+    "maxItems": lambda most: lambda value: len(value) <= most,
+    "minProperties": lambda least: lambda value: len(value) >= least,
+    "minimum": lambda least: lambda value: value >= least,
+    "maximum": lambda most: lambda value: value <= most,
+    "exclusiveMinimum": lambda least: lambda value: value > least,
+}

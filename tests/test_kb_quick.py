@@ -1,0 +1,99 @@
+"""The quick check never says yes where the full check says no, and is quick because it mostly says yes."""
+
+import copy
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from skewscope.kb.kinds import KINDS, shipped
+from skewscope.kb.quick import checker
+from skewscope.kb.shape import schema
+from skewscope.kb.yamlfile import read
+
+SINGULAR = [kind.removesuffix("s") for kind in KINDS]
+SAMPLES = [
+    (kind.removesuffix("s"), read(path).data)
+    for kind in KINDS
+    for path in sorted((shipped() / kind).glob("*.yaml"))[::9]
+]
+JUNK = [
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    float("nan"),
+    "",
+    "x",
+    "x" * 900,
+    "two\nlines",
+    [],
+    [[]],
+    ["a", "a"],
+    {},
+    {"x": 1},
+    10**30,
+]
+QUICK = {kind: checker(schema(kind)) for kind in SINGULAR}
+FULL = {kind: Draft202012Validator(schema(kind)) for kind in SINGULAR}
+
+
+@pytest.mark.parametrize("kind", SINGULAR)
+def test_what_is_sound_is_quickly_known_to_be(kind):
+    sound = [data for of, data in SAMPLES if of == kind]
+    assert sound
+    assert all(QUICK[kind](data) for data in sound)
+
+
+def paths(value, path=()):
+    """Every place inside a document."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield from paths(inner, (*path, key))
+
+
+def damaged(data, path, junk, how):
+    """A document with one place replaced, removed, or given company."""
+    if not path:
+        return junk
+    data = copy.deepcopy(data)
+    holder = data
+    for key in path[:-1]:
+        holder = holder[key]
+    if how == "gone":
+        del holder[path[-1]]
+    elif how == "more" and isinstance(holder, dict):
+        holder["more"] = junk
+    elif how == "more":
+        holder.append(junk)
+    else:
+        holder[path[-1]] = junk
+    return data
+
+
+@given(st.sampled_from(SAMPLES), st.data(), st.sampled_from(JUNK), st.sampled_from(["other", "gone", "more"]))
+def test_what_the_full_check_refuses_is_never_let_through(sample, data, junk, how):
+    kind, document = sample
+    wrong = damaged(document, data.draw(st.sampled_from(list(paths(document)))), junk, how)
+    if QUICK[kind](wrong):
+        assert FULL[kind].is_valid(wrong)
+
+
+@given(st.recursive(st.sampled_from(JUNK), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_any_value_is_answered(value):
+    assert all(not check(value) or FULL[kind].is_valid(value) for kind, check in QUICK.items())
+
+
+def test_a_keyword_that_it_does_not_know_is_refused_and_not_passed_over():
+    with pytest.raises(KeyError):
+        checker({"type": "object", "properties": {"x": {"oneOf": []}}})
+
+
+def test_schemas_are_plain_json_of_known_keywords():
+    for kind in SINGULAR:
+        assert json.loads(json.dumps(schema(kind))) == schema(kind)
+        checker(schema(kind))
