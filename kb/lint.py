@@ -8,12 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from skewscope.kb.fields import Fields
+from skewscope.kb.kinds import shipped
 from skewscope.kb.problems import InputError, Problem, nearest
-from skewscope.kb.shelf import Entry, Shelf, open_shelf, shipped
+from skewscope.kb.shelf import Entry, Shelf, open_shelf
 from skewscope.kb.yamlfile import read
 
 Check = Callable[[Shelf], Iterator[tuple[str, Problem]]]
 """Gives the id of the entry that a problem is about, and the problem."""
+
+Found = Iterator[Problem]
+FoundIn = Iterator[tuple[str, Problem]]
 
 EXCEPTIONS = "exceptions.yaml"
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from skewscope.kb.kinds import shipped
 from skewscope.kb.problems import Problem
-from skewscope.kb.shelf import shipped
 
 LOSS = "conditions/fabric-loss.yaml"
 STRAGGLER = "conditions/tp-straggler.yaml"

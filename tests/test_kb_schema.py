@@ -5,9 +5,9 @@ import re
 import pytest
 from jsonschema import Draft202012Validator
 
+from skewscope.kb.kinds import KINDS, shipped
 from skewscope.kb.load import catalogue
 from skewscope.kb.shape import faults, schema
-from skewscope.kb.shelf import KINDS, shipped
 from skewscope.kb.units import NAMED
 from skewscope.kb.yamlfile import parse
 

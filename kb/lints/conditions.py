@@ -1,0 +1,92 @@
+"""Lints of conditions."""
+
+from skewscope.kb.lint import Found, FoundIn, entry_lint, set_lint
+from skewscope.kb.model import Condition, Signal
+from skewscope.kb.shape import schema
+from skewscope.kb.shelf import Entry, Shelf
+
+RELAYED, FRONT_END = "dpu-relayed", "dpu-front-end"
+
+
+@entry_lint("conditions", "A number without a source is no evidence; grade D says that there is none.")
+def grade_has_claims(entry: Entry) -> Found:
+    """A grade better than D rests on claims."""
+    assert isinstance(entry.value, Condition)
+    if entry.value.grade != "D" and not entry.value.impacts:
+        yield entry.document.problem(("grade",), f"{entry.value.grade} without impacts", "claims with their sources")
+
+
+@entry_lint("conditions", "Say which signals, and that it is our judgement.")
+def signature_has_basis(entry: Entry) -> Found:
+    """Whoever chose the signals of a signature says on what it rests."""
+    assert isinstance(entry.value, Condition)
+    if entry.value.signature and not entry.value.signature_basis:
+        yield entry.document.problem(("signature",), "no signature_basis", "what the choice of signals rests on")
+
+
+@entry_lint("conditions", "Mark it, so that nobody takes it for a fact.")
+def doubt_is_told(entry: Entry) -> Found:
+    """A row of the paper that nobody checked says so in words."""
+    assert isinstance(entry.value, Condition)
+    if entry.value.paper_row == "unverified" and not entry.value.paper_note:
+        yield entry.document.problem(("paper_row",), "no note", "what has to be checked")
+
+
+@entry_lint("conditions", "Say of each deployment what can be seen, even where it is nothing.")
+def observability_is_complete(entry: Entry) -> Found:
+    """Every condition says what each deployment sees of it, once."""
+    assert isinstance(entry.value, Condition)
+    told = [o.deployment for o in entry.value.observability]
+    for deployment in schema("condition")["$defs"]["observability"]["properties"]["deployment"]["enum"]:
+        if told.count(deployment) != 1:
+            times = f"{deployment} told {told.count(deployment)} times"
+            yield entry.document.problem(("observability",), times, "each deployment once")
+
+
+@entry_lint("conditions", "Name the signals by which it is seen, or say that it is not visible.")
+def sight_has_signals(entry: Entry) -> Found:
+    """What is seen of a condition is seen by signals, and by none where nothing is seen."""
+    assert isinstance(entry.value, Condition)
+    for n, o in enumerate(entry.value.observability):
+        if (o.verdict == "not_visible") == bool(o.needs):
+            found = f"{o.verdict} with {len(o.needs)} signals"
+            yield entry.document.problem(
+                ("observability", n, "needs"), found, "signals where it is seen, and only there"
+            )
+
+
+@set_lint("Take a signal that the DPU has there, or say that it must be relayed.")
+def needs_are_in_reach(shelf: Shelf) -> FoundIn:
+    """Without a relay, a DPU needs nothing that only the host has; and at the front end nothing of the rails."""
+    known = shelf.catalogue.signals
+    for entry in shelf.of("conditions"):
+        assert isinstance(entry.value, Condition)
+        for n, o in enumerate(entry.value.observability):
+            for k, name in enumerate(o.needs):
+                if name in known and (why := _out_of_reach(known[name], o.deployment)):
+                    path = ("observability", n, "needs", k)
+                    yield (
+                        entry.name,
+                        entry.document.problem(path, f"{name!r}, {why}", f"what a {o.deployment} can read"),
+                    )
+
+
+def _out_of_reach(signal: Signal, deployment: str) -> str:
+    if deployment == RELAYED:
+        return ""
+    if signal.dpu_access in ("host-only", "remote"):
+        return f"which is {signal.dpu_access}"
+    if deployment == FRONT_END and set(signal.vantage) == {"east-west"}:
+        return "which is on the rails"
+    return ""
+
+
+@entry_lint("conditions", "Give the day, or another maturity.")
+def withdrawal_has_a_day(entry: Entry) -> Found:
+    """A condition is withdrawn on a day, and has no such day otherwise."""
+    assert isinstance(entry.value, Condition)
+    if (entry.value.maturity == "withdrawn") != bool(entry.value.withdrawn):
+        found = (
+            f"{entry.value.maturity}, {f'given up on {entry.value.withdrawn}' if entry.value.withdrawn else 'no day'}"
+        )
+        yield entry.document.problem(("maturity",), found, "'withdrawn' with its day, or neither")

@@ -1,0 +1,46 @@
+"""Entries that say the same twice."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from skewscope.kb.lint import FoundIn, set_lint
+from skewscope.kb.shelf import Entry, Shelf
+
+TOO_ALIKE = 0.75
+"""Cosine between the words of two entries, rare words counting more, from which on they are one."""
+
+TEXTS = {"conditions": ("name", "what"), "mitigations": ("name", "what"), "findings": ("name", "text")}
+
+
+@set_lint("Merge the two, or say in both what makes them two.")
+def no_near_duplicates(shelf: Shelf) -> FoundIn:
+    """No two entries of a kind say the same."""
+    for kind, fields in TEXTS.items():
+        entries = list(shelf.of(kind))
+        for first, second, likeness in alike(entries, fields):
+            text = f"{likeness:.0%} the words of {first.name!r}"
+            yield second.name, second.document.problem((fields[1],), text, "an entry of its own")
+
+
+def alike(entries: list[Entry], fields: tuple[str, ...]) -> Iterator[tuple[Entry, Entry, float]]:
+    """Pairs of entries whose texts are too much alike, and how much."""
+    counts = [Counter(_words(" ".join(str(e.document.data[f]) for f in fields))) for e in entries]
+    holders = Counter(word for words in counts for word in words)
+    rarity = {word: math.log(1 + len(entries) / n) for word, n in holders.items()}
+    vectors = [_unit({word: n * rarity[word] for word, n in words.items()}) for words in counts]
+    for n, vector in enumerate(vectors):
+        for k in range(n):
+            likeness = sum(weight * vectors[k].get(word, 0.0) for word, weight in vector.items())
+            if likeness >= TOO_ALIKE:
+                yield entries[k], entries[n], likeness
+
+
+def _unit(vector: dict[str, float]) -> dict[str, float]:
+    length = math.sqrt(sum(weight * weight for weight in vector.values())) or 1.0
+    return {word: weight / length for word, weight in vector.items()}
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z]{3,}", text.lower())

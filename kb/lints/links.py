@@ -1,0 +1,146 @@
+"""What entries name: that it exists, that it is told once, that causes make no circle."""
+
+from collections.abc import Iterator
+
+from skewscope.kb.basis import is_basis, sources_of
+from skewscope.kb.graph import cycles
+from skewscope.kb.lint import Found, FoundIn, entry_lint, set_lint
+from skewscope.kb.problems import nearest
+from skewscope.kb.shelf import Entry, Shelf
+from skewscope.kb.yamlfile import Path_
+
+
+@entry_lint("", "Rename the file, or correct the id.", integrity=True)
+def filename_is_id(entry: Entry) -> Found:
+    """An entry's file is called by its id."""
+    if entry.value.id != entry.name:
+        yield entry.document.problem(("id",), f"{entry.value.id!r}", f"{entry.name!r}, the name of the file")
+
+
+@set_lint("Add the entry, or correct the id.", integrity=True)
+def link_exists(shelf: Shelf) -> FoundIn:
+    """Every id named anywhere is the id of an entry."""
+    for entry in shelf.entries:
+        for path, kind, name in links(entry):
+            if name not in shelf.names[kind]:
+                hint = nearest(name, shelf.names[kind])
+                wanted = f"the id of one of the {kind}"
+                yield entry.name, entry.document.problem(path, f"{name!r}", wanted, hint)
+
+
+def links(entry: Entry) -> Iterator[tuple[Path_, str, str]]:
+    """Every id that an entry names: where, of which kind, which one."""
+    data = entry.document.data
+    for field, kind in (("signature", "signals"), ("mitigations", "mitigations")):
+        yield from (((field, n), kind, name) for n, name in enumerate(data.get(field, ())))
+    for field, key, kind in _linking:
+        yield from (((field, n, key), kind, item[key]) for n, item in enumerate(data.get(field, ())))
+    for n, item in enumerate(data.get("observability", ())):
+        yield from ((("observability", n, "needs", k), "signals", name) for k, name in enumerate(item.get("needs", ())))
+    if entry.kind == "findings":
+        for kind in ("sources", "conditions"):
+            yield from (((kind, n), kind, name) for n, name in enumerate(data.get(kind, ())))
+    for path, basis in bases(entry):
+        yield from ((path, "sources", name) for name in sources_of(basis))
+
+
+_linking = (
+    ("causes", "condition", "conditions"),
+    ("effects", "condition", "conditions"),
+    ("lookalikes", "condition", "conditions"),
+    ("impacts", "source", "sources"),
+    ("claims", "source", "sources"),
+)
+
+
+def bases(entry: Entry) -> Iterator[tuple[Path_, str]]:
+    """Every statement of an entry about what something rests on."""
+    data = entry.document.data
+    for field in ("basis", "signature_basis"):
+        if field in data:
+            yield (field,), data[field]
+    for field in ("causes", "effects", "lookalikes", "lookalikes_outside", "observability"):
+        for n, item in enumerate(data.get(field, ())):
+            if "basis" in item:
+                yield (field, n, "basis"), item["basis"]
+
+
+@entry_lint("", "Judgement is welcome where it says so and why.")
+def basis_says_why(entry: Entry) -> Found:
+    """Every basis is the literature, a source, or a judgement with its reason."""
+    for path, basis in bases(entry):
+        if not is_basis(basis):
+            yield entry.document.problem(path, f"{basis[:60]!r}", "'literature', 'source: id' or 'judgement: reason'")
+
+
+@entry_lint("conditions", "A condition is not its own cause, effect or look-alike.", integrity=True)
+def no_link_to_itself(entry: Entry) -> Found:
+    """No condition names itself."""
+    for path, kind, name in links(entry):
+        if kind == "conditions" and name == entry.name:
+            yield entry.document.problem(path, f"{name!r}", "another condition")
+
+
+@set_lint("Keep the better text, remove the other.")
+def link_is_told_once(shelf: Shelf) -> FoundIn:
+    """A causal link is written at one of its ends only."""
+    told: set[tuple[str, str]] = set()
+    for entry in shelf.of("conditions"):
+        for field in ("effects", "causes"):
+            for n, item in enumerate(entry.document.data.get(field, ())):
+                ends = (entry.name, item["condition"]) if field == "effects" else (item["condition"], entry.name)
+                if ends in told:
+                    text = f"the link from {ends[0]} to {ends[1]} for the second time"
+                    yield entry.name, entry.document.problem((field, n), text, "each link once")
+                told.add(ends)
+
+
+@set_lint("Remove the weakest link of the circle.", integrity=True)
+def causes_make_no_circle(shelf: Shelf) -> FoundIn:
+    """Nothing is, by any number of steps, its own cause."""
+    for circle in cycles(shelf.catalogue):
+        entry = next(e for e in shelf.of("conditions") if e.name == circle[0])
+        path: Path_ = ("effects",) if "effects" in entry.document.data else ("causes",)
+        text = f"the circle {' -> '.join((*circle, circle[0]))}"
+        yield entry.name, entry.document.problem(path, text, "causes without circles")
+
+
+@set_lint("Write it at one end; both ends learn of it. Keep the better text, remove the other.")
+def lookalike_is_told_once(shelf: Shelf) -> FoundIn:
+    """Two conditions that look the same are told apart by one test, written at one of the two."""
+    told: set[frozenset[str]] = set()
+    for entry in shelf.of("conditions"):
+        for n, item in enumerate(entry.document.data.get("lookalikes", ())):
+            pair = frozenset((entry.name, item["condition"]))
+            if pair in told:
+                text = f"{item['condition']!r}, which tells of this one already"
+                yield entry.name, entry.document.problem(("lookalikes", n), text, "each pair once")
+            told.add(pair)
+
+
+@set_lint("Name it in the signature or the needs of a condition, or say why nothing needs it.")
+def signal_is_used(shelf: Shelf) -> FoundIn:
+    """Every signal shows some condition, or says why it shows none; and does not say so where it does."""
+    if shelf.problems:
+        return  # what a faulty entry names is not known
+    used = {name for entry in shelf.entries for _, kind, name in links(entry) if kind == "signals"}
+    for entry in shelf.of("signals"):
+        told = "unused" in entry.document.data
+        if entry.name in used and told:
+            yield entry.name, entry.document.problem(("unused",), "a reason", "none, since a condition names it")
+        elif entry.name not in used and not told:
+            yield (
+                entry.name,
+                entry.document.problem(("id",), f"{entry.name!r}, which no condition names", "a use for it"),
+            )
+
+
+@set_lint("Name it in a condition, or remove the file.")
+def entry_is_used(shelf: Shelf) -> FoundIn:
+    """Every mitigation helps some condition, and every source supports something."""
+    if shelf.problems:
+        return  # what a faulty entry names is not known
+    used = {(kind, name) for entry in shelf.entries for _, kind, name in links(entry)}
+    for entry in shelf.entries:
+        if entry.kind in ("mitigations", "sources") and (entry.kind, entry.name) not in used:
+            yield entry.name, entry.document.problem(("id",), f"{entry.name!r}, which nothing names", "a use for it")

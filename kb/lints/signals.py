@@ -1,0 +1,68 @@
+"""Lints of signals."""
+
+from skewscope.kb.lint import Found, FoundIn, entry_lint, set_lint
+from skewscope.kb.model import Signal
+from skewscope.kb.problems import nearest
+from skewscope.kb.shelf import Entry, Shelf
+from skewscope.kb.units import unit
+
+
+@entry_lint("signals", "Units are written as kb/units.py knows them.", integrity=True)
+def unit_is_known(entry: Entry) -> Found:
+    """Every signal's unit is one that can be reckoned with."""
+    assert isinstance(entry.value, Signal)
+    try:
+        unit(entry.value.unit)
+    except ValueError as error:
+        yield entry.document.problem(("unit",), f"{entry.value.unit!r}", "a known unit", str(error))
+
+
+@entry_lint("signals", "The name is made from the id.")
+def canonical_name_is_derived(entry: Entry) -> Found:
+    """What the agent exports goes by the canonical name."""
+    assert isinstance(entry.value, Signal)
+    for n, name in enumerate(entry.value.sources.get("skewscope_agent", ())):
+        if name != entry.value.metric:
+            yield entry.document.problem(("sources", "skewscope_agent", n), f"{name!r}", f"{entry.value.metric!r}")
+
+
+@entry_lint("signals", "Name an exporter that is among the sources.")
+def exporter_is_a_source(entry: Entry) -> Found:
+    """A scale or a doubt belongs to an exporter that has a name for the signal."""
+    assert isinstance(entry.value, Signal)
+    known = entry.value.sources
+    for name in entry.value.scale:
+        if name not in known:
+            yield entry.document.problem(("scale", name), f"{name!r}", "one of its sources", nearest(name, known))
+    for n, name in enumerate(entry.value.unverified):
+        if name not in known:
+            yield entry.document.problem(("unverified", n), f"{name!r}", "one of its sources", nearest(name, known))
+
+
+@entry_lint("signals", "Only a counter has a width and can saturate; only a bitmask has bits.")
+def fields_fit_the_type(entry: Entry) -> Found:
+    """A signal's fields fit its type."""
+    fits = {"width_bits": "counter", "saturates": "counter", "bits": "bitmask"}
+    for field, type_ in fits.items():
+        if field in entry.document.data and entry.document.data["type"] != type_:
+            yield entry.document.problem((field,), f"the field {field!r} of a {entry.document.data['type']}", "none")
+
+
+@entry_lint("signals", "Write the smallest value first.")
+def range_has_a_width(entry: Entry) -> Found:
+    """A signal's range goes from a smaller to a larger value."""
+    assert isinstance(entry.value, Signal)
+    span = entry.value.range
+    if span and not span[0] < span[1]:
+        yield entry.document.problem(("range",), f"from {span[0]:g} to {span[1]:g}", "the smaller one first")
+
+
+@set_lint("Dots and underscores become the same in a metric's name: choose another id.", integrity=True)
+def metric_names_one_signal(shelf: Shelf) -> FoundIn:
+    """No two signals share a canonical name."""
+    seen: dict[str, str] = {}
+    for entry in shelf.of("signals"):
+        assert isinstance(entry.value, Signal)
+        first = seen.setdefault(entry.value.metric, entry.name)
+        if first != entry.name:
+            yield entry.name, entry.document.problem(("id",), f"the metric name of {first!r}", "a name of its own")
