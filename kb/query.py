@@ -5,25 +5,29 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from typing import Any
 
 from skewscope.kb.basis import sources_of
 from skewscope.kb.build import Value
+from skewscope.kb.kinds import KINDS
 from skewscope.kb.model import Catalogue, Claim, Condition
 from skewscope.kb.problems import InputError, Problem, listed, nearest
-from skewscope.kb.shelf import KINDS
 
 MOST_QUERY = 400
 MOST_WORDS = 20
 
 WEIGHTS = {"id": 8.0, "name": 8.0, "aliases": 6.0, "title": 6.0, "what": 3.0, "sources": 3.0}
 """How much a word counts by the field it stands in; 1 elsewhere."""
-KIND_WEIGHTS = {"conditions": 2.0, "signals": 1.0, "mitigations": 1.3, "sources": 1.0}
+KIND_WEIGHTS = {"conditions": 2.0, "signals": 1.0, "mitigations": 1.3, "sources": 1.0, "findings": 1.2}
 """Whoever searches looks for a condition more often than for its sources."""
 IDENTITY = 1.0
 PREFIX = 0.6
 MISSPELT = 0.4
+NEARLY = 0.06
+"""Of likeness (0 to 1): by how much less alike than the nearest word another one still counts."""
+PHRASE = 1.6
+"""How much more an entry counts whose name, or another name of it, holds the words just as they were typed."""
 
 
 def entries(catalogue: Catalogue, kind: str) -> Mapping[str, Value]:
@@ -90,15 +94,27 @@ def show(catalogue: Catalogue, id_: str, kind: str = "") -> dict[str, Any]:
 
 def users(catalogue: Catalogue, kind: str, id_: str) -> dict[str, list[str]]:
     """By kind, the entries that name an entry of a kind."""
-    found: dict[str, list[str]] = {}
+    return {by: list(ids) for by, ids in named_by(catalogue).get((kind, id_), {}).items()}
+
+
+def named_by(catalogue: Catalogue) -> dict[tuple[str, str], dict[str, tuple[str, ...]]]:
+    """By kind and id of an entry, the entries that name it: by kind, in the order of ids."""
+    found: dict[tuple[str, str], dict[str, tuple[str, ...]]] = defaultdict(dict)
+    for by, id_, names in _naming(catalogue):
+        for kind, named in names.items():
+            for other in sorted(named):
+                found[kind, other][by] = (*found[kind, other].get(by, ()), id_)
+    return dict(found)
+
+
+def _naming(catalogue: Catalogue) -> Iterator[tuple[str, str, dict[str, set[str]]]]:
+    """Kind and id of each entry with what it names, by kind."""
     for c in catalogue.conditions.values():
-        if id_ in _named(c)[kind]:
-            found.setdefault("conditions", []).append(c.id)
-    if kind == "sources":
-        helps = [m.id for m in catalogue.mitigations.values() if id_ in _cited(m)]
-        if helps:
-            found["mitigations"] = helps
-    return found
+        yield "conditions", c.id, _named(c)
+    for m in catalogue.mitigations.values():
+        yield "mitigations", m.id, {"sources": _cited(m)}
+    for f in catalogue.findings.values():
+        yield "findings", f.id, {"conditions": set(f.conditions), "sources": {*f.sources, *_cited(f)}}
 
 
 def _named(c: Condition) -> dict[str, set[str]]:
@@ -151,6 +167,7 @@ class Index:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._names = {(kind, id_): _title(value) for kind in KINDS for id_, value in entries(catalogue, kind).items()}
+        self._called = {key: _called(entries(catalogue, key[0])[key[1]]) for key in self._names}
         self._weights: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
         for kind, id_ in self._names:
             for word, weight in _weighed(entries(catalogue, kind)[id_]).items():
@@ -166,12 +183,16 @@ class Index:
                 parts[key].append(score)
         # Who says three words means an entry that has all three.
         scores = {key: sum(found) * len(found) / len(words) for key, found in parts.items()}
-        exact = text.strip().lower()
+        typed = " ".join(_words(text[:MOST_QUERY]))
+        scores = {key: score * (PHRASE if self._holds(key, typed) else 1.0) for key, score in scores.items()}
         ranked = sorted(
-            ((key[1].lower() == exact, score, key) for key, score in scores.items() if kind in ("", key[0])),
+            ((typed in self._called[key], score, key) for key, score in scores.items() if kind in ("", key[0])),
             key=lambda hit: (not hit[0], -hit[1], KINDS.index(hit[2][0]), hit[2][1]),
         )
         return tuple(Hit(*key, self._names[key], round(score, 3)) for _, score, key in ranked[:most])
+
+    def _holds(self, key: tuple[str, str], typed: str) -> bool:
+        return " " in typed and any(f" {typed} " in f" {name} " for name in self._called[key])
 
     def _scored(self, word: str) -> dict[tuple[str, str], float]:
         """By entry, what one word of a search is worth: the best of the ways in which it is there."""
@@ -189,7 +210,10 @@ class Index:
         longer = [known for known in self._words if known != word and known.startswith(word)] if len(word) > 2 else []
         yield from ((known, PREFIX) for known in longer)
         if word not in self._weights and not longer:
-            yield from ((known, MISSPELT) for known in get_close_matches(word, self._words, n=3, cutoff=0.72))
+            near = get_close_matches(word, self._words, n=3, cutoff=0.72)
+            likeness = [SequenceMatcher(None, word, known).ratio() for known in near]
+            # What is clearly farther off than the nearest was not meant.
+            yield from ((k, MISSPELT) for k, ratio in zip(near, likeness, strict=True) if ratio > likeness[0] - NEARLY)
 
 
 def search(catalogue: Catalogue, text: str, kind: str = "", most: int = 20) -> tuple[Hit, ...]:
@@ -207,6 +231,11 @@ def _weighed(value: Value) -> dict[str, float]:
         for word, count in counts.items():
             found[word] = found.get(word, 0.0) + WEIGHTS.get(f.name, 1.0) * (1.0 + math.log(count))
     return found
+
+
+def _called(value: Value) -> frozenset[str]:
+    """The names of an entry, as plain words."""
+    return frozenset(" ".join(_words(name)) for name in (value.id, _title(value), *getattr(value, "aliases", ())))
 
 
 def _text(value: object) -> str:

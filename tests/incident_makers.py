@@ -9,7 +9,7 @@ from skewscope.engine.places import Entity, Places
 from skewscope.engine.topology import Group, Node, Pool, Port, Topology
 from skewscope.engine.tracks import Item, RuleInfo, Track, Voice
 from skewscope.engine.verdict import NO, UNKNOWN, YES, RuleVerdict
-from skewscope.kb.model import Catalogue, Condition, Link, Lookalike, Mitigation
+from skewscope.kb.model import Catalogue, Condition, Link, Lookalike, Mitigation, Reach
 
 NAMES = tuple(f"n{i}" for i in range(16))
 GROUPS = ("A", "B", "C", "D")
@@ -64,7 +64,7 @@ def catalogue() -> Catalogue:
         condition("bubble"),
         condition("blind"),
     ]
-    rest = Mitigation("rest", "Rest", "", "scheduler", "", (), "", "low", "", "", (), "judgement")
+    rest = Mitigation("rest", "Rest", "", "scheduler", Reach("no", ""), "", (), "", "low", "", "", (), "judgement")
     return Catalogue({c.id: c for c in known}, {}, {"rest": rest}, {})
 
 

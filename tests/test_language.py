@@ -1,5 +1,8 @@
 """The rule language: what it takes, what it refuses, and that it never raises."""
 
+import pickle
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -243,3 +246,11 @@ def test_what_is_printed_reads_back_as_the_same_tree(text: str) -> None:
     if found is not None and len(printed(found)) <= MOST_CHARACTERS:
         again, told = compiled(printed(found), Setting(SIGNALS, "rank", Peers("rank", "group")))
         assert again == found or any("nesting" in fault.found for fault in told)
+
+
+def test_a_tree_that_travels_to_another_process_is_still_the_same_key() -> None:
+    tree = expr("peer_z(wire.onset_lag) > 4 and wire.onset_lag > 2*ms")
+    again = pickle.loads(pickle.dumps(tree))
+    assert again == tree
+    assert {tree: 1}[again] == 1
+    assert hash(replace(tree, name="x")) != hash(tree)

@@ -2,11 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from skewscope.engine.topology import Node, Topology
-from skewscope.kb.model import Catalogue, Signal
+from skewscope.kb.model import Catalogue, Condition, Observability, Signal
+from skewscope.rules.coverage import coverage, delivered, exporters, readable
 from skewscope.rules.expr import Expr, Peers
 from skewscope.rules.model import Evidence, Level, Rule, Where
-from skewscope.tui.coverage import coverage, coverage_lines, visible
+from skewscope.tui.coverage import coverage_lines
 from skewscope.tui.text import plain
 
 
@@ -43,33 +43,82 @@ LOST = rule("lost", "fabric-loss", item("loss", 2, "loss"), item("rate", 2, "rat
     ],
 )
 def test_a_condition_is_judged_by_what_its_rule_can_see(signals, verdict, share, blocking):
-    (found,) = coverage([LATE], [], frozenset(signals)).conditions
+    (found,) = coverage([LATE], [condition("tp-straggler")], frozenset(signals)).conditions
     assert (found.verdict, found.share, found.blocking) == (verdict, share, blocking)
 
 
 def test_too_little_weight_in_sight_is_blind_though_nothing_is_required():
-    (found,) = coverage([LOST], [], frozenset({"rate"})).conditions
+    (found,) = coverage([LOST], [condition("fabric-loss")], frozenset({"rate"})).conditions
     assert (found.verdict, found.blocking) == ("blind", ("loss",))
 
 
 def test_the_rule_that_sees_most_speaks_for_its_condition():
     other = replace(LATE, id="other", evidence=(item("slow", 4, "rate", required=True),))
-    (found,) = coverage([LATE, other], [], frozenset({"rate"})).conditions
+    (found,) = coverage([LATE, other], [condition("tp-straggler")], frozenset({"rate"})).conditions
     assert (found.rule, found.verdict) == ("other", "full")
 
 
-def test_a_condition_without_a_rule_is_said_to_have_none():
-    assert [c.verdict for c in coverage([], ["pp-bubble"], frozenset()).conditions] == ["no rule"]
+def condition(id_, *observability, maturity="sandbox"):
+    lists = dict.fromkeys(("aliases", "scope", "phases", "parallelism", "why", "signature", "causes", "effects"), ())
+    more = dict.fromkeys(("impacts", "lookalikes", "mitigations"), ())
+    return Condition(
+        id=id_,
+        name=id_,
+        group="pcie",
+        kind="cause",
+        what=id_,
+        grade="B",
+        maturity=maturity,
+        observability=tuple(Observability(f"d{n}", v, "r", "b", needs) for n, (v, needs) in enumerate(observability)),
+        **lists,
+        **more,
+    )
+
+
+@pytest.mark.parametrize(
+    ("sights", "signals", "verdict", "sight", "missing"),
+    [
+        ([("visible", ("a", "b"))], {"a", "b"}, "seen", "visible", ()),
+        ([("visible", ("a", "b"))], {"a"}, "blind", "", ("b",)),
+        ([("partial", ("a",)), ("visible", ("a", "b"))], {"a"}, "seen", "partial", ()),
+        ([("partial", ("a",)), ("visible", ("a", "b"))], {"a", "b"}, "seen", "visible", ()),
+        ([("visible", ("a", "b", "c")), ("relayed", ("d",))], {"a"}, "blind", "", ("d",)),
+        ([("not_visible", ())], {"a"}, "hidden", "", ()),
+    ],
+)
+def test_a_condition_without_a_rule_is_judged_by_what_the_catalogue_says_it_needs(
+    sights, signals, verdict, sight, missing
+):
+    (found,) = coverage([], [condition("x", *sights)], frozenset(signals)).conditions
+    assert (found.verdict, found.sight, found.missing) == (verdict, sight, missing)
+
+
+def test_a_condition_that_was_given_up_is_not_counted():
+    assert coverage([], [condition("x", maturity="withdrawn")], frozenset()).conditions == ()
 
 
 def test_the_signal_that_opens_most_comes_first():
-    found = coverage([LATE, LOST], [], frozenset({"rate"}))
-    assert [(u.signal, u.opens, u.helps) for u in found.unlocks] == [("loss", 1, 2), ("lag", 1, 1)]
+    held = [condition(id_, ("visible", ("lag", "loss"))) for id_ in ("tp-straggler", "fabric-loss", "other")]
+    found = coverage([LATE, LOST], held, frozenset({"rate"}))
+    assert [(u.signal, u.opens, u.helps) for u in found.unlocks] == [
+        ("loss", ("fabric-loss",), 3),
+        ("lag", ("tp-straggler",), 2),
+    ]
+
+
+def test_what_would_open_a_condition_opens_it():
+    held = [condition(id_, ("visible", ("lag", "loss"))) for id_ in ("tp-straggler", "fabric-loss", "other")]
+    there = frozenset({"rate"})
+    for unlock in coverage([LATE, LOST], held, there).unlocks:
+        after = {c.condition: c.verdict for c in coverage([LATE, LOST], held, there | {unlock.signal}).conditions}
+        assert all(after[id_] != "blind" for id_ in unlock.opens)
 
 
 def test_the_picture_is_told_in_words():
-    shown = plain(coverage_lines(coverage([LATE, LOST], ["pp-bubble"], frozenset({"lag", "rate"})), {"loss": "Loss"}))
-    assert "0 of 3 conditions can be fully judged, 1 in part, 1 are blind and 1 have no rule yet." in shown
+    held = [condition("tp-straggler"), condition("fabric-loss"), condition("pp-bubble", ("visible", ("lag",)))]
+    shown = plain(coverage_lines(coverage([LATE, LOST], held, frozenset({"lag", "rate"})), {"loss": "Loss"}))
+    assert "Of 3 conditions, rules judge 0 by all their evidence and 1 in part." in shown
+    assert "1 more could be seen" in shown
     assert "needs loss" in shown
 
 
@@ -77,16 +126,25 @@ def signal(id_, vantage, access):
     return Signal(id_, id_, "1", "gauge", "port", vantage, access, {})
 
 
+SIGNALS = [
+    signal("ew", ("east-west",), "direct"),
+    signal("ns", ("north-south",), "direct"),
+    signal("derived", ("east-west",), "proxy"),
+    signal("gpu", ("gpu",), "host-only"),
+    signal("own", ("dpu",), "direct"),
+    signal("switch", ("fabric",), "remote"),
+]
+KNOWN = Catalogue({}, {s.id: s for s in SIGNALS}, {}, {}, {})
+
+
 def test_a_dpu_sees_its_networks_and_itself_but_not_the_host():
-    signals = [
-        signal("ew", ("east-west",), "direct"),
-        signal("ns", ("north-south",), "direct"),
-        signal("derived", ("east-west",), "proxy"),
-        signal("gpu", ("gpu",), "host-only"),
-        signal("own", ("dpu",), "direct"),
-        signal("switch", ("fabric",), "remote"),
-    ]
-    catalogue = Catalogue({}, {s.id: s for s in signals}, {}, {})
-    node = Node("n0", sees=("east-west",))
-    assert visible(Topology(nodes=(node,)), catalogue) == {"ew", "derived", "own"}
-    assert visible(Topology(nodes=(replace(node, sees=()),)), catalogue) == frozenset()
+    assert readable(KNOWN, ["east-west"]) == {"ew", "derived", "own"}
+    assert readable(KNOWN, []) == frozenset()
+
+
+def test_an_exporter_delivers_what_it_has_names_for():
+    named = replace(SIGNALS[3], sources={"dcgm": ("DCGM_FI_X",), "smi": ("x",)})
+    known = Catalogue({}, {"gpu": named, "ew": replace(SIGNALS[0], sources={"smi": ("y",)})}, {}, {}, {})
+    assert delivered(known, ["dcgm"]) == {"gpu"}
+    assert delivered(known, []) == frozenset()
+    assert exporters(known) == {"dcgm": 1, "smi": 2}

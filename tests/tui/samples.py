@@ -6,7 +6,7 @@ from skewscope.adapters.coverage import SourceState
 from skewscope.adapters.replay import Outcome, Snapshot
 from skewscope.engine.incident import Advice, BlastRadius, Competing, Evidence, Impact, Incident
 from skewscope.engine.topology import Group, Node, Port, Topology
-from skewscope.kb.model import Catalogue, Claim, Condition, Link, Lookalike, Mitigation, Observability, Source
+from skewscope.kb.model import Catalogue, Claim, Condition, Link, Lookalike, Mitigation, Observability, Reach, Source
 
 T0 = 1795177128.0  # 2026-11-20 12:18:48 UTC
 
@@ -153,6 +153,7 @@ def catalogue() -> Catalogue:
         name="Drain the rank",
         what="Take the node out of the group.",
         actor="scheduler",
+        dpu=Reach("part", "It tells the scheduler."),
         effect="the group runs at the pace of the others",
         claims=(claim,),
         cost="one node less",

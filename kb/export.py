@@ -1,0 +1,163 @@
+"""The whole catalogue as one document for other programs."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from skewscope.kb.compiled import Written
+from skewscope.kb.drawing import Part, part
+from skewscope.kb.kinds import KINDS
+from skewscope.kb.model import Catalogue, Condition, Signal
+from skewscope.kb.problems import InputError, Problem
+from skewscope.kb.shape import schema
+
+ID = "urn:skewscope:kb:catalogue:1"
+MOST_BYTES = 64 << 20
+
+
+def document(written: Written, graph: Part) -> str:
+    """The catalogue as JSON, shaped as `document_schema` tells: entries as their files have them, and the graph."""
+    found = {
+        "schema": ID,
+        "version": written["version"],
+        **{kind: list(written[kind].values()) for kind in KINDS},
+        "graph": {
+            "causes": [{"cause": a, "effect": b, "why": why} for a, b, why in graph.causes],
+            "lookalikes": [{"conditions": [a, b], "separate_by": test} for a, b, test in graph.alike],
+        },
+    }
+    return json.dumps(found, ensure_ascii=False, indent=1) + "\n"
+
+
+def whole(catalogue: Catalogue) -> Part:
+    """The graph that belongs into the document."""
+    return part(catalogue, lookalikes=True)
+
+
+def read(path: Path) -> Written:
+    """A catalogue that was exported as a document.
+
+    Raises:
+        InputError: it is none.
+    """
+    from jsonschema import Draft202012Validator  # noqa: PLC0415
+
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise _none(path, f"{path.stat().st_size} bytes", f"at most {MOST_BYTES}")
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise _none(path, f"text that is no JSON ({str(error)[:80]})", "an exported catalogue") from None
+    for wrong in Draft202012Validator(document_schema()).iter_errors(found):
+        where = "/".join(map(str, wrong.absolute_path))
+        raise _none(path, f"{wrong.message[:80]} at /{where}", "an exported catalogue, see kb export --format schema")
+    return {"version": found["version"], **{kind: {entry["id"]: entry for entry in found[kind]} for kind in KINDS}}
+
+
+def _none(path: Path, found: str, expected: str) -> InputError:
+    return InputError([Problem(str(path), 0, "", found, expected)])
+
+
+def document_schema() -> dict[str, Any]:
+    """The JSON Schema of the document; it holds the schemas of all kinds, and needs no other file."""
+    kinds = {kind: schema(kind.removesuffix("s")) for kind in KINDS}
+    shared = {name: shape for known in kinds.values() for name, shape in known["$defs"].items()}
+    # The name of a kind must not become that of a shape inside another.
+    entries = {f"a_{kind.removesuffix('s')}": _inner(known) for kind, known in kinds.items()}
+    text = {"type": "string"}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": ID,
+        "title": "Skewscope catalogue",
+        "description": "Skews of LLM clusters: conditions, signals, mitigations, sources, findings, their links.",
+        **_object(
+            {
+                "schema": {"const": ID},
+                "version": {"type": "string", "pattern": r"^\d+\.\d+\.\d+$"},
+                **{kind: _list({"$ref": f"#/$defs/a_{kind.removesuffix('s')}"}) for kind in KINDS},
+                "graph": _object(
+                    {
+                        "causes": _list(_object({"cause": text, "effect": text, "why": text})),
+                        "lookalikes": _list(
+                            _object({"conditions": {**_list(text), "minItems": 2, "maxItems": 2}, "separate_by": text})
+                        ),
+                    }
+                ),
+            }
+        ),
+        "$defs": {**shared, **entries},
+    }
+
+
+def _inner(known: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in known.items() if name not in ("$schema", "$id", "$defs")}
+
+
+def _list(item: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": item}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(properties),
+        "properties": properties,
+    }
+
+
+# A skeleton of Prometheus rules
+
+
+MOST_NAMED = 6
+
+
+def prometheus(catalogue: Catalogue, exporters: tuple[str, ...] = ()) -> str:
+    """Alerting rules to fill in: one for each condition, that never fires until somebody puts thresholds in.
+
+    Names of metrics are those of the exporters given, where one of them has a name for the signal, else ours.
+    """
+    out = [
+        f"# Skewscope catalogue {catalogue.version}: alerting rules to fill in, one for each condition.",
+        "# No rule fires before you replace +Inf by a threshold of your own; drop the terms that you do not deliver.",
+        "groups:",
+    ]
+    held = [c for c in catalogue.conditions.values() if c.maturity != "withdrawn" and c.signature]
+    for group in sorted({c.group for c in held}):
+        out += [f"- name: skewscope-{group}", "  rules:"]
+        for c in held:
+            if c.group == group:
+                out += _alert(c, catalogue, exporters)
+    return "\n".join([*out, ""])
+
+
+def _alert(c: Condition, catalogue: Catalogue, exporters: tuple[str, ...]) -> Iterator[str]:
+    signals = [catalogue.signals[id_] for id_ in c.signature if id_ in catalogue.signals][:MOST_NAMED]
+    terms = [(s, term) for s in signals if (term := _term(s, exporters))]
+    yield f"  - alert: {''.join(part.capitalize() for part in c.id.split('-'))}"
+    yield "    expr: |"
+    for n, (signal, term) in enumerate(terms):
+        yield f"      {'or ' if n else ''}{term} > +Inf  # {signal.id}: {signal.name} [{signal.unit}]"
+    yield "    for: 1m"
+    yield f"    labels: {{severity: warning, condition: {c.id}, group: {c.group}}}"
+    yield "    annotations:"
+    yield f"      summary: {_quoted(c.name)}"
+    yield f"      description: {_quoted(c.what)}"
+    if c.mitigations:
+        yield f"      mitigations: {_quoted(', '.join(c.mitigations))}"
+
+
+def _term(signal: Signal, exporters: tuple[str, ...]) -> str:
+    names = [name for exporter in exporters for name in signal.sources.get(exporter, ())]
+    known = [name for name in names if re.fullmatch(r"[a-zA-Z_:][a-zA-Z0-9_:]*", name)]
+    metric = known[0] if known else signal.metric
+    if signal.type == "histogram":
+        return f"histogram_quantile(0.95, sum by (le, node) (rate({metric}_bucket[1m])))"
+    return f"rate({metric}[1m])" if signal.type == "counter" else metric
+
+
+def _quoted(text: str) -> str:
+    """A text for YAML, without what Prometheus would take for a template."""
+    return json.dumps(text.replace("{{", "{ {"), ensure_ascii=False)

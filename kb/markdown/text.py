@@ -1,0 +1,74 @@
+"""Markdown made of text that may hold anything: CommonMark with the tables of GFM."""
+
+import re
+from collections.abc import Iterable
+from urllib.parse import quote
+
+_special = re.compile(r"([\\`*\[\]<>|~$&])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_opening = re.compile(r"[#+\-=>:(%{@!]|\d+[.)]")
+"""What would begin a heading, a list, a quotation or a directive at the start of a text."""
+
+
+def plain(text: str) -> str:
+    """A text that reads the same in Markdown: one line, nothing in it is a mark, a tag or a cell's end."""
+    one = _special.sub(lambda found: "\\" + found[0], " ".join(text.split()))
+    if not (start := _opening.match(one)):
+        return one
+    # A backslash makes a mark of punctuation only: a digit keeps it away from the point after it.
+    return one[: start.end() - 1] + "\\" + one[start.end() - 1 :]
+
+
+def code(text: str) -> str:
+    """A text as code, for names and ids."""
+    one = " ".join(text.split()).replace("|", "\\|")
+    fence = "`" * (max(map(len, re.findall("`+", one)), default=0) + 1)
+    pad = " " if one.startswith("`") or one.endswith("`") else ""
+    return f"{fence}{pad}{one}{pad}{fence}" if one else ""
+
+
+def link(text: str, target: str) -> str:
+    """A link to a page of ours or to an address; only its text where the address is none that a reader may follow."""
+    if re.match(r"[a-z][a-z0-9+.-]*:", target, re.IGNORECASE) and not target.startswith(("https://", "http://")):
+        return plain(text)
+    address = quote(target, safe=_address)
+    return f"[{plain(text)}](<{address}>)" if "(" in address or ")" in address else f"[{plain(text)}]({address})"
+
+
+_address = ":/?#@!$&'()*+,;=%-._~"
+"""Characters that an address keeps; what ends a link in Markdown is none of them."""
+
+
+def strong(text: str) -> str:
+    """A text that stands out."""
+    return f"**{plain(text)}**" if text.strip() else ""
+
+
+def heading(level: int, text: str) -> str:
+    """A heading."""
+    # Number signs at the end would be taken for those that may close a heading.
+    told = re.sub(r"#(?=#*$)", r"\\#", plain(text))
+    return f"{'#' * level} {told}"
+
+
+def bullets(items: Iterable[str]) -> str:
+    """A list of what is Markdown already."""
+    return "\n".join(f"- {item}" for item in items)
+
+
+def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table of cells that are Markdown already; '' where it has no row."""
+    body = [f"| {' | '.join(row)} |" for row in rows]
+    if not body:
+        return ""
+    heads = list(titles)
+    return "\n".join([f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}", *body])
+
+
+def page(parts: Iterable[str]) -> str:
+    """Parts that are not empty, with a line between them."""
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def section(title: str, *body: str, level: int = 2) -> str:
+    """A heading with what stands under it; '' where nothing does."""
+    return page([heading(level, title), *body]).rstrip("\n") if any(body) else ""

@@ -1,0 +1,74 @@
+"""The third question of khan2025dpu, for every condition: what can be seen of it from a DPU, and who can help."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from skewscope.kb.model import Catalogue, Condition, Mitigation
+
+DEPLOYMENTS: Mapping[str, str] = {
+    "dpu-front-end": "front-end NIC",
+    "dpu-every-rail": "every rail",
+    "dpu-pcie-root": "PCIe root",
+    "dpu-relayed": "with relayed telemetry",
+}
+"""Where DPUs may stand, from the one that sees least."""
+
+ACTORS: Mapping[str, str] = {
+    "dpu": "the DPU",
+    "fabric": "the fabric",
+    "router": "a router",
+    "scheduler": "a scheduler",
+    "host": "the host",
+    "operator": "a person",
+}
+"""Who may carry out a mitigation, from the nearest to the wire."""
+
+REACH = ("no", "part", "itself")
+"""What a DPU could do of a mitigation, from the least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What can be seen of a condition and what can be done about it."""
+
+    condition: Condition
+    verdicts: Mapping[str, str]
+    """By deployment: visible, partial, relayed or not_visible."""
+    actors: Mapping[str, tuple[str, ...]]
+    """By actor: the mitigations that it carries out, best first; without actors that have none."""
+    dpu: str
+    """The most that a DPU could do of any of them: itself, part or no."""
+
+
+def matrix(catalogue: Catalogue) -> tuple[Row, ...]:
+    """A row for each condition that was not given up, by group and id."""
+    held = [c for c in catalogue.conditions.values() if c.maturity != "withdrawn"]
+    return tuple(_row(c, catalogue) for c in sorted(held, key=lambda c: (_GROUPS.get(c.group, 99), c.group, c.id)))
+
+
+_GROUPS = {name: n for n, name in enumerate(("north-south", "pcie", "east-west"))}
+
+
+def _row(c: Condition, catalogue: Catalogue) -> Row:
+    ways = [catalogue.mitigations[id_] for id_ in c.mitigations if id_ in catalogue.mitigations]
+    verdicts = {o.deployment: o.verdict for o in c.observability}
+    return Row(
+        c,
+        {name: verdicts[name] for name in DEPLOYMENTS if name in verdicts},
+        {actor: ids for actor in ACTORS if (ids := tuple(m.id for m in ways if m.actor == actor))},
+        reach(ways),
+    )
+
+
+def reach(ways: Iterable[Mitigation]) -> str:
+    """The most that a DPU could do of some mitigations."""
+    return max((m.dpu.can for m in ways), key=REACH.index, default="no")
+
+
+def counted(rows: Iterable[Row]) -> dict[str, dict[str, int]]:
+    """By deployment: how many conditions have each verdict. Under `dpu`: how many it could do something about."""
+    found: dict[str, dict[str, int]] = {name: {} for name in (*DEPLOYMENTS, "dpu")}
+    for row in rows:
+        for name, verdict in (*row.verdicts.items(), ("dpu", row.dpu)):
+            found[name][verdict] = found[name].get(verdict, 0) + 1
+    return found
