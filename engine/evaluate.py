@@ -47,6 +47,10 @@ class Evaluator:
         self._steps: list[Step] = [operations.step(expr, shared) for expr in self.order]
         self._values: list[Any] = [None] * len(self.order)
         self._times: list[Any] = [None] * len(self.order)
+        pairs = zip(self.order, self._steps, strict=True)
+        self.baselines = {expr: step for expr, step in pairs if isinstance(step, operations.FromBaseline)}
+        """The steps that compare with an entity's own past."""
+        self._units = {expr: unit_of(expr) for expr in self.order if expr.truth}
 
     def _add(self, expr: Expr) -> int:
         if expr not in self._numbers:
@@ -85,15 +89,9 @@ class Evaluator:
             with np.errstate(all="ignore"):
                 step.learn(suspicious.get(expr))
 
-    @property
-    def baselines(self) -> dict[Expr, "operations.FromBaseline"]:
-        """The steps that compare with an entity's own past."""
-        pairs = zip(self.order, self._steps, strict=True)
-        return {expr: step for expr, step in pairs if isinstance(step, operations.FromBaseline)}
-
     def decisive(self, expr: Expr) -> F64:
         """The number that each entity's decisive comparison looked at, among those in the unit of the first."""
-        found = self._decisive(expr, unit_of(expr))
+        found = self._decisive(expr, self._units[expr])
         return np.full(self.entities.count(expr.kind), np.nan) if found is None else found
 
     def _decisive(self, expr: Expr, unit: Dimension) -> F64 | None:

@@ -242,28 +242,38 @@ class Buckets:
         self.chosen = Chosen(signal, shared)
         self.lanes = shared.lanes(signal.name, self.window)
         self.factor = signal.value
+        self._known = -1
+        self._rows: dict[str | float, list[int]] = {}
+        self._bounds: list[float] = []
 
     def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
         self.lanes.step(t)
         series = self.chosen.series()
-        parts = [selector.rpartition(",")[2].strip() for selector in self.chosen.selectors]
+        self._learn()
         more, _ = self.lanes.over(self.window, series)
         if self.quantile is None:
-            whole, count = (self._part(name, parts, more, series) for name in ("sum", "count"))
+            whole, count = (self._counted(name, more, series) for name in ("sum", "count"))
             return whole / _some(count) * self.factor
-        return self._quantile(parts, more, series) * self.factor
-
-    def _part(self, name: str, parts: list[str], more: F64, series: Index) -> F64:
-        rows = [n for n, part in enumerate(parts) if part == name]
-        return _summed(more[rows], series[rows] >= 0)
-
-    def _quantile(self, parts: list[str], more: F64, series: Index) -> F64:
-        bounds = sorted({bound for part in parts if (bound := upper_bound(part)) is not None})
-        if not bounds:
+        if not self._bounds:
             return np.full(series.shape[1], np.nan)
-        rows = [[n for n, part in enumerate(parts) if upper_bound(part) == bound] for bound in bounds]
-        below = np.stack([_summed(more[found], series[found] >= 0) for found in rows])
-        return quantile_of(np.array(bounds), below, float(self.quantile or 0.0))
+        below = np.stack([self._counted(bound, more, series) for bound in self._bounds])
+        return quantile_of(np.array(self._bounds), below, self.quantile) * self.factor
+
+    def _learn(self) -> None:
+        """Which rows are of which part, whenever there are new ones."""
+        if len(self.chosen.selectors) == self._known:
+            return
+        self._known = len(self.chosen.selectors)
+        self._rows = {"sum": [], "count": []}
+        for n, selector in enumerate(self.chosen.selectors):
+            part = selector.rpartition(",")[2].strip()
+            bound = upper_bound(part)
+            self._rows.setdefault(part if bound is None else bound, []).append(n)
+        self._bounds = sorted(part for part in self._rows if isinstance(part, float))
+
+    def _counted(self, part: str | float, more: F64, series: Index) -> F64:
+        rows = self._rows[part]
+        return _summed(more[rows], series[rows] >= 0)
 
 
 def upper_bound(part: str) -> float | None:

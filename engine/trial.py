@@ -173,7 +173,7 @@ class Script:
         series = [made for key, found in pieces.items() for made in self._series(key, found)]
         self.values: F64 = np.array([values for _, values in series]).reshape(len(series), len(self.times))
         self._numbers = np.array([self.table.number(key) for key, _ in series], np.int32)
-        self._given = np.array([~np.isnan(values) for _, values in series]).reshape(self.values.shape)
+        self._given = ~np.isnan(self.values)
 
     def block(self, n: int) -> Block:
         """The samples of one tick."""

@@ -11,7 +11,7 @@ from skewscope.kb.problems import InputError, Problem, nearest
 from skewscope.kb.units import is_unit, unit
 from skewscope.kb.yamlfile import Document, Path_, read
 from skewscope.rules.expr import Peers
-from skewscope.rules.kinds import NETWORKS, kind_of
+from skewscope.rules.kinds import GROUP_KINDS, NETWORKS, kind_of
 from skewscope.rules.language import Setting, compiled
 from skewscope.rules.shape import misshapen
 from skewscope.rules.units import NUMBER, SECOND, product
@@ -91,6 +91,8 @@ class CaseFile:
     cases: tuple[Case, ...]
     file: str
     document: Document = field(default=Document("<cases>", None), repr=False, compare=False)
+    cannot_tell: Mapping[str, str] = field(default_factory=dict)
+    """Look-alikes that the rule would fire for too, by condition, and why."""
 
 
 def load(catalogue: Catalogue, folder: Path = HERE) -> tuple[Mapping[str, CaseFile], list[Problem]]:
@@ -140,7 +142,7 @@ class _Reader:
                 self.fault(("cases", n, "name"), f"{case!r} for the second time", "a name of its own")
         shared = tuple(self.given(("given",), data.get("given", {})))
         cases = tuple(self.case(("cases", n), case, data, shared) for n, case in enumerate(data["cases"]))
-        return CaseFile(data["rule"], cases, self.document.file, self.document)
+        return CaseFile(data["rule"], cases, self.document.file, self.document, data.get("cannot_tell", {}))
 
     def fault(self, path: Path_, found: str, expected: str, hint: str = "") -> None:
         self.problems.append(self.document.problem(path, found, expected, hint))
@@ -187,6 +189,9 @@ class _Reader:
             match = _GROUP.fullmatch(text)
             assert match  # the schema says so
             groups.append((name, match[1], int(match[2]), int(match[3] or 0)))
+            if match[1] not in GROUP_KINDS:
+                hint = nearest(match[1], GROUP_KINDS)
+                self.fault((*path, "groups", name), repr(match[1]), f"one of {', '.join(GROUP_KINDS)}", hint)
             if not 1 <= int(match[2]) <= 1000:
                 self.fault((*path, "groups", name), f"{match[2]} nodes", "1 to 1000")
         pools = data.get("pools")

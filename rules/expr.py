@@ -1,7 +1,7 @@
 """An expression of a rule after checking: a tree whose every node knows its unit and the kind of entity it is about."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 from skewscope.kb.units import Dimension
 from skewscope.rules.units import NUMBER, suffix
@@ -37,6 +37,19 @@ class Expr:
     words: tuple[str, ...] = ()
     """Subscripts of a signal."""
     peers: Peers | None = None
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Trees are keys of many look-ups at every tick: each is hashed once, from the hashes of its parts.
+        parts = (self.op, self.kind, self.dim, self.truth, self.args, self.name)
+        object.__setattr__(self, "_hash", hash((*parts, self.value, self.params, self.words, self.peers)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type["Expr"], tuple[object, ...]]:
+        # Another process hashes text differently: there the tree is made anew.
+        return Expr, tuple(getattr(self, name.name) for name in fields(self) if name.init)
 
     def __str__(self) -> str:
         return printed(self)

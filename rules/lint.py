@@ -18,7 +18,7 @@ from skewscope.rules.policy import load as load_policies
 
 HERE = Path(__file__).parent
 EXCEPTIONS = HERE / "schema" / "exceptions.yaml"
-NEEDED = ("fires", "quiet", "boundary", "missing")
+NEEDED = ("fires", "quiet", "boundary", "missing", "look-alike")
 """Kinds of case that every rule has."""
 
 SEEN_FROM: Mapping[str, frozenset[str]] = {
@@ -58,7 +58,7 @@ class Exemption:
 
     lint: str
     rule: str
-    why: str
+    reason: str
     problem: Problem
     """To be told should nothing be found there any more."""
 
@@ -91,10 +91,10 @@ def exemptions(path: Path = EXCEPTIONS) -> tuple[list[Exemption], list[Problem]]
     fields = Fields(document)
     found = []
     for at in fields.items(("exceptions",)):
-        if fields.known(at, ("lint", "rule", "why")):
+        if fields.known(at, ("lint", "entry", "reason")):
             name = fields.text((*at, "lint"), choice=[*LINTS, "cases-have-a-rule"])
             unneeded = document.problem(at, "an exception that is not needed any more", "it gone", "Delete it.")
-            found.append(Exemption(name, fields.text((*at, "rule")), fields.text((*at, "why")), unneeded))
+            found.append(Exemption(name, fields.text((*at, "entry")), fields.text((*at, "reason")), unneeded))
     return found, fields.problems
 
 
@@ -107,7 +107,28 @@ def faults(catalogue: Catalogue, folder: Path = HERE) -> list[Problem]:
     found = [*unread, *unfit, *unsound, *unclear, *check(policies, catalogue), *_unadvised(rules, policies)]
     if not unread:
         found += [finding.problem for finding in lint(World(rules, files, catalogue), exempt)]
+        found += unrecognised(rules, catalogue) if folder == HERE else []
     return sorted(set(found))
+
+
+def unrecognised(rules: Mapping[str, Rule], catalogue: Catalogue) -> Iterator[Problem]:
+    """Every condition has a rule or says why it has none; and does not say so where it has one."""
+    recognised = {rule.condition for rule in rules.values() if rule.maturity != "withdrawn"}
+    for condition in catalogue.conditions.values():
+        if condition.maturity == "withdrawn":
+            continue
+        if condition.id in recognised and condition.without_rule:
+            yield Problem(
+                condition.file, 0, "without_rule", "a reason why no rule can be", "none, since there is a rule"
+            )
+        elif condition.id not in recognised and not condition.without_rule:
+            hint = "Write a rule, or say in without_rule why there is none."
+            yield Problem(
+                condition.file, 0, "id", f"{condition.id!r}, which no rule recognises", "a rule, or a reason", hint
+            )
+        elif condition.id not in recognised and condition.maturity != "sandbox":
+            found = f"{condition.maturity!r} for a condition that no rule recognises"
+            yield Problem(condition.file, 0, "maturity", found, "'sandbox'")
 
 
 def _unadvised(rules: Mapping[str, Rule], policies: Iterable[Policy]) -> Iterator[Problem]:
@@ -149,20 +170,25 @@ def has_cases(world: World, rule: Rule) -> Iterator[Problem]:
 
 @_lint
 def has_look_alikes(world: World, rule: Rule) -> Iterator[Problem]:
-    """Every look-alike of the condition has a case in which the rule stays quiet."""
+    """For every look-alike of the condition there is a case in which the rule stays quiet, or a word why it cannot."""
     condition = world.catalogue.conditions.get(rule.condition)
     file = world.cases.get(rule.id)
     if condition is None or file is None:
         return
     had = {case.like for case in file.cases if case.kind == "look-alike"}
     claimed = {look.condition for look in condition.lookalikes}
-    for name in sorted(claimed - had):
-        yield file.document.problem(
-            ("cases",), f"no case for the look-alike {name!r}", "a case with `like: " + name + "`"
-        )
+    hint = "Or say in cannot_tell why this rule cannot know."
+    for name in sorted(claimed - had - set(file.cannot_tell)):
+        expected = f"a case with `like: {name}`"
+        yield file.document.problem(("cases",), f"no case for the look-alike {name!r}", expected, hint)
     for name in sorted(had - claimed - set(world.catalogue.conditions)):
-        hint = nearest(name, world.catalogue.conditions)
-        yield file.document.problem(("cases",), f"the unknown condition {name!r}", "the id of a condition", hint)
+        near = nearest(name, world.catalogue.conditions)
+        yield file.document.problem(("cases",), f"the unknown condition {name!r}", "the id of a condition", near)
+    for name in sorted(set(file.cannot_tell) & had):
+        yield file.document.problem(("cannot_tell", name), f"{name!r}, for which there is a case", "one of the two")
+    for name in sorted(set(file.cannot_tell) - claimed):
+        near = nearest(name, claimed)
+        yield file.document.problem(("cannot_tell", name), repr(name), "a look-alike of the condition", near)
 
 
 @_lint

@@ -305,7 +305,7 @@ class Console(App[SkewscopeError]):
 
     def action_catalogue(self) -> None:
         """The catalogue's entry of the condition under the cursor."""
-        from skewscope.tui.show import condition_lines  # noqa: PLC0415 - only when it is asked for
+        from skewscope.tui.entries import condition_lines  # noqa: PLC0415 - only when it is asked for
 
         if (chosen := self.selected) is None:
             return

@@ -11,6 +11,7 @@ import click
 
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, nearest
 from skewscope.tui import knowledge, text
+from skewscope.tui.catalogue import catalogue, checked, kb
 from skewscope.tui.terminal import (
     FAILED,
     FINE,
@@ -106,7 +107,7 @@ def _report(name: str, outcome: "Outcome") -> None:
     from skewscope.tui.detail import Words  # noqa: PLC0415
     from skewscope.tui.report import report  # noqa: PLC0415
 
-    show(report(name, outcome, Words(knowledge.catalogue(), outcome.incidents), columns()))
+    show(report(name, outcome, Words(catalogue(), outcome.incidents), columns()))
 
 
 # Commands.
@@ -150,7 +151,7 @@ def _console(recording: Path | None, *, ascii_: bool) -> int:
     resource_tracker.ensure_running()  # processes that read need it, and it needs the standard error the console takes
     console = Console(
         lambda progress: replay(path, progress=progress, keep_snapshots=True, workers=None),
-        Words(knowledge.catalogue()),
+        Words(catalogue()),
         colour=not os.environ.get("NO_COLOR"),
         ascii_=ascii_,
     )
@@ -201,9 +202,9 @@ def _replay_one(path: Path, *, as_json: bool, workers: int | None, progress: boo
 def explain(what: str, recording: Path | None, as_json: bool) -> None:
     """Explain an incident in depth, or a condition of the catalogue."""
     from skewscope.tui.detail import Words, full  # noqa: PLC0415
-    from skewscope.tui.show import condition_lines  # noqa: PLC0415
+    from skewscope.tui.entries import condition_lines  # noqa: PLC0415
 
-    known = knowledge.catalogue()
+    known = catalogue()
     if entry := known.conditions.get(what):
         if as_json:
             print_json(entry)
@@ -235,39 +236,52 @@ def _incident(what: str, outcome: "Outcome", conditions: list[str]) -> "Incident
 @cli.command("coverage", cls=Diagnose)
 @recording_option
 @click.option(
-    "--topology", type=click.Path(path_type=Path), metavar="FILE", help="What its DPUs can read by themselves."
+    "--topology",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What the DPUs of a topology read by themselves.",
 )
+@click.option("--source", "sources", multiple=True, metavar="NAME", help="What an exporter delivers, as vllm or dcgm.")
 @json_option
-def coverage_(recording: Path | None, topology: Path | None, as_json: bool) -> None:
-    """What can be diagnosed, and which signal would help most.
+def coverage_(recording: Path | None, topology: Path | None, sources: tuple[str, ...], as_json: bool) -> None:
+    """What can be diagnosed, what is blind, and which signal would help most.
 
-    Judged by the signals seen in a recording, or by those that the DPUs of a topology can read.
+    Judged by the signals seen in a recording, or by those that the DPUs of a topology read, with those of the exporters
+    that are named. For example: `coverage --topology cluster.yaml --source dcgm --source vllm`.
     """
-    if recording and topology:
-        raise click.UsageError("Give --replay or --topology, not both.")
-    from skewscope.tui.coverage import coverage, coverage_lines  # noqa: PLC0415
+    if recording and (topology or sources):
+        raise click.UsageError("Give --replay, or --topology and --source.")
+    from skewscope.rules.coverage import coverage, delivered, exporters  # noqa: PLC0415
+    from skewscope.tui.coverage import coverage_lines  # noqa: PLC0415
 
-    known = knowledge.catalogue()
-    signals = _visible(topology) if topology else frozenset(_replayed(recording).signals)
-    found = coverage(knowledge.all_rules().values(), known.conditions, signals)
+    known = catalogue()
+    if topology or sources:
+        named = checked("--source", sources, exporters(known))
+        signals = _readable(topology) | delivered(known, named)
+    else:
+        signals = frozenset(_replayed(recording).signals)
+    found = coverage(knowledge.all_rules().values(), known.conditions.values(), signals)
     if as_json:
         print_json(found)
     else:
         show(coverage_lines(found, {id_: signal.name for id_, signal in known.signals.items()}))
 
 
-def _visible(path: Path) -> frozenset[str]:
+def _readable(path: Path | None) -> frozenset[str]:
+    """What the DPUs of a topology read by themselves; nothing without one."""
+    if path is None:
+        return frozenset()
     from skewscope.engine.topology_file import topology  # noqa: PLC0415
     from skewscope.kb.yamlfile import read  # noqa: PLC0415
-    from skewscope.tui.coverage import visible  # noqa: PLC0415
+    from skewscope.rules.coverage import readable  # noqa: PLC0415
 
     found, problems = topology(read(path))
     if problems:
         raise InputError(problems)
-    return visible(found, knowledge.catalogue())
+    return readable(catalogue(), {network for node in found.nodes for network in node.sees})
 
 
-cli.add_command(knowledge.kb)
+cli.add_command(kb)
 cli.add_command(knowledge.rules)
 
 

@@ -1,4 +1,4 @@
-"""The commands about what is known: `kb` and `rules`."""
+"""The commands about rules: `rules`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,94 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from skewscope.kb.problems import InputError, Problem, nearest
-from skewscope.tui.terminal import FINE, FOUND, Commands, json_option, print_faults, print_json, show
+from skewscope.tui.catalogue import FOLDER, Know, catalogue
+from skewscope.tui.terminal import FINE, FOUND, json_option, print_faults, print_json, show
 
 if TYPE_CHECKING:
-    from skewscope.kb.model import Catalogue
     from skewscope.rules.case import CaseFile
     from skewscope.rules.model import Rule
-
-
-class Know(Commands):
-    """A group of commands about what is known and how it is recognised."""
-
-    section = "What is known"
-
-
-def catalogue() -> "Catalogue":
-    """The catalogue that comes with the package."""
-    from skewscope.kb.load import catalogue as load  # noqa: PLC0415
-
-    return load()
-
-
-@click.group("kb", cls=Know)
-def kb() -> None:
-    """The catalogue: conditions, signals, mitigations, sources."""
-
-
-MOST_WORDS = 400
-"""Letters of a search that are looked at."""
-FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
-KIND = click.Choice(["conditions", "signals", "mitigations", "sources"])
-
-
-@kb.command("list")
-@click.argument("kind", type=KIND, default="conditions")
-@json_option
-def kb_list(kind: str, as_json: bool) -> None:
-    """List all entries of a kind."""
-    from skewscope.tui.show import entries, list_lines  # noqa: PLC0415
-
-    if as_json:
-        print_json(list(entries(catalogue(), kind).values()))
-    else:
-        show(list_lines(catalogue(), kind))
-
-
-@kb.command("show")
-@click.argument("id_", metavar="ID")
-@json_option
-def kb_show(id_: str, as_json: bool) -> None:
-    """Show an entry, of whatever kind."""
-    from skewscope.tui.detail import Words  # noqa: PLC0415
-    from skewscope.tui.show import KINDS, entries, entry_lines  # noqa: PLC0415
-
-    known = catalogue()
-    found = next((entries(known, kind)[id_] for kind in KINDS if id_ in entries(known, kind)), None)
-    if found is None:
-        ids = [each for kind in KINDS for each in entries(known, kind)]
-        raise InputError([Problem(repr(id_), 0, "", "no entry of the catalogue", "an id", nearest(id_, ids))])
-    if as_json:
-        print_json(found)
-    else:
-        show(entry_lines(found, Words(known)), wrapped=True)
-
-
-@kb.command("search")
-@click.argument("words", nargs=-1, required=True)
-@json_option
-def kb_search(words: tuple[str, ...], as_json: bool) -> None:
-    """Search all entries; a misspelling is forgiven."""
-    from skewscope.kb.query import search  # noqa: PLC0415
-    from skewscope.tui.show import hit_lines  # noqa: PLC0415
-
-    hits = search(catalogue(), " ".join(words)[:MOST_WORDS])
-    if as_json:
-        print_json(hits)
-    else:
-        show(hit_lines(hits), wrapped=True)
-    click.get_current_context().exit(FINE if hits else FOUND)
-
-
-@kb.command("lint")
-@click.argument("folder", required=False, type=FOLDER)
-@json_option
-def kb_lint(folder: Path | None, as_json: bool) -> None:
-    """Check the catalogue, or one in a folder."""
-    from skewscope.kb.lint import lint  # noqa: PLC0415
-
-    print_faults(lint(folder), as_json=as_json)
 
 
 @click.group("rules", cls=Know)
