@@ -126,8 +126,9 @@ def _drawn(
 ) -> str:
     """The drawing; `page` is the address of a condition's page with `*` for its id."""
     boxes = _placed(catalogue, columns)
-    width = max((b.x + BOX_WIDTH for b in boxes.values()), default=0) + MARGIN
-    height = max((b.y + b.height for b in boxes.values()), default=0) + MARGIN
+    groups = {catalogue.conditions[id_].group for id_ in boxes}
+    width = max([len(groups) * 92, *(b.x + BOX_WIDTH for b in boxes.values())]) + MARGIN
+    height = max((b.y + b.height for b in boxes.values()), default=0) + MARGIN + 30
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="skew-graph" role="group" aria-label="{escape(title)}"'
         f' viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}">'
@@ -136,7 +137,18 @@ def _drawn(
     nodes = [
         _node(box, catalogue.conditions[box.id], page.replace("*", box.id), box.id == strong) for box in boxes.values()
     ]
-    return "\n".join([head, f"<title>{escape(title)}</title>", STYLE, MARKER, *arrows, *nodes, "</svg>", ""])
+    legend = _legend(sorted(groups), height)
+    return "\n".join([head, f"<title>{escape(title)}</title>", STYLE, MARKER, *arrows, *nodes, *legend, "</svg>", ""])
+
+
+def _legend(groups: list[str], height: float) -> list[str]:
+    """Which colour is whose, in a line at the foot."""
+    return [
+        f'<g class="{escape(group)}">'
+        f'<rect class="band" x="{MARGIN + n * 92}" y="{height - 24:g}" width="12" height="12"/>'
+        f'<text class="group" x="{MARGIN + 17 + n * 92}" y="{height - 14:g}">{escape(group)}</text></g>'
+        for n, group in enumerate(groups)
+    ]
 
 
 def _placed(catalogue: Catalogue, columns: list[list[str]]) -> dict[str, Box]:
@@ -189,7 +201,7 @@ STYLE = (
     ".skew-graph .edge{fill:none;stroke:#98a2b3;stroke-width:1.1;marker-end:url(#skew-arrow)}"
     ".skew-graph .edge:hover,.skew-graph .edge.lit{stroke:#b42318;stroke-width:2.4}"
     ".skew-graph .node rect:first-of-type{fill:#f8fafc;stroke:#98a2b3}"
-    ".skew-graph .node text{fill:#101828}"
+    ".skew-graph .node text,.skew-graph .group{fill:#101828}"
     ".skew-graph .node.here rect:first-of-type{fill:#fff4d6;stroke:#101828;stroke-width:1.6}"
     ".skew-graph .node:hover rect:first-of-type,.skew-graph .node:focus rect:first-of-type"
     "{stroke:#b42318;stroke-width:2.4}"

@@ -255,21 +255,40 @@ def checked(field: str, wanted: tuple[str, ...], known: "dict[str, int]") -> tup
 def _markdown(output: Path | None) -> None:
     if output is None:
         raise click.UsageError("Pages need a folder: -o FOLDER.")
-    from skewscope.kb.markdown import pages  # noqa: PLC0415
-
-    for name, text in pages(catalogue()).items():
+    for name, text in _pages("md").items():
         path = output / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
 
+def _pages(suffix: str) -> dict[str, str]:
+    """The catalogue as pages, with the rules that recognise each condition."""
+    from skewscope.kb.markdown import pages  # noqa: PLC0415
+    from skewscope.rules.load import load  # noqa: PLC0415
+
+    known = catalogue()
+    by: dict[str, tuple[str, ...]] = {}
+    for rule in load(known)[0].values():
+        by[rule.condition] = (*by.get(rule.condition, ()), rule.id)
+    return pages(known, by, suffix=suffix)
+
+
 @kb.command("site")
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("folder", type=click.Path(path_type=Path))
 def kb_site(folder: Path) -> None:
     """Build the catalogue as a web site that works offline, from its files."""
+    from skewscope.kb import cite, export  # noqa: PLC0415
     from skewscope.tui.site import build  # noqa: PLC0415
 
-    build(folder)
+    known = catalogue()
+    extra = {
+        "catalogue.json": _exported("json", "", ()),
+        "catalogue.schema.json": _exported("schema", "", ()),
+        "sources.bib": cite.bibtex(known.sources.values()),
+        "sources.json": cite.csl(known.sources.values()),
+        "rules.yaml": export.prometheus(known),
+    }
+    build(folder, _pages("html"), extra, known.version)
     click.echo(f"Open {folder / 'index.html'}.")
 
 

@@ -132,7 +132,8 @@ def _group(name: str) -> str:
 def _matrix(rows: Iterable[Row]) -> str:
     heads = (
         "Condition",
-        *map(str.capitalize, ("front-end NIC", "every rail")),
+        "Front-end NIC",
+        "Every rail",
         "PCIe root",
         "Relayed",
         "DPU helps",

@@ -1,0 +1,19 @@
+// Ranks what a search finds: conditions before what belongs to them, and names that hold the words as they were typed first.
+"use strict";
+var Scorer = {
+  score: (result) => {
+    const [docname, title, , , score] = result;
+    const typed = (new URLSearchParams(location.search).get("q") || "").trim().toLowerCase();
+    const kinds = { conditions: 8, mitigations: 4, findings: 3, signals: 2, sources: 1 };
+    const named = typed && (title.toLowerCase().includes(typed) || docname.endsWith("/" + typed));
+    return score + (kinds[docname.split("/")[0]] || 0) + (named ? 12 : 0);
+  },
+  objNameMatch: 11,
+  objPartialMatch: 6,
+  objPrio: { 0: 15, 1: 5, 2: -5 },
+  objPrioDefault: 0,
+  title: 15,
+  partialTitle: 7,
+  term: 5,
+  partialTerm: 2,
+};
