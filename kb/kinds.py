@@ -20,6 +20,16 @@ def is_version(text: str) -> bool:
     return re.fullmatch(r"(0|[1-9]\d{0,5})(\.(0|[1-9]\d{0,5})){2}", text, re.ASCII) is not None
 
 
+def shipped_version() -> str:
+    """What the catalogue that comes with the package calls itself, read from one small file; '' if it does not say."""
+    try:
+        text = (shipped() / VERSION_FILE).read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    found = re.search(r"^version: (\S+)$", text, re.MULTILINE)
+    return found[1] if found and is_version(found[1]) else ""
+
+
 def shipped() -> Path:
     """The folder that comes with the package."""
     return Path(__file__).parent

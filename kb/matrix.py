@@ -23,6 +23,9 @@ ACTORS: Mapping[str, str] = {
 }
 """Who may carry out a mitigation, from the nearest to the wire."""
 
+SIGHT = ("not_visible", "relayed", "partial", "visible")
+"""What a DPU may see of a condition, from the least."""
+
 REACH = ("no", "part", "itself")
 """What a DPU could do of a mitigation, from the least."""
 

@@ -23,6 +23,7 @@ from skewscope.kb.lint import lint, lints
 from skewscope.kb.load import load
 
 EGRESS = "conditions/egress-loss.yaml"
+RELAY_IN = "conditions/pfc-storm.yaml"
 TENTH = "findings/straggling-from-one-tenth.yaml"
 GAP = "findings/nvlink-degradation-one-case.yaml"
 PAUSES = "findings/pause-frames-are-sensitive.yaml"
@@ -278,6 +279,17 @@ SENSE = {
         "what",
         "the words of",
         "an entry of its own",
+    ),
+    "a relay that takes something away": Damage(
+        RELAY_IN,
+        "deployment: dpu-relayed\n  verdict: visible",
+        "deployment: dpu-relayed\n  verdict: partial",
+        "verdict: partial",
+        "where visible is seen",
+        "at least visible",
+    ),
+    "a relay where there is none": Damage(
+        RELAY_IN, "verdict: not_visible", "verdict: relayed", "verdict: relayed", "for a dpu-front-end", "by itself"
     ),
     "filler": Damage(
         ISOLATE, COST, "cost: It may potentially take some bandwidth.", "cost", "may potentially", "plain"

@@ -83,7 +83,9 @@ def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None
             number = version("skewscope")
         except PackageNotFoundError:
             number = "(not installed)"
-        click.echo(f"skewscope {number}")
+        from skewscope.kb.kinds import shipped_version  # noqa: PLC0415
+
+        click.echo(f"skewscope {number}, catalogue {shipped_version() or '(unknown)'}")
         ctx.exit()
 
 

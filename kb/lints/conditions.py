@@ -1,6 +1,7 @@
 """Lints of conditions."""
 
 from skewscope.kb.lint import Found, FoundIn, entry_lint, set_lint
+from skewscope.kb.matrix import SIGHT
 from skewscope.kb.model import Condition, Signal
 from skewscope.kb.shape import schema
 from skewscope.kb.shelf import Entry, Shelf
@@ -53,6 +54,21 @@ def sight_has_signals(entry: Entry) -> Found:
             yield entry.document.problem(
                 ("observability", n, "needs"), found, "signals where it is seen, and only there"
             )
+
+
+@entry_lint("conditions", "What is relayed comes on top of what the DPU sees by itself.")
+def relay_only_adds(entry: Entry) -> Found:
+    """With a relay a DPU sees no less than without, and only with one is anything seen by relay."""
+    assert isinstance(entry.value, Condition)
+    told = [(n, o) for n, o in enumerate(entry.value.observability) if o.verdict in SIGHT]
+    alone = max((SIGHT.index(o.verdict) for _, o in told if o.deployment != RELAYED), default=0)
+    for n, o in told:
+        if o.deployment == RELAYED and SIGHT.index(o.verdict) < alone:
+            found = f"{o.verdict} where {SIGHT[alone]} is seen without a relay"
+            yield entry.document.problem(("observability", n, "verdict"), found, f"at least {SIGHT[alone]}")
+        elif o.deployment != RELAYED and o.verdict == "relayed":
+            found = f"relayed for a {o.deployment}"
+            yield entry.document.problem(("observability", n, "verdict"), found, "what it sees by itself")
 
 
 @set_lint("Take a signal that the DPU has there, or say that it must be relayed.")
