@@ -29,12 +29,14 @@ def alike(entries: list[Entry], fields: tuple[str, ...]) -> Iterator[tuple[Entry
     counts = [Counter(_words(" ".join(str(e.document.data[f]) for f in fields))) for e in entries]
     holders = Counter(word for words in counts for word in words)
     rarity = {word: math.log(1 + len(entries) / n) for word, n in holders.items()}
-    vectors = [_unit({word: n * rarity[word] for word, n in words.items()}) for words in counts]
-    for n, vector in enumerate(vectors):
-        for k in range(n):
-            likeness = sum(weight * vectors[k].get(word, 0.0) for word, weight in vector.items())
-            if likeness >= TOO_ALIKE:
-                yield entries[k], entries[n], likeness
+    earlier: dict[str, list[tuple[int, float]]] = {word: [] for word in holders}
+    for n, words in enumerate(counts):
+        likeness = [0.0] * n
+        for word, weight in _unit({word: count * rarity[word] for word, count in words.items()}).items():
+            for k, other in earlier[word]:
+                likeness[k] += weight * other
+            earlier[word].append((n, weight))
+        yield from ((entries[k], entries[n], much) for k, much in enumerate(likeness) if much >= TOO_ALIKE)
 
 
 def _unit(vector: dict[str, float]) -> dict[str, float]:
