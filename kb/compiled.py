@@ -85,11 +85,11 @@ def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
             names = sorted(item.name for item in listing if not item.name.startswith("."))
         # Bare calls: with hundreds of files, what `open` does besides is most of the time. A pipe is not waited for.
         for name in names[: MOST_FILES + 1]:
-            file = os.open(f"{base}/{kind}/{name}", os.O_RDONLY | os.O_NONBLOCK)
+            handle = os.open(f"{base}/{kind}/{name}", os.O_RDONLY | os.O_NONBLOCK)
             try:
-                yield f"{kind}/{name}", os.read(file, MOST_BYTES + 1)
+                yield f"{kind}/{name}", os.read(handle, MOST_BYTES + 1)
             finally:
-                os.close(file)
+                os.close(handle)
 
 
 def _head(state: str, body: bytes) -> str:

@@ -162,12 +162,15 @@ def test_without_what_makes_it_the_way_to_install_it_is_told(tmp_path, monkeypat
         site.build(tmp_path / "site", {}, {}, "1.0.0")
 
 
-def test_a_small_site_takes_the_place_of_an_older_one(tmp_path):
+def test_a_small_site_takes_the_place_of_an_older_one_wherever_one_stands(tmp_path, monkeypatch):
     pytest.importorskip("furo", reason="what makes the site is not installed (skewscope[site])")
     out = tmp_path / "site"
-    site.build(out, {"index.md": "# Old\n", "conditions.md": "# Gone\n"}, {}, "1.0.0")
+    out.mkdir()
+    monkeypatch.chdir(out)
+    site.build(Path(), {"index.md": "# Old\n", "conditions.md": "# Gone\n"}, {}, "1.0.0")
     site.build(out, {"index.md": "# New\n"}, {}, "1.0.0")
     assert "New" in (out / "index.html").read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
     assert not (out / "conditions.html").exists()
 
 

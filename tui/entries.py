@@ -130,7 +130,9 @@ def _ways(ids: Iterable[str], words: Words) -> list[Line]:
         known = words.catalogue.mitigations.get(id_)
         title = (known.name, f" ({id_}, {known.actor}): {known.what}") if known else (id_, "")
         out.append(((f"  · {title[0]}", "key"), (title[1], "")))
-        out += [(("  ", ""), *fact) for fact in (*recipe(known), _reach(known))] if known else []
+        facts = (*recipe(known), _reach(known)) if known else ()
+        # The indent of what is wrapped is that of its first piece.
+        out += [((f"  {first}", role), *rest) for (first, role), *rest in facts]
     return [(), line("What to do", "title"), *out] if out else []
 
 

@@ -53,14 +53,12 @@ def build(out: Path, pages: Mapping[str, str], extra: Mapping[str, str], version
     if missing:
         hint = "Install it with: pip install 'skewscope[site]'."
         raise InputError([Problem("site", 0, "", f"no {', '.join(missing)}", "what makes the site", hint)])
+    out = out.absolute()
     _check(out)
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
+        out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".skewscope-site-", dir=out.parent) as folder:
-            made = _made(Path(folder), pages, extra, version)
-            if out.exists():
-                shutil.rmtree(out)
-            made.rename(out)
+            _put(_made(Path(folder), pages, extra, version), out)
     except OSError as error:
         raise InputError([Problem(str(out), 0, "", f"a folder that {error.strerror}", "one to write into")]) from None
 
@@ -73,6 +71,17 @@ def _check(out: Path) -> None:
         raise InputError([Problem(str(out), 0, "", "a folder that holds something else", "an empty one", hint)])
 
 
+def _put(made: Path, out: Path) -> None:
+    """The site where the older one was; the folder itself stays, since somebody may stand in it."""
+    for old in out.iterdir():
+        if old.is_dir() and not old.is_symlink():
+            shutil.rmtree(old)
+        else:
+            old.unlink()
+    for new in made.iterdir():
+        new.rename(out / new.name)
+
+
 def _made(folder: Path, pages: Mapping[str, str], extra: Mapping[str, str], version: str) -> Path:
     source, made = folder / "source", folder / "site"
     shutil.copytree(FILES, source, ignore=shutil.ignore_patterns("__*"))
@@ -80,7 +89,7 @@ def _made(folder: Path, pages: Mapping[str, str], extra: Mapping[str, str], vers
         _write(source / "extra" / name, text)
     for name, text in sources(pages, extra).items():
         _write(source / name, text)
-    command = [sys.executable, "-m", "sphinx", "-b", "html", "-q", "-j", "auto", "-d", str(folder / "doctrees")]
+    command = [sys.executable, "-P", "-m", "sphinx", "-b", "html", "-q", "-j", "auto", "-d", str(folder / "doctrees")]
     # The same site from the same catalogue, whatever day it is and in whatever order sets are walked.
     settled = {"SOURCE_DATE_EPOCH": "0", "PYTHONHASHSEED": "0", "SKEWSCOPE_CATALOGUE_VERSION": version}
     try:
