@@ -36,7 +36,7 @@ RAILS = "needs: [wire.onset_lag, wire.last_sender_share]"
 JUDGED = block(ISOLATE, "basis").rstrip("\n")
 FRONT_NEEDS = "needs: [wire.retransmit_ratio, wire.peer_retransmit_ratio]"
 CLAIMS, BASIS = block(EGRESS, "impacts"), block(EGRESS, "signature_basis")
-RELAY = "- {deployment: dpu-relayed" + block(EGRESS, "observability").split("- {deployment: dpu-relayed")[1]
+RELAY = "- deployment: dpu-relayed" + block(EGRESS, "observability").split("- deployment: dpu-relayed")[1]
 ROW = block(EGRESS, "paper_row")
 
 SHAPE = {
@@ -237,6 +237,9 @@ SENSE = {
     ),
     "a signal of the rails at the front end": Damage(
         EGRESS, FRONT_NEEDS, "needs: [wire.onset_lag]", "[wire.onset_lag]", "which is on the rails", "dpu-front-end can"
+    ),
+    "a signal of the front end on the rails": Damage(
+        STRAGGLER, RAILS, "needs: [wire.requests]", "[wire.requests]", "at the front end", "dpu-every-rail can"
     ),
     "a withdrawal without a day": Damage(
         EGRESS, "maturity: sandbox", "maturity: withdrawn", "maturity", "withdrawn, no day", "with its day"

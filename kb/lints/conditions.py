@@ -73,7 +73,7 @@ def relay_only_adds(entry: Entry) -> Found:
 
 @set_lint("Take a signal that the DPU has there, or say that it must be relayed.")
 def needs_are_in_reach(shelf: Shelf) -> FoundIn:
-    """Without a relay, a DPU needs nothing that only the host has; and at the front end nothing of the rails."""
+    """Without a relay a DPU needs nothing of the host; at the front end nothing of the rails, nor the reverse."""
     known = shelf.catalogue.signals
     for entry in shelf.of("conditions"):
         assert isinstance(entry.value, Condition)
@@ -94,6 +94,8 @@ def _out_of_reach(signal: Signal, deployment: str) -> str:
         return f"which is {signal.dpu_access}"
     if deployment == FRONT_END and set(signal.vantage) == {"east-west"}:
         return "which is on the rails"
+    if deployment != FRONT_END and set(signal.vantage) == {"north-south"}:
+        return "which is at the front end"
     return ""
 
 

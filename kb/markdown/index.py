@@ -41,9 +41,9 @@ _ROWS = """Those of the first three groups are named after the rows of the paper
 names are to be checked against the PDF."""
 _JUDGED = """What no work says is *our judgement* and marked so, with its reason: the signals of a
 condition, most verdicts, causes and effects, the actor, cost, risk, undo and check of a mitigation."""
-_MATRIX = """For each condition: what a DPU sees of it as the front-end NIC, as the NIC of every rail, as
-the root of the GPUs' PCIe, and with telemetry of GPUs and engines relayed to it; the most that a DPU
-could do of any mitigation; and who could carry out which."""
+_MATRIX = """For each condition: what a DPU sees of it as the front-end NIC, as the NIC of every rail
+(and not of the front end), as the root of the GPUs' PCIe, and with telemetry of GPUs and engines relayed to it; the
+most that a DPU could do of any mitigation; and who could carry out which."""
 _GRAPH = """Each leads from a cause to what it brings about, from faults of machines and fabric on the left
 to what users notice on the right. They are *our judgement*, each with its reason."""
 
