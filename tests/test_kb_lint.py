@@ -242,10 +242,15 @@ SENSE = {
         STRAGGLER, RAILS, "needs: [wire.requests]", "[wire.requests]", "at the front end", "dpu-every-rail can"
     ),
     "a withdrawal without a day": Damage(
-        EGRESS, "maturity: sandbox", "maturity: withdrawn", "maturity", "withdrawn, no day", "with its day"
+        RELAY_IN, "maturity: sandbox", "maturity: withdrawn", "maturity", "withdrawn, no day", "with its day"
     ),
     "a day of withdrawal without one": Damage(
-        EGRESS, "maturity: sandbox", 'maturity: sandbox\nwithdrawn: "2026-01-01"', "maturity", "given up on", "neither"
+        RELAY_IN,
+        "maturity: sandbox",
+        'maturity: sandbox\nwithdrawn: "2026-01-01"',
+        "maturity",
+        "given up on",
+        "neither",
     ),
     "an undo of one word": Damage(
         ISOLATE,
@@ -265,7 +270,9 @@ SENSE = {
     "a finding seen better than its source": Damage(
         PAUSES, "seen: secondary notes only", "seen: full text", "seen", "'full text'", "no more"
     ),
-    "a text that is no sentence": Damage(TENTH, "without stragglers.", "without stragglers", "text", "", "full stop"),
+    "a text that is no sentence": Damage(
+        ISOLATE, "ran clean for a while.", "ran clean for a while", "undo", "for a while'", "full stop"
+    ),
     "a number told without a source": Damage(
         EGRESS, "\nwhat: ", "\nwhat: In 30 % of cases, ", "what", "'30 %'", "no measured number"
     ),
