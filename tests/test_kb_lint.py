@@ -337,15 +337,8 @@ def test_damage_is_told_with_file_and_line_what_was_found_and_what_was_expected(
         told = damage.told(problems, copy / ELSEWHERE.get(what, damage.file))
     assert told, "\n".join(map(str, problems))
     assert all(p.file.startswith(str(copy)) for p in problems)
-
-
-@pytest.mark.parametrize("what", DAMAGE)
-def test_damage_to_one_file_is_no_reproach_to_many(copy, what):
-    damage = DAMAGE[what]
-    path = copy / damage.file
-    with written(path, replaced(path, damage.old, damage.new)):
-        files = {p.file for p in lint(copy)}
-    assert len(files) <= 2, files
+    # Damage to one file is no reproach to many.
+    assert len({p.file for p in problems}) <= 2
 
 
 @pytest.mark.parametrize("what", {**SHAPE, **YAML, **LINKS})
