@@ -19,7 +19,7 @@ MOST_WORDS = 20
 
 WEIGHTS = {"id": 8.0, "name": 8.0, "aliases": 6.0, "title": 6.0, "what": 3.0, "sources": 3.0}
 """How much a word counts by the field it stands in; 1 elsewhere."""
-KIND_WEIGHTS = {"conditions": 2.0, "signals": 1.0, "mitigations": 1.3, "sources": 1.0, "findings": 1.2}
+KIND_WEIGHTS = {"conditions": 2.5, "signals": 1.0, "mitigations": 1.3, "sources": 1.0, "findings": 1.1}
 """Whoever searches looks for a condition more often than for its sources."""
 IDENTITY = 1.0
 PREFIX = 0.6
