@@ -6,7 +6,7 @@ from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skewscope.kb import draw
@@ -96,6 +96,7 @@ def test_nothing_to_draw_is_an_empty_picture():
     assert drawn_edges(read(draw.svg(Catalogue({"tp-straggler": lone}, {}, {}, {})))) == []
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"], max_codepoint=0xFFFD), min_size=1, max_size=60))
 def test_no_name_breaks_out_of_the_picture(name):
     if not name.strip():

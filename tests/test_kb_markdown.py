@@ -7,7 +7,7 @@ from itertools import pairwise
 from posixpath import dirname, join, normpath
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -108,6 +108,7 @@ def test_pages_are_the_same_each_time() -> None:
     assert pages(CATALOGUE, {"tp-straggler": ("late-rank",)}) == PAGES
 
 
+@settings(deadline=None)
 @given(TEXT | MARKS)
 def test_a_text_reads_the_same_in_a_paragraph(text: str) -> None:
     seen = Seen(rendered(plain(text)))
@@ -115,6 +116,7 @@ def test_a_text_reads_the_same_in_a_paragraph(text: str) -> None:
     assert set(seen.tags) <= {"p"}
 
 
+@settings(deadline=None)
 @given(TEXT | MARKS)
 def test_a_text_reads_the_same_in_a_list_a_heading_and_a_cell(text: str) -> None:
     for made, tags in (
@@ -127,6 +129,7 @@ def test_a_text_reads_the_same_in_a_list_a_heading_and_a_cell(text: str) -> None
         assert words(seen.text) == words(text)
 
 
+@settings(deadline=None)
 @given(TEXT | MARKS)
 def test_code_reads_the_same_in_a_cell(text: str) -> None:
     seen = Seen(rendered(table([""], [[code(text)]])))
@@ -134,6 +137,7 @@ def test_code_reads_the_same_in_a_cell(text: str) -> None:
     assert words(seen.text) == words(text)
 
 
+@settings(deadline=None)
 @given(TEXT | MARKS, TEXT | MARKS)
 def test_a_link_is_one_link_with_its_text(text: str, path: str) -> None:
     seen = Seen(rendered(link(text, f"https://example.org/{path}")))

@@ -46,7 +46,7 @@ def strong(text: str) -> str:
 def heading(level: int, text: str) -> str:
     """A heading."""
     # Number signs at the end would be taken for those that may close a heading.
-    told = re.sub(r"#(?=#*$)", r"\\#", plain(text))
+    told = re.sub(r"(?<!\\)#(?=#*$)", r"\\#", plain(text))
     return f"{'#' * level} {told}"
 
 
