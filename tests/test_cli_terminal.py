@@ -82,7 +82,16 @@ def test_no_progress_means_none():
     assert not bar
 
 
+@pytest.fixture
+def ctrl_c_heard():
+    """Ctrl-C reaches what the test starts, also where the suite itself was started in the background, deaf to it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("after", ["[", "read "])
+@pytest.mark.usefixtures("ctrl_c_heard")
 def test_ctrl_c_ends_it_quietly_and_every_process_with_it(shared, after):
     terminal = Terminal()
     command = [*COMMAND, "replay", str(shared / "recordings" / "fabric-loss"), "--workers", "2"]
