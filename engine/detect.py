@@ -246,6 +246,10 @@ class Detector:
 
     # --- for reports
 
+    def names(self, rule: str) -> tuple[str, ...]:
+        """The entities that a rule judges, in the order of its verdicts."""
+        return next(judge.names for judge in self._judges if judge.rule.id == rule)
+
     def terms(self, rule: str) -> tuple[Term, ...]:
         """A rule's evidence, in the order of the verdict's rows."""
         return tuple(

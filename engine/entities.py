@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.sets import F64, Index, Sets, sets
-from skewscope.engine.topology import Topology
+from skewscope.engine.topology import FLEET, Topology
 from skewscope.rules.expr import Peers
 from skewscope.rules.kinds import CONTAINERS, KINDS
 from skewscope.rules.model import Where
 
-FLEET = "fleet"
 FIRST_PEERS = 64
 
 
@@ -72,8 +71,8 @@ class Entities:
 
     def _containers(self, lower: str, upper: str) -> Iterable[str]:
         names = self.names[lower]
-        if upper == "fleet":
-            return [FLEET] * len(names)
+        if upper == "fleet" and len(self.names["fleet"]) == 1:
+            return self.names["fleet"] * len(names)
         direct = self._direct.get((lower, upper))
         if direct:
             return [direct(name) for name in names]
@@ -86,8 +85,21 @@ class Entities:
     def _direct(self) -> Mapping[tuple[str, str], Callable[[str], str]]:
         topology = self.topology
         pool_of = {replica: pool.name for pool in reversed(topology.pools) for replica in pool.replicas}
+        replicas_of = {pool.name: pool.replicas for pool in topology.pools}
+
+        def fleet_of_group(name: str) -> str:
+            members = topology.group[name].members if name in topology.group else ()
+            return next((topology.node[topology.node_of[member]].fleet for member in members), "")
+
+        def fleet_of_port(name: str) -> str:
+            return topology.node[topology.port[name].node].fleet if name in topology.port else ""
+
         return {
             ("peer", "port"): lambda name: name.partition(">")[0],
+            ("node", "fleet"): lambda name: topology.node[name].fleet,
+            ("group", "fleet"): fleet_of_group,
+            ("pool", "fleet"): lambda name: fleet_of_group(next(iter(replicas_of[name]), "")),
+            ("link", "fleet"): lambda name: fleet_of_port(name.partition("--")[0]),
             ("port", "node"): lambda name: topology.port[name].node,
             ("gpu", "node"): lambda name: name.rsplit("/", 1)[0],
             ("rank", "group"): self.group_of_rank.__getitem__,
@@ -175,19 +187,25 @@ class Entities:
         if peers not in self._peers:
             mask = self.where(peers.kind, Where(peers.groups, peers.networks))
             labels = self._labels(peers)
+            fleets = self._fleets(peers.kind)
             classes: dict[object, list[int]] = defaultdict(list)
             for n in range(len(self.names[peers.kind])):
                 if mask[n] and labels[n] not in {None, "", -1}:
-                    classes[labels[n]].append(n)
+                    classes[fleets[n], labels[n]].append(n)
             self._peers[peers] = sets(list(classes.values()), len(classes))
         return self._peers[peers]
+
+    def _fleets(self, kind: str) -> Sequence[int]:
+        """The fleet of each entity, by number."""
+        found: list[int] = (np.arange(self.count(kind)) if kind == "fleet" else self.up(kind, "fleet")).tolist()
+        return found
 
     def _labels(self, peers: Peers) -> Sequence[object]:
         """What each entity shares with its peers."""
         kind, by, topology = peers.kind, peers.by, self.topology
         names = self.names[kind]
         if by == "all":
-            return [FLEET] * len(names)
+            return ["all"] * len(names)
         if by in CONTAINERS[kind]:
             return list(self.up(kind, by))
         if by in {"network", "switch"}:
@@ -289,6 +307,6 @@ _names: Mapping[str, Callable[[Topology], list[str]]] = {
     "replica": _replicas,
     "pool": lambda t: [pool.name for pool in t.pools],
     "link": _links,
-    "fleet": lambda _: [FLEET],
+    "fleet": lambda t: list(dict.fromkeys(node.fleet for node in t.nodes)) or [FLEET],
     "peer": lambda _: [],
 }

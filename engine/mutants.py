@@ -1,8 +1,8 @@
 """Rules changed a little in each place, to see whether their cases would notice.
 
 A case that no change to the rule can fail tests nothing. The changes are those of mutation testing (DeMillo, Lipton
-and Sayward, 1978): a constant doubled or halved, a comparison turned round, an item left out. The number one counts as
-a unit and stays.
+and Sayward, 1978): a constant moved by a quarter, a comparison turned round, a term or an item left out. The number one
+counts as a unit and stays.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,11 +15,9 @@ from skewscope.rules.expr import Expr
 from skewscope.rules.functions import FUNCTIONS
 from skewscope.rules.model import Evidence, Rule
 
-FACTORS = (2.0, 0.5)
+FACTORS = (1.25, 0.75)
 TRIFLE = 1e-10
 TURNED = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
-SOONEST = ("boundary", "look-alike", "fires", "quiet", "missing")
-"""Kinds of case in the order in which they tend to notice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +41,11 @@ def noticed(mutant: Mutant, cases: Iterable[Case], catalogue: Catalogue) -> bool
 
 
 def unnoticed(found: Iterable[Mutant], cases: Iterable[Case], catalogue: Catalogue) -> list[Mutant]:
-    """Those of one rule's mutants on which no case fails. All that are left go through a case together."""
-    left = [(mutant, _apart(mutant.rule, n)) for n, mutant in enumerate(found)]
-    for case in sorted(cases, key=lambda case: SOONEST.index(case.kind)):
-        if left:
-            faults = judged([rule for _, rule in left], case, catalogue)
-            left = [pair for pair, wrong in zip(left, faults, strict=True) if not wrong]
-    return [mutant for mutant, _ in left]
+    """Those of one rule's mutants on which no case fails. All of them go through all cases together."""
+    changed = list(found)
+    apart = [_apart(mutant.rule, n) for n, mutant in enumerate(changed)]
+    told = judged(apart, list(cases), catalogue) if changed else []
+    return [mutant for n, mutant in enumerate(changed) if not any(faults[n] for faults in told)]
 
 
 def _apart(rule: Rule, n: int) -> Rule:
@@ -89,6 +85,15 @@ def _exprs(expr: Expr) -> Iterator[tuple[Expr, str]]:
     if expr.op == "compare" and expr.name in TURNED:
         changed = replace(expr, name=TURNED[expr.name])
         yield changed, f"{expr} becomes {changed}"
+    if expr.op in {"and", "or"}:
+        yield from _shorter(expr)
     for place, arg in enumerate(expr.args):
         for changed, what in _exprs(arg):
             yield replace(expr, args=(*expr.args[:place], changed, *expr.args[place + 1 :])), what
+
+
+def _shorter(expr: Expr) -> Iterator[tuple[Expr, str]]:
+    """What was joined, with one part left out."""
+    for place, part in enumerate(expr.args):
+        left = (*expr.args[:place], *expr.args[place + 1 :])
+        yield replace(expr, args=left) if len(left) > 1 else left[0], f"{part} left out"

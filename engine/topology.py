@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+FLEET = "fleet"
+"""The name of a fleet, where there is only one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Port:
@@ -37,6 +40,8 @@ class Node:
     sees: tuple[str, ...] = ()
     """Networks that the node's DPU sees."""
     ports: tuple[Port, ...] = ()
+    fleet: str = FLEET
+    """Nodes of different fleets are never compared with one another."""
 
 
 @dataclass(frozen=True, slots=True)

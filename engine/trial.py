@@ -2,15 +2,16 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 import numpy as np
 
-from skewscope.engine.detect import Detector
+from skewscope.engine.detect import Detector, Truth
 from skewscope.engine.entities import Entities
 from skewscope.engine.feed import F64, Block, SeriesKey, SeriesTable
-from skewscope.engine.topology import Group, Node, Pool, Port, Topology
+from skewscope.engine.topology import FLEET, Group, Node, Pool, Port, Topology
 from skewscope.engine.verdict import UNKNOWN, RuleVerdict
 from skewscope.kb.model import Catalogue
 from skewscope.kb.units import unit
@@ -54,54 +55,123 @@ class _Outcome:
     severity: dict[str, int] = field(default_factory=dict)
     state: dict[str, int] = field(default_factory=dict)
 
-    def take(self, at: float, verdict: RuleVerdict) -> None:
-        """Notes what was said after `at` seconds."""
-        said = zip(verdict.names, verdict.firing.tolist(), verdict.severity.tolist(), strict=True)
-        for name, firing, severity in said:
-            if firing:
-                self.fired.setdefault(name, at)
-                self.cleared.pop(name, None)
-                self.severity[name] = max(self.severity.get(name, 0), severity)
-            elif name in self.fired:
-                self.cleared.setdefault(name, at)
-        self.state = dict(zip(verdict.names, verdict.state.tolist(), strict=True))
+
+class _Notes:
+    """What one rule has said so far: when each entity fired first and cleared last, and how bad it was."""
+
+    def __init__(self, size: int) -> None:
+        self._fired, self._cleared = np.full(size, np.nan), np.full(size, np.nan)
+        self._severity, self._state = np.zeros(size, np.int8), np.zeros(size, np.int8)
+        self._kept: dict[float, tuple[F64, F64, Truth, Truth]] = {}
+
+    def take(self, at: float, verdict: RuleVerdict, *, keep: bool) -> None:
+        """Notes what was said after `at` seconds; with `keep` this can be asked for later."""
+        firing = verdict.firing
+        self._fired[firing & np.isnan(self._fired)] = at
+        self._cleared[firing] = np.nan
+        self._severity = np.where(firing, np.maximum(self._severity, verdict.severity), self._severity)
+        self._cleared[~firing & ~np.isnan(self._fired) & np.isnan(self._cleared)] = at
+        self._state = verdict.state
+        if keep:
+            self._kept[at] = self._fired.copy(), self._cleared.copy(), self._severity.copy(), self._state.copy()
+
+    def outcome(self, at: float, names: Sequence[str], prefix: str) -> _Outcome:
+        """What had been said of the entities of one fleet by then."""
+        fired, cleared, severity, state = self._kept[at]
+        own = [(n, name.replace(prefix, "")) for n, name in enumerate(names) if name.startswith(prefix)]
+        return _Outcome(
+            {name: fired[n] for n, name in own if not np.isnan(fired[n])},
+            {name: cleared[n] for n, name in own if not np.isnan(cleared[n])},
+            {name: int(severity[n]) for n, name in own},
+            {name: int(state[n]) for n, name in own},
+        )
 
 
 def run_cases(rules: Mapping[str, Rule], cases: Iterable[CaseFile], catalogue: Catalogue) -> list[Result]:
     """How every case went, in the order of files and cases; cases of a rule that is not there are passed over."""
-    return [run_case(rules[file.rule], case, catalogue) for file in cases if file.rule in rules for case in file.cases]
+    found: list[Result] = []
+    for file in cases:
+        if rule := rules.get(file.rule):
+            told = judged([rule], file.cases, catalogue)
+            pairs = zip(file.cases, told, strict=True)
+            found += [Result(rule.id, case.name, case.kind, faults[0], case.line) for case, faults in pairs]
+    return found
 
 
 def run_case(rule: Rule, case: Case, catalogue: Catalogue) -> Result:
     """How one case went."""
-    (faults,) = judged([rule], case, catalogue)
+    (((faults,)),) = judged([rule], [case], catalogue)
     return Result(rule.id, case.name, case.kind, faults, case.line)
 
 
-def judged(rules: Sequence[Rule], case: Case, catalogue: Catalogue) -> list[tuple[str, ...]]:
-    """What each of several rules about one kind of entity gets wrong in a case; their ids differ."""
-    detector = Detector(rules, catalogue, cluster(case.cluster), case.tick)
-    script = Script(case, catalogue, detector.entities)
-    faults = (*script.faults, *_strangers(case, rules[0], detector.entities))
-    if faults:
-        return [faults] * len(rules)
-    outcomes = _played(detector, case, script)
-    return [tuple(_differences(case, outcomes[rule.id])) for rule in rules]
+def judged(rules: Sequence[Rule], cases: Sequence[Case], catalogue: Catalogue) -> list[list[tuple[str, ...]]]:
+    """What each of several rules about one kind of entity gets wrong in each case; the rules' ids differ.
+
+    Cases that are sampled alike are fleets of one topology, judged side by side: what a rule costs is mostly the
+    number of ticks, hardly that of entities.
+    """
+    found: list[list[tuple[str, ...]]] = [[()] * len(rules) for _ in cases]
+    alike: dict[object, list[int]] = {}
+    for n, case in enumerate(cases):
+        alike.setdefault(_sampling(case), []).append(n)
+    for numbers in alike.values():
+        told = _side_by_side(rules, [cases[n] for n in numbers], catalogue)
+        for n, faults in zip(numbers, told, strict=True):
+            found[n] = faults
+    return found
 
 
-def _strangers(case: Case, rule: Rule, entities: Entities) -> Iterator[str]:
+def _sampling(case: Case) -> object:
+    """Cases for which this is the same may share the slots of windows, which follow how often most are sampled."""
+    return case.tick, tuple(sorted({piece.every for given in case.given for piece in given.pieces}))
+
+
+def _side_by_side(rules: Sequence[Rule], cases: Sequence[Case], catalogue: Catalogue) -> list[list[tuple[str, ...]]]:
+    table, tick = SeriesTable(), cases[0].tick
+    scripts = [Script(case, catalogue, table, f"{n}|") for n, case in enumerate(cases)]
+    wrong = [(*script.faults, *_strangers(script, rules[0])) for script in scripts]
+    sound = [script for script, faults in zip(scripts, wrong, strict=True) if not faults]
+    detector = Detector(rules, catalogue, _beside(script.topology for script in sound), tick)
+    notes = _played(detector, sound, table, tick)
+    found = []
+    for script, faults in zip(scripts, wrong, strict=True):
+        names = [] if faults else detector.entities.names[rules[0].scope]
+        told = [
+            tuple(_differences(script.case, notes[rule.id].outcome(script.ends, names, script.prefix)))
+            for rule in rules
+            if not faults
+        ]
+        found.append(told or [faults] * len(rules))
+    return found
+
+
+def _strangers(script: "Script", rule: Rule) -> Iterator[str]:
+    case, known = script.case, script.entities.numbers[rule.scope]
     for name in (*(firing.at for firing in case.expect), *(case.unknown or ())):
-        if name not in entities.numbers[rule.scope]:
+        if script.full(rule.scope, name) not in known:
             yield f"expects something of {name!r}, which is no {rule.scope} of the case"
 
 
-def _played(detector: Detector, case: Case, script: "Script") -> dict[str, _Outcome]:
-    outcomes = {rule: _Outcome() for rule in detector.rules}
-    for n in range(round(case.lasts / case.tick) + 1):
-        at = n * case.tick
-        for verdict in detector.step(START + at, script.block(n), script.table):
-            outcomes[verdict.rule].take(at, verdict)
-    return outcomes
+def _played(detector: Detector, scripts: Sequence["Script"], table: SeriesTable, tick: float) -> dict[str, _Notes]:
+    notes = {rule: _Notes(len(detector.names(rule))) for rule in detector.rules}
+    ends = {len(script.times) - 1 for script in scripts}
+    for n in range(max(ends, default=-1) + 1):
+        parts = [script.block(n) for script in scripts if n < len(script.times)]
+        columns = ((p.time for p in parts), (p.series for p in parts), (p.value for p in parts))
+        block = Block(*(np.concatenate(list(column)) for column in columns))
+        for verdict in detector.step(START + n * tick, block, table):
+            notes[verdict.rule].take(n * tick, verdict, keep=n in ends)
+    return notes
+
+
+def _beside(topologies: Iterable[Topology]) -> Topology:
+    """Several topologies as one; their fleets are strangers to each other."""
+    found = list(topologies)
+    return Topology(
+        tuple(node for each in found for node in each.nodes),
+        tuple(group for each in found for group in each.groups),
+        tuple(pool for each in found for pool in each.pools),
+    )
 
 
 def _differences(case: Case, outcome: _Outcome) -> Iterator[str]:
@@ -133,25 +203,30 @@ def _missed(name: str, firing: Firing, outcome: _Outcome) -> Iterator[str]:
 # --- topology
 
 
-def cluster(short: Cluster) -> Topology:
-    """The topology that a case's shorthand stands for: nodes n0, n1, ... with the ports ns and ew."""
+def cluster(short: Cluster, prefix: str = "") -> Topology:
+    """The topology that a case's shorthand stands for: nodes n0, n1, ... with the ports ns and ew.
+
+    Every name, and that of the fleet, begins with `prefix`.
+    """
     count = sum(nodes for _, _, nodes, _ in short.groups) + short.nodes
     gpus = max([short.gpus, *(gpus for *_, gpus in short.groups)])
-    nodes = tuple(_node(f"n{n}", gpus) for n in range(max(count, 1)))
+    fleet = f"{prefix}{FLEET}"
+    nodes = tuple(_node(f"{prefix}n{n}", gpus, fleet) for n in range(max(count, 1)))
     groups, first = [], 0
     for name, kind, size, per_node in short.groups:
-        names = [f"n{n}" for n in range(first, first + size)]
+        names = [f"{prefix}n{n}" for n in range(first, first + size)]
         members = [f"{node}/gpu{g}" for node in names for g in range(per_node)] if per_node else names
-        groups.append(Group(name, kind, tuple(members), names[0]))
+        groups.append(Group(f"{prefix}{name}", kind, tuple(members), names[0]))
         first += size
-    everyone = (("pool", tuple(group.name for group in groups)),) if groups else ()
+    everyone = (("pool", tuple(name for name, *_ in short.groups)),) if groups else ()
     pools = everyone if short.pools is None else short.pools
-    return Topology(nodes, tuple(groups), tuple(Pool(name, replicas) for name, replicas in pools))
+    named = (Pool(f"{prefix}{name}", tuple(f"{prefix}{replica}" for replica in found)) for name, found in pools)
+    return Topology(nodes, tuple(groups), tuple(named))
 
 
-def _node(name: str, gpus: int) -> Node:
+def _node(name: str, gpus: int, fleet: str) -> Node:
     ports = (Port(name, "ns", "north-south", NORTH_SOUTH), Port(name, "ew", "east-west", EAST_WEST))
-    return Node(name, gpus=gpus, sees=("north-south", "east-west"), ports=ports)
+    return Node(name, gpus=gpus, sees=("north-south", "east-west"), ports=ports, fleet=fleet)
 
 
 # --- telemetry
@@ -160,20 +235,38 @@ def _node(name: str, gpus: int) -> Node:
 class Script:
     """The samples of a case: every series' values at every tick, made beforehand."""
 
-    def __init__(self, case: Case, catalogue: Catalogue, entities: Entities) -> None:
+    def __init__(self, case: Case, catalogue: Catalogue, table: SeriesTable, prefix: str = "") -> None:
         self.case = case
         self.catalogue = catalogue
-        self.table = SeriesTable()
+        self.table = table
+        self.prefix = prefix
+        """Of the names of its entities; the case itself does not know of it."""
+        self.topology = cluster(case.cluster, prefix)
+        self.entities = Entities(self.topology)
         self.faults: list[str] = []
         self.times: F64 = np.arange(round(case.lasts / case.tick) + 1, dtype=np.float64) * case.tick
         pieces: dict[SeriesKey, list[Piece]] = {}
         for given in case.given:
-            for key in self._keys(given, entities):
+            for key in self._keys(given):
                 pieces.setdefault(key, []).extend(given.pieces)
         series = [made for key, found in pieces.items() for made in self._series(key, found)]
         self.values: F64 = np.array([values for _, values in series]).reshape(len(series), len(self.times))
         self._numbers = np.array([self.table.number(key) for key, _ in series], np.int32)
         self._given = ~np.isnan(self.values)
+
+    @property
+    def ends(self) -> float:
+        """Seconds until its last tick."""
+        return (len(self.times) - 1) * self.case.tick
+
+    def full(self, kind: str, name: str) -> str:
+        """The name of an entity in `entities`, from that which the case gives it."""
+        return self._full[kind].get(name, "")
+
+    @cached_property
+    def _full(self) -> Mapping[str, Mapping[str, str]]:
+        names = {**self.entities.names, "peer": _pairs(self.entities)}
+        return {kind: {name.replace(self.prefix, ""): name for name in found} for kind, found in names.items()}
 
     def block(self, n: int) -> Block:
         """The samples of one tick."""
@@ -181,13 +274,12 @@ class Script:
         numbers = self._numbers[there]
         return Block(np.full(len(numbers), START + self.times[n]), numbers, self.values[there, n])
 
-    def _keys(self, given: Given, entities: Entities) -> Iterator[SeriesKey]:
+    def _keys(self, given: Given) -> Iterator[SeriesKey]:
         kind = kind_of(self.catalogue.signals[given.signal].entity)
         network = network_of(given.words)
         selector = ",".join(word for word in given.words if word.replace("_", "-") != network)
-        ports = entities.topology.port
-        names = _pairs(entities) if kind == "peer" else entities.names[kind]
-        found = [name for name in names if fnmatchcase(name, given.entity)]
+        ports = self.topology.port
+        found = [name for bare, name in self._full[kind].items() if fnmatchcase(bare, given.entity)]
         if kind in {"port", "peer"} and network:
             found = [name for name in found if ports[name.partition(">")[0]].network == network]
         if not found:
@@ -208,7 +300,7 @@ class Script:
     def _laid(self, key: SeriesKey, pieces: list[Piece]) -> F64:
         """Values in base units over time: later pieces lie over earlier ones; NaN where there is no sample."""
         values = np.full(len(self.times), np.nan)
-        noise = _noise(f"{self.case.name}|{key}", len(self.times))
+        noise = _noise(f"{self.case.name}|{self._bare(key)}", len(self.times))
         for piece in pieces:
             at = (self.times >= piece.begin - 1e-9) & (self.times < piece.end - 1e-9)
             values[at] = (_shape(piece, self.times, self.case.lasts) * (1 + piece.noise * noise))[at]
@@ -216,6 +308,9 @@ class Script:
                 off = np.mod(self.times + 1e-9, piece.every) > 2e-9
                 values[at & off] = np.nan
         return values
+
+    def _bare(self, key: SeriesKey) -> SeriesKey:
+        return replace(key, entity=key.entity.replace(self.prefix, ""))
 
     def _counted(self, rates: F64, pieces: list[Piece]) -> F64:
         """A counter that grows at these rates; unread while they are missing, begun anew where a piece says so."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skewscope.engine.entities import Entities
+from skewscope.engine.feed import SeriesTable
 from skewscope.engine.trial import Script, cluster, run_case
 from skewscope.kb.yamlfile import parse as yaml
 from skewscope.rules import case
@@ -31,7 +31,7 @@ def one(body, head=HEAD):
 def script(given, head=HEAD):
     """The series that a case's `given` stands for, each with its values over time, and what is wrong with it."""
     case_ = one(f"given: {{{given}}}, expect: []", head)
-    made = Script(case_, CATALOGUE, Entities(cluster(case_.cluster)))
+    made = Script(case_, CATALOGUE, SeriesTable())
     values = {key: [] for key in made.table.keys}
     for n in range(len(made.times)):
         block = made.block(n)

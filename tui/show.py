@@ -118,4 +118,7 @@ def result_lines(results: "Iterable[Result]", rules: Iterable[str]) -> list[Line
 def mutant_lines(found: "Iterable[Mutant]", total: int) -> list[Line]:
     """The changes to rules that no case noticed."""
     out = [(("· ", ""), (mutant.rule.id, "key"), (f"  {mutant.change}", "")) for mutant in found]
-    return [*out, line(f"{len(out)} of {total} changes were noticed by no case.", "warn" if out else "ok")]
+    return [
+        *out,
+        line(f"{len(out)} of {total} changes were noticed by no case.", "warn" if len(out) > total / 10 else "ok"),
+    ]
