@@ -75,10 +75,10 @@ class _Notes:
         if keep:
             self._kept[at] = self._fired.copy(), self._cleared.copy(), self._severity.copy(), self._state.copy()
 
-    def outcome(self, at: float, names: Sequence[str], prefix: str) -> _Outcome:
-        """What had been said of the entities of one fleet by then."""
-        fired, cleared, severity, state = self._kept[at]
-        own = [(n, name.replace(prefix, "")) for n, name in enumerate(names) if name.startswith(prefix)]
+    def outcome(self, script: "Script", names: Sequence[str]) -> _Outcome:
+        """What had been said of a case's own entities by its end, of all those that the rule judges."""
+        fired, cleared, severity, state = self._kept[script.ends]
+        own = [(n, script.bare(name)) for n, name in enumerate(names) if name.startswith(script.prefix)]
         return _Outcome(
             {name: fired[n] for n, name in own if not np.isnan(fired[n])},
             {name: cleared[n] for n, name in own if not np.isnan(cleared[n])},
@@ -135,9 +135,8 @@ def _side_by_side(rules: Sequence[Rule], cases: Sequence[Case], catalogue: Catal
     notes = _played(detector, sound, table, tick)
     found = []
     for script, faults in zip(scripts, wrong, strict=True):
-        names = [] if faults else detector.entities.names[rules[0].scope]
         told = [
-            tuple(_differences(script.case, notes[rule.id].outcome(script.ends, names, script.prefix)))
+            tuple(_differences(script.case, notes[rule.id].outcome(script, detector.names(rule.id))))
             for rule in rules
             if not faults
         ]
@@ -259,6 +258,10 @@ class Script:
         """Seconds until its last tick."""
         return (len(self.times) - 1) * self.case.tick
 
+    def bare(self, name: str) -> str:
+        """The name that the case gives to an entity."""
+        return name.replace(self.prefix, "")
+
     def full(self, kind: str, name: str) -> str:
         """The name of an entity in `entities`, from that which the case gives it."""
         return self._full[kind].get(name, "")
@@ -266,7 +269,7 @@ class Script:
     @cached_property
     def _full(self) -> Mapping[str, Mapping[str, str]]:
         names = {**self.entities.names, "peer": _pairs(self.entities)}
-        return {kind: {name.replace(self.prefix, ""): name for name in found} for kind, found in names.items()}
+        return {kind: {self.bare(name): name for name in found} for kind, found in names.items()}
 
     def block(self, n: int) -> Block:
         """The samples of one tick."""
@@ -300,7 +303,7 @@ class Script:
     def _laid(self, key: SeriesKey, pieces: list[Piece]) -> F64:
         """Values in base units over time: later pieces lie over earlier ones; NaN where there is no sample."""
         values = np.full(len(self.times), np.nan)
-        noise = _noise(f"{self.case.name}|{self._bare(key)}", len(self.times))
+        noise = _noise(f"{self.case.name}|{self._plain(key)}", len(self.times))
         for piece in pieces:
             at = (self.times >= piece.begin - 1e-9) & (self.times < piece.end - 1e-9)
             values[at] = (_shape(piece, self.times, self.case.lasts) * (1 + piece.noise * noise))[at]
@@ -309,8 +312,8 @@ class Script:
                 values[at & off] = np.nan
         return values
 
-    def _bare(self, key: SeriesKey) -> SeriesKey:
-        return replace(key, entity=key.entity.replace(self.prefix, ""))
+    def _plain(self, key: SeriesKey) -> SeriesKey:
+        return replace(key, entity=self.bare(key.entity))
 
     def _counted(self, rates: F64, pieces: list[Piece]) -> F64:
         """A counter that grows at these rates; unread while they are missing, begun anew where a piece says so."""
