@@ -49,8 +49,12 @@ class Baseline:
         return np.where(self.ready(), over(x - self.mean, np.abs(self.mean)), np.nan)
 
     def learn(self, x: F64, time: F64, frozen: NDArray[np.bool_]) -> None:
-        """Takes in what is new of entities that look healthy."""
-        at = np.flatnonzero((np.abs(x) <= LARGEST) & ~(time <= self._last) & ~np.isnan(time) & ~frozen)
+        """Takes in what is new of entities that look healthy, and of all whose past is too short to judge by.
+
+        What an entity shows from its first sample on is its past, sound or not: nothing else could be.
+        """
+        learning = ~frozen | ~self.ready()
+        at = np.flatnonzero((np.abs(x) <= LARGEST) & ~(time <= self._last) & ~np.isnan(time) & learning)
         if not len(at):
             return
         x, time = x[at], time[at]

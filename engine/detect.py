@@ -141,7 +141,10 @@ class _Judge:
         self.suspicious = self.firing | (state == YES) | shows | (score > self.rule.clear.score)
 
     def _verdict(self, truth: Truth, known: Mask, applies: Truth, state: Truth, score: F64) -> RuleVerdict:
-        values = np.stack([self.evaluator.decisive(item.when)[self.at] for item in self.rule.evidence])
+        values = np.full(truth.shape, np.nan, np.float32)
+        if self.suspicious.any():
+            # What nobody suspects nobody asks for.
+            values = np.stack([self.evaluator.decisive(item.when)[self.at] for item in self.rule.evidence])
         impact = self._impact()
         return RuleVerdict(
             rule=self.rule.id,

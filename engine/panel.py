@@ -103,7 +103,8 @@ class Panel:
         self._stuck = np.empty(0, bool)
         self._last, self._sum, self._born, self._born_sum = (np.empty(0) for _ in range(4))
         self._ranges = Ranges(np.empty((1, 0)), np.empty((1, 0)))
-        self._now: F64 = np.empty(0)
+        self._now: F64 = np.full(1, np.nan)
+        self._newest: F64 = np.full(1, np.nan)
 
     # --- series
 
@@ -250,6 +251,7 @@ class Panel:
         """Makes the tick's values ready: what is older than its series' horizon is unknown."""
         fresh = self.t - self.times <= self.rhythm.horizon
         self._now = np.append(np.where(fresh, self.latest, np.nan), np.nan)
+        self._newest = np.append(self.times, np.nan)
 
     def now(self, series: Index) -> F64:
         """Fresh values of series by number; NaN for stale ones and for -1."""
@@ -258,7 +260,8 @@ class Panel:
 
     def newest(self, series: Index) -> F64:
         """Times of the newest samples, stale or not; NaN where none came."""
-        return np.append(self.times, np.nan)[series]
+        found: F64 = self._newest[series]
+        return found
 
     def tally(self, series: Index) -> Tally:
         """How counters stand, by series number."""

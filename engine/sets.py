@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +21,14 @@ class Bucket:
     owners: Index
     members: Index
 
+    @cached_property
+    def _full(self) -> bool:
+        return bool((self.members >= 0).all())
+
     def gathered(self, values: F64) -> F64:
         """[sets, widest] values of the members; NaN where there is none."""
-        return np.append(values, np.nan)[self.members]
+        found: F64 = (values if self._full else np.append(values, np.nan))[self.members]
+        return found
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Who is connected to whom: nodes, ports, parallel groups, pools. Values only; parsing is `engine.topology_file`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -99,3 +99,13 @@ class Topology:
     def node_of(self) -> Mapping[str, str]:
         """The node of each member of any group: itself, or what stands before `/gpuN`."""
         return {m: m if m in self.node else m.rsplit("/", 1)[0] for g in self.groups for m in g.members}
+
+
+def beside(topologies: Iterable[Topology]) -> Topology:
+    """Several topologies as one; where their fleets have different names they are strangers to each other."""
+    found = list(topologies)
+    return Topology(
+        tuple(node for each in found for node in each.nodes),
+        tuple(group for each in found for group in each.groups),
+        tuple(pool for each in found for pool in each.pools),
+    )

@@ -11,7 +11,7 @@ import numpy as np
 from skewscope.engine.detect import Detector, Truth
 from skewscope.engine.entities import Entities
 from skewscope.engine.feed import F64, Block, SeriesKey, SeriesTable
-from skewscope.engine.topology import FLEET, Group, Node, Pool, Port, Topology
+from skewscope.engine.topology import FLEET, Group, Node, Pool, Port, Topology, beside
 from skewscope.engine.verdict import UNKNOWN, RuleVerdict
 from skewscope.kb.model import Catalogue
 from skewscope.kb.units import unit
@@ -131,7 +131,7 @@ def _side_by_side(rules: Sequence[Rule], cases: Sequence[Case], catalogue: Catal
     scripts = [Script(case, catalogue, table, f"{n}|") for n, case in enumerate(cases)]
     wrong = [(*script.faults, *_strangers(script, rules[0])) for script in scripts]
     sound = [script for script, faults in zip(scripts, wrong, strict=True) if not faults]
-    detector = Detector(rules, catalogue, _beside(script.topology for script in sound), tick)
+    detector = Detector(rules, catalogue, beside(script.topology for script in sound), tick)
     notes = _played(detector, sound, table, tick)
     found = []
     for script, faults in zip(scripts, wrong, strict=True):
@@ -161,16 +161,6 @@ def _played(detector: Detector, scripts: Sequence["Script"], table: SeriesTable,
         for verdict in detector.step(START + n * tick, block, table):
             notes[verdict.rule].take(n * tick, verdict, keep=n in ends)
     return notes
-
-
-def _beside(topologies: Iterable[Topology]) -> Topology:
-    """Several topologies as one; their fleets are strangers to each other."""
-    found = list(topologies)
-    return Topology(
-        tuple(node for each in found for node in each.nodes),
-        tuple(group for each in found for group in each.groups),
-        tuple(pool for each in found for pool in each.pools),
-    )
 
 
 def _differences(case: Case, outcome: _Outcome) -> Iterator[str]:

@@ -232,7 +232,7 @@ class Track:
         enough = self.ring.summed("count", steps) >= least
         young = t - self.time <= self.rhythm.horizon[: self._size]
         # One period more: the first sample already stands for the time before it.
-        filled = t - self.first + np.nan_to_num(self.rhythm.period[: self._size]) >= window / 2
+        filled = t - self.first + _or_zero(self.rhythm.period[: self._size]) >= window / 2
         return steps, enough & young & filled
 
     def mean(self, steps: Steps, skip: Steps | None = None) -> F64:
@@ -272,6 +272,10 @@ class Track:
         a, b = (np.take_along_axis(ordered, n[None, :], axis=0)[0] for n in (low, high))
         found: F64 = a + (b - a) * (place - low)
         return found
+
+
+def _or_zero(x: F64) -> F64:
+    return np.where(np.isnan(x), 0.0, x)
 
 
 def _now_and_then(taken: int) -> bool:
@@ -324,7 +328,7 @@ class Counted:
         since = tally.time - np.where(short, tally.born, times)
         more = tally.sum - np.where(short, tally.born_sum, sums)
         wide = np.fmax(window, FEW * np.minimum(tally.period, LONGEST))
-        good = tally.fresh & (since > 0) & (since + np.nan_to_num(tally.period) >= wide / 2)
+        good = tally.fresh & (since > 0) & (since + _or_zero(tally.period) >= wide / 2)
         return np.where(good, more, np.nan), np.where(good, since, np.nan)
 
 

@@ -1,0 +1,127 @@
+"""The simulated corpus: fleets in which one fault after another comes and goes, beside events that only look like one."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from skewscope.adapters.simulator.benign import EVENTS
+from skewscope.adapters.simulator.emit import Emitter
+from skewscope.adapters.simulator.exporters import PERIODS
+from skewscope.adapters.simulator.faults.registry import Target, faults, target
+from skewscope.adapters.simulator.fleet import Fleet, Plan, build
+from skewscope.adapters.simulator.load import made_up
+from skewscope.adapters.simulator.push import Push
+from skewscope.adapters.simulator.world import World
+from skewscope.engine.feed import Block, SeriesTable
+from skewscope.kb.model import Catalogue
+
+START = 1_750_000_000.0
+SETTLING = 60.0
+"""Seconds of health at the beginning of a run."""
+LASTS, BETWEEN = 45.0, 60.0
+"""Seconds that a fault stays, and that follow until the next one."""
+STRENGTHS = (("mild", 0.25), ("medium", 0.6), ("heavy", 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """Something that happens in a run: a fault, or a benign event where there is no condition."""
+
+    condition: str
+    severity: str
+    strength: float
+    at: Target
+    begin: float
+    """Seconds after the start."""
+    end: float
+    event: str = ""
+    """The benign event's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One run: a fleet, and what befalls it."""
+
+    name: str
+    plan: Plan
+    episodes: tuple[Episode, ...]
+    lasts: float
+    profile: str = "fine"
+    without: tuple[str, ...] = ()
+    """Exporters that are not there."""
+
+
+def scenarios(
+    conditions: Sequence[str], seed: int, *, nodes: int = 64, each: int = 10, strengths: Sequence[str] = ()
+) -> list[Scenario]:
+    """Runs in which every condition occurs at every severity, `each` episodes to a run."""
+    random = np.random.default_rng(seed)
+    wanted = [(name, *how) for name in conditions for how in STRENGTHS if not strengths or how[0] in strengths]
+    by_fabric: dict[str, list[tuple[str, str, float]]] = {}
+    for n in random.permutation(len(wanted)):
+        fabrics = faults()[wanted[n][0]].fabrics
+        by_fabric.setdefault(fabrics[0], []).append(wanted[n])
+    found = []
+    for fabric, some in sorted(by_fabric.items()):
+        for n in range(0, len(some), each):
+            plan = Plan(nodes, fabric=fabric, seed=int(random.integers(1 << 30)))
+            found.append(_scenario(f"faults-{fabric}-{n // each}", plan, some[n : n + each], random))
+    return found
+
+
+def _scenario(name: str, plan: Plan, what: Sequence[tuple[str, str, float]], random: np.random.Generator) -> Scenario:
+    fleet, episodes, t = build(plan), [], SETTLING
+    for condition, severity, strength in what:
+        begin = t + float(random.integers(0, 8))
+        at = target(faults()[condition], fleet, random)
+        episodes.append(Episode(condition, severity, strength, at, begin, begin + LASTS))
+        t = begin + LASTS + BETWEEN
+    return Scenario(name, plan, tuple(episodes), t)
+
+
+def quiet(seed: int, *, nodes: int, seconds: float, profile: str = "fine") -> Scenario:
+    """A run without any fault, with benign events one after another."""
+    random = np.random.default_rng(seed)
+    plan = Plan(nodes, seed=seed)
+    fleet, episodes, t = build(plan), [], SETTLING
+    names = sorted(EVENTS)
+    turn = 0
+    while t + 120 < seconds:
+        job = int(random.choice(np.flatnonzero(fleet.serving)))
+        at = Target("group", fleet.jobs[job].name, (), fleet.jobs[job].nodes[0], 0, 0, job, 0, fleet.jobs[job].nodes)
+        episodes.append(Episode("", "", float(random.uniform(0.3, 1)), at, t, t + 60, names[turn % len(names)]))
+        turn += 1
+        t += 120
+    return Scenario(f"quiet-{seed}", plan, tuple(episodes), seconds, profile)
+
+
+Blocks = Iterator[Block]
+
+
+def played(scenario: Scenario, catalogue: Catalogue, table: SeriesTable) -> tuple[Fleet, Blocks]:
+    """The fleet of a scenario, and its samples tick by tick."""
+    fleet = build(scenario.plan)
+    random = np.random.default_rng(scenario.plan.seed)
+    world = World(fleet, made_up(fleet, random), random)
+    periods = PERIODS[scenario.profile]
+    emitter = Emitter(fleet, catalogue, table, periods, scenario.without)
+
+    def blocks() -> Blocks:
+        for _ in range(int(scenario.lasts)):
+            world.step(touching(scenario))
+            yield emitter.block(world, START)
+
+    return fleet, blocks()
+
+
+def touching(scenario: Scenario) -> Callable[[Push, World], None]:
+    """What is wrong in each second of a scenario."""
+
+    def touch(push: Push, world: World) -> None:
+        for episode in scenario.episodes:
+            if episode.begin <= world.t < episode.end:
+                act = faults()[episode.condition].act if episode.condition else EVENTS[episode.event]
+                act(push, world, episode.at, episode.strength, world.t - episode.begin)
+
+    return touch

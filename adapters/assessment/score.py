@@ -1,0 +1,193 @@
+"""What was told held against what was true: found or missed, right or wrong, where, how soon, how sure."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skewscope.adapters.assessment.drive import Run, Told, Truth
+
+EARLY, LATE = 2.0, 10.0
+"""Seconds before the beginning and after the end of a fault in which what is told may be about it."""
+BINS = 10
+
+
+@dataclass
+class Tally:
+    """How one condition fared."""
+
+    found: int = 0
+    missed: int = 0
+    wrong: int = 0
+    """Incidents of this condition that nothing of the kind was behind."""
+    placed: int = 0
+    """Of those found, how many at the right place."""
+    delays: list[float] = field(default_factory=list)
+    by_severity: Counter[tuple[str, bool]] = field(default_factory=Counter)
+
+    @property
+    def precision(self) -> float:
+        """Share of what was told that was so; NaN where nothing was."""
+        told = self.found + self.wrong
+        return self.found / told if told else float("nan")
+
+    @property
+    def recall(self) -> float:
+        """Share of what was so that was told; NaN where nothing was."""
+        there = self.found + self.missed
+        return self.found / there if there else float("nan")
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of the two; NaN where the condition neither was nor was told."""
+        total = 2 * self.found + self.missed + self.wrong
+        return 2 * self.found / total if total else float("nan")
+
+    @property
+    def delay(self) -> float:
+        """Median seconds from the beginning of a fault to its diagnosis."""
+        return float(np.median(self.delays)) if self.delays else float("nan")
+
+
+@dataclass
+class Score:
+    """How everything fared."""
+
+    conditions: dict[str, Tally] = field(default_factory=dict)
+    confusion: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(what was so, what was told instead); '' for nothing."""
+    sure: list[tuple[float, bool]] = field(default_factory=list)
+    """Confidence of each root that was told, and whether it was so."""
+    quiet_node_days: float = 0.0
+    alarms: list[tuple[str, Told]] = field(default_factory=list)
+    """What was told in runs without a fault."""
+
+    def of(self, condition: str) -> Tally:
+        """The tally of a condition."""
+        return self.conditions.setdefault(condition, Tally())
+
+    def macro(self, what: str, only: Iterable[str] = ()) -> float:
+        """Mean of a measure over conditions that were there."""
+        names = set(only) or {name for name, tally in self.conditions.items() if tally.found + tally.missed}
+        values = [getattr(tally, what) for name, tally in self.conditions.items() if name in names]
+        return float(np.nanmean(values)) if values else float("nan")
+
+    @property
+    def placed(self) -> float:
+        """Share of what was found that was found at the right place."""
+        found = sum(tally.found for tally in self.conditions.values())
+        return sum(tally.placed for tally in self.conditions.values()) / found if found else float("nan")
+
+    @property
+    def delay(self) -> float:
+        """Median delay of everything that was found."""
+        delays = [delay for tally in self.conditions.values() for delay in tally.delays]
+        return float(np.median(delays)) if delays else float("nan")
+
+    @property
+    def calibration_error(self) -> float:
+        """Expected calibration error, in ten bins of equal width."""
+        if not self.sure:
+            return float("nan")
+        confidence, right = (np.array(column, float) for column in zip(*self.sure, strict=True))
+        at = np.minimum((confidence * BINS).astype(int), BINS - 1)
+        error = 0.0
+        for n in range(BINS):
+            own = at == n
+            if own.any():
+                error += own.mean() * abs(confidence[own].mean() - right[own].mean())
+        return float(error)
+
+    @property
+    def alarms_bound(self) -> float:
+        """False alarms in a node-day: the upper end of the 95 % interval (Poisson, exact)."""
+        return upper_bound(len(self.alarms)) / self.quiet_node_days if self.quiet_node_days else float("nan")
+
+
+def upper_bound(events: int, level: float = 0.95) -> float:
+    """The largest mean of a Poisson count that is not refuted by having seen so few events."""
+    low, high = 0.0, events + 10.0 * np.sqrt(events + 1) + 10
+    for _ in range(60):
+        mean = (low + high) / 2
+        terms = np.cumsum(np.concatenate(([0.0], np.log(mean) - np.log(np.arange(1, events + 1)))))
+        if np.exp(terms - mean).sum() > 1 - level:
+            low = mean
+        else:
+            high = mean
+    return float(high)
+
+
+def scored(runs: Iterable[Run]) -> Score:
+    """The score of some runs."""
+    score = Score()
+    for one in runs:
+        _take(one, score)
+    return score
+
+
+def _take(run: Run, score: Score) -> None:
+    roots = [told for told in run.told if not told.root]
+    used: set[int] = set()
+    for truth in run.truths:
+        own = _answer(truth, roots, used)
+        tally = score.of(truth.condition)
+        tally.by_severity[truth.severity, own is not None] += 1
+        if own is None:
+            tally.missed += 1
+            score.confusion[truth.condition, _instead(truth, run.told)] += 1
+            continue
+        used.add(own)
+        found = roots[own]
+        tally.found += 1
+        tally.placed += _at(truth, found)
+        tally.delays.append(max(found.opened - truth.begin, 0.0))
+        score.sure.append((found.confidence, True))
+    for n, told in enumerate(roots):
+        if n in used or _repeats(told, run.truths):
+            continue
+        score.of(told.condition).wrong += 1
+        score.sure.append((told.confidence, False))
+        if run.truths:
+            score.confusion[_behind(told, run.truths), told.condition] += 1
+    if not run.truths:
+        score.quiet_node_days += run.nodes * run.lasts / 86400
+        score.alarms += [(run.name, told) for told in roots]
+
+
+def _answer(truth: Truth, roots: Sequence[Told], used: set[int]) -> int | None:
+    """The first root that tells of a fault; one at the right place before others."""
+    fits = [
+        n
+        for n, told in enumerate(roots)
+        if n not in used and told.condition == truth.condition and _during(truth, told)
+    ]
+    return min(fits, key=lambda n: (not _at(truth, roots[n]), roots[n].opened), default=None)
+
+
+def _during(truth: Truth, told: Told) -> bool:
+    return truth.begin - EARLY <= told.opened <= truth.end + LATE
+
+
+def _at(truth: Truth, told: Told) -> bool:
+    return told.name in truth.names
+
+
+def _repeats(told: Told, truths: Iterable[Truth]) -> bool:
+    """A second incident of the same fault at the same place: it cleared between and came back."""
+    return any(told.condition == t.condition and _during(t, told) and _at(t, told) for t in truths)
+
+
+def _instead(truth: Truth, told: Iterable[Told]) -> str:
+    """What was told while a fault that was missed was there."""
+    during = [one for one in told if _during(truth, one)]
+    if any(one.condition == truth.condition for one in during):
+        return f"{next(one.root for one in during if one.condition == truth.condition)} (folded)"
+    near = [one for one in during if not one.root and _at(truth, one)] or [one for one in during if not one.root]
+    return min(near, key=lambda one: one.opened).condition if near else ""
+
+
+def _behind(told: Told, truths: Iterable[Truth]) -> str:
+    """What was so when something wrong was told."""
+    during = [truth for truth in truths if _during(truth, told)]
+    return during[0].condition if during else ""

@@ -1,0 +1,69 @@
+"""What happens in health and may look like a fault. Each may take a minute."""
+
+from collections.abc import Mapping
+
+from skewscope.adapters.simulator.faults.registry import Act, Target
+from skewscope.adapters.simulator.push import Push
+from skewscope.adapters.simulator.world import World
+
+
+def surge(p: Push, _w: World, _at: Target, strength: float, _age: float) -> None:
+    """More users everywhere, no more than there is room for."""
+    p.arrivals *= 1.3 + 0.7 * strength
+
+
+def lull(p: Push, _w: World, _at: Target, strength: float, _age: float) -> None:
+    """Fewer users everywhere."""
+    p.arrivals *= 0.7 - 0.4 * strength
+
+
+def restart(p: Push, w: World, at: Target, _strength: float, age: float) -> None:
+    """The replicas of a kind restart one after another; the balancer knows and sends nothing to the one that does."""
+    kind = w.fleet.jobs[at.job].kind
+    alike = [n for n, job in enumerate(w.fleet.jobs) if job.kind == kind]
+    turn = int(age // 15)
+    if turn < len(alike) and age % 15 < 6:
+        p.halted[alike[turn]] = 1.0
+        p.arrivals[alike[turn]] = 0.0
+        p.mute_engine[w.fleet.jobs[alike[turn]].nodes[0]] = 1.0
+
+
+def rebalance(p: Push, w: World, at: Target, _strength: float, age: float) -> None:
+    """Experts move once, which takes a second."""
+    if age < 1:
+        p.halted[at.job] = 0.7
+        p.other_out[list(w.fleet.jobs[at.job].nodes), 1:] += 15e9
+
+
+def checkpoint(p: Push, w: World, _at: Target, strength: float, age: float) -> None:
+    """Training jobs write their state while they go on, but for a moment."""
+    for n in w.fleet.of("dp", "pt"):
+        nodes = list(w.fleet.jobs[n].nodes)
+        if age < 20:
+            p.other_out[nodes, 0] += (2 + 3 * strength) * 1e9
+        if age < 1:
+            p.halted[n] = 0.4
+
+
+def maintenance(p: Push, _w: World, at: Target, _strength: float, _age: float) -> None:
+    """A replica is drained: it gets nothing, and the others take its part."""
+    p.arrivals *= 1.1
+    p.arrivals[at.job] = 0.0
+
+
+def missed_scrapes(p: Push, _w: World, at: Target, _strength: float, age: float) -> None:
+    """An exporter restarts: a few scrapes are missed."""
+    if age < 4:
+        p.mute_host[at.node] = 1.0
+        p.mute_gpu[at.node] = 1.0
+
+
+EVENTS: Mapping[str, Act] = {
+    "traffic surge": surge,
+    "traffic lull": lull,
+    "rolling restart": restart,
+    "rebalance": rebalance,
+    "checkpoint": checkpoint,
+    "maintenance": maintenance,
+    "exporter restart": missed_scrapes,
+}

@@ -1,0 +1,149 @@
+"""Faults of the network between nodes."""
+
+import numpy as np
+
+from skewscope.adapters.simulator.faults.registry import BARRIERS, Target, fault
+from skewscope.adapters.simulator.push import Push
+from skewscope.adapters.simulator.world import World
+
+RAIL = 50e9
+
+
+@fault("fabric-congestion", "leaf")
+def congested(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+    """A leaf has less room than its nodes need."""
+    hit = list(at.nodes)
+    p.capacity[hit, at.port] *= 0.5 - 0.35 * strength
+    p.queue[hit, at.port] += (40 + 200 * strength) * 1e-6 * w.random.uniform(0.8, 1.2, len(hit))
+    p.mark[hit, at.port] += 0.05 + 0.3 * strength
+
+
+@fault("incast-all-to-all", "port", ("ep", "tp", "pd"))
+def incast(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+    """Many write to one port at once."""
+    p.other_in[at.node, at.port] += RAIL * (0.5 + 0.45 * strength)
+    p.queue[at.node, at.port] += (60 + 250 * strength) * 1e-6
+    p.mark[at.node, at.port] += 0.1 + 0.4 * strength
+    p.flows[at.node, at.port] *= 3 + 5 * strength
+
+
+@fault("fabric-loss", "port")
+def lossy(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+    """A link loses packets, in both directions; some arrive damaged."""
+    p.loss_out[at.node, at.port] += 0.004 + 0.03 * strength
+    p.loss_in[at.node, at.port] += 0.004 + 0.03 * strength
+    p.corrupt[at.node, at.port] += 0.0005 + 0.003 * strength
+
+
+@fault("out-of-order-spurious-retransmit", "job", ("dp", "ep", "tp"), ("roce",))
+def sprayed(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+    """Packets of a flow take several paths, and the adapters expect order."""
+    p.reorder[list(w.fleet.jobs[at.job].nodes), 1:] += 0.01 + 0.06 * strength
+
+
+@fault("ecmp-hash-collision", "port", ("dp", "ep", "tp", "pd"))
+def collided(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+    """Flows of one port share an uplink while others are empty."""
+    p.hot_flow[at.node, at.port] += 0.15 + 0.3 * strength
+    p.capacity[at.node, at.port] *= 0.6 - 0.3 * strength
+    p.queue[at.node, at.port] += (30 + 100 * strength) * 1e-6 * w.random.uniform(0.8, 1.2)
+    p.mark[at.node, at.port] += 0.03 + 0.1 * strength
+
+
+@fault("cross-job-contention", "job", ("dp", "ep", "tp"))
+def contended(p: Push, w: World, at: Target, strength: float, age: float) -> None:
+    """Another job's exchanges coincide with ours now and then."""
+    coincide = 0.5 + 0.5 * np.sin(age / 2.5) > 0.4
+    nodes = list(w.fleet.jobs[at.job].nodes)
+    if coincide:
+        p.capacity[nodes, 1:] *= 0.55 - 0.3 * strength
+        p.queue[nodes, 1:] += (20 + 80 * strength) * 1e-6
+        p.mark[nodes, 1:] += 0.02 + 0.1 * strength
+
+
+@fault("congestion-control-mistuning", "job", ("dp", "ep"), ("roce",))
+def mistuned(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+    """Senders are slowed by marks although no queue stands."""
+    nodes = list(w.fleet.jobs[at.job].nodes)
+    p.mark[nodes, 1:] += 0.1 + 0.3 * strength
+    p.capacity[nodes, 1:] *= 0.6 - 0.3 * strength
+
+
+@fault("pfc-storm", "port", fabrics=("roce",))
+def storm(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+    """One adapter sends pause frames without end."""
+    p.pausing[at.node, at.port] += 0.7 + 0.3 * strength
+    for n in range(w.fleet.plan.nodes):
+        if n != at.node and w.fleet.leaf(n) == w.fleet.leaf(at.node):
+            p.paused[n, at.port] += 0.05 + 0.3 * strength
+
+
+@fault("head-of-line-blocking", "port", fabrics=("roce",))
+def blocked(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+    """The port is stopped for the sake of others' congestion."""
+    p.paused[at.node, at.port] += 0.15 + 0.5 * strength
+
+
+@fault("credit-starvation", "port", fabrics=("infiniband",))
+def no_credits(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+    """The other end grants no credits."""
+    p.credits[at.node, at.port] += 0.2 + 0.6 * strength
+
+
+@fault("link-flap", "port")
+def flapping(p: Push, w: World, at: Target, strength: float, age: float) -> None:
+    """The link goes down for a moment, again and again."""
+    every = 10 - 6 * strength
+    if age % every < 1.0:
+        p.flaps[at.node, at.port] += 1
+        p.down[at.node, at.port] = 1.0
+    p.corrupt[at.node, at.port] += 1e-4
+    del w
+
+
+@fault("nic-failure-hang", "port")
+def nic_gone(p: Push, w: World, at: Target, _strength: float, age: float) -> None:
+    """The adapter is gone, and its job stands."""
+    if age < 1:
+        p.flaps[at.node, at.port] += 1
+    p.down[at.node, at.port] = 1.0
+    p.halted[at.job] = 1.0
+    del w
+
+
+@fault("rail-underuse", "node", ("tp", "ep", "dp", "pd"))
+def one_rail(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+    """All traffic of a node goes over its first rail."""
+    moved = w.net.tx[at.node, 2:] * (0.8 + 0.2 * strength)
+    p.other_out[at.node, 2:] -= moved
+    p.other_in[at.node, 2:] -= moved
+    p.other_out[at.node, 1] += moved.sum()
+    p.other_in[at.node, 1] += moved.sum()
+
+
+@fault("qp-connection-state-thrash", "node", ("ep", "pd", "dp"))
+def too_many(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+    """More connections than the adapter's cache holds."""
+    p.flows[at.node, 1:] *= 60 + 200 * strength
+    p.capacity[at.node, 1:] *= 0.6 - 0.3 * strength
+    p.read_stall[at.node] += 0.1 + 0.2 * strength
+    del w
+
+
+@fault("collective-hang", "job", BARRIERS)
+def hang(p: Push, _w: World, at: Target, _strength: float, _age: float) -> None:
+    """A collective never ends."""
+    p.halted[at.job] = 1.0
+
+
+@fault("cross-node-load-skew", "node", ("tp", "ep"))
+def uneven_nodes(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+    """A member has more of the work, and more to exchange."""
+    p.share[at.job, at.member] *= 1.3 + 0.7 * strength
+    p.sent[at.job, at.member] *= 1.4 + 1.2 * strength
+
+
+@fault("pp-bubble", "node", ("pp", "pt"))
+def slow_stage(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+    """One stage takes longer than the others."""
+    p.share[at.job, at.member] *= 1.3 + 1.2 * strength

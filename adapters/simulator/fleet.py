@@ -1,0 +1,194 @@
+"""Who is in the fleet: nodes, ports, jobs, and how they are wired. Sizes and speeds only; what happens is elsewhere."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.engine.topology import FLEET, Group, Node, Pool, Port, Topology
+
+Index = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+GPUS = 8
+NODES_OF_A_RACK = 8
+NODES_OF_A_LEAF = 32
+FABRICS = ("roce", "infiniband")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What all jobs of one kind have in common."""
+
+    group: str
+    nodes: int
+    serves: bool
+    round_s: float
+    """What a member computes in a round: a decode step, a pipeline's turn, a training step."""
+    round_bytes: float
+    """What a member sends in a round."""
+    peers: int
+    """With how many others each member talks; 0 stands for all."""
+
+
+KINDS = {
+    # Decode steps of a 70B model are 20 to 40 ms; activations of a layer, twice a layer, are some MB a step.
+    "tp": Kind("tensor-parallel", 4, serves=True, round_s=0.026, round_bytes=40e6, peers=0),
+    "pp": Kind("pipeline-parallel", 4, serves=True, round_s=0.012, round_bytes=4e6, peers=1),
+    "ep": Kind("expert-parallel", 8, serves=True, round_s=0.030, round_bytes=60e6, peers=0),
+    "pd": Kind("prefill-decode", 4, serves=True, round_s=0.028, round_bytes=120e6, peers=2),
+    # A training step of two seconds moves the gradients of a slice of the model; a stage its activations.
+    "dp": Kind("data-parallel", 8, serves=False, round_s=0.9, round_bytes=6e9, peers=2),
+    "pt": Kind("pipeline-parallel", 4, serves=False, round_s=0.25, round_bytes=200e6, peers=1),
+}
+MIX = ("tp", "tp", "tp", "tp", "pp", "pp", "ep", "ep", "pd", "pd", "dp", "pt", "pt")
+"""Jobs of every 64 nodes."""
+POOL = 4
+"""Most replicas behind one load balancer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to build."""
+
+    nodes: int = 64
+    rails: int = 2
+    fabric: str = "roce"
+    seed: int = 1
+    prefix: str = ""
+    """Of every name, so that several fleets can be watched side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A replica or a training job."""
+
+    name: str
+    kind: str
+    nodes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A fleet as numbers: ports are [node, port] with the front end's first, members [job, place] with -1 for none."""
+
+    plan: Plan
+    jobs: tuple[Job, ...]
+    topology: Topology
+
+    @cached_property
+    def members(self) -> Index:
+        """The node of each member of each job; -1 where there is none."""
+        found = np.full((len(self.jobs), max(len(job.nodes) for job in self.jobs)), -1, np.intp)
+        for n, job in enumerate(self.jobs):
+            found[n, : len(job.nodes)] = job.nodes
+        return found
+
+    @cached_property
+    def there(self) -> Mask:
+        """Which places of `members` are taken."""
+        return self.members >= 0
+
+    @cached_property
+    def job_of(self) -> Index:
+        """The job of each node; -1 for an idle one."""
+        found = np.full(self.plan.nodes, -1, np.intp)
+        for n, job in enumerate(self.jobs):
+            found[list(job.nodes)] = n
+        return found
+
+    @cached_property
+    def serving(self) -> Mask:
+        """Which jobs serve requests."""
+        return np.array([KINDS[job.kind].serves for job in self.jobs])
+
+    @cached_property
+    def pipelines(self) -> Mask:
+        """Which jobs hand over from stage to stage."""
+        return np.array([KINDS[job.kind].group == "pipeline-parallel" for job in self.jobs])
+
+    def of(self, *kinds: str) -> list[int]:
+        """The numbers of the jobs of some kinds."""
+        return [n for n, job in enumerate(self.jobs) if job.kind in kinds]
+
+    @property
+    def ports(self) -> int:
+        """Ports of a node."""
+        return 1 + self.plan.rails
+
+    @property
+    def front_speed(self) -> float:
+        """Of a north-south port, bytes per second."""
+        return 25e9
+
+    @property
+    def rail_speed(self) -> float:
+        """Of an east-west port, bytes per second."""
+        return 50e9
+
+    def port(self, node: int, port: int) -> str:
+        """The name of a port."""
+        return f"{self.topology.nodes[node].name}/{'ns' if port == 0 else f'r{port - 1}'}"
+
+    def leaf(self, node: int) -> int:
+        """The number of the leaf, on any rail, that a node hangs on."""
+        return node // NODES_OF_A_LEAF
+
+
+def build(plan: Plan) -> Fleet:
+    """The fleet of a plan."""
+    jobs = tuple(_jobs(plan))
+    nodes = tuple(_node(n, plan) for n in range(plan.nodes))
+    groups = tuple(_group(job, nodes) for job in jobs)
+    return Fleet(plan, jobs, Topology(nodes, groups, tuple(_pools(jobs, plan.prefix))))
+
+
+def _jobs(plan: Plan) -> Iterator[Job]:
+    """Jobs one after another until no further one has room."""
+    nodes = plan.nodes
+    counts: dict[str, int] = {}
+    first, turn = 0, 0
+    while first + min(KINDS[kind].nodes for kind in MIX) <= nodes and turn < nodes * len(MIX):
+        kind = MIX[turn % len(MIX)]
+        turn += 1
+        size = KINDS[kind].nodes
+        if first + size <= nodes:
+            yield Job(f"{plan.prefix}{kind}{counts.get(kind, 0)}", kind, tuple(range(first, first + size)))
+            counts[kind] = counts.get(kind, 0) + 1
+            first += size
+
+
+def _group(job: Job, nodes: Sequence[Node]) -> Group:
+    names = tuple(nodes[n].name for n in job.nodes)
+    return Group(job.name, KINDS[job.kind].group, names, names[0] if KINDS[job.kind].serves else "")
+
+
+def _pools(jobs: Sequence[Job], prefix: str) -> Iterator[Pool]:
+    for kind in dict.fromkeys(job.kind for job in jobs if KINDS[job.kind].serves):
+        names = [job.name for job in jobs if job.kind == kind]
+        for n in range(0, len(names), POOL):
+            yield Pool(f"{prefix}{kind}-pool{n // POOL}", tuple(names[n : n + POOL]))
+
+
+def _node(n: int, plan: Plan) -> Node:
+    name, leaf = f"{plan.prefix}node{n:04d}", n // NODES_OF_A_LEAF
+    octets = f"{n // 250}.{n % 250 + 1}"
+    front = Port(
+        name, "ns", "north-south", 25e9, (f"10.0.{octets}",), ("mlx5_0", "eth0"), switch=f"{plan.prefix}edge{leaf}"
+    )
+    rails = (
+        Port(
+            name,
+            f"r{r}",
+            "east-west",
+            50e9,
+            (f"10.{r + 1}.{octets}",),
+            (f"mlx5_{r + 1}", f"rail{r}"),
+            switch=f"{plan.prefix}leaf{leaf}-r{r}",
+        )
+        for r in range(plan.rails)
+    )
+    rack = f"{plan.prefix}rack{n // NODES_OF_A_RACK}"
+    return Node(name, rack, GPUS, ("north-south", "east-west"), (front, *rails), f"{plan.prefix}{FLEET}")

@@ -1,0 +1,196 @@
+"""What faults and events do to the machine in one second. Everything is neutral unless somebody touches it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.adapters.simulator.fleet import GPUS, Fleet
+
+F64 = NDArray[np.float64]
+
+
+@dataclass
+class Push:
+    """Arrays of [node, gpu], [node], [node, port], [job] and [job, member], and what each does."""
+
+    # --- GPUs
+    clock: F64
+    """Times the clock."""
+    work: F64
+    """Times the time that its kernels take at the same clock."""
+    stall: F64
+    """Seconds that it stands still in a round."""
+    heat: F64
+    """Kelvin on top of what its power makes."""
+    power_limit: F64
+    """Times the board's limit."""
+    pcie_in: F64
+    """Bytes per second from the host on top."""
+    pcie_out: F64
+    """Bytes per second to the host on top."""
+    nvlink: F64
+    """Times the bandwidth of its NVLinks."""
+    nvlink_errors: F64
+    """Per second."""
+    xid: F64
+    """The number of an Xid that is told now; 0 for none."""
+    dead: F64
+    """1 where it has fallen off."""
+    held: F64
+    """Share of its memory that is held but useless."""
+    link_width: F64
+    """Times the lanes of its PCIe link."""
+    # --- nodes
+    busy: F64
+    """Share of all processors that something else takes."""
+    launch: F64
+    """Seconds by which kernels are launched late in a round, on average."""
+    launch_noise: F64
+    """The same, as a deviation from round to round."""
+    wait_io: F64
+    """Share of time that tasks wait for storage."""
+    wait_mem: F64
+    """Share of time that tasks wait for memory."""
+    interrupts: F64
+    """Share of time lost to interrupts."""
+    write_stall: F64
+    """Share of time that the adapter cannot write to the host."""
+    read_stall: F64
+    """Share of time that the adapter waits for what it reads from the host."""
+    drops: F64
+    """Packets per second that the host's stack drops."""
+    oom: F64
+    """Tasks killed for memory in this second."""
+    arm: F64
+    """Share of the DPU's own processors that something takes."""
+    dpu_heat: F64
+    """Kelvin."""
+    clock_off: F64
+    """Seconds by which the node's clock is off."""
+    mute_host: F64
+    """1 where the host's exporters are silent."""
+    mute_gpu: F64
+    """1 where the exporter of GPUs is silent."""
+    mute_agent: F64
+    """1 where the DPU's agent is silent."""
+    mute_engine: F64
+    """1 where the serving engine tells nothing."""
+    pcie_replays: F64
+    """Per second, on the adapter's link."""
+    # --- ports
+    capacity: F64
+    """Times the speed of what lies behind the port."""
+    loss_out: F64
+    """Share of the packets sent that never arrive."""
+    loss_in: F64
+    """Share of the packets sent to it that never arrive."""
+    corrupt: F64
+    """Share of the packets received that are damaged."""
+    reorder: F64
+    """Share of the packets received that come out of order."""
+    queue: F64
+    """Seconds that packets stand in queues on the way."""
+    mark: F64
+    """Share of packets marked by a switch."""
+    paused: F64
+    """Share of time in which the network stops the port."""
+    pausing: F64
+    """Share of time in which the port stops the network."""
+    other_in: F64
+    """Bytes per second of others to it."""
+    other_out: F64
+    """Bytes per second of others from it."""
+    down: F64
+    """1 while the link is down."""
+    flaps: F64
+    """Times that it went down in this second."""
+    hot_flow: F64
+    """Share of the bytes that one flow has on top of its even share."""
+    flows: F64
+    """Times the number of connections."""
+    credits: F64
+    """Share of time in which the port has data and no credit."""
+    # --- jobs
+    halted: F64
+    """Share of the second in which the job stands still."""
+    arrivals: F64
+    """Times the requests that come."""
+    prompt: F64
+    """Times the length of prompts."""
+    output: F64
+    """Times the length of answers."""
+    cache: F64
+    """Times the room for KV cache."""
+    transfer: F64
+    """Times the time that a KV transfer takes."""
+    pieces: F64
+    """Times the number of pieces in which KV moves."""
+    failing: F64
+    """Share of the requests that fail."""
+    hits: F64
+    """Added to the share of prompt tokens found in the prefix cache."""
+    prefill: F64
+    """Times the speed of prefill."""
+    admitting: F64
+    """Times the speed at which requests are admitted."""
+    mixing: F64
+    """Share of the decode steps that a prefill runs into."""
+    ragged: F64
+    """Coefficient of variation of what a decode step yields, on top."""
+    # --- members
+    share: F64
+    """Times the work of a member."""
+    sent: F64
+    """Times the bytes that a member sends and receives."""
+    wander: F64
+    """Seconds by which a member that changes from round to round is late."""
+
+
+_LIKE = {
+    "gpu": "clock work stall heat power_limit pcie_in pcie_out nvlink nvlink_errors xid dead held link_width",
+    "node": "busy launch launch_noise wait_io wait_mem interrupts write_stall read_stall drops oom arm dpu_heat clock_off "
+    "mute_host mute_gpu mute_agent mute_engine pcie_replays",
+    "port": "capacity loss_out loss_in corrupt reorder queue mark paused pausing other_in other_out down flaps hot_flow "
+    "flows credits",
+    "job": "halted arrivals prompt output cache transfer pieces failing hits prefill admitting mixing ragged",
+    "member": "share sent wander",
+}
+_TIMES = frozenset(
+    [
+        "clock",
+        "work",
+        "power_limit",
+        "nvlink",
+        "link_width",
+        "capacity",
+        "flows",
+        "arrivals",
+        "prompt",
+        "output",
+        "cache",
+        "transfer",
+        "pieces",
+        "prefill",
+        "admitting",
+        "share",
+        "sent",
+    ]
+)
+"""What multiplies; everything else is added."""
+
+
+def neutral(fleet: Fleet) -> Push:
+    """A second in which nothing is wrong."""
+    nodes, jobs = fleet.plan.nodes, len(fleet.jobs)
+    shapes = {
+        "gpu": (nodes, GPUS),
+        "node": (nodes,),
+        "port": (nodes, fleet.ports),
+        "job": (jobs,),
+        "member": fleet.members.shape,
+    }
+    made = {
+        name: np.full(shapes[like], float(name in _TIMES)) for like, names in _LIKE.items() for name in names.split()
+    }
+    return Push(**made)

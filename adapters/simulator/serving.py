@@ -1,0 +1,136 @@
+"""Replicas for one second: requests come, wait, are prefilled and decoded, and leave. Continuous batching as a fluid."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from skewscope.adapters.simulator.fleet import Fleet
+from skewscope.adapters.simulator.load import Load
+from skewscope.adapters.simulator.push import F64, Push
+
+PREFILL_TOKENS = 24_000.0
+"""Prompt tokens that a replica can prefill in a second beside its decoding."""
+MOST_RUNNING = 96.0
+CACHE_TOKENS = 400_000.0
+"""Room for KV cache of a replica."""
+STEP_PER_RUNNING = 0.006
+"""Share by which each running request lengthens a decode step."""
+HITS = 0.35
+"""Share of prompt tokens that a prefix cache finds."""
+TRANSFER_S = 0.012
+"""Time that the KV cache of a usual prompt takes to move."""
+
+
+@dataclass
+class Serving:
+    """State and last second of each job, [job]; jobs that serve nobody are all zero."""
+
+    running: F64
+    waiting: F64
+    arrived: F64
+    started: F64
+    """Requests whose first token came in this second."""
+    ended: F64
+    failed: F64
+    prompt: F64
+    """Prompt tokens that were computed."""
+    queried: F64
+    """Prompt tokens looked up in the prefix cache."""
+    found: F64
+    """And found there."""
+    tokens: F64
+    """Generated."""
+    cache: F64
+    """Share of the room for KV cache that is taken."""
+    preempted: F64
+    ttft: F64
+    queued: F64
+    """Seconds that a request waits before it is prefilled."""
+    prefill: F64
+    """Seconds that a prompt takes."""
+    gap: F64
+    """Median time between two tokens of a stream."""
+    gap_p95: F64
+    gap_cv: F64
+    transfer: F64
+    """Seconds that a KV transfer takes."""
+    prompt_len: F64
+    output_len: F64
+    batch_load: F64
+    """Times the time of an empty decode step."""
+
+
+def fresh(fleet: Fleet, load: Load) -> Serving:
+    """Replicas in the middle of a day."""
+    none = np.zeros(len(fleet.jobs))
+    made = Serving(*(none.copy() for _ in fields(Serving)))
+    made.running = np.where(fleet.serving, load.rate * load.output * 0.03, 0.0)
+    made.batch_load = 1 + STEP_PER_RUNNING * made.running
+    return made
+
+
+def step(
+    now: Serving, fleet: Fleet, push: Push, load: Load, t: float, pace: F64, rounds: F64, random: np.random.Generator
+) -> None:
+    """One second. `pace` is the time of a decode step, `rounds` how many of them there are in this second, [job]."""
+    serves = fleet.serving
+    now.prompt_len, now.output_len = load.prompt * push.prompt, load.output * push.output
+    now.arrived = np.where(serves, random.poisson(np.maximum(load.at(t) * push.arrivals, 0.0)), 0.0)
+    now.failed = np.minimum(random.poisson(now.arrived * push.failing), now.arrived)
+    now.waiting = now.waiting + now.arrived - now.failed
+    going = np.clip(rounds * pace, 0.0, 1.0)
+    _admit(now, push, going, random)
+    now.tokens = np.where(serves, now.running * rounds, 0.0)
+    ended = random.poisson(np.maximum(now.tokens / now.output_len, 0.0))
+    now.ended = np.minimum(ended, now.running)
+    now.running = np.maximum(now.running - now.ended, 0.0)
+    _cache(now, push)
+    now.batch_load = 1 + STEP_PER_RUNNING * now.running
+    _delays(now, push, pace, going)
+
+
+def _admit(now: Serving, push: Push, going: F64, random: np.random.Generator) -> None:
+    hits = np.clip(HITS + push.hits, 0.0, 0.98)
+    computed = np.maximum(now.prompt_len * (1 - hits), 16.0)
+    able = PREFILL_TOKENS * push.prefill * push.admitting * going / computed
+    room = np.minimum(MOST_RUNNING - now.running, _room(now, push))
+    # The lengths of the prompts that come differ.
+    able *= np.exp(random.normal(0.0, 0.1, able.shape))
+    now.started = np.floor(np.clip(np.minimum(now.waiting, np.minimum(able, room)), 0.0, None) + 0.5)
+    now.started = np.minimum(now.started, now.waiting)
+    now.waiting = now.waiting - now.started
+    now.running = now.running + now.started
+    now.queried = now.started * now.prompt_len
+    now.found = now.queried * hits
+    now.prompt = now.queried - now.found
+    now.prefill = computed / (PREFILL_TOKENS * push.prefill) * 2.0
+    now.queued = now.waiting / np.maximum(np.minimum(able, np.maximum(room, 0.2)), 0.05)
+
+
+def _room(now: Serving, push: Push) -> F64:
+    """Requests for which there is cache."""
+    each = now.prompt_len + now.output_len / 2
+    return np.maximum(0.97 * CACHE_TOKENS * push.cache / each - now.running, 0.0)
+
+
+def _cache(now: Serving, push: Push) -> None:
+    each = now.prompt_len + now.output_len / 2
+    wanted = now.running * each / (CACHE_TOKENS * push.cache)
+    over = np.maximum(wanted - 1.0, 0.0)
+    # Requests that outgrow the cache are put off: they wait again.
+    now.preempted = np.floor(over * now.running + (wanted > 0.96) * 0.03 * now.running)
+    now.running = now.running - now.preempted
+    now.waiting = now.waiting + now.preempted
+    now.cache = np.clip(wanted, 0.0, 1.0)
+
+
+def _delays(now: Serving, push: Push, pace: F64, going: F64) -> None:
+    going = np.maximum(going, 0.02)
+    now.transfer = TRANSFER_S * push.transfer * np.sqrt(push.pieces)
+    now.ttft = now.queued + now.prefill + pace / going
+    now.gap = pace / going
+    mixed = 0.03 + push.mixing
+    long = now.prefill * 0.5
+    # One step in twenty is the 95th percentile: it is a mixed one where more than that many are.
+    now.gap_p95 = now.gap * 1.15 + np.where(mixed > 0.05, long * np.minimum(mixed * 4, 1.5), 0.0)
+    now.gap_cv = np.sqrt(0.08**2 + mixed * (long / np.maximum(now.gap, 1e-6)) ** 2 * push.mixing + push.ragged**2)

@@ -1,0 +1,196 @@
+"""A fleet second by second: what is wrong is told by a `Push`, what becomes of it is computed here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skewscope.adapters.simulator import gpus as boards
+from skewscope.adapters.simulator import rounds as turns
+from skewscope.adapters.simulator import serving as replicas
+from skewscope.adapters.simulator.fleet import KINDS, Fleet
+from skewscope.adapters.simulator.load import Load
+from skewscope.adapters.simulator.push import F64, Push, neutral
+
+RAIL_PACKET, FRONT_PACKET = 4160.0, 900.0
+"""Bytes of a usual packet, headers included."""
+TOKEN_BYTES = 180.0
+"""Of a streamed token, with what the protocol wraps it in."""
+PROMPT_BYTES = 4.5
+"""Of a token of a prompt."""
+RAIL_RTT, FRONT_RTT = 14e-6, 350e-6
+MOST_CNPS = 200_000.0
+"""Congestion notifications that an adapter can send in a second."""
+USUAL_MARK = 2e-5
+"""Share of packets that is marked where nothing is wrong."""
+
+
+@dataclass
+class Net:
+    """Last second of the ports, [node, port]."""
+
+    tx: F64
+    """Bytes."""
+    rx: F64
+    tx_packets: F64
+    rx_packets: F64
+    marked: F64
+    """Share of the packets received that are marked."""
+    notified: F64
+    """Congestion notifications that the port sent."""
+    told: F64
+    """Congestion notifications that the port received."""
+    again_tx: F64
+    """Share of the packets sent that were repeats."""
+    again_rx: F64
+    rtt: F64
+
+
+@dataclass
+class World:
+    """State of a fleet, and its last second."""
+
+    fleet: Fleet
+    load: Load
+    random: np.random.Generator
+    t: float = -1.0
+    push: Push = field(init=False)
+    gpus: boards.Gpus = field(init=False)
+    serving: replicas.Serving = field(init=False)
+    rounds: turns.Rounds = field(init=False)
+    net: Net = field(init=False)
+    cpu: F64 = field(init=False)
+    """Share of each host's processors that is busy."""
+
+    def __post_init__(self) -> None:
+        self.push = neutral(self.fleet)
+        self.gpus = boards.fresh(self.fleet.plan.nodes, self.random)
+        self.serving = replicas.fresh(self.fleet, self.load)
+        self._second()
+
+    def step(self, touch: Callable[[Push, "World"], None] = lambda _push, _world: None) -> None:
+        """One second; `touch` says what is wrong in it."""
+        self.t += 1.0
+        self.push = neutral(self.fleet)
+        touch(self.push, self)
+        self._second()
+
+    def _second(self) -> None:
+        boards.step(self.gpus, self.push, self._busy())
+        # A chip that throttles or fails is slower; the launcher and the loader keep a sound one waiting.
+        speed = self.gpus.clock * np.clip(self.push.nvlink, 0.05, 1.0) ** 0.3
+        self.rounds = turns.step(self.fleet, self.push, speed, self.serving.batch_load, self.random)
+        now = self.rounds
+        replicas.step(
+            self.serving, self.fleet, self.push, self.load, max(self.t, 0.0), now.period, now.rate, self.random
+        )
+        self.cpu = np.clip(0.14 + self.random.normal(0, 0.01, self.push.busy.shape) + self.push.busy, 0.02, 1.0)
+        self.net = self._network()
+
+    def _busy(self) -> F64:
+        """Share of time that each GPU computes: what its job's rounds leave it."""
+        jobs = self.fleet.job_of
+        shape = self.push.clock.shape
+        if not hasattr(self, "rounds"):
+            return np.full(shape, 0.8)
+        now, place = self.rounds, np.maximum(self.fleet.members, 0)
+        share = np.zeros(self.fleet.plan.nodes)
+        active = np.where(self.fleet.there, now.compute / now.period[:, None], 0.0)
+        level = np.where(self.fleet.serving, np.clip(0.35 + self.serving.running / 60.0, 0.0, 1.0), 1.0)
+        active = active * (1 - np.clip(self.push.halted, 0, 1))[:, None] * level[:, None]
+        np.maximum.at(share, place[self.fleet.there], active[self.fleet.there])
+        share[jobs < 0] = 0.0
+        noise = self.random.normal(1.0, 0.015, shape)
+        stalled = np.clip(self.push.stall / np.maximum(self._period_of_nodes(), 1e-6)[:, None], 0.0, 0.95)
+        return np.clip(share[:, None] * noise * (1 - stalled), 0.0, 1.0)
+
+    def _period_of_nodes(self) -> F64:
+        return self.by_node(self.rounds.period, 1.0)
+
+    def by_node(self, of_jobs: F64, otherwise: float = 0.0) -> F64:
+        """A job's value on each of its nodes."""
+        return np.append(of_jobs, otherwise)[self.fleet.job_of]
+
+    def by_member(self, of_members: F64) -> F64:
+        """A member's value on its node."""
+        out = np.zeros(self.fleet.plan.nodes)
+        there = self.fleet.there
+        out[self.fleet.members[there]] = of_members[there]
+        return out
+
+    @property
+    def fronts(self) -> F64:
+        """1 for the nodes that are a front end."""
+        out = np.zeros(self.fleet.plan.nodes)
+        out[[job.nodes[0] for n, job in enumerate(self.fleet.jobs) if self.fleet.serving[n]]] = 1.0
+        return out
+
+    def _network(self) -> Net:
+        push, now, fleet = self.push, self.serving, self.fleet
+        rails = fleet.plan.rails
+        tx, rx = np.zeros_like(push.capacity), np.zeros_like(push.capacity)
+        sent = self.by_member(np.nan_to_num(self.rounds.sent) * self.rounds.rate[:, None])
+        even = sent / rails
+        noise = self.random.normal(1.0, 0.01, (2, fleet.plan.nodes, rails))
+        got = self._received(sent) / rails
+        tx[:, 1:], rx[:, 1:] = even[:, None] * noise[0], got[:, None] * noise[1]
+        fronts = self.fronts
+        rx[:, 0] = self.by_node(now.arrived * now.prompt_len * PROMPT_BYTES) * fronts + 20e3
+        tx[:, 0] = self.by_node(now.tokens * TOKEN_BYTES) * fronts + 30e3
+        alive = 1.0 - push.down
+        speed = np.full(tx.shape, fleet.rail_speed)
+        speed[:, 0] = fleet.front_speed
+        tx = np.minimum((tx + push.other_out) * alive, speed * push.capacity)
+        rx = np.minimum((rx + push.other_in) * alive, speed * push.capacity)
+        packet = np.full(tx.shape, RAIL_PACKET)
+        packet[:, 0] = FRONT_PACKET
+        marked = np.clip(USUAL_MARK * self.random.exponential(1.0, tx.shape) + push.mark, 0.0, 1.0)
+        marked[:, 0] = push.mark[:, 0]
+        rx_packets = rx / packet
+        notified = np.minimum(rx_packets * marked, MOST_CNPS)
+        rtt = np.full(tx.shape, RAIL_RTT)
+        rtt[:, 0] = FRONT_RTT
+        rtt = rtt * np.exp(self.random.normal(0, 0.05, tx.shape)) + push.queue
+        base = self.random.exponential(2e-6, (2, *tx.shape))
+        return Net(
+            tx=tx,
+            rx=rx,
+            tx_packets=tx / packet,
+            rx_packets=rx_packets,
+            marked=marked,
+            notified=notified,
+            told=self._peers_mean(notified),
+            again_tx=np.clip(push.loss_out + self._peers_mean(push.loss_in) + base[0], 0, 1),
+            again_rx=np.clip(push.loss_in + self._peers_mean(push.loss_out) + base[1], 0, 1),
+            rtt=rtt,
+        )
+
+    def _received(self, sent: F64) -> F64:
+        """Bytes per second that come to each node from the others of its job."""
+        push = np.where(self.fleet.there, self.push.sent, 0.0)
+        total = self.by_node(np.where(self.fleet.there, self._of_members(sent), 0.0).sum(axis=1))
+        weight = push / np.maximum(push.sum(axis=1, keepdims=True), 1e-9)
+        return total * self.by_member(weight)
+
+    def _of_members(self, of_nodes: F64) -> F64:
+        return np.append(of_nodes, 0.0)[self.fleet.members]
+
+    def _peers_mean(self, of_ports: F64) -> F64:
+        """Of each rail, the mean over the other nodes of the job; the front end has no peers."""
+        out = np.zeros_like(of_ports)
+        members, there = self.fleet.members, self.fleet.there
+        count = np.maximum(there.sum(axis=1) - 1, 1)
+        for rail in range(1, of_ports.shape[1]):
+            each = np.where(there, np.append(of_ports[:, rail], 0.0)[members], 0.0)
+            others = (each.sum(axis=1, keepdims=True) - each) / count[:, None]
+            out[:, rail] = self.by_member(others)
+        return out
+
+    def kind_mask(self, *kinds: str) -> F64:
+        """1 for jobs of these kinds."""
+        return np.array([float(job.kind in kinds) for job in self.fleet.jobs])
+
+    @property
+    def base_round(self) -> F64:
+        """What a member of each job computes in an empty round."""
+        return np.array([KINDS[job.kind].round_s for job in self.fleet.jobs])
