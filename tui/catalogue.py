@@ -1,6 +1,7 @@
 """The commands about the catalogue: `kb`."""
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -235,8 +236,8 @@ def _known_exporters(wanted: tuple[str, ...], known: "Catalogue") -> tuple[str, 
     return checked("--exporter", wanted, exporters(known))
 
 
-def checked(field: str, wanted: tuple[str, ...], known: "dict[str, int]") -> tuple[str, ...]:
-    """Names of exporters, each of them known.
+def checked(field: str, wanted: tuple[str, ...], known: Collection[str]) -> tuple[str, ...]:
+    """The values of an option, each of them known.
 
     Raises:
         InputError: one is not.

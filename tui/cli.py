@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, nearest
-from skewscope.tui import knowledge, text
+from skewscope.tui import knowledge, simulated, text
 from skewscope.tui.catalogue import catalogue, checked, kb
 from skewscope.tui.terminal import (
     FAILED,
@@ -285,6 +285,8 @@ def _readable(path: Path | None) -> frozenset[str]:
 
 cli.add_command(kb)
 cli.add_command(knowledge.rules)
+cli.add_command(simulated.simulate)
+cli.add_command(simulated.assess)
 
 
 def main() -> None:

@@ -1,1 +1,1 @@
-"""How good the diagnosis is: labelled telemetry goes through the engine, and what it says is held against the labels."""
+"""How good the diagnosis is: labelled telemetry goes through the engine, what it says is held against the labels."""

@@ -1,4 +1,4 @@
-"""The simulated corpus: fleets in which one fault after another comes and goes, beside events that only look like one."""
+"""The simulated corpus: fleets in which one fault after another comes and goes, beside what only looks like one."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -80,6 +80,26 @@ def _scenario(name: str, plan: Plan, what: Sequence[tuple[str, str, float]], ran
     return Scenario(name, plan, tuple(episodes), t)
 
 
+def arranged(plan: Plan, what: Sequence[tuple[str, str, bool]], seed: int) -> Scenario:
+    """One run with these things one after another: (condition or event, severity, whether it is benign)."""
+    random = np.random.default_rng(seed)
+    fleet, episodes, t = build(plan), [], SETTLING
+    strength = dict(STRENGTHS)
+    for name, severity, benign in what:
+        at = _somebody(fleet, random) if benign else target(faults()[name], fleet, random)
+        known = ("", name) if benign else (name, "")
+        episodes.append(Episode(known[0], severity, strength[severity], at, t, t + LASTS, known[1]))
+        t += LASTS + BETWEEN
+    return Scenario("-".join(name for name, *_ in what) or "healthy", plan, tuple(episodes), t)
+
+
+def _somebody(fleet: Fleet, random: np.random.Generator) -> Target:
+    """A replica to which something benign happens."""
+    job = int(random.choice(np.flatnonzero(fleet.serving)))
+    made = fleet.jobs[job]
+    return Target("group", made.name, (), made.nodes[0], 0, 0, job, 0, made.nodes)
+
+
 def quiet(seed: int, *, nodes: int, seconds: float, profile: str = "fine") -> Scenario:
     """A run without any fault, with benign events one after another."""
     random = np.random.default_rng(seed)
@@ -88,8 +108,7 @@ def quiet(seed: int, *, nodes: int, seconds: float, profile: str = "fine") -> Sc
     names = sorted(EVENTS)
     turn = 0
     while t + 120 < seconds:
-        job = int(random.choice(np.flatnonzero(fleet.serving)))
-        at = Target("group", fleet.jobs[job].name, (), fleet.jobs[job].nodes[0], 0, 0, job, 0, fleet.jobs[job].nodes)
+        at = _somebody(fleet, random)
         episodes.append(Episode("", "", float(random.uniform(0.3, 1)), at, t, t + 60, names[turn % len(names)]))
         turn += 1
         t += 120

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -103,6 +104,39 @@ class Score:
     def alarms_bound(self) -> float:
         """False alarms in a node-day: the upper end of the 95 % interval (Poisson, exact)."""
         return upper_bound(len(self.alarms)) / self.quiet_node_days if self.quiet_node_days else float("nan")
+
+
+def as_data(score: Score) -> dict[str, Any]:
+    """The score as JSON has it; NaN is null."""
+    each = {
+        name: {
+            "found": tally.found,
+            "missed": tally.missed,
+            "wrong": tally.wrong,
+            "placed": tally.placed,
+            **{what: _number(getattr(tally, what)) for what in ("precision", "recall", "f1", "delay")},
+            "by_severity": {
+                f"{s} {'found' if ok else 'missed'}": n for (s, ok), n in sorted(tally.by_severity.items())
+            },
+        }
+        for name, tally in sorted(score.conditions.items())
+    }
+    confusion = [{"was": was, "told": told, "times": n} for (was, told), n in sorted(score.confusion.items())]
+    return {
+        **{f"macro_{what}": _number(score.macro(what)) for what in ("f1", "precision", "recall")},
+        "placed": _number(score.placed),
+        "delay": _number(score.delay),
+        "calibration_error": _number(score.calibration_error),
+        "false_alarms": len(score.alarms),
+        "quiet_node_days": score.quiet_node_days,
+        "false_alarms_a_node_day_at_most": _number(score.alarms_bound),
+        "conditions": each,
+        "confusion": confusion,
+    }
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else round(float(value), 6)
 
 
 def upper_bound(events: int, level: float = 0.95) -> float:

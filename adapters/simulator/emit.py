@@ -126,11 +126,11 @@ class Emitter:
 
     def _histograms(self, world: World) -> Iterator[tuple[NDArray[np.int32], F64]]:
         mute = world.push.mute_engine
-        for taken, (make, place, numbers) in zip(self._taken, self._buckets, strict=True):
-            taken += _observed(make(world), place)
+        for n, (make, place, numbers) in enumerate(self._buckets):
+            self._taken[n] += _observed(make(world), place)
             if self._second % self._histogram_period == 0:
                 chosen = np.flatnonzero(mute[place.nodes] <= 0)
-                yield numbers[:, chosen].ravel(), np.floor(taken[:, chosen]).ravel()
+                yield numbers[:, chosen].ravel(), np.floor(self._taken[n][:, chosen]).ravel()
 
 
 def _observed(spread: Spread, place: Place) -> F64:

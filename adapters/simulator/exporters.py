@@ -6,8 +6,10 @@ a place, in the unit that the catalogue gives; of a counter, what it grows by in
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skewscope.adapters.simulator.fleet import KINDS
 from skewscope.adapters.simulator.push import F64
@@ -45,7 +47,7 @@ MUTES = {
     "fabric": "",
 }
 
-Value = Callable[[World], F64]
+Value = Callable[[World], NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,8 @@ def _whole(w: World, x: F64) -> F64:
 
 def _lag_on_wire(w: World) -> F64:
     lag = w.rounds.lag
-    return lag - np.nanmin(lag, axis=1, keepdims=True)
+    behind: F64 = lag - np.nanmin(lag, axis=1, keepdims=True)
+    return behind
 
 
 def _flow_share(w: World) -> F64:
@@ -150,7 +153,7 @@ AGENT = (
     _row("wire.dup_ack_ratio", "port", lambda w: 0.6 * w.net.again_tx + 0.1 * w.push.reorder, "rx"),
     _row("wire.dup_ack_ratio", "port", lambda w: 0.6 * w.net.again_rx + 0.4 * w.push.reorder, "tx"),
     _row("wire.own_retransmit_ratio", "port", lambda w: w.push.loss_out),
-    _row("wire.out_of_order_ratio", "port", lambda w: np.clip(w.push.reorder + 0.5 * w.push.loss_in, 0, 1)),
+    _row("wire.out_of_order_ratio", "port", lambda w: np.clip(w.push.reorder + 0.05 * w.push.loss_in, 0, 1)),
     _row("wire.ecn_ce_ratio", "rail", lambda w: w.net.marked[:, 1:], only="roce"),
     _row("wire.cnp_rate", "rail", lambda w: _noisy(w, w.net.told[:, 1:], 0.1), only="roce"),
     _row(
@@ -317,10 +320,10 @@ COUNTERS = (
         only="infiniband",
     ),
     _row("port.ib_excessive_buffer_overrun_errors", "rail", lambda w: 0 * w.push.down[:, 1:], only="infiniband"),
-    _row("prio.rx_pause", "rail", lambda w: _pauses(w, w.push.paused), PRIORITY, "roce"),
+    _row("prio.rx_pause", "rail", lambda w: _pauses(w.push.paused), PRIORITY, "roce"),
     _row("prio.rx_pause_time", "rail", lambda w: 1e6 * np.clip(w.push.paused[:, 1:], 0, 1), PRIORITY, "roce"),
-    _row("prio.rx_pause_transition", "rail", lambda w: _pauses(w, w.push.paused) * 0.5, PRIORITY, "roce"),
-    _row("prio.tx_pause", "rail", lambda w: _pauses(w, w.push.pausing), PRIORITY, "roce"),
+    _row("prio.rx_pause_transition", "rail", lambda w: _pauses(w.push.paused) * 0.5, PRIORITY, "roce"),
+    _row("prio.tx_pause", "rail", lambda w: _pauses(w.push.pausing), PRIORITY, "roce"),
     _row("prio.tx_pause_time", "rail", lambda w: 1e6 * np.clip(w.push.pausing[:, 1:], 0, 1), PRIORITY, "roce"),
     _row("prio.tx_bytes", "rail", lambda w: w.net.tx[:, 1:], PRIORITY, "roce"),
     _row("prio.rx_bytes", "rail", lambda w: w.net.rx[:, 1:], PRIORITY, "roce"),
@@ -423,7 +426,7 @@ def _pieces(w: World) -> F64:
     return w.by_node(w.push.pieces, 1.0)[:, None] * np.ones(w.fleet.plan.rails)
 
 
-def _pauses(w: World, share: F64) -> F64:
+def _pauses(share: F64) -> F64:
     """Pause frames: a port that is stopped is told so again and again."""
     return np.clip(share[:, 1:], 0, 1) * 3e4
 
@@ -476,7 +479,7 @@ DCGM = (
 
 
 def _memory(w: World) -> F64:
-    """Share of a GPU's memory in use: weights, a pool for KV cache that engines take whole, and what is held for nothing."""
+    """Share of a GPU's memory in use: weights, the pool for KV cache, taken whole, and what is held for nothing."""
     used = np.where(w.fleet.job_of >= 0, 0.88, 0.01)[:, None]
     return used + w.push.held
 

@@ -22,6 +22,18 @@ RATE = 3.0
 """Requests per second of a replica, unless a trace says otherwise."""
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked for in a second, [job]."""
+
+    rate: F64
+    """Requests per second."""
+    prompt: F64
+    """Tokens of a prompt."""
+    output: F64
+    """Tokens of an answer."""
+
+
 @dataclass
 class Load:
     """Requests per second and mean tokens of each job, [job]; a trace's own second by second."""
@@ -34,11 +46,10 @@ class Load:
     offset: F64 = field(default_factory=lambda: np.zeros(1))
     """Where in it each job begins."""
 
-    def at(self, t: float) -> F64:
-        """Requests per second of each job, `t` seconds after the start."""
+    def at(self, t: float) -> Asked:
+        """What is asked for `t` seconds after the start."""
         place = (int(t) + self.offset.astype(int)) % len(self.shape)
-        found: F64 = self.rate * self.shape[place]
-        return found
+        return Asked(self.rate * self.shape[place], self.prompt, self.output)
 
 
 def made_up(fleet: Fleet, random: np.random.Generator) -> Load:

@@ -149,10 +149,10 @@ class Push:
 
 _LIKE = {
     "gpu": "clock work stall heat power_limit pcie_in pcie_out nvlink nvlink_errors xid dead held link_width",
-    "node": "busy launch launch_noise wait_io wait_mem interrupts write_stall read_stall drops oom arm dpu_heat clock_off "
-    "mute_host mute_gpu mute_agent mute_engine pcie_replays",
-    "port": "capacity loss_out loss_in corrupt reorder queue mark paused pausing other_in other_out down flaps hot_flow "
-    "flows credits",
+    "node": "busy launch launch_noise wait_io wait_mem interrupts write_stall read_stall drops oom arm "
+    "dpu_heat clock_off mute_host mute_gpu mute_agent mute_engine pcie_replays",
+    "port": "capacity loss_out loss_in corrupt reorder queue mark paused pausing other_in other_out down flaps "
+    "hot_flow flows credits",
     "job": "halted arrivals prompt output cache transfer pieces failing hits prefill admitting mixing ragged",
     "member": "share sent wander",
 }

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skewscope.adapters.simulator.fleet import KINDS, Fleet
+from skewscope.adapters.simulator.fleet import KINDS, Fleet, Mask
 from skewscope.adapters.simulator.push import F64, Push
 
 SEEN = 24
@@ -89,7 +89,7 @@ def step(fleet: Fleet, push: Push, speed: F64, load: F64, random: np.random.Gene
     )
 
 
-def _wandering(push: Push, there: F64, random: np.random.Generator) -> F64:
+def _wandering(push: Push, there: Mask, random: np.random.Generator) -> F64:
     """Seconds by which one member, a different one in each round, is late."""
     jobs, places = there.shape
     chosen = (random.random((jobs, SEEN)) * there.sum(axis=1)[:, None]).astype(int)

@@ -1,12 +1,13 @@
-"""Replicas for one second: requests come, wait, are prefilled and decoded, and leave. Continuous batching as a fluid."""
+"""Replicas for one second: requests come, wait, are prefilled and decoded, and leave. A fluid, batched continuously."""
 
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from skewscope.adapters.simulator.fleet import Fleet
-from skewscope.adapters.simulator.load import Load
+from skewscope.adapters.simulator.load import Asked, Load
 from skewscope.adapters.simulator.push import F64, Push
+from skewscope.adapters.simulator.rounds import Rounds
 
 PREFILL_TOKENS = 24_000.0
 """Prompt tokens that a replica can prefill in a second beside its decoding."""
@@ -69,13 +70,11 @@ def fresh(fleet: Fleet, load: Load) -> Serving:
     return made
 
 
-def step(
-    now: Serving, fleet: Fleet, push: Push, load: Load, t: float, pace: F64, rounds: F64, random: np.random.Generator
-) -> None:
-    """One second. `pace` is the time of a decode step, `rounds` how many of them there are in this second, [job]."""
-    serves = fleet.serving
-    now.prompt_len, now.output_len = load.prompt * push.prompt, load.output * push.output
-    now.arrived = np.where(serves, random.poisson(np.maximum(load.at(t) * push.arrivals, 0.0)), 0.0)
+def step(now: Serving, fleet: Fleet, push: Push, asked: Asked, turns: Rounds, random: np.random.Generator) -> None:
+    """One second, in which this was asked for and decode steps took so long."""
+    serves, pace, rounds = fleet.serving, turns.period, turns.rate
+    now.prompt_len, now.output_len = asked.prompt * push.prompt, asked.output * push.output
+    now.arrived = np.where(serves, random.poisson(np.maximum(asked.rate * push.arrivals, 0.0)), 0.0)
     now.failed = np.minimum(random.poisson(now.arrived * push.failing), now.arrived)
     now.waiting = now.waiting + now.arrived - now.failed
     going = np.clip(rounds * pace, 0.0, 1.0)

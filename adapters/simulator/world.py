@@ -80,10 +80,8 @@ class World:
         # A chip that throttles or fails is slower; the launcher and the loader keep a sound one waiting.
         speed = self.gpus.clock * np.clip(self.push.nvlink, 0.05, 1.0) ** 0.3
         self.rounds = turns.step(self.fleet, self.push, speed, self.serving.batch_load, self.random)
-        now = self.rounds
-        replicas.step(
-            self.serving, self.fleet, self.push, self.load, max(self.t, 0.0), now.period, now.rate, self.random
-        )
+        asked = self.load.at(max(self.t, 0.0))
+        replicas.step(self.serving, self.fleet, self.push, asked, self.rounds, self.random)
         self.cpu = np.clip(0.14 + self.random.normal(0, 0.01, self.push.busy.shape) + self.push.busy, 0.02, 1.0)
         self.net = self._network()
 

@@ -19,7 +19,7 @@ def congested(p: Push, w: World, at: Target, strength: float, _age: float) -> No
 
 
 @fault("incast-all-to-all", "port", ("ep", "tp", "pd"))
-def incast(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def incast(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
     """Many write to one port at once."""
     p.other_in[at.node, at.port] += RAIL * (0.5 + 0.45 * strength)
     p.queue[at.node, at.port] += (60 + 250 * strength) * 1e-6
@@ -91,24 +91,22 @@ def no_credits(p: Push, _w: World, at: Target, strength: float, _age: float) -> 
 
 
 @fault("link-flap", "port")
-def flapping(p: Push, w: World, at: Target, strength: float, age: float) -> None:
+def flapping(p: Push, _w: World, at: Target, strength: float, age: float) -> None:
     """The link goes down for a moment, again and again."""
     every = 10 - 6 * strength
     if age % every < 1.0:
         p.flaps[at.node, at.port] += 1
         p.down[at.node, at.port] = 1.0
     p.corrupt[at.node, at.port] += 1e-4
-    del w
 
 
 @fault("nic-failure-hang", "port")
-def nic_gone(p: Push, w: World, at: Target, _strength: float, age: float) -> None:
+def nic_gone(p: Push, _w: World, at: Target, _strength: float, age: float) -> None:
     """The adapter is gone, and its job stands."""
     if age < 1:
         p.flaps[at.node, at.port] += 1
     p.down[at.node, at.port] = 1.0
     p.halted[at.job] = 1.0
-    del w
 
 
 @fault("rail-underuse", "node", ("tp", "ep", "dp", "pd"))
@@ -122,12 +120,11 @@ def one_rail(p: Push, w: World, at: Target, strength: float, _age: float) -> Non
 
 
 @fault("qp-connection-state-thrash", "node", ("ep", "pd", "dp"))
-def too_many(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def too_many(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
     """More connections than the adapter's cache holds."""
     p.flows[at.node, 1:] *= 60 + 200 * strength
     p.capacity[at.node, 1:] *= 0.6 - 0.3 * strength
     p.read_stall[at.node] += 0.1 + 0.2 * strength
-    del w
 
 
 @fault("collective-hang", "job", BARRIERS)

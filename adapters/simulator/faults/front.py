@@ -78,7 +78,7 @@ def retries(p: Push, w: World, at: Target, strength: float, age: float) -> None:
 
 
 @fault("early-completion-skew", "job", SERVING)
-def few_left(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def few_left(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
     """Most answers end soon while a few go on, and free places are not filled."""
     p.output[at.job] *= 1 - 0.75 * strength
     p.admitting[at.job] *= 1 - 0.5 * strength

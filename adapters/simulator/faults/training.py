@@ -55,10 +55,9 @@ def reloading(p: Push, w: World, at: Target, strength: float, age: float) -> Non
 
 
 @fault("implicit-mfu-decline", "job", TRAINING)
-def declining(p: Push, w: World, at: Target, strength: float, age: float) -> None:
+def declining(p: Push, _w: World, at: Target, strength: float, age: float) -> None:
     """All members become slower together."""
     p.share[at.job] *= 1 + (0.2 + 0.4 * strength) * min(age / 10, 1.0)
-    del w
 
 
 @fault("moe-training-expert-imbalance", "node", ("dp",))

@@ -1,0 +1,148 @@
+"""A simulated run as a recording: Parquet under canonical names, the topology, and labels that say what was wrong."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from skewscope.adapters.recording import FILE
+from skewscope.engine.feed import Block, SeriesKey
+from skewscope.engine.topology import Node, Topology
+
+SAMPLES = "samples.parquet"
+LABELS = ("node", "port", "gpu", "group", "replica", "rank", "pool", "direction", "priority", "le")
+ROWS = 1 << 20
+"""Samples that are written at once."""
+
+
+def labels_of(key: SeriesKey) -> dict[str, str]:
+    """The canonical metric's name (under `signal`) and labels of a series, as a recording carries them."""
+    words = key.selector.split(",") if key.selector else []
+    found = {"signal": key.signal, **_entity(key)}
+    for word in words:
+        if word in {"tx", "rx"}:
+            found["direction"] = word
+        elif word.startswith("bucket:"):
+            found |= {"signal": _canonical(key.signal, "bucket"), "le": word.removeprefix("bucket:")}
+        elif word in {"sum", "count"}:
+            found["signal"] = _canonical(key.signal, word)
+        elif word[:1] == "p" and word[1:].isdigit():
+            found["priority"] = word[1:]
+    return found
+
+
+def _canonical(signal: str, part: str) -> str:
+    return f"skewscope_{signal.replace('.', '_')}_{part}"
+
+
+def _entity(key: SeriesKey) -> dict[str, str]:
+    if key.kind == "port":
+        node, _, port = key.entity.partition("/")
+        return {"node": node, "port": port}
+    if key.kind == "gpu":
+        node, _, gpu = key.entity.rpartition("/gpu")
+        return {"node": node, "gpu": gpu}
+    if key.kind == "rank":
+        group, _, member = key.entity.partition(":")
+        return {"group": group, "rank": member}
+    return {key.kind: key.entity}
+
+
+def write(folder: Path, topology: Topology, keys: Sequence[SeriesKey], blocks: Iterable[Block], truth: Any) -> int:
+    """Writes a recording into a new or empty folder; gives the number of samples.
+
+    Args:
+        folder: where.
+        topology: of the fleet.
+        keys: of the series table that the blocks' numbers are of, complete by the time the first block is there.
+        blocks: the samples.
+        truth: what `labels.json` is to hold.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    _yaml(folder / "topology.yaml", _described(topology))
+    inputs = [{"kind": "parquet", "path": SAMPLES}]
+    _yaml(folder / FILE, {"version": 1, "topology": "topology.yaml", "note": "simulated", "inputs": inputs})
+    (folder / "labels.json").write_text(json.dumps(truth, indent=1) + "\n", encoding="utf-8")
+    return _samples(folder / SAMPLES, keys, blocks)
+
+
+def _samples(path: Path, keys: Sequence[SeriesKey], blocks: Iterable[Block]) -> int:
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    columns = _columns(keys, pa)
+    text = pa.dictionary(pa.int32(), pa.string())
+    schema = pa.schema([("time", pa.float64()), ("value", pa.float64()), *((name, text) for name in columns)])
+    total = 0
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for block in _gathered(blocks):
+            arrays = [pa.array(block.time), pa.array(block.value)]
+            arrays += [_picked(codes, block.series, words, pa) for codes, words in columns.values()]
+            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+            total += len(block)
+    return total
+
+
+def _gathered(blocks: Iterable[Block]) -> Iterable[Block]:
+    """Blocks of many seconds in one: a row group is worth its while."""
+    held: list[Block] = []
+    for block in blocks:
+        held.append(block)
+        if sum(map(len, held)) >= ROWS:
+            yield _one(held)
+            held = []
+    if held:
+        yield _one(held)
+
+
+def _one(blocks: Sequence[Block]) -> Block:
+    columns = ((b.time for b in blocks), (b.series for b in blocks), (b.value for b in blocks))
+    return Block(*(np.concatenate(list(column)) for column in columns))
+
+
+def _columns(keys: Sequence[SeriesKey], pa: Any) -> dict[str, tuple[NDArray[np.int32], Any]]:
+    """Of each text column: the code of each series, -1 for none, and the words."""
+    told = [labels_of(key) for key in keys]
+    found = {}
+    for name in ("signal", *LABELS):
+        words = pa.array([each.get(name) for each in told], pa.string()).dictionary_encode()
+        found[name] = np.asarray(words.indices.fill_null(-1), np.int32), words.dictionary
+    return found
+
+
+def _picked(codes: NDArray[np.int32], series: NDArray[np.int32], words: Any, pa: Any) -> Any:
+    """The words of some samples; none where the code is -1."""
+    own = codes[series]
+    return pa.DictionaryArray.from_arrays(pa.array(own, pa.int32(), mask=own < 0), words)
+
+
+def _yaml(path: Path, data: Any) -> None:
+    path.write_text(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+def _described(topology: Topology) -> dict[str, Any]:
+    """The topology as its file has it."""
+    return {
+        "version": 1,
+        "nodes": [_node(node) for node in topology.nodes],
+        "groups": [
+            {"name": group.name, "kind": group.kind, "members": list(group.members)}
+            | ({"front_end": group.front_end} if group.front_end else {})
+            for group in topology.groups
+        ],
+        "pools": [{"name": pool.name, "replicas": list(pool.replicas)} for pool in topology.pools],
+    }
+
+
+def _node(node: Node) -> dict[str, Any]:
+    ports = []
+    for port in node.ports:
+        made = {k: v for k, v in asdict(port).items() if k not in {"node", "speed"} and v}
+        made |= {k: list(made[k]) for k in ("addresses", "devices") if k in made}
+        ports.append(made | {"speed": f"{port.speed / 125e6:g} Gbit/s"} if port.speed else made)
+    return {"name": node.name, "rack": node.rack, "gpus": node.gpus, "dpu": {"sees": list(node.sees)}, "ports": ports}

@@ -1,0 +1,179 @@
+"""The commands about simulated fleets: make a recording of one, and measure the diagnosis on many."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from skewscope.kb.problems import InputError, Problem
+from skewscope.tui.catalogue import catalogue, checked
+from skewscope.tui.terminal import json_option, print_json, show
+from skewscope.tui.text import line
+
+if TYPE_CHECKING:
+    from skewscope.adapters.assessment.corpus import Episode, Scenario
+    from skewscope.adapters.assessment.score import Score
+    from skewscope.tui.text import Line
+
+SEVERITIES = ("mild", "medium", "heavy")
+
+
+class Measure(click.Command):
+    """A command about how good the diagnosis is."""
+
+    section = "Measure"
+
+
+@click.command("simulate", cls=Measure)
+@click.argument("folder", required=False, type=click.Path(path_type=Path), metavar="[FOLDER]")
+@click.option("--condition", "conditions", multiple=True, metavar="ID", help="A fault to inject; one after another.")
+@click.option("--event", "events", multiple=True, metavar="NAME", help="Something benign that may look like a fault.")
+@click.option("--severity", type=click.Choice(SEVERITIES), default="medium", show_default=True)
+@click.option("--nodes", type=click.IntRange(8, 4096), default=64, show_default=True)
+@click.option("--seconds", type=click.IntRange(10, 86400), help="Length; unless told, what the faults need.")
+@click.option("--fabric", type=click.Choice(["roce", "infiniband"]), help="Of the rails.")
+@click.option("--profile", type=click.Choice(["fine", "usual"]), default="fine", show_default=True)
+@click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
+@click.option("--list", "listing", is_flag=True, help="What can be injected.")
+def simulate(  # noqa: PLR0917 - one for each option
+    folder: Path | None,
+    conditions: tuple[str, ...],
+    events: tuple[str, ...],
+    severity: str,
+    nodes: int,
+    seconds: int | None,
+    fabric: str | None,
+    profile: str,
+    seed: int,
+    listing: bool,
+) -> None:
+    """Make a labelled recording of a fleet that never was.
+
+    Nodes with GPUs and rails serve requests and train; faults are injected at
+    places that the seed chooses. With --profile fine every source is read each
+    second, with usual as operators have it: GPUs each 30 s, hosts each 15 s.
+    For example: `simulate out --condition gpu-thermal-throttle`.
+    """
+    from skewscope.adapters.simulator.benign import EVENTS  # noqa: PLC0415
+    from skewscope.adapters.simulator.faults.registry import faults  # noqa: PLC0415
+
+    if listing or folder is None:
+        show([line(f"{name}  {fault.target}", "") for name, fault in faults().items()])
+        show([line(f"{name}  benign", "dim") for name in EVENTS])
+        return
+    checked("--condition", conditions, faults())
+    checked("--event", events, EVENTS)
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError([Problem(str(folder), 0, "", "a folder that is not empty", "a new one")])
+    fabrics = {fabric} if fabric else {faults()[name].fabrics[0] for name in conditions} or {"roce"}
+    if len(fabrics) > 1 or any(next(iter(fabrics)) not in faults()[name].fabrics for name in conditions):
+        found = f"faults that do not occur on one fabric: {', '.join(conditions)}"
+        raise InputError([Problem("--condition", 0, "", found, "faults of RoCE or of InfiniBand")])
+    what = [(name, severity, False) for name in conditions] + [(name, severity, True) for name in events]
+    scenario = _scenario(what, (nodes, fabrics.pop(), seed), seconds, profile)
+    samples = _write(folder, scenario)
+    show([line(f"{samples} samples of {nodes} nodes in {scenario.lasts:g} s."), *map(_episode_line, scenario.episodes)])
+
+
+def _scenario(
+    what: list[tuple[str, str, bool]], fleet: tuple[int, str, int], seconds: int | None, profile: str
+) -> "Scenario":
+    from dataclasses import replace  # noqa: PLC0415
+
+    from skewscope.adapters.assessment.corpus import BETWEEN, arranged  # noqa: PLC0415
+    from skewscope.adapters.simulator.fleet import Plan  # noqa: PLC0415
+
+    nodes, fabric, seed = fleet
+    made = arranged(Plan(nodes, fabric=fabric, seed=seed), what, seed)
+    lasts = float(seconds) if seconds else max(made.lasts, BETWEEN * 2)
+    return replace(made, lasts=lasts, profile=profile)
+
+
+def _write(folder: Path, scenario: "Scenario") -> int:
+    from skewscope.adapters.assessment.corpus import START, played  # noqa: PLC0415
+    from skewscope.adapters.simulator.output import write  # noqa: PLC0415
+    from skewscope.engine.feed import SeriesTable  # noqa: PLC0415
+
+    table = SeriesTable()
+    fleet, blocks = played(scenario, catalogue(), table)
+    truth = {
+        "scenario": scenario.name,
+        "start": START,
+        "end": START + scenario.lasts,
+        "labels": [
+            {
+                "condition": e.condition,
+                "severity": e.severity,
+                "entity": e.at.name,
+                "also": list(e.at.also),
+                "start": START + e.begin,
+                "end": START + e.end,
+            }
+            for e in scenario.episodes
+            if e.condition
+        ],
+    }
+    return write(folder, fleet.topology, table.keys, blocks, truth)
+
+
+def _episode_line(episode: "Episode") -> "Line":
+    what = episode.condition or episode.event
+    return line(f"{episode.begin:5g} to {episode.end:5g} s  {what} ({episode.severity}) at {episode.at.name}")
+
+
+@click.command("assess", cls=Measure)
+@click.argument("recordings", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="[RECORDING]...")
+@click.option("--condition", "conditions", multiple=True, metavar="ID", help="Only these; all that have rules, else.")
+@click.option("--severity", "severities", multiple=True, type=click.Choice(SEVERITIES), help="Only these.")
+@click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
+@click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Processes.")
+@json_option
+def assess(
+    recordings: tuple[Path, ...],
+    conditions: tuple[str, ...],
+    severities: tuple[str, ...],
+    seed: int,
+    workers: int,
+    as_json: bool,
+) -> None:
+    """Measure the diagnosis on labelled telemetry.
+
+    On recordings with a `labels.json`, or on a simulated corpus: every
+    condition with a rule at every severity, and as much time without a fault.
+    """
+    from skewscope.adapters.assessment import corpus, drive, score  # noqa: PLC0415
+    from skewscope.adapters.simulator.faults.registry import faults  # noqa: PLC0415
+    from skewscope.rules.load import rules  # noqa: PLC0415
+
+    if recordings:
+        found = score.scored(drive.recorded(path) for path in recordings)
+    else:
+        judged = {rule.condition for rule in rules(catalogue()).values()}
+        wanted = checked("--condition", conditions, faults()) or tuple(sorted(judged & set(faults())))
+        runs = corpus.scenarios(list(wanted), seed, strengths=severities)
+        runs += [corpus.quiet(seed + n, nodes=64, seconds=max(s.lasts for s in runs)) for n in range(len(runs))]
+        found = score.scored(drive.run_all(runs, workers))
+    if as_json:
+        print_json(score.as_data(found))
+    else:
+        show(_score_lines(found))
+
+
+def _score_lines(found: "Score") -> "list[Line]":
+    from skewscope.tui.show import table  # noqa: PLC0415
+
+    rows = [
+        (name, str(t.found), str(t.missed), str(t.wrong), str(t.placed), f"{t.delay:.0f}" if t.delays else "")
+        for name, t in sorted(found.conditions.items())
+    ]
+    out = table(rows, ("condition", "found", "missed", "wrong", "placed", "delay (s)"))
+    f1, precision, recall = (found.macro(what) for what in ("f1", "precision", "recall"))
+    whole = (
+        f"Macro F1 {f1:.2f}, precision {precision:.2f}, recall {recall:.2f}; "
+        f"placed {found.placed:.2f}; median delay {found.delay:.0f} s; calibration error {found.calibration_error:.2f}."
+    )
+    quiet = (
+        f"{len(found.alarms)} false alarms in {found.quiet_node_days:.1f} node-days without a fault "
+        f"(at most {found.alarms_bound:.2f} a node-day, 95 %)."
+    )
+    return [*out, line(whole, "title"), line(quiet, "dim")]
