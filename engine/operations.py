@@ -225,7 +225,7 @@ class Lift:
 
     def __init__(self, expr: Expr, shared: Shared) -> None:
         self.lower, self.upper, self.entities = expr.kind, expr.args[0].kind, shared.entities
-        self.nothing = 0 if expr.truth else np.nan
+        self.nothing = _of_nobody(expr.args[0]) if expr.truth else np.nan
 
     def run(self, t: float, args: Sequence[Any]) -> Any:  # noqa: ARG002
         return self.of(args[0])
@@ -234,6 +234,17 @@ class Lift:
         """A value of the upper kind on the lower one."""
         padded = np.append(value, value.dtype.type(self.nothing))
         return padded[self.entities.up(self.lower, self.upper)]
+
+
+def _of_nobody(expr: Expr) -> int:
+    """The truth of an expression about an entity that there is not: nothing is known of it, and that much is known."""
+    parts = [_of_nobody(arg) for arg in expr.args if arg.truth]
+    if expr.op == "call" and expr.name == "known":
+        return -1
+    if expr.op == "not":
+        return -parts[0]
+    joined = {"and": min, "or": max, "lift": max}.get(expr.op)
+    return joined(parts) if joined and len(parts) == len(expr.args) else 0
 
 
 class Front:

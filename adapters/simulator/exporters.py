@@ -147,7 +147,7 @@ AGENT = (
     _row("wire.flow_share_max", "port", _flow_share),
     _row("wire.flow_share_gini", "port", _gini),
     _row("wire.rtt", "port", lambda w: w.net.rtt),
-    _row("wire.rtt_p95", "port", lambda w: _noisy(w, w.net.rtt * 1.5 + 0.6 * w.push.queue, 0.08)),
+    _row("wire.rtt_p95", "port", lambda w: _noisy(w, w.net.rtt * 1.5 + 0.6 * w.push.queue + w.push.tail, 0.08)),
     _row("wire.retransmit_ratio", "port", lambda w: w.net.again_tx, "tx"),
     _row("wire.retransmit_ratio", "port", lambda w: w.net.again_rx, "rx"),
     _row("wire.dup_ack_ratio", "port", lambda w: 0.6 * w.net.again_tx + 0.1 * w.push.reorder, "rx"),
@@ -220,7 +220,11 @@ AGENT = (
         "front",
         lambda w: _noisy(w, w.by_node(_asked(w, w.serving.ttft * 1.6), np.nan) + 2 * _clients(w), 0.1),
     ),
-    _row("wire.stream_gap", "front", lambda w: _noisy(w, w.by_node(_asked(w, w.serving.gap), np.nan), 0.02)),
+    _row(
+        "wire.stream_gap",
+        "front",
+        lambda w: _noisy(w, w.by_node(_asked(w, w.serving.gap * (1 + w.push.egress)), np.nan), 0.02),
+    ),
     _row(
         "wire.stream_gap_p95",
         "front",
@@ -247,7 +251,7 @@ AGENT = (
         "agent.sample_age",
         "node",
         lambda w: (
-            w.random.uniform(0.02, 0.08, w.cpu.shape) + np.maximum(w.push.arm - 0.6, 0) * 4 + np.abs(w.push.clock_off)
+            w.random.uniform(0.02, 0.08, w.cpu.shape) + np.maximum(w.push.arm - 0.7, 0) * 30 + np.abs(w.push.clock_off)
         ),
     ),
     _row("dpu.arm_cpu", "node", lambda w: np.clip(0.12 + w.random.normal(0, 0.01, w.cpu.shape) + w.push.arm, 0, 1)),
@@ -438,9 +442,9 @@ DCGM = (
     _row("gpu.energy", "gpu", lambda w: w.gpus.power * 1000),
     _row("gpu.sm_clock", "gpu", lambda w: np.round(1980.0 * w.gpus.clock / 15) * 15),
     _row("gpu.mem_clock", "gpu", lambda w: np.where(w.gpus.thermal > 0.4, 1593.0, 2619.0)),
-    _row("gpu.util", "gpu", lambda w: np.round(100 * np.clip(w.gpus.busy * 1.15 + (w.gpus.busy > 0.05) * 0.1, 0, 1))),
-    _row("gpu.engine_active", "gpu", lambda w: np.clip(w.gpus.busy, 0, 1)),
-    _row("gpu.sm_active", "gpu", lambda w: np.clip(w.gpus.busy * 0.85, 0, 1)),
+    _row("gpu.util", "gpu", lambda w: np.round(100 * np.clip(w.gpus.busy * 1.1 + _spins(w), 0, 1))),
+    _row("gpu.engine_active", "gpu", lambda w: np.clip(w.gpus.busy + _spins(w), 0, 1)),
+    _row("gpu.sm_active", "gpu", lambda w: np.clip(w.gpus.busy * 0.85 + 0.2 * _spins(w), 0, 1)),
     _row("gpu.sm_occupancy", "gpu", lambda w: np.clip(w.gpus.busy * 0.35, 0, 1)),
     _row("gpu.tensor_active", "gpu", lambda w: np.clip(w.gpus.busy * 0.45, 0, 1)),
     _row("gpu.dram_active", "gpu", lambda w: np.clip(w.gpus.busy * 0.55, 0, 1)),
@@ -464,7 +468,7 @@ DCGM = (
     _row("gpu.power_violation", "gpu", lambda w: 1e9 * w.gpus.capped * 0.9),
     _row("gpu.board_limit_violation", "gpu", lambda w: 0 * w.gpus.capped),
     _row("gpu.sync_boost_violation", "gpu", lambda w: 0 * w.gpus.capped),
-    _row("gpu.low_util_violation", "gpu", lambda w: 1e9 * (w.gpus.busy < 0.1)),
+    _row("gpu.low_util_violation", "gpu", lambda w: 1e9 * (w.gpus.busy + _spins(w) < 0.1)),
     _row("gpu.reliability_violation", "gpu", lambda w: 0 * w.gpus.capped),
     # 0x40 is slowed by the hardware for heat, 0x4 by the power cap, 0x1 idle.
     _row(
@@ -476,6 +480,11 @@ DCGM = (
     _row("gpu.ecc_dbe_vol", "gpu", lambda w: 1.0 * np.isin(w.push.xid, (48, 94, 95))),
     _row("gpu.remap_pending", "gpu", lambda w: 1.0 * np.isin(w.push.xid, (63, 64, 94, 95))),
 )
+
+
+def _spins(w: World) -> F64:
+    """Share of time in which a GPU waits inside a collective: its one kernel runs, and computes nothing."""
+    return (w.spinning[:, None] * (1 - w.push.dead)) * 0.95
 
 
 def _memory(w: World) -> F64:
@@ -567,7 +576,7 @@ JOB = (
     _row("step.compute_time", "rank", lambda w: _noisy(w, w.rounds.compute, 0.003)),
     _row("step.wait_time", "rank", lambda w: np.maximum(w.rounds.wait - w.rounds.exchange[:, None], 0) + 1e-5),
     _row("step.comm_time", "rank", lambda w: _noisy(w, w.rounds.exchange[:, None] * np.ones_like(w.rounds.wait), 0.03)),
-    _row("step.microbatch_cv", "rank", lambda w: np.clip(0.03 + 0 * w.rounds.wait, 0, None)),
+    _row("step.microbatch_cv", "rank", lambda w: _noisy(w, 0.03 + w.push.uneven[:, None] + 0 * w.rounds.wait, 0.1)),
     _row("nccl.coll_time", "rank", lambda w: 1e6 * (w.rounds.wait + w.rounds.exchange[:, None])),
     _row("nccl.coll_busbw", "rank", lambda w: 1e-9 * w.rounds.sent / np.maximum(w.rounds.exchange, 1e-6)[:, None]),
     _row("nccl.coll_size", "rank", lambda w: w.rounds.sent),

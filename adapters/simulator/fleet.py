@@ -34,13 +34,13 @@ class Kind:
 
 
 KINDS = {
-    # Decode steps of a 70B model are 20 to 40 ms; activations of a layer, twice a layer, are some MB a step.
-    "tp": Kind("tensor-parallel", 4, serves=True, round_s=0.026, round_bytes=40e6, peers=0),
+    # Decode steps of a 70B model are 20 to 40 ms; activations, twice a layer, are some hundred MB a step.
+    "tp": Kind("tensor-parallel", 4, serves=True, round_s=0.026, round_bytes=300e6, peers=0),
     "pp": Kind("pipeline-parallel", 4, serves=True, round_s=0.012, round_bytes=4e6, peers=1),
-    "ep": Kind("expert-parallel", 8, serves=True, round_s=0.030, round_bytes=60e6, peers=0),
+    "ep": Kind("expert-parallel", 8, serves=True, round_s=0.030, round_bytes=400e6, peers=0),
     "pd": Kind("prefill-decode", 4, serves=True, round_s=0.028, round_bytes=120e6, peers=2),
     # A training step of two seconds moves the gradients of a slice of the model; a stage its activations.
-    "dp": Kind("data-parallel", 8, serves=False, round_s=0.9, round_bytes=6e9, peers=2),
+    "dp": Kind("data-parallel", 8, serves=False, round_s=0.9, round_bytes=16e9, peers=2),
     "pt": Kind("pipeline-parallel", 4, serves=False, round_s=0.25, round_bytes=200e6, peers=1),
 }
 MIX = ("tp", "tp", "tp", "tp", "pp", "pp", "ep", "ep", "pd", "pd", "dp", "pt", "pt")

@@ -55,7 +55,7 @@ def step(gpus: Gpus, push: Push, busy: F64) -> None:
     wanted = push.clock * alive
     hot = np.maximum(gpus.temperature - HOT_C, 0.0)
     by_heat = np.clip(1.0 - SLOWER_PER_KELVIN * hot, 0.35, 1.0)
-    full = IDLE_W + (BOARD_W - IDLE_W) * 0.92 * gpus.busy * gpus.quality
+    full = IDLE_W + (BOARD_W - IDLE_W) * 0.92 * gpus.busy * gpus.quality * (1 + push.leak)
     limit = BOARD_W * push.power_limit
     # What the limit leaves for dynamic power sets the clock.
     room = np.maximum(limit - IDLE_W, 30.0) / np.maximum(full - IDLE_W, 1.0)

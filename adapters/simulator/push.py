@@ -23,6 +23,8 @@ class Push:
     """Seconds that it stands still in a round."""
     heat: F64
     """Kelvin on top of what its power makes."""
+    leak: F64
+    """Share of dynamic power on top that the chip needs for its clock."""
     power_limit: F64
     """Times the board's limit."""
     pcie_in: F64
@@ -91,6 +93,8 @@ class Push:
     """Share of the packets received that come out of order."""
     queue: F64
     """Seconds that packets stand in queues on the way."""
+    tail: F64
+    """Seconds that the unlucky ones of them stand there on top."""
     mark: F64
     """Share of packets marked by a switch."""
     paused: F64
@@ -114,6 +118,14 @@ class Push:
     # --- jobs
     halted: F64
     """Share of the second in which the job stands still."""
+    spinning: F64
+    """1 where its GPUs wait inside a collective meanwhile, which looks like work."""
+    padding: F64
+    """Share of the places in a batch that yield nothing any more."""
+    egress: F64
+    """What the way out of the server adds to the time between two tokens, as a share of it."""
+    uneven: F64
+    """Coefficient of variation of micro-batches, on top."""
     arrivals: F64
     """Times the requests that come."""
     prompt: F64
@@ -148,12 +160,13 @@ class Push:
 
 
 _LIKE = {
-    "gpu": "clock work stall heat power_limit pcie_in pcie_out nvlink nvlink_errors xid dead held link_width",
+    "gpu": "clock work stall heat leak power_limit pcie_in pcie_out nvlink nvlink_errors xid dead held link_width",
     "node": "busy launch launch_noise wait_io wait_mem interrupts write_stall read_stall drops oom arm "
     "dpu_heat clock_off mute_host mute_gpu mute_agent mute_engine pcie_replays",
-    "port": "capacity loss_out loss_in corrupt reorder queue mark paused pausing other_in other_out down flaps "
+    "port": "capacity loss_out loss_in corrupt reorder queue tail mark paused pausing other_in other_out down flaps "
     "hot_flow flows credits",
-    "job": "halted arrivals prompt output cache transfer pieces failing hits prefill admitting mixing ragged",
+    "job": "halted spinning padding egress uneven arrivals prompt output "
+    "cache transfer pieces failing hits prefill admitting mixing ragged",
     "member": "share sent wander",
 }
 _TIMES = frozenset(

@@ -79,7 +79,7 @@ def step(now: Serving, fleet: Fleet, push: Push, asked: Asked, turns: Rounds, ra
     now.waiting = now.waiting + now.arrived - now.failed
     going = np.clip(rounds * pace, 0.0, 1.0)
     _admit(now, push, going, random)
-    now.tokens = np.where(serves, now.running * rounds, 0.0)
+    now.tokens = np.where(serves, now.running * rounds * (1 - np.clip(push.padding, 0, 1)), 0.0)
     ended = random.poisson(np.maximum(now.tokens / now.output_len, 0.0))
     now.ended = np.minimum(ended, now.running)
     now.running = np.maximum(now.running - now.ended, 0.0)

@@ -18,6 +18,8 @@ TOKEN_BYTES = 180.0
 """Of a streamed token, with what the protocol wraps it in."""
 PROMPT_BYTES = 4.5
 """Of a token of a prompt."""
+BATCHES = 40e6
+"""Bytes of training data that a node reads in a second."""
 RAIL_RTT, FRONT_RTT = 14e-6, 350e-6
 MOST_CNPS = 200_000.0
 """Congestion notifications that an adapter can send in a second."""
@@ -102,6 +104,15 @@ class World:
         stalled = np.clip(self.push.stall / np.maximum(self._period_of_nodes(), 1e-6)[:, None], 0.0, 0.95)
         return np.clip(share[:, None] * noise * (1 - stalled), 0.0, 1.0)
 
+    @property
+    def spinning(self) -> F64:
+        """Share of the second in which each node's GPUs wait inside a collective."""
+        now, halted = self.rounds, np.clip(self.push.halted, 0, 1)
+        waits = np.where(self.fleet.there, np.clip(now.wait / now.period[:, None], 0, 1), 0.0)
+        level = np.where(self.fleet.serving, np.clip(0.35 + self.serving.running / 60.0, 0.0, 1.0), 1.0)
+        found = self.by_member(waits * ((1 - halted) * level)[:, None]) + self.by_node(self.push.spinning * halted)
+        return np.clip(found, 0.0, 1.0)
+
     def _period_of_nodes(self) -> F64:
         return self.by_node(self.rounds.period, 1.0)
 
@@ -134,6 +145,8 @@ class World:
         tx[:, 1:], rx[:, 1:] = even[:, None] * noise[0], got[:, None] * noise[1]
         fronts = self.fronts
         rx[:, 0] = self.by_node(now.arrived * now.prompt_len * PROMPT_BYTES) * fronts + 20e3
+        batches = BATCHES * ~fleet.serving * (1 - np.clip(push.halted, 0, 1))
+        rx[:, 0] += self.by_node(batches) * self.random.uniform(0.9, 1.1, len(fronts))
         tx[:, 0] = self.by_node(now.tokens * TOKEN_BYTES) * fronts + 30e3
         alive = 1.0 - push.down
         speed = np.full(tx.shape, fleet.rail_speed)

@@ -67,7 +67,7 @@ def long_prompt(p: Push, _w: World, at: Target, strength: float, age: float) -> 
     """A prompt of a hundred thousand tokens is computed before all others."""
     if age % 8 < 3 + 3 * strength:
         p.admitting[at.job] *= 0.02
-    p.prompt[at.job] *= 1.4
+    p.prompt[at.job] *= 2 + 2 * strength
 
 
 @fault("attention-dp-imbalance", "node", ("ep",))
@@ -86,8 +86,7 @@ def hot_expert(p: Push, _w: World, at: Target, strength: float, _age: float) -> 
 @fault("decode-early-stop-skew", "job", SERVING)
 def thinning(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
     """Sequences of a batch stop early and are not replaced."""
-    p.output[at.job] *= 1 - 0.6 * strength
-    p.admitting[at.job] *= 0.8
+    p.padding[at.job] += 0.3 + 0.4 * strength
 
 
 @fault("cross-node-early-stop-skew", "node", ("ep",))
@@ -133,6 +132,7 @@ def skipped(p: Push, _w: World, at: Target, _strength: float, _age: float) -> No
     """A rank without tokens skips the exchange; the others wait for ever."""
     p.arrivals[at.job] *= 0.1
     p.halted[at.job] = 1.0
+    p.spinning[at.job] = 1.0
 
 
 @fault("storage-nic-asymmetry", "job", ("pd",))
@@ -151,3 +151,4 @@ def odd_shape(p: Push, _w: World, at: Target, strength: float, _age: float) -> N
     p.dead[at.node, 7] = 1.0
     p.work[at.node, 0] *= 1.3 + 0.5 * strength
     p.held[at.node, 0] += 0.07
+    p.held[at.node, 7] -= 0.88

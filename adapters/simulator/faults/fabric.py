@@ -45,6 +45,7 @@ def sprayed(p: Push, w: World, at: Target, strength: float, _age: float) -> None
 def collided(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
     """Flows of one port share an uplink while others are empty."""
     p.hot_flow[at.node, at.port] += 0.15 + 0.3 * strength
+    p.tail[at.node, at.port] += (100 + 400 * strength) * 1e-6
     p.capacity[at.node, at.port] *= 0.6 - 0.3 * strength
     p.queue[at.node, at.port] += (30 + 100 * strength) * 1e-6 * w.random.uniform(0.8, 1.2)
     p.mark[at.node, at.port] += 0.03 + 0.1 * strength
@@ -65,7 +66,7 @@ def contended(p: Push, w: World, at: Target, strength: float, age: float) -> Non
 def mistuned(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
     """Senders are slowed by marks although no queue stands."""
     nodes = list(w.fleet.jobs[at.job].nodes)
-    p.mark[nodes, 1:] += 0.1 + 0.3 * strength
+    p.mark[nodes, 1:] += 0.001 + 0.003 * strength
     p.capacity[nodes, 1:] *= 0.6 - 0.3 * strength
 
 
@@ -107,6 +108,7 @@ def nic_gone(p: Push, _w: World, at: Target, _strength: float, age: float) -> No
         p.flaps[at.node, at.port] += 1
     p.down[at.node, at.port] = 1.0
     p.halted[at.job] = 1.0
+    p.spinning[at.job] = 1.0
 
 
 @fault("rail-underuse", "node", ("tp", "ep", "dp", "pd"))
@@ -131,13 +133,17 @@ def too_many(p: Push, _w: World, at: Target, strength: float, _age: float) -> No
 def hang(p: Push, _w: World, at: Target, _strength: float, _age: float) -> None:
     """A collective never ends."""
     p.halted[at.job] = 1.0
+    p.spinning[at.job] = 1.0
 
 
-@fault("cross-node-load-skew", "node", ("tp", "ep"))
-def uneven_nodes(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
-    """A member has more of the work, and more to exchange."""
-    p.share[at.job, at.member] *= 1.3 + 0.7 * strength
-    p.sent[at.job, at.member] *= 1.4 + 1.2 * strength
+@fault("cross-node-load-skew", "front", ("tp", "pp"))
+def uneven_nodes(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+    """A balancer that looks at the wrong number sends one replica far more than the others."""
+    kind = w.fleet.jobs[at.job].kind
+    for n, other in enumerate(w.fleet.jobs):
+        if other.kind == kind and n != at.job:
+            p.arrivals[n] *= 1 - 0.4 * strength
+    p.arrivals[at.job] *= 1.8 + 1.5 * strength
 
 
 @fault("pp-bubble", "node", ("pp", "pt"))

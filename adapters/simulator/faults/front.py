@@ -58,6 +58,7 @@ def jitter(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
 @fault("egress-backlog", "front", SERVING)
 def backed_up(p: Push, _w: World, at: Target, strength: float, age: float) -> None:
     """The send queue grows: the way out is too slow for what is made."""
+    p.egress[at.job] += min(0.2 * age, 1.0) * (0.5 + 1.5 * strength)
     p.queue[at.node, 0] += min(0.05 * age, 1.0) * (0.3 + 1.5 * strength)
 
 
@@ -80,8 +81,8 @@ def retries(p: Push, w: World, at: Target, strength: float, age: float) -> None:
 @fault("early-completion-skew", "job", SERVING)
 def few_left(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
     """Most answers end soon while a few go on, and free places are not filled."""
-    p.output[at.job] *= 1 - 0.75 * strength
-    p.admitting[at.job] *= 1 - 0.5 * strength
+    p.output[at.job] *= 1 - 0.6 * strength
+    p.admitting[at.job] *= 0.05
 
 
 @fault("engine-connection-liveness", "job", SERVING)

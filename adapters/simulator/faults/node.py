@@ -28,10 +28,11 @@ def capped(p: Push, _w: World, at: Target, strength: float, _age: float) -> None
     p.power_limit[at.node] *= 0.62 - 0.25 * strength
 
 
-@fault("gpu-fail-slow", "gpu")
+@fault("gpu-fail-slow", "node", BARRIERS)
 def fail_slow(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
     """The chip computes rightly, and slowly, at its full clock."""
     p.work[at.node, at.gpu] *= 1.3 + 0.9 * strength
+    p.clock[at.node, at.gpu] *= 0.93
 
 
 @fault("gpu-hard-fault", "gpu")
@@ -40,6 +41,7 @@ def broken(p: Push, _w: World, at: Target, _strength: float, _age: float) -> Non
     p.xid[at.node, at.gpu] = 79.0
     p.dead[at.node, at.gpu] = 1.0
     p.halted[at.job] = 1.0
+    p.spinning[at.job] = 1.0
 
 
 @fault("nvlink-degradation", "gpu")
@@ -52,19 +54,19 @@ def nvlink(p: Push, _w: World, at: Target, strength: float, _age: float) -> None
 @fault("gpu-variability", "gpu")
 def slow_silicon(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
     """A chip that reaches less clock for its power."""
-    p.clock[at.node, at.gpu] *= 0.93 - 0.13 * strength
+    slower = 0.93 - 0.13 * strength
+    p.clock[at.node, at.gpu] *= slower
+    p.leak[at.node, at.gpu] += 1 / slower**2.4 - 1
 
 
 @fault("intra-node-gpu-skew", "gpu")
 def uneven_gpus(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
     """One GPU has more to do than its siblings, which wait."""
-    p.work[at.node, at.gpu] *= 1.4 + 0.6 * strength
-    for gpu in range(p.stall.shape[1]):
-        if gpu != at.gpu:
-            p.clock[at.node, gpu] *= 1.0
+    p.work[at.node, at.gpu] *= 1.2 + 0.6 * strength
+    p.clock[at.node, at.gpu] *= 0.9 - 0.2 * strength
 
 
-@fault("gpu-memory-fragmentation", "gpu")
+@fault("gpu-memory-fragmentation", "gpu", BARRIERS)
 def fragmented(p: Push, w: World, at: Target, strength: float, age: float) -> None:
     """The allocator gives back and asks again."""
     p.held[at.node, at.gpu] += 0.08 + 0.03 * (int(age) % 3 == 0)
@@ -95,7 +97,7 @@ def offloaded(p: Push, w: World, at: Target, strength: float, _age: float) -> No
     p.pcie_in[nodes] += 25e9 + 20e9 * strength
 
 
-@fault("launch-latency", "node")
+@fault("launch-latency", "node", BARRIERS)
 def launches(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
     """Kernels are launched late on one node."""
     base = w.rounds.compute[at.job, at.member]
@@ -157,7 +159,8 @@ def memory_bus(p: Push, _w: World, at: Target, strength: float, _age: float) -> 
 
 @fault("numa-misaffinity", "node", BARRIERS)
 def crossed(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
-    """Threads wander between sockets: a rank is late, another one each time."""
+    """Threads wander between sockets and wait for cores: a rank is late, not in each round."""
+    p.busy[at.node] += 0.62
     p.launch_noise[at.node] += w.rounds.compute[at.job, at.member] * (0.15 + 0.4 * strength)
 
 
@@ -173,13 +176,14 @@ def neighbour(p: Push, w: World, at: Target, strength: float, _age: float) -> No
     """Another tenant's traffic on the same host."""
     p.other_in[at.node, 0] += (4 + 8 * strength) * 1e9
     p.other_out[at.node, 0] += (4 + 8 * strength) * 1e9
-    p.busy[at.node] += 0.25 + 0.2 * strength
+    p.busy[at.node] += 0.62 + 0.1 * strength
     p.launch_noise[at.node] += w.rounds.compute[at.job, at.member] * (0.05 + 0.3 * strength)
 
 
 @fault("pinned-memory-shortage", "node")
 def pinned(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
-    """Memory that devices may use is scarce."""
+    """Memory that devices may use is scarce, and the driver blocks for who asks for much of it."""
+    p.mute_gpu[at.node] = 1.0
     p.wait_mem[at.node] += 0.2 + 0.5 * strength
     p.launch[at.node] += w.rounds.compute[at.job, at.member] * (0.1 + 0.4 * strength)
     p.oom[at.node] += float(w.random.random() < 0.05 * strength)
@@ -201,10 +205,10 @@ def arm_full(p: Push, _w: World, at: Target, strength: float, _age: float) -> No
     p.dpu_heat[at.node] += 6 * strength
 
 
-@fault("clock-skew", "node", ALL)
+@fault("clock-skew", "node", BARRIERS)
 def clock(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
     """The node's clock is off."""
-    p.clock_off[at.node] += 0.5 + 3 * strength
+    p.clock_off[at.node] += 2.2 + 3 * strength
 
 
 @fault("telemetry-blackout", "node", ALL)

@@ -19,7 +19,11 @@ def no_batch(p: Push, w: World, at: Target, strength: float, age: float) -> None
 
 @fault("dataloader-rank-imbalance", "job", ("dp",))
 def uneven_batches(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
-    """Some rank waits longer for its batch, another one each time."""
+    """Some rank waits longer for its batch, another one each time; what they read differs."""
+    nodes = _nodes(w, at)
+    p.other_in[nodes, 0] += 60e6 * (0.5 + strength) * w.random.exponential(1.0, len(nodes))
+    p.busy[nodes] += 0.58
+    p.uneven[at.job] += 0.15
     p.wander[at.job] += w.rounds.period[at.job] * (0.15 + 0.4 * strength)
 
 
@@ -32,6 +36,7 @@ def collecting(p: Push, w: World, at: Target, strength: float, _age: float) -> N
 @fault("seq-length-imbalance", "job", ("dp", "pt"))
 def lengths(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
     """Another rank has the long sequence in each step."""
+    p.uneven[at.job] += 0.3 + 0.3 * strength
     p.wander[at.job] += w.rounds.period[at.job] * (0.2 + 0.5 * strength)
 
 
@@ -77,4 +82,6 @@ def long_tail(p: Push, _w: World, at: Target, strength: float, age: float) -> No
 def encoder(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
     """The first stage takes another time for each micro-batch."""
     first = w.fleet.jobs[at.job].nodes[0]
-    p.launch_noise[first] += w.rounds.compute[at.job, 0] * (0.3 + 0.6 * strength)
+    p.share[at.job, 0] *= w.random.uniform(1.0, 1.6 + 1.2 * strength)
+    p.launch_noise[first] += w.rounds.compute[at.job, 0] * 0.1
+    p.uneven[at.job] += 0.3

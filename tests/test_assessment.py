@@ -1,0 +1,134 @@
+"""The diagnosis held against labels: what counts as found, wrong, misplaced, and what a score says of it."""
+
+import json
+import math
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewscope.adapters.assessment import corpus, drive
+from skewscope.adapters.assessment.drive import Run, Told, Truth
+from skewscope.adapters.assessment.score import as_data, scored, upper_bound
+from skewscope.adapters.simulator.faults.registry import faults
+from skewscope.tui.cli import cli
+
+TRUTH = Truth("tp-straggler", "mild", ("n2", "n2/ew"), 60.0, 100.0)
+
+
+def told(condition="tp-straggler", name="n2", opened=65.0, confidence=0.9, root=""):
+    return Told(condition, name, (), opened, opened + 30, confidence, root, "", "a rule", 0.2)
+
+
+def score(*found, truths=(TRUTH,)):
+    return scored([Run("run", "simulated", 8, 8640.0, found, truths)])
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ((), (0, 1, 0, 0)),
+        ((told(),), (1, 0, 0, 1)),
+        ((told(name="n2/ew"),), (1, 0, 0, 1)),
+        ((told(name="n5"),), (1, 0, 0, 0)),
+        ((told(name="n5"), told(opened=70.0)), (1, 0, 1, 1)),
+        ((told(), told(opened=90.0)), (1, 0, 0, 1)),
+        ((told(opened=20.0),), (0, 1, 1, 0)),
+        ((told(opened=140.0),), (0, 1, 1, 0)),
+        ((told(root="fabric-loss"),), (0, 1, 0, 0)),
+    ],
+    ids=["nothing", "right", "on what it lies on", "elsewhere", "twice", "again", "too soon", "too late", "folded"],
+)
+def test_what_is_found_missed_wrong_and_placed(found, expected):
+    tally = score(*found).of("tp-straggler")
+    assert (tally.found, tally.missed, tally.wrong, tally.placed) == expected
+
+
+def test_another_condition_is_wrong_and_is_told_as_confusion():
+    found = score(told("fabric-loss"))
+    assert found.of("fabric-loss").wrong == 1
+    assert found.confusion["tp-straggler", "fabric-loss"] == 2  # missed for it, and it told instead
+
+
+def test_the_delay_is_from_the_beginning_of_the_fault():
+    assert score(told()).delay == 5.0
+
+
+def test_runs_without_a_fault_count_false_alarms_by_node_days():
+    found = score(told(), truths=())
+    assert found.quiet_node_days == pytest.approx(0.8)
+    assert len(found.alarms) == 1
+    assert found.alarms_bound == pytest.approx(upper_bound(1) / 0.8)
+
+
+def test_a_score_of_nothing_is_unknown_not_perfect():
+    found = scored([])
+    assert math.isnan(found.macro("f1"))
+    assert as_data(found)["macro_f1"] is None
+    json.dumps(as_data(found), allow_nan=False)
+
+
+@pytest.mark.parametrize(("events", "bound"), [(0, 2.996), (1, 4.744), (3, 7.754), (10, 16.962)])
+def test_the_bound_of_a_count_is_that_of_the_tables(events, bound):
+    assert upper_bound(events) == pytest.approx(bound, abs=2e-3)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=60))
+def test_the_calibration_error_is_between_zero_and_one(sure):
+    found = scored([])
+    found.sure = sure
+    assert not sure or 0 <= found.calibration_error <= 1
+
+
+def test_confidence_that_is_kept_has_no_error():
+    found = scored([])
+    found.sure = [(0.75, n % 4 > 0) for n in range(400)]
+    assert found.calibration_error == pytest.approx(0.0)
+
+
+def test_the_corpus_has_every_condition_at_every_severity_and_the_same_for_the_same_seed():
+    conditions = sorted(faults())[:7]
+    made = corpus.scenarios(conditions, 3, nodes=16 * 4)
+    episodes = [(e.condition, e.severity) for s in made for e in s.episodes]
+    assert sorted(episodes) == sorted((c, s) for c in conditions for s, _ in corpus.STRENGTHS)
+    assert made == corpus.scenarios(conditions, 3, nodes=64)
+    assert made != corpus.scenarios(conditions, 4, nodes=64)
+    for scenario in made:
+        ends = [e.end for e in scenario.episodes]
+        assert all(e.begin > end for e, end in zip(scenario.episodes[1:], ends, strict=False))
+
+
+def test_fleets_side_by_side_are_told_apart():
+    wanted = corpus.scenarios(["ingress-loss", "egress-loss"], 3, each=1, strengths=["heavy"])
+    runs = drive.run_all([*wanted, corpus.quiet(5, nodes=16, seconds=100)], 1)
+    found = scored(runs)
+    assert found.of("ingress-loss").found == found.of("egress-loss").found == 1
+    assert found.placed == 1.0
+    assert not runs[-1].told
+
+
+def test_one_command_measures_what_another_made(tmp_path):
+    folder = tmp_path / "run"
+    said = run("simulate", folder, "--condition", "ingress-loss", "--nodes", 16, "--seconds", 120)
+    labels = json.loads((folder / "labels.json").read_text())["labels"]
+    assert [one["condition"] for one in labels] == ["ingress-loss"]
+    assert labels[0]["entity"] in said
+    data = json.loads(run("assess", folder, "--json"))
+    assert data["conditions"]["ingress-loss"]["found"] == 1
+
+
+def test_what_cannot_be_simulated_is_told(tmp_path):
+    (tmp_path / "full").write_text("x")
+    assert "Did you mean 'tp-straggler'?" in run("simulate", tmp_path / "new", "--condition", "tp-stragler", code=2)
+    assert "a folder that is not empty" in run("simulate", tmp_path, "--condition", "tp-straggler", code=2)
+    two = ("--condition", "credit-starvation", "--condition", "pfc-storm")
+    assert "do not occur on one fabric" in run("simulate", tmp_path / "new", *two, code=2)
+    assert not (tmp_path / "new").exists()
+    assert "traffic surge  benign" in run("simulate", "--list")
+
+
+def run(*words, code=0):
+    done = CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == code, done.output
+    return done.output
