@@ -47,6 +47,8 @@ class Evaluator:
         self._steps: list[Step] = [operations.step(expr, shared) for expr in self.order]
         self._values: list[Any] = [None] * len(self.order)
         self._times: list[Any] = [None] * len(self.order)
+        self._heard = [_always_heard(expr) for expr in self.order]
+        self._blank: dict[tuple[bool, int], Any] = {}
         pairs = zip(self.order, self._steps, strict=True)
         self.baselines = {expr: step for expr, step in pairs if isinstance(step, operations.FromBaseline)}
         """The steps that compare with an entity's own past."""
@@ -69,15 +71,42 @@ class Evaluator:
         return timed
 
     def step(self, t: float) -> None:
-        """Computes everything for the tick that ends at `t`."""
+        """Computes everything for the tick that ends at `t`.
+
+        What rests on signals that nobody ever delivered is unknown without being computed: a site has few of them all.
+        """
         with np.errstate(all="ignore"):
             for n, step in enumerate(self._steps):
+                if self._unheard(n):
+                    self._values[n], self._times[n] = self._nothing(self.order[n]), None
+                    continue
                 args = [self._values[arg] for arg in self._args[n]]
                 if isinstance(step, operations.Timed):
                     step.times = [self._times[arg] for arg in self._args[n]]
                 self._values[n] = step.run(t, args)
                 if self._timed[n]:
                     self._times[n] = operations.times(step, [self._times[a] for a in self._args[n]])
+
+    def _unheard(self, n: int) -> bool:
+        """Whether an expression is unknown for everybody, since what it rests on was never delivered."""
+        if self._heard[n]:
+            return False
+        expr = self.order[n]
+        if expr.op == "signal":
+            heard = bool(self.panel.rows[expr.name].selectors)
+        elif expr.op in {"and", "or"}:
+            heard = any(self._heard[arg] for arg in self._args[n])
+        else:
+            heard = all(self._heard[arg] for arg in self._args[n])
+        self._heard[n] = heard
+        return not heard
+
+    def _nothing(self, expr: Expr) -> Any:
+        size = self.entities.count(expr.kind)
+        key = expr.truth, size
+        if key not in self._blank:
+            self._blank[key] = np.zeros(size, np.int8) if expr.truth else np.full(size, np.nan)
+        return self._blank[key]
 
     def value(self, expr: Expr) -> Any:
         """The value of an expression at this tick: an array over the entities of its kind, not to be written to."""
@@ -86,8 +115,9 @@ class Evaluator:
     def learn(self, suspicious: Mapping[Expr, Mask]) -> None:
         """Ends the tick: baselines take in what is healthy. `suspicious` is told for each baseline expression."""
         for expr, step in self.baselines.items():
-            with np.errstate(all="ignore"):
-                step.learn(suspicious.get(expr))
+            if self._heard[self._numbers[expr]]:
+                with np.errstate(all="ignore"):
+                    step.learn(suspicious.get(expr))
 
     def decisive(self, expr: Expr) -> F64:
         """The number that each entity's decisive comparison looked at, among those in the unit of the first."""
@@ -125,6 +155,11 @@ class Evaluator:
 
     def _wide(self, expr: Expr, kind: str) -> F64:
         return np.broadcast_to(self.value(expr), (self.entities.count(kind),))
+
+
+def _always_heard(expr: Expr) -> bool:
+    """Whether an expression may say something though nothing that it rests on was ever delivered."""
+    return expr.op in {"number", "seen"} or (expr.op == "call" and expr.name in {"known", "peers", "speed", "size"})
 
 
 def measured(comparison: Expr) -> Expr:
