@@ -29,7 +29,7 @@ Progress = Callable[[str, float], None]
 
 READING = 0.8
 """Share of the work that is reading."""
-LEAP = 600.0
+LEAP = 240.0
 """Seconds without a sample after which time leaps to the next one: what was known is long stale."""
 MOST_TICKS = 10_000_000
 

@@ -78,12 +78,16 @@ class _Judge:
         self._rising = _Clock(np.zeros(n), np.zeros(n, bool), np.full(n, np.nan))
         self._falling = _Clock(np.zeros(n), np.zeros(n, bool), np.full(n, np.nan))
         self._began = np.full(n, np.nan)
+        self._asked = (*(item.when for item in rule.evidence), *([rule.applies_when] if rule.applies_when else []))
+        self._nothing: RuleVerdict | None = None
         self._weight = np.array([item.weight for item in rule.evidence])[:, None]
         self._against = np.array([item.against for item in rule.evidence])[:, None]
         self._required = np.array([item.required for item in rule.evidence])[:, None]
 
     def step(self, t: float, passed: float) -> RuleVerdict:
         """The verdict of one tick."""
+        if self.evaluator.silent(self._asked):
+            return self._unknown()
         truth = self._truths()
         known = truth != UNKNOWN
         applies = self._applies()
@@ -93,6 +97,27 @@ class _Judge:
         self._hold(t, passed, state, self._healthy(truth, applies, most))
         self._suspect(truth, state, score)
         return self._verdict(truth, known, applies, state, score)
+
+    def _unknown(self) -> RuleVerdict:
+        """The verdict while nobody ever delivered anything that the rule reads."""
+        if self._nothing is None:
+            n, items = len(self.at), len(self.rule.evidence)
+            self._nothing = RuleVerdict(
+                rule=self.rule.id,
+                kind=self.rule.scope,
+                names=self.names,
+                applies=np.ones(n, bool),
+                firing=self.firing,
+                state=np.zeros(n, np.int8),
+                since=self.since,
+                score=np.zeros(n, np.float32),
+                coverage=np.zeros(n, np.float32),
+                evidence=np.zeros((items, n), np.int8),
+                values=np.full((items, n), np.nan, np.float32),
+                impact=np.full(n, np.nan, np.float32),
+                severity=np.zeros(n, np.int8),
+            )
+        return self._nothing
 
     def _truths(self) -> Truth:
         rows = [np.asarray(self.evaluator.value(item.when))[self.at] for item in self.rule.evidence]

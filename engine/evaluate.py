@@ -47,8 +47,11 @@ class Evaluator:
         self._steps: list[Step] = [operations.step(expr, shared) for expr in self.order]
         self._values: list[Any] = [None] * len(self.order)
         self._times: list[Any] = [None] * len(self.order)
-        self._heard = [_always_heard(expr) for expr in self.order]
-        self._blank: dict[tuple[bool, int], Any] = {}
+        self._version = -1
+        self._runs = np.zeros(len(self.order), bool)
+        self._unheard: tuple[str, ...] = ()
+        self._running: list[tuple[int, Step, tuple[int, ...]]] = []
+        self._learning: list[tuple[Expr, operations.FromBaseline]] = []
         pairs = zip(self.order, self._steps, strict=True)
         self.baselines = {expr: step for expr, step in pairs if isinstance(step, operations.FromBaseline)}
         """The steps that compare with an entity's own past."""
@@ -71,42 +74,48 @@ class Evaluator:
         return timed
 
     def step(self, t: float) -> None:
-        """Computes everything for the tick that ends at `t`.
-
-        What rests on signals that nobody ever delivered is unknown without being computed: a site has few of them all.
-        """
+        """Computes everything for the tick that ends at `t`."""
+        if self._version != self.entities.version or any(self.panel.rows[name].selectors for name in self._unheard):
+            self._plan()
         with np.errstate(all="ignore"):
-            for n, step in enumerate(self._steps):
-                if self._unheard(n):
-                    self._values[n], self._times[n] = self._nothing(self.order[n]), None
-                    continue
-                args = [self._values[arg] for arg in self._args[n]]
+            for n, step, args in self._running:
+                values = [self._values[arg] for arg in args]
                 if isinstance(step, operations.Timed):
-                    step.times = [self._times[arg] for arg in self._args[n]]
-                self._values[n] = step.run(t, args)
+                    step.times = [self._times[arg] for arg in args]
+                self._values[n] = step.run(t, values)
                 if self._timed[n]:
-                    self._times[n] = operations.times(step, [self._times[a] for a in self._args[n]])
+                    self._times[n] = operations.times(step, [self._times[a] for a in args])
 
-    def _unheard(self, n: int) -> bool:
-        """Whether an expression is unknown for everybody, since what it rests on was never delivered."""
-        if self._heard[n]:
-            return False
-        expr = self.order[n]
-        if expr.op == "signal":
-            heard = bool(self.panel.rows[expr.name].selectors)
-        elif expr.op in {"and", "or"}:
-            heard = any(self._heard[arg] for arg in self._args[n])
-        else:
-            heard = all(self._heard[arg] for arg in self._args[n])
-        self._heard[n] = heard
-        return not heard
+    def _plan(self) -> None:
+        """Settles what is computed from now on: what rests on signals that nobody ever delivered is unknown anyway."""
+        self._version = self.entities.version
+        names = {expr.name for expr in self.order if expr.op == "signal"}
+        self._unheard = tuple(sorted(name for name in names if not self.panel.rows[name].selectors))
+        self._runs = runs = self._heard()
+        self._running = [(n, self._steps[n], self._args[n]) for n in np.flatnonzero(runs).tolist()]
+        self._learning = [(expr, step) for expr, step in self.baselines.items() if runs[self._numbers[expr]]]
+        for n in np.flatnonzero(~runs).tolist():
+            size = self.entities.count(self.order[n].kind) if self.order[n].kind else 1
+            self._values[n] = np.zeros(size, np.int8) if self.order[n].truth else np.full(size, np.nan)
+            self._times[n] = None
 
-    def _nothing(self, expr: Expr) -> Any:
-        size = self.entities.count(expr.kind)
-        key = expr.truth, size
-        if key not in self._blank:
-            self._blank[key] = np.zeros(size, np.int8) if expr.truth else np.full(size, np.nan)
-        return self._blank[key]
+    def _heard(self) -> Mask:
+        """Which expressions may say something: not all that they rest on was never delivered."""
+        heard = np.zeros(len(self.order), bool)
+        silent = frozenset(self._unheard)
+        for n, expr in enumerate(self.order):
+            args = heard[list(self._args[n])]
+            if expr.op == "signal":
+                heard[n] = expr.name not in silent
+            elif expr.op in {"and", "or"}:
+                heard[n] = args.any()
+            else:
+                heard[n] = args.all() or (expr.op == "call" and expr.name in {"known", "peers"})
+        return heard
+
+    def silent(self, expressions: Iterable[Expr]) -> bool:
+        """Whether all of these rest on signals that nobody ever delivered."""
+        return not any(self._runs[self._numbers[expr]] for expr in expressions)
 
     def value(self, expr: Expr) -> Any:
         """The value of an expression at this tick: an array over the entities of its kind, not to be written to."""
@@ -114,10 +123,9 @@ class Evaluator:
 
     def learn(self, suspicious: Mapping[Expr, Mask]) -> None:
         """Ends the tick: baselines take in what is healthy. `suspicious` is told for each baseline expression."""
-        for expr, step in self.baselines.items():
-            if self._heard[self._numbers[expr]]:
-                with np.errstate(all="ignore"):
-                    step.learn(suspicious.get(expr))
+        with np.errstate(all="ignore"):
+            for expr, step in self._learning:
+                step.learn(suspicious.get(expr))
 
     def decisive(self, expr: Expr) -> F64:
         """The number that each entity's decisive comparison looked at, among those in the unit of the first."""
@@ -155,11 +163,6 @@ class Evaluator:
 
     def _wide(self, expr: Expr, kind: str) -> F64:
         return np.broadcast_to(self.value(expr), (self.entities.count(kind),))
-
-
-def _always_heard(expr: Expr) -> bool:
-    """Whether an expression may say something though nothing that it rests on was ever delivered."""
-    return expr.op in {"number", "seen"} or (expr.op == "call" and expr.name in {"known", "peers", "speed", "size"})
 
 
 def measured(comparison: Expr) -> Expr:
