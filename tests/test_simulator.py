@@ -286,5 +286,5 @@ def test_a_trace_sets_rate_and_lengths(tmp_path, shared):
 def test_what_is_no_trace_is_told_with_its_line(tmp_path, text):
     path = tmp_path / "trace.csv"
     path.write_text(text)
-    with pytest.raises(InputError, match="trace.csv"):
+    with pytest.raises(InputError, match=r"trace\.csv"):
         loads.of_trace(path, build(Plan(8)), np.random.default_rng(1))
