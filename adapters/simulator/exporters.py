@@ -487,6 +487,14 @@ def _spins(w: World) -> F64:
     return (w.spinning[:, None] * (1 - w.push.dead)) * 0.95
 
 
+def _at_the_root(w: World) -> F64:
+    """Bytes at the host's root: copies of GPUs and the front end; rails reach GPUs without it, if all is well."""
+    rails = (w.net.rx + w.net.tx)[:, 1:].sum(axis=1)
+    copies = (w.push.pcie_in + w.push.pcie_out).sum(axis=1)
+    found: F64 = 2e9 + copies + w.net.rx[:, 0] + w.net.tx[:, 0] + w.push.detour * rails
+    return found
+
+
 def _memory(w: World) -> F64:
     """Share of a GPU's memory in use: weights, the pool for KV cache, taken whole, and what is held for nothing."""
     used = np.where(w.fleet.job_of >= 0, 0.88, 0.01)[:, None]
@@ -525,9 +533,7 @@ HOST = (
     _row("host.tcp_established", "node", lambda w: 20 + w.by_node(w.serving.running + w.serving.waiting) * w.fronts),
     _row("host.tcp_ofo", "node", lambda w: w.random.poisson(np.minimum(w.net.rx_packets * w.push.reorder, 1e6)[:, 0])),
     _row("host.oom_kill", "node", lambda w: w.push.oom),
-    _row(
-        "host.pcie_bytes", "node", lambda w: 2e9 + (w.push.pcie_in + w.push.pcie_out).sum(axis=1) + w.net.rx.sum(axis=1)
-    ),
+    _row("host.pcie_bytes", "node", _at_the_root),
 )
 
 ENGINE = (

@@ -60,6 +60,8 @@ class Push:
     """Share of time that the adapter cannot write to the host."""
     read_stall: F64
     """Share of time that the adapter waits for what it reads from the host."""
+    detour: F64
+    """Share of what the rails carry that goes by the host's root."""
     drops: F64
     """Packets per second that the host's stack drops."""
     oom: F64
@@ -161,7 +163,7 @@ class Push:
 
 _LIKE = {
     "gpu": "clock work stall heat leak power_limit pcie_in pcie_out nvlink nvlink_errors xid dead held link_width",
-    "node": "busy launch launch_noise wait_io wait_mem interrupts write_stall read_stall drops oom arm "
+    "node": "busy launch launch_noise wait_io wait_mem interrupts write_stall read_stall detour drops oom arm "
     "dpu_heat clock_off mute_host mute_gpu mute_agent mute_engine pcie_replays",
     "port": "capacity loss_out loss_in corrupt reorder queue tail mark paused pausing other_in other_out down flaps "
     "hot_flow flows credits",

@@ -83,7 +83,7 @@ def step(now: Serving, fleet: Fleet, push: Push, asked: Asked, turns: Rounds, ra
     ended = random.poisson(np.maximum(now.tokens / now.output_len, 0.0))
     now.ended = np.minimum(ended, now.running)
     now.running = np.maximum(now.running - now.ended, 0.0)
-    _cache(now, push)
+    _cache(now, push, random)
     now.batch_load = 1 + STEP_PER_RUNNING * now.running
     _delays(now, push, pace, going)
 
@@ -107,17 +107,19 @@ def _admit(now: Serving, push: Push, going: F64, random: np.random.Generator) ->
 
 
 def _room(now: Serving, push: Push) -> F64:
-    """Requests for which there is cache."""
-    each = now.prompt_len + now.output_len / 2
-    return np.maximum(0.97 * CACHE_TOKENS * push.cache / each - now.running, 0.0)
+    """Requests for whose prompts there is cache: how long the answers get nobody knows yet."""
+    taken = now.running * (now.prompt_len + now.output_len / 2)
+    return np.maximum((0.98 * CACHE_TOKENS * push.cache - taken) / now.prompt_len, 0.0)
 
 
-def _cache(now: Serving, push: Push) -> None:
+def _cache(now: Serving, push: Push, random: np.random.Generator) -> None:
     each = now.prompt_len + now.output_len / 2
     wanted = now.running * each / (CACHE_TOKENS * push.cache)
     over = np.maximum(wanted - 1.0, 0.0)
     # Requests that outgrow the cache are put off: they wait again.
-    now.preempted = np.floor(over * now.running + (wanted > 0.96) * 0.03 * now.running)
+    now.preempted = np.minimum(
+        np.floor(over * now.running) + random.poisson((wanted > 0.97) * 0.05 * now.running), now.running
+    )
     now.running = now.running - now.preempted
     now.waiting = now.waiting + now.preempted
     now.cache = np.clip(wanted, 0.0, 1.0)

@@ -23,7 +23,7 @@ BATCHES = 40e6
 RAIL_RTT, FRONT_RTT = 14e-6, 350e-6
 MOST_CNPS = 200_000.0
 """Congestion notifications that an adapter can send in a second."""
-USUAL_MARK = 2e-5
+USUAL_MARK = 5e-7
 """Share of packets that is marked where nothing is wrong."""
 
 
@@ -95,7 +95,8 @@ class World:
             return np.full(shape, 0.8)
         now, place = self.rounds, np.maximum(self.fleet.members, 0)
         share = np.zeros(self.fleet.plan.nodes)
-        active = np.where(self.fleet.there, now.compute / now.period[:, None], 0.0)
+        late = np.append(self.push.launch, 0.0)[self.fleet.members]
+        active = np.where(self.fleet.there, np.maximum(now.compute - late, 0.0) / now.period[:, None], 0.0)
         level = np.where(self.fleet.serving, np.clip(0.35 + self.serving.running / 60.0, 0.0, 1.0), 1.0)
         active = active * (1 - np.clip(self.push.halted, 0, 1))[:, None] * level[:, None]
         np.maximum.at(share, place[self.fleet.there], active[self.fleet.there])

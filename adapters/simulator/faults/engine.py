@@ -70,7 +70,7 @@ def long_prompt(p: Push, _w: World, at: Target, strength: float, age: float) -> 
     p.prompt[at.job] *= 2 + 2 * strength
 
 
-@fault("attention-dp-imbalance", "node", ("ep",))
+@fault("attention-dp-imbalance", "member", ("ep",))
 def long_contexts(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
     """A rank has longer contexts; it sends as much as the others."""
     p.share[at.job, at.member] *= 1.3 + 0.7 * strength
@@ -145,7 +145,7 @@ def storage(p: Push, w: World, at: Target, strength: float, _age: float) -> None
     p.prefill[at.job] *= 0.4
 
 
-@fault("tp-gpu-loss-imbalance", "node", ("tp",))
+@fault("tp-gpu-loss-imbalance", "member", ("tp",))
 def odd_shape(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
     """The group lost a GPU and works on unevenly."""
     p.dead[at.node, 7] = 1.0

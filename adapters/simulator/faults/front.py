@@ -75,6 +75,7 @@ def edge_full(p: Push, w: World, at: Target, strength: float, _age: float) -> No
 def retries(p: Push, w: World, at: Target, strength: float, age: float) -> None:
     """Clients give up and ask again; what is made for those who left is thrown away."""
     p.failing[_alike(w, at)] += 0.3 + 0.4 * strength
+    p.admitting[_alike(w, at)] *= 0.05
     p.arrivals[_alike(w, at)] *= 1 + (2 + 4 * strength) * min(age / 10, 1.0)
 
 
@@ -102,6 +103,7 @@ def greedy(p: Push, _w: World, at: Target, strength: float, _age: float) -> None
 @fault("weights-cold-start", "job", SERVING)
 def loading(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
     """A new replica reads its weights before it can serve."""
+    w.serving.running[at.job] = w.serving.waiting[at.job] = 0.0
     p.admitting[at.job] = 0.0
     p.halted[at.job] = 1.0
     p.arrivals[at.job] *= 0.2

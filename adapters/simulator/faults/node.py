@@ -93,6 +93,7 @@ def offloaded(p: Push, w: World, at: Target, strength: float, _age: float) -> No
     """Cached prompts are read back over PCIe, which takes longer than to compute them."""
     nodes = list(w.fleet.jobs[at.job].nodes)
     p.hits[at.job] += 0.5
+    p.stall[nodes] += w.rounds.period[at.job] * (0.4 + 0.6 * strength)
     p.prefill[at.job] *= 0.2 - 0.12 * strength
     p.pcie_in[nodes] += 25e9 + 20e9 * strength
 
@@ -167,6 +168,7 @@ def crossed(p: Push, w: World, at: Target, strength: float, _age: float) -> None
 @fault("acs-iommu-misconfig", "node", ("dp", "ep", "tp"))
 def redirected(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
     """All that the adapter reads from GPUs goes up to the root and down again."""
+    p.detour[at.node] += 1.0
     p.capacity[at.node, 1:] *= 0.35 - 0.2 * strength
     p.read_stall[at.node] += 0.1 + 0.2 * strength
 

@@ -114,7 +114,14 @@ def _job(fleet: Fleet, job: int, _member: int, _node: int, _gpu: int, _rail: int
     front = fleet.topology.nodes[made.nodes[0]].name
     pools = [pool for pool in fleet.topology.pools if made.name in pool.replicas]
     only = tuple(pool.name for pool in pools if len(pool.replicas) == 1)
-    return Target("group", made.name, (front, *only), made.nodes[0], 0, 0, job, 0, made.nodes)
+    # What befalls a whole job may be told on any of its rails.
+    rails = tuple(fleet.port(n, p) for n in made.nodes for p in range(1, fleet.ports))
+    return Target("group", made.name, (front, *only, *rails), made.nodes[0], 0, 0, job, 0, made.nodes)
+
+
+def _member(fleet: Fleet, job: int, member: int, node: int, _gpu: int, _rail: int) -> Target:
+    made = fleet.jobs[job]
+    return Target("group", made.name, (fleet.topology.nodes[node].name,), node, 0, 0, job, member, made.nodes)
 
 
 def _pool(fleet: Fleet, job: int, _member: int, _node: int, _gpu: int, _rail: int) -> Target:
@@ -149,6 +156,7 @@ TARGETS: Mapping[str, Callable[[Fleet, int, int, int, int, int], Target]] = {
     "port": _port,
     "front": _front,
     "job": _job,
+    "member": _member,
     "pool": _pool,
     "leaf": _leaf,
 }

@@ -65,7 +65,7 @@ def declining(p: Push, _w: World, at: Target, strength: float, age: float) -> No
     p.share[at.job] *= 1 + (0.2 + 0.4 * strength) * min(age / 10, 1.0)
 
 
-@fault("moe-training-expert-imbalance", "node", ("dp",))
+@fault("moe-training-expert-imbalance", "member", ("dp",))
 def hot_experts(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
     """A rank receives more tokens."""
     p.sent[at.job, at.member] *= 1.6 + 1.5 * strength
@@ -80,8 +80,7 @@ def long_tail(p: Push, _w: World, at: Target, strength: float, age: float) -> No
 
 @fault("multimodal-encoder-imbalance", "node", ("pt",))
 def encoder(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
-    """The first stage takes another time for each micro-batch."""
-    first = w.fleet.jobs[at.job].nodes[0]
-    p.share[at.job, 0] *= w.random.uniform(1.0, 1.6 + 1.2 * strength)
-    p.launch_noise[first] += w.rounds.compute[at.job, 0] * 0.1
+    """The encoder's stage takes another time for each micro-batch."""
+    p.share[at.job, at.member] *= w.random.uniform(1.0, 1.6 + 1.2 * strength)
+    p.launch_noise[at.node] += w.rounds.compute[at.job, at.member] * 0.1
     p.uneven[at.job] += 0.3
