@@ -393,5 +393,8 @@ def times(step: Any, args: Sequence[Any]) -> Any:
         return step.of(args[0])
     if isinstance(step, Reduce):
         return step.entities.down(step.part, step.kind).reduced(args[0], REDUCE["highest"])
-    known = [arg for arg in args if arg is not None]
-    return np.fmax.reduce(np.broadcast_arrays(*known)) if known else np.float64(-np.inf)
+    newest: Any = np.float64(-np.inf)
+    for arg in args:
+        if arg is not None and arg is not newest:
+            newest = arg if newest.ndim == 0 else np.fmax(newest, arg)
+    return newest
