@@ -26,6 +26,7 @@ def restart(p: Push, w: World, at: Target, _strength: float, age: float) -> None
         p.halted[alike[turn]] = 1.0
         p.arrivals[alike[turn]] = 0.0
         p.mute_engine[w.fleet.jobs[alike[turn]].nodes[0]] = 1.0
+        w.serving.running[alike[turn]] = w.serving.waiting[alike[turn]] = 0.0
 
 
 def rebalance(p: Push, w: World, at: Target, _strength: float, age: float) -> None:

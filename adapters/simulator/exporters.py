@@ -579,7 +579,7 @@ TIMES: Mapping[str, tuple[str, Callable[[World], Spread]]] = {
 
 JOB = (
     _row("step.duration", "group", lambda w: _noisy(w, w.rounds.period / np.maximum(1 - w.push.halted, 0.05), 0.003)),
-    _row("step.compute_time", "rank", lambda w: _noisy(w, w.rounds.compute, 0.003)),
+    _row("step.compute_time", "rank", lambda w: _noisy(w, w.rounds.kernels, 0.003)),
     _row("step.wait_time", "rank", lambda w: np.maximum(w.rounds.wait - w.rounds.exchange[:, None], 0) + 1e-5),
     _row("step.comm_time", "rank", lambda w: _noisy(w, w.rounds.exchange[:, None] * np.ones_like(w.rounds.wait), 0.03)),
     _row("step.microbatch_cv", "rank", lambda w: _noisy(w, 0.03 + w.push.uneven[:, None] + 0 * w.rounds.wait, 0.1)),

@@ -28,7 +28,9 @@ class Rounds:
     rate: F64
     """Rounds per second."""
     compute: F64
-    """Median time that each member computes."""
+    """Median time until each member has something to send."""
+    kernels: F64
+    """Of that, the time in which kernels run: without waiting for launches or data."""
     lag: F64
     """Median time by which each member begins to send after the first."""
     lag_p95: F64
@@ -79,6 +81,7 @@ def step(fleet: Fleet, push: Push, speed: F64, load: F64, random: np.random.Gene
         variation=turn.std(axis=1) / turn.mean(axis=1),
         rate=going / period,
         compute=middle,
+        kernels=np.where(there, np.maximum(middle - stall[at], 0.05 * middle), np.nan),
         lag=np.median(lag, axis=2),
         lag_p95=np.quantile(lag, 0.95, axis=2),
         last=np.where(there, last, np.nan),

@@ -11,9 +11,9 @@ def _stalls(p: Push, w: World, at: Target, share: float) -> None:
 
 
 @fault("tp-straggler", "node", BARRIERS)
-def straggler(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
-    """A member that takes longer for the same work, for no reason that anything tells."""
-    p.share[at.job, at.member] *= 1.25 + 0.9 * strength
+def straggler(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+    """A member that is late for every exchange, for no reason that any exporter tells."""
+    p.launch[at.node] += w.base_round[at.job] * (0.25 + 0.9 * strength)
 
 
 @fault("gpu-thermal-throttle", "gpu")
