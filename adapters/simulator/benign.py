@@ -23,7 +23,7 @@ def restart(p: Push, w: World, at: Target, _strength: float, age: float) -> None
     alike = [n for n, job in enumerate(w.fleet.jobs) if job.kind == kind]
     turn = int(age // 15)
     if turn < len(alike) and age % 15 < 6:
-        p.halted[alike[turn]] = 1.0
+        p.halted[alike[turn]] = p.out[alike[turn]] = 1.0
         p.arrivals[alike[turn]] = 0.0
         p.mute_engine[w.fleet.jobs[alike[turn]].nodes[0]] = 1.0
         w.serving.running[alike[turn]] = w.serving.waiting[alike[turn]] = 0.0
@@ -50,6 +50,7 @@ def maintenance(p: Push, _w: World, at: Target, _strength: float, _age: float) -
     """A replica is drained: it gets nothing, and the others take its part."""
     p.arrivals *= 1.1
     p.arrivals[at.job] = 0.0
+    p.out[at.job] = 1.0
 
 
 def missed_scrapes(p: Push, _w: World, at: Target, _strength: float, age: float) -> None:

@@ -593,7 +593,7 @@ JOB = (
 FABRIC = (
     _row("pool.queue", "pool", lambda w: w.serving.waiting),
     _row("pool.requests", "pool", lambda w: w.serving.arrived),
-    _row("pool.ready", "pool", lambda w: 1.0 * (w.push.admitting > 0)),
+    _row("pool.ready", "pool", lambda w: 1.0 * (w.push.out <= 0)),
 )
 """What routers tell; summed over a pool's replicas."""
 

@@ -120,6 +120,8 @@ class Push:
     # --- jobs
     halted: F64
     """Share of the second in which the job stands still."""
+    out: F64
+    """1 where the balancer knows that the replica is out of service."""
     spinning: F64
     """1 where its GPUs wait inside a collective meanwhile, which looks like work."""
     padding: F64
@@ -167,7 +169,7 @@ _LIKE = {
     "dpu_heat clock_off mute_host mute_gpu mute_agent mute_engine pcie_replays",
     "port": "capacity loss_out loss_in corrupt reorder queue tail mark paused pausing other_in other_out down flaps "
     "hot_flow flows credits",
-    "job": "halted spinning padding egress uneven arrivals prompt output "
+    "job": "halted out spinning padding egress uneven arrivals prompt output "
     "cache transfer pieces failing hits prefill admitting mixing ragged",
     "member": "share sent wander",
 }

@@ -105,7 +105,7 @@ def loading(p: Push, w: World, at: Target, strength: float, _age: float) -> None
     """A new replica reads its weights before it can serve."""
     w.serving.running[at.job] = w.serving.waiting[at.job] = 0.0
     p.admitting[at.job] = 0.0
-    p.halted[at.job] = 1.0
+    p.halted[at.job] = p.out[at.job] = 1.0
     p.arrivals[at.job] *= 0.2
     nodes = list(w.fleet.jobs[at.job].nodes)
     p.other_in[nodes, 0] += FRONT * (0.4 + 0.4 * strength)
