@@ -159,6 +159,8 @@ class Track:
         self._reference: F64 = np.empty(0)
         self._size = 0
         self._taken = 0
+        self._value: F64 = np.empty(0)
+        self._t = -np.inf
 
     def want(self, window: float) -> None:
         """Keeps enough for a window."""
@@ -174,7 +176,10 @@ class Track:
         self._size = size
 
     def step(self, t: float, value: F64, time: F64) -> None:
-        """Takes in the values whose time is later than what was taken in before."""
+        """Takes in the values whose time is later than what was taken in before; the same ones at one tick once."""
+        if value is self._value and t == self._t:
+            return
+        self._value, self._t = value, t
         if len(value) > self._size:
             self.grow(len(value))
         self.ring.advance(t)
