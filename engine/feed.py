@@ -61,13 +61,15 @@ def empty() -> Block:
     return Block(np.empty(0), np.empty(0, np.int32), np.empty(0))
 
 
+def together(blocks: Iterable[Block]) -> Block:
+    """All samples of several blocks in one, in the order in which they stand there."""
+    parts = [empty(), *blocks]
+    time, series, value = ([getattr(b, name) for b in parts] for name in ("time", "series", "value"))
+    return Block(np.concatenate(time), np.concatenate(series), np.concatenate(value))
+
+
 def joined(blocks: Iterable[Block]) -> Block:
     """All samples of several blocks in one, ordered by time, then series: the same whatever the order of `blocks`."""
-    parts = [b for b in blocks if len(b)]
-    if not parts:
-        return empty()
-    time = np.concatenate([b.time for b in parts])
-    series = np.concatenate([b.series for b in parts])
-    value = np.concatenate([b.value for b in parts])
-    order = np.lexsort((value, series, time))
-    return Block(time[order], series[order], value[order])
+    all_ = together(blocks)
+    order = np.lexsort((all_.value, all_.series, all_.time))
+    return Block(all_.time[order], all_.series[order], all_.value[order])

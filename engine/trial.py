@@ -10,7 +10,7 @@ import numpy as np
 
 from skewscope.engine.detect import Detector, Truth
 from skewscope.engine.entities import Entities
-from skewscope.engine.feed import F64, Block, SeriesKey, SeriesTable
+from skewscope.engine.feed import F64, Block, SeriesKey, SeriesTable, together
 from skewscope.engine.topology import FLEET, Group, Node, Pool, Port, Topology, beside
 from skewscope.engine.verdict import UNKNOWN, RuleVerdict
 from skewscope.kb.model import Catalogue
@@ -155,9 +155,7 @@ def _played(detector: Detector, scripts: Sequence["Script"], table: SeriesTable,
     notes = {rule: _Notes(len(detector.names(rule))) for rule in detector.rules}
     ends = {len(script.times) - 1 for script in scripts}
     for n in range(max(ends, default=-1) + 1):
-        parts = [script.block(n) for script in scripts if n < len(script.times)]
-        columns = ((p.time for p in parts), (p.series for p in parts), (p.value for p in parts))
-        block = Block(*(np.concatenate(list(column)) for column in columns))
+        block = together(script.block(n) for script in scripts if n < len(script.times))
         for verdict in detector.step(START + n * tick, block, table):
             notes[verdict.rule].take(n * tick, verdict, keep=n in ends)
     return notes

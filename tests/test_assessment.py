@@ -13,16 +13,17 @@ from skewscope.adapters.assessment.drive import Run, Told, Truth
 from skewscope.adapters.assessment.score import as_data, scored, upper_bound
 from skewscope.adapters.simulator.faults.registry import faults
 from skewscope.tui.cli import cli
+from skewscope.tui.simulated import SEVERITIES
 
 TRUTH = Truth("tp-straggler", "mild", ("n2", "n2/ew"), 60.0, 100.0)
 
 
 def told(condition="tp-straggler", name="n2", opened=65.0, confidence=0.9, root=""):
-    return Told(condition, name, (), opened, opened + 30, confidence, root, "", "a rule", 0.2)
+    return Told(condition, name, opened, confidence, root, "a rule")
 
 
 def score(*found, truths=(TRUTH,)):
-    return scored([Run("run", "simulated", 8, 8640.0, found, truths)])
+    return scored([Run("run", 8, 8640.0, found, truths)])
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,11 @@ def score(*found, truths=(TRUTH,)):
 def test_what_is_found_missed_wrong_and_placed(found, expected):
     tally = score(*found).of("tp-straggler")
     assert (tally.found, tally.missed, tally.wrong, tally.placed) == expected
+
+
+def test_a_label_of_the_whole_recording_is_right_anywhere():
+    tally = score(told(name="n7"), truths=(Truth("tp-straggler", "", ("*",), 60.0, 100.0),)).of("tp-straggler")
+    assert (tally.found, tally.placed) == (1, 1)
 
 
 def test_another_condition_is_wrong_and_is_told_as_confusion():
@@ -91,7 +97,7 @@ def test_the_corpus_has_every_condition_at_every_severity_and_the_same_for_the_s
     conditions = sorted(faults())[:7]
     made = corpus.scenarios(conditions, 3, nodes=16 * 4)
     episodes = [(e.condition, e.severity) for s in made for e in s.episodes]
-    assert sorted(episodes) == sorted((c, s) for c in conditions for s, _ in corpus.STRENGTHS)
+    assert sorted(episodes) == sorted((c, s) for c in conditions for s in corpus.STRENGTHS)
     assert made == corpus.scenarios(conditions, 3, nodes=64)
     assert made != corpus.scenarios(conditions, 4, nodes=64)
     for scenario in made:
@@ -115,17 +121,47 @@ def test_one_command_measures_what_another_made(tmp_path):
     assert [one["condition"] for one in labels] == ["ingress-loss"]
     assert labels[0]["entity"] in said
     data = json.loads(run("assess", folder, "--json"))
-    assert data["conditions"]["ingress-loss"]["found"] == 1
+    found = data["conditions"]["ingress-loss"]
+    assert (found["found"], found["placed"]) == (1, 1)
+
+
+def test_the_severities_of_the_command_are_those_of_the_corpus():
+    assert tuple(corpus.STRENGTHS) == SEVERITIES
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"start": 1, "labels": [{}]}',
+        '{"start": "x", "labels": []}',
+        '{"start": 1, "labels": 5}',
+        "[" * 9999,
+    ],
+)
+def test_labels_that_cannot_be_read_are_told(tmp_path, text):
+    (tmp_path / "labels.json").write_text(text)
+    assert "no readable labels" in run("assess", tmp_path, code=2)
+
+
+def test_a_recording_without_labels_is_told(tmp_path):
+    assert "labels.json: found no readable labels" in run("assess", tmp_path, code=2)
 
 
 def test_what_cannot_be_simulated_is_told(tmp_path):
     (tmp_path / "full").write_text("x")
     assert "Did you mean 'tp-straggler'?" in run("simulate", tmp_path / "new", "--condition", "tp-stragler", code=2)
-    assert "a folder that is not empty" in run("simulate", tmp_path, "--condition", "tp-straggler", code=2)
+    assert "something that is there already" in run("simulate", tmp_path, "--condition", "tp-straggler", code=2)
     two = ("--condition", "credit-starvation", "--condition", "pfc-storm")
     assert "do not occur on one fabric" in run("simulate", tmp_path / "new", *two, code=2)
     assert not (tmp_path / "new").exists()
     assert "traffic surge  benign" in run("simulate", "--list")
+    assert {"name": "tp-straggler", "befalls": "node", "benign": False} in json.loads(
+        run("simulate", "--list", "--json")
+    )
 
 
 def run(*words, code=0):

@@ -247,7 +247,7 @@ def checked(field: str, wanted: tuple[str, ...], known: Collection[str]) -> tupl
     unknown = [name for name in wanted if name not in known]
     if unknown:
         raise InputError(
-            Problem("kb", 0, field, repr(name), f"one of {listed(list(known), 60)}", nearest(name, known))
+            Problem(field, 0, "", repr(name), f"one of {listed(list(known), 60)}", nearest(name, known))
             for name in unknown
         )
     return wanted

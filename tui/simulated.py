@@ -1,7 +1,9 @@
 """The commands about simulated fleets: make a recording of one, and measure the diagnosis on many."""
 
+from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,18 +37,8 @@ class Measure(click.Command):
 @click.option("--profile", type=click.Choice(["fine", "usual"]), default="fine", show_default=True)
 @click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
 @click.option("--list", "listing", is_flag=True, help="What can be injected.")
-def simulate(  # noqa: PLR0917 - one for each option
-    folder: Path | None,
-    conditions: tuple[str, ...],
-    events: tuple[str, ...],
-    severity: str,
-    nodes: int,
-    seconds: int | None,
-    fabric: str | None,
-    profile: str,
-    seed: int,
-    listing: bool,
-) -> None:
+@json_option
+def simulate(folder: Path | None, listing: bool, as_json: bool, **asked: Any) -> None:
     """Make a labelled recording of a fleet that never was.
 
     Nodes with GPUs and rails serve requests and train; faults are injected at
@@ -54,39 +46,69 @@ def simulate(  # noqa: PLR0917 - one for each option
     second, with usual as operators have it: GPUs each 30 s, hosts each 15 s.
     For example: `simulate out --condition gpu-thermal-throttle`.
     """
+    if listing or folder is None:
+        _show_what_there_is(as_json=as_json)
+        return
+    scenario = _scenario(Order(**asked))
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise InputError([Problem(str(folder), 0, "", "something that is there already", "a new folder")])
+    samples = _write(folder, scenario)
+    if as_json:
+        print_json(scenario)
+    else:
+        title = line(f"{samples} samples of {scenario.plan.nodes} nodes in {scenario.lasts:g} s.")
+        show([title, *map(_episode_line, scenario.episodes)])
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be simulated, as it was asked for."""
+
+    conditions: tuple[str, ...]
+    events: tuple[str, ...]
+    severity: str
+    nodes: int
+    seconds: int | None
+    fabric: str | None
+    profile: str
+    seed: int
+
+
+def _show_what_there_is(*, as_json: bool) -> None:
     from skewscope.adapters.simulator.benign import EVENTS  # noqa: PLC0415
     from skewscope.adapters.simulator.faults.registry import faults  # noqa: PLC0415
 
-    if listing or folder is None:
-        show([line(f"{name}  {fault.target}", "") for name, fault in faults().items()])
-        show([line(f"{name}  benign", "dim") for name in EVENTS])
-        return
-    checked("--condition", conditions, faults())
-    checked("--event", events, EVENTS)
-    if folder.exists() and any(folder.iterdir()):
-        raise InputError([Problem(str(folder), 0, "", "a folder that is not empty", "a new one")])
-    fabrics = {fabric} if fabric else {faults()[name].fabrics[0] for name in conditions} or {"roce"}
-    if len(fabrics) > 1 or any(next(iter(fabrics)) not in faults()[name].fabrics for name in conditions):
-        found = f"faults that do not occur on one fabric: {', '.join(conditions)}"
-        raise InputError([Problem("--condition", 0, "", found, "faults of RoCE or of InfiniBand")])
-    what = [(name, severity, False) for name in conditions] + [(name, severity, True) for name in events]
-    scenario = _scenario(what, (nodes, fabrics.pop(), seed), seconds, profile)
-    samples = _write(folder, scenario)
-    show([line(f"{samples} samples of {nodes} nodes in {scenario.lasts:g} s."), *map(_episode_line, scenario.episodes)])
+    rows = [{"name": name, "befalls": fault.target, "benign": False} for name, fault in faults().items()]
+    rows += [{"name": name, "befalls": "", "benign": True} for name in EVENTS]
+    if as_json:
+        print_json(rows)
+    else:
+        show([line(f"{row['name']}  {row['befalls'] or 'benign'}") for row in rows])
 
 
-def _scenario(
-    what: list[tuple[str, str, bool]], fleet: tuple[int, str, int], seconds: int | None, profile: str
-) -> "Scenario":
-    from dataclasses import replace  # noqa: PLC0415
-
+def _scenario(order: Order) -> "Scenario":
     from skewscope.adapters.assessment.corpus import BETWEEN, arranged  # noqa: PLC0415
+    from skewscope.adapters.simulator.benign import EVENTS  # noqa: PLC0415
     from skewscope.adapters.simulator.fleet import Plan  # noqa: PLC0415
 
-    nodes, fabric, seed = fleet
-    made = arranged(Plan(nodes, fabric=fabric, seed=seed), what, seed)
-    lasts = float(seconds) if seconds else max(made.lasts, BETWEEN * 2)
-    return replace(made, lasts=lasts, profile=profile)
+    checked("--event", order.events, EVENTS)
+    plan = Plan(order.nodes, fabric=_fabric(order), seed=order.seed)
+    made = arranged(plan, [(name, order.severity) for name in (*order.conditions, *order.events)])
+    lasts = float(order.seconds) if order.seconds else max(made.lasts, 2 * BETWEEN)
+    return replace(made, lasts=lasts, profile=order.profile)
+
+
+def _fabric(order: Order) -> str:
+    """The fabric on which all faults that were asked for occur."""
+    from skewscope.adapters.simulator.faults.registry import faults  # noqa: PLC0415
+    from skewscope.adapters.simulator.fleet import FABRICS  # noqa: PLC0415
+
+    wanted = [faults()[name] for name in checked("--condition", order.conditions, faults())]
+    for fabric in [order.fabric] if order.fabric else FABRICS:
+        if all(fabric in fault.fabrics for fault in wanted):
+            return fabric
+    found = f"faults that do not occur on one fabric: {', '.join(order.conditions)}"
+    raise InputError([Problem("--condition", 0, "", found, "faults of RoCE or of InfiniBand")])
 
 
 def _write(folder: Path, scenario: "Scenario") -> int:
@@ -159,6 +181,10 @@ def assess(
         show(_score_lines(found))
 
 
+def _known(value: float) -> str:
+    return f"{value:.2f}" if isfinite(value) else "unknown"
+
+
 def _score_lines(found: "Score") -> "list[Line]":
     from skewscope.tui.show import table  # noqa: PLC0415
 
@@ -167,13 +193,17 @@ def _score_lines(found: "Score") -> "list[Line]":
         for name, t in sorted(found.conditions.items())
     ]
     out = table(rows, ("condition", "found", "missed", "wrong", "placed", "delay (s)"))
-    f1, precision, recall = (found.macro(what) for what in ("f1", "precision", "recall"))
-    whole = (
-        f"Macro F1 {f1:.2f}, precision {precision:.2f}, recall {recall:.2f}; "
-        f"placed {found.placed:.2f}; median delay {found.delay:.0f} s; calibration error {found.calibration_error:.2f}."
-    )
-    quiet = (
-        f"{len(found.alarms)} false alarms in {found.quiet_node_days:.1f} node-days without a fault "
-        f"(at most {found.alarms_bound:.2f} a node-day, 95 %)."
-    )
-    return [*out, line(whole, "title"), line(quiet, "dim")]
+    if not any(tally.found + tally.missed for tally in found.conditions.values()):
+        whole = "No fault was there to be found."
+    else:
+        f1, precision, recall = (_known(found.macro(what)) for what in ("f1", "precision", "recall"))
+        delay, error = _known(found.delay), _known(found.calibration_error)
+        whole = (
+            f"Macro F1 {f1}, precision {precision}, recall {recall}; placed {_known(found.placed)}; "
+            f"median delay {delay} s; calibration error {error}."
+        )
+    out.append(line(whole, "title"))
+    if found.quiet_node_days:
+        told = f"{len(found.alarms)} false alarms in {found.quiet_node_days:.2f} node-days without a fault"
+        out.append(line(f"{told} (at most {found.alarms_bound:.2f} a node-day, 95 %).", "dim"))
+    return out

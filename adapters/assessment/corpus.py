@@ -1,7 +1,7 @@
 """The simulated corpus: fleets in which one fault after another comes and goes, beside what only looks like one."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,7 +21,7 @@ SETTLING = 60.0
 """Seconds of health at the beginning of a run."""
 LASTS, BETWEEN = 45.0, 60.0
 """Seconds that a fault stays, and that follow until the next one."""
-STRENGTHS = (("mild", 0.25), ("medium", 0.6), ("heavy", 1.0))
+STRENGTHS = {"mild": 0.25, "medium": 0.6, "heavy": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,40 +57,30 @@ def scenarios(
 ) -> list[Scenario]:
     """Runs in which every condition occurs at every severity, `each` episodes to a run."""
     random = np.random.default_rng(seed)
-    wanted = [(name, *how) for name in conditions for how in STRENGTHS if not strengths or how[0] in strengths]
-    by_fabric: dict[str, list[tuple[str, str, float]]] = {}
+    wanted = [(name, severity) for name in conditions for severity in strengths or STRENGTHS]
+    by_fabric: dict[str, list[tuple[str, str]]] = {}
     for n in random.permutation(len(wanted)):
-        fabrics = faults()[wanted[n][0]].fabrics
-        by_fabric.setdefault(fabrics[0], []).append(wanted[n])
+        by_fabric.setdefault(faults()[wanted[n][0]].fabrics[0], []).append(wanted[n])
     found = []
     for fabric, some in sorted(by_fabric.items()):
         for n in range(0, len(some), each):
             plan = Plan(nodes, fabric=fabric, seed=int(random.integers(1 << 30)))
-            found.append(_scenario(f"faults-{fabric}-{n // each}", plan, some[n : n + each], random))
+            found.append(replace(arranged(plan, some[n : n + each]), name=f"faults-{fabric}-{n // each}"))
     return found
 
 
-def _scenario(name: str, plan: Plan, what: Sequence[tuple[str, str, float]], random: np.random.Generator) -> Scenario:
+def arranged(plan: Plan, what: Sequence[tuple[str, str]]) -> Scenario:
+    """One run with these conditions or benign events, each at a severity, one after another."""
+    random = np.random.default_rng(plan.seed)
     fleet, episodes, t = build(plan), [], SETTLING
-    for condition, severity, strength in what:
+    for name, severity in what:
         begin = t + float(random.integers(0, 8))
-        at = target(faults()[condition], fleet, random)
-        episodes.append(Episode(condition, severity, strength, at, begin, begin + LASTS))
-        t = begin + LASTS + BETWEEN
-    return Scenario(name, plan, tuple(episodes), t)
-
-
-def arranged(plan: Plan, what: Sequence[tuple[str, str, bool]], seed: int) -> Scenario:
-    """One run with these things one after another: (condition or event, severity, whether it is benign)."""
-    random = np.random.default_rng(seed)
-    fleet, episodes, t = build(plan), [], SETTLING
-    strength = dict(STRENGTHS)
-    for name, severity, benign in what:
+        benign = name in EVENTS
         at = _somebody(fleet, random) if benign else target(faults()[name], fleet, random)
-        known = ("", name) if benign else (name, "")
-        episodes.append(Episode(known[0], severity, strength[severity], at, t, t + LASTS, known[1]))
-        t += LASTS + BETWEEN
-    return Scenario("-".join(name for name, *_ in what) or "healthy", plan, tuple(episodes), t)
+        condition, event = ("", name) if benign else (name, "")
+        episodes.append(Episode(condition, severity, STRENGTHS[severity], at, begin, begin + LASTS, event))
+        t = begin + LASTS + BETWEEN
+    return Scenario("-".join(name for name, _ in what) or "healthy", plan, tuple(episodes), t)
 
 
 def _somebody(fleet: Fleet, random: np.random.Generator) -> Target:
@@ -123,12 +113,13 @@ def played(scenario: Scenario, catalogue: Catalogue, table: SeriesTable) -> tupl
     fleet = build(scenario.plan)
     random = np.random.default_rng(scenario.plan.seed)
     world = World(fleet, made_up(fleet, random), random)
-    periods = PERIODS[scenario.profile]
-    emitter = Emitter(fleet, catalogue, table, periods, scenario.without)
+    emitter = Emitter(fleet, catalogue, table, PERIODS[scenario.profile], scenario.without)
+
+    touch = touching(scenario)
 
     def blocks() -> Blocks:
         for _ in range(int(scenario.lasts)):
-            world.step(touching(scenario))
+            world.step(touch)
             yield emitter.block(world, START)
 
     return fleet, blocks()

@@ -1,22 +1,29 @@
 """Scenarios and recordings through the engine: what it told, beside what was true."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from skewscope.adapters.assessment.corpus import START, Scenario, played
+from skewscope.adapters.replay import replay
 from skewscope.adapters.simulator.faults.registry import Target
 from skewscope.engine.diagnosis import Diagnosis
-from skewscope.engine.feed import Block, SeriesTable
+from skewscope.engine.feed import SeriesTable, empty, together
+from skewscope.engine.incident import Incident
 from skewscope.engine.incidents import as_contract
 from skewscope.engine.topology import beside
 from skewscope.kb.load import catalogue
+from skewscope.kb.problems import InputError, Problem
 from skewscope.rules.load import rules
+
+MOST_BYTES = 10_000_000
+"""Of a file of labels."""
+ANYWHERE = "*"
+"""The entity of a label that is true of the whole recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +32,12 @@ class Told:
 
     condition: str
     name: str
-    also: tuple[str, ...]
     opened: float
     """Seconds after the start."""
-    resolved: float
     confidence: float
     root: str
     """The condition of what explains it; '' for a root."""
-    root_name: str
     rule: str
-    impact: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Truth:
     condition: str
     severity: str
     names: tuple[str, ...]
-    """The entity's name, and others under which it is rightly told."""
+    """The entity's name, and others under which it is rightly told; `ANYWHERE` for all."""
     begin: float
     end: float
 
@@ -54,8 +57,6 @@ class Run:
     """One run and what was told in it."""
 
     name: str
-    source: str
-    """simulated or recorded."""
     nodes: int
     lasts: float
     told: tuple[Told, ...]
@@ -70,11 +71,8 @@ def run(found: Sequence[Scenario]) -> list[Run]:
     diagnosis = Diagnosis(rules(known).values(), known, beside(fleet.topology for fleet, _ in playing))
     lasts = max(int(scenario.lasts) for scenario in found)
     for n in range(lasts):
-        now = [next(blocks, None) for _, blocks in playing]
-        parts = [block for block in now if block is not None]
-        columns = ((p.time for p in parts), (p.series for p in parts), (p.value for p in parts))
-        diagnosis.step(START + n, Block(*(np.concatenate(list(column)) for column in columns)), table)
-    everything = told(diagnosis, START)
+        diagnosis.step(START + n, together(next(blocks, empty()) for _, blocks in playing), table)
+    everything = told(as_contract(diagnosis.incidents, ""), START)
     return [_own(scenario, everything) for scenario in found]
 
 
@@ -86,25 +84,21 @@ def _own(scenario: Scenario, everything: Sequence[Told]) -> Run:
         for e in scenario.episodes
         if e.condition
     )
-    return Run(scenario.name, "simulated", scenario.plan.nodes, scenario.lasts, own, tuple(truths))
+    return Run(scenario.name, scenario.plan.nodes, scenario.lasts, own, tuple(truths))
 
 
-def told(diagnosis: Diagnosis, start: float) -> tuple[Told, ...]:
-    """All that a diagnosis told, oldest first."""
-    found = list(as_contract(diagnosis.incidents, ""))
-    by_id = {one.id: one for one in found}
+def told(incidents: Iterable[Incident], start: float) -> tuple[Told, ...]:
+    """What is judged of some incidents, in their order."""
+    found = list(incidents)
+    condition = {one.id: one.condition for one in found}
     return tuple(
         Told(
             one.condition,
             one.name,
-            one.also,
             one.opened_at - start,
-            float("inf") if one.resolved_at is None else one.resolved_at - start,
             one.confidence,
-            by_id[one.explained_by].condition if one.explained_by in by_id else "",
-            by_id[one.explained_by].name if one.explained_by in by_id else "",
+            condition.get(one.explained_by or "", ""),
             one.rule,
-            one.impact.change,
         )
         for one in found
     )
@@ -112,8 +106,7 @@ def told(diagnosis: Diagnosis, start: float) -> tuple[Told, ...]:
 
 def run_all(found: Sequence[Scenario], workers: int, beside_each_other: int = 8) -> list[Run]:
     """All scenarios, in order: several at once in each of several processes."""
-    named = [replace(s, plan=replace(s.plan, prefix=f"f{n}.")) for n, s in enumerate(found)]
-    named = [_renamed(scenario) for scenario in named]
+    named = [_renamed(scenario, f"f{n}.") for n, scenario in enumerate(found)]
     size = max(1, min(beside_each_other, -(-len(named) // max(workers, 1))))
     order = sorted(range(len(named)), key=lambda n: -named[n].lasts)
     batches = [[named[n] for n in order[k : k + size]] for k in range(0, len(order), size)]
@@ -126,10 +119,10 @@ def run_all(found: Sequence[Scenario], workers: int, beside_each_other: int = 8)
     return [by_name[scenario.name] for scenario in found]
 
 
-def _renamed(scenario: Scenario) -> Scenario:
-    """The same scenario, its targets called as they are in its fleet."""
-    prefix = scenario.plan.prefix
-    return replace(scenario, episodes=tuple(replace(e, at=_prefixed(e.at, prefix)) for e in scenario.episodes))
+def _renamed(scenario: Scenario, prefix: str) -> Scenario:
+    """The same scenario in a fleet whose every name begins with a prefix."""
+    episodes = tuple(replace(episode, at=_prefixed(episode.at, prefix)) for episode in scenario.episodes)
+    return replace(scenario, plan=replace(scenario.plan, prefix=prefix), episodes=episodes)
 
 
 def _prefixed(at: Target, prefix: str) -> Target:
@@ -137,29 +130,32 @@ def _prefixed(at: Target, prefix: str) -> Target:
 
 
 def recorded(path: Path) -> Run:
-    """A labelled recording, replayed."""
-    from skewscope.adapters.replay import replay  # noqa: PLC0415
+    """A labelled recording, replayed.
 
-    labels = json.loads((path / "labels.json").read_text())
+    Raises:
+        InputError: its labels cannot be read, or the recording cannot.
+    """
+    start, truths = _labels(path / "labels.json")
     outcome = replay(path)
-    start = float(labels["start"])
-    truths = tuple(
-        Truth(one["condition"], one.get("severity", ""), (one["entity"],), one["start"] - start, one["end"] - start)
-        for one in labels["labels"]
-    )
-    found = tuple(
-        Told(
-            one.condition,
-            one.name,
-            one.also,
-            one.opened_at - start,
-            float("inf") if one.resolved_at is None else one.resolved_at - start,
-            one.confidence,
-            "folded" if one.explained_by else "",
-            "",
-            one.rule,
-            one.impact.change,
-        )
-        for one in outcome.incidents
-    )
-    return Run(path.name, "recorded", len(outcome.topology.nodes), outcome.duration_s, found, truths)
+    nodes = len(outcome.topology.nodes)
+    return Run(path.name, nodes, outcome.duration_s, told(outcome.incidents, start), truths)
+
+
+def _labels(path: Path) -> tuple[float, tuple[Truth, ...]]:
+    """When a recording starts, and what was wrong in it."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ValueError(f"{path.stat().st_size} bytes, more than {MOST_BYTES}")
+        data = json.loads(path.read_text(encoding="utf-8"))
+        start = float(data["start"])
+        return start, tuple(_truth(one, start) for one in data["labels"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        found = f"no readable labels ({' '.join(str(error).split())[:100]})"
+        expected = "JSON with start and labels, each with condition, entity, start and end"
+        raise InputError([Problem(str(path), 0, "", found, expected)]) from None
+
+
+def _truth(one: Mapping[str, Any], start: float) -> Truth:
+    names = tuple(str(name) for name in (one["entity"], *one.get("also", ())))
+    begin, end = float(one["start"]) - start, float(one["end"]) - start
+    return Truth(str(one["condition"]), str(one.get("severity", "")), names, begin, end)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skewscope.adapters.assessment.drive import Run, Told, Truth
+from skewscope.adapters.assessment.drive import ANYWHERE, Run, Told, Truth
 
 EARLY, LATE = 2.0, 10.0
 """Seconds before the beginning and after the end of a fault in which what is told may be about it."""
@@ -68,11 +68,11 @@ class Score:
         """The tally of a condition."""
         return self.conditions.setdefault(condition, Tally())
 
-    def macro(self, what: str, only: Iterable[str] = ()) -> float:
-        """Mean of a measure over conditions that were there."""
-        names = set(only) or {name for name, tally in self.conditions.items() if tally.found + tally.missed}
-        values = [getattr(tally, what) for name, tally in self.conditions.items() if name in names]
-        return float(np.nanmean(values)) if values else float("nan")
+    def macro(self, what: str) -> float:
+        """Mean of a measure over the conditions that were there, of those for which it is known."""
+        there = (tally for tally in self.conditions.values() if tally.found + tally.missed)
+        values = [value for tally in there if not np.isnan(value := getattr(tally, what))]
+        return float(np.mean(values)) if values else float("nan")
 
     @property
     def placed(self) -> float:
@@ -127,7 +127,10 @@ def as_data(score: Score) -> dict[str, Any]:
         "placed": _number(score.placed),
         "delay": _number(score.delay),
         "calibration_error": _number(score.calibration_error),
-        "false_alarms": len(score.alarms),
+        "false_alarms": [
+            {"run": run, "condition": told.condition, "entity": told.name, "opened": told.opened, "rule": told.rule}
+            for run, told in score.alarms
+        ],
         "quiet_node_days": score.quiet_node_days,
         "false_alarms_a_node_day_at_most": _number(score.alarms_bound),
         "conditions": each,
@@ -204,7 +207,7 @@ def _during(truth: Truth, told: Told) -> bool:
 
 
 def _at(truth: Truth, told: Told) -> bool:
-    return told.name in truth.names
+    return told.name in truth.names or ANYWHERE in truth.names
 
 
 def _repeats(told: Told, truths: Iterable[Truth]) -> bool:

@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.adapters.simulator import exporters
-from skewscope.adapters.simulator.exporters import MUTES, TIMES, Row, Spread
+from skewscope.adapters.simulator.exporters import MUTES, TIMES
 from skewscope.adapters.simulator.fleet import GPUS, Fleet
 from skewscope.adapters.simulator.push import F64
+from skewscope.adapters.simulator.rows import Row, Spread
 from skewscope.adapters.simulator.world import World
 from skewscope.engine.counters import ranges_of
 from skewscope.engine.feed import Block, SeriesKey, SeriesTable

@@ -11,7 +11,7 @@ import yaml
 from numpy.typing import NDArray
 
 from skewscope.adapters.recording import FILE
-from skewscope.engine.feed import Block, SeriesKey
+from skewscope.engine.feed import Block, SeriesKey, together
 from skewscope.engine.topology import Node, Topology
 
 SAMPLES = "samples.parquet"
@@ -94,15 +94,10 @@ def _gathered(blocks: Iterable[Block]) -> Iterable[Block]:
     for block in blocks:
         held.append(block)
         if sum(map(len, held)) >= ROWS:
-            yield _one(held)
+            yield together(held)
             held = []
     if held:
-        yield _one(held)
-
-
-def _one(blocks: Sequence[Block]) -> Block:
-    columns = ((b.time for b in blocks), (b.series for b in blocks), (b.value for b in blocks))
-    return Block(*(np.concatenate(list(column)) for column in columns))
+        yield together(held)
 
 
 def _columns(keys: Sequence[SeriesKey], pa: Any) -> dict[str, tuple[NDArray[np.int32], Any]]:
