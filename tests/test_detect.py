@@ -1,14 +1,17 @@
 """How a rule fires and clears: three-valued truth, hold times, warm-up, and silence that decides nothing."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skewscope.engine.baseline import Baseline
+from skewscope.engine.topology import Pool
 from skewscope.engine.verdict import NO, UNKNOWN, YES
-from tests.machine import Bench, Lab, edited, ranks, rule
+from tests.machine import Bench, Lab, edited, ranks, rule, topology
 
 SIMPLE = """\
 id: late-rank
@@ -132,6 +135,38 @@ def test_and_or_and_not_are_those_of_kleene(pair, turned):
     both, either, negative = lab.tick({key: level for key, level in levels.items() if level is not None})
     assert (both["n0/gpu0"], either["n0/gpu0"]) == KLEENE[pair]
     assert negative["n0/gpu0"] == -{"yes": YES, "no": NO, "unknown": UNKNOWN}[first]
+
+
+NOBODY = {
+    "known(serve.running)": NO,
+    "not known(serve.running)": YES,
+    "not known(serve.running) and serve.waiting > 1*request": UNKNOWN,
+    "known(serve.running) and serve.waiting > 1*request": NO,
+    "serve.waiting > 1*request": UNKNOWN,
+}
+
+
+@pytest.mark.parametrize("text", NOBODY)
+def test_of_a_replica_that_a_group_is_not_nothing_is_known_and_that_much_is(text):
+    made = topology()
+    trains = replace(made.groups[1], front_end="")
+    lab = Lab(
+        [text],
+        scope="group",
+        wants="truth",
+        topology=replace(made, groups=(made.groups[0], trains), pools=(Pool("lab", ("A",)),)),
+    )
+    (found,) = lab.tick({("serve.running", "A"): 3.0, ("serve.waiting", "A"): 0.0})
+    assert found["B"] == NOBODY[text]
+
+
+def test_a_baseline_learns_who_is_suspected_until_it_can_judge_and_no_further():
+    baseline = Baseline(60.0)
+    baseline.grow(1)
+    suspected = np.array([True])
+    for t in range(40):
+        baseline.learn(np.array([2.0 if t < 20 else 8.0]), np.array([float(t)]), suspected)
+    assert baseline.drift(np.array([8.0])) == pytest.approx(3.0)
 
 
 RUNS = st.lists(
