@@ -138,10 +138,10 @@ def test_and_or_and_not_are_those_of_kleene(pair, turned):
 
 
 NOBODY = {
-    "known(serve.running)": NO,
-    "not known(serve.running)": YES,
-    "not known(serve.running) and serve.waiting > 1*request": UNKNOWN,
-    "known(serve.running) and serve.waiting > 1*request": NO,
+    "known(serve.waiting)": NO,
+    "not known(serve.waiting)": YES,
+    "not known(serve.waiting) and serve.waiting > 1*request": UNKNOWN,
+    "known(serve.waiting) and serve.waiting > 1*request": NO,
     "serve.waiting > 1*request": UNKNOWN,
 }
 
@@ -156,7 +156,7 @@ def test_of_a_replica_that_a_group_is_not_nothing_is_known_and_that_much_is(text
         wants="truth",
         topology=replace(made, groups=(made.groups[0], trains), pools=(Pool("lab", ("A",)),)),
     )
-    (found,) = lab.tick({("serve.running", "A"): 3.0, ("serve.waiting", "A"): 0.0})
+    (found,) = lab.tick({("serve.waiting", "A"): 0.0})
     assert found["B"] == NOBODY[text]
 
 
