@@ -13,7 +13,7 @@ from skewscope.adapters.durable import best_matcher
 from skewscope.adapters.names import Unmapped
 from skewscope.adapters.recording import Loaded, Recording, load, open_recording
 from skewscope.engine.diagnosis import TICK, Diagnosis
-from skewscope.engine.feed import Block
+from skewscope.engine.feed import Block, SeriesTable
 from skewscope.engine.incident import Incident
 from skewscope.engine.incidents import as_contract
 from skewscope.engine.matcher import Policies
@@ -26,6 +26,9 @@ from skewscope.rules.policy import load as load_policies
 
 Progress = Callable[[str, float], None]
 """Told what is being done, and the share of all work that is done."""
+
+Filter = Callable[[Block, SeriesTable], Block]
+"""What is left of a tick's samples."""
 
 READING = 0.8
 """Share of the work that is reading."""
@@ -74,7 +77,12 @@ def demo_path() -> Path:
 
 
 def replay(
-    path: Path, *, progress: Progress | None = None, workers: int | None = 1, keep_snapshots: bool = False
+    path: Path,
+    *,
+    progress: Progress | None = None,
+    workers: int | None = 1,
+    keep_snapshots: bool = False,
+    through: Callable[[Topology], Filter] | None = None,
 ) -> Outcome:
     """What the engine makes of a recording.
 
@@ -84,6 +92,7 @@ def replay(
         workers: processes that read; None: as many as processors. More than one are started by spawning, so a script
             that asks for them needs its `if __name__ == "__main__"`.
         keep_snapshots: keep what was known at every tick, not only at the end.
+        through: makes, for a topology, what takes samples away from each tick, to see what a diagnosis rests on.
 
     Raises:
         InputError: all that is wrong with the recording, the catalogue or the rules.
@@ -100,8 +109,9 @@ def replay(
     matcher = best_matcher(program)
     try:
         diagnosis = Diagnosis(rules.values(), known, recording.topology, Policies(program, matcher))
-        sight = Sight(recording, diagnosis, loaded.table)
-        snapshots = _played(loaded, recording, sight, tell, keep=keep_snapshots)
+        watching = Sight(recording, diagnosis, loaded.table)
+        left = through(recording.topology) if through else _everything
+        snapshots = _played(loaded, recording, watching, left, tell, keep=keep_snapshots)
     finally:
         matcher.close()
     last = snapshots[-1]
@@ -113,7 +123,7 @@ def replay(
         _counted(loaded.unmapped),
         max(0.0, loaded.end - loaded.start),
         len(loaded.block),
-        tuple(sorted(sight.signals())),
+        tuple(sorted(watching.signals())),
     )
 
 
@@ -124,7 +134,13 @@ def _counted(unmapped: tuple[Unmapped, ...]) -> dict[str, int]:
     return counts
 
 
-def _played(loaded: Loaded, recording: Recording, sight: Sight, tell: Progress, *, keep: bool) -> list[Snapshot]:
+def _everything(block: Block, _table: SeriesTable) -> Block:
+    return block
+
+
+def _played(
+    loaded: Loaded, recording: Recording, sight: Sight, through: Filter, tell: Progress, *, keep: bool
+) -> list[Snapshot]:
     diagnosis = sight.diagnosis
     snapshots: list[Snapshot] = []
     ends = list(ticks(loaded, recording))
@@ -134,7 +150,7 @@ def _played(loaded: Loaded, recording: Recording, sight: Sight, tell: Progress, 
         block = loaded.block
         part = Block(block.time[before:edge], block.series[before:edge], block.value[before:edge])
         before = max(before, edge)
-        diagnosis.step(t, part, loaded.table)
+        diagnosis.step(t, through(part, loaded.table), loaded.table)
         if keep or number == len(ends) - 1:
             snapshots.append(_snapshot(t, loaded, sight))
         if number % 16 == 0:

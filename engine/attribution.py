@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from skewscope.engine.places import GROUP_LIKE, NODE_BOUND, Entity, Place, Places
+from skewscope.engine.nearness import Stand, Suspect, nearness, stand_of
+from skewscope.engine.places import GROUP_LIKE, NODE_BOUND, Entity, Places
 from skewscope.engine.tracks import Track, Voice
 from skewscope.kb.model import Catalogue
 
@@ -65,10 +66,6 @@ def fold(tracks: Sequence[Track], places: Places, before: Mapping[Entity, Fold])
 def _order(track: Track) -> tuple[Any, ...]:
     kind = KIND_ORDER.index(track.entity.kind) if track.entity.kind in KIND_ORDER else len(KIND_ORDER)
     return kind, track.voice.order(), track.since, track.entity
-
-
-def _tokens(place: Place) -> frozenset[str]:
-    return place.own | place.nodes | place.domains
 
 
 def _near(entity: Entity, places: Places) -> frozenset[str]:
@@ -179,22 +176,6 @@ def leader_of(entity: Entity, folds: Mapping[Entity, Fold]) -> Entity:
     return entity
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
-    """Something that fires, or did a moment ago."""
-
-    id: str
-    condition: str
-    entities: tuple[Entity, ...]
-    """The one it is told on first."""
-    since: float
-    score: float
-
-    def order(self) -> tuple[Any, ...]:
-        """Sorts the likeliest root first: earlier, then louder, then by name."""
-        return self.since, -self.score, self.condition, self.entities, self.id
-
-
 class Causes:
     """The causal graph of the catalogue."""
 
@@ -219,35 +200,18 @@ class Causes:
         return self._reach[condition]
 
 
-@dataclass(frozen=True, slots=True)
-class _Stand:
-    """A suspect and where it is, worked out once."""
-
-    suspect: Suspect
-    place: Place
-    fleet: bool
-    tokens: frozenset[str]
-    """All that it lies on or belongs to."""
-
-
-def _stand(suspect: Suspect, places: Places) -> _Stand:
-    place = places.around(suspect.entities)
-    fleet = any(entity.kind == "fleet" for entity in suspect.entities)
-    return _Stand(suspect, place, fleet, _tokens(place) | place.pools)
-
-
 def attribute(suspects: Collection[Suspect], causes: Causes, places: Places) -> dict[str, str]:
     """Which root explains each suspect that is none, by id."""
     if len({s.condition for s in suspects}) < 2:
         return {}
-    stands = {s.id: _stand(s, places) for s in sorted(suspects, key=Suspect.order)}
+    stands = {s.id: stand_of(s, places) for s in sorted(suspects, key=Suspect.order)}
     edges = list(_edges(stands.values(), causes))
     return _explained(stands, edges) if edges else {}
 
 
-def _edges(stands: Collection[_Stand], causes: Causes) -> Iterator[tuple[str, str]]:
+def _edges(stands: Collection[Stand], causes: Causes) -> Iterator[tuple[str, str]]:
     """Every (cause, effect) that the catalogue, the topology and the times allow."""
-    at: dict[tuple[str, str], list[_Stand]] = {}
+    at: dict[tuple[str, str], list[Stand]] = {}
     for stand in stands:
         for token in (*stand.tokens, ANY, *([FLEET] if stand.fleet else [])):
             at.setdefault((stand.suspect.condition, token), []).append(stand)
@@ -258,45 +222,24 @@ def _edges(stands: Collection[_Stand], causes: Causes) -> Iterator[tuple[str, st
         near = {e.suspect.id: e for c in effects for t in tokens for e in at.get((c, t), ())}
         for effect in near.values():
             early = effect.suspect.since < cause.suspect.since - CAUSE_BEFORE_S
-            if not early and _closeness(cause, effect):
+            if not early and nearness(cause, effect):
                 yield cause.suspect.id, effect.suspect.id
 
 
-def closeness(cause: Suspect, effect: Suspect, places: Places) -> int:
-    """How near a cause is to an effect: 4 same entity, 3 same node, 2 same group, 1 further but connected, 0 not."""
-    return _closeness(_stand(cause, places), _stand(effect, places))
-
-
-def _closeness(cause: _Stand, effect: _Stand) -> int:
-    whose, here, there = cause.suspect.entities, cause.place, effect.place
-    if whose[0] == effect.suspect.entities[0]:
-        return 4
-    if not here.nodes.isdisjoint(there.nodes):
-        return 3
-    if not here.groups.isdisjoint(there.groups):
-        return 2
-    # Siblings in a pool do not hurt each other; the pool and what is in it do.
-    contained = not here.own.isdisjoint(there.pools) or not here.pools.isdisjoint(there.own)
-    # A switch or rack carries a fault that lies on the path itself, or that shows on several who share it.
-    carrying = len(whose) > 1 or whose[0].kind in ("port", "link", "peer")
-    carried = carrying and not here.paths.isdisjoint(there.paths)
-    return int(contained or cause.fleet or effect.fleet or carried)
-
-
-def _explained(stands: Mapping[str, _Stand], edges: Sequence[tuple[str, str]]) -> dict[str, str]:
+def _explained(stands: Mapping[str, Stand], edges: Sequence[tuple[str, str]]) -> dict[str, str]:
     """For each suspect that is no root, the nearest root that reaches it."""
     import networkx as nx  # noqa: PLC0415  0.2 s to import, and most of the time nothing needs explaining
 
     graph: DiGraph[str] = nx.DiGraph()
     graph.add_edges_from(edges)
     knots = nx.condensation(graph)
-    roots: dict[str, list[_Stand]] = {}
+    roots: dict[str, list[Stand]] = {}
     for knot in knots:
         if knots.in_degree(knot) == 0:
             root = min((stands[i] for i in knots.nodes[knot]["members"]), key=lambda s: s.suspect.order())
             for reached in nx.descendants(graph, root.suspect.id):
                 roots.setdefault(reached, []).append(root)
     return {
-        i: min(found, key=lambda r: (-_closeness(r, stands[i]), r.suspect.order())).suspect.id
+        i: min(found, key=lambda r: (-nearness(r, stands[i]), r.suspect.order())).suspect.id
         for i, found in sorted(roots.items())
     }

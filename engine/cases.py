@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from skewscope.engine.advice import SEVERITIES
-from skewscope.engine.confidence import probability
+from skewscope.engine.confidence import CORROBORATED, RIVAL, probability
 from skewscope.engine.incident import Advice, BlastRadius, Competing, Evidence, Impact, Incident
 from skewscope.engine.places import Entity, Places
 from skewscope.engine.tracks import Item, Voice
@@ -59,9 +59,15 @@ class Case:
         return self.opened_at, self.id
 
     @property
+    def log_odds(self) -> float:
+        """How much its own evidence speaks for it, with what agrees."""
+        return self.voice.log_odds + CORROBORATED * self.agreeing
+
+    @property
     def confidence(self) -> float:
         """How sure it is."""
-        return probability(self.voice.log_odds, agreeing=self.agreeing, rival=self.rival)
+        worth = self.voice.info.calibration
+        return probability(worth.root_shift + worth.root_scale * (self.log_odds - RIVAL * self.rival))
 
     def note(self, t: float, what: str) -> None:
         """Remember what happened; the middle of a long story is dropped, not its start or end."""

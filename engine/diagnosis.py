@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from skewscope.engine.calibration import Calibration, calibration
 from skewscope.engine.detect import Detector
 from skewscope.engine.evaluate import unit_of
 from skewscope.engine.feed import Block, SeriesTable
@@ -20,14 +21,14 @@ TICK = 1.0
 """Seconds of data between two judgements."""
 
 
-def info_of(rule: Rule) -> RuleInfo:
-    """What incidents tell of a rule."""
+def info_of(rule: Rule, worth: Calibration | None = None) -> RuleInfo:
+    """What incidents tell of a rule, and what its confidence is worth."""
     items = tuple(
         Item(e.name, e.weight, e.against, e.required, e.text, shown(unit_of(e.when)), tuple(sorted(e.when.signals)))
         for e in rule.evidence
     )
     unit = shown(rule.impact.dim) if rule.impact else "1"
-    return RuleInfo(rule.id, rule.condition, items, rule.hash, rule.impact_metric, unit)
+    return RuleInfo(rule.id, rule.condition, items, rule.hash, rule.impact_metric, unit, worth or calibration())
 
 
 @dataclass
@@ -38,6 +39,8 @@ class Diagnosis:
     catalogue: Catalogue
     topology: Topology
     policies: Policies | None = None
+    worth: Calibration | None = None
+    """What confidence has been worth; None for what comes with Skewscope."""
     detector: Detector = field(init=False)
     incidents: Incidents = field(init=False)
     verdicts: list[RuleVerdict] = field(default_factory=list)
@@ -46,7 +49,7 @@ class Diagnosis:
     def __post_init__(self) -> None:
         self.rules = tuple(self.rules)
         self.detector = Detector(self.rules, self.catalogue, self.topology, TICK, [WireJoin(self.topology, TICK)])
-        infos: Mapping[str, RuleInfo] = {rule.id: info_of(rule) for rule in self.rules}
+        infos: Mapping[str, RuleInfo] = {rule.id: info_of(rule, self.worth) for rule in self.rules}
         self.incidents = Incidents(infos, self.catalogue, self.topology, self.policies)
 
     def step(self, t: float, block: Block, table: SeriesTable) -> tuple[Change, ...]:

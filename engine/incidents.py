@@ -3,14 +3,17 @@
 Pure: times come with the verdicts. The order in which verdicts are given changes nothing.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from skewscope.engine.advice import SEVERITIES, Context, advice_of, facts_of
-from skewscope.engine.attribution import Causes, Fold, Suspect, attribute, fold, leader_of
+from skewscope.engine.attribution import Causes, Fold, attribute, fold, leader_of
 from skewscope.engine.cases import Case, entities_of, final_root, told
+from skewscope.engine.coincidence import coincide
 from skewscope.engine.incident import Advice, BlastRadius, Incident
 from skewscope.engine.matcher import Policies
+from skewscope.engine.nearness import Suspect
 from skewscope.engine.places import Entity, Places
 from skewscope.engine.policy import Program
 from skewscope.engine.rivals import Rivals
@@ -62,6 +65,8 @@ class Incidents:
         self._cases: dict[str, Case] = {}
         self._near: dict[str, Case] = {}
         """Cases that are open or resolved so recently that they still matter."""
+        self._signs: frozenset[str] = frozenset()
+        """Ids of those that a surer one at the same place is told instead of."""
         self._led: Mapping[Key, Sequence[Case]] = {}
         self._folds: dict[str, dict[Entity, Fold]] = {}
         self._advice: Mapping[tuple[str, str], tuple[Advice, ...]] = {}
@@ -122,7 +127,8 @@ class Incidents:
             if case.open and case.id not in visited:
                 self._resolve(t, case)
         self._attribute(t)
-        self._rivals.weigh([c for c in self._near.values() if c.open and c.explained_by is None])
+        told = {c.id for c in self._near.values() if c.explained_by is None} | self._signs
+        self._rivals.weigh([c for c in self._near.values() if c.open and c.id in told])
 
     def _clusters(self, t: float) -> dict[Key, list[Track]]:
         """Tracks by condition and the entity that stands for them."""
@@ -206,11 +212,11 @@ class Incidents:
     def _attribute(self, t: float) -> None:
         """Lay the causal graph over what fires, and over what resolved a moment ago."""
         near = [c for c in self._near.values() if not c.merged_into and self._ago(t, c) <= self.timing.explain_s]
-        suspects = [
-            Suspect(c.id, c.condition, (c.leader, *sorted(c.members - {c.leader})), c.since, c.voice.score)
-            for c in near
-        ]
+        suspects = [_suspect(case) for case in near]
         roots = attribute(suspects, self._causes, self.places)
+        signs = coincide([s for s in suspects if s.id not in roots], self.places)
+        self._signs = frozenset(signs)
+        roots |= signs
         ids = {suspect.id for suspect in suspects}
         for case in sorted(self._near.values(), key=lambda c: c.order):
             if case.merged_into:
@@ -265,6 +271,12 @@ class Incidents:
 
     def _since(self, case: Case) -> float:
         return case.opened_at if case.resolved_at is None else case.resolved_at
+
+
+def _suspect(case: Case) -> Suspect:
+    whose = (case.leader, *sorted(case.members - {case.leader}))
+    until = math.inf if case.resolved_at is None else case.resolved_at
+    return Suspect(case.id, case.condition, whose, case.since, case.voice.score, case.log_odds, until)
 
 
 def _by_leader(cases: Iterable[Case]) -> dict[Key, list[Case]]:

@@ -1,14 +1,14 @@
 """What else it could be: the look-alikes of a diagnosis, and what fires beside it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from skewscope.engine.cases import Case
 from skewscope.engine.confidence import GAIN, PRIOR, log_odds_of_all, probability
 from skewscope.engine.places import NODE_BOUND, Entity, Places
-from skewscope.engine.tracks import Tracks
-from skewscope.engine.verdict import UNKNOWN, RuleVerdict
+from skewscope.engine.tracks import Item, Tracks
+from skewscope.engine.verdict import UNKNOWN, YES, RuleVerdict
 from skewscope.kb.model import Catalogue
 
 NOTHING_SPEAKS = PRIOR - GAIN / 2
@@ -56,7 +56,7 @@ class Rivals:
             near = np.array(sorted({i for token in tokens for i in self._index(verdict).get(token, ())}), np.intp)
             near = near[verdict.applies[near]]
             evidence, seen = verdict.evidence[:, near], verdict.coverage[near]
-            odds = log_odds_of_all(info.weights, info.against, evidence, seen, info.required)
+            odds = info.calibrated(log_odds_of_all(info.weights, info.against, evidence, seen, info.required))
             best = max(best, float(odds.max(initial=NOTHING_SPEAKS)))
         return probability(best if judged else PRIOR)
 
@@ -89,15 +89,24 @@ class Rivals:
         return place.own | place.nodes | place.groups
 
     def _beside(self, case: Case, other: Case) -> None:
-        chance = probability(other.voice.log_odds, agreeing=other.agreeing)
+        chance = probability(other.log_odds)
         before, test = case.rivals.get(other.condition, (0.0, ""))
-        case.rivals[other.condition] = (max(before, chance), test or _open_question(case))
+        case.rivals[other.condition] = (max(before, chance), test or _telling(case, other))
         case.rival = max(case.rival, chance)
 
 
-def _open_question(case: Case) -> str:
-    """The heaviest item that could not be judged, as the measurement that would tell; '' when all was seen."""
-    items = zip(case.voice.info.items, case.voice.verdicts, strict=True)
-    missing = [item for item, verdict in items if verdict == UNKNOWN and item.signals]
-    heaviest = min(missing, key=lambda i: (-i.weight, i.name), default=None)
+def _telling(case: Case, other: Case) -> str:
+    """The measurement that would tell two apart where the catalogue names none; '' where nothing more could be seen.
+
+    That is the heaviest item of either that could not be judged, else the heaviest that the other needs and that rests
+    on signals which this one does not read: should it fall, the other falls, and this one stands.
+    """
+    missing = [i for which in (case, other) for i, v in _items(which) if v == UNKNOWN and i.signals]
+    read = {signal for item, _ in _items(case) for signal in item.signals}
+    own = [i for i, v in _items(other) if v == YES and not i.against and i.signals and read.isdisjoint(i.signals)]
+    heaviest = min(missing or own, key=lambda i: (-i.weight, i.name), default=None)
     return f"{', '.join(heaviest.signals)} ({heaviest.name})" if heaviest else ""
+
+
+def _items(case: Case) -> Iterator[tuple[Item, int]]:
+    return zip(case.voice.info.items, case.voice.verdicts, strict=True)

@@ -7,10 +7,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skewscope.engine.calibration import Calibration
 from skewscope.engine.confidence import log_odds, probability
 from skewscope.engine.places import Entity
 from skewscope.engine.policy import Conclusion
@@ -48,6 +50,11 @@ class RuleInfo:
     hash: str = ""
     impact_metric: str = ""
     impact_unit: str = "1"
+    calibration: Calibration = field(default=Calibration(), repr=False, compare=False)
+
+    def calibrated(self, log_odds: Any) -> Any:
+        """Log-odds by the weights of the evidence as what they have been worth."""
+        return self.calibration.bias(self.rule) + self.calibration.scale * log_odds
 
     @cached_property
     def weights(self) -> tuple[float, ...]:
@@ -84,7 +91,7 @@ class Voice:
     def __post_init__(self) -> None:
         info, logs = self.info, [math.log(m) for m in self.magnitudes().values()]
         odds = log_odds(info.weights, info.against, self.verdicts, self.coverage, info.required)
-        object.__setattr__(self, "log_odds", odds)
+        object.__setattr__(self, "log_odds", info.calibrated(odds))
         object.__setattr__(self, "loudness", sum(logs) / len(logs) if logs else 0.0)
 
     def magnitudes(self) -> dict[str, float]:

@@ -5,17 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from incident_makers import NAMES, catalogue, places, track
 
-from skewscope.engine.attribution import (
-    CAUSE_BEFORE_S,
-    Causes,
-    Fold,
-    Suspect,
-    attribute,
-    closeness,
-    dominates,
-    fold,
-    leader_of,
-)
+from skewscope.engine.attribution import CAUSE_BEFORE_S, Causes, Fold, attribute, dominates, fold, leader_of
+from skewscope.engine.nearness import Suspect, closeness
 from skewscope.engine.places import Entity
 from skewscope.rules.policy import FACTS
 

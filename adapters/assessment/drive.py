@@ -1,7 +1,7 @@
 """Scenarios and recordings through the engine: what it told, beside what was true."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from skewscope.adapters.assessment.corpus import START, Scenario, played
+from skewscope.adapters.assessment.vantages import FULL, VANTAGES, Seen
 from skewscope.adapters.replay import replay
 from skewscope.adapters.simulator.faults.registry import Target
+from skewscope.engine.calibration import Calibration, calibration
+from skewscope.engine.cases import WORDS
+from skewscope.engine.confidence import log_odds
 from skewscope.engine.diagnosis import Diagnosis
-from skewscope.engine.feed import SeriesTable, empty, together
+from skewscope.engine.feed import Block, SeriesTable, empty, together
 from skewscope.engine.incident import Incident
 from skewscope.engine.incidents import as_contract
-from skewscope.engine.topology import beside
+from skewscope.engine.topology import Topology, beside
 from skewscope.kb.load import catalogue
 from skewscope.kb.problems import InputError, Problem
 from skewscope.rules.load import rules
@@ -38,6 +42,10 @@ class Told:
     root: str
     """The condition of what explains it; '' for a root."""
     rule: str
+    log_odds: float = 0.0
+    """By the weights of its evidence alone."""
+    competing: tuple[str, ...] = ()
+    """Other conditions that it may be, likeliest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +71,28 @@ class Run:
     truths: tuple[Truth, ...]
 
 
-def run(found: Sequence[Scenario]) -> list[Run]:
+@dataclass(frozen=True, slots=True)
+class How:
+    """How runs are judged."""
+
+    vantage: str = FULL.name
+    """The name of what of the telemetry is there."""
+    worth: Calibration | None = None
+    """What confidence is worth; None for what comes with Skewscope."""
+
+
+def run(found: Sequence[Scenario], how: How) -> list[Run]:
     """What the engine makes of scenarios that are watched side by side; their prefixes differ."""
     known = catalogue()
     table = SeriesTable()
     playing = [played(scenario, known, table) for scenario in found]
-    diagnosis = Diagnosis(rules(known).values(), known, beside(fleet.topology for fleet, _ in playing))
+    topology = beside(fleet.topology for fleet, _ in playing)
+    diagnosis = Diagnosis(rules(known).values(), known, topology, worth=how.worth or calibration())
+    seen = Seen(VANTAGES[how.vantage], known, topology)
     lasts = max(int(scenario.lasts) for scenario in found)
     for n in range(lasts):
-        diagnosis.step(START + n, together(next(blocks, empty()) for _, blocks in playing), table)
+        block = together(next(blocks, empty()) for _, blocks in playing)
+        diagnosis.step(START + n, seen.of(block, table), table)
     everything = told(as_contract(diagnosis.incidents, ""), START)
     return [_own(scenario, everything) for scenario in found]
 
@@ -99,22 +120,35 @@ def told(incidents: Iterable[Incident], start: float) -> tuple[Told, ...]:
             one.confidence,
             condition.get(one.explained_by or "", ""),
             one.rule,
+            _by_weights(one),
+            tuple(rival.condition for rival in one.competing),
         )
         for one in found
     )
 
 
-def run_all(found: Sequence[Scenario], workers: int, beside_each_other: int = 8) -> list[Run]:
+def _by_weights(one: Incident) -> float:
+    """The log-odds of an incident by its evidence; what has fired has all that its rule requires."""
+    items = [*((e, False) for e in one.evidence), *((e, True) for e in one.against)]
+    verdicts = [VERDICTS[e.verdict] for e, _ in items]
+    return log_odds([e.weight for e, _ in items], [against for _, against in items], verdicts, one.coverage)
+
+
+VERDICTS = {word: verdict for verdict, word in WORDS.items()}
+
+
+def run_all(found: Sequence[Scenario], workers: int, how: How | None = None, beside_each_other: int = 8) -> list[Run]:
     """All scenarios, in order: several at once in each of several processes."""
     named = [_renamed(scenario, f"f{n}.") for n, scenario in enumerate(found)]
+    how = how or How()
     size = max(1, min(beside_each_other, -(-len(named) // max(workers, 1))))
     order = sorted(range(len(named)), key=lambda n: -named[n].lasts)
     batches = [[named[n] for n in order[k : k + size]] for k in range(0, len(order), size)]
     if workers <= 1:
-        ran = [run(batch) for batch in batches]
+        ran = [run(batch, how) for batch in batches]
     else:
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            ran = list(pool.map(run, batches))
+            ran = list(pool.map(run, batches, [how] * len(batches)))
     by_name = {one.name: one for batch in ran for one in batch}
     return [by_name[scenario.name] for scenario in found]
 
@@ -129,16 +163,20 @@ def _prefixed(at: Target, prefix: str) -> Target:
     return replace(at, name=f"{prefix}{at.name}", also=tuple(f"{prefix}{name}" for name in at.also))
 
 
-def recorded(path: Path) -> Run:
-    """A labelled recording, replayed.
+def recorded(path: Path, how: How | None = None) -> Run:
+    """A labelled recording, replayed with what of it is there.
 
     Raises:
         InputError: its labels cannot be read, or the recording cannot.
     """
     start, truths = _labels(path / "labels.json")
-    outcome = replay(path)
+    outcome = replay(path, through=_through((how or How()).vantage))
     nodes = len(outcome.topology.nodes)
     return Run(path.name, nodes, outcome.duration_s, told(outcome.incidents, start), truths)
+
+
+def _through(vantage: str) -> Callable[[Topology], Callable[[Block, SeriesTable], Block]]:
+    return lambda topology: Seen(VANTAGES[vantage], catalogue(), topology).of
 
 
 def _labels(path: Path) -> tuple[float, tuple[Truth, ...]]:
