@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from skewscope.engine.incident import Advice
 from skewscope.engine.places import Entity, Places
 from skewscope.engine.policy import Conclusion, Fact, fact
-from skewscope.engine.tracks import Track
+from skewscope.engine.tracks import Key, Track
 from skewscope.kb.model import Catalogue
 
 SEVERITIES = ("info", "warning", "critical")
 STEP = 0.05
 """Confidence and coverage reach the policies in such steps: they never stand still, and a fact is sent on change."""
+
+MOST_MOVES = 9
+"""More make no difference to what is sensible."""
 
 Facts = dict[tuple[str, str], Fact]
 
@@ -25,13 +28,15 @@ class Context:
     topic: str = ""
 
 
-def facts_of(tracks: Iterable[Track], places: Places, context: Iterable[Context]) -> Facts:
+def facts_of(
+    tracks: Iterable[Track], places: Places, context: Iterable[Context], moves: Mapping[Key, int] | None = None
+) -> Facts:
     """The facts of what fires: each diagnosis, where its entity is, and the context that applies to it."""
     found: Facts = {}
     entities: set[Entity] = set()
     for track in tracks:
         entities.add(track.entity)
-        _put(found, _diagnosis(track))
+        _put(found, _diagnosis(track, (moves or {}).get(track.key, 0)))
     for entity in sorted(entities):
         _put(found, fact("topology", entity.key, values=places.about(entity)))
     for one in sorted(context):
@@ -45,12 +50,13 @@ def _put(facts: Facts, one: Fact) -> None:
     facts[one.kind, one.entity] = one
 
 
-def _diagnosis(track: Track) -> Fact:
+def _diagnosis(track: Track, moves: int) -> Fact:
     values: dict[str, str | int | float | bool] = {
         "severity": SEVERITIES[track.severity],
         "confidence": stepped(track.confidence),
         "coverage": stepped(track.voice.coverage),
         "scope": track.entity.kind,
+        "moves": min(moves, MOST_MOVES),
     }
     return fact("diagnosis", track.entity.key, track.condition, values)
 

@@ -43,6 +43,8 @@ class Case:
     """The chance of the likeliest other root that fires here."""
     mitigations: tuple[Advice, ...] = ()
     flaps: int = 0
+    moves: int = 0
+    """How often it ended on one member of a group as it began on another."""
     history: list[tuple[float, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -118,6 +120,7 @@ def told(case: Case, places: Places, root: str | None, blast: BlastRadius, under
         explained_by=root,
         mitigations=case.mitigations if root is None else (),
         flaps=case.flaps,
+        moves=case.moves,
         history=tuple(case.history),
     )
 

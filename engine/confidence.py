@@ -78,3 +78,10 @@ def probability(log_odds: float, *, agreeing: int = 0, rival: float = 0.0) -> fl
     """The chance behind log-odds, raised by further rules that agree and lowered by the best rival's chance."""
     shifted = log_odds + CORROBORATED * agreeing - RIVAL * rival
     return 1.0 / (1.0 + math.exp(-min(max(shifted, -MOST), MOST)))
+
+
+def to_log_odds(chance: float) -> float:
+    """The log-odds behind a chance, no surer than anything may be."""
+    least = 1.0 / (1.0 + math.exp(MOST))
+    kept = min(max(chance, least), 1.0 - least)
+    return math.log(kept / (1.0 - kept))

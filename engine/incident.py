@@ -83,6 +83,8 @@ class Incident:
     mitigations: tuple[Advice, ...] = ()
     input_hash: str = ""
     flaps: int = 0
+    moves: int = 0
+    """How often it went from one member of its group to another: what moves follows the work, not a machine."""
     history: tuple[tuple[float, str], ...] = field(default=())
     """(time, what happened), oldest first."""
 
@@ -106,6 +108,7 @@ class Incident:
             "unseen": list(self.unseen),
             "competing": [asdict(c) for c in self.competing],
             "explained_by": self.explained_by,
+            "moves": self.moves,
             "mitigations": [asdict(a) for a in self.mitigations],
             "rule": self.rule,
             "rule_hash": self.rule_hash,

@@ -14,7 +14,7 @@ from skewscope.engine.coincidence import coincide
 from skewscope.engine.incident import Advice, BlastRadius, Incident
 from skewscope.engine.matcher import Policies
 from skewscope.engine.nearness import Suspect
-from skewscope.engine.places import Entity, Places
+from skewscope.engine.places import NODE_BOUND, Entity, Places
 from skewscope.engine.policy import Program
 from skewscope.engine.rivals import Rivals
 from skewscope.engine.topology import Topology
@@ -33,6 +33,8 @@ class Timing:
     """A resolved root explains this long: an effect's window is often longer than its cause's."""
     cool_down_s: float = 30.0
     """What fires again within this time is the same incident, one flap more."""
+    hand_over_s: float = 15.0
+    """What ends on one member of a group as it begins on another has moved: it follows the work, not the machine."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -67,7 +69,7 @@ class Incidents:
         """Cases that are open or resolved so recently that they still matter."""
         self._signs: frozenset[str] = frozenset()
         """Ids of those that a surer one at the same place is told instead of."""
-        self._led: Mapping[Key, Sequence[Case]] = {}
+        self._led: dict[Key, list[Case]] = {}
         self._folds: dict[str, dict[Entity, Fold]] = {}
         self._advice: Mapping[tuple[str, str], tuple[Advice, ...]] = {}
         self._context: tuple[Context, ...] = ()
@@ -109,15 +111,16 @@ class Incidents:
         return not track.firing and t - track.cleared_at <= self.timing.fold_s
 
     def _follow_policies(self, t: float) -> None:
-        now = (self.tracks.version, self._context)
+        moves = {(c.condition, c.leader): c.moves for c in self._near.values() if c.open and c.moves}
+        now = (self.tracks.version, self._context, moves)
         if now == self._followed:
             return
         measured = [track for _, track in sorted(self.tracks.live.items()) if track.firing & self.tracks.rules.keys()]
-        said = self.policies.follow(facts_of(measured, self.places, self._context))
+        said = self.policies.follow(facts_of(measured, self.places, self._context, moves))
         self.tracks.derive(t, said)
         shown = {entity.key: self.places.shown(entity)[1] for _, entity in self.tracks.live}
         self._advice = advice_of(said, self.catalogue, shown)
-        self._followed = (self.tracks.version, self._context)
+        self._followed = (self.tracks.version, self._context, moves)
 
     def _sort_out(self, t: float) -> None:
         clusters = self._clusters(t)
@@ -168,6 +171,12 @@ class Incidents:
             case.flaps += 1
             self._happened(t, case, "fired again")
             return case
+        gone = [c for c in self._near.values() if not c.merged_into and self._follows(c, track)]
+        if gone:
+            case = max(gone, key=lambda c: c.order)
+            case.resolved_at = None
+            self._move(t, case, track.entity)
+            return case
         case = Case(track.condition, track.entity, t, track.since, track.voice)
         self._cases[case.id] = self._near[case.id] = case
         case.note(track.since, "evidence held")
@@ -186,9 +195,7 @@ class Incidents:
     def _update(self, t: float, case: Case, leader: Track, tracks: Sequence[Track]) -> None:
         moved = case.leader != leader.entity
         if moved:
-            shown = self.places.shown(leader.entity)[1]
-            self._happened(t, case, f"moved from {self.places.shown(case.leader)[1]} to {shown}")
-            case.leader = leader.entity
+            self._tell_of_move(t, case, leader.entity)
         case.members |= {track.entity for track in tracks}
         case.since = min(case.since, leader.since)
         case.agreeing = max(case.agreeing, len(leader.voices) - 1)
@@ -205,23 +212,59 @@ class Incidents:
             case.note(t, SEVERITIES[severity])
 
     def _resolve(self, t: float, case: Case) -> None:
-        if case.open:
+        heir = self._heir(t, case) if case.open and not case.merged_into else None
+        if heir:
+            self._move(t, case, heir.leader)
+            self._merge(t, heir, case)
+        elif case.open:
             case.resolved_at = t
             self._happened(t, case, "resolved")
+
+    # --- what moves
+
+    def _heir(self, t: float, case: Case) -> Case | None:
+        """The incident of another member that began as this one ends."""
+        began = [c for c in self._near.values() if c.open and not c.merged_into and c.order > case.order]
+        near = [c for c in began if t - c.since <= self.timing.hand_over_s]
+        heirs = [c for c in near if self._siblings(case, c.condition, c.leader)]
+        return min(heirs, key=lambda c: c.order, default=None)
+
+    def _follows(self, case: Case, track: Track) -> bool:
+        """Whether what begins now is an incident that has just ended on another member of its group."""
+        ended = case.resolved_at is not None and abs(track.since - case.resolved_at) <= self.timing.hand_over_s
+        return ended and self._siblings(case, track.condition, track.entity)
+
+    def _siblings(self, case: Case, condition: str, entity: Entity) -> bool:
+        alike = case.condition == condition and case.leader.kind == entity.kind and case.leader != entity
+        if not alike or entity.kind not in NODE_BOUND:
+            return False
+        return not self.places.of(case.leader).groups.isdisjoint(self.places.of(entity).groups)
+
+    def _move(self, t: float, case: Case, to: Entity) -> None:
+        self._led[case.condition, case.leader].remove(case)
+        self._led.setdefault((case.condition, to), []).append(case)
+        case.moves += 1
+        self._tell_of_move(t, case, to)
+
+    def _tell_of_move(self, t: float, case: Case, to: Entity) -> None:
+        self._happened(t, case, f"moved from {self.places.shown(case.leader)[1]} to {self.places.shown(to)[1]}")
+        case.leader = to
 
     def _attribute(self, t: float) -> None:
         """Lay the causal graph over what fires, and over what resolved a moment ago."""
         near = [c for c in self._near.values() if not c.merged_into and self._ago(t, c) <= self.timing.explain_s]
         suspects = [_suspect(case) for case in near]
         roots = attribute(suspects, self._causes, self.places)
-        signs = coincide([s for s in suspects if s.id not in roots], self.places)
+        settled = {c.id for c in near if not c.open and c.explained_by}
+        signs = coincide([s for s in suspects if s.id not in roots and s.id not in settled], self.places)
         self._signs = frozenset(signs)
         roots |= signs
-        ids = {suspect.id for suspect in suspects}
+        causes = set(roots.values())
         for case in sorted(self._near.values(), key=lambda c: c.order):
             if case.merged_into:
                 self._explain(t, case, case.merged_into)
-            elif case.id in ids and (case.open or case.id in roots or case.explained_by in ids):
+            elif case.open or case.id in roots or case.id in causes:
+                # What is over keeps its explanation, unless there is another or it explains something itself.
                 self._explain(t, case, roots.get(case.id))
 
     def _explain(self, t: float, case: Case, root: str | None) -> None:

@@ -11,7 +11,7 @@ from skewscope.kb.problems import InputError, Problem
 from skewscope.rules.policy import FACTS, Pattern, Place, Policy, Scalar, check
 
 PLACEHOLDERS = ("{entity}", "{condition}")
-UNSURE: Mapping[str, Scalar] = {"confidence": 0.3, "coverage": 0.3, "scope": "rank"}
+UNSURE: Mapping[str, Scalar] = {"confidence": 0.3, "coverage": 0.3, "scope": "rank", "moves": 0}
 """Less sure than any diagnosis that fires."""
 
 CORNERS: Mapping[str, Sequence[Scalar]] = {

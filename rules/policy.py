@@ -50,6 +50,7 @@ FACTS: Mapping[str, FactType] = {
             "confidence": Property("number"),
             "coverage": Property("number"),
             "scope": Property("text", KINDS),
+            "moves": Property("count"),
         },
         topic="condition",
     ),
@@ -67,7 +68,8 @@ FACTS: Mapping[str, FactType] = {
     "tried": FactType(topic="mitigation"),
     "budget-spent": FactType(topic="mitigation"),
 }
-"""The facts the engine knows of; policies may derive more. `siblings`: other replicas in the entity's pools; `rails`:
+"""The facts the engine knows of; policies may derive more. `moves`: how often a diagnosis went from one member of a group
+to another; `siblings`: other replicas in the entity's pools; `rails`:
 ports into the compute network of the least connected node that it lies on, 0 where the topology tells of none."""
 
 

@@ -34,7 +34,7 @@ def program(*policies: Policy) -> Program:
 
 def diagnosis(condition: str, entity: str, severity: str = "warning", confidence: float = 0.8) -> Fact:
     """A diagnosis as a fact."""
-    values = {"severity": severity, "confidence": confidence, "coverage": 1.0, "scope": "rank"}
+    values = {"severity": severity, "confidence": confidence, "coverage": 1.0, "scope": "rank", "moves": 0}
     return fact("diagnosis", entity, condition, values)
 
 

@@ -174,6 +174,36 @@ def test_a_flap_is_counted_and_told():
     ]
 
 
+ROUND = {
+    ("late", N1): [(10, 25, Says())],
+    ("late", N2): [(22, 40, Says())],
+    ("late", "A:n3"): [(43, 60, Says())],
+}
+
+
+def test_what_goes_round_a_group_is_one_incident_that_moves():
+    one, *parts = sorted(play(ROUND).all(), key=lambda i: (i.explained_by is not None, i.opened_at))
+    assert (one.name, one.moves, one.opened_at, one.resolved_at) == ("n3", 2, 10.0, 60.0)
+    assert all(part.explained_by == one.id for part in parts)
+    assert [what for _, what in one.history if what.startswith("moved")] == [
+        "moved from n1 to n2",
+        "moved from n2 to n3",
+    ]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param({("late", N1): [(10, 60, Says())]}, id="it stays"),
+        pytest.param({("late", N1): [(10, 25, Says())], ("late", "D:n15"): [(22, 40, Says())]}, id="elsewhere"),
+        pytest.param({("late", N1): [(10, 25, Says())], ("late", N2): [(45, 60, Says())]}, id="much later"),
+        pytest.param({("late", N1): [(10, 25, Says())], ("hot", N2): [(22, 40, Says())]}, id="another condition"),
+    ],
+)
+def test_what_stays_or_begins_elsewhere_does_not_move(script):
+    assert all(one.moves == 0 for one in play(script).all())
+
+
 def test_where_nothing_fires_no_entity_is_looked_at_one_by_one():
     engine = incidents()
     for t in range(5):

@@ -299,6 +299,9 @@ def recipe(known: Mitigation) -> list[Line]:
 def _record(incident: Incident, words: Words) -> tuple[Section, ...]:
     flaps = units.count(incident.flaps, "time")
     history = [line(f"{units.clock(time)}  {_happened(what, words)}") for time, what in incident.history]
+    if incident.moves:
+        moved = units.count(incident.moves, "time")
+        history.append(line(f"moved {moved} within its group: it follows the work, not a machine"))
     if incident.flaps:
         history.append(line(f"came back {flaps} after it had ended"))
     rule = line(

@@ -9,10 +9,11 @@ import click
 
 from skewscope.kb.problems import InputError, Problem
 from skewscope.tui.catalogue import catalogue, checked
-from skewscope.tui.terminal import json_option, print_json, show
+from skewscope.tui.terminal import json_option, print_json, progress_bar, show, wipe
 from skewscope.tui.text import line
 
 if TYPE_CHECKING:
+    from skewscope.adapters.assessment import whole
     from skewscope.adapters.assessment.corpus import Episode, Scenario
     from skewscope.adapters.assessment.score import Score
     from skewscope.tui.text import Line
@@ -93,7 +94,7 @@ def _scenario(order: Order) -> "Scenario":
 
     checked("--event", order.events, EVENTS)
     plan = Plan(order.nodes, fabric=_fabric(order), seed=order.seed)
-    made = arranged(plan, [(name, order.severity) for name in (*order.conditions, *order.events)])
+    made = arranged(plan, [((name, order.severity),) for name in (*order.conditions, *order.events)])
     lasts = float(order.seconds) if order.seconds else max(made.lasts, 2 * BETWEEN)
     return replace(made, lasts=lasts, profile=order.profile)
 
@@ -147,38 +148,82 @@ def _episode_line(episode: "Episode") -> "Line":
 @click.argument("recordings", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="[RECORDING]...")
 @click.option("--condition", "conditions", multiple=True, metavar="ID", help="Only these; all that have rules, else.")
 @click.option("--severity", "severities", multiple=True, type=click.Choice(SEVERITIES), help="Only these.")
+@click.option("--everything", is_flag=True, help="Simulated faults in pairs and with less telemetry too.")
+@click.option(
+    "--quiet-days", type=click.FloatRange(0, 10_000), help="Node-days without a fault; as long as with, else."
+)
 @click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
+@click.option("--nodes", type=click.IntRange(8, 4096), default=64, show_default=True, help="Of each simulated fleet.")
 @click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Processes.")
+@click.option("--write", type=click.Path(path_type=Path, dir_okay=False), help="The whole as a page of Markdown.")
+@click.option("--calibrate", type=click.Path(path_type=Path, dir_okay=False), help="Write what confidence is worth.")
 @json_option
 def assess(
-    recordings: tuple[Path, ...],
-    conditions: tuple[str, ...],
-    severities: tuple[str, ...],
-    seed: int,
-    workers: int,
-    as_json: bool,
+    recordings: tuple[Path, ...], write: Path | None, calibrate: Path | None, as_json: bool, **asked: Any
 ) -> None:
     """Measure the diagnosis on labelled telemetry.
 
     On recordings with a `labels.json`, or on a simulated corpus: every
     condition with a rule at every severity, and as much time without a fault.
+    With --everything: on both, in pairs, and as telemetry is taken away.
     """
-    from skewscope.adapters.assessment import corpus, drive, score  # noqa: PLC0415
+    from skewscope.adapters.assessment import drive, report, score, whole  # noqa: PLC0415
+
+    if recordings and not asked["everything"]:
+        alone = score.scored(drive.recorded(path) for path in recordings)
+        print_json(score.as_data(alone)) if as_json else show(_score_lines(alone))
+        return
+    order = _order(**asked)
+    tell = progress_bar("assess", wanted=True)
+    try:
+        if calibrate:
+            _save(calibrate, whole.calibrated(order, tell).as_text())
+            return
+        found = whole.assessed(order, recordings, tell)
+    finally:
+        wipe(wanted=True)
+    if write:
+        _save(write, report.as_markdown(found, catalogue()))
+    if as_json:
+        print_json({"alone": score.as_data(found.alone), **_more(found)})
+    else:
+        show(_score_lines(found.alone))
+
+
+def _order(
+    conditions: tuple[str, ...], severities: tuple[str, ...], *, everything: bool, quiet_days: float | None, **rest: int
+) -> "whole.Order":
+    from skewscope.adapters.assessment import whole  # noqa: PLC0415
     from skewscope.adapters.simulator.faults.registry import faults  # noqa: PLC0415
     from skewscope.rules.load import rules  # noqa: PLC0415
 
-    if recordings:
-        found = score.scored(drive.recorded(path) for path in recordings)
-    else:
-        judged = {rule.condition for rule in rules(catalogue()).values()}
-        wanted = checked("--condition", conditions, faults()) or tuple(sorted(judged & set(faults())))
-        runs = corpus.scenarios(list(wanted), seed, strengths=severities)
-        runs += [corpus.quiet(seed + n, nodes=64, seconds=max(s.lasts for s in runs)) for n in range(len(runs))]
-        found = score.scored(drive.run_all(runs, workers))
-    if as_json:
-        print_json(score.as_data(found))
-    else:
-        show(_score_lines(found))
+    judged = {rule.condition for rule in rules(catalogue()).values()}
+    wanted = checked("--condition", conditions, faults()) or tuple(sorted(judged & set(faults())))
+    return whole.Order(
+        conditions=tuple(wanted),
+        severities=severities,
+        quiet_node_days=quiet_days,
+        vantages=whole.EVERY_VANTAGE if everything else (),
+        together=everything,
+        **rest,
+    )
+
+
+def _more(found: "whole.Assessment") -> dict[str, Any]:
+    from skewscope.adapters.assessment import score  # noqa: PLC0415
+
+    more: dict[str, Any] = {"pairs": score.as_data(found.pairs)} if found.order.together else {}
+    if found.by_vantage:
+        more["by_vantage"] = {name: score.as_data(one) for name, one in found.by_vantage.items()}
+    return more | ({"recorded": score.as_data(found.recorded)} if found.recorded else {})
+
+
+def _save(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError([Problem(str(path), 0, "", f"no way to write it ({error.strerror})", "a new file")]) from None
+    show([line(f"Written to {path}.")])
 
 
 def _known(value: float) -> str:

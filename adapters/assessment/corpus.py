@@ -1,6 +1,6 @@
 """The simulated corpus: fleets in which one fault after another comes and goes, beside what only looks like one."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +21,14 @@ SETTLING = 60.0
 """Seconds of health at the beginning of a run."""
 LASTS, BETWEEN = 45.0, 60.0
 """Seconds that a fault stays, and that follow until the next one."""
+TRIES = 20
+EVERYWHERE = frozenset({"pool", "leaf"})
+"""Targets that several jobs share."""
 STRENGTHS = {"mild": 0.25, "medium": 0.6, "heavy": 1.0}
+
+
+Together = Sequence[tuple[str, str]]
+"""(condition or benign event, severity) of what begins at about the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,30 +64,64 @@ def scenarios(
 ) -> list[Scenario]:
     """Runs in which every condition occurs at every severity, `each` episodes to a run."""
     random = np.random.default_rng(seed)
-    wanted = [(name, severity) for name in conditions for severity in strengths or STRENGTHS]
-    by_fabric: dict[str, list[tuple[str, str]]] = {}
-    for n in random.permutation(len(wanted)):
-        by_fabric.setdefault(faults()[wanted[n][0]].fabrics[0], []).append(wanted[n])
+    wanted = [((name, severity),) for name in conditions for severity in strengths or STRENGTHS]
+    return _runs([wanted[n] for n in random.permutation(len(wanted))], random, nodes, each, "faults")
+
+
+def pairs(conditions: Sequence[str], seed: int, *, count: int, nodes: int = 64, each: int = 8) -> list[Scenario]:
+    """Runs in which two different conditions occur at a time, in different jobs."""
+    random = np.random.default_rng(seed)
+    names = [name for name in conditions if faults()[name].target not in EVERYWHERE]
+    wanted: list[Together] = []
+    while len(wanted) < count and len(names) > 1:
+        a, b = (str(name) for name in random.choice(names, 2, replace=False))
+        if set(faults()[a].fabrics) & set(faults()[b].fabrics):
+            wanted.append(((a, "medium"), (b, "medium")))
+    return _runs(wanted, random, nodes, each, "pairs")
+
+
+def _runs(wanted: Sequence[Together], random: np.random.Generator, nodes: int, each: int, name: str) -> list[Scenario]:
+    """Runs of what is wanted, by the fabric on which it occurs."""
+    by_fabric: dict[str, list[Together]] = {}
+    for some in wanted:
+        common = [f for f in faults()[some[0][0]].fabrics if all(f in faults()[one].fabrics for one, _ in some)]
+        by_fabric.setdefault(common[0], []).append(some)
     found = []
-    for fabric, some in sorted(by_fabric.items()):
-        for n in range(0, len(some), each):
+    for fabric, all_ in sorted(by_fabric.items()):
+        for n in range(0, len(all_), each):
             plan = Plan(nodes, fabric=fabric, seed=int(random.integers(1 << 30)))
-            found.append(replace(arranged(plan, some[n : n + each]), name=f"faults-{fabric}-{n // each}"))
+            found.append(replace(arranged(plan, all_[n : n + each]), name=f"{name}-{fabric}-{n // each}"))
     return found
 
 
-def arranged(plan: Plan, what: Sequence[tuple[str, str]]) -> Scenario:
-    """One run with these conditions or benign events, each at a severity, one after another."""
+def arranged(plan: Plan, what: Sequence[Together]) -> Scenario:
+    """One run with these conditions or benign events, each at a severity, one after another or together."""
     random = np.random.default_rng(plan.seed)
     fleet, episodes, t = build(plan), [], SETTLING
-    for name, severity in what:
-        begin = t + float(random.integers(0, 8))
-        benign = name in EVENTS
-        at = _somebody(fleet, random) if benign else target(faults()[name], fleet, random)
-        condition, event = ("", name) if benign else (name, "")
-        episodes.append(Episode(condition, severity, STRENGTHS[severity], at, begin, begin + LASTS, event))
-        t = begin + LASTS + BETWEEN
-    return Scenario("-".join(name for name, _ in what) or "healthy", plan, tuple(episodes), t)
+    for some in what:
+        taken: set[int] = set()
+        ends = t
+        for name, severity in some:
+            begin = t + float(random.integers(0, 8))
+            benign = name in EVENTS
+            at = _somebody(fleet, random) if benign else _elsewhere(name, fleet, random, taken)
+            taken.add(at.job)
+            condition, event = ("", name) if benign else (name, "")
+            episodes.append(Episode(condition, severity, STRENGTHS[severity], at, begin, begin + LASTS, event))
+            ends = max(ends, begin + LASTS)
+        t = ends + BETWEEN
+    names = "-".join(name for some in what for name, _ in some)
+    return Scenario(names or "healthy", plan, tuple(episodes), t)
+
+
+def _elsewhere(name: str, fleet: Fleet, random: np.random.Generator, taken: Collection[int]) -> Target:
+    """Somebody whom a fault can befall, in a job that has none yet if there is one."""
+    found = target(faults()[name], fleet, random)
+    for _ in range(TRIES):
+        if found.job not in taken:
+            break
+        found = target(faults()[name], fleet, random)
+    return found
 
 
 def _somebody(fleet: Fleet, random: np.random.Generator) -> Target:

@@ -8,10 +8,23 @@ from typing import Any
 import numpy as np
 
 from skewscope.adapters.assessment.drive import ANYWHERE, Run, Told, Truth
+from skewscope.engine.attribution import Causes
+from skewscope.engine.calibration import Heard
 
 EARLY, LATE = 2.0, 10.0
 """Seconds before the beginning and after the end of a fault in which what is told may be about it."""
 BINS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Roots that were told with about the same confidence."""
+
+    told: int
+    said: float
+    """Mean confidence."""
+    right: float
+    """Share that was so."""
 
 
 @dataclass
@@ -75,6 +88,13 @@ class Score:
         return float(np.mean(values)) if values else float("nan")
 
     @property
+    def whole_precision(self) -> float:
+        """Share of everything told that was so."""
+        found = sum(tally.found for tally in self.conditions.values())
+        wrong = sum(tally.wrong for tally in self.conditions.values())
+        return found / (found + wrong) if found + wrong else float("nan")
+
+    @property
     def placed(self) -> float:
         """Share of what was found that was found at the right place."""
         found = sum(tally.found for tally in self.conditions.values())
@@ -87,18 +107,22 @@ class Score:
         return float(np.median(delays)) if delays else float("nan")
 
     @property
-    def calibration_error(self) -> float:
-        """Expected calibration error, in ten bins of equal width."""
-        if not self.sure:
-            return float("nan")
-        confidence, right = (np.array(column, float) for column in zip(*self.sure, strict=True))
-        at = np.minimum((confidence * BINS).astype(int), BINS - 1)
-        error = 0.0
+    def reliability(self) -> list[Bin]:
+        """What was said with about the same confidence, and how much of it was so: ten bins of equal width."""
+        bins = []
         for n in range(BINS):
-            own = at == n
-            if own.any():
-                error += own.mean() * abs(confidence[own].mean() - right[own].mean())
-        return float(error)
+            own = [(said, right) for said, right in self.sure if min(int(said * BINS), BINS - 1) == n]
+            if own:
+                said, right = (np.array(column, float) for column in zip(*own, strict=True))
+                bins.append(Bin(len(own), float(said.mean()), float(right.mean())))
+        return bins
+
+    @property
+    def calibration_error(self) -> float:
+        """Expected calibration error: how far confidence and truth lie apart in each bin, weighed by its size."""
+        whole = sum(one.told for one in self.reliability)
+        errors = (one.told * abs(one.said - one.right) for one in self.reliability)
+        return sum(errors) / whole if whole else float("nan")
 
     @property
     def alarms_bound(self) -> float:
@@ -127,6 +151,9 @@ def as_data(score: Score) -> dict[str, Any]:
         "placed": _number(score.placed),
         "delay": _number(score.delay),
         "calibration_error": _number(score.calibration_error),
+        "reliability": [
+            {"told": b.told, "said": _number(b.said), "right": _number(b.right)} for b in score.reliability
+        ],
         "false_alarms": [
             {"run": run, "condition": told.condition, "entity": told.name, "opened": told.opened, "rule": told.rule}
             for run, told in score.alarms
@@ -190,6 +217,23 @@ def _take(run: Run, score: Score) -> None:
     if not run.truths:
         score.quiet_node_days += run.nodes * run.lasts / 86400
         score.alarms += [(run.name, told) for told in roots]
+
+
+def heard(runs: Iterable[Run], causes: Causes) -> list[Heard]:
+    """What each rule said, and whether its condition was there: what a calibration is fitted to.
+
+    Left out is what was rightly told as the effect of a fault that was there: that is no error of its rule.
+    """
+    return [
+        Heard(told.rule, told.log_odds, _there(told.condition, told, run))
+        for run in runs
+        for told in run.told
+        if not (told.root and told.condition in causes.effects(told.root) and _there(told.root, told, run))
+    ]
+
+
+def _there(condition: str, told: Told, run: Run) -> bool:
+    return any(condition == truth.condition and _during(truth, told) for truth in run.truths)
 
 
 def _answer(truth: Truth, roots: Sequence[Told], used: set[int]) -> int | None:

@@ -1,0 +1,102 @@
+"""The whole assessment: faults alone, in pairs, in quiet fleets, with telemetry taken away, and recordings."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from skewscope.adapters.assessment.corpus import Scenario, pairs, quiet, scenarios
+from skewscope.adapters.assessment.drive import How, Run, recorded, run_all
+from skewscope.adapters.assessment.score import Score, heard, scored
+from skewscope.adapters.assessment.vantages import FULL, VANTAGES
+from skewscope.engine.attribution import Causes
+from skewscope.engine.calibration import Calibration, fitted, scaled
+from skewscope.engine.confidence import to_log_odds
+from skewscope.kb.load import catalogue
+
+DAY = 86400.0
+PAIRS_TO_EACH = 3
+"""One pair of faults for so many conditions."""
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be assessed."""
+
+    conditions: tuple[str, ...]
+    severities: tuple[str, ...] = ()
+    """None: all."""
+    seed: int = 1
+    nodes: int = 64
+    workers: int = 2
+    quiet_node_days: float | None = None
+    """Of healthy and benign running; None: as long as all faults together."""
+    vantages: tuple[str, ...] = ()
+    """With what of the telemetry the faults are told again."""
+    together: bool = True
+    """Whether faults also come in pairs."""
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """How everything fared."""
+
+    order: Order
+    alone: Score
+    """Faults one after another, and quiet fleets."""
+    pairs: Score
+    by_vantage: Mapping[str, Score] = field(default_factory=dict)
+    """The medium faults of it, by what of the telemetry was there."""
+    recorded: Score | None = None
+
+
+def assessed(order: Order, recordings: Sequence[Path] = (), tell: Progress | None = None) -> Assessment:
+    """Runs what is ordered. Recordings are judged with everything that they hold."""
+    say = tell or (lambda _what, _share: None)
+    faulty = scenarios(order.conditions, order.seed, nodes=order.nodes, strengths=order.severities)
+    two = pairs(order.conditions, order.seed + 1, count=len(order.conditions) // PAIRS_TO_EACH, nodes=order.nodes)
+    two = two if order.together else []
+    say("faults, alone and in pairs, and quiet fleets", 0.0)
+    still = _still(order, faulty)
+    ran = run_all([*faulty, *two, *still], order.workers)
+    alone, together = [*ran[: len(faulty)], *ran[len(faulty) + len(two) :]], ran[len(faulty) : len(faulty) + len(two)]
+    by_vantage = {}
+    some = scenarios(order.conditions, order.seed + 2, nodes=order.nodes, strengths=("medium",))
+    for n, name in enumerate(order.vantages):
+        say(f"telemetry: {name}", 0.5 + 0.5 * n / len(order.vantages))
+        by_vantage[name] = scored(run_all(some, order.workers, How(name)))
+    found = scored(recorded(path) for path in recordings) if recordings else None
+    say("done", 1.0)
+    return Assessment(order, scored(alone), scored(together), by_vantage, found)
+
+
+def _still(order: Order, faulty: Sequence[Scenario]) -> list[Scenario]:
+    """Quiet fleets for as long as is asked for, none longer than the longest other run."""
+    longest = max((s.lasts for s in faulty), default=3600.0)
+    wanted = sum(s.lasts for s in faulty) * order.nodes
+    if order.quiet_node_days is not None:
+        wanted = order.quiet_node_days * DAY
+    count = round(wanted / (longest * order.nodes))
+    return [quiet(order.seed * 1000 + n, nodes=order.nodes, seconds=longest) for n in range(count)]
+
+
+def calibrated(order: Order, tell: Progress | None = None) -> Calibration:
+    """What confidence is worth on the faults and quiet fleets of an order: first each rule's, then that of roots."""
+    say = tell or (lambda _what, _share: None)
+    say("what each rule is worth", 0.0)
+    first = fitted(heard(_training(order, None), Causes(catalogue())))
+    say("what a root is worth", 0.5)
+    sure = scored(_training(Order(order.conditions, order.severities, order.seed + 500), first)).sure
+    shift, scale = scaled([to_log_odds(confidence) for confidence, _ in sure], [right for _, right in sure])
+    nodes, count = order.nodes, len(order.conditions)
+    of = f"simulated fleets of {nodes} nodes, {count} conditions, seeds {order.seed} and {order.seed + 500}"
+    say("done", 1.0)
+    return Calibration(first.shift, first.scale, first.rules, shift, scale, of)
+
+
+def _training(order: Order, worth: Calibration | None) -> list[Run]:
+    faulty = scenarios(order.conditions, order.seed, nodes=order.nodes, strengths=order.severities)
+    return run_all([*faulty, *_still(order, faulty)], order.workers, How(FULL.name, worth or Calibration()))
+
+
+EVERY_VANTAGE = tuple(VANTAGES)
