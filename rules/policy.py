@@ -68,9 +68,9 @@ FACTS: Mapping[str, FactType] = {
     "tried": FactType(topic="mitigation"),
     "budget-spent": FactType(topic="mitigation"),
 }
-"""The facts the engine knows of; policies may derive more. `moves`: how often a diagnosis went from one member of a group
-to another; `siblings`: other replicas in the entity's pools; `rails`:
-ports into the compute network of the least connected node that it lies on, 0 where the topology tells of none."""
+"""The facts the engine knows of; policies may derive more. `moves`: how often a diagnosis went from one member of a
+group to another; `siblings`: other replicas in the entity's pools; `rails`: ports into the compute network of the least
+connected node that it lies on, 0 where the topology tells of none."""
 
 
 @dataclass(frozen=True, slots=True)

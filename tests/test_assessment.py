@@ -8,10 +8,12 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewscope.adapters.assessment import corpus, drive
+from skewscope.adapters.assessment import corpus, drive, report, whole
 from skewscope.adapters.assessment.drive import Run, Told, Truth
-from skewscope.adapters.assessment.score import as_data, scored, upper_bound
+from skewscope.adapters.assessment.score import as_data, heard, scored, upper_bound
 from skewscope.adapters.simulator.faults.registry import faults
+from skewscope.engine.attribution import Causes
+from skewscope.kb.load import catalogue
 from skewscope.tui.cli import cli
 from skewscope.tui.simulated import SEVERITIES
 
@@ -66,6 +68,53 @@ def test_runs_without_a_fault_count_false_alarms_by_node_days():
     assert found.quiet_node_days == pytest.approx(0.8)
     assert len(found.alarms) == 1
     assert found.alarms_bound == pytest.approx(upper_bound(1) / 0.8)
+
+
+def test_what_is_said_with_the_same_confidence_is_one_bin():
+    right = [
+        told(confidence=0.93),
+        told("fabric-loss", "n3", confidence=0.97),
+        told("pfc-storm", "n4", confidence=0.12),
+    ]
+    truths = (TRUTH, Truth("fabric-loss", "mild", ("n3",), 60.0, 100.0))
+    low, high = score(*right, truths=truths).reliability
+    assert (low.told, low.said, low.right) == (1, pytest.approx(0.12), 0.0)
+    assert (high.told, high.said, high.right) == (2, pytest.approx(0.95), 1.0)
+    assert score(*right, truths=truths).calibration_error == pytest.approx((0.12 + 2 * 0.05) / 3)
+
+
+def test_a_calibration_learns_from_errors_and_not_from_effects_rightly_told():
+    causes = Causes(catalogue())
+    effect = next(iter(sorted(causes.effects("gpu-thermal-throttle"))))
+    truth = Truth("gpu-thermal-throttle", "mild", ("n2",), 60.0, 100.0)
+    run = Run(
+        "run",
+        8,
+        100.0,
+        (told("gpu-thermal-throttle"), told(effect, root="gpu-thermal-throttle"), told("pfc-storm")),
+        (truth,),
+    )
+    assert [one.right for one in heard([run], causes)] == [True, False]
+    assert len(heard([Run("run", 8, 100.0, run.told, ())], causes)) == 3
+
+
+def test_pairs_begin_together_in_different_jobs():
+    for scenario in corpus.pairs(["tp-straggler", "pfc-storm", "egress-loss"], 3, count=6, nodes=32):
+        assert len(scenario.episodes) % 2 == 0
+        for one, other in zip(scenario.episodes[::2], scenario.episodes[1::2], strict=True):
+            assert one.condition != other.condition
+            assert abs(one.begin - other.begin) < 10
+            assert one.at.job != other.at.job
+
+
+def test_the_page_tells_every_figure_or_that_it_is_unknown():
+    fine = score(told(), truths=(TRUTH,))
+    order = whole.Order(("tp-straggler",), seed=4)
+    page = report.as_markdown(whole.Assessment(order, fine, scored([]), {"everything": fine}, fine), catalogue())
+    assert "| macro F1 | 1.00 | unknown | >= 0.90 |" in page
+    assert "| tp-straggler | 1/1 |  |  | 1.00 | 1.00 | 5 |" in page
+    assert "| **everything** | 1.00 | 1.00 | 1.00 | 0 | 1 of 1 |" in page
+    assert "seed 4" in page
 
 
 def test_a_score_of_nothing_is_unknown_not_perfect():

@@ -182,7 +182,7 @@ def test_every_fault_is_of_a_condition_of_the_catalogue():
 @pytest.mark.parametrize("event", sorted(EVENTS))
 def test_a_benign_event_passes(event):
     made = aged(world(), 30)
-    scenario = arranged(made.fleet.plan, [(event, "heavy")])
+    scenario = arranged(made.fleet.plan, [((event, "heavy"),)])
     (episode,) = scenario.episodes
     aged(made, 45, lambda push, inside: EVENTS[event](push, inside, episode.at, 1.0, inside.t - 30))
     aged(made, 120)

@@ -32,9 +32,13 @@ class Measure(click.Command):
 @click.option("--condition", "conditions", multiple=True, metavar="ID", help="A fault to inject; one after another.")
 @click.option("--event", "events", multiple=True, metavar="NAME", help="Something benign that may look like a fault.")
 @click.option("--severity", type=click.Choice(SEVERITIES), default="medium", show_default=True)
+@click.option("--together", is_flag=True, help="All at about the same time, in different jobs where there are enough.")
 @click.option("--nodes", type=click.IntRange(8, 4096), default=64, show_default=True)
 @click.option("--seconds", type=click.IntRange(10, 86400), help="Length; unless told, what the faults need.")
 @click.option("--fabric", type=click.Choice(["roce", "infiniband"]), help="Of the rails.")
+@click.option(
+    "--trace", type=click.Path(path_type=Path, exists=True), help="Of requests, as Azure or Mooncake give it."
+)
 @click.option("--profile", type=click.Choice(["fine", "usual"]), default="fine", show_default=True)
 @click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
 @click.option("--list", "listing", is_flag=True, help="What can be injected.")
@@ -73,6 +77,8 @@ class Order:
     fabric: str | None
     profile: str
     seed: int
+    together: bool
+    trace: Path | None
 
 
 def _show_what_there_is(*, as_json: bool) -> None:
@@ -94,9 +100,10 @@ def _scenario(order: Order) -> "Scenario":
 
     checked("--event", order.events, EVENTS)
     plan = Plan(order.nodes, fabric=_fabric(order), seed=order.seed)
-    made = arranged(plan, [((name, order.severity),) for name in (*order.conditions, *order.events)])
+    wanted = [(name, order.severity) for name in (*order.conditions, *order.events)]
+    made = arranged(plan, [wanted] if order.together else [(one,) for one in wanted])
     lasts = float(order.seconds) if order.seconds else max(made.lasts, 2 * BETWEEN)
-    return replace(made, lasts=lasts, profile=order.profile)
+    return replace(made, lasts=lasts, profile=order.profile, trace=order.trace)
 
 
 def _fabric(order: Order) -> str:

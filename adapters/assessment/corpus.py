@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from skewscope.adapters.simulator.emit import Emitter
 from skewscope.adapters.simulator.exporters import PERIODS
 from skewscope.adapters.simulator.faults.registry import Target, faults, target
 from skewscope.adapters.simulator.fleet import Fleet, Plan, build
-from skewscope.adapters.simulator.load import made_up
+from skewscope.adapters.simulator.load import made_up, of_trace
 from skewscope.adapters.simulator.push import Push
 from skewscope.adapters.simulator.world import World
 from skewscope.engine.feed import Block, SeriesTable
@@ -57,6 +58,8 @@ class Scenario:
     profile: str = "fine"
     without: tuple[str, ...] = ()
     """Exporters that are not there."""
+    trace: Path | None = None
+    """Of requests; None for a made-up load."""
 
 
 def scenarios(
@@ -153,7 +156,8 @@ def played(scenario: Scenario, catalogue: Catalogue, table: SeriesTable) -> tupl
     """The fleet of a scenario, and its samples tick by tick."""
     fleet = build(scenario.plan)
     random = np.random.default_rng(scenario.plan.seed)
-    world = World(fleet, made_up(fleet, random), random)
+    load = of_trace(scenario.trace, fleet, random) if scenario.trace else made_up(fleet, random)
+    world = World(fleet, load, random)
     emitter = Emitter(fleet, catalogue, table, PERIODS[scenario.profile], scenario.without)
 
     touch = touching(scenario)
