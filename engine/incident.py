@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from skewscope.engine.confidence import LIKELY
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -87,6 +89,11 @@ class Incident:
     """How often it went from one member of its group to another: what moves follows the work, not a machine."""
     history: tuple[tuple[float, str], ...] = field(default=())
     """(time, what happened), oldest first."""
+
+    @property
+    def likely(self) -> bool:
+        """Whether it is a diagnosis; else it is a suspicion, told behind all diagnoses and counted as none."""
+        return self.confidence >= LIKELY
 
     def as_json(self) -> dict[str, Any]:
         """The contract's object, in the contract's order."""

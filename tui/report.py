@@ -43,17 +43,20 @@ def _overview(rows: list[view.Row], words: Words, now: float, columns: int) -> l
 
 def verdict(incidents: tuple[Incident, ...], *, enough: bool) -> Line:
     """The one sentence that matters."""
-    roots = [i for i in incidents if i.explained_by is None]
+    roots = [i for i in incidents if i.explained_by is None and i.likely]
+    suspected = sum(i.explained_by is None for i in incidents) - len(roots)
     still = sum(i.state == "firing" for i in roots)
     if not enough:
         return line("nothing could be watched, so nothing is known.", "warn")
     if not incidents:
         return line("nothing is wrong in what could be seen.", "ok")
-    folded = len(incidents) - len(roots)
+    folded = len(incidents) - len(roots) - suspected
     root = "it" if len(roots) == 1 else "them"
     explained = f"; {units.count(folded, 'more incident')} explained by {root}" if folded else ""
     opened = "none of them open" if not still else f"{still} still open"
-    return line(f"{units.count(len(roots), 'diagnosis', 'diagnoses')}, {opened} when the data ends{explained}.", "warn")
+    more = f"; {units.count(suspected, 'suspicion')}" if suspected else ""
+    said = f"{units.count(len(roots), 'diagnosis', 'diagnoses')}, {opened} when the data ends{explained}{more}."
+    return line(said, "warn")
 
 
 def watched(outcome: "Outcome") -> str:

@@ -47,12 +47,13 @@ def ranked(incidents: Iterable[Incident], *, fold: bool = False) -> list[Row]:
     return rows + rest
 
 
-def _pressing(incident: Incident) -> tuple[bool, int, float, float, str]:
+def _pressing(incident: Incident) -> tuple[bool, bool, int, float, float, str]:
     share = incident.impact.change if incident.impact.unit == "1" else None
     hit = incident.blast_radius
     score = incident.confidence * (0.05 + abs(share or 0.0)) * max(hit.nodes + hit.groups + hit.replicas, 1)
     return (
         incident.state == "resolved",
+        not incident.likely,
         -SEVERITIES.index(incident.severity),
         -score,
         incident.opened_at,
@@ -221,7 +222,7 @@ def header(columns: list[tuple[Column, int]]) -> Line:
 def row_line(row: Row, columns: list[tuple[Column, int]], words: Words, now: float) -> Line:
     """One row of the list."""
     mark, role = detail.glyph(row.incident)
-    quiet = "dim" if row.depth or row.incident.state == "resolved" else ""
+    quiet = "dim" if row.depth or row.incident.state == "resolved" or not row.incident.likely else ""
     cells = [pad(c.cell(row, words, now), w, right=c.right) for c, w in columns[1:]]
     return ((" ", ""), (mark, role), (" ", ""), (" ".join(cells), quiet))
 
@@ -262,7 +263,10 @@ def _counts(incidents: tuple[Incident, ...], *, words: bool) -> Line:
 
 
 def _class(incident: Incident) -> str:
-    return "resolved" if incident.state == "resolved" else incident.severity
+    """What it is counted as: a suspicion is no more than information, however bad it would be."""
+    if incident.state == "resolved":
+        return "resolved"
+    return incident.severity if incident.likely else SEVERITIES[0]
 
 
 def _rights(status: Status) -> list[Line]:

@@ -14,7 +14,7 @@ from skewscope.adapters.replay import replay
 from skewscope.adapters.simulator.faults.registry import Target
 from skewscope.engine.calibration import Calibration, calibration
 from skewscope.engine.cases import WORDS
-from skewscope.engine.confidence import log_odds
+from skewscope.engine.confidence import LIKELY, log_odds
 from skewscope.engine.diagnosis import Diagnosis
 from skewscope.engine.feed import Block, SeriesTable, empty, together
 from skewscope.engine.incident import Incident
@@ -46,6 +46,11 @@ class Told:
     """By the weights of its evidence alone."""
     competing: tuple[str, ...] = ()
     """Other conditions that it may be, likeliest first."""
+
+    @property
+    def diagnosis(self) -> bool:
+        """Whether it is told as one: a root, and likely enough to be more than a suspicion."""
+        return not self.root and self.confidence >= LIKELY
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class Score:
     confusion: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(what was so, what was told instead); '' for nothing."""
     sure: list[tuple[float, bool]] = field(default_factory=list)
-    """Confidence of each root that was told, and whether it was so."""
+    """Confidence of each root, suspicions among them, and whether it was so."""
     quiet_node_days: float = 0.0
     alarms: list[tuple[str, Told]] = field(default_factory=list)
     """What was told in runs without a fault."""
@@ -191,7 +191,8 @@ def scored(runs: Iterable[Run]) -> Score:
 
 
 def _take(run: Run, score: Score) -> None:
-    roots = [told for told in run.told if not told.root]
+    roots = [told for told in run.told if told.diagnosis]
+    score.sure += [(told.confidence, _there(told.condition, told, run)) for told in run.told if not told.root]
     used: set[int] = set()
     for truth in run.truths:
         own = _answer(truth, roots, used)
@@ -206,12 +207,10 @@ def _take(run: Run, score: Score) -> None:
         tally.found += 1
         tally.placed += _at(truth, found)
         tally.delays.append(max(found.opened - truth.begin, 0.0))
-        score.sure.append((found.confidence, True))
     for n, told in enumerate(roots):
         if n in used or _repeats(told, run.truths):
             continue
         score.of(told.condition).wrong += 1
-        score.sure.append((told.confidence, False))
         if run.truths:
             score.confusion[_behind(told, run.truths), told.condition] += 1
     if not run.truths:
@@ -264,7 +263,7 @@ def _instead(truth: Truth, told: Iterable[Told]) -> str:
     during = [one for one in told if _during(truth, one)]
     if any(one.condition == truth.condition for one in during):
         return f"{next(one.root for one in during if one.condition == truth.condition)} (folded)"
-    near = [one for one in during if not one.root and _at(truth, one)] or [one for one in during if not one.root]
+    near = [one for one in during if one.diagnosis and _at(truth, one)] or [one for one in during if one.diagnosis]
     return min(near, key=lambda one: one.opened).condition if near else ""
 
 
