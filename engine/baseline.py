@@ -1,11 +1,10 @@
 """What is normal for each entity by its own past, learned only while it looks healthy."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skewscope.engine.features import FLOOR, distance, over
 from skewscope.engine.rhythm import longer
-from skewscope.engine.sets import F64, LARGEST
+from skewscope.engine.sets import F64, LARGEST, Index, Mask
 
 SAMPLES = 8
 """A baseline says nothing before so many samples ..."""
@@ -13,6 +12,9 @@ SHARE = 1 / 6
 """... and this share of its memory have gone by."""
 SURPRISE = 3.0
 """A sample further off than this many deviations is learned as if it were just so far off."""
+
+
+ALL = slice(None)
 
 
 class Baseline:
@@ -31,30 +33,35 @@ class Baseline:
         for name in ("mean", "variance", "_seen", "_first", "_last"):
             setattr(self, name, longer(getattr(self, name), size))
 
-    def ready(self) -> NDArray[np.bool_]:
-        """Whose past is long enough to judge by."""
-        return (self._seen >= SAMPLES) & (self._last - self._first >= SHARE * self.memory)
+    def paste(self, begin: int, other: "Baseline", at: slice) -> None:
+        """Goes on, from column `begin`, with what another one knew of some entities."""
+        for name in ("mean", "variance", "_seen", "_first", "_last"):
+            getattr(self, name)[begin : begin + at.stop - at.start] = getattr(other, name)[at]
 
-    def deviation(self) -> F64:
-        """The yardstick: a standard deviation, and no less than a small share of the mean."""
-        found: F64 = np.sqrt(self.variance) + FLOOR * np.abs(self.mean)
+    def ready(self, at: Index | slice = ALL) -> Mask:
+        """Whose past is long enough to judge by."""
+        found: Mask = (self._seen[at] >= SAMPLES) & (self._last[at] - self._first[at] >= SHARE * self.memory)
         return found
 
-    def z(self, x: F64) -> F64:
-        """How far each value is from its entity's past; NaN while that is too short."""
-        return np.where(self.ready(), distance(x - self.mean, self.deviation()), np.nan)
+    def z(self, x: F64, at: Index | slice = ALL) -> F64:
+        """How far each value is from the past of its entity, of those `at`; NaN while that is too short."""
+        mean = self.mean[at]
+        # The yardstick: a standard deviation, and no less than a small share of the mean.
+        yardstick = np.sqrt(self.variance[at]) + FLOOR * np.abs(mean)
+        return np.where(self.ready(at), distance(x - mean, yardstick), np.nan)
 
-    def drift(self, x: F64) -> F64:
-        """Each value over its entity's past, minus 1."""
-        return np.where(self.ready(), over(x - self.mean, np.abs(self.mean)), np.nan)
+    def drift(self, x: F64, at: Index | slice = ALL) -> F64:
+        """Each value over the past of its entity, of those `at`, minus 1."""
+        mean = self.mean[at]
+        return np.where(self.ready(at), over(x - mean, np.abs(mean)), np.nan)
 
-    def learn(self, x: F64, time: F64, frozen: NDArray[np.bool_]) -> None:
+    def learn(self, x: F64, time: F64, frozen: Mask) -> None:
         """Takes in what is new of entities that look healthy, and of all whose past is too short to judge by.
 
         What an entity shows from its first sample on is its past, sound or not: nothing else could be.
         """
-        learning = ~frozen | ~self.ready()
-        at = np.flatnonzero((np.abs(x) <= LARGEST) & ~(time <= self._last) & ~np.isnan(time) & learning)
+        new = (np.abs(x) <= LARGEST) & ~(time <= self._last) & ~np.isnan(time)
+        at = np.flatnonzero(new & (~frozen | ~self.ready()))
         if not len(at):
             return
         x, time = x[at], time[at]
@@ -68,7 +75,7 @@ class Baseline:
         self._first[at] = np.fmin(self._first[at], time)
         self._last[at] = time
 
-    def _update(self, at: NDArray[np.intp], x: F64, weight: F64, seen: F64) -> None:
+    def _update(self, at: Index, x: F64, weight: F64, seen: F64) -> None:
         mean, variance = np.where(seen > 0, self.mean[at], x), np.nan_to_num(self.variance[at])
         away = x - mean
         most = np.where(seen >= SAMPLES, SURPRISE * (np.sqrt(variance) + FLOOR * np.abs(mean)), np.inf)

@@ -1,60 +1,69 @@
-"""Expressions over all entities at once: each distinct sub-expression is computed once a tick.
+"""Expressions over all entities at once, worked out when somebody asks: each distinct one at most once a tick.
 
 Numbers are float64 with NaN for unknown; truths are int8, NO, UNKNOWN, YES, so that `and` is the smaller, `or` the
-larger and `not` the negative of what they join.
+larger and `not` the negative of what they join. What remembers takes its samples at every tick, asked or not.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine import operations
+from skewscope.engine.banks import Banks, Past, Pasts
 from skewscope.engine.entities import Entities
+from skewscope.engine.memories import FromBaseline, Smoothed, Windowed
+from skewscope.engine.operations import Age, Plain, Reduce, Within, Workshop, times
 from skewscope.engine.panel import Panel
-from skewscope.engine.readings import Shared
-from skewscope.engine.sets import F64
+from skewscope.engine.readings import Buckets, Rate, Shared
+from skewscope.engine.sets import F64, Index, Mask
+from skewscope.engine.some import Some
 from skewscope.kb.units import Dimension
 from skewscope.rules.expr import Expr
-from skewscope.rules.functions import FUNCTIONS
 
 Truth = NDArray[np.int8]
-Mask = NDArray[np.bool_]
 
-
-class Step(Protocol):
-    """One sub-expression, with whatever it must remember."""
-
-    def run(self, t: float, args: Sequence[Any]) -> Any:
-        """The value of each entity, from the values of the arguments."""
-        ...
+FEW = 4
+"""Something is worked out for some entities alone if there are so many times more."""
+SMALL = 256
+"""Of so few entities all are as cheap as some."""
+_BY_ITSELF = (Windowed, Rate, Buckets, Smoothed)
+"""Steps that do not read the values of their arguments when they are asked."""
 
 
 class Evaluator:
-    """All expressions of all rules, in an order in which arguments come first."""
+    """All expressions of all rules."""
 
     def __init__(self, expressions: Iterable[Expr], panel: Panel, entities: Entities) -> None:
         self.panel = panel
         self.entities = entities
         self.order: list[Expr] = []
+        """Arguments come first."""
         self._numbers: dict[Expr, int] = {}
         self._args: list[tuple[int, ...]] = []
         for expr in expressions:
             self._add(expr)
-        self._timed = self._with_times()
         shared = Shared(panel, entities)
-        self._steps: list[Step] = [operations.step(expr, shared) for expr in self.order]
-        self._values: list[Any] = [None] * len(self.order)
-        self._times: list[Any] = [None] * len(self.order)
+        self._banks, self._pasts = Banks(panel.tick), Pasts()
+        workshop = Workshop(shared, self._banks, self._pasts)
+        self._steps: list[Any] = [workshop.step(expr) for expr in self.order]
+        self._lanes = shared.lanes
+        pairs = list(zip(self.order, self._steps, strict=True))
+        self.baselines = {expr: step for expr, step in pairs if isinstance(step, FromBaseline)}
+        """The steps that compare with an entity's own past."""
+        self._takers = [
+            (n, step)
+            for n, step in enumerate(self._steps)
+            if isinstance(step, Smoothed) or (isinstance(step, Within | Reduce) and step.whole)
+        ]
+        self._fixed: list[Any] = [None] * len(self.order)
+        """The values of what nobody ever delivered anything for."""
+        self._values: list[Any] = list(self._fixed)
+        self._times: dict[int, Any] = {}
+        self._t = -np.inf
         self._version = -1
         self._runs = np.zeros(len(self.order), bool)
         self._unheard: tuple[str, ...] = ()
-        self._running: list[tuple[int, Step, tuple[int, ...]]] = []
-        self._learning: list[tuple[Expr, operations.FromBaseline]] = []
-        pairs = zip(self.order, self._steps, strict=True)
-        self.baselines = {expr: step for expr, step in pairs if isinstance(step, operations.FromBaseline)}
-        """The steps that compare with an entity's own past."""
         self._units = {expr: unit_of(expr) for expr in self.order if expr.truth}
 
     def _add(self, expr: Expr) -> int:
@@ -65,26 +74,30 @@ class Evaluator:
             self._args.append(args)
         return self._numbers[expr]
 
-    def _with_times(self) -> Mask:
-        """Whose sample times are needed: what lies below anything that remembers."""
-        timed = np.zeros(len(self.order), bool)
-        for n in reversed(range(len(self.order))):
-            if timed[n] or _remembers(self.order[n]):
-                timed[list(self._args[n])] = True
-        return timed
+    # --- ticks
 
     def step(self, t: float) -> None:
-        """Computes everything for the tick that ends at `t`."""
+        """Starts the tick that ends at `t`: what remembers takes its samples."""
         if self._version != self.entities.version or any(self.panel.rows[name].selectors for name in self._unheard):
             self._plan()
+        self._t = t
+        self._values = list(self._fixed)
+        self._times.clear()
         with np.errstate(all="ignore"):
-            for n, step, args in self._running:
-                values = [self._values[arg] for arg in args]
-                if isinstance(step, operations.Timed):
-                    step.times = [self._times[arg] for arg in args]
-                self._values[n] = step.run(t, values)
-                if self._timed[n]:
-                    self._times[n] = operations.times(step, [self._times[a] for a in args])
+            for (signal, _), lanes in self._lanes.items():
+                if self.panel.rows[signal].selectors:
+                    lanes.step(t)
+            self._banks.step(t, self._sampled, self._when)
+            for n, step in self._takers:
+                if self._runs[n]:
+                    self._taken(n, step)
+
+    def _taken(self, n: int, step: Any) -> None:
+        (arg,) = self._args[n]
+        if isinstance(step, Smoothed):
+            step.take(self._value(arg), self._when(self.order[arg]))
+        else:
+            step.take(self._value(arg))
 
     def _plan(self) -> None:
         """Settles what is computed from now on: what rests on signals that nobody ever delivered is unknown anyway."""
@@ -92,12 +105,12 @@ class Evaluator:
         names = {expr.name for expr in self.order if expr.op == "signal"}
         self._unheard = tuple(sorted(name for name in names if not self.panel.rows[name].selectors))
         self._runs = runs = self._heard()
-        self._running = [(n, self._steps[n], self._args[n]) for n in np.flatnonzero(runs).tolist()]
-        self._learning = [(expr, step) for expr, step in self.baselines.items() if runs[self._numbers[expr]]]
-        for n in np.flatnonzero(~runs).tolist():
-            size = self.entities.count(self.order[n].kind) if self.order[n].kind else 1
-            self._values[n] = np.zeros(size, np.int8) if self.order[n].truth else np.full(size, np.nan)
-            self._times[n] = None
+        for n, expr in enumerate(self.order):
+            size = self.entities.count(expr.kind) if expr.kind else 1
+            unknown = np.zeros(size, np.int8) if expr.truth else np.full(size, np.nan)
+            self._fixed[n] = None if runs[n] else unknown
+        for memory in (self._banks, self._pasts):
+            memory.lay(lambda expr: bool(runs[self._numbers[expr]]), self.entities.count)
 
     def _heard(self) -> Mask:
         """Which expressions may say something: not all that they rest on was never delivered."""
@@ -117,43 +130,110 @@ class Evaluator:
         """Whether all of these rest on signals that nobody ever delivered."""
         return not any(self._runs[self._numbers[expr]] for expr in expressions)
 
-    def value(self, expr: Expr) -> Any:
-        """The value of an expression at this tick: an array over the entities of its kind, not to be written to."""
-        return self._values[self._numbers[expr]]
-
     def learn(self, suspicious: Mapping[Expr, Mask]) -> None:
         """Ends the tick: baselines take in what is healthy. `suspicious` is told for each baseline expression."""
+        frozen: dict[tuple[Expr, float], Mask] = {}
+        for expr, step in self.baselines.items():
+            mask = suspicious.get(expr)
+            key = step.past.expr, step.past.memory
+            if mask is not None:
+                frozen[key] = frozen[key] | mask if key in frozen else mask
+
+        def of(past: Past) -> Mask:
+            return frozen.get((past.expr, past.memory), np.zeros(self.entities.count(past.expr.kind), bool))
+
         with np.errstate(all="ignore"):
-            for expr, step in self._learning:
-                step.learn(suspicious.get(expr))
+            self._pasts.learn(self._sampled, self._when, of)
 
-    def decisive(self, expr: Expr) -> F64:
-        """The number that each entity's decisive comparison looked at, among those in the unit of the first."""
-        found = self._decisive(expr, self._units[expr])
-        return np.full(self.entities.count(expr.kind), np.nan) if found is None else found
+    # --- values of all entities
 
-    def _decisive(self, expr: Expr, unit: Dimension) -> F64 | None:
+    def value(self, expr: Expr) -> Any:
+        """The value of an expression at this tick: an array over the entities of its kind, not to be written to."""
+        with np.errstate(all="ignore"):
+            return self._value(self._numbers[expr])
+
+    def _value(self, n: int) -> Any:
+        found = self._values[n]
+        if found is None:
+            step = self._steps[n]
+            if isinstance(step, Age):
+                args = [self._time(arg) for arg in self._args[n]]
+            else:
+                args = [] if isinstance(step, _BY_ITSELF) else [self._value(arg) for arg in self._args[n]]
+            found = self._values[n] = step.run(self._t, args)
+        return found
+
+    def _sampled(self, expr: Expr) -> F64:
+        return _wide(self._value(self._numbers[expr]), self.entities.count(expr.kind))
+
+    def _when(self, expr: Expr) -> F64:
+        return _wide(self._time(self._numbers[expr]), self.entities.count(expr.kind))
+
+    def _time(self, n: int) -> Any:
+        """When what an expression is made of was last sampled; None of what nobody ever delivered anything for."""
+        if not self._runs[n]:
+            return None
+        if n not in self._times:
+            self._times[n] = times(self._steps[n], [self._time(arg) for arg in self._args[n]])
+        return self._times[n]
+
+    # --- values of some
+
+    def some(self, expr: Expr, some: Some) -> Any:
+        """The value of an expression for some entities of its kind: the same as `value`, where that is cheaper."""
+        with np.errstate(all="ignore"):
+            found = self._some(self._numbers[expr], some)
+        return _wide(found, len(some.at))
+
+    def _some(self, n: int, some: Some) -> Any:
+        if self._values[n] is not None or not self._apart(n, some):
+            found = self._value(n)
+            return found[some.at] if self.order[n].kind else found
+        if n not in some.values:
+            step, args = self._steps[n], self._args[n]
+            if isinstance(step, Plain):
+                some.values[n] = step.run(self._t, [self._some(arg, some) for arg in args])
+            else:
+                some.values[n] = step.part(some, lambda place, others: self._some(args[place], others))
+        return some.values[n]
+
+    def _apart(self, n: int, some: Some) -> bool:
+        """Whether an expression is better worked out for some entities alone."""
+        size = self.entities.count(self.order[n].kind) if self.order[n].kind else 0
+        apart = hasattr(self._steps[n], "part") or isinstance(self._steps[n], Plain)
+        return apart and size > SMALL and FEW * len(some.at) < size
+
+    def decisive(self, expr: Expr, at: Index) -> F64:
+        """The number that some entities' decisive comparison looked at, among those in the unit of the first."""
+        found = self._decisive(expr, self._units[expr], Some(at))
+        return np.full(len(at), np.nan) if found is None else found
+
+    def _decisive(self, expr: Expr, unit: Dimension, some: Some) -> F64 | None:
         if expr.op == "compare":
             side = measured(expr)
-            return self._wide(side, expr.kind) if side.dim == unit else None
+            found: F64 = self.some(side, some)
+            return found if side.dim == unit else None
         if expr.op == "lift":
-            inner = self._decisive(expr.args[0], unit)
-            return None if inner is None else np.append(inner, np.nan)[self.entities.up(expr.kind, expr.args[0].kind)]
+            up = self.entities.up(expr.kind, expr.args[0].kind)[some.at]
+            if not self.entities.count(expr.args[0].kind):
+                return None
+            inner = self._decisive(expr.args[0], unit, Some(np.maximum(up, 0)))
+            return None if inner is None else np.where(up >= 0, inner, np.nan)
         if expr.op == "not":
-            return self._decisive(expr.args[0], unit)
+            return self._decisive(expr.args[0], unit, some)
         if expr.op not in {"and", "or"}:
             return None
-        return self._deciding(expr, unit)
+        return self._deciding(expr, unit, some)
 
-    def _deciding(self, expr: Expr, unit: Dimension) -> F64 | None:
+    def _deciding(self, expr: Expr, unit: Dimension, some: Some) -> F64 | None:
         """Of parts joined, the value of the one that made the whole what it is; the first of equals."""
         best: F64 | None = None
         rank: Truth | None = None
         for part in expr.args:
-            value = self._decisive(part, unit)
+            value = self._decisive(part, unit, some)
             if value is None:
                 continue
-            truth = self.value(part) if expr.op == "or" else -self.value(part)
+            truth = self.some(part, some) if expr.op == "or" else -self.some(part, some)
             if best is None or rank is None:
                 best, rank = value, truth
             else:
@@ -161,8 +241,10 @@ class Evaluator:
                 best, rank = np.where(better, value, best), np.where(better, truth, rank)
         return best
 
-    def _wide(self, expr: Expr, kind: str) -> F64:
-        return np.broadcast_to(self.value(expr), (self.entities.count(kind),))
+
+def _wide(value: Any, size: int) -> Any:
+    """A constant for each of so many entities; what is no constant stays as it is."""
+    return value if value.shape == (size,) else np.broadcast_to(value, (size,))
 
 
 def measured(comparison: Expr) -> Expr:
@@ -175,7 +257,3 @@ def unit_of(expr: Expr) -> Dimension:
     """The dimension of the number that `decisive` tells for a truth."""
     found = next((node for node in expr.walk() if node.op == "compare"), None)
     return measured(found).dim if found else ()
-
-
-def _remembers(expr: Expr) -> bool:
-    return expr.op == "call" and (expr.name == "age" or FUNCTIONS[expr.name].form in {"window", "baseline"})

@@ -97,8 +97,30 @@ def peer_ratio(x: F64) -> F64:
 
 def _centre(x: F64) -> F64:
     known = ~np.isnan(x)
-    centre = _without(np.sort(x, axis=1), known.sum(axis=1), _rank(x))
-    return np.where(known, centre, np.nan)
+    return np.where(known, _rest(np.sort(x, axis=1), x, known.sum(axis=1)), np.nan)
+
+
+def _rest(ordered: F64, x: F64, count: np.ndarray) -> F64:
+    """The median of each row without one of its members; NaN where nobody else is known.
+
+    Who is left out moves the middle by one place if it stands below it. Among equals the place does not matter.
+    """
+    rest = np.maximum(count - 1, 0)
+    a = _moved(ordered, x, np.maximum(rest - 1, 0) // 2)
+    b = _moved(ordered, x, rest // 2)
+    middle = _mid(a, b)
+    return middle if rest.all() else np.where((rest > 0)[:, None], middle, np.nan)
+
+
+def _moved(ordered: F64, x: F64, place: np.ndarray) -> F64:
+    """What stands at a place of each row when one member is left out."""
+    most = ordered.shape[1] - 1
+    first = place[0] if len(place) else 0
+    if (place == first).all():
+        here, next_ = ordered[:, first, None], ordered[:, min(first + 1, most), None]
+    else:
+        here, next_ = (np.take_along_axis(ordered, np.minimum(place + n, most)[:, None], axis=1) for n in (0, 1))
+    return np.where(x <= here, next_, here)
 
 
 def over(a: F64, b: F64) -> F64:

@@ -1,27 +1,29 @@
-"""What each kind of sub-expression does with the values of its arguments. Built once, run every tick."""
+"""What each kind of sub-expression does with the values of its arguments. Built once, run when somebody asks.
+
+`run` gives the value of every entity, `part` the same of some of them; `part` asks for what it needs of its arguments.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.baseline import Baseline
+from skewscope.engine.banks import Banks, Pasts
 from skewscope.engine.features import REDUCE, WHOLE, WITHIN
-from skewscope.engine.readings import Buckets, Latecomers, Rate, Seen, Shared, Signal
-from skewscope.engine.rhythm import longer
-from skewscope.engine.sets import F64
-from skewscope.engine.windows import Track
+from skewscope.engine.memories import WINDOWS, FromBaseline, Smoothed, Windowed, finite
+from skewscope.engine.readings import Buckets, Rate, Seen, Shared, Signal
+from skewscope.engine.sets import F64, Mask
+from skewscope.engine.some import Ask, Some
 from skewscope.rules.expr import Expr
 from skewscope.rules.functions import FUNCTIONS
-from skewscope.rules.units import SECOND
 
 Truth = NDArray[np.int8]
-Mask = NDArray[np.bool_]
 
 
 class Plain:
-    """A function of the arguments' values alone."""
+    """A function of the arguments' values alone, entity by entity."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -30,122 +32,14 @@ class Plain:
         return self.function(*args)
 
 
-class Timed:
-    """A step that remembers: it must know when its argument was sampled."""
+class Fixed:
+    """What is always the same."""
 
-    times: Sequence[F64]
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
-
-# --- windows
-
-
-class Windowed(Timed):
-    """A statistic of the recent samples of a value."""
-
-    def __init__(self, expr: Expr, shared: Shared) -> None:
-        self.name = expr.name
-        self.params = expr.params
-        lengths = [p for p, name in zip(expr.params, _lengths(expr.name), strict=True) if name]
-        self.track = shared.track(expr.args[0], sum(lengths))
-        self.latecomers = Latecomers(expr.args[0], shared) if expr.args[0].op == "signal" else None
-        self.times: Sequence[F64] = ()
-
-    def run(self, t: float, args: Sequence[Any]) -> F64:
-        self.track.step(t, args[0], self.times[0])
-        if self.latecomers and t > self.track.corrected:
-            self.track.corrected = t
-            for found in self.latecomers.found():
-                self.track.late(t, *found)
-        return WINDOWS[self.name](self.track, t, self.params)
-
-
-def _lengths(function: str) -> list[bool]:
-    """Which of a function's constant arguments are lengths of time."""
-    return [unit == SECOND for unit in FUNCTIONS[function].param_units]
-
-
-def _simple(least: int, function: Callable[[Track, Any], F64]) -> Callable[[Track, float, tuple[float, ...]], F64]:
-    def windowed(track: Track, t: float, params: tuple[float, ...]) -> F64:
-        steps, enough = track.fresh(t, params[-1], least)
-        return np.where(enough, function(track, steps), np.nan)
-
-    return windowed
-
-
-def _quantile(track: Track, t: float, params: tuple[float, ...]) -> F64:
-    steps, enough = track.fresh(t, params[-1], 3)
-    return np.where(enough, track.quantile(steps, params[0]), np.nan)
-
-
-def _burst(track: Track, steps: Any) -> F64:
-    mean = track.mean(steps)
-    highest: F64 = np.fmax.reduce(track.ring.slots("high", steps), axis=0)
-    found: F64 = _finite(highest / mean)
-    return found
-
-
-def _change(track: Track, t: float, params: tuple[float, ...]) -> F64:
-    recent, past = params
-    steps, enough = track.fresh(t, recent, 2)
-    before = track.steps(past)
-    count = track.ring.summed("count", before, steps)
-    mean = track.mean(before, steps)
-    # Half of the past must lie in the past: two samples before a change are no past to compare with.
-    filled = t - track.first >= recent + past / 2
-    good = enough & filled & (count >= 2) & (mean != 0)
-    return np.where(good, _finite((track.mean(steps) - mean) / np.abs(mean)), np.nan)
-
-
-WINDOWS: Mapping[str, Callable[[Track, float, tuple[float, ...]], F64]] = {
-    "mean": _simple(2, lambda track, steps: track.mean(steps)),
-    "minimum": _simple(2, lambda track, steps: np.fmin.reduce(track.ring.slots("low", steps), axis=0)),
-    "maximum": _simple(2, lambda track, steps: np.fmax.reduce(track.ring.slots("high", steps), axis=0)),
-    "slope": _simple(3, lambda track, steps: track.slope(steps)),
-    "jitter": _simple(3, lambda track, steps: np.sqrt(track.variance(steps))),
-    "burst": _simple(3, _burst),
-    "quantile": _quantile,
-    "change": _change,
-}
-
-
-class Smoothed(Timed):
-    """An exponentially weighted mean."""
-
-    def __init__(self, expr: Expr, shared: Shared) -> None:  # noqa: ARG002 - all steps are built alike
-        self.memory = expr.params[0]
-        self.times: Sequence[F64] = ()
-        self.mean: F64 = np.empty(0)
-        self.time: F64 = np.empty(0)
-
-    def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
-        value, time = args[0], self.times[0]
-        self.mean, self.time = longer(self.mean, len(value)), longer(self.time, len(value))
-        new = ~np.isnan(value) & ~(time <= self.time)
-        weight = 1 - np.exp(-np.maximum(time - self.time, 0.0) / self.memory)
-        moved = self.mean + weight * (value - self.mean)
-        self.mean = np.where(new, np.where(np.isnan(self.mean), value, moved), self.mean)
-        self.time = np.where(new, time, self.time)
-        return np.where(np.isnan(value), np.nan, self.mean)
-
-
-class FromBaseline(Timed):
-    """A value against its entity's own healthy past, which is learned at the end of the tick."""
-
-    def __init__(self, expr: Expr, shared: Shared) -> None:
-        self.baseline = shared.baseline(expr.args[0], expr.params[0])
-        self.judge = Baseline.z if expr.name == "baseline_z" else Baseline.drift
-        self.times: Sequence[F64] = ()
-        self._value: F64 = np.empty(0)
-
-    def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
-        self._value = args[0]
-        self.baseline.grow(len(self._value))
-        return self.judge(self.baseline, self._value)
-
-    def learn(self, frozen: Mask | None) -> None:
-        """Takes in the tick's values of who is not frozen."""
-        none = np.zeros(len(self._value), bool)
-        self.baseline.learn(self._value, self.times[0], none if frozen is None else frozen)
+    def run(self, t: float, args: Sequence[Any]) -> Any:  # noqa: ARG002
+        return self.value
 
 
 # --- sets
@@ -161,14 +55,28 @@ class Within:
         self.whole = expr.name in WHOLE
         self.ever = np.empty(0, bool)
 
+    def take(self, value: F64) -> None:
+        """Notes who has ever had a value."""
+        self.ever = _ever(self.ever, value)
+
     def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
         value = args[0]
         found = self.entities.peers(self.peers)
+        told = np.where(np.isnan(value), np.nan, found.mapped(value, self.function))
         if not self.whole:
-            return np.where(np.isnan(value), np.nan, found.mapped(value, self.function))
-        self.ever = _ever(self.ever, value)
+            return told
         silent = found.mapped((self.ever & np.isnan(value)).astype(np.float64), _spread_maximum)
-        return np.where(np.isnan(value) | (silent > 0), np.nan, found.mapped(value, self.function))
+        return np.where(silent > 0, np.nan, told)
+
+    def part(self, some: Some, ask: Ask) -> F64:
+        count = self.entities.count(self.peers.kind)
+        found = some.picked(self.peers, lambda: self.entities.peers(self.peers).around(some.at, count))
+        value = ask(0, some.elsewhere(self.peers, lambda: found.members))
+        told = np.where(np.isnan(ask(0, some)), np.nan, found.mapped(value, self.function))
+        if not self.whole:
+            return told
+        silent = self.ever[found.members] & np.isnan(value)
+        return np.where(found.mapped(silent.astype(np.float64), _spread_maximum) > 0, np.nan, told)
 
 
 def _spread_maximum(x: F64) -> F64:
@@ -188,8 +96,18 @@ class Members:
     def __init__(self, expr: Expr, shared: Shared) -> None:
         assert expr.peers is not None
         self.peers, self.entities = expr.peers, shared.entities
+        self._of: tuple[int, tuple[int, ...]] = (-1, ())
+        self._args: tuple[Any, ...] = ()
+        self._count: F64 = np.empty(0)
 
     def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
+        # Who was ever seen is told by the same arrays until somebody new is.
+        of = self.entities.version, tuple(map(id, args))
+        if of != self._of:
+            self._of, self._args, self._count = of, tuple(args), self._counted(args)
+        return self._count
+
+    def _counted(self, args: Sequence[Any]) -> F64:
         seen = np.full(self.entities.count(self.peers.kind), np.nan)
         for arg in args:
             seen = np.fmax(seen, arg)
@@ -205,19 +123,32 @@ class Reduce:
     """One value from those of an entity's parts."""
 
     def __init__(self, expr: Expr, shared: Shared) -> None:
-        self.part, self.kind, self.entities = expr.args[0].kind, expr.kind, shared.entities
+        self.lower, self.kind, self.entities = expr.args[0].kind, expr.kind, shared.entities
         self.function = REDUCE[expr.name]
         self.whole = expr.name in WHOLE
         self.ever = np.empty(0, bool)
 
+    def take(self, value: F64) -> None:
+        """Notes who has ever had a value."""
+        self.ever = _ever(self.ever, value)
+
     def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
-        value, found = args[0], self.entities.down(self.part, self.kind)
+        value, found = args[0], self.entities.down(self.lower, self.kind)
         reduced = found.reduced(value, self.function)
         if not self.whole:
             return reduced
-        self.ever = _ever(self.ever, value)
         silent = found.reduced((self.ever & np.isnan(value)).astype(np.float64), REDUCE["highest"])
         return np.where(silent > 0, np.nan, reduced)
+
+    def part(self, some: Some, ask: Ask) -> F64:
+        key = self.lower, self.kind
+        found = some.picked(key, lambda: self.entities.down(self.lower, self.kind).of(some.at))
+        value = ask(0, some.elsewhere(key, lambda: found.members))
+        reduced = found.reduced(value, self.function)
+        if not self.whole:
+            return reduced
+        silent = (self.ever[found.members] & np.isnan(value)).astype(np.float64)
+        return np.where(found.reduced(silent, REDUCE["highest"]) > 0, np.nan, reduced)
 
 
 class Lift:
@@ -235,6 +166,14 @@ class Lift:
         padded = np.append(value, value.dtype.type(self.nothing))
         return padded[self.entities.up(self.lower, self.upper)]
 
+    def part(self, some: Some, ask: Ask) -> Any:
+        if not self.entities.count(self.upper):
+            return self.run(0.0, [np.empty(0, type(self.nothing))])[some.at]
+        up = self.entities.up(self.lower, self.upper)[some.at]
+        key = self.lower, self.upper
+        value = ask(0, some.elsewhere(key, lambda: np.maximum(up, 0)))
+        return np.where(up >= 0, value, value.dtype.type(self.nothing))
+
 
 def _of_nobody(expr: Expr) -> int:
     """The truth of an expression about an entity that there is not: nothing is known of it, and that much is known."""
@@ -251,6 +190,7 @@ class Front:
     """The value at the front-end node of a group or replica."""
 
     def __init__(self, expr: Expr, shared: Shared) -> None:
+        self.kind = expr.kind
         self.at = shared.entities.front(expr.kind)
 
     def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
@@ -260,18 +200,19 @@ class Front:
         """A node's value on the group it is the front end of."""
         return np.append(value, np.nan)[self.at]
 
+    def part(self, some: Some, ask: Ask) -> F64:
+        at = self.at[some.at]
+        return np.where(at >= 0, ask(0, some.elsewhere(("front", self.kind), lambda: np.maximum(at, 0))), np.nan)
+
 
 # --- the rest
 
 
-class Age(Timed):
-    """Seconds since the last sample; unknown where none came."""
+class Age:
+    """Seconds since the last sample, from the time of that; unknown where none came."""
 
-    def __init__(self, expr: Expr, shared: Shared) -> None:  # noqa: ARG002
-        self.times: Sequence[F64] = ()
-
-    def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
-        return np.maximum(t - self.times[0], 0.0)
+    def run(self, t: float, args: Sequence[Any]) -> F64:
+        return np.maximum(t - args[0], 0.0)
 
 
 def _above(a: Any, b: Any) -> Truth:
@@ -296,14 +237,9 @@ COMPARE: Mapping[str, Callable[[Any, Any], Truth]] = {
 ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
-    "*": lambda a, b: _finite(a * b),
-    "/": lambda a, b: _finite(a / b),
+    "*": lambda a, b: finite(a * b),
+    "/": lambda a, b: finite(a / b),
 }
-
-
-def _finite(x: Any) -> Any:
-    """The value; what is infinite is unknown."""
-    return np.where(np.isfinite(x), x, np.nan)
 
 
 def _known(x: F64) -> Truth:
@@ -315,7 +251,7 @@ PLAIN: Mapping[str, Callable[..., Any]] = {
     "abs": np.abs,
     "min": np.minimum,
     "max": np.maximum,
-    "log10": lambda x: _finite(np.log10(x)),
+    "log10": lambda x: finite(np.log10(x)),
 }
 
 
@@ -329,26 +265,58 @@ def _largest(*parts: Truth) -> Truth:
     return found
 
 
-def _call(expr: Expr, shared: Shared) -> Any:
-    own = {
-        "rate": Rate,
-        "ewma": Smoothed,
-        "bucket_quantile": Buckets,
-        "bucket_mean": Buckets,
-        "age": Age,
-        "peers": Members,
-    }.get(expr.name)
-    form = FUNCTIONS[expr.name].form
-    by_form = {"window": Windowed, "baseline": FromBaseline, "peers": Within, "reduce": Reduce, "front": Front}
-    builder = own or by_form.get(form)
-    if builder:
-        return builder(expr, shared)
-    if form == "topology":
-        fixed = shared.entities.speed if expr.name == "speed" else shared.entities.size(expr.kind)
-        return Plain(lambda: fixed)
-    if expr.name == "known" and expr.args[0].op == "signal":
-        return Plain(_known) if _gauge(expr.args[0], shared) else Known(expr.args[0], shared)
-    return Plain(PLAIN[expr.name])
+@dataclass
+class Workshop:
+    """What steps are made with: what they share, and where they remember."""
+
+    shared: Shared
+    banks: Banks
+    pasts: Pasts
+
+    def step(self, expr: Expr) -> Any:
+        """The step that computes one sub-expression."""
+        if expr.op == "call":
+            return self._call(expr)
+        if expr.op in {"signal", "seen", "lift"}:
+            return {"signal": Signal, "seen": Seen, "lift": Lift}[expr.op](expr, self.shared)
+        return Fixed(np.float64(expr.value)) if expr.op == "number" else Plain(_plain(expr))
+
+    def _call(self, expr: Expr) -> Any:
+        form, shared = FUNCTIONS[expr.name].form, self.shared
+        if expr.name in {"age", "ewma"}:
+            return Age() if expr.name == "age" else Smoothed(expr)
+        if form == "window" and expr.name in WINDOWS:
+            return Windowed(expr, shared, self.banks)
+        if form == "baseline":
+            return FromBaseline(expr, self.pasts)
+        builder = _named.get(expr.name) or _by_form.get(form)
+        if builder:
+            return builder(expr, shared)
+        if expr.name == "known" and expr.args[0].op == "signal":
+            return Plain(_known) if _gauge(expr.args[0], shared) else Known(expr.args[0], shared)
+        return Plain(PLAIN[expr.name])
+
+
+_named: Mapping[str, Callable[[Expr, Shared], Any]] = {
+    "rate": Rate,
+    "bucket_quantile": Buckets,
+    "bucket_mean": Buckets,
+    "peers": Members,
+}
+_by_form: Mapping[str, Callable[[Expr, Shared], Any]] = {
+    "peers": Within,
+    "reduce": Reduce,
+    "front": Front,
+    "topology": lambda e, s: Fixed(s.entities.speed if e.name == "speed" else s.entities.size(e.kind)),
+}
+
+
+def _plain(expr: Expr) -> Callable[..., Any]:
+    if expr.op == "arith":
+        return ARITHMETIC[expr.name]
+    if expr.op == "compare":
+        return COMPARE[expr.name]
+    return {"and": _smallest, "or": _largest}.get(expr.op, np.negative)
 
 
 def _gauge(expr: Expr, shared: Shared) -> bool:
@@ -364,25 +332,8 @@ class Known:
     def run(self, t: float, args: Sequence[Any]) -> Truth:  # noqa: ARG002
         return _known(self.signal.run(t, ()))
 
-
-def step(expr: Expr, shared: Shared) -> Any:
-    """The step that computes one sub-expression."""
-    return _steps[expr.op](expr, shared)
-
-
-_steps: Mapping[str, Callable[[Expr, Shared], Any]] = {
-    "number": lambda e, _: Plain(lambda: np.float64(e.value)),
-    "signal": Signal,
-    "seen": Seen,
-    "call": _call,
-    "lift": Lift,
-    "neg": lambda _e, _s: Plain(np.negative),
-    "arith": lambda e, _: Plain(ARITHMETIC[e.name]),
-    "compare": lambda e, _: Plain(COMPARE[e.name]),
-    "and": lambda _e, _s: Plain(_smallest),
-    "or": lambda _e, _s: Plain(_largest),
-    "not": lambda _e, _s: Plain(np.negative),
-}
+    def part(self, some: Some, ask: Ask) -> Truth:
+        return _known(self.signal.part(some, ask))
 
 
 def times(step: Any, args: Sequence[Any]) -> Any:
@@ -392,7 +343,7 @@ def times(step: Any, args: Sequence[Any]) -> Any:
     if isinstance(step, Lift | Front):
         return step.of(args[0])
     if isinstance(step, Reduce):
-        return step.entities.down(step.part, step.kind).reduced(args[0], REDUCE["highest"])
+        return step.entities.down(step.lower, step.kind).reduced(args[0], REDUCE["highest"])
     newest: Any = np.float64(-np.inf)
     for arg in args:
         if arg is not None and arg is not newest:

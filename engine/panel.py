@@ -95,6 +95,8 @@ class Panel:
         """Newest value as delivered; NaN after a gap."""
         self.times: F64 = np.empty(0)
         """Of the newest sample that was no gap."""
+        self.births = 0
+        """Grows when a series has its first sample."""
         self.late: list[Samples] = []
         """Samples of this tick that belong into the past."""
         self._known = 0
@@ -224,6 +226,7 @@ class Panel:
         samples = np.flatnonzero(found.last) - np.flatnonzero(found.first) + 1
         before = self.times[at]
         anew = np.isnan(before)
+        self.births += bool(anew.any())
         since = np.where(anew, found.time[found.first], before)
         with np.errstate(divide="ignore", invalid="ignore"):
             self.rhythm.learn(at, (found.time[found.last] - since) / (samples - anew))
@@ -263,6 +266,10 @@ class Panel:
         found: F64 = self._newest[series]
         return found
 
+    def counted(self, series: Index) -> tuple[F64, F64]:
+        """How much counters counted, and up to when, by series number."""
+        return self._sum[series], self.times[series]
+
     def tally(self, series: Index) -> Tally:
         """How counters stand, by series number."""
         fresh = (self.t - self.times[series] <= self.rhythm.horizon[series]) & ~self._stuck[series]
@@ -272,7 +279,6 @@ class Panel:
             self._born[series],
             self._born_sum[series],
             self.rhythm.period[series],
-            self.rhythm.settled(series),
             fresh & ~np.isnan(self.latest[series]),
         )
 

@@ -5,46 +5,32 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skewscope.engine.baseline import Baseline
 from skewscope.engine.entities import Entities
 from skewscope.engine.panel import Panel, Rows, matching
-from skewscope.engine.sets import F64, Index
-from skewscope.engine.windows import Counted, Track, slot_of
+from skewscope.engine.sets import F64, Index, Mask
+from skewscope.engine.some import Ask, Some
+from skewscope.engine.windows import Counted, Tally, added, slot_of
 from skewscope.rules.expr import Expr
 from skewscope.rules.kinds import NETWORKS
 
-Mask = NDArray[np.bool_]
+Over = Callable[[float, Index], tuple[F64, F64]]
 
 
 @dataclass
 class Shared:
-    """What steps have in common: the panel, the topology, and the rings that several windows read."""
+    """What steps have in common: the panel and the topology."""
 
     panel: Panel
     entities: Entities
-    tracks: dict[tuple[Expr, float], Track] = field(default_factory=dict)
-    counted: dict[tuple[str, float], "Lanes"] = field(default_factory=dict)
-    baselines: dict[tuple[Expr, float], Baseline] = field(default_factory=dict)
+    lanes: dict[tuple[str, float], "Lanes"] = field(default_factory=dict)
 
-    def track(self, expr: Expr, window: float) -> Track:
-        """The ring of an expression's values from which a window of this length is read."""
+    def counted(self, signal: str, window: float) -> "Lanes":
+        """The ring of a signal's counters, from which a window of this length is read."""
         slot = slot_of(window, self.panel.tick)
-        found = self.tracks.setdefault((expr, slot), Track(self.panel.tick, slot))
-        found.want(window)
-        return found
-
-    def lanes(self, signal: str, window: float) -> "Lanes":
-        """The ring of a signal's counters."""
-        slot = slot_of(window, self.panel.tick)
-        found = self.counted.setdefault((signal, slot), Lanes(signal, self.panel, Counted(self.panel.tick, slot)))
+        found = self.lanes.setdefault((signal, slot), Lanes(signal, self.panel, Counted(self.panel.tick, slot)))
         found.ring.want(window)
         return found
-
-    def baseline(self, expr: Expr, memory: float) -> Baseline:
-        """The healthy past of an expression."""
-        return self.baselines.setdefault((expr, memory), Baseline(memory))
 
 
 # --- signals
@@ -63,11 +49,11 @@ class Chosen:
 
     def series(self) -> Index:
         """[selectors, entities] numbers of series, -1 where an entity has none."""
-        rows = self.shared.panel.lay(self.expr.name)
-        version = rows.version, rows.series.shape[1]
+        rows = self.shared.panel.rows[self.expr.name]
+        version = rows.version, self.shared.entities.version
         if version != self._version:
             self._version = version
-            self._series = self._found(rows)
+            self._series = self._found(self.shared.panel.lay(self.expr.name))
         return self._series
 
     def _found(self, rows: Rows) -> Index:
@@ -100,7 +86,12 @@ class Signal:
         self.fold = FOLDS[self.panel.signals[expr.name].fold]
 
     def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
-        series = self.chosen.series()
+        return self._of(self.chosen.series())
+
+    def part(self, some: Some, ask: Ask) -> F64:  # noqa: ARG002
+        return self._of(self.chosen.series()[:, some.at])
+
+    def _of(self, series: Index) -> F64:
         if not len(series):
             return np.full(series.shape[1], np.nan)
         if len(series) == 1:
@@ -110,6 +101,8 @@ class Signal:
     def time(self) -> F64:
         """When the newest sample of each entity was taken, stale or not."""
         series = self.chosen.series()
+        if len(series) == 1:
+            return self.panel.newest(series[0])
         found: F64 = np.fmax.reduce(self.panel.newest(series), axis=0, initial=np.nan)
         return found
 
@@ -141,21 +134,28 @@ class Seen:
     def __init__(self, expr: Expr, shared: Shared) -> None:
         self.chosen = Chosen(expr, shared)
         self.panel = shared.panel
+        self._births = -1
+        self._series: Index | None = None
+        self._seen: F64 = np.empty(0)
 
     def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
-        times = np.fmax.reduce(self.panel.newest(self.chosen.series()), axis=0, initial=np.nan)
-        return np.where(np.isnan(times), np.nan, 1.0)
+        series = self.chosen.series()
+        if self._births != self.panel.births or self._series is not series:
+            times = np.fmax.reduce(self.panel.newest(series), axis=0, initial=np.nan)
+            self._seen = np.where(np.isnan(times), np.nan, 1.0)
+            self._births, self._series = self.panel.births, series
+        return self._seen
 
 
 def _summed(values: F64, expected: Mask) -> F64:
     """The sum; unknown where any series that there is says nothing."""
     silent = (np.isnan(values) & expected).any(axis=0) | ~expected.any(axis=0)
-    return np.where(silent, np.nan, np.where(expected, values, 0.0).sum(axis=0))
+    return np.where(silent, np.nan, added(np.where(expected, values, 0.0)))
 
 
 def _mean(values: F64, expected: Mask) -> F64:  # noqa: ARG001 - the same for all folds
     known = ~np.isnan(values)
-    found: F64 = np.where(known, values, 0.0).sum(axis=0) / known.sum(axis=0)
+    found: F64 = added(np.where(known, values, 0.0)) / known.sum(axis=0)
     return found
 
 
@@ -178,22 +178,21 @@ class Lanes:
     panel: Panel
     ring: Counted
     series: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    t: float = -np.inf
     _version: int = -1
     _lane: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    _tally: Tally | None = None
     _over: dict[float, tuple[F64, F64]] = field(default_factory=dict)
 
     def step(self, t: float) -> None:
-        """Takes in the tick, once."""
-        if t <= self.t and self.t > -np.inf:
-            return
-        self.t = t
+        """Takes in the tick."""
         self._learn()
         self._over.clear()
-        self.ring.step(t, self.panel.tally(self.series))
+        self._tally = None
+        counted, time = self.panel.counted(self.series)
+        self.ring.step(t, counted, time, lambda: self.panel.rhythm.settled(self.series))
 
     def _learn(self) -> None:
-        rows = self.panel.lay(self.signal)
+        rows = self.panel.rows[self.signal]
         if rows.version == self._version:
             return
         self._version = rows.version
@@ -206,11 +205,24 @@ class Lanes:
     def over(self, window: float, series: Index) -> tuple[F64, F64]:
         """(increase, seconds) of each series over a window; NaN where too little is known."""
         if window not in self._over:
-            more, since = self.ring.over(window, self.panel.tally(self.series))
+            if self._tally is None:
+                self._tally = self.panel.tally(self.series)
+            more, since = self.ring.over(window, self._tally)
             self._over[window] = np.append(more, np.nan), np.append(since, np.nan)
         more, since = self._over[window]
         lane = self._lane[series] if len(self._lane) else np.full(series.shape, -1, np.intp)
         return more[lane], since[lane]
+
+    def some(self, window: float, series: Index) -> tuple[F64, F64]:
+        """The same as `over`, where only these series will be asked for."""
+        if window in self._over or not len(self._lane):
+            return self.over(window, series)
+        lane = self._lane[series]
+        there = lane >= 0
+        more, since = np.full((2, *series.shape), np.nan)
+        if there.any():
+            more[there], since[there] = self.ring.over(window, self.panel.tally(series[there]), lane[there])
+        return more, since
 
 
 class Rate:
@@ -219,16 +231,24 @@ class Rate:
     def __init__(self, expr: Expr, shared: Shared) -> None:
         (self.window,), signal = expr.params, expr.args[0]
         self.chosen = Chosen(signal, shared)
-        self.lanes = shared.lanes(signal.name, self.window)
+        self.lanes = shared.counted(signal.name, self.window)
         self.fold = FOLDS[shared.panel.signals[signal.name].fold]
         self.factor = signal.value
 
     def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
-        self.lanes.step(t)
         series = self.chosen.series()
+        return self._of(series, self.lanes.over)
+
+    def part(self, some: Some, ask: Ask) -> F64:  # noqa: ARG002
+        return self._of(self.chosen.series()[:, some.at], self.lanes.some)
+
+    def _of(self, series: Index, over: Over) -> F64:
         if not len(series):
             return np.full(series.shape[1], np.nan)
-        more, since = self.lanes.over(self.window, series)
+        more, since = over(self.window, series)
+        if len(series) == 1:
+            found: F64 = more[0] / since[0] * self.factor
+            return found
         return self.fold(more / since, series >= 0) * self.factor
 
 
@@ -240,17 +260,21 @@ class Buckets:
         self.quantile = expr.params[0] if expr.name == "bucket_quantile" else None
         self.window = expr.params[-1]
         self.chosen = Chosen(signal, shared)
-        self.lanes = shared.lanes(signal.name, self.window)
+        self.lanes = shared.counted(signal.name, self.window)
         self.factor = signal.value
         self._known = -1
         self._rows: dict[str | float, list[int]] = {}
         self._bounds: list[float] = []
 
     def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
-        self.lanes.step(t)
-        series = self.chosen.series()
+        return self._of(self.chosen.series(), self.lanes.over)
+
+    def part(self, some: Some, ask: Ask) -> F64:  # noqa: ARG002
+        return self._of(self.chosen.series()[:, some.at], self.lanes.some)
+
+    def _of(self, series: Index, over: Over) -> F64:
         self._learn()
-        more, _ = self.lanes.over(self.window, series)
+        more, _ = over(self.window, series)
         if self.quantile is None:
             whole, count = (self._counted(name, more, series) for name in ("sum", "count"))
             return whole / _some(count) * self.factor

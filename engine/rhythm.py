@@ -27,6 +27,18 @@ def longer(array: F64, size: int) -> F64:
     return out
 
 
+MANY = 4096
+"""Of more series than that, every so many-th is looked at for what is usual."""
+
+
+def usual(period: F64) -> float:
+    """The period that nine of ten series do not exceed; 0 where none is known."""
+    known = period[:: max(1, len(period) // MANY)]
+    known = known[~np.isnan(known)]
+    place = len(known) * 9 // 10
+    return float(np.partition(known, place)[place]) if len(known) else 0.0
+
+
 @dataclass
 class Rhythm:
     """Sampling periods of many series, in seconds; NaN where fewer than two samples came."""
@@ -35,7 +47,10 @@ class Rhythm:
     period: F64 = field(default_factory=lambda: np.empty(0))
     horizon: F64 = field(default_factory=lambda: np.empty(0))
     """Age at which a value is stale."""
+    version: int = 0
+    """Grows when a period changes."""
     _first: F64 = field(default_factory=lambda: np.empty((FIRST, 0)))
+    _longest: dict[tuple[int, int], tuple[int, float]] = field(default_factory=dict)
 
     def grow(self, size: int) -> None:
         """Makes room for `size` series."""
@@ -43,18 +58,36 @@ class Rhythm:
         self.period, self._first = longer(self.period, size), longer(self._first, size)
         self.horizon = longer(self.horizon, size)
         self.horizon[old:] = max(LONGEST / 2, PERIODS * self.tick)
+        self.version += 1
+
+    def paste(self, into: slice, other: "Rhythm", at: slice) -> None:
+        """Goes on with what another one knew of some series."""
+        self.period[into], self.horizon[into] = other.period[at], other.horizon[at]
+        self._first[:, into] = other._first[:, at]  # noqa: SLF001 - one of its own kind
+        self.version += 1
 
     def settled(self, at: Index | slice = slice(None)) -> F64:
         """The periods that rest on more than chance; NaN for the rest."""
         return np.where(np.isnan(self._first[SETTLED - 1, at]), np.nan, self.period[at])
 
-    def learn(self, at: Index, interval: F64) -> None:
+    def longest(self, at: slice) -> float:
+        """The longest of some periods; 0 where none is known."""
+        key = at.start or 0, -1 if at.stop is None else at.stop
+        version, found = self._longest.get(key, (-1, 0.0))
+        if version != self.version:
+            found = float(np.fmax.reduce(self.period[at], initial=0.0))
+            self._longest[key] = self.version, found
+        return found
+
+    def learn(self, at: Index | slice, interval: F64) -> None:
         """Takes in one interval of each of the series `at`; NaN and what is not positive is passed over."""
-        good = interval > 0
-        if not good.all():
-            at, interval = at[good], interval[good]
-        if not len(at):
+        known = self.period[at]
+        # A steady rhythm has nothing to teach, once it has been seen for long enough.
+        new = (interval > 0) & ((interval != known) | np.isnan(self._first[FIRST - 1, at]))
+        if not new.any():
             return
+        self.version += 1
+        at, interval = (np.flatnonzero(new) if isinstance(at, slice) else at[new]), interval[new]
         young = np.isnan(self._first[FIRST - 1, at])
         if young.any():
             self._collect(at[young], interval[young])

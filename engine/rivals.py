@@ -54,9 +54,10 @@ class Rivals:
             same_node = entity.kind in NODE_BOUND and verdict.kind in NODE_BOUND
             tokens = place.own | place.nodes if same_node else self._tokens(entity)
             near = np.array(sorted({i for token in tokens for i in self._index(verdict).get(token, ())}), np.intp)
-            near = near[verdict.applies[near]]
-            evidence, seen = verdict.evidence[:, near], verdict.coverage[near]
-            odds = info.calibrated(log_odds_of_all(info.weights, info.against, evidence, seen, info.required))
+            said = verdict.of(near)
+            said = said.some(np.flatnonzero(said.applies))
+            odds = log_odds_of_all(info.weights, info.against, said.evidence, said.coverage, info.required)
+            odds = info.calibrated(odds)
             best = max(best, float(odds.max(initial=NOTHING_SPEAKS)))
         return probability(best if judged else PRIOR)
 

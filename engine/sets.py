@@ -1,6 +1,6 @@
 """Sets of entities as index matrices, so that something can be computed within each set for all sets at once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 F64 = NDArray[np.float64]
 Index = NDArray[np.intp]
+Mask = NDArray[np.bool_]
 
 LARGEST = 1e100
 """What is larger is no measurement: its square would be beyond all numbers, and what adds it up never recover."""
@@ -25,10 +26,52 @@ class Bucket:
     def _full(self) -> bool:
         return bool((self.members >= 0).all())
 
+    @cached_property
+    def _begin(self) -> int:
+        """Where the members begin, if they stand in order and without gap; else -1."""
+        flat = self.members.ravel()
+        straight = len(flat) > 0 and bool((flat == np.arange(flat[0], flat[0] + len(flat))).all())
+        return int(flat[0]) if straight and self._full else -1
+
     def gathered(self, values: F64) -> F64:
-        """[sets, widest] values of the members; NaN where there is none."""
+        """[sets, widest] values of the members, not to be written to; NaN where there is none."""
+        if self._begin >= 0:
+            return values[self._begin : self._begin + self.members.size].reshape(self.members.shape)
         found: F64 = (values if self._full else np.append(values, np.nan))[self.members]
         return found
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Some sets: what is computed for these needs the values of `members` alone."""
+
+    members: Index
+    """Of all rows one after another; where a row has no more, anybody."""
+    rows: tuple[tuple[Index, Index, Index, NDArray[np.bool_]], ...]
+    """For each bucket: which results come of it, from which row and column; and [rows, widest] where nobody is."""
+    size: int
+    """How many results there are."""
+
+    def _matrices(self, values: F64) -> Iterator[F64]:
+        begin = 0
+        for _, _, _, absent in self.rows:
+            matrix = values[begin : begin + absent.size].reshape(absent.shape)
+            begin += absent.size
+            yield np.where(absent, np.nan, matrix) if absent.any() else matrix
+
+    def reduced(self, values: F64, reduce: Callable[[F64], F64]) -> F64:
+        """One value for each set, from those of `members`; NaN for an empty one."""
+        out = np.full(self.size, np.nan)
+        for (at, row, _, _), matrix in zip(self.rows, self._matrices(values), strict=True):
+            out[at] = reduce(matrix)[row]
+        return out
+
+    def mapped(self, values: F64, within: Callable[[F64], F64]) -> F64:
+        """One value for each member that was asked for; NaN for who is in no set."""
+        out = np.full(self.size, np.nan)
+        for (at, row, column, _), matrix in zip(self.rows, self._matrices(values), strict=True):
+            out[at] = within(matrix)[row, column]
+        return out
 
 
 @dataclass(frozen=True)
@@ -52,6 +95,49 @@ class Sets:
         for bucket in self.buckets:
             out[bucket.members] = within(bucket.gathered(values))
         return out[:-1]
+
+    def of(self, owners: Index) -> Picked:
+        """The sets of some owners."""
+        bucket, row = self._by_owner
+        return self._picked(bucket[owners], row[owners], np.zeros(len(owners), np.intp))
+
+    def around(self, members: Index, count: int) -> Picked:
+        """The sets that some of `count` entities are members of."""
+        bucket, row, column = self._by_member(count)
+        return self._picked(bucket[members], row[members], column[members])
+
+    def _picked(self, bucket: Index, row: Index, column: Index) -> Picked:
+        found, members = [], [np.empty(0, np.intp)]
+        for number, one in enumerate(self.buckets):
+            at = np.flatnonzero(bucket == number)
+            if len(at):
+                rows, place = np.unique(row[at], return_inverse=True)
+                matrix = one.members[rows]
+                found.append((at, place, column[at], matrix < 0))
+                members.append(np.maximum(matrix, 0).ravel())
+        return Picked(np.concatenate(members), tuple(found), len(bucket))
+
+    @cached_property
+    def _by_owner(self) -> tuple[Index, Index]:
+        """The bucket and row of each owner's set; -1 where it has none."""
+        bucket, row = np.full((2, self.owners), -1, np.intp)
+        for number, one in enumerate(self.buckets):
+            bucket[one.owners], row[one.owners] = number, np.arange(len(one.owners))
+        return bucket, row
+
+    @cached_property
+    def _members(self) -> dict[int, tuple[Index, Index, Index]]:
+        return {}
+
+    def _by_member(self, count: int) -> tuple[Index, Index, Index]:
+        """The bucket, row and column of each entity; -1 for who is in no set."""
+        if count not in self._members:
+            bucket, row, column = np.full((3, count + 1), -1, np.intp)
+            for number, one in enumerate(self.buckets):
+                rows, columns = np.indices(one.members.shape)
+                bucket[one.members], row[one.members], column[one.members] = number, rows, columns
+            self._members[count] = bucket[:-1], row[:-1], column[:-1]
+        return self._members[count]
 
 
 def sets(members: Mapping[int, Sequence[int]] | Sequence[Sequence[int]], owners: int) -> Sets:

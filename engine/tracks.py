@@ -16,7 +16,7 @@ from skewscope.engine.calibration import Calibration
 from skewscope.engine.confidence import log_odds, probability
 from skewscope.engine.places import Entity
 from skewscope.engine.policy import Conclusion
-from skewscope.engine.verdict import YES, RuleVerdict
+from skewscope.engine.verdict import YES, RuleVerdict, Said
 
 LOUDER = 1.1
 """With the score unchanged, the impact or the numbers must grow this much to count as louder."""
@@ -161,6 +161,8 @@ class _RuleState:
     levels: NDArray[np.float64]
     severity: NDArray[np.int8]
     yes_since: NDArray[np.float64]
+    waits: bool = False
+    """Whether there is anybody in `yes_since`."""
 
 
 class Tracks:
@@ -182,25 +184,31 @@ class Tracks:
 
     def _follow(self, t: float, verdict: RuleVerdict) -> None:
         state = self._state(t, verdict)
-        waiting = (verdict.state == YES) & verdict.applies & ~verdict.firing
+        # Whoever says yes has been found to apply.
+        waiting = (verdict.state == YES) & ~verdict.firing
+        if not (waiting.any() or state.waits or verdict.firing.any() or state.firing.any()):
+            return
+        state.waits = bool(waiting.any())
         state.yes_since = np.where(waiting, np.where(np.isnan(state.yes_since), t, state.yes_since), np.nan)
         if not (verdict.firing.any() or state.firing.any()):
             return
-        impact = np.nan_to_num(np.abs(verdict.impact), nan=0.0, posinf=0.0)
-        started = verdict.firing & ~state.firing
-        levels = _levels(self.rules[verdict.rule].items, verdict)
-        more = (impact > LOUDER * state.impact) | (levels > math.log(LOUDER) + state.levels)
-        louder = (verdict.score > state.score) | ((verdict.score == state.score) & more)
-        louder = started | (verdict.firing & louder)
-        worse = verdict.firing & (verdict.severity > state.severity)
-        for i in np.flatnonzero(louder | worse):
-            self._speak(t, verdict, int(i), louder=bool(louder[i]))
+        at = np.flatnonzero(verdict.firing)
+        said = verdict.of(at)
+        impact = np.nan_to_num(np.abs(said.impact), nan=0.0, posinf=0.0)
+        levels = _levels(self.rules[verdict.rule].items, said)
+        more = (impact > LOUDER * state.impact[at]) | (levels > math.log(LOUDER) + state.levels[at])
+        louder = (said.score > state.score[at]) | ((said.score == state.score[at]) & more) | ~state.firing[at]
+        worse = said.severity > state.severity[at]
+        for k in np.flatnonzero(louder | worse).tolist():
+            self._speak(t, verdict, int(at[k]), said.some(np.array([k])), louder=bool(louder[k]))
         for i in np.flatnonzero(state.firing & ~verdict.firing):
             self._fall_silent(t, verdict.rule, self._key(verdict, int(i)))
-        state.score = np.where(louder, verdict.score, np.where(verdict.firing, state.score, -np.inf))
-        state.impact = np.where(louder, impact, np.where(verdict.firing, state.impact, 0.0))
-        state.levels = np.where(louder, levels, np.where(verdict.firing, state.levels, -np.inf))
-        state.severity = np.where(verdict.firing, np.maximum(state.severity, verdict.severity), -1).astype(np.int8)
+        silent = ~verdict.firing
+        state.score[silent], state.impact[silent] = -np.inf, 0.0
+        state.levels[silent], state.severity[silent] = -np.inf, -1
+        loud = at[louder]
+        state.score[loud], state.impact[loud], state.levels[loud] = said.score[louder], impact[louder], levels[louder]
+        state.severity[at] = np.maximum(state.severity[at], said.severity)
         state.firing = verdict.firing.copy()
 
     def _state(self, t: float, verdict: RuleVerdict) -> _RuleState:
@@ -227,7 +235,7 @@ class Tracks:
     def _key(self, verdict: RuleVerdict, i: int) -> Key:
         return self.rules[verdict.rule].condition, Entity(verdict.kind, verdict.names[i])
 
-    def _speak(self, t: float, verdict: RuleVerdict, i: int, *, louder: bool) -> None:
+    def _speak(self, t: float, verdict: RuleVerdict, i: int, own: Said, *, louder: bool) -> None:
         key = self._key(verdict, i)
         since = float(verdict.since[i]) if np.isfinite(verdict.since[i]) else t
         track = self.live.setdefault(key, Track(*key, since, t))
@@ -235,9 +243,9 @@ class Tracks:
             track.fired_at, track.cleared_at = t, math.inf
         track.since = min(track.since, since)
         track.firing.add(verdict.rule)
-        track.severity = max(track.severity, int(verdict.severity[i]))
+        track.severity = max(track.severity, int(own.severity[0]))
         before = track.voices.get(verdict.rule)
-        said = voice_of(self.rules[verdict.rule], t, verdict, i)
+        said = voice_of(self.rules[verdict.rule], t, own)
         if louder and (before is None or said.order() < before.order()):
             track.hear(verdict.rule, said)
         self.version += 1
@@ -292,12 +300,12 @@ class Tracks:
         """
         for rule, verdict in sorted(self._now.items()):
             since = self._states[rule].yes_since
-            for i in np.flatnonzero(~np.isnan(since)):
-                yield (
-                    self._key(verdict, int(i)),
-                    float(since[i]),
-                    voice_of(self.rules[rule], float(since[i]), verdict, int(i)),
-                )
+            at = np.flatnonzero(~np.isnan(since))
+            said = verdict.of(at) if len(at) else None
+            for k, i in enumerate(at.tolist()):
+                if said is not None:
+                    began, own = float(since[i]), said.some(np.array([k]))
+                    yield self._key(verdict, i), began, voice_of(self.rules[rule], began, own)
 
     def said_of(self, condition: str) -> Iterator[tuple[RuleInfo, RuleVerdict]]:
         """What the rules of a condition say in this tick. To be asked right after `take`."""
@@ -319,28 +327,26 @@ def _fresh(names: tuple[str, ...]) -> _RuleState:
     )
 
 
-def _levels(items: tuple[Item, ...], verdict: RuleVerdict) -> NDArray[np.float64]:
-    """`Voice.loudness` of all that fires, at once; -inf for the rest."""
-    levels = np.full(len(verdict.names), -np.inf)
-    firing = np.flatnonzero(verdict.firing)
-    values = verdict.values[:, firing].astype(np.float64)
+def _levels(items: tuple[Item, ...], said: Said) -> NDArray[np.float64]:
+    """`Voice.loudness` of all of whom something is said, at once."""
+    values = said.values.astype(np.float64)
     ways = np.array([0 if item.against or item.rising is None else 1 if item.rising else -1 for item in items])
-    spoken = (verdict.evidence[:, firing] == YES) & (ways != 0)[:, None] & np.isfinite(values) & (values != 0)
+    spoken = (said.evidence == YES) & (ways != 0)[:, None] & np.isfinite(values) & (values != 0)
     logs = np.log(np.abs(np.where(spoken, values, 1.0))) * np.where(values < 0, 1, ways[:, None])
-    levels[firing] = logs.sum(axis=0) / np.maximum(spoken.sum(axis=0), 1)
+    levels: NDArray[np.float64] = logs.sum(axis=0) / np.maximum(spoken.sum(axis=0), 1)
     return levels
 
 
-def voice_of(info: RuleInfo, t: float, verdict: RuleVerdict, i: int) -> Voice:
-    """What a verdict says of its i-th entity, copied."""
+def voice_of(info: RuleInfo, t: float, own: Said) -> Voice:
+    """What a verdict says of one entity, copied."""
     return Voice(
         info,
         t,
-        float(verdict.score[i]),
-        float(verdict.coverage[i]),
-        float(verdict.impact[i]),
-        tuple(int(v) for v in verdict.evidence[:, i]),
-        tuple(float(v) for v in verdict.values[:, i]),
+        float(own.score[0]),
+        float(own.coverage[0]),
+        float(own.impact[0]),
+        tuple(int(v) for v in own.evidence[:, 0]),
+        tuple(float(v) for v in own.values[:, 0]),
     )
 
 

@@ -8,9 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from skewscope.engine.detect import Detector, Truth
+from skewscope.engine.detect import Detector
 from skewscope.engine.entities import Entities
 from skewscope.engine.feed import F64, Block, SeriesKey, SeriesTable, together
+from skewscope.engine.judge import Truth
 from skewscope.engine.topology import FLEET, Group, Node, Pool, Port, Topology, beside
 from skewscope.engine.verdict import UNKNOWN, RuleVerdict
 from skewscope.kb.model import Catalogue
@@ -69,7 +70,9 @@ class _Notes:
         firing = verdict.firing
         self._fired[firing & np.isnan(self._fired)] = at
         self._cleared[firing] = np.nan
-        self._severity = np.where(firing, np.maximum(self._severity, verdict.severity), self._severity)
+        if firing.any():
+            who = np.flatnonzero(firing)
+            self._severity[who] = np.maximum(self._severity[who], verdict.of(who).severity)
         self._cleared[~firing & ~np.isnan(self._fired) & np.isnan(self._cleared)] = at
         self._state = verdict.state
         if keep:

@@ -1,16 +1,18 @@
 """Windows over samples: rings whose slots hold what came in a stretch of time, so that a window costs two rows.
 
 A ring has at most `SLOTS` slots, whatever the window and the period: a slot is as long as a fraction of the window, and
-becomes longer where series are sampled more rarely. A window's edge is therefore exact to one slot.
+becomes longer where series are sampled more rarely. A window's edge is therefore exact to one slot. Columns are
+entities, of one expression or of many side by side; a statistic is asked for some of them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.rhythm import LONGEST, Rhythm, longer
+from skewscope.engine.rhythm import LONGEST, Rhythm, longer, usual
 from skewscope.engine.sets import F64, LARGEST
 
 SLOTS = 40
@@ -23,7 +25,15 @@ SOON = 16
 """The slots are fitted to the periods at each of the first steps, and then once in so many."""
 
 Steps = NDArray[np.intp]
+Back = Steps | int
+"""How many slots, for each column or for all."""
+At = slice | Steps
+"""Some columns."""
+ALL = slice(None)
 Merge = Callable[[F64, F64], F64]
+
+RUNNING = ("sum", "count", "square")
+PLAIN = ("low", "high", "last")
 
 
 def slot_of(window: float, tick: float) -> float:
@@ -32,27 +42,35 @@ def slot_of(window: float, tick: float) -> float:
     return tick * 2.0**doublings
 
 
+def slot_for(slot: float, longest: float) -> float:
+    """The slots doubled until a ring of them reaches `longest` seconds back."""
+    while longest > slot * (SLOTS - 2):
+        slot *= 2
+    return slot
+
+
 class Ring:
     """The last slots of several layers, each [slots, n].
 
     Running layers are sums since the beginning: a window is a difference. Carried layers hold what was true at the end
-    of a slot. Without any of those, the layers low, high and last hold a slot's own samples.
+    of a slot. The layers low, high and last hold a slot's own samples.
     """
 
-    def __init__(self, tick: float, slot: float, running: Iterable[str], carried: Iterable[str] = ()) -> None:
+    def __init__(self, tick: float, slot: float, layers: Iterable[str], origin: float = np.nan) -> None:
         self.tick = tick
         self.slot = slot
         self.now = -1
         """Number of the current slot since the first sample; -1 before it."""
         self.size = 0
-        self._origin = np.nan
-        self._running = tuple(running)
-        self._merge: Mapping[str, Merge] = {} if carried else _merge
-        names = (*self._running, *carried, *self._merge)
+        self.origin = origin
+        names = tuple(layers)
+        self._running = tuple(name for name in names if name in RUNNING)
+        self._carried = tuple(name for name in names if name not in (*RUNNING, *PLAIN))
+        self._plain = tuple(name for name in names if name in PLAIN)
         self.layers: dict[str, F64] = {name: np.empty((SLOTS, 0)) for name in names}
 
     def grow(self, size: int) -> None:
-        """Makes room for `size` entities."""
+        """Makes room for `size` columns."""
         if size > self.size:
             self.layers = {name: longer(layer, size) for name, layer in self.layers.items()}
             for name in self._running:
@@ -61,27 +79,28 @@ class Ring:
 
     def advance(self, t: float) -> None:
         """Makes the slot of time `t` the current one."""
-        if np.isnan(self._origin):
-            self._origin = t
-        then, self.now = self.now, max(self.now, int((t - self._origin) / self.slot + 1e-6), 0)
+        if np.isnan(self.origin):
+            self.origin = t
+        then, self.now = self.now, max(self.now, int((t - self.origin) / self.slot + 1e-6), 0)
         for k in range(max(then + 1, self.now - SLOTS + 1), self.now + 1):
             self._open(k)
 
     def _open(self, k: int) -> None:
-        for name, layer in self.layers.items():
-            if name in self._running or name not in self._merge:
-                layer[k % SLOTS] = layer[(k - 1) % SLOTS]
-            else:
-                layer[k % SLOTS] = np.nan
-        if k % SLOTS == 0:
-            # What all rows share is taken off, or a sum would lose its last digits in the course of months.
-            for name in self._running:
-                self.layers[name] -= self.layers[name][(k + 1) % SLOTS].copy()
+        new, old = k % SLOTS, (k - 1) % SLOTS
+        for name in (*self._running, *self._carried):
+            self.layers[name][new] = self.layers[name][old]
+        for name in self._plain:
+            self.layers[name][new] = np.nan
+        # What all rows share is taken off, or a sum would lose its last digits in the course of months. Every column
+        # has its turn once in a round of slots: all at one tick would make that tick a long one.
+        turn = slice(self.size * new // SLOTS, self.size * (new + 1) // SLOTS)
+        for name in self._running:
+            self.layers[name][:, turn] -= self.layers[name][(k + 1) % SLOTS, turn].copy()
 
     def behind(self, t: float, time: F64) -> Steps:
         """How many slots before that of the tick `t` the slots of earlier samples are."""
         ends = t - self.tick * np.floor((t - time) / self.tick + 1e-6)
-        found: Steps = self.now - ((ends - self._origin) / self.slot + 1e-6).astype(np.intp)
+        found: Steps = self.now - ((ends - self.origin) / self.slot + 1e-6).astype(np.intp)
         return np.maximum(found, 0)
 
     def row(self, name: str) -> F64:
@@ -89,37 +108,45 @@ class Ring:
         found: F64 = self.layers[name][self.now % SLOTS]
         return found
 
-    def back(self, name: str, steps: Steps) -> F64:
-        """What a layer held so many slots ago, for each entity."""
-        layer, steps = self.layers[name], np.minimum(steps, min(self.now + 1, SLOTS - 1))
-        if len(steps) and steps[0] == steps[-1] and (steps == steps[0]).all():
-            row: F64 = layer[(self.now - int(steps[0])) % SLOTS]
+    def back(self, name: str, steps: Back, at: At = ALL) -> F64:
+        """What a layer held so many slots ago, for each of some columns."""
+        layer, most = self.layers[name], min(self.now + 1, SLOTS - 1)
+        if isinstance(steps, int):
+            row: F64 = layer[(self.now - min(steps, most)) % SLOTS][at]
             return row
-        found: F64 = layer[(self.now - steps) % SLOTS, np.arange(len(steps))]
+        columns = np.arange(self.size)[at] if isinstance(at, slice) else at
+        found: F64 = layer[(self.now - np.minimum(steps, most)) % SLOTS, columns]
         return found
 
-    def summed(self, name: str, steps: Steps, skip: Steps | None = None) -> F64:
+    def summed(self, name: str, steps: Back, skip: Back | None = None, at: At = ALL) -> F64:
         """Sum of a running layer over `steps` slots, the last ones or those before the last `skip`."""
         if skip is None:
-            return self.row(name) - self.back(name, steps)
-        return self.back(name, skip) - self.back(name, steps + skip)
+            return self.row(name)[at] - self.back(name, steps, at)
+        return self.back(name, skip, at) - self.back(name, steps + skip, at)
 
-    def slots(self, name: str, steps: Steps) -> F64:
-        """[slots, n] a plain layer, oldest first; NaN where a slot lies before the entity's window."""
-        deepest = int(min(steps.max(initial=1), self.now + 1, SLOTS))
+    def slots(self, name: str, steps: Back, at: At = ALL) -> F64:
+        """[slots, n] a plain layer, oldest first; NaN where a slot lies before the column's window."""
+        longest = steps if isinstance(steps, int) else int(steps.max(initial=1))
+        deepest = min(longest, self.now + 1, SLOTS)
         rows = (self.now - np.arange(deepest)[::-1]) % SLOTS
-        found = self.layers[name][rows]
-        if (steps < deepest).any():
+        found = self.layers[name][rows, at] if isinstance(at, slice) else self.layers[name][rows[:, None], at]
+        if not isinstance(steps, int) and (steps < deepest).any():
             found[np.arange(deepest)[::-1, None] >= steps[None, :]] = np.nan
         return found
 
     def steps(self, window: float, period: F64) -> Steps:
-        """How many slots a window has for each entity, widened to a few of its periods."""
-        wide = np.fmax(window, FEW * np.minimum(period, LONGEST))
+        """How many slots a window has for each column, widened to a few of its periods."""
+        slots = np.ceil(widened(window, period) / self.slot - 1e-6)
+        return np.clip(slots, self._least, SLOTS - 1).astype(np.intp)
+
+    def every(self, window: float) -> int:
+        """How many slots a window has that needs not be widened."""
+        return min(max(math.ceil(window / self.slot - 1e-6), self._least), SLOTS - 1)
+
+    @property
+    def _least(self) -> int:
         # A slot longer than a tick is mostly not yet full: one alone would see too little.
-        least = 2 if self.slot > self.tick else 1
-        found: Steps = np.clip(np.ceil(wide / self.slot - 1e-6), least, SLOTS - 1).astype(np.intp)
-        return found
+        return 2 if self.slot > self.tick else 1
 
     def coarsen(self, longest: float) -> None:
         """Doubles the slots until the ring reaches `longest` seconds back."""
@@ -135,7 +162,7 @@ class Ring:
         for k in range(max(self.now - SLOTS + 1, 0), self.now + 1):
             first, last = max(2 * k, oldest), min(max(2 * k + 1, oldest), then)
             for name, layer in self.layers.items():
-                merge = self._merge.get(name)
+                merge = _merge.get(name)
                 pair = old[name][first % SLOTS], old[name][last % SLOTS]
                 layer[k % SLOTS] = merge(*pair) if merge and 2 * k + 1 >= oldest else pair[1]
         # What lies before the ring's past reads as empty: no more sums than at its oldest slot, no values.
@@ -144,28 +171,24 @@ class Ring:
 
 
 class Track:
-    """The recent samples of one value of each entity of a kind."""
+    """The recent samples of one value of each of many entities, as far as some statistics need them."""
 
-    def __init__(self, tick: float, slot: float) -> None:
+    def __init__(
+        self, tick: float, slot: float, layers: Collection[str] = (*RUNNING, *PLAIN), origin: float = np.nan
+    ) -> None:
         self.tick = tick
-        self.ring = Ring(tick, slot, ("sum", "count", "square"))
+        self.layers = tuple(layers)
+        self.ring = Ring(tick, slot, sorted({"count", *layers}), origin)
         self.time: F64 = np.empty(0)
         """Of the last sample."""
         self.first: F64 = np.empty(0)
-        self.corrected = -np.inf
-        """Up to when late samples have been put into their slots."""
         self.rhythm = Rhythm(tick)
-        self.reach = 0.0
+        self.size = 0
         self._reference: F64 = np.empty(0)
-        self._size = 0
-        self._taken = 0
-        self._value: F64 = np.empty(0)
+        self._began = -np.inf
+        """By when all have had a sample."""
         self._t = -np.inf
-
-    def want(self, window: float) -> None:
-        """Keeps enough for a window."""
-        self.reach = max(self.reach, window)
-        self.ring.coarsen(self.reach)
+        self._young: NDArray[np.bool_] | None = None
 
     def grow(self, size: int) -> None:
         """Makes room for `size` entities."""
@@ -173,39 +196,35 @@ class Track:
         self.time, self.first = longer(self.time, size), longer(self.first, size)
         self._reference = longer(self._reference, size)
         self.rhythm.grow(size)
-        self._size = size
+        self.size = size
+        self._began = np.inf
 
     def step(self, t: float, value: F64, time: F64) -> None:
-        """Takes in the values whose time is later than what was taken in before; the same ones at one tick once."""
-        if value is self._value and t == self._t:
-            return
-        self._value, self._t = value, t
-        if len(value) > self._size:
+        """Takes in the values whose time is later than what was taken in before."""
+        self._t, self._young = t, None
+        if len(value) > self.size:
             self.grow(len(value))
         self.ring.advance(t)
         new = (np.abs(value) <= LARGEST) & ~(time <= self.time) & ~np.isnan(time)
-        at = np.flatnonzero(new)
-        if not len(at):
+        if new.all():
+            self._take(ALL, value, time)
             return
-        self.rhythm.learn(at, time[at] - self.time[at])
-        self.time[at] = time[at]
-        self.first[at] = np.fmin(self.first[at], time[at])
-        self._reference[at] = np.where(np.isnan(self._reference[at]), value[at], self._reference[at])
-        self._write(at, value[at])
-        if _now_and_then(self._taken):
-            self.ring.coarsen(max(self.reach, FEW * min(_usual(self.rhythm.settled()), LONGEST)))
-        self._taken += 1
+        at = np.flatnonzero(new)
+        if len(at):
+            self._take(at, value[at], time[at])
 
-    def _write(self, at: Steps, value: F64) -> None:
+    def _take(self, at: At, value: F64, time: F64) -> None:
+        self.rhythm.learn(at, time - self.time[at])
+        self.time[at] = time
+        if self._began == np.inf:
+            self.first[at] = np.fmin(self.first[at], time)
+            self._reference[at] = np.where(np.isnan(self._reference[at]), value, self._reference[at])
+            self._began = np.inf if np.isnan(self.first).any() else float(self.first.max(initial=-np.inf))
         # Squares are of the distance to the first value seen: far from zero they would lose all their digits.
         away = value - self._reference[at]
-        row = self.ring.row
-        row("sum")[at] += away
-        row("count")[at] += 1.0
-        row("square")[at] += away * away
-        row("low")[at] = np.fmin(row("low")[at], value)
-        row("high")[at] = np.fmax(row("high")[at], value)
-        row("last")[at] = value
+        for name in self.ring.layers:
+            row = self.ring.row(name)
+            row[at] = _written[name](row[at], away, value)
 
     def late(self, t: float, at: Steps, time: F64, value: F64) -> None:
         """Puts samples that came after later ones of their series into the slots of their time."""
@@ -219,57 +238,104 @@ class Track:
         back = np.arange(len(sample)) - np.repeat(np.cumsum(behind + 1) - behind - 1, behind + 1)
         rows, columns = (self.ring.now - back) % SLOTS, at[sample]
         for name, amount in (("sum", away), ("count", np.ones_like(away)), ("square", away * away)):
-            np.add.at(self.ring.layers[name], (rows, columns), amount[sample])
-        own, last = (self.ring.now - behind) % SLOTS, self.ring.layers["last"]
-        np.fmin.at(self.ring.layers["low"], (own, at), value)
-        np.fmax.at(self.ring.layers["high"], (own, at), value)
-        last[own, at] = _latest(value, last[own, at])
+            if name in self.ring.layers:
+                np.add.at(self.ring.layers[name], (rows, columns), amount[sample])
+        self._late_values((self.ring.now - behind) % SLOTS, at, value)
+
+    def _late_values(self, own: Steps, at: Steps, value: F64) -> None:
+        layers = self.ring.layers
+        if "low" in layers:
+            np.fmin.at(layers["low"], (own, at), value)
+        if "high" in layers:
+            np.fmax.at(layers["high"], (own, at), value)
+        if "last" in layers:
+            layers["last"][own, at] = _latest(value, layers["last"][own, at])
+
+    def paste(self, begin: int, other: "Track", at: slice) -> None:
+        """Goes on, from column `begin`, with what another track remembered of some entities.
+
+        Its slots are no longer than these, and count from the same time.
+        """
+        if other.ring.now < 0:
+            return
+        into = slice(begin, begin + at.stop - at.start)
+        ring = Ring(self.tick, other.ring.slot, other.ring.layers, other.ring.origin)
+        ring.now, ring.size = other.ring.now, at.stop - at.start
+        ring.layers = {name: layer[:, at].copy() for name, layer in other.ring.layers.items()}
+        while ring.slot < self.ring.slot:
+            ring.coarsen(ring.slot * SLOTS)
+        self.ring.now = ring.now
+        for name, layer in self.ring.layers.items():
+            if name in ring.layers:
+                layer[:, into] = ring.layers[name]
+        self.time[into], self.first[into] = other.time[at], other.first[at]
+        self._reference[into] = other._reference[at]  # noqa: SLF001 - one of its own kind
+        self.rhythm.paste(into, other.rhythm, at)
+        self._t = other._t  # noqa: SLF001
+
+    def fitting(self, at: slice, reach: float) -> float:
+        """How long the slots of some entities should be, for windows of `reach` seconds and their usual period."""
+        longest = max(reach, FEW * min(usual(self.rhythm.settled(at)), LONGEST))
+        return slot_for(self.ring.slot, longest)
 
     # --- windows
 
-    def steps(self, window: float) -> Steps:
-        """Slots of a window for each entity."""
-        return self.ring.steps(window, self.rhythm.period[: self._size])
+    def reaches(self, past: float, at: At = ALL) -> NDArray[np.bool_]:
+        """Who had its first sample so long ago."""
+        found: NDArray[np.bool_] = self._t - self.first[at] >= past
+        return found
 
-    def fresh(self, t: float, window: float, least: int) -> tuple[Steps, NDArray[np.bool_]]:
-        """A window's slots, and for whom it holds enough: young enough, filled by half, with `least` samples."""
-        steps = self.steps(window)
-        enough = self.ring.summed("count", steps) >= least
-        young = t - self.time <= self.rhythm.horizon[: self._size]
-        # One period more: the first sample already stands for the time before it.
-        filled = t - self.first + _or_zero(self.rhythm.period[: self._size]) >= window / 2
-        return steps, enough & young & filled
+    def steps(self, window: float, at: At = ALL) -> Back:
+        """Slots of a window for each entity, or for all where they are the same."""
+        if isinstance(at, slice) and FEW * min(self.rhythm.longest(at), LONGEST) <= window:
+            return self.ring.every(window)
+        return self.ring.steps(window, self.rhythm.period[: self.size][at])
 
-    def mean(self, steps: Steps, skip: Steps | None = None) -> F64:
+    def fresh(self, window: float, least: int, at: At = ALL) -> tuple[Back, F64, NDArray[np.bool_]]:
+        """(a window's slots, its samples, for whom it holds enough): young, filled by half, with `least` samples."""
+        steps = self.steps(window, at)
+        count = self.ring.summed("count", steps, at=at)
+        if self._young is None:
+            self._young = self._t - self.time <= self.rhythm.horizon[: self.size]
+        enough = (count >= least) & self._young[at]
+        if self._t - self._began < window / 2:
+            # One period more: the first sample already stands for the time before it.
+            since = self._t - self.first[at] + _or_zero(self.rhythm.period[: self.size][at])
+            enough &= since >= window / 2
+        return steps, count, enough
+
+    def mean(self, steps: Back, skip: Back | None = None, at: At = ALL, count: F64 | None = None) -> F64:
         """Mean of a window; NaN where it is empty."""
-        count = self.ring.summed("count", steps, skip)
-        away: F64 = np.full(self._size, np.nan)
-        np.divide(self.ring.summed("sum", steps, skip), count, out=away, where=count > 0.5)
-        mean: F64 = self._reference + away
+        if count is None:
+            count = self.ring.summed("count", steps, skip, at)
+        away: F64 = np.full(len(count), np.nan)
+        np.divide(self.ring.summed("sum", steps, skip, at), count, out=away, where=count > 0.5)
+        mean: F64 = self._reference[at] + away
         return mean
 
-    def variance(self, steps: Steps) -> F64:
+    def variance(self, steps: Back, at: At = ALL) -> F64:
         """Variance of a window; NaN where it is empty."""
-        count = np.where(self.ring.summed("count", steps) > 0.5, self.ring.summed("count", steps), np.nan)
-        mean = self.ring.summed("sum", steps) / count
-        return np.maximum(self.ring.summed("square", steps) / count - mean * mean, 0.0)
+        count = self.ring.summed("count", steps, at=at)
+        count = np.where(count > 0.5, count, np.nan)
+        mean = self.ring.summed("sum", steps, at=at) / count
+        return np.maximum(self.ring.summed("square", steps, at=at) / count - mean * mean, 0.0)
 
-    def slope(self, steps: Steps) -> F64:
+    def slope(self, steps: Back, at: At = ALL) -> F64:
         """Change per second, least squares over the slots of a window."""
-        y = self.ring.slots("last", steps)
+        y = self.ring.slots("last", steps, at)
         x = (np.arange(len(y), dtype=np.float64) * self.ring.slot)[:, None] + np.zeros_like(y)
         known = ~np.isnan(y)
         count = known.sum(axis=0)
-        x, y = np.where(known, x, 0.0), np.where(known, y - self._reference, 0.0)
-        top = count * (x * y).sum(axis=0) - x.sum(axis=0) * y.sum(axis=0)
-        below = count * (x * x).sum(axis=0) - x.sum(axis=0) ** 2
-        found = np.full(self._size, np.nan)
+        x, y = np.where(known, x, 0.0), np.where(known, y - self._reference[at], 0.0)
+        top = count * added(x * y) - added(x) * added(y)
+        below = count * added(x * x) - added(x) ** 2
+        found = np.full(len(count), np.nan)
         np.divide(top, below, out=found, where=below > 0)
         return found
 
-    def quantile(self, steps: Steps, q: float) -> F64:
+    def quantile(self, steps: Back, q: float, at: At = ALL) -> F64:
         """A quantile of the last samples of a window's slots, between neighbours by straight line."""
-        ordered = np.sort(self.ring.slots("last", steps), axis=0)
+        ordered = np.sort(self.ring.slots("last", steps, at), axis=0)
         count = (~np.isnan(ordered)).sum(axis=0)
         place = q * np.maximum(count - 1, 0)
         low = np.floor(place).astype(np.intp)
@@ -279,19 +345,23 @@ class Track:
         return found
 
 
+def widened(window: float, period: F64) -> F64:
+    """The window, no shorter than a few periods."""
+    return np.fmax(window, FEW * np.minimum(period, LONGEST))
+
+
+def added(rows: F64) -> F64:
+    """The rows added up in their order, so that the sum of one column is the same whatever stands beside it."""
+    if not len(rows):
+        return np.zeros(rows.shape[1])
+    out: F64 = rows[0].copy()
+    for row in rows[1:]:
+        out += row
+    return out
+
+
 def _or_zero(x: F64) -> F64:
     return np.where(np.isnan(x), 0.0, x)
-
-
-def _now_and_then(taken: int) -> bool:
-    return taken < SOON or taken % SOON == 0
-
-
-def _usual(period: F64) -> float:
-    """The period that nine of ten series do not exceed; 0 where none is known."""
-    known = period[~np.isnan(period)]
-    place = len(known) * 9 // 10
-    return float(np.partition(known, place)[place]) if len(known) else 0.0
 
 
 def _latest(a: F64, b: F64) -> F64:
@@ -301,12 +371,22 @@ def _latest(a: F64, b: F64) -> F64:
 
 _merge: Mapping[str, Merge] = {"low": np.fmin, "high": np.fmax, "last": _latest}
 
+_written: Mapping[str, Callable[[F64, F64, F64], F64]] = {
+    "sum": lambda row, away, _: row + away,
+    "count": lambda row, _, __: row + 1.0,
+    "square": lambda row, away, _: row + away * away,
+    "low": lambda row, _, value: np.fmin(row, value),
+    "high": lambda row, _, value: np.fmax(row, value),
+    "last": lambda _, __, value: value,
+}
+"""What a slot becomes by a sample, from (slot, distance to the reference, value)."""
+
 
 class Counted:
     """What counters counted: how much more, and in what time, since some while ago. One lane for each series."""
 
     def __init__(self, tick: float, slot: float) -> None:
-        self.ring = Ring(tick, slot, (), ("sum", "time"))
+        self.ring = Ring(tick, slot, ("counted", "time"))
         self.reach = 0.0
         self._taken = 0
 
@@ -315,24 +395,29 @@ class Counted:
         self.reach = max(self.reach, window)
         self.ring.coarsen(self.reach)
 
-    def step(self, t: float, tally: "Tally") -> None:
-        """Takes in how the counters stand."""
-        self.ring.grow(len(tally.sum))
+    def step(self, t: float, counted: F64, time: F64, settled: Callable[[], F64]) -> None:
+        """Takes in how much the counters counted, up to when; `settled` gives the periods that are known well."""
+        self.ring.grow(len(counted))
         self.ring.advance(t)
-        self.ring.row("sum")[:] = tally.sum
-        self.ring.row("time")[:] = tally.time
-        if _now_and_then(self._taken):
-            self.ring.coarsen(max(self.reach, FEW * min(_usual(tally.settled), LONGEST)))
+        self.ring.row("counted")[:] = counted
+        self.ring.row("time")[:] = time
+        if self._taken < SOON or self._taken % SOON == 0:
+            self.ring.coarsen(max(self.reach, FEW * min(usual(settled()), LONGEST)))
         self._taken += 1
 
-    def over(self, window: float, tally: "Tally") -> tuple[F64, F64]:
-        """(increase, seconds) from the last sample before the window, or since counting began; NaN where too short."""
-        steps = self.ring.steps(window, tally.period)
-        sums, times = self.ring.back("sum", steps), self.ring.back("time", steps)
+    def over(self, window: float, tally: "Tally", at: At = ALL) -> tuple[F64, F64]:
+        """(increase, seconds) from the last sample before the window, or since counting began; NaN where too short.
+
+        `tally` is of the lanes `at`.
+        """
+        wide: F64 | float = window
+        steps: Back = self.ring.every(window)
+        if FEW * np.fmax.reduce(tally.period, initial=0.0) > window:
+            steps, wide = self.ring.steps(window, tally.period), widened(window, tally.period)
+        sums, times = self.ring.back("counted", steps, at), self.ring.back("time", steps, at)
         short = ~(times >= tally.born)
         since = tally.time - np.where(short, tally.born, times)
         more = tally.sum - np.where(short, tally.born_sum, sums)
-        wide = np.fmax(window, FEW * np.minimum(tally.period, LONGEST))
         good = tally.fresh & (since > 0) & (since + _or_zero(tally.period) >= wide / 2)
         return np.where(good, more, np.nan), np.where(good, since, np.nan)
 
@@ -346,6 +431,4 @@ class Tally:
     born: F64
     born_sum: F64
     period: F64
-    settled: F64
-    """The periods that rest on several intervals."""
     fresh: NDArray[np.bool_]

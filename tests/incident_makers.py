@@ -8,7 +8,7 @@ from skewscope.engine.incidents import Incidents
 from skewscope.engine.places import Entity, Places
 from skewscope.engine.topology import Group, Node, Pool, Port, Topology
 from skewscope.engine.tracks import Item, RuleInfo, Track, Voice
-from skewscope.engine.verdict import NO, UNKNOWN, YES, RuleVerdict
+from skewscope.engine.verdict import NO, UNKNOWN, YES, RuleVerdict, Said
 from skewscope.kb.model import Catalogue, Condition, Link, Lookalike, Mitigation, Reach
 
 NAMES = tuple(f"n{i}" for i in range(16))
@@ -103,20 +103,23 @@ def verdict(condition, said, kind="rank", names=None, rule="", since=None) -> Ru
     """A rule's verdict on all entities; those of which nothing is said are silent."""
     names = tuple(names or sorted({*said, *(f"{g}:{n}" for g, n in ranks())} if kind == "rank" else said))
     says = [said.get(name, SILENT) for name in names]
-    return RuleVerdict(
-        rule=rule or f"{condition}-rule",
-        kind=kind,
-        names=names,
+    told = Said(
         applies=np.ones(len(names), bool),
-        firing=np.array([s.fires for s in says]),
-        state=np.array([s.state for s in says], np.int8),
-        since=np.array([np.nan if not s.fires or since is None else since for s in says]),
         score=np.array([s.score for s in says], np.float32),
         coverage=np.array([s.coverage for s in says], np.float32),
         evidence=np.array([s.evidence for s in says], np.int8).T.reshape(3, -1),
         values=np.array([[s.value, 1.0, 0.0] for s in says], np.float32).T.reshape(3, -1),
         impact=np.array([s.impact for s in says], np.float32),
         severity=np.array([s.severity for s in says], np.int8),
+    )
+    return RuleVerdict(
+        rule=rule or f"{condition}-rule",
+        kind=kind,
+        names=names,
+        firing=np.array([s.fires for s in says], bool),
+        state=np.array([s.state for s in says], np.int8),
+        since=np.array([np.nan if not s.fires or since is None else since for s in says]),
+        ask=told.some,
     )
 
 

@@ -186,8 +186,9 @@ class Lab:
         self.panel.absorb(block(samples, self.table, self.t), self.table)
         self.panel.settle()
         self.evaluator.step(self.t)
+        named = [self.named(e) for e in self.exprs]
         self.evaluator.learn({})
-        return [self.named(e) for e in self.exprs]
+        return named
 
     def named(self, e: Expr) -> dict[str, float]:
         value = np.broadcast_to(self.evaluator.value(e), (self.entities.count(e.kind or "fleet"),))

@@ -36,7 +36,7 @@ class Plain:
 def ran(run, window, tick=1.0):
     """A track and a plain list after a run of samples, None for a tick without."""
     track = Track(tick, slot_of(window, tick))
-    track.want(window)
+    track.ring.coarsen(window)
     plain = Plain(track)
     for n, value in enumerate(run):
         t = START + n * tick
@@ -89,7 +89,7 @@ def test_the_past_of_a_change_lies_before_its_present(run, recent, past):
 def test_a_ring_made_coarser_forgets_nothing_that_it_still_had(run, when, wider):
     track, plain = ran(run[:when], 10.0)
     kept = max(0, len(run[:when]) - SLOTS)
-    track.want(wider)
+    track.ring.coarsen(wider)
     for n, value in enumerate(run[when:], start=when):
         track.step(START + n, np.array([value]), np.array([START + n]))
         plain.samples.append((START + n, value))
@@ -140,7 +140,7 @@ def test_slots_are_doubled_ticks_and_a_window_has_no_more_of_them_than_it_needs(
 
 def test_a_long_run_of_large_values_keeps_its_digits():
     track = Track(1.0, 1.0)
-    track.want(10.0)
+    track.ring.coarsen(10.0)
     for n in range(5000):
         t = START + n
         track.step(t, np.array([1e12 + n % 2]), np.array([t]))
@@ -172,7 +172,7 @@ def test_one_outage_at_the_start_does_not_blur_every_window_for_ever():
     for tick in range(40):
         found = lab.tick(ranks([1.0 if tick < 30 else 9.0] * 4))
     assert found[0]["A:n0"] == 9.0
-    (track,) = [step.track for step in lab.evaluator._steps if hasattr(step, "track")]
+    (track,) = [step.reel.track for step in lab.evaluator._steps if hasattr(step, "reel")]
     assert track.ring.slot == 1.0
 
 

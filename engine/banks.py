@@ -1,0 +1,211 @@
+"""Where windows keep their samples: expressions that are sampled alike lie side by side in one track.
+
+A tick takes the samples of all of them in a few operations over long rows, however many expressions there are.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skewscope.engine.baseline import Baseline
+from skewscope.engine.readings import Latecomers
+from skewscope.engine.sets import F64, Mask
+from skewscope.engine.windows import SOON, Track, slot_for, slot_of
+from skewscope.rules.expr import Expr
+
+WIDEST = 1 << 16
+"""Columns of a track, unless one expression has more: what one operation works on should stay in the cache."""
+LAYERS: Mapping[str, tuple[str, ...]] = {
+    "mean": ("sum",),
+    "change": ("sum",),
+    "minimum": ("low",),
+    "maximum": ("high",),
+    "burst": ("sum", "high"),
+    "slope": ("last",),
+    "quantile": ("last",),
+    "jitter": ("sum", "square"),
+}
+"""What a statistic reads of a track."""
+
+Pull = Callable[[Expr], F64]
+"""Gives this tick's values of an expression, or their times."""
+
+
+@dataclass
+class Reel:
+    """One expression's samples: some columns of a track."""
+
+    expr: Expr
+    slot: float
+    latecomers: Latecomers | None
+    level: int
+    """How many windows lie below it: their tracks must have the tick's samples before its own."""
+    reach: float = 0.0
+    """Seconds of its longest window."""
+    layers: frozenset[str] = frozenset()
+    track: Track = field(default_factory=lambda: Track(1.0, 1.0))
+    at: slice = field(default_factory=lambda: slice(0, 0))
+    """Its columns."""
+
+    def want(self, window: float, function: str) -> None:
+        """Keeps what a statistic over a window needs."""
+        self.reach = max(self.reach, window)
+        self.layers |= {*LAYERS[function]}
+        self.slot = slot_for(self.slot, self.reach)
+
+
+@dataclass
+class _Bank:
+    """Expressions that share a track."""
+
+    track: Track
+    reels: Sequence[Reel]
+    checked: int = -1
+    """The version of the rhythm to which the slots were last fitted."""
+
+    def step(self, t: float, value: Pull, time: Pull) -> None:
+        values, times = (np.concatenate([pull(reel.expr) for reel in self.reels]) for pull in (value, time))
+        self.track.step(t, values, times)
+        for reel in self.reels:
+            if reel.latecomers is not None:
+                for entities, when, what in reel.latecomers.found():
+                    self.track.late(t, entities + reel.at.start, when, what)
+
+    def fitted(self) -> bool:
+        """Fits the slots of its expressions to their periods; whether any has changed."""
+        if self.checked == self.track.rhythm.version:
+            return False
+        self.checked = self.track.rhythm.version
+        slots = [self.track.fitting(reel.at, reel.reach) for reel in self.reels]
+        changed = any(slot != reel.slot for slot, reel in zip(slots, self.reels, strict=True))
+        for slot, reel in zip(slots, self.reels, strict=True):
+            reel.slot = slot
+        return changed
+
+
+class Banks:
+    """The samples of all windowed expressions."""
+
+    def __init__(self, tick: float) -> None:
+        self.tick = tick
+        self.reels: dict[tuple[Expr, float], Reel] = {}
+        self._banks: list[_Bank] = []
+        self._running: list[Reel] = []
+        self._size: Callable[[str], int] = lambda _: 0
+        self._origin = np.nan
+        self._steps = 0
+
+    def reel(self, expr: Expr, window: float, function: str, latecomers: Latecomers | None) -> Reel:
+        """The samples of an expression, from which a statistic over a window is read."""
+        slot = slot_of(window, self.tick)
+        level = sum(node.op == "call" and node.name in LAYERS for node in expr.walk())
+        found = self.reels.setdefault((expr, slot), Reel(expr, slot, latecomers, level))
+        found.want(window, function)
+        return found
+
+    def lay(self, runs: Callable[[Expr], bool], size: Callable[[str], int]) -> None:
+        """Makes room for the expressions that run, each as wide as its kind of entity."""
+        self._running = [reel for reel in self.reels.values() if runs(reel.expr)]
+        self._size = size
+        self._steps = 0
+        self._lay()
+
+    def _lay(self) -> None:
+        grouped: dict[tuple[int, float, tuple[str, ...]], list[Reel]] = defaultdict(list)
+        for reel in self._running:
+            grouped[reel.level, reel.slot, tuple(sorted(reel.layers))].append(reel)
+        self._banks = [self._bank(key, some) for key, reels in sorted(grouped.items()) for some in self._parted(reels)]
+
+    def _parted(self, reels: Iterable[Reel]) -> Iterable[list[Reel]]:
+        """The same in parts that are not too wide."""
+        part: list[Reel] = []
+        width = 0
+        for reel in reels:
+            size = self._size(reel.expr.kind)
+            if part and width + size > WIDEST:
+                yield part
+                part, width = [], 0
+            part.append(reel)
+            width += size
+        if part:
+            yield part
+
+    def _bank(self, key: tuple[int, float, tuple[str, ...]], reels: list[Reel]) -> _Bank:
+        _, slot, layers = key
+        sizes = [self._size(reel.expr.kind) for reel in reels]
+        ends = np.cumsum(sizes).tolist()
+        places = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+        there = reels[0].track
+        same = all(reel.track is there and reel.at == at for reel, at in zip(reels, places, strict=True))
+        if same and (there.size, there.ring.slot, there.layers) == (ends[-1], slot, layers):
+            return _Bank(there, reels)
+        track = Track(self.tick, slot, layers, self._origin)
+        track.grow(ends[-1])
+        for reel, at in zip(reels, places, strict=True):
+            track.paste(at.start, reel.track, reel.at)
+            reel.track, reel.at = track, at
+        return _Bank(track, reels)
+
+    def step(self, t: float, value: Pull, time: Pull) -> None:
+        """Takes in the values of the tick that ends at `t`."""
+        if np.isnan(self._origin):
+            self._origin = t
+            for bank in self._banks:
+                bank.track.ring.origin = t
+        for bank in self._banks:
+            bank.step(t, value, time)
+        if self._steps < SOON or self._steps % SOON == 0:
+            changed = [bank.fitted() for bank in self._banks]
+            if any(changed):
+                self._lay()
+        self._steps += 1
+
+
+@dataclass
+class Past:
+    """One expression's healthy past: some columns of a baseline."""
+
+    expr: Expr
+    memory: float
+    baseline: Baseline = field(default_factory=lambda: Baseline(1.0))
+    at: slice = field(default_factory=lambda: slice(0, 0))
+
+
+class Pasts:
+    """The healthy pasts of all expressions that are compared with one, side by side by the length of their memory."""
+
+    def __init__(self) -> None:
+        self.pasts: dict[tuple[Expr, float], Past] = {}
+        self._groups: list[list[Past]] = []
+
+    def past(self, expr: Expr, memory: float) -> Past:
+        """The past of an expression."""
+        return self.pasts.setdefault((expr, memory), Past(expr, memory))
+
+    def lay(self, runs: Callable[[Expr], bool], size: Callable[[str], int]) -> None:
+        """Makes room for the expressions that run, each as wide as its kind of entity."""
+        grouped: dict[float, list[Past]] = defaultdict(list)
+        for past in self.pasts.values():
+            if runs(past.expr):
+                grouped[past.memory].append(past)
+        self._groups = [group for _, group in sorted(grouped.items())]
+        for group in self._groups:
+            _lay_out(group, [size(past.expr.kind) for past in group])
+
+    def learn(self, value: Pull, time: Pull, frozen: Callable[[Past], Mask]) -> None:
+        """Takes in the tick's values of who is not frozen."""
+        for group in self._groups:
+            values, times = (np.concatenate([pull(past.expr) for past in group]) for pull in (value, time))
+            group[0].baseline.learn(values, times, np.concatenate([frozen(past) for past in group]))
+
+
+def _lay_out(group: Sequence[Past], sizes: Sequence[int]) -> None:
+    baseline = Baseline(group[0].memory)
+    baseline.grow(sum(sizes))
+    begin = 0
+    for past, size in zip(group, sizes, strict=True):
+        baseline.paste(begin, past.baseline, past.at)
+        past.baseline, past.at = baseline, slice(begin, begin + size)
+        begin += size

@@ -1,0 +1,281 @@
+"""One rule judged on all entities of its scope: hold and clear times, and who looks too ill to learn from.
+
+Most entities are ruled out by what the rule cannot do without. Only what is left is looked at closely.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.engine.entities import Entities
+from skewscope.engine.evaluate import Evaluator
+from skewscope.engine.sets import F64, Index, Mask
+from skewscope.engine.some import Some
+from skewscope.engine.verdict import NO, UNKNOWN, YES, RuleVerdict, Said
+from skewscope.engine.windows import added
+from skewscope.rules.expr import Expr
+from skewscope.rules.model import Rule
+
+ROUNDING = 1e-6
+"""Tenths are no binary numbers: sums of weights and of times may miss what they should be by a little."""
+
+Truth = NDArray[np.int8]
+
+_DEAR = {
+    **dict.fromkeys(("peer_z", "peer_ratio", "peer_excess", "peer_highest", "peer_spread", "share", "gini"), 12),
+    **dict.fromkeys(("quantile", "slope", "bucket_quantile"), 12),
+    **dict.fromkeys(("rate", "bucket_mean", "mean", "minimum", "maximum", "jitter", "change", "burst"), 4),
+    **dict.fromkeys(("highest", "lowest", "total", "average", "middle", "lift"), 3),
+}
+"""What computing a node costs, where it is more than a comparison."""
+
+
+@dataclass
+class _Clock:
+    """For how long something has held on each entity: grows while it does, stands while nobody knows, else zero."""
+
+    size: int
+    held: F64 = field(init=False)
+    before: Mask = field(init=False)
+    begun: F64 = field(init=False)
+    at_rest: bool = True
+    """Nothing has held since it was last reset."""
+
+    def __post_init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Nothing holds on any entity."""
+        self.held, self.before = np.zeros(self.size), np.zeros(self.size, bool)
+        self.begun = np.full(self.size, np.nan)
+        self.at_rest = True
+
+    def step(self, t: float, passed: float, yes: Mask, no: Mask) -> None:
+        """Takes in one tick; `passed` is the time since the one before."""
+        self.at_rest = False
+        self.held[yes & self.before] += passed
+        self.held[no] = 0.0
+        self.begun[no] = np.nan
+        self.begun[yes & np.isnan(self.begun)] = t
+        self.before = yes
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What a close look at some entities found: [items, k] and [k]."""
+
+    truth: Truth
+    applies: Truth
+    score: F64
+    most: F64
+    """The score if everything unknown spoke for it."""
+
+
+class Judge:
+    """One rule, and what it remembers about each entity it judges."""
+
+    def __init__(self, rule: Rule, entities: Entities, evaluator: Evaluator) -> None:
+        self.rule = rule
+        self.evaluator = evaluator
+        self.entities = entities
+        mask = entities.where(rule.scope, rule.where)[: len(entities.names[rule.scope])]
+        self.at = np.flatnonzero(mask)
+        self._some: slice | Index = slice(0, len(self.at)) if mask.all() else self.at
+        self.names = tuple(entities.names[rule.scope][n] for n in self.at)
+        n = self._size = len(self.at)
+        self.firing = np.zeros(n, bool)
+        self.since = np.full(n, np.nan)
+        self.suspicious = np.zeros(n, bool)
+        self._rising, self._falling = _Clock(n), _Clock(n)
+        self._began = np.full(n, np.nan)
+        self._all_began = False
+        self._all_no, self._none = np.full(n, NO, np.int8), np.zeros(n, bool)
+        self._since_never = np.full(n, np.nan)
+        self._t = np.nan
+        self._nothing: RuleVerdict | None = None
+        self._asked = [item.when for item in rule.evidence]
+        required = [item.when for item in rule.evidence if item.required]
+        self._needed = sorted((sorted(joined(expr), key=cost) for expr in required), key=lambda parts: cost(parts[0]))
+        """What each required item joins by `and`, the cheapest first."""
+        self.teaches = any(expr in evaluator.baselines for each in rule.expressions for expr in each.walk())
+        """Whether anything is learned from whom it does not suspect."""
+        self._weight = np.array([item.weight for item in rule.evidence])[:, None]
+        self._against = np.array([item.against for item in rule.evidence])[:, None]
+        self._required = np.array([item.required for item in rule.evidence])[:, None]
+
+    def step(self, t: float, passed: float) -> RuleVerdict:
+        """The verdict of one tick."""
+        self._t = t
+        if self.evaluator.silent(self._asked):
+            return self._unknown()
+        ruled_out, shows = self._ruled_out()
+        open_ = np.flatnonzero(~ruled_out | self.firing)
+        if not len(open_) and self._all_began:
+            return self._quiet(shows)
+        self._began_now(t, ruled_out)
+        found = self._look(Some(self.at[open_]))
+        reported = (found.truth != UNKNOWN).any(axis=0)
+        self._began[open_[reported & np.isnan(self._began[open_])]] = t
+        self._all_began = not np.isnan(self._began).any()
+        state, healthy = self._all_no.copy(), np.full(self._size, YES, np.int8)
+        state[open_], healthy[open_] = self._state(found), self._healthy(found)
+        state[~(t - self._began >= self.rule.warm_up - ROUNDING) & (state != NO)] = UNKNOWN
+        self._hold(t, passed, state, healthy)
+        self.suspicious = self.firing | (state == YES) | shows
+        self.suspicious[open_] |= found.score > self.rule.clear.score
+        return self._verdict(state)
+
+    def _quiet(self, shows: Mask) -> RuleVerdict:
+        """The verdict when everybody is ruled out."""
+        if not self._rising.at_rest:
+            self._rising.reset()
+        self.suspicious = shows
+        self.firing, self.since = self._none, self._since_never
+        return self._verdict(self._all_no)
+
+    def _began_now(self, t: float, ruled_out: Mask) -> None:
+        """Who is ruled out has reported something."""
+        if not self._all_began:
+            self._began[ruled_out & np.isnan(self._began)] = t
+
+    def _ruled_out(self) -> tuple[Mask, Mask]:
+        """Who lacks something required, and who shows something required, as far as that matters to anybody."""
+        out, shows = np.zeros(self._size, bool), np.zeros(self._size, bool)
+        for parts in self._needed:
+            truth = self._joined(parts, None if self.teaches else out)
+            out |= truth == NO
+            if self.teaches:
+                shows |= truth == YES
+        return out, shows
+
+    def _joined(self, parts: list[Expr], out: Mask | None) -> Truth:
+        """The truth of all parts together; they are asked in turn, and of none but those whom none has ruled out.
+
+        Who is `out` already need not be asked.
+        """
+        truth = np.full(self._size, YES, np.int8)
+        if out is not None:
+            truth[out] = NO
+        for n, expr in enumerate(parts):
+            left = truth != NO
+            number = np.count_nonzero(left)
+            if not number:
+                break
+            if number == self._size:
+                truth = np.minimum(truth, self.evaluator.value(expr)[self._some])
+                if n and not (truth != NO).any():
+                    # What rules out everybody is asked first from now on.
+                    parts.insert(0, parts.pop(n))
+                    break
+            else:
+                at = np.flatnonzero(left)
+                truth[at] = np.minimum(truth[at], self.evaluator.some(expr, Some(self.at[at])))
+        return truth
+
+    def _look(self, some: Some) -> _Looked:
+        """The whole of the evidence, for some entities."""
+        truth = np.empty((len(self._asked), len(some.at)), np.int8)
+        for row, expr in zip(truth, self._asked, strict=True):
+            row[:] = self.evaluator.some(expr, some)
+        when = self.rule.applies_when
+        applies = np.full(len(some.at), YES, np.int8) if when is None else self.evaluator.some(when, some)
+        score, most = self._scores(truth)
+        return _Looked(truth, applies, score, most)
+
+    def _scores(self, truth: Truth) -> tuple[F64, F64]:
+        """The score as known, and the highest that it could be if everything unknown were known."""
+        sign = np.where(self._against, -self._weight, self._weight)
+        score = added(sign * (truth == YES))
+        return score, score + added(self._weight * ((truth == UNKNOWN) & ~self._against))
+
+    def _state(self, found: _Looked) -> Truth:
+        needed = np.where(self._required, found.truth, YES).min(axis=0, initial=YES)
+        fire = self.rule.fire.score - ROUNDING
+        level = np.where(found.score >= fire, YES, np.where(found.most >= fire, UNKNOWN, NO))
+        state: Truth = np.minimum(np.minimum(needed, found.applies), level).astype(np.int8)
+        return state
+
+    def _healthy(self, found: _Looked) -> Truth:
+        """Whether the rule's clearing holds: YES, NO, or UNKNOWN where that cannot be told."""
+        truth, applies = found.truth, found.applies
+        missing = (self._required & (truth == NO)).any(axis=0) | (applies == NO)
+        blind = (self._required & (truth == UNKNOWN)).any(axis=0) | (applies == UNKNOWN)
+        low = found.most <= self.rule.clear.score + ROUNDING
+        return np.where(missing, YES, np.where(blind, UNKNOWN, np.where(low, YES, NO))).astype(np.int8)
+
+    def _hold(self, t: float, passed: float, state: Truth, healthy: Truth) -> None:
+        yes = state == YES
+        if yes.any() or not self._rising.at_rest:
+            self._rising.step(t, passed, yes, state == NO)
+        starts = yes & ~self.firing & (self._rising.held >= self.rule.fire.hold - ROUNDING)
+        firing = self.firing | starts
+        if not firing.any():
+            # Who begins to fire is not healthy then: the time of health before that need not be known.
+            self.firing, self.since = self._none, self._since_never
+            return
+        self._falling.step(t, passed, healthy == YES, healthy == NO)
+        ends = (healthy == YES) & self.firing & (self._falling.held >= self.rule.clear.hold - ROUNDING)
+        self.firing = firing & ~ends
+        self.since = np.where(starts, self._rising.begun, np.where(self.firing, self.since, np.nan))
+
+    def _verdict(self, state: Truth) -> RuleVerdict:
+        t = self._t
+
+        def ask(at: Index) -> Said:
+            if self._t != t:
+                raise ValueError(f"{self.rule.id}: evidence of {t:g} s is asked for at {self._t:g} s")
+            return self._said(at)
+
+        return RuleVerdict(self.rule.id, self.rule.scope, self.names, self.firing, state, self.since, ask)
+
+    def _said(self, at: Index) -> Said:
+        some = Some(self.at[at])
+        found = self._look(some)
+        known = found.truth != UNKNOWN
+        values = np.array([self.evaluator.decisive(expr, some.at) for expr in self._asked])
+        coverage = added(self._weight * known) / self._weight.sum()
+        impact = np.full(len(at), np.nan)
+        if self.rule.impact is not None:
+            impact = self.evaluator.some(self.rule.impact, some)
+        size = np.abs(impact)
+        return Said(
+            applies=found.applies != NO,
+            score=found.score.astype(np.float32),
+            coverage=coverage.astype(np.float32),
+            evidence=found.truth,
+            values=np.where(known, values, np.nan).astype(np.float32),
+            impact=impact.astype(np.float32),
+            severity=(size >= self.rule.warning).astype(np.int8) + (size >= self.rule.critical),
+        )
+
+    def _unknown(self) -> RuleVerdict:
+        """The verdict while nobody ever delivered anything that the rule reads."""
+        if self._nothing is None:
+            state = np.zeros(self._size, np.int8)
+            self._nothing = RuleVerdict(
+                self.rule.id, self.rule.scope, self.names, self.firing, state, self.since, self._silence
+            )
+        return self._nothing
+
+    def _silence(self, at: Index) -> Said:
+        k, items = len(at), len(self._asked)
+        return Said(
+            applies=np.ones(k, bool),
+            score=np.zeros(k, np.float32),
+            coverage=np.zeros(k, np.float32),
+            evidence=np.zeros((items, k), np.int8),
+            values=np.full((items, k), np.nan, np.float32),
+            impact=np.full(k, np.nan, np.float32),
+            severity=np.zeros(k, np.int8),
+        )
+
+
+def joined(expr: Expr) -> list[Expr]:
+    """The parts that must all hold for an expression to hold."""
+    return [part for arg in expr.args for part in joined(arg)] if expr.op == "and" else [expr]
+
+
+def cost(expr: Expr) -> int:
+    """How dear an expression is to compute, roughly."""
+    return sum(_DEAR.get(node.name if node.op == "call" else node.op, 1) for node in {*expr.walk()})
