@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -13,6 +14,7 @@ from skewscope.adapters.assessment.drive import Run, Told, Truth
 from skewscope.adapters.assessment.score import as_data, heard, scored, upper_bound
 from skewscope.adapters.simulator.faults.registry import faults
 from skewscope.engine.attribution import Causes
+from skewscope.engine.feed import SeriesTable
 from skewscope.kb.load import catalogue
 from skewscope.tui.cli import cli
 from skewscope.tui.simulated import SEVERITIES
@@ -115,6 +117,30 @@ def test_the_page_tells_every_figure_or_that_it_is_unknown():
     assert "| tp-straggler | 1/1 |  |  | 1.00 | 1.00 | 5 |" in page
     assert "| **everything** | 1.00 | 1.00 | 1.00 | 0 | 1 of 1 |" in page
     assert "seed 4" in page
+
+
+@pytest.mark.parametrize(
+    ("metric", "impact", "stated"),
+    [
+        ("time of a round spent waiting for this rank", 0.3, 0.3),
+        ("time of a round", 1.0, 0.5),
+        ("rounds of the group", -0.25, 0.25),
+    ],
+)
+def test_a_stated_cost_is_held_against_the_rounds_that_were_lost(metric, impact, stated):
+    one = replace(told(), impact=impact, metric=metric)
+    found = score(one, truths=(replace(TRUTH, lost=0.4),))
+    assert found.costs == [(pytest.approx(stated), 0.4)]
+    assert score(replace(one, metric="use of the port"), truths=(replace(TRUTH, lost=0.4),)).costs == []
+    assert score(one).costs == []
+
+
+def test_what_a_fault_costs_is_the_share_of_rounds_lost_to_it():
+    (scenario,) = corpus.scenarios(["gpu-thermal-throttle"], 3, nodes=16, strengths=("heavy",))
+    paces = []
+    _, blocks = corpus.played(scenario, catalogue(), SeriesTable(), paces)
+    assert sum(1 for _ in blocks) == len(paces)
+    assert 0.05 < corpus.lost(scenario.episodes[0], paces) < 0.95
 
 
 def test_a_score_of_nothing_is_unknown_not_perfect():

@@ -12,7 +12,7 @@ from skewscope.adapters.simulator.exporters import PERIODS
 from skewscope.adapters.simulator.faults.registry import Target, faults, target
 from skewscope.adapters.simulator.fleet import Fleet, Plan, build
 from skewscope.adapters.simulator.load import made_up, of_trace
-from skewscope.adapters.simulator.push import Push
+from skewscope.adapters.simulator.push import F64, Push
 from skewscope.adapters.simulator.world import World
 from skewscope.engine.feed import Block, SeriesTable
 from skewscope.kb.model import Catalogue
@@ -20,6 +20,8 @@ from skewscope.kb.model import Catalogue
 START = 1_750_000_000.0
 SETTLING = 60.0
 """Seconds of health at the beginning of a run."""
+BEFORE, AT_FIRST = 30, 5
+"""Seconds before a fault with which a job's pace is compared, and of the fault that are left out."""
 LASTS, BETWEEN = 45.0, 60.0
 """Seconds that a fault stays, and that follow until the next one."""
 TRIES = 20
@@ -152,8 +154,10 @@ def quiet(seed: int, *, nodes: int, seconds: float, profile: str = "fine") -> Sc
 Blocks = Iterator[Block]
 
 
-def played(scenario: Scenario, catalogue: Catalogue, table: SeriesTable) -> tuple[Fleet, Blocks]:
-    """The fleet of a scenario, and its samples tick by tick."""
+def played(
+    scenario: Scenario, catalogue: Catalogue, table: SeriesTable, paces: list[F64] | None = None
+) -> tuple[Fleet, Blocks]:
+    """The fleet of a scenario, and its samples tick by tick; with `paces`, each job's rounds per second go there."""
     fleet = build(scenario.plan)
     random = np.random.default_rng(scenario.plan.seed)
     load = of_trace(scenario.trace, fleet, random) if scenario.trace else made_up(fleet, random)
@@ -165,9 +169,19 @@ def played(scenario: Scenario, catalogue: Catalogue, table: SeriesTable) -> tupl
     def blocks() -> Blocks:
         for _ in range(int(scenario.lasts)):
             world.step(touch)
+            if paces is not None:
+                paces.append(world.rounds.rate.copy())
             yield emitter.block(world, START)
 
     return fleet, blocks()
+
+
+def lost(episode: Episode, paces: Sequence[F64]) -> float:
+    """Share of its rounds that a job loses to what befalls it; NaN where it made none before."""
+    pace = np.array([one[episode.at.job] for one in paces])
+    before = pace[max(int(episode.begin) - BEFORE, 0) : int(episode.begin)].mean()
+    during = pace[int(episode.begin) + AT_FIRST : int(episode.end)].mean()
+    return float(1 - during / before) if before > 0 else float("nan")
 
 
 def touching(scenario: Scenario) -> Callable[[Push, World], None]:

@@ -8,7 +8,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from skewscope.adapters.assessment.corpus import START, Scenario, played
+from skewscope.adapters.assessment.corpus import START, Scenario, lost, played
 from skewscope.adapters.assessment.vantages import FULL, VANTAGES, Seen
 from skewscope.adapters.replay import replay
 from skewscope.adapters.simulator.faults.registry import Target
@@ -16,7 +16,7 @@ from skewscope.engine.calibration import Calibration, calibration
 from skewscope.engine.cases import WORDS
 from skewscope.engine.confidence import LIKELY, log_odds
 from skewscope.engine.diagnosis import Diagnosis
-from skewscope.engine.feed import Block, SeriesTable, empty, together
+from skewscope.engine.feed import F64, Block, SeriesTable, empty, together
 from skewscope.engine.incident import Incident
 from skewscope.engine.incidents import as_contract
 from skewscope.engine.topology import Topology, beside
@@ -46,6 +46,9 @@ class Told:
     """By the weights of its evidence alone."""
     competing: tuple[str, ...] = ()
     """Other conditions that it may be, likeliest first."""
+    impact: float = float("nan")
+    """What it says that it costs, of `metric`."""
+    metric: str = ""
 
     @property
     def diagnosis(self) -> bool:
@@ -63,6 +66,8 @@ class Truth:
     """The entity's name, and others under which it is rightly told; `ANYWHERE` for all."""
     begin: float
     end: float
+    lost: float = float("nan")
+    """Share of its rounds that the job lost to it, where that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,8 @@ def run(found: Sequence[Scenario], how: How) -> list[Run]:
     """What the engine makes of scenarios that are watched side by side; their prefixes differ."""
     known = catalogue()
     table = SeriesTable()
-    playing = [played(scenario, known, table) for scenario in found]
+    paces: list[list[F64]] = [[] for _ in found]
+    playing = [played(scenario, known, table, own) for scenario, own in zip(found, paces, strict=True)]
     topology = beside(fleet.topology for fleet, _ in playing)
     diagnosis = Diagnosis(rules(known).values(), known, topology, worth=how.worth or calibration())
     seen = Seen(VANTAGES[how.vantage], known, topology)
@@ -99,14 +105,14 @@ def run(found: Sequence[Scenario], how: How) -> list[Run]:
         block = together(next(blocks, empty()) for _, blocks in playing)
         diagnosis.step(START + n, seen.of(block, table), table)
     everything = told(as_contract(diagnosis.incidents, ""), START)
-    return [_own(scenario, everything) for scenario in found]
+    return [_own(scenario, everything, own) for scenario, own in zip(found, paces, strict=True)]
 
 
-def _own(scenario: Scenario, everything: Sequence[Told]) -> Run:
+def _own(scenario: Scenario, everything: Sequence[Told], paces: Sequence[F64]) -> Run:
     prefix = scenario.plan.prefix
     own = tuple(one for one in everything if one.name.startswith(prefix) and one.opened <= scenario.lasts)
     truths = (
-        Truth(e.condition, e.severity, (e.at.name, *e.at.also), e.begin, e.end)
+        Truth(e.condition, e.severity, (e.at.name, *e.at.also), e.begin, e.end, lost(e, paces))
         for e in scenario.episodes
         if e.condition
     )
@@ -127,6 +133,8 @@ def told(incidents: Iterable[Incident], start: float) -> tuple[Told, ...]:
             one.rule,
             _by_weights(one),
             tuple(rival.condition for rival in one.competing),
+            float("nan") if one.impact.change is None else one.impact.change,
+            one.impact.metric,
         )
         for one in found
     )

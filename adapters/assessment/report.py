@@ -46,6 +46,7 @@ def _whole(found: Assessment) -> Iterator[str]:
     yield from _row(
         "expected calibration error", _known(alone.calibration_error), _known(two.calibration_error), "<= 0.05"
     )
+    yield from _row("error of the stated share of lost rounds", _known(alone.cost_error), _known(two.cost_error), "")
     yield ""
     days, bound = alone.quiet_node_days, alone.alarms_bound
     yield (

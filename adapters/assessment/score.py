@@ -14,6 +14,18 @@ from skewscope.engine.calibration import Heard
 EARLY, LATE = 2.0, 10.0
 """Seconds before the beginning and after the end of a fault in which what is told may be about it."""
 BINS = 10
+SHARE_OF_ROUNDS = frozenset(
+    {
+        "rounds of the group",
+        "speed of the job against before",
+        "time of a round spent waiting for this rank",
+        "time of a round for which others wait for somebody at worst",
+        "time of a step that ranks wait at the barrier",
+    }
+)
+"""What rules call it where their impact is the share of a job's rounds that are lost..."""
+LONGER_ROUNDS = frozenset({"time of a round"})
+"""...and where it is how much longer a round takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +83,8 @@ class Score:
     conditions: dict[str, Tally] = field(default_factory=dict)
     confusion: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(what was so, what was told instead); '' for nothing."""
+    costs: list[tuple[float, float]] = field(default_factory=list)
+    """(stated, true) share of its rounds that the job lost, where a rule states it and the truth is known."""
     sure: list[tuple[float, bool]] = field(default_factory=list)
     """Confidence of each root, suspicions among them, and whether it was so."""
     quiet_node_days: float = 0.0
@@ -125,6 +139,11 @@ class Score:
         return sum(errors) / whole if whole else float("nan")
 
     @property
+    def cost_error(self) -> float:
+        """Median difference of the stated and the true share of its rounds that a job lost."""
+        return float(np.median([abs(stated - true) for stated, true in self.costs])) if self.costs else float("nan")
+
+    @property
     def alarms_bound(self) -> float:
         """False alarms in a node-day: the upper end of the 95 % interval (Poisson, exact)."""
         return upper_bound(len(self.alarms)) / self.quiet_node_days if self.quiet_node_days else float("nan")
@@ -151,6 +170,8 @@ def as_data(score: Score) -> dict[str, Any]:
         "placed": _number(score.placed),
         "delay": _number(score.delay),
         "calibration_error": _number(score.calibration_error),
+        "cost_error": _number(score.cost_error),
+        "costs_stated": len(score.costs),
         "reliability": [
             {"told": b.told, "said": _number(b.said), "right": _number(b.right)} for b in score.reliability
         ],
@@ -207,6 +228,9 @@ def _take(run: Run, score: Score) -> None:
         tally.found += 1
         tally.placed += _at(truth, found)
         tally.delays.append(max(found.opened - truth.begin, 0.0))
+        stated = _share_of_rounds(found)
+        if not np.isnan(stated + truth.lost):
+            score.costs.append((stated, truth.lost))
     for n, told in enumerate(roots):
         if n in used or _repeats(told, run.truths):
             continue
@@ -243,6 +267,12 @@ def _answer(truth: Truth, roots: Sequence[Told], used: set[int]) -> int | None:
         if n not in used and told.condition == truth.condition and _during(truth, told)
     ]
     return min(fits, key=lambda n: (not _at(truth, roots[n]), roots[n].opened), default=None)
+
+
+def _share_of_rounds(told: Told) -> float:
+    """The share of its rounds that a job loses, as an incident states it; NaN where it states something else."""
+    size = abs(told.impact)
+    return size / (1 + size) if told.metric in LONGER_ROUNDS else size if told.metric in SHARE_OF_ROUNDS else np.nan
 
 
 def _during(truth: Truth, told: Told) -> bool:
