@@ -55,7 +55,8 @@ class Detector:
         self.derivations = tuple(derivations)
         self.entities = Entities(topology)
         wanted = {name for rule in self.rules.values() for name in rule.signals}
-        self.panel = Panel(catalogue.signals, self.entities, wanted, tick)
+        also = {name for derive in self.derivations for name in getattr(derive, "reads", catalogue.signals)}
+        self.panel = Panel(catalogue.signals, self.entities, wanted, tick, also)
         expressions = (expr for rule in self.rules.values() for expr in rule.expressions)
         self.evaluator = Evaluator(expressions, self.panel, self.entities)
         self._judges = [Judge(rule, self.entities, self.evaluator) for rule in self.rules.values()]

@@ -50,10 +50,17 @@ class Samples:
     value: F64
     first: NDArray[np.bool_]
     last: NDArray[np.bool_]
+    single: bool
+    """Whether no series has more than one."""
 
     def kept(self, mask: NDArray[np.bool_]) -> "Samples":
         """Some of them."""
-        return self if mask.all() else _marked(self.series[mask], self.time[mask], self.value[mask])
+        if mask.all():
+            return self
+        at = np.flatnonzero(mask)
+        if self.single:
+            return _alone(self.series[at], self.time[at], self.value[at])
+        return _marked(self.series[at], self.time[at], self.value[at])
 
 
 @dataclass
@@ -82,10 +89,19 @@ class Rows:
 class Panel:
     """The state of all series as of the last tick."""
 
-    def __init__(self, signals: Mapping[str, Signal], entities: Entities, wanted: Collection[str], tick: float) -> None:
+    def __init__(
+        self,
+        signals: Mapping[str, Signal],
+        entities: Entities,
+        wanted: Collection[str],
+        tick: float,
+        also: Collection[str] = (),
+    ) -> None:
         self.signals = signals
         self.entities = entities
         self.wanted = frozenset(wanted)
+        self.also = frozenset(also)
+        """Signals of which `latest` and `times` are kept, though no rule reads them."""
         self.tick = tick
         self.t = -np.inf
         self.count = Count()
@@ -101,9 +117,13 @@ class Panel:
         """Samples of this tick that belong into the past."""
         self._known = 0
         self._used = np.empty(0, bool)
+        self._read = np.empty(0, bool)
+        """What is used, or what somebody else reads here."""
         self._counter = np.empty(0, bool)
         self._stuck = np.empty(0, bool)
         self._last, self._sum, self._born, self._born_sum = (np.empty(0) for _ in range(4))
+        self._least_end = np.empty(0)
+        """Below this a counter is at no end of its range."""
         self._ranges = Ranges(np.empty((1, 0)), np.empty((1, 0)))
         self._now: F64 = np.full(1, np.nan)
         self._newest: F64 = np.full(1, np.nan)
@@ -124,14 +144,15 @@ class Panel:
         if size <= len(self._used):
             return
         self.rhythm.grow(size)
-        for name in ("latest", "times", "_last", "_born", "_born_sum", "_sum"):
+        for name in ("latest", "times", "_last", "_born", "_born_sum", "_sum", "_least_end"):
             setattr(self, name, longer(getattr(self, name), size))
-        for name in ("_used", "_counter", "_stuck"):
+        for name in ("_used", "_read", "_counter", "_stuck"):
             old = getattr(self, name)
             setattr(self, name, np.concatenate((old, np.zeros(size - len(old), bool))))
         self._ranges = Ranges(longer(self._ranges.sizes, size), longer(self._ranges.ends, size))
 
     def _place(self, number: int, key: SeriesKey) -> None:
+        self._read[number] = key.signal in self.also
         if key.signal not in self.wanted:
             return
         signal = self.signals[key.signal]
@@ -141,7 +162,7 @@ class Panel:
         if entity < 0 or not rows.room(selector):
             self.count.unplaced += 1
             return
-        self._used[number] = True
+        self._used[number] = self._read[number] = True
         self._sum[number] = 0.0
         self._counter[number] = signal.type in {"counter", "histogram"}
         rows.place(entity, selector, number, self.entities.count(kind))
@@ -153,6 +174,7 @@ class Panel:
             self._ranges = Ranges(_taller(self._ranges.sizes, shape), _taller(self._ranges.ends, shape))
         for n, (size, end) in enumerate(ranges):
             self._ranges.sizes[n, number], self._ranges.ends[n, number] = size, end
+        self._least_end[number] = min((end for _, end in ranges), default=np.inf)
 
     def _entity(self, key: SeriesKey, kind: str) -> tuple[int, str]:
         """The entity of the signal's own kind that a series is about, and what tells it from others there."""
@@ -176,26 +198,37 @@ class Panel:
         """Takes in the samples of this tick."""
         self._learn(table)
         found = self._sorted(block)
-        gap = ~(np.abs(found.value) <= LARGEST)
-        good = found.kept(~gap)
+        sound = np.abs(found.value) <= LARGEST
+        good = found.kept(sound)
         if len(good.series):
             self._take(self._in_order(good))
-        self._gaps(found.kept(gap))
+        if not sound.all():
+            self._gaps(found.kept(~sound))
 
     def _sorted(self, block: Block) -> Samples:
-        series, time, value = block.series.astype(np.intp), block.time, block.value
-        sound = np.isfinite(time) & (series >= 0) & (series < self._known)
-        if not sound.all():
+        series, time, value = block.series, block.time, block.value
+        if not len(series):
+            return _alone(series.astype(np.intp), time, value)
+        sound = np.isfinite(time)
+        if series.min() < 0 or series.max() >= self._known or not sound.all():
+            sound &= (series >= 0) & (series < self._known)
             series, time, value = series[sound], time[sound], value[sound]
-        self.count.ahead += int((time > self.t + self.tick).sum())
-        time = np.minimum(time, self.t)
-        if len(series) and np.bincount(series).max() > 1:
+        # Most of what exporters offer no rule reads.
+        read = np.flatnonzero(self._read[series])
+        self.count.taken += len(series) - len(read)
+        series, time, value = series[read].astype(np.intp), time[read], value[read]
+        if len(time) and time.max() > self.t:
+            self.count.ahead += int((time > self.t + self.tick).sum())
+            time = np.minimum(time, self.t)
+        if (series[1:] > series[:-1]).all():
+            return _alone(series, time, value)
+        if np.bincount(series).max() > 1:
             order = np.lexsort((value, time, series))
             series, time, value = series[order], time[order], value[order]
             # Of two samples of one series at one time, one is enough.
             same = np.append((series[1:] == series[:-1]) & (time[1:] == time[:-1]), False)
-            series, time, value = series[~same], time[~same], value[~same]
-        return _marked(series, time, value)
+            return _marked(series[~same], time[~same], value[~same])
+        return _alone(series, time, value)
 
     def _in_order(self, found: Samples) -> Samples:
         newest = self.times[found.series]
@@ -217,11 +250,17 @@ class Panel:
         counted = found.kept(used & self._counter[found.series])
         if len(counted.series):
             self._tally(counted)
-        self._pace(found.kept(used))
-        at = found.series[found.last]
-        self.latest[at], self.times[at] = found.value[found.last], found.time[found.last]
+        self._pace(found if used.all() else found.kept(used))
+        if not found.single:
+            found = found.kept(found.last)
+        self.latest[found.series], self.times[found.series] = found.value, found.time
 
     def _pace(self, found: Samples) -> None:
+        if found.single:
+            before = self.times[found.series]
+            self.births += bool(np.isnan(before).any())
+            self.rhythm.learn(found.series, found.time - before)
+            return
         at = found.series[found.first]
         samples = np.flatnonzero(found.last) - np.flatnonzero(found.first) + 1
         before = self.times[at]
@@ -232,6 +271,25 @@ class Panel:
             self.rhythm.learn(at, (found.time[found.last] - since) / (samples - anew))
 
     def _tally(self, found: Samples) -> None:
+        if found.single:
+            found = self._grown(found)
+        if len(found.series):
+            self._counted(found)
+
+    def _grown(self, found: Samples) -> Samples:
+        """Takes in counters that only grew, far from the end of their range; gives the rest."""
+        at, now = found.series, found.value
+        by = now - self._last[at]
+        plain = (by >= 0) & (now < self._least_end[at])
+        if not plain.all():
+            some = np.flatnonzero(plain)
+            at, now, by = at[some], now[some], by[some]
+        self._sum[at] += by
+        self._last[at] = now
+        self._stuck[at] = False
+        return found.kept(~plain)
+
+    def _counted(self, found: Samples) -> None:
         at = found.series
         before = np.where(found.first, self._last[at], np.roll(found.value, 1))
         what = increases(before, found.value, Ranges(self._ranges.sizes[:, at], self._ranges.ends[:, at]))
@@ -252,9 +310,10 @@ class Panel:
 
     def settle(self) -> None:
         """Makes the tick's values ready: what is older than its series' horizon is unknown."""
-        fresh = self.t - self.times <= self.rhythm.horizon
-        self._now = np.append(np.where(fresh, self.latest, np.nan), np.nan)
         self._newest = np.append(self.times, np.nan)
+        self._now = np.append(self.latest, np.nan)
+        stale = ~(self.t - self.times <= self.rhythm.horizon)
+        self._now[:-1][stale] = np.nan
 
     def now(self, series: Index) -> F64:
         """Fresh values of series by number; NaN for stale ones and for -1."""
@@ -293,7 +352,13 @@ class Panel:
 def _marked(series: Index, time: F64, value: F64) -> Samples:
     first, last = np.ones(len(series), bool), np.ones(len(series), bool)
     first[1:] = last[:-1] = series[1:] != series[:-1]
-    return Samples(series, time, value, first, last)
+    return Samples(series, time, value, first, last, single=False)
+
+
+def _alone(series: Index, time: F64, value: F64) -> Samples:
+    """Samples of which no two are of one series."""
+    every = np.ones(len(series), bool)
+    return Samples(series, time, value, every, every, single=True)
 
 
 def _larger(index: Index, shape: tuple[int, int]) -> Index:

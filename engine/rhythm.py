@@ -87,16 +87,17 @@ class Rhythm:
         if not new.any():
             return
         self.version += 1
-        at, interval = (np.flatnonzero(new) if isinstance(at, slice) else at[new]), interval[new]
-        young = np.isnan(self._first[FIRST - 1, at])
+        some: Index = np.flatnonzero(new) if isinstance(at, slice) else at[new]
+        interval = interval[new]
+        young = np.isnan(self._first[FIRST - 1, some])
         if young.any():
-            self._collect(at[young], interval[young])
+            self._collect(some[young], interval[young])
         old = ~young
         if old.any():
-            at, interval = at[old], interval[old]
-            known = self.period[at]
+            some, interval = some[old], interval[old]
+            known = self.period[some]
             known *= np.clip(interval / known, 0.5, 2.0) ** PACE
-            self._set(at, known)
+            self._set(some, known)
 
     def _collect(self, at: Index, interval: F64) -> None:
         count = (~np.isnan(self._first[:, at])).sum(axis=0)
