@@ -10,7 +10,7 @@ import numpy as np
 
 from skewscope.engine.entities import Entities
 from skewscope.engine.evaluate import Evaluator, unit_of
-from skewscope.engine.feed import F64, Block, SeriesTable
+from skewscope.engine.feed import F64, Block, Frame, SeriesTable
 from skewscope.engine.judge import Judge
 from skewscope.engine.panel import Panel
 from skewscope.engine.sets import Mask
@@ -64,13 +64,13 @@ class Detector:
         self._t = np.nan
         self._taught = True
 
-    def step(self, t: float, block: Block, table: SeriesTable) -> list[RuleVerdict]:
+    def step(self, t: float, block: Block, table: SeriesTable, frames: Sequence[Frame] = ()) -> list[RuleVerdict]:
         """The verdicts of the tick that ends at `t`, in the order of rule ids."""
         t = float(np.fmax(t, self._t))
         passed = 0.0 if np.isnan(self._t) else t - self._t
         self._t = t
         self._learn()
-        self._absorb(t, block, table)
+        self._absorb(t, block, table, frames)
         self.evaluator.step(t)
         with np.errstate(all="ignore"):
             return [judge.step(t, passed) for judge in self._judges]
@@ -81,12 +81,13 @@ class Detector:
             self.evaluator.learn(self._frozen())
         self._taught = False
 
-    def _absorb(self, t: float, block: Block, table: SeriesTable) -> None:
+    def _absorb(self, t: float, block: Block, table: SeriesTable, frames: Sequence[Frame]) -> None:
         self.panel.begin(t)
         self.panel.absorb(block, table)
+        for frame in frames:
+            self.panel.absorb_frame(frame)
         for derive in self.derivations:
-            size = len(table.keys)
-            self.panel.absorb(derive(t, table, self.panel.latest[:size], self.panel.times[:size]), table)
+            self.panel.absorb(derive(t, table, *self.panel.by_number(len(table.keys))), table)
         self.panel.settle()
 
     # --- baselines

@@ -22,7 +22,7 @@ def longer(array: F64, size: int) -> F64:
     """The array with its last axis made `size` long, filled with NaN."""
     if array.shape[-1] >= size:
         return array
-    out = np.full((*array.shape[:-1], size), np.nan)
+    out = np.full((*array.shape[:-1], size), np.nan, array.dtype)
     out[..., : array.shape[-1]] = array
     return out
 
@@ -64,6 +64,12 @@ class Rhythm:
         """Goes on with what another one knew of some series."""
         self.period[into], self.horizon[into] = other.period[at], other.horizon[at]
         self._first[:, into] = other._first[:, at]  # noqa: SLF001 - one of its own kind
+        self.version += 1
+
+    def spread(self, into: slice, other: "Rhythm") -> None:
+        """Many series have the rhythm of the one that another one knows."""
+        self.period[into], self.horizon[into] = other.period[0], other.horizon[0]
+        self._first[:, into] = other._first[:, :1]  # noqa: SLF001 - one of its own kind
         self.version += 1
 
     def settled(self, at: Index | slice = slice(None)) -> F64:
