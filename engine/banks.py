@@ -12,7 +12,7 @@ import numpy as np
 from skewscope.engine.baseline import Baseline
 from skewscope.engine.readings import Latecomers
 from skewscope.engine.sets import F64, Mask
-from skewscope.engine.windows import SOON, Track, slot_for, slot_of
+from skewscope.engine.windows import LEAN, SLOTS, SOON, WIDE, Track, slot_for, slot_of
 from skewscope.rules.expr import Expr
 
 WIDEST = 1 << 16
@@ -113,9 +113,11 @@ class Banks:
         self._lay()
 
     def _lay(self) -> None:
-        grouped: dict[tuple[int, float, tuple[str, ...]], list[Reel]] = defaultdict(list)
+        grouped: dict[tuple[int, int, float, tuple[str, ...]], list[Reel]] = defaultdict(list)
         for reel in self._running:
-            grouped[reel.level, reel.slot, tuple(sorted(reel.layers))].append(reel)
+            depth = LEAN if self._size(reel.expr.kind) > WIDE else SLOTS
+            reel.slot = slot_for(reel.slot, reel.reach, depth)
+            grouped[reel.level, depth, reel.slot, tuple(sorted(reel.layers))].append(reel)
         self._banks = [self._bank(key, some) for key, reels in sorted(grouped.items()) for some in self._parted(reels)]
 
     def _parted(self, reels: Iterable[Reel]) -> Iterable[list[Reel]]:
@@ -132,16 +134,16 @@ class Banks:
         if part:
             yield part
 
-    def _bank(self, key: tuple[int, float, tuple[str, ...]], reels: list[Reel]) -> _Bank:
-        _, slot, layers = key
+    def _bank(self, key: tuple[int, int, float, tuple[str, ...]], reels: list[Reel]) -> _Bank:
+        _, depth, slot, layers = key
         sizes = [self._size(reel.expr.kind) for reel in reels]
         ends = np.cumsum(sizes).tolist()
         places = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
         there = reels[0].track
         same = all(reel.track is there and reel.at == at for reel, at in zip(reels, places, strict=True))
-        if same and (there.size, there.ring.slot, there.layers) == (ends[-1], slot, layers):
+        if same and (there.size, there.ring.depth, there.ring.slot, there.layers) == (ends[-1], depth, slot, layers):
             return _Bank(there, reels)
-        track = Track(self.tick, slot, layers, self._origin)
+        track = Track(self.tick, slot, layers, self._origin, depth)
         track.grow(ends[-1])
         for reel, at in zip(reels, places, strict=True):
             track.paste(at.start, reel.track, reel.at)

@@ -10,7 +10,7 @@ import numpy as np
 
 from skewscope.engine.entities import Entities
 from skewscope.engine.evaluate import Evaluator, unit_of
-from skewscope.engine.feed import F64, Block, SeriesTable
+from skewscope.engine.feed import F64, Block, Frame, SeriesTable
 from skewscope.engine.judge import Judge
 from skewscope.engine.panel import Panel
 from skewscope.engine.sets import Mask
@@ -55,7 +55,8 @@ class Detector:
         self.derivations = tuple(derivations)
         self.entities = Entities(topology)
         wanted = {name for rule in self.rules.values() for name in rule.signals}
-        self.panel = Panel(catalogue.signals, self.entities, wanted, tick)
+        also = {name for derive in self.derivations for name in getattr(derive, "reads", catalogue.signals)}
+        self.panel = Panel(catalogue.signals, self.entities, wanted, tick, also)
         expressions = (expr for rule in self.rules.values() for expr in rule.expressions)
         self.evaluator = Evaluator(expressions, self.panel, self.entities)
         self._judges = [Judge(rule, self.entities, self.evaluator) for rule in self.rules.values()]
@@ -63,13 +64,13 @@ class Detector:
         self._t = np.nan
         self._taught = True
 
-    def step(self, t: float, block: Block, table: SeriesTable) -> list[RuleVerdict]:
+    def step(self, t: float, block: Block, table: SeriesTable, frames: Sequence[Frame] = ()) -> list[RuleVerdict]:
         """The verdicts of the tick that ends at `t`, in the order of rule ids."""
         t = float(np.fmax(t, self._t))
         passed = 0.0 if np.isnan(self._t) else t - self._t
         self._t = t
         self._learn()
-        self._absorb(t, block, table)
+        self._absorb(t, block, table, frames)
         self.evaluator.step(t)
         with np.errstate(all="ignore"):
             return [judge.step(t, passed) for judge in self._judges]
@@ -80,12 +81,13 @@ class Detector:
             self.evaluator.learn(self._frozen())
         self._taught = False
 
-    def _absorb(self, t: float, block: Block, table: SeriesTable) -> None:
+    def _absorb(self, t: float, block: Block, table: SeriesTable, frames: Sequence[Frame]) -> None:
         self.panel.begin(t)
         self.panel.absorb(block, table)
+        for frame in frames:
+            self.panel.absorb_frame(frame)
         for derive in self.derivations:
-            size = len(table.keys)
-            self.panel.absorb(derive(t, table, self.panel.latest[:size], self.panel.times[:size]), table)
+            self.panel.absorb(derive(t, table, *self.panel.by_number(len(table.keys))), table)
         self.panel.settle()
 
     # --- baselines

@@ -1,12 +1,12 @@
 """The whole machine in one step: a tick's samples in, incidents out."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from skewscope.engine.calibration import Calibration, calibration
 from skewscope.engine.detect import Detector
 from skewscope.engine.evaluate import unit_of
-from skewscope.engine.feed import Block, SeriesTable
+from skewscope.engine.feed import Block, Frame, SeriesTable
 from skewscope.engine.incidents import Change, Incidents
 from skewscope.engine.matcher import Policies
 from skewscope.engine.topology import Topology
@@ -52,7 +52,7 @@ class Diagnosis:
         infos: Mapping[str, RuleInfo] = {rule.id: info_of(rule, self.worth) for rule in self.rules}
         self.incidents = Incidents(infos, self.catalogue, self.topology, self.policies)
 
-    def step(self, t: float, block: Block, table: SeriesTable) -> tuple[Change, ...]:
-        """What changed by the samples of the tick that ends at `t`."""
-        self.verdicts = self.detector.step(t, block, table)
+    def step(self, t: float, block: Block, table: SeriesTable, frames: Sequence[Frame] = ()) -> tuple[Change, ...]:
+        """What changed by the samples of the tick that ends at `t`; large fleets send frames."""
+        self.verdicts = self.detector.step(t, block, table, frames)
         return self.incidents.step(t, self.verdicts)

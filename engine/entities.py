@@ -36,6 +36,10 @@ class Entities:
         """Length of an array with one value for each entity of a kind, with room for those not yet seen."""
         return self._capacity[kind]
 
+    def known(self, kind: str) -> int:
+        """How many entities of a kind there are."""
+        return len(self.names[kind])
+
     def add(self, kind: str, name: str) -> int:
         """The number of an entity, a new one for a peer or link that was not known; -1 for any other stranger."""
         found = self.numbers[kind].get(name)

@@ -4,7 +4,8 @@ Numbers are float64 with NaN for unknown; truths are int8, NO, UNKNOWN, YES, so 
 larger and `not` the negative of what they join. What remembers takes its samples at every tick, asked or not.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,12 @@ from numpy.typing import NDArray
 from skewscope.engine.banks import Banks, Past, Pasts
 from skewscope.engine.entities import Entities
 from skewscope.engine.memories import FromBaseline, Smoothed, Windowed
-from skewscope.engine.operations import Age, Plain, Reduce, Within, Workshop, times
+from skewscope.engine.operations import Age, Fixed, Plain, Reduce, Within, Workshop, times
 from skewscope.engine.panel import Panel
 from skewscope.engine.readings import Buckets, Rate, Shared
 from skewscope.engine.sets import F64, Index, Mask
 from skewscope.engine.some import Some
+from skewscope.engine.verdict import NO, YES
 from skewscope.kb.units import Dimension
 from skewscope.rules.expr import Expr
 
@@ -29,6 +31,15 @@ SMALL = 256
 """Of so few entities all are as cheap as some."""
 _BY_ITSELF = (Windowed, Rate, Buckets, Smoothed)
 """Steps that do not read the values of their arguments when they are asked."""
+
+
+_DEAR = {
+    **dict.fromkeys(("peer_z", "peer_ratio", "peer_excess", "peer_highest", "peer_spread", "share", "gini"), 12),
+    **dict.fromkeys(("quantile", "slope", "bucket_quantile"), 12),
+    **dict.fromkeys(("rate", "bucket_mean", "mean", "minimum", "maximum", "jitter", "change", "burst"), 4),
+    **dict.fromkeys(("highest", "lowest", "total", "average", "middle", "lift"), 3),
+}
+"""What computing a node costs, where it is more than a comparison."""
 
 
 class Evaluator:
@@ -48,6 +59,13 @@ class Evaluator:
         workshop = Workshop(shared, self._banks, self._pasts)
         self._steps: list[Any] = [workshop.step(expr) for expr in self.order]
         self._lanes = shared.lanes
+        self._run: list[Callable[[float, Any], Any]] = [
+            self._age(n) if isinstance(step, Age) else step.run for n, step in enumerate(self._steps)
+        ]
+        self._reads = [
+            () if isinstance(step, (*_BY_ITSELF, Age)) else args
+            for step, args in zip(self._steps, self._args, strict=True)
+        ]
         pairs = list(zip(self.order, self._steps, strict=True))
         self.baselines = {expr: step for expr, step in pairs if isinstance(step, FromBaseline)}
         """The steps that compare with an entity's own past."""
@@ -64,6 +82,11 @@ class Evaluator:
         self._version = -1
         self._runs = np.zeros(len(self.order), bool)
         self._unheard: tuple[str, ...] = ()
+        self._order = [
+            tuple(sorted(args, key=lambda arg: cost(self.order[arg]))) if expr.op in {"and", "or"} else ()
+            for expr, args in zip(self.order, self._args, strict=True)
+        ]
+        """In which order the parts of what is joined are asked: the cheapest first."""
         self._units = {expr: unit_of(expr) for expr in self.order if expr.truth}
 
     def _add(self, expr: Expr) -> int:
@@ -108,7 +131,8 @@ class Evaluator:
         for n, expr in enumerate(self.order):
             size = self.entities.count(expr.kind) if expr.kind else 1
             unknown = np.zeros(size, np.int8) if expr.truth else np.full(size, np.nan)
-            self._fixed[n] = None if runs[n] else unknown
+            step = self._steps[n]
+            self._fixed[n] = step.value if isinstance(step, Fixed) else None if runs[n] else unknown
         for memory in (self._banks, self._pasts):
             memory.lay(lambda expr: bool(runs[self._numbers[expr]]), self.entities.count)
 
@@ -153,21 +177,47 @@ class Evaluator:
             return self._value(self._numbers[expr])
 
     def _value(self, n: int) -> Any:
-        found = self._values[n]
+        values = self._values
+        found = values[n]
         if found is None:
-            step = self._steps[n]
-            if isinstance(step, Age):
-                args = [self._time(arg) for arg in self._args[n]]
+            if self._order[n]:
+                found = self._joined(n)
             else:
-                args = [] if isinstance(step, _BY_ITSELF) else [self._value(arg) for arg in self._args[n]]
-            found = self._values[n] = step.run(self._t, args)
+                args = [self._value(arg) if values[arg] is None else values[arg] for arg in self._reads[n]]
+                found = self._run[n](self._t, args)
+            values[n] = found
         return found
 
+    def _age(self, n: int) -> Callable[[float, Any], F64]:
+        (arg,), step = self._args[n], self._steps[n]
+        return lambda t, _: step.run(t, [self._time(arg)])
+
+    def _joined(self, n: int) -> Truth:
+        """Parts joined by `and` or `or`: the later ones are not asked about whom the earlier ones have settled."""
+        joins, settled = (np.minimum, NO) if self.order[n].op == "and" else (np.maximum, YES)
+        first, *others = self._order[n]
+        size = self.entities.count(self.order[n].kind) if self.order[n].kind else 1
+        truth: Truth = _wide(self._value(first), size)
+        for arg in others:
+            left = truth != settled
+            number = np.count_nonzero(left)
+            if not number:
+                break
+            if size <= SMALL or FEW * number >= size:
+                truth = joins(truth, self._value(arg))
+            else:
+                at = np.flatnonzero(left)
+                truth = truth.copy()
+                truth[at] = joins(truth[at], self._some(arg, Some(at)))
+        return truth
+
     def _sampled(self, expr: Expr) -> F64:
-        return _wide(self._value(self._numbers[expr]), self.entities.count(expr.kind))
+        found: F64 = _wide(self._value(self._numbers[expr]), self.entities.count(expr.kind))
+        return found
 
     def _when(self, expr: Expr) -> F64:
-        return _wide(self._time(self._numbers[expr]), self.entities.count(expr.kind))
+        found: F64 = _wide(self._time(self._numbers[expr]), self.entities.count(expr.kind))
+        return found
 
     def _time(self, n: int) -> Any:
         """When what an expression is made of was last sampled; None of what nobody ever delivered anything for."""
@@ -240,6 +290,12 @@ class Evaluator:
                 better = truth > rank
                 best, rank = np.where(better, value, best), np.where(better, truth, rank)
         return best
+
+
+@cache
+def cost(expr: Expr) -> int:
+    """How dear an expression is to compute, roughly."""
+    return sum(_DEAR.get(node.name if node.op == "call" else node.op, 1) for node in {*expr.walk()})
 
 
 def _wide(value: Any, size: int) -> Any:

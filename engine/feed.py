@@ -1,7 +1,8 @@
 """What sources hand to the engine: numbers, each with a time and a series."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,28 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.time)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One signal with one selector on every entity of its kind, in the order of the topology."""
+
+    signal: str
+    selector: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One sample of every series of a schema: what a large fleet sends, where a key for each series would be too dear.
+
+    A schema is the same object in every tick. Values are [entities] of any float type, one array for each column; NaN
+    is a gap. Only columns that some rule reads are looked at.
+    """
+
+    schema: tuple[Column, ...]
+    time: float
+    """Of all samples, seconds since 1970, UTC."""
+    values: Sequence[NDArray[np.floating[Any]]]
 
 
 def empty() -> Block:

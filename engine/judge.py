@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.entities import Entities
-from skewscope.engine.evaluate import Evaluator
+from skewscope.engine.evaluate import Evaluator, cost
 from skewscope.engine.sets import F64, Index, Mask
 from skewscope.engine.some import Some
 from skewscope.engine.verdict import NO, UNKNOWN, YES, RuleVerdict, Said
@@ -21,14 +21,6 @@ ROUNDING = 1e-6
 """Tenths are no binary numbers: sums of weights and of times may miss what they should be by a little."""
 
 Truth = NDArray[np.int8]
-
-_DEAR = {
-    **dict.fromkeys(("peer_z", "peer_ratio", "peer_excess", "peer_highest", "peer_spread", "share", "gini"), 12),
-    **dict.fromkeys(("quantile", "slope", "bucket_quantile"), 12),
-    **dict.fromkeys(("rate", "bucket_mean", "mean", "minimum", "maximum", "jitter", "change", "burst"), 4),
-    **dict.fromkeys(("highest", "lowest", "total", "average", "middle", "lift"), 3),
-}
-"""What computing a node costs, where it is more than a comparison."""
 
 
 @dataclass
@@ -164,13 +156,13 @@ class Judge:
                 break
             if number == self._size:
                 truth = np.minimum(truth, self.evaluator.value(expr)[self._some])
-                if n and not (truth != NO).any():
-                    # What rules out everybody is asked first from now on.
-                    parts.insert(0, parts.pop(n))
-                    break
             else:
                 at = np.flatnonzero(left)
                 truth[at] = np.minimum(truth[at], self.evaluator.some(expr, Some(self.at[at])))
+            if n and cost(expr) < sum(map(cost, parts[:n])) and not (truth != NO).any():
+                # What rules out the last of them at less cost than all before it is asked first from now on.
+                parts.insert(0, parts.pop(n))
+                break
         return truth
 
     def _look(self, some: Some) -> _Looked:
@@ -274,8 +266,3 @@ class Judge:
 def joined(expr: Expr) -> list[Expr]:
     """The parts that must all hold for an expression to hold."""
     return [part for arg in expr.args for part in joined(arg)] if expr.op == "and" else [expr]
-
-
-def cost(expr: Expr) -> int:
-    """How dear an expression is to compute, roughly."""
-    return sum(_DEAR.get(node.name if node.op == "call" else node.op, 1) for node in {*expr.walk()})

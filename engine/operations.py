@@ -212,7 +212,8 @@ class Age:
     """Seconds since the last sample, from the time of that; unknown where none came."""
 
     def run(self, t: float, args: Sequence[Any]) -> F64:
-        return np.maximum(t - args[0], 0.0)
+        age: F64 = np.maximum(t - args[0], 0.0)
+        return age
 
 
 def _above(a: Any, b: Any) -> Truth:

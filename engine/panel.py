@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from skewscope.engine.counters import Ranges, increases, ranges_of
 from skewscope.engine.entities import Entities
-from skewscope.engine.feed import Block, SeriesKey, SeriesTable
+from skewscope.engine.feed import Block, Column, Frame, SeriesKey, SeriesTable
 from skewscope.engine.rhythm import Rhythm, longer
 from skewscope.engine.sets import F64, LARGEST, Index
 from skewscope.engine.windows import Tally
@@ -50,10 +50,17 @@ class Samples:
     value: F64
     first: NDArray[np.bool_]
     last: NDArray[np.bool_]
+    single: bool
+    """Whether no series has more than one."""
 
     def kept(self, mask: NDArray[np.bool_]) -> "Samples":
         """Some of them."""
-        return self if mask.all() else _marked(self.series[mask], self.time[mask], self.value[mask])
+        if mask.all():
+            return self
+        at = np.flatnonzero(mask)
+        if self.single:
+            return _alone(self.series[at], self.time[at], self.value[at])
+        return _marked(self.series[at], self.time[at], self.value[at])
 
 
 @dataclass
@@ -69,6 +76,15 @@ class Rows:
         """May a series with this selector be placed?"""
         return selector in self._row or len(self._row) < MOST_SELECTORS
 
+    def place_all(self, selector: str, at: slice, size: int) -> None:
+        """Notes one series of each of the first entities, with numbers one after another."""
+        row = self._row.setdefault(selector, len(self._row))
+        if row == len(self.selectors):
+            self.selectors.append(selector)
+        self.series = _larger(self.series, (len(self.selectors), size))
+        self.series[row, : at.stop - at.start] = np.arange(at.start, at.stop)
+        self.version += 1
+
     def place(self, entity: int, selector: str, number: int, size: int) -> None:
         """Notes one series."""
         row = self._row.setdefault(selector, len(self._row))
@@ -79,13 +95,35 @@ class Rows:
         self.version += 1
 
 
+@dataclass
+class _Laid:
+    """Where the columns of a schema are."""
+
+    schema: tuple[Column, ...]
+    rhythm: Rhythm
+    """Of all its series."""
+    columns: list[tuple[int, slice, bool]] = field(default_factory=list)
+    """Number in the schema, place, and whether it counts; only those that some rule reads."""
+    time: float = np.nan
+    """Of the newest frame."""
+
+
 class Panel:
     """The state of all series as of the last tick."""
 
-    def __init__(self, signals: Mapping[str, Signal], entities: Entities, wanted: Collection[str], tick: float) -> None:
+    def __init__(
+        self,
+        signals: Mapping[str, Signal],
+        entities: Entities,
+        wanted: Collection[str],
+        tick: float,
+        also: Collection[str] = (),
+    ) -> None:
         self.signals = signals
         self.entities = entities
         self.wanted = frozenset(wanted)
+        self.also = frozenset(also)
+        """Signals of which `latest` and `times` are kept, though no rule reads them."""
         self.tick = tick
         self.t = -np.inf
         self.count = Count()
@@ -100,10 +138,22 @@ class Panel:
         self.late: list[Samples] = []
         """Samples of this tick that belong into the past."""
         self._known = 0
+        """So many series of the table have a place here ..."""
+        self._size = 0
+        """... and so many series at all."""
+        self._place_of = np.empty(0, np.intp)
+        self._straight = True
+        """Whether a series' place is its number."""
+        self._frames: dict[int, _Laid] = {}
+        """By the schema's identity."""
         self._used = np.empty(0, bool)
+        self._read = np.empty(0, bool)
+        """What is used, or what somebody else reads here."""
         self._counter = np.empty(0, bool)
         self._stuck = np.empty(0, bool)
         self._last, self._sum, self._born, self._born_sum = (np.empty(0) for _ in range(4))
+        self._least_end = np.empty(0)
+        """Below this a counter is at no end of its range."""
         self._ranges = Ranges(np.empty((1, 0)), np.empty((1, 0)))
         self._now: F64 = np.full(1, np.nan)
         self._newest: F64 = np.full(1, np.nan)
@@ -115,23 +165,32 @@ class Panel:
         size, known = len(table.keys), self._known
         if size == known:
             return
-        self._grow(max(size, 2 * known))
-        self._known = size
+        first, new = self._size, size - known
+        self._grow(max(first + new, 2 * first))
+        self._known, self._size = size, first + new
+        self._straight &= first == known
+        self._place_of = np.concatenate((self._place_of, np.arange(first, first + new)))
         for number in range(known, size):
-            self._place(number, table.keys[number])
+            self._place(int(self._place_of[number]), table.keys[number])
+
+    def by_number(self, size: int) -> tuple[F64, F64]:
+        """(newest values, their times) of the first so many series of the table."""
+        at: Index | slice = slice(0, size) if self._straight else self._place_of[:size]
+        return self.latest[at], self.times[at]
 
     def _grow(self, size: int) -> None:
         if size <= len(self._used):
             return
         self.rhythm.grow(size)
-        for name in ("latest", "times", "_last", "_born", "_born_sum", "_sum"):
+        for name in ("latest", "times", "_last", "_born", "_born_sum", "_sum", "_least_end"):
             setattr(self, name, longer(getattr(self, name), size))
-        for name in ("_used", "_counter", "_stuck"):
+        for name in ("_used", "_read", "_counter", "_stuck"):
             old = getattr(self, name)
             setattr(self, name, np.concatenate((old, np.zeros(size - len(old), bool))))
         self._ranges = Ranges(longer(self._ranges.sizes, size), longer(self._ranges.ends, size))
 
     def _place(self, number: int, key: SeriesKey) -> None:
+        self._read[number] = key.signal in self.also
         if key.signal not in self.wanted:
             return
         signal = self.signals[key.signal]
@@ -141,18 +200,22 @@ class Panel:
         if entity < 0 or not rows.room(selector):
             self.count.unplaced += 1
             return
-        self._used[number] = True
+        self._used[number] = self._read[number] = True
         self._sum[number] = 0.0
-        self._counter[number] = signal.type in {"counter", "histogram"}
+        self._counter[number] = self._counts(key.signal)
         rows.place(entity, selector, number, self.entities.count(kind))
         self._range(number, ranges_of(signal) if signal.type == "counter" else ())
 
-    def _range(self, number: int, ranges: tuple[tuple[float, float], ...]) -> None:
+    def _counts(self, signal: str) -> bool:
+        return self.signals[signal].type in {"counter", "histogram"}
+
+    def _range(self, number: int | slice, ranges: tuple[tuple[float, float], ...]) -> None:
         if len(ranges) > len(self._ranges.sizes):
             shape = len(ranges), len(self._used)
             self._ranges = Ranges(_taller(self._ranges.sizes, shape), _taller(self._ranges.ends, shape))
         for n, (size, end) in enumerate(ranges):
             self._ranges.sizes[n, number], self._ranges.ends[n, number] = size, end
+        self._least_end[number] = min((end for _, end in ranges), default=np.inf)
 
     def _entity(self, key: SeriesKey, kind: str) -> tuple[int, str]:
         """The entity of the signal's own kind that a series is about, and what tells it from others there."""
@@ -176,26 +239,36 @@ class Panel:
         """Takes in the samples of this tick."""
         self._learn(table)
         found = self._sorted(block)
-        gap = ~(np.abs(found.value) <= LARGEST)
-        good = found.kept(~gap)
+        sound = np.abs(found.value) <= LARGEST
+        good = found.kept(sound)
         if len(good.series):
             self._take(self._in_order(good))
-        self._gaps(found.kept(gap))
+        if not sound.all():
+            self._gaps(found.kept(~sound))
 
     def _sorted(self, block: Block) -> Samples:
-        series, time, value = block.series.astype(np.intp), block.time, block.value
-        sound = np.isfinite(time) & (series >= 0) & (series < self._known)
-        if not sound.all():
+        series, time, value = block.series, block.time, block.value
+        if not len(series):
+            return _alone(np.empty(0, np.intp), time, value)
+        sound = np.isfinite(time)
+        if series.min() < 0 or series.max() >= self._known or not sound.all():
+            sound &= (series >= 0) & (series < self._known)
             series, time, value = series[sound], time[sound], value[sound]
-        self.count.ahead += int((time > self.t + self.tick).sum())
-        time = np.minimum(time, self.t)
-        if len(series) and np.bincount(series).max() > 1:
-            order = np.lexsort((value, time, series))
-            series, time, value = series[order], time[order], value[order]
-            # Of two samples of one series at one time, one is enough.
-            same = np.append((series[1:] == series[:-1]) & (time[1:] == time[:-1]), False)
-            series, time, value = series[~same], time[~same], value[~same]
-        return _marked(series, time, value)
+        # Most of what exporters offer no rule reads.
+        read = np.flatnonzero(self._read[series if self._straight else self._place_of[series]])
+        self.count.taken += len(series) - len(read)
+        at: Index = (series if self._straight else self._place_of[series])[read].astype(np.intp)
+        time, value = time[read], value[read]
+        if len(time) and time.max() > self.t:
+            self.count.ahead += int((time > self.t + self.tick).sum())
+            time = np.minimum(time, self.t)
+        if (at[1:] > at[:-1]).all() or np.bincount(at).max() <= 1:
+            return _alone(at, time, value)
+        order = np.lexsort((value, time, at))
+        at, time, value = at[order], time[order], value[order]
+        # Of two samples of one series at one time, one is enough.
+        same = np.append((at[1:] == at[:-1]) & (time[1:] == time[:-1]), False)
+        return _marked(at[~same], time[~same], value[~same])
 
     def _in_order(self, found: Samples) -> Samples:
         newest = self.times[found.series]
@@ -217,11 +290,17 @@ class Panel:
         counted = found.kept(used & self._counter[found.series])
         if len(counted.series):
             self._tally(counted)
-        self._pace(found.kept(used))
-        at = found.series[found.last]
-        self.latest[at], self.times[at] = found.value[found.last], found.time[found.last]
+        self._pace(found if used.all() else found.kept(used))
+        if not found.single:
+            found = found.kept(found.last)
+        self.latest[found.series], self.times[found.series] = found.value, found.time
 
     def _pace(self, found: Samples) -> None:
+        if found.single:
+            before = self.times[found.series]
+            self.births += bool(np.isnan(before).any())
+            self.rhythm.learn(found.series, found.time - before)
+            return
         at = found.series[found.first]
         samples = np.flatnonzero(found.last) - np.flatnonzero(found.first) + 1
         before = self.times[at]
@@ -232,6 +311,25 @@ class Panel:
             self.rhythm.learn(at, (found.time[found.last] - since) / (samples - anew))
 
     def _tally(self, found: Samples) -> None:
+        if found.single:
+            found = self._grown(found)
+        if len(found.series):
+            self._counted(found)
+
+    def _grown(self, found: Samples) -> Samples:
+        """Takes in counters that only grew, far from the end of their range; gives the rest."""
+        at, now = found.series, found.value
+        by = now - self._last[at]
+        plain = (by >= 0) & (now < self._least_end[at])
+        if not plain.all():
+            some = np.flatnonzero(plain)
+            at, now, by = at[some], now[some], by[some]
+        self._sum[at] += by
+        self._last[at] = now
+        self._stuck[at] = False
+        return found.kept(~plain)
+
+    def _counted(self, found: Samples) -> None:
         at = found.series
         before = np.where(found.first, self._last[at], np.roll(found.value, 1))
         what = increases(before, found.value, Ranges(self._ranges.sizes[:, at], self._ranges.ends[:, at]))
@@ -248,13 +346,88 @@ class Panel:
         newer = found.time > np.nan_to_num(self.times[found.series], nan=-np.inf)
         self.latest[found.series[newer]] = np.nan
 
+    # --- frames
+
+    def absorb_frame(self, frame: Frame) -> None:
+        """Takes in a frame, as far as some rule reads it; what comes out of order is passed over."""
+        laid = self._laid(frame.schema)
+        time = min(frame.time, self.t)
+        if time <= laid.time:
+            self.count.dropped += sum(at.stop - at.start for _, at, _ in laid.columns)
+            return
+        if not np.isnan(laid.time):
+            self._pace_frame(laid, time - laid.time)
+        for column, at, counter in laid.columns:
+            self._take_column(at, np.asarray(frame.values[column], np.float64), time, counter)
+        laid.time = time
+
+    def _laid(self, schema: tuple[Column, ...]) -> _Laid:
+        """Where the columns of a schema are; they get their places when it is first seen."""
+        found = self._frames.get(id(schema))
+        if found is None:
+            wanted = [(n, column) for n, column in enumerate(schema) if column.signal in self.wanted]
+            sizes = [self.entities.known(kind_of(self.signals[column.signal].entity)) for _, column in wanted]
+            self._grow(self._size + sum(sizes))
+            found = self._frames[id(schema)] = _Laid(schema, Rhythm(self.tick))
+            found.rhythm.grow(1)
+            for (n, column), size in zip(wanted, sizes, strict=True):
+                found.columns.append((n, self._lay_column(column, size), self._counts(column.signal)))
+        return found
+
+    def _lay_column(self, column: Column, size: int) -> slice:
+        signal = self.signals[column.signal]
+        at = slice(self._size, self._size + size)
+        self._size = at.stop
+        self._straight &= self._known == self._size
+        self._used[at] = self._read[at] = True
+        self._sum[at] = 0.0
+        self._counter[at] = self._counts(column.signal)
+        self.rows[column.signal].place_all(column.selector, at, self.entities.count(kind_of(signal.entity)))
+        self._range(at, ranges_of(signal) if signal.type == "counter" else ())
+        return at
+
+    def _pace_frame(self, laid: _Laid, interval: float) -> None:
+        """The period of a frame is that of all its series."""
+        laid.rhythm.version = 0
+        laid.rhythm.learn(slice(0, 1), np.array([interval]))
+        if laid.rhythm.version:
+            for _, at, _ in laid.columns:
+                self.rhythm.spread(at, laid.rhythm)
+
+    def _take_column(self, at: slice, value: F64, time: float, counter: bool) -> None:
+        if np.isnan(self.times[at]).any():
+            self.births += 1
+        self.count.taken += len(value)
+        if np.abs(value).max(initial=0.0) <= LARGEST:
+            if counter:
+                self._count_column(at, value, time)
+            self.latest[at], self.times[at] = value, time
+            return
+        sound = np.flatnonzero(np.abs(value) <= LARGEST)
+        found = _alone(at.start + sound, np.full(len(sound), time), value[sound])
+        if counter and len(sound):
+            self._tally(found)
+        self.count.gaps += len(value) - len(sound)
+        self.latest[at] = np.nan
+        self.latest[found.series], self.times[found.series] = found.value, time
+
+    def _count_column(self, at: slice, value: F64, time: float) -> None:
+        by = value - self._last[at]
+        if by.min(initial=0.0) >= 0 and (value < self._least_end[at]).all():
+            self._sum[at] += by
+            self._last[at] = value
+            self._stuck[at] = False
+        else:
+            self._tally(_alone(np.arange(at.start, at.stop), np.full(len(value), time), value))
+
     # --- what rules read
 
     def settle(self) -> None:
         """Makes the tick's values ready: what is older than its series' horizon is unknown."""
-        fresh = self.t - self.times <= self.rhythm.horizon
-        self._now = np.append(np.where(fresh, self.latest, np.nan), np.nan)
         self._newest = np.append(self.times, np.nan)
+        self._now = np.append(self.latest, np.nan)
+        stale = ~(self.t - self.times <= self.rhythm.horizon)
+        self._now[:-1][stale] = np.nan
 
     def now(self, series: Index) -> F64:
         """Fresh values of series by number; NaN for stale ones and for -1."""
@@ -293,7 +466,13 @@ class Panel:
 def _marked(series: Index, time: F64, value: F64) -> Samples:
     first, last = np.ones(len(series), bool), np.ones(len(series), bool)
     first[1:] = last[:-1] = series[1:] != series[:-1]
-    return Samples(series, time, value, first, last)
+    return Samples(series, time, value, first, last, single=False)
+
+
+def _alone(series: Index, time: F64, value: F64) -> Samples:
+    """Samples of which no two are of one series."""
+    every = np.ones(len(series), bool)
+    return Samples(series, time, value, every, every, single=True)
 
 
 def _larger(index: Index, shape: tuple[int, int]) -> Index:

@@ -22,7 +22,7 @@ def longer(array: F64, size: int) -> F64:
     """The array with its last axis made `size` long, filled with NaN."""
     if array.shape[-1] >= size:
         return array
-    out = np.full((*array.shape[:-1], size), np.nan)
+    out = np.full((*array.shape[:-1], size), np.nan, array.dtype)
     out[..., : array.shape[-1]] = array
     return out
 
@@ -66,6 +66,12 @@ class Rhythm:
         self._first[:, into] = other._first[:, at]  # noqa: SLF001 - one of its own kind
         self.version += 1
 
+    def spread(self, into: slice, other: "Rhythm") -> None:
+        """Many series have the rhythm of the one that another one knows."""
+        self.period[into], self.horizon[into] = other.period[0], other.horizon[0]
+        self._first[:, into] = other._first[:, :1]  # noqa: SLF001 - one of its own kind
+        self.version += 1
+
     def settled(self, at: Index | slice = slice(None)) -> F64:
         """The periods that rest on more than chance; NaN for the rest."""
         return np.where(np.isnan(self._first[SETTLED - 1, at]), np.nan, self.period[at])
@@ -87,16 +93,17 @@ class Rhythm:
         if not new.any():
             return
         self.version += 1
-        at, interval = (np.flatnonzero(new) if isinstance(at, slice) else at[new]), interval[new]
-        young = np.isnan(self._first[FIRST - 1, at])
+        some: Index = np.flatnonzero(new) if isinstance(at, slice) else at[new]
+        interval = interval[new]
+        young = np.isnan(self._first[FIRST - 1, some])
         if young.any():
-            self._collect(at[young], interval[young])
+            self._collect(some[young], interval[young])
         old = ~young
         if old.any():
-            at, interval = at[old], interval[old]
-            known = self.period[at]
+            some, interval = some[old], interval[old]
+            known = self.period[some]
             known *= np.clip(interval / known, 0.5, 2.0) ** PACE
-            self._set(at, known)
+            self._set(some, known)
 
     def _collect(self, at: Index, interval: F64) -> None:
         count = (~np.isnan(self._first[:, at])).sum(axis=0)

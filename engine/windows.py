@@ -16,6 +16,9 @@ from skewscope.engine.rhythm import LONGEST, Rhythm, longer, usual
 from skewscope.engine.sets import F64, LARGEST
 
 SLOTS = 40
+LEAN = 16
+"""So many slots are kept of what has more than `WIDE` columns: the edges of its longer windows are less exact."""
+WIDE = 1 << 14
 PER_WINDOW = 24
 """A window is cut into about this many slots, where samples are that frequent."""
 FEW = 3.0
@@ -42,9 +45,9 @@ def slot_of(window: float, tick: float) -> float:
     return tick * 2.0**doublings
 
 
-def slot_for(slot: float, longest: float) -> float:
-    """The slots doubled until a ring of them reaches `longest` seconds back."""
-    while longest > slot * (SLOTS - 2):
+def slot_for(slot: float, longest: float, depth: int = SLOTS) -> float:
+    """The slots doubled until a ring of so many of them reaches `longest` seconds back."""
+    while longest > slot * (depth - 2):
         slot *= 2
     return slot
 
@@ -56,9 +59,13 @@ class Ring:
     of a slot. The layers low, high and last hold a slot's own samples.
     """
 
-    def __init__(self, tick: float, slot: float, layers: Iterable[str], origin: float = np.nan) -> None:
+    def __init__(
+        self, tick: float, slot: float, layers: Iterable[str], origin: float = np.nan, depth: int = SLOTS
+    ) -> None:
         self.tick = tick
         self.slot = slot
+        self.depth = depth
+        """How many slots there are."""
         self.now = -1
         """Number of the current slot since the first sample; -1 before it."""
         self.size = 0
@@ -67,7 +74,11 @@ class Ring:
         self._running = tuple(name for name in names if name in RUNNING)
         self._carried = tuple(name for name in names if name not in (*RUNNING, *PLAIN))
         self._plain = tuple(name for name in names if name in PLAIN)
-        self.layers: dict[str, F64] = {name: np.empty((SLOTS, 0)) for name in names}
+        self.layers: dict[str, F64] = {
+            # Counts are small whole numbers.
+            name: np.empty((depth, 0), np.float32 if name == "count" else np.float64)
+            for name in names
+        }
 
     def grow(self, size: int) -> None:
         """Makes room for `size` columns."""
@@ -82,20 +93,20 @@ class Ring:
         if np.isnan(self.origin):
             self.origin = t
         then, self.now = self.now, max(self.now, int((t - self.origin) / self.slot + 1e-6), 0)
-        for k in range(max(then + 1, self.now - SLOTS + 1), self.now + 1):
+        for k in range(max(then + 1, self.now - self.depth + 1), self.now + 1):
             self._open(k)
 
     def _open(self, k: int) -> None:
-        new, old = k % SLOTS, (k - 1) % SLOTS
+        new, old = k % self.depth, (k - 1) % self.depth
         for name in (*self._running, *self._carried):
             self.layers[name][new] = self.layers[name][old]
         for name in self._plain:
             self.layers[name][new] = np.nan
         # What all rows share is taken off, or a sum would lose its last digits in the course of months. Every column
         # has its turn once in a round of slots: all at one tick would make that tick a long one.
-        turn = slice(self.size * new // SLOTS, self.size * (new + 1) // SLOTS)
+        turn = slice(self.size * new // self.depth, self.size * (new + 1) // self.depth)
         for name in self._running:
-            self.layers[name][:, turn] -= self.layers[name][(k + 1) % SLOTS, turn].copy()
+            self.layers[name][:, turn] -= self.layers[name][(k + 1) % self.depth, turn].copy()
 
     def behind(self, t: float, time: F64) -> Steps:
         """How many slots before that of the tick `t` the slots of earlier samples are."""
@@ -105,17 +116,17 @@ class Ring:
 
     def row(self, name: str) -> F64:
         """The current slot of a layer, to write to."""
-        found: F64 = self.layers[name][self.now % SLOTS]
+        found: F64 = self.layers[name][self.now % self.depth]
         return found
 
     def back(self, name: str, steps: Back, at: At = ALL) -> F64:
         """What a layer held so many slots ago, for each of some columns."""
-        layer, most = self.layers[name], min(self.now + 1, SLOTS - 1)
+        layer, most = self.layers[name], min(self.now + 1, self.depth - 1)
         if isinstance(steps, int):
-            row: F64 = layer[(self.now - min(steps, most)) % SLOTS][at]
+            row: F64 = layer[(self.now - min(steps, most)) % self.depth][at]
             return row
         columns = np.arange(self.size)[at] if isinstance(at, slice) else at
-        found: F64 = layer[(self.now - np.minimum(steps, most)) % SLOTS, columns]
+        found: F64 = layer[(self.now - np.minimum(steps, most)) % self.depth, columns]
         return found
 
     def summed(self, name: str, steps: Back, skip: Back | None = None, at: At = ALL) -> F64:
@@ -127,8 +138,8 @@ class Ring:
     def slots(self, name: str, steps: Back, at: At = ALL) -> F64:
         """[slots, n] a plain layer, oldest first; NaN where a slot lies before the column's window."""
         longest = steps if isinstance(steps, int) else int(steps.max(initial=1))
-        deepest = min(longest, self.now + 1, SLOTS)
-        rows = (self.now - np.arange(deepest)[::-1]) % SLOTS
+        deepest = min(longest, self.now + 1, self.depth)
+        rows = (self.now - np.arange(deepest)[::-1]) % self.depth
         found = self.layers[name][rows, at] if isinstance(at, slice) else self.layers[name][rows[:, None], at]
         if not isinstance(steps, int) and (steps < deepest).any():
             found[np.arange(deepest)[::-1, None] >= steps[None, :]] = np.nan
@@ -137,11 +148,11 @@ class Ring:
     def steps(self, window: float, period: F64) -> Steps:
         """How many slots a window has for each column, widened to a few of its periods."""
         slots = np.ceil(widened(window, period) / self.slot - 1e-6)
-        return np.clip(slots, self._least, SLOTS - 1).astype(np.intp)
+        return np.clip(slots, self._least, self.depth - 1).astype(np.intp)
 
     def every(self, window: float) -> int:
         """How many slots a window has that needs not be widened."""
-        return min(max(math.ceil(window / self.slot - 1e-6), self._least), SLOTS - 1)
+        return min(max(math.ceil(window / self.slot - 1e-6), self._least), self.depth - 1)
 
     @property
     def _least(self) -> int:
@@ -150,35 +161,42 @@ class Ring:
 
     def coarsen(self, longest: float) -> None:
         """Doubles the slots until the ring reaches `longest` seconds back."""
-        while longest > self.slot * (SLOTS - 2):
+        while longest > self.slot * (self.depth - 2):
             self._double()
 
     def _double(self) -> None:
         then, self.now, self.slot = self.now, self.now // 2 if self.now >= 0 else -1, self.slot * 2
         if then < 0:
             return
-        oldest = max(then - SLOTS + 1, 0)
+        oldest = max(then - self.depth + 1, 0)
         old = {name: layer.copy() for name, layer in self.layers.items()}
-        for k in range(max(self.now - SLOTS + 1, 0), self.now + 1):
+        for k in range(max(self.now - self.depth + 1, 0), self.now + 1):
             first, last = max(2 * k, oldest), min(max(2 * k + 1, oldest), then)
             for name, layer in self.layers.items():
                 merge = _merge.get(name)
-                pair = old[name][first % SLOTS], old[name][last % SLOTS]
-                layer[k % SLOTS] = merge(*pair) if merge and 2 * k + 1 >= oldest else pair[1]
+                pair = old[name][first % self.depth], old[name][last % self.depth]
+                layer[k % self.depth] = merge(*pair) if merge and 2 * k + 1 >= oldest else pair[1]
         # What lies before the ring's past reads as empty: no more sums than at its oldest slot, no values.
         for name, layer in self.layers.items():
-            layer[self.now + 1 :] = old[name][oldest % SLOTS] * float(oldest > 0) if name in self._running else np.nan
+            layer[self.now + 1 :] = (
+                old[name][oldest % self.depth] * float(oldest > 0) if name in self._running else np.nan
+            )
 
 
 class Track:
     """The recent samples of one value of each of many entities, as far as some statistics need them."""
 
     def __init__(
-        self, tick: float, slot: float, layers: Collection[str] = (*RUNNING, *PLAIN), origin: float = np.nan
+        self,
+        tick: float,
+        slot: float,
+        layers: Collection[str] = (*RUNNING, *PLAIN),
+        origin: float = np.nan,
+        depth: int = SLOTS,
     ) -> None:
         self.tick = tick
         self.layers = tuple(layers)
-        self.ring = Ring(tick, slot, sorted({"count", *layers}), origin)
+        self.ring = Ring(tick, slot, sorted({"count", *layers}), origin, depth)
         self.time: F64 = np.empty(0)
         """Of the last sample."""
         self.first: F64 = np.empty(0)
@@ -230,17 +248,17 @@ class Track:
         """Puts samples that came after later ones of their series into the slots of their time."""
         good = (np.abs(value) <= LARGEST) & ~np.isnan(self._reference[at])
         behind = self.ring.behind(t, time)
-        good &= behind < min(SLOTS - 1, self.ring.now + 1)
+        good &= behind < min(self.ring.depth - 1, self.ring.now + 1)
         at, behind, value = at[good], behind[good], value[good]
         away = value - self._reference[at]
         # A running sum grows in every slot from the sample's own on.
         sample = np.repeat(np.arange(len(at)), behind + 1)
         back = np.arange(len(sample)) - np.repeat(np.cumsum(behind + 1) - behind - 1, behind + 1)
-        rows, columns = (self.ring.now - back) % SLOTS, at[sample]
+        rows, columns = (self.ring.now - back) % self.ring.depth, at[sample]
         for name, amount in (("sum", away), ("count", np.ones_like(away)), ("square", away * away)):
             if name in self.ring.layers:
                 np.add.at(self.ring.layers[name], (rows, columns), amount[sample])
-        self._late_values((self.ring.now - behind) % SLOTS, at, value)
+        self._late_values((self.ring.now - behind) % self.ring.depth, at, value)
 
     def _late_values(self, own: Steps, at: Steps, value: F64) -> None:
         layers = self.ring.layers
@@ -256,14 +274,14 @@ class Track:
 
         Its slots are no longer than these, and count from the same time.
         """
-        if other.ring.now < 0:
+        if other.ring.now < 0 or other.ring.depth != self.ring.depth:
             return
         into = slice(begin, begin + at.stop - at.start)
-        ring = Ring(self.tick, other.ring.slot, other.ring.layers, other.ring.origin)
+        ring = Ring(self.tick, other.ring.slot, other.ring.layers, other.ring.origin, other.ring.depth)
         ring.now, ring.size = other.ring.now, at.stop - at.start
         ring.layers = {name: layer[:, at].copy() for name, layer in other.ring.layers.items()}
         while ring.slot < self.ring.slot:
-            ring.coarsen(ring.slot * SLOTS)
+            ring.coarsen(ring.slot * ring.depth)
         self.ring.now = ring.now
         for name, layer in self.ring.layers.items():
             if name in ring.layers:
@@ -276,7 +294,7 @@ class Track:
     def fitting(self, at: slice, reach: float) -> float:
         """How long the slots of some entities should be, for windows of `reach` seconds and their usual period."""
         longest = max(reach, FEW * min(usual(self.rhythm.settled(at)), LONGEST))
-        return slot_for(self.ring.slot, longest)
+        return slot_for(self.ring.slot, longest, self.ring.depth)
 
     # --- windows
 
@@ -397,6 +415,9 @@ class Counted:
 
     def step(self, t: float, counted: F64, time: F64, settled: Callable[[], F64]) -> None:
         """Takes in how much the counters counted, up to when; `settled` gives the periods that are known well."""
+        if not self.ring.size and len(counted) > WIDE:
+            self.ring = Ring(self.ring.tick, self.ring.slot, ("counted", "time"), depth=LEAN)
+            self.ring.coarsen(self.reach)
         self.ring.grow(len(counted))
         self.ring.advance(t)
         self.ring.row("counted")[:] = counted

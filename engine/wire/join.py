@@ -30,6 +30,10 @@ RANKS = ("wire.onset_lag", "wire.onset_lag_p95", "wire.last_sender_share")
 """What is told of ranks."""
 HANDED = {"wire.own_retransmit_ratio": "wire.member_retransmit_ratio", "wire.own_burst_bytes": "wire.burst_bytes"}
 """What ports tell that is handed on to the ranks behind them."""
+READS = frozenset({*PACE, *HANDED, "wire.stage_time"}) | {
+    f"wire.{whose}_{what}" for whose in ("own", "peer") for what in LAGS
+}
+"""Signals that the join reads."""
 FRESH = 1.5
 """A value younger than this many ticks is new."""
 ROUNDS = 1.5
@@ -119,6 +123,7 @@ class WireJoin:
 
     topology: Topology
     step: float = 1.0
+    reads: frozenset[str] = READS
     seen: int = 0
     buckets: dict[int, _Bucket] = field(default_factory=dict)
     place: dict[str, tuple[int, int]] = field(default_factory=dict)
