@@ -259,13 +259,20 @@ class Incidents:
         signs = coincide([s for s in suspects if s.id not in roots and s.id not in settled], self.places)
         self._signs = frozenset(signs)
         roots |= signs
-        causes = set(roots.values())
         for case in sorted(self._near.values(), key=lambda c: c.order):
             if case.merged_into:
                 self._explain(t, case, case.merged_into)
-            elif case.open or case.id in roots or case.id in causes:
-                # What is over keeps its explanation, unless there is another or it explains something itself.
+            elif case.open or case.id in roots or self._in_a_circle(case, roots):
+                # What is over keeps its explanation, though the root be long over too.
                 self._explain(t, case, roots.get(case.id))
+
+    def _in_a_circle(self, case: Case, roots: Mapping[str, str]) -> bool:
+        """Whether what explained a case is now explained by it."""
+        above, seen = case.explained_by, {case.id}
+        while above is not None and above in self._cases and above not in seen:
+            seen.add(above)
+            above = roots.get(above, self._cases[above].explained_by)
+        return above == case.id
 
     def _explain(self, t: float, case: Case, root: str | None) -> None:
         if case.explained_by != root:

@@ -174,6 +174,16 @@ def test_a_flap_is_counted_and_told():
     ]
 
 
+def test_what_is_over_keeps_its_root_though_it_still_explains_something():
+    script = {
+        ("lossy", N1): [(10, 40, Says())],
+        ("late", N1): [(12, 42, Says())],
+        ("backlog", "A:n0"): [(14, 61, Says())],
+    }
+    told = {one.condition: one for one in play(script).all()}
+    assert told["late"].explained_by == told["lossy"].id
+
+
 ROUND = {
     ("late", N1): [(10, 25, Says())],
     ("late", N2): [(22, 40, Says())],
