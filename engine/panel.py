@@ -76,13 +76,13 @@ class Rows:
         """May a series with this selector be placed?"""
         return selector in self._row or len(self._row) < MOST_SELECTORS
 
-    def place_all(self, selector: str, at: slice, size: int) -> None:
-        """Notes one series of each of the first entities, with numbers one after another."""
+    def place_all(self, selector: str, entities: Index, at: slice, size: int) -> None:
+        """Notes one series of each of some entities, with numbers one after another."""
         row = self._row.setdefault(selector, len(self._row))
         if row == len(self.selectors):
             self.selectors.append(selector)
         self.series = _larger(self.series, (len(self.selectors), size))
-        self.series[row, : at.stop - at.start] = np.arange(at.start, at.stop)
+        self.series[row, entities] = np.arange(at.start, at.stop)
         self.version += 1
 
     def place(self, entity: int, selector: str, number: int, size: int) -> None:
@@ -129,9 +129,9 @@ class Panel:
         self.count = Count()
         self.rows: dict[str, Rows] = {name: Rows() for name in sorted(self.wanted)}
         self.rhythm = Rhythm(tick)
-        self.latest: F64 = np.empty(0)
+        self.latest: F64 = np.full(1, np.nan)
         """Newest value as delivered; NaN after a gap."""
-        self.times: F64 = np.empty(0)
+        self.times: F64 = np.full(1, np.nan)
         """Of the newest sample that was no gap."""
         self.births = 0
         """Grows when a series has its first sample."""
@@ -156,7 +156,6 @@ class Panel:
         """Below this a counter is at no end of its range."""
         self._ranges = Ranges(np.empty((1, 0)), np.empty((1, 0)))
         self._now: F64 = np.full(1, np.nan)
-        self._newest: F64 = np.full(1, np.nan)
 
     # --- series
 
@@ -166,7 +165,7 @@ class Panel:
         if size == known:
             return
         first, new = self._size, size - known
-        self._grow(max(first + new, 2 * first))
+        self._grow(first + max(new, known))
         self._known, self._size = size, first + new
         self._straight &= first == known
         self._place_of = np.concatenate((self._place_of, np.arange(first, first + new)))
@@ -179,8 +178,10 @@ class Panel:
         return self.latest[at], self.times[at]
 
     def _grow(self, size: int) -> None:
-        if size <= len(self._used):
+        if size < len(self._used):
             return
+        # One more: what a series that there is not would hold.
+        size += 1
         self.rhythm.grow(size)
         for name in ("latest", "times", "_last", "_born", "_born_sum", "_sum", "_least_end"):
             setattr(self, name, longer(getattr(self, name), size))
@@ -366,13 +367,18 @@ class Panel:
         found = self._frames.get(id(schema))
         if found is None:
             wanted = [(n, column) for n, column in enumerate(schema) if column.signal in self.wanted]
-            sizes = [self.entities.known(kind_of(self.signals[column.signal].entity)) for _, column in wanted]
+            sizes = [self._wide(column) for _, column in wanted]
             self._grow(self._size + sum(sizes))
             found = self._frames[id(schema)] = _Laid(schema, Rhythm(self.tick))
             found.rhythm.grow(1)
             for (n, column), size in zip(wanted, sizes, strict=True):
                 found.columns.append((n, self._lay_column(column, size), self._counts(column.signal)))
         return found
+
+    def _wide(self, column: Column) -> int:
+        if column.entities is not None:
+            return len(column.entities)
+        return self.entities.known(kind_of(self.signals[column.signal].entity))
 
     def _lay_column(self, column: Column, size: int) -> slice:
         signal = self.signals[column.signal]
@@ -382,7 +388,9 @@ class Panel:
         self._used[at] = self._read[at] = True
         self._sum[at] = 0.0
         self._counter[at] = self._counts(column.signal)
-        self.rows[column.signal].place_all(column.selector, at, self.entities.count(kind_of(signal.entity)))
+        whole = self.entities.count(kind_of(signal.entity))
+        who = np.arange(size) if column.entities is None else column.entities
+        self.rows[column.signal].place_all(column.selector, who, at, whole)
         self._range(at, ranges_of(signal) if signal.type == "counter" else ())
         return at
 
@@ -424,10 +432,8 @@ class Panel:
 
     def settle(self) -> None:
         """Makes the tick's values ready: what is older than its series' horizon is unknown."""
-        self._newest = np.append(self.times, np.nan)
-        self._now = np.append(self.latest, np.nan)
-        stale = ~(self.t - self.times <= self.rhythm.horizon)
-        self._now[:-1][stale] = np.nan
+        stale = self.t - self.times > self.rhythm.horizon
+        self._now = np.where(stale, np.nan, self.latest) if stale.any() else self.latest
 
     def now(self, series: Index) -> F64:
         """Fresh values of series by number; NaN for stale ones and for -1."""
@@ -436,14 +442,14 @@ class Panel:
 
     def newest(self, series: Index) -> F64:
         """Times of the newest samples, stale or not; NaN where none came."""
-        found: F64 = self._newest[series]
+        found: F64 = self.times[series]
         return found
 
-    def counted(self, series: Index) -> tuple[F64, F64]:
+    def counted(self, series: Index | slice) -> tuple[F64, F64]:
         """How much counters counted, and up to when, by series number."""
         return self._sum[series], self.times[series]
 
-    def tally(self, series: Index) -> Tally:
+    def tally(self, series: Index | slice) -> Tally:
         """How counters stand, by series number."""
         fresh = (self.t - self.times[series] <= self.rhythm.horizon[series]) & ~self._stuck[series]
         return Tally(
