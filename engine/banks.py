@@ -13,7 +13,7 @@ import numpy as np
 from skewscope.engine.baseline import Baseline
 from skewscope.engine.readings import Latecomers
 from skewscope.engine.sets import F64, Mask
-from skewscope.engine.windows import LEAN, SLOTS, SOON, WIDE, Track, slot_for, slot_of
+from skewscope.engine.windows import SOON, Track, depth_for, slot_for, slot_of
 from skewscope.rules.expr import Expr
 
 WIDEST = 1 << 16
@@ -133,7 +133,7 @@ class Banks:
     def _lay(self) -> None:
         grouped: dict[tuple[int, int, float, tuple[str, ...]], list[Reel]] = defaultdict(list)
         for reel in self._running:
-            depth = LEAN if self._size(reel.expr.kind) > WIDE else SLOTS
+            depth = depth_for(self._size(reel.expr.kind), reel.reach, reel.slot)
             reel.slot = slot_for(reel.slot, reel.reach, depth)
             grouped[reel.level, depth, reel.slot, tuple(sorted(reel.layers))].append(reel)
         self._banks = [

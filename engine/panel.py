@@ -154,7 +154,10 @@ class Panel:
         self._last, self._sum, self._born, self._born_sum = (np.empty(0) for _ in range(4))
         self._least_end = np.empty(0)
         """Below this a counter is at no end of its range."""
-        self._ranges = Ranges(np.empty((1, 0)), np.empty((1, 0)))
+        self._ranges = Ranges(np.full((1, 1), np.nan), np.full((1, 1), np.nan))
+        """[k, sorts] the ranges of each sort of counter; of the first, none."""
+        self._sorts: dict[tuple[tuple[float, float], ...], int] = {(): 0}
+        self._sort = np.empty(0, np.uint16)
         self._now: F64 = np.full(1, np.nan)
 
     # --- series
@@ -188,7 +191,7 @@ class Panel:
         for name in ("_used", "_read", "_counter", "_stuck"):
             old = getattr(self, name)
             setattr(self, name, np.concatenate((old, np.zeros(size - len(old), bool))))
-        self._ranges = Ranges(longer(self._ranges.sizes, size), longer(self._ranges.ends, size))
+        self._sort = np.concatenate((self._sort, np.zeros(size - len(self._sort), np.uint16)))
 
     def _place(self, number: int, key: SeriesKey) -> None:
         self._read[number] = key.signal in self.also
@@ -211,11 +214,13 @@ class Panel:
         return self.signals[signal].type in {"counter", "histogram"}
 
     def _range(self, number: int | slice, ranges: tuple[tuple[float, float], ...]) -> None:
-        if len(ranges) > len(self._ranges.sizes):
-            shape = len(ranges), len(self._used)
-            self._ranges = Ranges(_taller(self._ranges.sizes, shape), _taller(self._ranges.ends, shape))
-        for n, (size, end) in enumerate(ranges):
-            self._ranges.sizes[n, number], self._ranges.ends[n, number] = size, end
+        if ranges not in self._sorts:
+            shape = max(len(ranges), len(self._ranges.sizes)), len(self._sorts) + 1
+            sizes, ends = _taller(self._ranges.sizes, shape), _taller(self._ranges.ends, shape)
+            sizes[: len(ranges), -1], ends[: len(ranges), -1] = zip(*ranges, strict=True)
+            self._ranges = Ranges(sizes, ends)
+            self._sorts[ranges] = shape[1] - 1
+        self._sort[number] = self._sorts[ranges]
         self._least_end[number] = min((end for _, end in ranges), default=np.inf)
 
     def _entity(self, key: SeriesKey, kind: str) -> tuple[int, str]:
@@ -333,7 +338,7 @@ class Panel:
     def _counted(self, found: Samples) -> None:
         at = found.series
         before = np.where(found.first, self._last[at], np.roll(found.value, 1))
-        what = increases(before, found.value, Ranges(self._ranges.sizes[:, at], self._ranges.ends[:, at]))
+        what = increases(before, found.value, self._ranges_of(at))
         start = np.flatnonzero(found.first)
         total, before, place = what.added_up(start)
         one, broke = at[start], place >= 0
@@ -341,6 +346,10 @@ class Panel:
         self._born_sum[one[broke]] = self._sum[one[broke]] + before[broke]
         self._sum[one] += total
         self._last[one], self._stuck[one] = found.value[found.last], what.stuck[found.last]
+
+    def _ranges_of(self, at: Index) -> Ranges:
+        sort = self._sort[at]
+        return Ranges(self._ranges.sizes[:, sort], self._ranges.ends[:, sort])
 
     def _gaps(self, found: Samples) -> None:
         self.count.gaps += len(found.series)
@@ -491,7 +500,7 @@ def _larger(index: Index, shape: tuple[int, int]) -> Index:
 
 def _taller(array: F64, shape: tuple[int, int]) -> F64:
     out = np.full(shape, np.nan)
-    out[: array.shape[0]] = array
+    out[: array.shape[0], : array.shape[1]] = array
     return out
 
 
