@@ -6,13 +6,14 @@ A tick takes the samples of all of them in a few operations over long rows, howe
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
 from skewscope.engine.baseline import Baseline
 from skewscope.engine.readings import Latecomers
 from skewscope.engine.sets import F64, Mask
-from skewscope.engine.windows import LEAN, SLOTS, SOON, WIDE, Track, slot_for, slot_of
+from skewscope.engine.windows import SOON, Track, depth_for, slot_for, slot_of
 from skewscope.rules.expr import Expr
 
 WIDEST = 1 << 16
@@ -31,6 +32,23 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
 
 Pull = Callable[[Expr], F64]
 """Gives this tick's values of an expression, or their times."""
+
+
+Part = TypeVar("Part")
+
+
+def parted(whole: Iterable[Part], size: Callable[[Part], int]) -> Iterable[list[Part]]:
+    """The same in order, in lists that are not wider than `WIDEST` unless one alone is."""
+    part: list[Part] = []
+    width = 0
+    for one in whole:
+        if part and width + size(one) > WIDEST:
+            yield part
+            part, width = [], 0
+        part.append(one)
+        width += size(one)
+    if part:
+        yield part
 
 
 @dataclass
@@ -115,24 +133,14 @@ class Banks:
     def _lay(self) -> None:
         grouped: dict[tuple[int, int, float, tuple[str, ...]], list[Reel]] = defaultdict(list)
         for reel in self._running:
-            depth = LEAN if self._size(reel.expr.kind) > WIDE else SLOTS
+            depth = depth_for(self._size(reel.expr.kind), reel.reach, reel.slot)
             reel.slot = slot_for(reel.slot, reel.reach, depth)
             grouped[reel.level, depth, reel.slot, tuple(sorted(reel.layers))].append(reel)
-        self._banks = [self._bank(key, some) for key, reels in sorted(grouped.items()) for some in self._parted(reels)]
-
-    def _parted(self, reels: Iterable[Reel]) -> Iterable[list[Reel]]:
-        """The same in parts that are not too wide."""
-        part: list[Reel] = []
-        width = 0
-        for reel in reels:
-            size = self._size(reel.expr.kind)
-            if part and width + size > WIDEST:
-                yield part
-                part, width = [], 0
-            part.append(reel)
-            width += size
-        if part:
-            yield part
+        self._banks = [
+            self._bank(key, some)
+            for key, reels in sorted(grouped.items())
+            for some in parted(reels, lambda reel: self._size(reel.expr.kind))
+        ]
 
     def _bank(self, key: tuple[int, int, float, tuple[str, ...]], reels: list[Reel]) -> _Bank:
         _, depth, slot, layers = key
@@ -192,7 +200,9 @@ class Pasts:
         for past in self.pasts.values():
             if runs(past.expr):
                 grouped[past.memory].append(past)
-        self._groups = [group for _, group in sorted(grouped.items())]
+        self._groups = [
+            part for _, group in sorted(grouped.items()) for part in parted(group, lambda past: size(past.expr.kind))
+        ]
         for group in self._groups:
             _lay_out(group, [size(past.expr.kind) for past in group])
 

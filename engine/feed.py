@@ -59,10 +59,12 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One signal with one selector on every entity of its kind, in the order of the topology."""
+    """One signal with one selector on many entities of its kind."""
 
     signal: str
     selector: str = ""
+    entities: NDArray[np.intp] | None = field(default=None, compare=False)
+    """Which, by their place in the topology; None: all, in its order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,13 +76,13 @@ class Rows:
         """May a series with this selector be placed?"""
         return selector in self._row or len(self._row) < MOST_SELECTORS
 
-    def place_all(self, selector: str, at: slice, size: int) -> None:
-        """Notes one series of each of the first entities, with numbers one after another."""
+    def place_all(self, selector: str, entities: Index, at: slice, size: int) -> None:
+        """Notes one series of each of some entities, with numbers one after another."""
         row = self._row.setdefault(selector, len(self._row))
         if row == len(self.selectors):
             self.selectors.append(selector)
         self.series = _larger(self.series, (len(self.selectors), size))
-        self.series[row, : at.stop - at.start] = np.arange(at.start, at.stop)
+        self.series[row, entities] = np.arange(at.start, at.stop)
         self.version += 1
 
     def place(self, entity: int, selector: str, number: int, size: int) -> None:
@@ -129,9 +129,9 @@ class Panel:
         self.count = Count()
         self.rows: dict[str, Rows] = {name: Rows() for name in sorted(self.wanted)}
         self.rhythm = Rhythm(tick)
-        self.latest: F64 = np.empty(0)
+        self.latest: F64 = np.full(1, np.nan)
         """Newest value as delivered; NaN after a gap."""
-        self.times: F64 = np.empty(0)
+        self.times: F64 = np.full(1, np.nan)
         """Of the newest sample that was no gap."""
         self.births = 0
         """Grows when a series has its first sample."""
@@ -154,9 +154,11 @@ class Panel:
         self._last, self._sum, self._born, self._born_sum = (np.empty(0) for _ in range(4))
         self._least_end = np.empty(0)
         """Below this a counter is at no end of its range."""
-        self._ranges = Ranges(np.empty((1, 0)), np.empty((1, 0)))
+        self._ranges = Ranges(np.full((1, 1), np.nan), np.full((1, 1), np.nan))
+        """[k, sorts] the ranges of each sort of counter; of the first, none."""
+        self._sorts: dict[tuple[tuple[float, float], ...], int] = {(): 0}
+        self._sort = np.empty(0, np.uint16)
         self._now: F64 = np.full(1, np.nan)
-        self._newest: F64 = np.full(1, np.nan)
 
     # --- series
 
@@ -166,7 +168,7 @@ class Panel:
         if size == known:
             return
         first, new = self._size, size - known
-        self._grow(max(first + new, 2 * first))
+        self._grow(first + max(new, known))
         self._known, self._size = size, first + new
         self._straight &= first == known
         self._place_of = np.concatenate((self._place_of, np.arange(first, first + new)))
@@ -179,15 +181,17 @@ class Panel:
         return self.latest[at], self.times[at]
 
     def _grow(self, size: int) -> None:
-        if size <= len(self._used):
+        if size < len(self._used):
             return
+        # One more: what a series that there is not would hold.
+        size += 1
         self.rhythm.grow(size)
         for name in ("latest", "times", "_last", "_born", "_born_sum", "_sum", "_least_end"):
             setattr(self, name, longer(getattr(self, name), size))
         for name in ("_used", "_read", "_counter", "_stuck"):
             old = getattr(self, name)
             setattr(self, name, np.concatenate((old, np.zeros(size - len(old), bool))))
-        self._ranges = Ranges(longer(self._ranges.sizes, size), longer(self._ranges.ends, size))
+        self._sort = np.concatenate((self._sort, np.zeros(size - len(self._sort), np.uint16)))
 
     def _place(self, number: int, key: SeriesKey) -> None:
         self._read[number] = key.signal in self.also
@@ -210,11 +214,13 @@ class Panel:
         return self.signals[signal].type in {"counter", "histogram"}
 
     def _range(self, number: int | slice, ranges: tuple[tuple[float, float], ...]) -> None:
-        if len(ranges) > len(self._ranges.sizes):
-            shape = len(ranges), len(self._used)
-            self._ranges = Ranges(_taller(self._ranges.sizes, shape), _taller(self._ranges.ends, shape))
-        for n, (size, end) in enumerate(ranges):
-            self._ranges.sizes[n, number], self._ranges.ends[n, number] = size, end
+        if ranges not in self._sorts:
+            shape = max(len(ranges), len(self._ranges.sizes)), len(self._sorts) + 1
+            sizes, ends = _taller(self._ranges.sizes, shape), _taller(self._ranges.ends, shape)
+            sizes[: len(ranges), -1], ends[: len(ranges), -1] = zip(*ranges, strict=True)
+            self._ranges = Ranges(sizes, ends)
+            self._sorts[ranges] = shape[1] - 1
+        self._sort[number] = self._sorts[ranges]
         self._least_end[number] = min((end for _, end in ranges), default=np.inf)
 
     def _entity(self, key: SeriesKey, kind: str) -> tuple[int, str]:
@@ -332,7 +338,7 @@ class Panel:
     def _counted(self, found: Samples) -> None:
         at = found.series
         before = np.where(found.first, self._last[at], np.roll(found.value, 1))
-        what = increases(before, found.value, Ranges(self._ranges.sizes[:, at], self._ranges.ends[:, at]))
+        what = increases(before, found.value, self._ranges_of(at))
         start = np.flatnonzero(found.first)
         total, before, place = what.added_up(start)
         one, broke = at[start], place >= 0
@@ -340,6 +346,10 @@ class Panel:
         self._born_sum[one[broke]] = self._sum[one[broke]] + before[broke]
         self._sum[one] += total
         self._last[one], self._stuck[one] = found.value[found.last], what.stuck[found.last]
+
+    def _ranges_of(self, at: Index) -> Ranges:
+        sort = self._sort[at]
+        return Ranges(self._ranges.sizes[:, sort], self._ranges.ends[:, sort])
 
     def _gaps(self, found: Samples) -> None:
         self.count.gaps += len(found.series)
@@ -366,13 +376,18 @@ class Panel:
         found = self._frames.get(id(schema))
         if found is None:
             wanted = [(n, column) for n, column in enumerate(schema) if column.signal in self.wanted]
-            sizes = [self.entities.known(kind_of(self.signals[column.signal].entity)) for _, column in wanted]
+            sizes = [self._wide(column) for _, column in wanted]
             self._grow(self._size + sum(sizes))
             found = self._frames[id(schema)] = _Laid(schema, Rhythm(self.tick))
             found.rhythm.grow(1)
             for (n, column), size in zip(wanted, sizes, strict=True):
                 found.columns.append((n, self._lay_column(column, size), self._counts(column.signal)))
         return found
+
+    def _wide(self, column: Column) -> int:
+        if column.entities is not None:
+            return len(column.entities)
+        return self.entities.known(kind_of(self.signals[column.signal].entity))
 
     def _lay_column(self, column: Column, size: int) -> slice:
         signal = self.signals[column.signal]
@@ -382,7 +397,9 @@ class Panel:
         self._used[at] = self._read[at] = True
         self._sum[at] = 0.0
         self._counter[at] = self._counts(column.signal)
-        self.rows[column.signal].place_all(column.selector, at, self.entities.count(kind_of(signal.entity)))
+        whole = self.entities.count(kind_of(signal.entity))
+        who = np.arange(size) if column.entities is None else column.entities
+        self.rows[column.signal].place_all(column.selector, who, at, whole)
         self._range(at, ranges_of(signal) if signal.type == "counter" else ())
         return at
 
@@ -424,10 +441,8 @@ class Panel:
 
     def settle(self) -> None:
         """Makes the tick's values ready: what is older than its series' horizon is unknown."""
-        self._newest = np.append(self.times, np.nan)
-        self._now = np.append(self.latest, np.nan)
-        stale = ~(self.t - self.times <= self.rhythm.horizon)
-        self._now[:-1][stale] = np.nan
+        stale = self.t - self.times > self.rhythm.horizon
+        self._now = np.where(stale, np.nan, self.latest) if stale.any() else self.latest
 
     def now(self, series: Index) -> F64:
         """Fresh values of series by number; NaN for stale ones and for -1."""
@@ -436,14 +451,14 @@ class Panel:
 
     def newest(self, series: Index) -> F64:
         """Times of the newest samples, stale or not; NaN where none came."""
-        found: F64 = self._newest[series]
+        found: F64 = self.times[series]
         return found
 
-    def counted(self, series: Index) -> tuple[F64, F64]:
+    def counted(self, series: Index | slice) -> tuple[F64, F64]:
         """How much counters counted, and up to when, by series number."""
         return self._sum[series], self.times[series]
 
-    def tally(self, series: Index) -> Tally:
+    def tally(self, series: Index | slice) -> Tally:
         """How counters stand, by series number."""
         fresh = (self.t - self.times[series] <= self.rhythm.horizon[series]) & ~self._stuck[series]
         return Tally(
@@ -485,7 +500,7 @@ def _larger(index: Index, shape: tuple[int, int]) -> Index:
 
 def _taller(array: F64, shape: tuple[int, int]) -> F64:
     out = np.full(shape, np.nan)
-    out[: array.shape[0]] = array
+    out[: array.shape[0], : array.shape[1]] = array
     return out
 
 

@@ -180,15 +180,24 @@ class Lanes:
     series: Index = field(default_factory=lambda: np.empty(0, np.intp))
     _version: int = -1
     _lane: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    _at: Index | slice = field(default_factory=lambda: np.empty(0, np.intp))
+    """The same as `series`, as a slice where they lie side by side."""
+    _whole: Index | None = None
+    """The series that were last seen to be all lanes in their order."""
     _tally: Tally | None = None
     _over: dict[float, tuple[F64, F64]] = field(default_factory=dict)
+
+    def _is_whole(self, series: Index) -> bool:
+        if self._whole is not series and series.shape == (1, len(self.series)) and (series[0] == self.series).all():
+            self._whole = series
+        return self._whole is series
 
     def step(self, t: float) -> None:
         """Takes in the tick."""
         self._learn()
         self._over.clear()
         self._tally = None
-        counted, time = self.panel.counted(self.series)
+        counted, time = self.panel.counted(self._at)
         self.ring.step(t, counted, time, lambda: self.panel.rhythm.settled(self.series))
 
     def _learn(self) -> None:
@@ -201,15 +210,21 @@ class Lanes:
         self.series = np.concatenate((self.series, np.setdiff1d(found, self.series)))
         self._lane = np.full(int(self.series.max(initial=-1)) + 2, -1, np.intp)
         self._lane[self.series] = np.arange(len(self.series))
+        self._whole = None
+        first, size = int(self.series[0]) if len(self.series) else 0, len(self.series)
+        straight = bool((self.series == np.arange(first, first + size)).all())
+        self._at = slice(first, first + size) if straight else self.series
 
     def over(self, window: float, series: Index) -> tuple[F64, F64]:
         """(increase, seconds) of each series over a window; NaN where too little is known."""
         if window not in self._over:
             if self._tally is None:
-                self._tally = self.panel.tally(self.series)
-            more, since = self.ring.over(window, self._tally)
-            self._over[window] = np.append(more, np.nan), np.append(since, np.nan)
+                self._tally = self.panel.tally(self._at)
+            self._over[window] = self.ring.over(window, self._tally)
         more, since = self._over[window]
+        if self._is_whole(series):
+            return more[None, :], since[None, :]
+        more, since = np.append(more, np.nan), np.append(since, np.nan)
         lane = self._lane[series] if len(self._lane) else np.full(series.shape, -1, np.intp)
         return more[lane], since[lane]
 

@@ -16,9 +16,9 @@ from skewscope.engine.rhythm import LONGEST, Rhythm, longer, usual
 from skewscope.engine.sets import F64, LARGEST
 
 SLOTS = 40
-LEAN = 16
-"""So many slots are kept of what has more than `WIDE` columns: the edges of its longer windows are less exact."""
-WIDE = 1 << 14
+LEAN = (8, 16)
+"""So few slots are kept of what has more than `WIDE` columns: the edges of its longer windows are less exact."""
+WIDE = 1 << 13
 PER_WINDOW = 24
 """A window is cut into about this many slots, where samples are that frequent."""
 FEW = 3.0
@@ -43,6 +43,13 @@ def slot_of(window: float, tick: float) -> float:
     """Length of the slots in which a window is kept: the tick, doubled until the window has few enough."""
     doublings = max(0, int(np.ceil(np.log2(window / tick / PER_WINDOW)))) if window > tick else 0
     return tick * 2.0**doublings
+
+
+def depth_for(columns: int, reach: float, slot: float) -> int:
+    """How many slots are kept of so many columns, for windows of `reach` seconds."""
+    if columns <= WIDE:
+        return SLOTS
+    return next((depth for depth in LEAN if reach <= slot * (depth - 2)), LEAN[-1])
 
 
 def slot_for(slot: float, longest: float, depth: int = SLOTS) -> float:
@@ -274,7 +281,7 @@ class Track:
 
         Its slots are no longer than these, and count from the same time.
         """
-        if other.ring.now < 0 or other.ring.depth != self.ring.depth:
+        if other.ring.now < 0:
             return
         into = slice(begin, begin + at.stop - at.start)
         ring = Ring(self.tick, other.ring.slot, other.ring.layers, other.ring.origin, other.ring.depth)
@@ -283,13 +290,25 @@ class Track:
         while ring.slot < self.ring.slot:
             ring.coarsen(ring.slot * ring.depth)
         self.ring.now = ring.now
-        for name, layer in self.ring.layers.items():
-            if name in ring.layers:
-                layer[:, into] = ring.layers[name]
+        for name in self.ring.layers.keys() & ring.layers.keys():
+            self.ring.layers[name][:, into] = (
+                ring.layers[name] if ring.depth == self.ring.depth else self._fitted(ring, name)
+            )
         self.time[into], self.first[into] = other.time[at], other.first[at]
         self._reference[into] = other._reference[at]  # noqa: SLF001 - one of its own kind
         self.rhythm.paste(into, other.rhythm, at)
         self._t = other._t  # noqa: SLF001
+
+    def _fitted(self, ring: Ring, name: str) -> F64:
+        """A layer of a ring of another depth, as it would be in this one."""
+        old, depth = ring.layers[name], self.ring.depth
+        oldest = max(ring.now - min(ring.depth, depth) + 1, 0)
+        # What lies before the past that there is reads as empty.
+        empty = old[oldest % ring.depth] * float(oldest > 0) if name in RUNNING else np.full(ring.size, np.nan)
+        found = np.tile(empty, (depth, 1))
+        for k in range(oldest, ring.now + 1):
+            found[k % depth] = old[k % ring.depth]
+        return found
 
     def fitting(self, at: slice, reach: float) -> float:
         """How long the slots of some entities should be, for windows of `reach` seconds and their usual period."""
@@ -416,7 +435,12 @@ class Counted:
     def step(self, t: float, counted: F64, time: F64, settled: Callable[[], F64]) -> None:
         """Takes in how much the counters counted, up to when; `settled` gives the periods that are known well."""
         if not self.ring.size and len(counted) > WIDE:
-            self.ring = Ring(self.ring.tick, self.ring.slot, ("counted", "time"), depth=LEAN)
+            self.ring = Ring(
+                self.ring.tick,
+                self.ring.slot,
+                ("counted", "time"),
+                depth=depth_for(len(counted), self.reach, self.ring.slot),
+            )
             self.ring.coarsen(self.reach)
         self.ring.grow(len(counted))
         self.ring.advance(t)

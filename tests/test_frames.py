@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from machine import Bench, ranks, rule
+from machine import Bench, block, ranks, rule
 
 from skewscope.engine.feed import Column, Frame
 
@@ -29,13 +29,13 @@ def said(bench, ticks, frames):
         else:
             whole = values.astype(np.float32).astype(float)
             (verdict,) = bench.tick(ranks(whole[:4]) | ranks(whole[4:], group="B"))
-        told.append((verdict.firing.tolist(), verdict.state.tolist(), verdict.evidence.tolist(), verdict.values.tobytes()))
+        told.append(
+            (verdict.firing.tolist(), verdict.state.tolist(), verdict.evidence.tolist(), verdict.values.tobytes())
+        )
     return told
 
 
 def block_of(samples, bench):
-    from machine import block
-
     return block(samples, bench.table, bench.t)
 
 

@@ -200,3 +200,23 @@ def test_a_window_is_unknown_until_half_of_it_was_seen():
     said = [lab.tick(ranks([1.0] * 4))[0]["A:n0"] for _ in range(10)]
     assert [math.isnan(one) for one in said[:4]] == [True] * 4
     assert not any(math.isnan(one) for one in said[5:])
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=60), st.sampled_from([(40, 16), (16, 40), (40, 40), (16, 8)])
+)
+def test_a_track_goes_on_with_what_another_one_remembered(run, depths):
+    before, after = (Track(1.0, 1.0, origin=START, depth=depth) for depth in depths)
+    after.grow(3)
+    for n, value in enumerate(run):
+        before.step(START + n, np.array([value, -value]), np.full(2, START + n))
+    after.paste(1, before, slice(0, 2))
+    for window in (1, 4):
+        steps, skip = min(window, len(run)), slice(1, 3)
+        assert after.mean(steps, at=skip) == pytest.approx(before.mean(steps), rel=1e-9, abs=1e-9)
+        low = (
+            np.fmin.reduce(track.ring.slots("low", steps, at), axis=0)
+            for track, at in ((after, skip), (before, slice(0, 2)))
+        )
+        assert next(low).tolist() == next(low).tolist()

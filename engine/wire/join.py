@@ -76,6 +76,11 @@ class _Bucket:
     period: F64 = field(default_factory=lambda: np.empty(0))
     """[group] seconds between rounds, as last known."""
 
+    @property
+    def hears(self) -> bool:
+        """Whether any port ever told anything of a group."""
+        return bool(self.heard.series or self.stage.series or self.pace.series)
+
     def told(self, latest: F64, age: F64, table: SeriesTable, step: float) -> tuple[I64, F64]:
         """(series, values) of what the groups tell; NaN where nothing. `age` is in ticks of `step` seconds."""
         if self.targets is None:
@@ -152,7 +157,7 @@ class WireJoin:
         """
         self._learn(table)
         age = (t - times) / self.step
-        told = [bucket.told(latest, age, table, self.step) for bucket in self.buckets.values()]
+        told = [bucket.told(latest, age, table, self.step) for bucket in self.buckets.values() if bucket.hears]
         if self.links:
             source, target = np.array(self.links).T
             told.append((target, np.where(age[source] < FRESH, latest[source], np.nan)))
