@@ -12,7 +12,7 @@ from skewscope.engine.topology import Group, Port, Topology
 from skewscope.engine.wire.chunk import Samples
 from skewscope.engine.wire.packets import Packets
 from skewscope.engine.wire.reducer import STEP, PortReducer
-from skewscope.engine.wire.view import BARRIERS, PIPELINES, GroupView, PortView
+from skewscope.engine.wire.view import BARRIERS, PIPELINES, TRANSFERS, GroupView, PortView
 
 TICKS = 5
 """Ticks reduced at once: enough packets to fill the arrays, few enough to stay in cache."""
@@ -25,7 +25,8 @@ def port_view(topology: Topology, port: Port) -> PortView:
     others = [p for p in topology.port.values() if p.network == port.network and p.id != port.id]
     peers = {address_key(a): p.id for p in others for a in p.addresses}
     own = frozenset(address_key(a) for a in port.addresses)
-    groups = [g for g in topology.groups if g.kind in BARRIERS | PIPELINES] if port.network == "east-west" else []
+    read = BARRIERS | PIPELINES | TRANSFERS
+    groups = [g for g in topology.groups if g.kind in read] if port.network == "east-west" else []
     views = (_group_view(topology, g, port) for g in groups)
     return PortView(port.id, port.node, port.network, own, peers, tuple(v for v in views if v is not None))
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skewscope.engine.feed import SeriesTable
-from skewscope.engine.wire.packets import ACK, PSH, ROCE, ROCE_ACK, ROCE_CNP, Packets
+from skewscope.engine.wire.packets import ACK, PSH, ROCE, ROCE_ACK, ROCE_CNP, SYN, Packets
 from skewscope.engine.wire.reducer import PortReducer
 from skewscope.engine.wire.sequence import FlowState, judge
 from skewscope.engine.wire.view import PortView
@@ -106,7 +106,68 @@ def test_the_lower_median_over_peers_forgives_one_bad_peer() -> None:
     assert says.of("wire.own_retransmit_ratio", "n0/ew")[0] == 0
     both = stream(one + one[10:30], times + [0.3 + i * 1e-3 for i in range(20)], dst=OTHER)
     says = told(Packets.joined([bad, both]))
-    assert says.of("wire.own_retransmit_ratio", "n0/ew")[0] == pytest.approx(20 / 120)
+    assert says.of("wire.own_retransmit_ratio", "n0/ew")[0] == pytest.approx(19 / 120)  # a single one is forgiven
+
+
+def test_one_repeat_to_each_peer_proves_no_loss_on_the_own_link() -> None:
+    one, times = numbered(100)
+    captured = [stream([*one, one[10]], [*times, 0.3], dst=dst) for dst in (PEER, OTHER)]
+    says = told(Packets.joined(captured))
+    assert says.of("wire.own_retransmit_ratio", "n0/ew")[0] == 0
+    assert says.of("wire.retransmit_ratio", "n0/ew")[0] == pytest.approx(2 / 202)
+
+
+def acks_of(seq: list[int], times: list[float], src: int = PEER, dst: int = HOST) -> Packets:
+    n = len(seq)
+    return packets(
+        time=np.array(times) + 1000.0, src=np.full(n, src), dst=np.full(n, dst), length=np.zeros(n),
+        seq=np.full(n, 5), ack=np.array(seq, np.int64) % (1 << 32), flags=np.full(n, ACK),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("first", [0, (1 << 32) - 40_000])
+@pytest.mark.parametrize("chunk", [1, 5])
+def test_what_is_sent_again_after_its_acknowledgement_passed_was_not_lost_on_the_way_out(
+    first: int, chunk: int
+) -> None:
+    seq, times = numbered(50, first)
+    captured = [
+        stream([*seq, seq[-1]], [*times, 1.25]),
+        acks_of([s + 1000 for s in seq], [t + 1e-4 for t in times]),
+        acks_of([seq[-1] + 1000], [1.2501]),
+    ]
+    view = PortView("n0/ns", "n0", "north-south", frozenset([HOST]), {})
+    table = SeriesTable()
+    says = Told(table, reduced(PortReducer(view), Packets.joined(captured), table, chunk))
+    assert says.of("wire.retransmit_ratio", "n0/ns").max() == 0
+    assert says.of("wire.request_loss_ratio", "n0").max() == pytest.approx(1 / 51)
+
+
+def test_a_client_that_opens_twice_lost_its_first_attempt() -> None:
+    seq, times = numbered(40)
+    opening = packets(
+        time=np.array([0.0, 1.0]) + 1000.0, src=np.full(2, PEER), dst=np.full(2, HOST), sport=np.full(2, 777),
+        length=np.zeros(2), seq=np.full(2, 99), flags=np.full(2, SYN),
+    )  # fmt: skip
+    captured = Packets.joined([opening, stream(seq, times, src=PEER, dst=HOST)])
+    view = PortView("n0/ns", "n0", "north-south", frozenset([HOST]), {})
+    table = SeriesTable()
+    says = Told(table, reduced(PortReducer(view), captured, table, 5))
+    assert says.of("wire.request_loss_ratio", "n0").max() == pytest.approx(1 / 42)
+
+
+def test_a_round_trip_counts_each_peer_once() -> None:
+    slow, few = numbered(90), numbered(10)
+    third = 4
+    captured = [stream(*slow, dst=PEER), acks_of([s + 1000 for s in slow[0]], [t + 30e-3 for t in slow[1]])]
+    for dst in (OTHER, third):
+        captured += [
+            stream(*few, dst=dst),
+            acks_of([s + 1000 for s in few[0]], [t + 2e-4 for t in few[1]], src=dst),
+        ]
+    says = told(Packets.joined(captured))
+    assert says.of("wire.rtt", "n0/ew")[0] == pytest.approx(2e-4, rel=1e-3)
+    assert says.of("wire.rtt_p95", "n0/ew")[0] == pytest.approx(30e-3, rel=1e-2)
 
 
 def roce(psn: list[int], times: list[float], **other: np.ndarray) -> Packets:

@@ -5,7 +5,7 @@ import numpy as np
 from skewscope.adapters.simulator.fleet import KINDS
 from skewscope.adapters.simulator.push import F64
 from skewscope.adapters.simulator.rows import noisy, of_members, row
-from skewscope.adapters.simulator.world import FRONT_PACKET, World
+from skewscope.adapters.simulator.world import FRONT_PACKET, PROMPT_BYTES, SENT_TWICE, World
 
 
 def _rails(w: World, x: F64) -> F64:
@@ -39,7 +39,10 @@ def _flows(w: World) -> F64:
 
 
 def _gini(w: World) -> F64:
-    return np.clip(0.05 + w.random.normal(0, 0.01, w.push.hot_flow.shape) + 0.9 * w.push.hot_flow, 0.0, 1.0)
+    """Rails share evenly; clients do not (0.3, and 0.5 in one second of twenty, as measured)."""
+    even = 0.05 + w.random.normal(0, 0.01, w.push.hot_flow.shape)
+    even[:, 0] = np.clip(w.random.normal(0.3, 0.1, len(even)), 0.05, 0.9)
+    return np.clip(even + (1 - even) * w.push.hot_flow, 0.0, 1.0)
 
 
 def _idle(w: World) -> F64:
@@ -55,6 +58,7 @@ def _silent(w: World) -> F64:
     """The same, where the port hears nothing either: all of a halt, little of a round."""
     halted = np.append(np.clip(w.push.halted, 0, 1), 1.0)[w.fleet.job_of]
     found = np.repeat(halted[:, None], w.fleet.ports, axis=1) + 0.6 * _idle(w) * (1 - halted[:, None])
+    found[:, 1:] += (1 - found[:, 1:]) * w.push.registering[:, None]
     return np.clip(np.where(w.push.down > 0.5, 1.0, found), 0.0, 1.0)
 
 
@@ -68,7 +72,11 @@ AGENT = (
     row("wire.retransmit_ratio", "port", lambda w: w.net.again_rx, "rx"),
     row("wire.dup_ack_ratio", "port", lambda w: 0.6 * w.net.again_tx + 0.1 * w.push.reorder, "rx"),
     row("wire.dup_ack_ratio", "port", lambda w: 0.6 * w.net.again_rx + 0.4 * w.push.reorder, "tx"),
-    row("wire.own_retransmit_ratio", "port", lambda w: w.push.loss_out),
+    row(
+        "wire.own_retransmit_ratio",
+        "port",
+        lambda w: np.clip(w.push.loss_out + SENT_TWICE * w.peers_mean(w.push.reorder), 0, 1),
+    ),
     row("wire.out_of_order_ratio", "port", lambda w: np.clip(w.push.reorder + 0.05 * w.push.loss_in, 0, 1)),
     row("wire.ecn_ce_ratio", "rail", lambda w: w.net.marked[:, 1:], only="roce"),
     row("wire.cnp_rate", "rail", lambda w: noisy(w, w.net.told[:, 1:], 0.1), only="roce"),
@@ -82,7 +90,7 @@ AGENT = (
     row(
         "wire.zero_window_ratio",
         "port",
-        lambda w: np.clip(w.push.write_stall * 0.05, 0, 1)[:, None] * np.ones(w.fleet.ports),
+        lambda w: np.clip(w.push.write_stall * 0.05, 0, 1),
     ),
     row("wire.bursts", "rail", lambda w: _whole(w, w.rounds.rate)),
     row(
@@ -121,9 +129,17 @@ AGENT = (
     row("wire.round_rate", "group", lambda w: w.rounds.rate),
     row("wire.exchange_time", "group", lambda w: noisy(w, w.rounds.exchange, 0.05)),
     row("wire.requests", "front", lambda w: w.by_node(w.serving.arrived)),
-    row("wire.request_bytes", "front", lambda w: w.by_node(w.serving.arrived * w.serving.prompt_len * 4.5)),
-    row("wire.responses", "front", lambda w: w.by_node(w.serving.started)),
-    row("wire.open_streams", "front", lambda w: w.by_node(np.floor(w.serving.running + w.serving.waiting))),
+    row(
+        "wire.request_bytes",
+        "front",
+        lambda w: w.by_node(w.serving.arrived * w.serving.prompt_len + w.push.giant) * PROMPT_BYTES,
+    ),
+    row("wire.responses", "front", lambda w: w.by_node(w.serving.ended) * _stayed(w)),
+    row(
+        "wire.open_streams",
+        "front",
+        lambda w: np.floor(w.by_node(w.serving.running + w.serving.waiting) * _stayed(w)),
+    ),
     row(
         "wire.first_byte_delay",
         "front",
@@ -149,11 +165,15 @@ AGENT = (
         "front",
         lambda w: noisy(w, w.by_node(_asked(w, w.serving.gap_cv), np.nan) + 8 * _clients(w), 0.08),
     ),
-    row("wire.stream_chunks", "front", lambda w: noisy(w, w.by_node(_asked(w, w.serving.output_len), np.nan), 0.08)),
+    row(
+        "wire.stream_chunks",
+        "front",
+        lambda w: noisy(w, w.by_node(_asked(w, w.serving.output_len / w.push.yields), np.nan), 0.08),
+    ),
     row(
         "wire.stream_duration",
         "front",
-        lambda w: noisy(w, w.by_node(_asked(w, w.serving.output_len * w.serving.gap), np.nan), 0.08),
+        lambda w: noisy(w, w.by_node(_asked(w, w.serving.output_len * w.serving.gap / w.push.yields), np.nan), 0.08),
     ),
     row(
         "wire.egress_unacked",
@@ -164,9 +184,7 @@ AGENT = (
     row(
         "agent.sample_age",
         "node",
-        lambda w: (
-            w.random.uniform(0.02, 0.08, w.cpu.shape) + np.maximum(w.push.arm - 0.7, 0) * 30 + np.abs(w.push.clock_off)
-        ),
+        lambda w: w.random.uniform(0.02, 0.08, w.cpu.shape) + np.maximum(w.push.arm - 0.7, 0) * 30 + w.push.clock_off,
     ),
     row("dpu.arm_cpu", "node", lambda w: np.clip(0.12 + w.random.normal(0, 0.01, w.cpu.shape) + w.push.arm, 0, 1)),
     row("dpu.temperature", "node", lambda w: 62 + w.random.normal(0, 0.5, w.cpu.shape) + w.push.dpu_heat),
@@ -177,6 +195,11 @@ AGENT = (
 def _asked(w: World, x: F64) -> F64:
     """Unknown where nobody asks: there is no stream to time."""
     return np.where(w.serving.running + w.serving.waiting > 0, x, np.nan)
+
+
+def _stayed(w: World) -> F64:
+    """Share of the clients of each node that wait for their answers."""
+    return 1.0 - w.by_node(np.clip(w.push.left, 0.0, 1.0))
 
 
 def _clients(w: World) -> F64:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from skewscope.adapters.simulator.faults.registry import Act, Target
+from skewscope.adapters.simulator.faults.registry import Act, Target, spare
 from skewscope.adapters.simulator.push import Push
 from skewscope.adapters.simulator.world import World
 
@@ -23,8 +23,8 @@ def restart(p: Push, w: World, at: Target, _strength: float, age: float) -> None
     alike = [n for n, job in enumerate(w.fleet.jobs) if job.kind == kind]
     turn = int(age // 15)
     if turn < len(alike) and age % 15 < 6:
-        p.halted[alike[turn]] = p.out[alike[turn]] = 1.0
-        p.arrivals[alike[turn]] = 0.0
+        spare(p, w, alike[turn])
+        p.halted[alike[turn]] = 1.0
         p.mute_engine[w.fleet.jobs[alike[turn]].nodes[0]] = 1.0
         w.serving.running[alike[turn]] = w.serving.waiting[alike[turn]] = 0.0
 
@@ -46,11 +46,9 @@ def checkpoint(p: Push, w: World, _at: Target, strength: float, age: float) -> N
             p.halted[n] = 0.4
 
 
-def maintenance(p: Push, _w: World, at: Target, _strength: float, _age: float) -> None:
+def maintenance(p: Push, w: World, at: Target, _strength: float, _age: float) -> None:
     """A replica is drained: it gets nothing, and the others take its part."""
-    p.arrivals *= 1.1
-    p.arrivals[at.job] = 0.0
-    p.out[at.job] = 1.0
+    spare(p, w, at.job)
 
 
 def missed_scrapes(p: Push, _w: World, at: Target, _strength: float, age: float) -> None:

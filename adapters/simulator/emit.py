@@ -41,6 +41,8 @@ class _Source:
     numbers: NDArray[np.int32]
     nodes: Index
     counter: NDArray[np.bool_]
+    grain: F64
+    """What a counter counts in: whole things, or microseconds of a time."""
     wraps: F64
     phase: Index
     period: int
@@ -79,13 +81,14 @@ class Emitter:
         self._second = -1
 
     def _source(self, name: str, pairs: list[tuple[Row, Place]], period: int) -> _Source:
-        numbers, nodes, counter, wraps = [], [], [], []
+        numbers, nodes, counter, grain, wraps = [], [], [], [], []
         for row, place in pairs:
             signal = self.catalogue.signals[row.signal]
             keys = (SeriesKey(row.signal, place.kind, one, row.selector) for one in place.names)
             numbers += [self.table.number(key) for key in keys]
             nodes.append(place.nodes)
             counter.append(np.full(len(place.names), signal.type == "counter"))
+            grain.append(np.full(len(place.names), 1e-6 if signal.unit == "s" else 1.0))
             size = min((size for size, _ in ranges_of(signal)), default=np.inf) if signal.type == "counter" else np.inf
             wraps.append(np.full(len(place.names), size))
         at = np.concatenate(nodes)
@@ -94,9 +97,8 @@ class Emitter:
         # Not all nodes are read in the same second.
         phase = (at * 7) % period
         made = np.array(numbers, np.int32)
-        return _Source(
-            rows, made, at, np.concatenate(counter), np.concatenate(wraps), phase, period, MUTES[name], total
-        )
+        counts, grains, ends = np.concatenate(counter), np.concatenate(grain), np.concatenate(wraps)
+        return _Source(rows, made, at, counts, grains, ends, phase, period, MUTES[name], total)
 
     def _parts(self, signal: str, place: Place) -> NDArray[np.int32]:
         parts = [*(f"bucket:{bound:g}" for bound in BOUNDS), "bucket:+Inf", "count", "sum"]
@@ -122,7 +124,7 @@ class Emitter:
             due = (self._second % source.period) == source.phase
             mute = getattr(world.push, source.mute)[source.nodes] > 0 if source.mute else False
             chosen = due & ~np.asarray(mute)
-            value = np.where(source.counter, np.floor(source.total), source.total)
+            value = np.where(source.counter, np.floor(source.total / source.grain) * source.grain, source.total)
             yield source.numbers[chosen], value[chosen]
 
     def _histograms(self, world: World) -> Iterator[tuple[NDArray[np.int32], F64]]:
@@ -131,7 +133,10 @@ class Emitter:
             self._taken[n] += _observed(make(world), place)
             if self._second % self._histogram_period == 0:
                 chosen = np.flatnonzero(mute[place.nodes] <= 0)
-                yield numbers[:, chosen].ravel(), np.floor(self._taken[n][:, chosen]).ravel()
+                told = self._taken[n][:, chosen]
+                # Observations are counted in whole ones; their sum is not.
+                told = np.vstack([np.floor(told[:-1]), told[-1:]])
+                yield numbers[:, chosen].ravel(), told.ravel()
 
 
 def _observed(spread: Spread, place: Place) -> F64:
@@ -141,7 +146,8 @@ def _observed(spread: Spread, place: Place) -> F64:
     # A logistic curve is close enough to the normal one and needs no table.
     share = 1 / (1 + np.exp(-np.clip(1.702 * away, -60, 60)))
     mean = median * np.exp(spread.sigma**2 / 2)
-    return np.vstack([share * count, count[None, :], count[None, :], (mean * count)[None, :]])
+    found = np.vstack([share * count, count[None, :], count[None, :], (mean * count)[None, :]])
+    return found + _observed(spread.beside, place) if spread.beside else found
 
 
 # --- places

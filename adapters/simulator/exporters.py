@@ -9,11 +9,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from skewscope.adapters.simulator import rounds as turns
 from skewscope.adapters.simulator.agent import AGENT
 from skewscope.adapters.simulator.push import F64
-from skewscope.adapters.simulator.rows import Row, Spread, noisy, of_members, row
-from skewscope.adapters.simulator.world import RAIL_PACKET, World
+from skewscope.adapters.simulator.rows import Row, Spread, Value, noisy, of_members, row
+from skewscope.adapters.simulator.serving import PREFILL_TOKENS
+from skewscope.adapters.simulator.world import RAIL_PACKET, SENT_TWICE, World
 
+READ = 256e3
+"""Bytes that one request reads of something large."""
 PRIORITY = "p3"
 """The traffic class that is lossless."""
 
@@ -42,18 +46,35 @@ def rows(fabric: str) -> Iterator[Row]:
                 yield replace(one, exporter=exporter)
 
 
+def _own_in(w: World) -> F64:
+    """Bytes that come to the function of the job itself."""
+    return np.maximum(w.net.rx - w.push.other_in, 0.0)[:, 1:]
+
+
+def _own_out(w: World) -> F64:
+    return np.maximum(w.net.tx - w.net.others + w.push.read_from, 0.0)[:, 1:]
+
+
+def _reads(w: World) -> F64:
+    """Caches are read from who has them; collectives are written."""
+    of_caches = w.by_node(w.kind_mask("pd"))[:, None] * _own_in(w) / RAIL_PACKET * 0.01 * _pieces(w)
+    return of_caches + w.push.read_from[:, 1:] / READ
+
+
+def _pieces(w: World) -> F64:
+    return w.by_node(w.push.pieces, 1.0)[:, None] * np.ones(w.fleet.plan.rails)
+
+
 COUNTERS = (
-    row("port.tx_bytes", "port", lambda w: w.net.tx),
-    row("port.rx_bytes", "port", lambda w: w.net.rx),
+    row("port.tx_bytes", "port", lambda w: w.net.tx * w.push.misread),
+    row("port.rx_bytes", "port", lambda w: w.net.rx * w.push.misread),
     row("port.tx_packets", "port", lambda w: w.net.tx_packets),
     row("port.rx_packets", "port", lambda w: w.net.rx_packets),
     row("port.tx_netdev_bytes", "ns", lambda w: w.net.tx[:, :1]),
     row("port.rx_netdev_bytes", "ns", lambda w: w.net.rx[:, :1]),
     row("port.tx_netdev_packets", "ns", lambda w: w.net.tx_packets[:, :1]),
     row("port.rx_netdev_packets", "ns", lambda w: w.net.rx_packets[:, :1]),
-    row(
-        "port.rx_discards", "port", lambda w: w.net.rx_packets * np.clip(w.push.write_stall[:, None] - 0.3, 0, 1) * 0.02
-    ),
+    row("port.rx_discards", "port", lambda w: w.net.dropped * w.net.rx_packets),
     row(
         "port.tx_discards",
         "port",
@@ -62,12 +83,14 @@ COUNTERS = (
     row(
         "port.rx_out_of_buffer",
         "port",
-        lambda w: w.net.rx_packets * np.clip(w.push.write_stall[:, None] - 0.2, 0, 1) * 0.01,
+        lambda w: w.net.rx_packets * np.clip(w.push.write_stall - 0.2, 0, 1) * 0.01,
     ),
     row(
         "port.rx_buffer_passed_thres",
-        "rail",
-        lambda w: 1e4 * np.clip(w.push.write_stall[:, None] - 0.05, 0, 1) + 50 * w.push.pausing[:, 1:],
+        "port",
+        lambda w: (
+            1e4 * np.clip(w.push.write_stall - 0.05, 0, 1) + 50 * w.push.pausing + w.random.poisson(w.push.bursts)
+        ),
     ),
     row("port.rx_crc_errors", "port", lambda w: w.net.rx_packets * w.push.corrupt),
     row("port.rx_symbol_err", "port", lambda w: w.net.rx_packets * w.push.corrupt * 3 + w.push.flaps * 40),
@@ -86,17 +109,25 @@ COUNTERS = (
         "port.xmit_wait",
         "rail",
         lambda w: (
-            1e9 * np.clip(w.push.credits[:, 1:] + w.push.paused[:, 1:], 0, 1)
+            1e9 * np.clip(w.push.credits + w.push.paused + w.net.held, 0, 1)[:, 1:]
             + 1e4 * w.random.exponential(1.0, w.push.down[:, 1:].shape)
         ),
         only="infiniband",
     ),
     row("port.ib_excessive_buffer_overrun_errors", "rail", lambda w: 0 * w.push.down[:, 1:], only="infiniband"),
-    row("prio.rx_pause", "rail", lambda w: _pauses(w.push.paused), PRIORITY, "roce"),
-    row("prio.rx_pause_time", "rail", lambda w: 1e6 * np.clip(w.push.paused[:, 1:], 0, 1), PRIORITY, "roce"),
-    row("prio.rx_pause_transition", "rail", lambda w: _pauses(w.push.paused) * 0.5, PRIORITY, "roce"),
-    row("prio.tx_pause", "rail", lambda w: _pauses(w.push.pausing), PRIORITY, "roce"),
-    row("prio.tx_pause_time", "rail", lambda w: 1e6 * np.clip(w.push.pausing[:, 1:], 0, 1), PRIORITY, "roce"),
+    row("prio.rx_pause", "rail", lambda w: _pauses(w.push.paused + w.net.held), PRIORITY, "roce"),
+    row(
+        "prio.rx_pause_time", "rail", lambda w: 1e6 * np.clip(w.push.paused + w.net.held, 0, 1)[:, 1:], PRIORITY, "roce"
+    ),
+    row("prio.rx_pause_transition", "rail", lambda w: _pauses(w.push.paused + w.net.held) * 0.5, PRIORITY, "roce"),
+    row("prio.tx_pause", "rail", lambda w: _pauses(w.push.pausing + w.net.holding), PRIORITY, "roce"),
+    row(
+        "prio.tx_pause_time",
+        "rail",
+        lambda w: 1e6 * np.clip(w.push.pausing + w.net.holding, 0, 1)[:, 1:],
+        PRIORITY,
+        "roce",
+    ),
     row("prio.tx_bytes", "rail", lambda w: w.net.tx[:, 1:], PRIORITY, "roce"),
     row("prio.rx_bytes", "rail", lambda w: w.net.rx[:, 1:], PRIORITY, "roce"),
     row("prio.tx_packets", "rail", lambda w: w.net.tx_packets[:, 1:], PRIORITY, "roce"),
@@ -104,13 +135,13 @@ COUNTERS = (
     row(
         "prio.rx_discards",
         "rail",
-        lambda w: w.net.rx_packets[:, 1:] * np.clip(w.push.write_stall[:, None] - 0.3, 0, 1) * 0.02,
+        lambda w: 0 * w.net.rx_packets[:, 1:],
         PRIORITY,
         "roce",
     ),
     row("port.tx_pause_storm_warning_events", "rail", lambda w: (w.push.pausing[:, 1:] > 0.6) * 1.0, only="roce"),
     row("port.tx_pause_storm_error_events", "rail", lambda w: (w.push.pausing[:, 1:] > 0.9) * 1.0, only="roce"),
-    row("cc.np_cnp_sent", "rail", lambda w: w.net.notified[:, 1:], only="roce"),
+    row("cc.np_cnp_sent", "rail", lambda w: (w.net.notified + w.push.phantom)[:, 1:], only="roce"),
     row("cc.np_ecn_marked_roce_packets", "rail", lambda w: (w.net.marked * w.net.rx_packets)[:, 1:], only="roce"),
     row("cc.rp_cnp_handled", "rail", lambda w: w.net.told[:, 1:], only="roce"),
     row("cc.rp_cnp_ignored", "rail", lambda w: 0 * w.net.told[:, 1:], only="roce"),
@@ -121,11 +152,13 @@ COUNTERS = (
         lambda w: (w.net.rx_packets * np.clip(w.push.reorder + w.push.loss_in, 0, 1))[:, 1:],
         only="roce",
     ),
-    row("rdma.duplicate_request", "rail", lambda w: (w.net.rx_packets * w.push.reorder * 0.3)[:, 1:], only="roce"),
+    row(
+        "rdma.duplicate_request", "rail", lambda w: (w.net.rx_packets * w.push.reorder * SENT_TWICE)[:, 1:], only="roce"
+    ),
     row(
         "rdma.local_ack_timeout_err",
         "rail",
-        lambda w: w.random.poisson(np.minimum(w.net.tx_packets * w.push.loss_out * 1e-3 + 20 * w.push.down, 1e4))[
+        lambda w: w.random.poisson(np.minimum(w.net.tx_packets * w.push.loss_out * 1e-3 + 20 * _cut_off(w), 1e4))[
             :, 1:
         ],
         only="roce",
@@ -135,29 +168,32 @@ COUNTERS = (
     row(
         "rdma.out_of_buffer",
         "rail",
-        lambda w: (w.net.rx_packets * np.clip(w.push.write_stall[:, None] - 0.4, 0, 1) * 1e-3)[:, 1:],
+        lambda w: (w.net.rx_packets * np.clip(w.push.write_stall - 0.4, 0, 1) * 1e-3)[:, 1:],
     ),
     row(
         "rdma.rnr_nak_retry_err",
         "rail",
-        lambda w: (w.net.rx_packets * np.clip(w.push.write_stall[:, None] - 0.4, 0, 1) * 1e-4)[:, 1:],
+        lambda w: (w.net.rx_packets * np.clip(w.push.write_stall - 0.4, 0, 1) * 1e-4)[:, 1:],
     ),
-    row("rdma.req_transport_retries_exceeded", "rail", lambda w: 3 * (w.push.down[:, 1:] > 0.5)),
-    row("rdma.req_cqe_error", "rail", lambda w: 3 * (w.push.down[:, 1:] > 0.5)),
+    row("rdma.req_transport_retries_exceeded", "rail", lambda w: 3 * _cut_off(w)[:, 1:]),
+    row("rdma.req_cqe_error", "rail", lambda w: 3 * _cut_off(w)[:, 1:]),
     row("rdma.req_cqe_flush_error", "rail", lambda w: 30 * (w.push.down[:, 1:] > 0.5)),
-    row("rdma.rx_write_requests", "rail", lambda w: w.net.rx_packets[:, 1:] * 0.02 * _pieces(w)),
-    row("rdma.rx_read_requests", "rail", lambda w: w.net.rx_packets[:, 1:] * 0.01 * _pieces(w)),
-    row("vport.tx_rdma_bytes", "rail", lambda w: w.net.tx[:, 1:] - w.push.other_out[:, 1:]),
-    row("vport.rx_rdma_bytes", "rail", lambda w: w.net.rx[:, 1:] - w.push.other_in[:, 1:]),
+    row("rdma.req_remote_access_errors", "rail", lambda w: w.random.poisson(w.push.refused[:, 1:])),
+    row("rdma.resp_remote_access_errors", "rail", lambda w: 0 * w.push.refused[:, 1:]),
+    row("rdma.req_remote_invalid_request", "rail", lambda w: 0 * w.push.refused[:, 1:]),
+    row("rdma.rx_write_requests", "rail", lambda w: _own_in(w) / RAIL_PACKET * 0.02 * _pieces(w)),
+    row("rdma.rx_read_requests", "rail", _reads),
+    row("vport.tx_rdma_bytes", "rail", _own_out),
+    row("vport.rx_rdma_bytes", "rail", _own_in),
     row(
         "vport.tx_rdma_packets",
         "rail",
-        lambda w: (w.net.tx[:, 1:] - w.push.other_out[:, 1:]) / RAIL_PACKET * _pieces(w) ** 0.5,
+        lambda w: _own_out(w) / RAIL_PACKET * _pieces(w) ** 0.5,
     ),
     row(
         "vport.rx_rdma_packets",
         "rail",
-        lambda w: (w.net.rx[:, 1:] - w.push.other_in[:, 1:]) / RAIL_PACKET * _pieces(w) ** 0.5,
+        lambda w: _own_in(w) / RAIL_PACKET * _pieces(w) ** 0.5,
     ),
     row("vport.rx_eth_bytes", "ns", lambda w: w.net.rx[:, :1]),
     row("vport.tx_eth_bytes", "ns", lambda w: w.net.tx[:, :1]),
@@ -165,42 +201,53 @@ COUNTERS = (
     row("rep.tx_bytes", "port", lambda w: w.net.rx),
     row(
         "pcie.stall_write",
-        "rail",
-        lambda w: np.round(100 * np.clip(w.push.write_stall, 0, 1))[:, None] * np.ones(w.fleet.plan.rails),
+        "port",
+        lambda w: np.round(100 * np.clip(w.push.write_stall, 0, 1)),
     ),
     row(
         "pcie.stall_read",
-        "rail",
-        lambda w: np.round(100 * np.clip(w.push.read_stall, 0, 1))[:, None] * np.ones(w.fleet.plan.rails),
+        "port",
+        lambda w: np.round(100 * np.clip(w.push.read_stall, 0, 1)),
     ),
-    row(
-        "pcie.stall_write_events", "rail", lambda w: (w.push.write_stall > 0.02)[:, None] * np.ones(w.fleet.plan.rails)
-    ),
-    row("pcie.stall_read_events", "rail", lambda w: (w.push.read_stall > 0.02)[:, None] * np.ones(w.fleet.plan.rails)),
+    row("pcie.stall_write_events", "port", lambda w: 1.0 * (w.push.write_stall > 0.02)),
+    row("pcie.stall_read_events", "port", lambda w: 1.0 * (w.push.read_stall > 0.02)),
     row(
         "pcie.buffer_overflow",
         "rail",
-        lambda w: w.net.rx_packets[:, 1:] * np.clip(w.push.write_stall[:, None] - 0.3, 0, 1) * 0.01,
+        lambda w: (w.net.rx_packets * np.clip(w.push.write_stall - 0.3, 0, 1) * 0.01)[:, 1:],
     ),
     row("pcie.nic_dma_bytes", "rail", lambda w: w.net.rx[:, 1:] + w.net.tx[:, 1:]),
-    row(
-        "pcie.link_width", "rail", lambda w: 16.0 * w.push.link_width.min(axis=1)[:, None] * np.ones(w.fleet.plan.rails)
-    ),
-    row("pcie.link_speed", "rail", lambda w: 32.0 * np.ones((w.fleet.plan.nodes, w.fleet.plan.rails))),
-    row("pcie.l0_to_recovery", "rail", lambda w: w.push.pcie_replays[:, None] * np.ones(w.fleet.plan.rails)),
-    row("pcie.crc_error_dllp", "rail", lambda w: w.push.pcie_replays[:, None] * np.ones(w.fleet.plan.rails) * 0.5),
+    row("pcie.link_width", "port", lambda w: 16.0 * w.push.link_width),
+    row("pcie.link_speed", "port", lambda w: 32.0 * np.ones_like(w.push.link_width)),
+    row("pcie.l0_to_recovery", "port", lambda w: w.push.pcie_replays),
+    row("pcie.crc_error_dllp", "port", lambda w: w.push.pcie_replays * 0.5),
     row("flow.tcp_retrans", "node", lambda w: (w.net.tx_packets * w.net.again_tx)[:, 0]),
     row("flow.new", "node", lambda w: w.random.poisson(np.maximum(w.by_node(w.serving.arrived) * w.fronts + 0.3, 0))),
 )
 
 
-def _pieces(w: World) -> F64:
-    return w.by_node(w.push.pieces, 1.0)[:, None] * np.ones(w.fleet.plan.rails)
-
-
 def _pauses(share: F64) -> F64:
     """Pause frames: a port that is stopped is told so again and again."""
     return np.clip(share[:, 1:], 0, 1) * 3e4
+
+
+def _exchanged(w: World) -> F64:
+    """Bytes per second over NVLink: as many for each step as there is to do, however long it takes."""
+    return 80e9 * w.gpus.done * w.gpus.clock * w.push.nvlink
+
+
+def _taken_in(w: World) -> F64:
+    """Bytes that come to each GPU over PCIe: from the host, and from the adapters, which write to it directly."""
+    by_rail = (w.net.rx - w.push.other_in)[:, 1:].sum(axis=1) / w.push.pcie_in.shape[1]
+    found: F64 = 0.4e9 * w.gpus.busy + w.push.pcie_in + np.maximum(by_rail, 0.0)[:, None]
+    return found
+
+
+def _given_out(w: World) -> F64:
+    """Bytes that each GPU gives over PCIe: to the host, and to the adapters, which read it directly."""
+    by_rail = (w.net.tx - w.net.others)[:, 1:].sum(axis=1) / w.push.pcie_out.shape[1]
+    found: F64 = 0.3e9 * w.gpus.busy + w.push.pcie_out + np.maximum(by_rail, 0.0)[:, None]
+    return found
 
 
 DCGM = (
@@ -214,21 +261,21 @@ DCGM = (
     row("gpu.engine_active", "gpu", lambda w: np.clip(w.gpus.busy + _spins(w), 0, 1)),
     row("gpu.sm_active", "gpu", lambda w: np.clip(w.gpus.busy * 0.85 + 0.2 * _spins(w), 0, 1)),
     row("gpu.sm_occupancy", "gpu", lambda w: np.clip(w.gpus.busy * 0.35, 0, 1)),
-    row("gpu.tensor_active", "gpu", lambda w: np.clip(w.gpus.busy * 0.45, 0, 1)),
-    row("gpu.dram_active", "gpu", lambda w: np.clip(w.gpus.busy * 0.55, 0, 1)),
+    row("gpu.tensor_active", "gpu", lambda w: np.clip(w.gpus.done * 0.45, 0, 1)),
+    row("gpu.dram_active", "gpu", lambda w: np.clip(w.gpus.done * w.gpus.clock * 0.55, 0, 1)),
     row(
         "gpu.mem_copy_util", "gpu", lambda w: np.round(100 * np.clip(w.gpus.busy * 0.3 + w.push.pcie_out / 60e9, 0, 1))
     ),
     row("gpu.fb_used", "gpu", lambda w: np.round(81559.0 * np.clip(_memory(w), 0, 0.995))),
     row("gpu.fb_free", "gpu", lambda w: np.round(81559.0 * (1 - np.clip(_memory(w), 0, 0.995)))),
-    row("gpu.pcie_rx", "gpu", lambda w: noisy(w, 0.4e9 * w.gpus.busy + w.push.pcie_in, 0.05)),
-    row("gpu.pcie_tx", "gpu", lambda w: noisy(w, 0.3e9 * w.gpus.busy + w.push.pcie_out, 0.05)),
-    row("gpu.pcie_rx_total", "gpu", lambda w: 0.4e9 * w.gpus.busy + w.push.pcie_in),
-    row("gpu.pcie_tx_total", "gpu", lambda w: 0.3e9 * w.gpus.busy + w.push.pcie_out),
-    row("gpu.pcie_replay", "gpu", lambda w: w.push.pcie_replays[:, None] * (w.push.link_width < 1)),
-    row("gpu.nvlink_rx", "gpu", lambda w: noisy(w, 40e9 * w.gpus.busy * w.push.nvlink, 0.03)),
-    row("gpu.nvlink_tx", "gpu", lambda w: noisy(w, 40e9 * w.gpus.busy * w.push.nvlink, 0.03)),
-    row("gpu.nvlink_bw_total", "gpu", lambda w: 80e9 * w.gpus.busy * w.push.nvlink),
+    row("gpu.pcie_rx", "gpu", lambda w: noisy(w, _taken_in(w), 0.05)),
+    row("gpu.pcie_tx", "gpu", lambda w: noisy(w, _given_out(w), 0.05)),
+    row("gpu.pcie_rx_total", "gpu", _taken_in),
+    row("gpu.pcie_tx_total", "gpu", _given_out),
+    row("gpu.pcie_replay", "gpu", lambda w: 0 * w.gpus.busy),
+    row("gpu.nvlink_rx", "gpu", lambda w: noisy(w, 0.5 * _exchanged(w), 0.03)),
+    row("gpu.nvlink_tx", "gpu", lambda w: noisy(w, 0.5 * _exchanged(w), 0.03)),
+    row("gpu.nvlink_bw_total", "gpu", _exchanged),
     row("gpu.nvlink_crc_flit_errors", "gpu", lambda w: w.random.poisson(w.push.nvlink_errors)),
     row("gpu.nvlink_replay_errors", "gpu", lambda w: w.random.poisson(w.push.nvlink_errors * 0.3)),
     row("gpu.nvlink_recovery_errors", "gpu", lambda w: w.random.poisson(w.push.nvlink_errors * 0.02)),
@@ -250,9 +297,26 @@ DCGM = (
 )
 
 
+def _those_there(value: Value) -> Value:
+    """Of a GPU that is lost, or whose controller does not answer, nothing can be read but what the driver logged."""
+    return lambda w: np.where((w.push.dead > 0) & np.isin(w.push.xid, (79, 119, 120)), np.nan, value(w))
+
+
+def _cut_off(w: World) -> F64:
+    """Share of a port's connections of which one end is down."""
+    down = 1.0 * (w.push.down > 0.5)
+    return np.maximum(down, w.peers_mean(down))
+
+
 def _spins(w: World) -> F64:
     """Share of time in which a GPU waits inside a collective: its one kernel runs, and computes nothing."""
-    return (w.spinning[:, None] * (1 - w.push.dead)) * 0.95
+    return w.spinning * (1 - w.push.dead) * 0.95
+
+
+def _computed(w: World) -> F64:
+    """Of each member, its kernels without those that wait for a sibling's link."""
+    with_links, own = turns.times_inside(w.push, w.speed).max(axis=1), turns.times_inside(w.push, w.gpus.clock)
+    return w.rounds.kernels * of_members(w, own.max(axis=1) / np.maximum(with_links, 1e-9))
 
 
 def _at_the_root(w: World) -> F64:
@@ -271,7 +335,7 @@ def _memory(w: World) -> F64:
 
 HOST = (
     row("host.cpu_util", "node", lambda w: w.cpu),
-    row("host.psi_cpu", "node", lambda w: np.clip((w.cpu - 0.7) * 2, 0, 1) + 0.002),
+    row("host.psi_cpu", "node", lambda w: np.clip(np.clip(2 * (w.cpu - 0.7), 0, 1) + w.push.wait_cpu, 0, 1) + 0.002),
     row("host.psi_io", "node", lambda w: np.clip(w.push.wait_io, 0, 1) + 0.001),
     row("host.psi_mem", "node", lambda w: np.clip(w.push.wait_mem, 0, 1)),
     row("host.psi_irq", "node", lambda w: np.clip(w.push.interrupts, 0, 1) + 0.001),
@@ -310,34 +374,44 @@ ENGINE = (
     row("serve.kv_usage", "replica", lambda w: w.serving.cache),
     row("serve.success", "replica", lambda w: w.serving.ended),
     row("serve.failure", "replica", lambda w: w.serving.failed),
-    row("serve.prompt_tokens", "replica", lambda w: w.serving.queried),
+    row("serve.prompt_tokens", "replica", lambda w: w.serving.queried + w.push.giant),
     row("serve.generation_tokens", "replica", lambda w: w.serving.tokens),
     row("serve.gen_throughput", "replica", lambda w: w.serving.tokens),
     row("serve.preemptions", "replica", lambda w: w.serving.preempted),
     row("serve.prefix_hits", "replica", lambda w: w.serving.found),
-    row("serve.prefix_queries", "replica", lambda w: w.serving.queried),
-    row(
-        "serve.prefix_hit_rate",
-        "replica",
-        lambda w: np.clip(w.serving.found / np.maximum(w.serving.queried, 1e-9), 0, 1),
-    ),
+    row("serve.prefix_queries", "replica", lambda w: w.serving.queried + w.push.giant),
+    row("serve.prefix_hit_rate", "replica", lambda w: w.serving.hits),
     row("serve.disagg_prefill_queue", "pd", lambda w: np.floor(w.serving.waiting)),
     row("serve.disagg_decode_queue", "pd", lambda w: np.floor(w.serving.running * np.clip(w.serving.transfer, 0, 1))),
     row("serve.kv_xfer_speed", "pd", lambda w: 10.0 / np.maximum(w.push.transfer * np.sqrt(w.push.pieces), 1e-3)),
 )
 
+
+def _giant(w: World, times: float) -> Spread:
+    return Spread(1.0 * (w.push.giant > 0), w.push.giant * times, 0.05)
+
+
 TIMES: Mapping[str, tuple[str, Callable[[World], Spread]]] = {
     "serve.ttft": ("replica", lambda w: Spread(w.serving.started, w.serving.ttft, 0.4)),
     "serve.queue_time": ("replica", lambda w: Spread(w.serving.started, w.serving.queued + 1e-4, 0.5)),
-    "serve.prefill_time": ("replica", lambda w: Spread(w.serving.started, w.serving.prefill, 0.5)),
-    "serve.itl": ("replica", lambda w: Spread(w.serving.tokens, w.serving.gap, 0.15)),
-    "serve.tpot": ("replica", lambda w: Spread(w.serving.ended, w.serving.gap, 0.1)),
+    "serve.prefill_time": (
+        "replica",
+        lambda w: Spread(w.serving.started, w.serving.prefill, 0.5, _giant(w, 1 / PREFILL_TOKENS)),
+    ),
+    "serve.itl": ("replica", lambda w: Spread(w.serving.tokens / w.push.yields, w.serving.gap, 0.15)),
+    "serve.tpot": ("replica", lambda w: Spread(w.serving.ended, w.serving.gap / w.push.yields, 0.1)),
     "serve.e2e": (
         "replica",
-        lambda w: Spread(w.serving.ended, w.serving.ttft + w.serving.gap * w.serving.output_len, 0.8),
+        lambda w: Spread(w.serving.ended, w.serving.ttft + w.serving.gap / w.push.yields * w.serving.output_len, 0.8),
     ),
-    "serve.decode_time": ("replica", lambda w: Spread(w.serving.ended, w.serving.gap * w.serving.output_len, 0.8)),
-    "serve.prompt_len": ("replica", lambda w: Spread(w.serving.started, w.serving.prompt_len * 0.6, 1.0)),
+    "serve.decode_time": (
+        "replica",
+        lambda w: Spread(w.serving.ended, w.serving.gap / w.push.yields * w.serving.output_len, 0.8),
+    ),
+    "serve.prompt_len": (
+        "replica",
+        lambda w: Spread(w.serving.started, w.serving.prompt_len * 0.6, 1.0, _giant(w, 1.0)),
+    ),
     "serve.output_len": ("replica", lambda w: Spread(w.serving.ended, w.serving.output_len * 0.7, 0.85)),
     "serve.iteration_tokens": ("replica", lambda w: Spread(w.rounds.rate, w.serving.running + 1, 0.1)),
     "serve.kv_xfer_time": ("pd", lambda w: Spread(w.serving.started, w.serving.transfer, 0.3)),
@@ -347,16 +421,26 @@ TIMES: Mapping[str, tuple[str, Callable[[World], Spread]]] = {
 
 JOB = (
     row("step.duration", "group", lambda w: noisy(w, w.rounds.period / np.maximum(1 - w.push.halted, 0.05), 0.003)),
-    row("step.compute_time", "rank", lambda w: noisy(w, w.rounds.kernels, 0.003)),
-    row("step.wait_time", "rank", lambda w: np.maximum(w.rounds.wait - w.rounds.exchange[:, None], 0) + 1e-5),
+    row("step.compute_time", "rank", lambda w: noisy(w, _of_steps(w, _computed(w)), 0.003)),
+    row(
+        "step.wait_time",
+        "rank",
+        lambda w: _of_steps(w, np.maximum(w.rounds.wait - w.rounds.exchange[:, None], 0) + 1e-5),
+    ),
     row("step.comm_time", "rank", lambda w: noisy(w, w.rounds.exchange[:, None] * np.ones_like(w.rounds.wait), 0.03)),
-    row("step.microbatch_cv", "rank", lambda w: noisy(w, 0.03 + w.push.uneven[:, None] + 0 * w.rounds.wait, 0.1)),
+    row("step.microbatch_cv", "rank", lambda w: noisy(w, 0.03 + w.push.uneven[:, None] + w.push.ragged_own, 0.1)),
     row("nccl.coll_time", "rank", lambda w: 1e6 * (w.rounds.wait + w.rounds.exchange[:, None])),
     row("nccl.coll_busbw", "rank", lambda w: 1e-9 * w.rounds.sent / np.maximum(w.rounds.exchange, 1e-6)[:, None]),
     row("nccl.coll_size", "rank", lambda w: w.rounds.sent),
     row("nccl.coll_seq", "rank", lambda w: w.rounds.rate[:, None] * np.ones_like(w.rounds.wait)),
     row("nccl.rank_missing", "rank", lambda w: of_members(w, 1.0 * (w.push.dead.max(axis=1) > 0))),
 )
+
+
+def _of_steps(w: World, x: F64) -> F64:
+    """Unknown while the job stands: no step ends that could be timed."""
+    return np.where(w.rounds.rate[:, None] > 0, x, np.nan)
+
 
 FABRIC = (
     row("pool.queue", "pool", lambda w: w.serving.waiting),
@@ -368,7 +452,7 @@ FABRIC = (
 TABLES: Mapping[str, Sequence[Row]] = {
     "agent": AGENT,
     "counters": COUNTERS,
-    "dcgm": DCGM,
+    "dcgm": tuple(one if one.signal == "gpu.xid" else replace(one, value=_those_there(one.value)) for one in DCGM),
     "host": HOST,
     "engine": ENGINE,
     "job": JOB,

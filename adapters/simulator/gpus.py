@@ -18,6 +18,7 @@ HOT_C = 87.0
 """Where the driver begins to slow the clock down."""
 SLOWER_PER_KELVIN = 0.05
 CLOCK_MHZ = 1980.0
+IDLE_CLOCK = 345.0 / CLOCK_MHZ
 POWER_OF_CLOCK = 2.4
 """Dynamic power grows with frequency times the square of voltage, and that with frequency."""
 
@@ -38,24 +39,33 @@ class Gpus:
     """Share of the second in which the power limit slowed it."""
     busy: F64
     """Share of the second in which it computed."""
+    done: F64
+    """Share of the second for which a sound one would have computed to do the same."""
 
 
 def fresh(nodes: int, random: np.random.Generator) -> Gpus:
     """GPUs that have been at work for a while."""
     shape = nodes, GPUS
     quality = np.clip(random.normal(1.0, 0.02, shape), 0.95, 1.05)
-    zero = np.zeros(shape)
-    return Gpus(np.full(shape, 58.0), quality, np.ones(shape), np.full(shape, 450.0), zero, zero.copy(), zero.copy())
+    none = (np.zeros(shape) for _ in range(4))
+    return Gpus(np.full(shape, 58.0), quality, np.ones(shape), np.full(shape, 450.0), *none)
+
+
+def wanted_power(gpus: Gpus) -> F64:
+    """What each board would draw at its full clock, in watts."""
+    found: F64 = IDLE_W + (BOARD_W - IDLE_W) * 0.92 * gpus.done * gpus.quality
+    return found
 
 
 def step(gpus: Gpus, push: Push, busy: F64) -> None:
     """One second, in which each GPU computes for a share `busy` of the time."""
     alive = 1.0 - push.dead
     gpus.busy = busy * alive
-    wanted = push.clock * alive
+    gpus.done = gpus.busy / push.slow
+    wanted = np.where(push.dead > 0, IDLE_CLOCK, push.clock)
     hot = np.maximum(gpus.temperature - HOT_C, 0.0)
     by_heat = np.clip(1.0 - SLOWER_PER_KELVIN * hot, 0.35, 1.0)
-    full = IDLE_W + (BOARD_W - IDLE_W) * 0.92 * gpus.busy * gpus.quality * (1 + push.leak)
+    full = IDLE_W + (wanted_power(gpus) - IDLE_W) * (1 + push.leak)
     limit = BOARD_W * push.power_limit
     # What the limit leaves for dynamic power sets the clock.
     room = np.maximum(limit - IDLE_W, 30.0) / np.maximum(full - IDLE_W, 1.0)
@@ -63,6 +73,6 @@ def step(gpus: Gpus, push: Push, busy: F64) -> None:
     gpus.thermal = np.where(by_heat < np.minimum(by_power, wanted), 1.0 - by_heat, 0.0)
     gpus.capped = np.where(by_power < np.minimum(by_heat, wanted) - 1e-9, 1.0, 0.0)
     gpus.clock = np.minimum(np.minimum(by_heat, by_power), wanted)
-    gpus.power = alive * (IDLE_W + (full - IDLE_W) * gpus.clock**POWER_OF_CLOCK)
+    gpus.power = IDLE_W + (full - IDLE_W) * gpus.clock**POWER_OF_CLOCK
     target = AMBIENT_C + KELVIN_PER_WATT * gpus.power + push.heat
     gpus.temperature += (target - gpus.temperature) * (1 - np.exp(-1 / SETTLING_S))

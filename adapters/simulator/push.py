@@ -18,7 +18,9 @@ class Push:
     clock: F64
     """Times the clock."""
     work: F64
-    """Times the time that its kernels take at the same clock."""
+    """Times what it has to do, and so the time that its kernels take at the same clock."""
+    slow: F64
+    """Times the time that its kernels take for the same work at the same clock."""
     stall: F64
     """Seconds that it stands still in a round."""
     heat: F64
@@ -41,8 +43,6 @@ class Push:
     """1 where it has fallen off."""
     held: F64
     """Share of its memory that is held but useless."""
-    link_width: F64
-    """Times the lanes of its PCIe link."""
     # --- nodes
     busy: F64
     """Share of all processors that something else takes."""
@@ -50,16 +50,16 @@ class Push:
     """Seconds by which kernels are launched late in a round, on average."""
     launch_noise: F64
     """The same, as a deviation from round to round."""
+    wait_cpu: F64
+    """Share of time that tasks wait for a core although others are free: they are bound to the wrong ones."""
     wait_io: F64
     """Share of time that tasks wait for storage."""
     wait_mem: F64
     """Share of time that tasks wait for memory."""
     interrupts: F64
     """Share of time lost to interrupts."""
-    write_stall: F64
-    """Share of time that the adapter cannot write to the host."""
-    read_stall: F64
-    """Share of time that the adapter waits for what it reads from the host."""
+    registering: F64
+    """Share of time in which nothing is sent because memory is being registered."""
     detour: F64
     """Share of what the rails carry that goes by the host's root."""
     drops: F64
@@ -80,9 +80,27 @@ class Push:
     """1 where the DPU's agent is silent."""
     mute_engine: F64
     """1 where the serving engine tells nothing."""
-    pcie_replays: F64
-    """Per second, on the adapter's link."""
     # --- ports
+    write_stall: F64
+    """Share of time that the adapter cannot write to the host."""
+    read_stall: F64
+    """Share of time that the adapter waits for what it reads from the host."""
+    link_width: F64
+    """Times the lanes of the adapter's PCIe link."""
+    pcie_replays: F64
+    """Per second, on the adapter's PCIe link."""
+    flood: F64
+    """Small packets per second that other functions of the adapter send."""
+    refused: F64
+    """Requests per second of other functions that are refused."""
+    bursts: F64
+    """Times per second that so much comes at once that the port drops some of it."""
+    misread: F64
+    """Times the bytes that the port's counters say it carried."""
+    read_from: F64
+    """Bytes per second, of those of others, that others read from the memory behind the port."""
+    phantom: F64
+    """Notifications per second that are counted and were never sent."""
     capacity: F64
     """Times the speed of what lies behind the port."""
     loss_out: F64
@@ -98,7 +116,9 @@ class Push:
     tail: F64
     """Seconds that the unlucky ones of them stand there on top."""
     mark: F64
-    """Share of packets marked by a switch."""
+    """Share of the packets sent to it that a switch marks."""
+    mark_out: F64
+    """Share of the packets sent from it that a switch marks."""
     paused: F64
     """Share of time in which the network stops the port."""
     pausing: F64
@@ -113,6 +133,8 @@ class Push:
     """Times that it went down in this second."""
     hot_flow: F64
     """Share of the bytes that one flow has on top of its even share."""
+    part: F64
+    """Times the even part of its job's bytes that the port carries."""
     flows: F64
     """Times the number of connections."""
     credits: F64
@@ -142,8 +164,16 @@ class Push:
     """Times the time that a KV transfer takes."""
     pieces: F64
     """Times the number of pieces in which KV moves."""
+    stranded: F64
+    """Share of the slots and of the KV cache that is held for requests that are gone."""
+    giant: F64
+    """Tokens of one prompt that is far longer than all others; 0 for none in this second."""
+    yields: F64
+    """Times the tokens that a decode step brings for each request."""
     failing: F64
     """Share of the requests that fail."""
+    left: F64
+    """Share of the requests whose clients leave before the answer; the engine goes on."""
     hits: F64
     """Added to the share of prompt tokens found in the prefix cache."""
     prefill: F64
@@ -159,28 +189,36 @@ class Push:
     """Times the work of a member."""
     sent: F64
     """Times the bytes that a member sends and receives."""
+    ragged_own: F64
+    """Coefficient of variation of a member's own micro-batches, on top."""
     wander: F64
     """Seconds by which a member that changes from round to round is late."""
+    alone: F64
+    """Share of the second in which a member computes by itself while its job stands."""
 
 
 _LIKE = {
-    "gpu": "clock work stall heat leak power_limit pcie_in pcie_out nvlink nvlink_errors xid dead held link_width",
-    "node": "busy launch launch_noise wait_io wait_mem interrupts write_stall read_stall detour drops oom arm "
-    "dpu_heat clock_off mute_host mute_gpu mute_agent mute_engine pcie_replays",
-    "port": "capacity loss_out loss_in corrupt reorder queue tail mark paused pausing other_in other_out down flaps "
-    "hot_flow flows credits",
+    "gpu": "clock work slow stall heat leak power_limit pcie_in pcie_out nvlink nvlink_errors xid dead held",
+    "node": "busy launch launch_noise wait_cpu wait_io wait_mem interrupts registering detour drops oom arm "
+    "dpu_heat clock_off mute_host mute_gpu mute_agent mute_engine",
+    "port": "capacity loss_out loss_in corrupt reorder queue tail mark mark_out paused pausing other_in other_out down "
+    "flaps hot_flow part flows credits write_stall read_stall link_width pcie_replays flood refused bursts misread "
+    "read_from phantom",
     "job": "halted out spinning padding egress uneven arrivals prompt output "
-    "cache transfer pieces failing hits prefill admitting mixing ragged",
-    "member": "share sent wander",
+    "cache transfer pieces stranded giant yields failing left hits prefill admitting mixing ragged",
+    "member": "share sent ragged_own wander alone",
 }
 _TIMES = frozenset(
     [
         "clock",
         "work",
+        "slow",
         "power_limit",
         "nvlink",
         "link_width",
+        "misread",
         "capacity",
+        "part",
         "flows",
         "arrivals",
         "prompt",
@@ -188,6 +226,7 @@ _TIMES = frozenset(
         "cache",
         "transfer",
         "pieces",
+        "yields",
         "prefill",
         "admitting",
         "share",

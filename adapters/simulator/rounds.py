@@ -13,6 +13,8 @@ UNEVEN = 0.012
 """Deviation of a member's compute time from round to round, as a share (measured per-rank collective times)."""
 WIRE_S = 12e-6
 """Time on the wire and in switches that are empty."""
+USUAL_NOISE = 0.67
+"""Median of the size of a normal deviation."""
 RESEND = 30.0
 """A lost packet costs a go-back-N transport about so many times its own time."""
 
@@ -59,7 +61,8 @@ def step(fleet: Fleet, push: Push, speed: F64, load: F64, random: np.random.Gene
     at, there = np.maximum(fleet.members, 0), fleet.there
     base = np.array([KINDS[job.kind].round_s for job in fleet.jobs]) * load
     # A node's GPUs wait for each other over NVLink before the node has anything to send.
-    slowest = (push.work / np.maximum(speed, 1e-3)).max(axis=1)
+    slowest = times_inside(push, speed).max(axis=1)
+    slowest = np.where(slowest > 0, slowest, 1.0)
     stall = push.stall.max(axis=1) + push.launch
     mean = base[:, None] * push.share * slowest[at] + stall[at]
     noise = random.normal(0.0, UNEVEN, (*mean.shape, SEEN))
@@ -81,7 +84,9 @@ def step(fleet: Fleet, push: Push, speed: F64, load: F64, random: np.random.Gene
         variation=turn.std(axis=1) / turn.mean(axis=1),
         rate=going / period,
         compute=middle,
-        kernels=np.where(there, np.maximum(middle - stall[at], 0.05 * middle), np.nan),
+        kernels=np.where(
+            there, np.maximum(middle - stall[at] - USUAL_NOISE * push.launch_noise[at], 0.05 * middle), np.nan
+        ),
         lag=np.median(lag, axis=2),
         lag_p95=np.quantile(lag, 0.95, axis=2),
         last=np.where(there, last, np.nan),
@@ -90,6 +95,12 @@ def step(fleet: Fleet, push: Push, speed: F64, load: F64, random: np.random.Gene
         sent=np.where(there, sent, np.nan),
         stage=np.where(there & pipe[:, None], middle, np.nan),
     )
+
+
+def times_inside(push: Push, speed: F64) -> F64:
+    """Times the time of a sound GPU that each GPU computes; a lost one takes no part."""
+    found: F64 = np.where(push.dead > 0, 0.0, push.work * push.slow / np.maximum(speed, 1e-3))
+    return found
 
 
 def _wandering(push: Push, there: Mask, random: np.random.Generator) -> F64:
@@ -109,11 +120,11 @@ def _exchange(fleet: Fleet, push: Push) -> tuple[F64, F64]:
     free = push.capacity[:, rails] * (1 - np.clip(push.paused + push.credits, 0, 0.98))[:, rails]
     taken = np.maximum(push.other_in, push.other_out)[:, rails] / fleet.rail_speed
     # What is left on the port, or what its own receive side can drain, whichever is less.
-    drained = (1 - np.clip(push.write_stall, 0, 0.98))[:, None]
+    drained = 1 - np.clip(np.maximum(push.write_stall, push.pausing), 0, 1)[:, rails]
     left = np.maximum(np.minimum(free - np.minimum(taken, 0.95 * free), drained), 0.01) * fleet.rail_speed
     loss = (push.loss_in + push.loss_out + 0.5 * push.reorder + push.corrupt)[:, rails]
     crowd = 1 + 3 * push.hot_flow[:, rails]
-    slow = (1 + RESEND * loss) * crowd / left
+    slow = push.part[:, rails] * (1 + RESEND * loss) * crowd / left
     each = bytes_ / fleet.plan.rails * slow.max(axis=1)[at] + (2 * push.queue[:, rails].max(axis=1))[at]
     down = push.down[:, rails].mean(axis=1)[at]
     each = np.where(there, each * (1 + 2 * down) + WIRE_S, -np.inf)

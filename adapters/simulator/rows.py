@@ -35,6 +35,8 @@ class Spread:
     median: F64
     sigma: float
     """Of their logarithm."""
+    beside: "Spread | None" = None
+    """Others of another kind."""
 
 
 def row(signal: str, place: str, value: Value, selector: str = "", only: str = "") -> Row:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from skewscope.adapters.simulator.fleet import Fleet
+from skewscope.adapters.simulator.fleet import Fleet, Mask
 from skewscope.adapters.simulator.load import Asked, Load
 from skewscope.adapters.simulator.push import F64, Push
 from skewscope.adapters.simulator.rounds import Rounds
@@ -39,6 +39,8 @@ class Serving:
     """Prompt tokens looked up in the prefix cache."""
     found: F64
     """And found there."""
+    hits: F64
+    """Share of them that was found when some were last looked up."""
     tokens: F64
     """Generated."""
     cache: F64
@@ -65,6 +67,7 @@ def fresh(fleet: Fleet, load: Load) -> Serving:
     """Replicas in the middle of a day."""
     none = np.zeros(len(fleet.jobs))
     made = Serving(*(none.copy() for _ in fields(Serving)))
+    made.hits = none + HITS
     made.running = np.where(fleet.serving, load.rate * load.output * 0.03, 0.0)
     made.batch_load = 1 + STEP_PER_RUNNING * made.running
     return made
@@ -75,24 +78,29 @@ def step(now: Serving, fleet: Fleet, push: Push, asked: Asked, turns: Rounds, ra
     serves, pace, rounds = fleet.serving, turns.period, turns.rate
     now.prompt_len, now.output_len = asked.prompt * push.prompt, asked.output * push.output
     now.arrived = np.where(serves, random.poisson(np.maximum(asked.rate * push.arrivals, 0.0)), 0.0)
-    now.failed = np.minimum(random.poisson(now.arrived * push.failing), now.arrived)
-    now.waiting = now.waiting + now.arrived - now.failed
+    refused = np.minimum(random.poisson(now.arrived * push.failing), now.arrived)
+    now.failed = np.minimum(refused + random.poisson(now.arrived * push.left), now.arrived)
+    now.waiting = now.waiting + now.arrived - refused
     going = np.clip(rounds * pace, 0.0, 1.0)
     _admit(now, push, going, random)
-    now.tokens = np.where(serves, now.running * rounds * (1 - np.clip(push.padding, 0, 1)), 0.0)
+    each = rounds * push.yields * (1 - np.clip(push.padding, 0, 1))
+    # Who comes or ends does so in the middle of the second, on average.
+    lasting = np.maximum(now.running - now.started / 2, 0.0) / (1 + each / now.output_len / 2)
+    now.tokens = np.where(serves, lasting * each, 0.0)
     ended = random.poisson(np.maximum(now.tokens / now.output_len, 0.0))
     now.ended = np.minimum(ended, now.running)
     now.running = np.maximum(now.running - now.ended, 0.0)
     _cache(now, push, random)
     now.batch_load = 1 + STEP_PER_RUNNING * now.running
-    _delays(now, push, pace, going)
+    apart = np.array([job.kind == "pd" for job in fleet.jobs])
+    _delays(now, push, pace, going, apart)
 
 
 def _admit(now: Serving, push: Push, going: F64, random: np.random.Generator) -> None:
     hits = np.clip(HITS + push.hits, 0.0, 0.98)
     computed = np.maximum(now.prompt_len * (1 - hits), 16.0)
     able = PREFILL_TOKENS * push.prefill * push.admitting * going / computed
-    room = np.minimum(MOST_RUNNING - now.running, _room(now, push))
+    room = np.minimum(MOST_RUNNING * (1 - push.stranded) - now.running, _room(now, push))
     # The lengths of the prompts that come differ.
     able *= np.exp(random.normal(0.0, 0.1, able.shape))
     now.started = np.floor(np.clip(np.minimum(now.waiting, np.minimum(able, room)), 0.0, None) + 0.5)
@@ -101,6 +109,7 @@ def _admit(now: Serving, push: Push, going: F64, random: np.random.Generator) ->
     now.running = now.running + now.started
     now.queried = now.started * now.prompt_len
     now.found = now.queried * hits
+    now.hits = np.where(now.queried > 0, hits, now.hits)
     now.prompt = now.queried - now.found
     now.prefill = computed / (PREFILL_TOKENS * push.prefill) * 2.0
     now.queued = now.waiting / np.maximum(np.minimum(able, np.maximum(room, 0.2)), 0.05)
@@ -109,26 +118,28 @@ def _admit(now: Serving, push: Push, going: F64, random: np.random.Generator) ->
 def _room(now: Serving, push: Push) -> F64:
     """Requests for whose prompts there is cache: how long the answers get nobody knows yet."""
     taken = now.running * (now.prompt_len + now.output_len / 2)
-    return np.maximum((0.98 * CACHE_TOKENS * push.cache - taken) / now.prompt_len, 0.0)
+    return np.maximum((0.98 * CACHE_TOKENS * push.cache * (1 - push.stranded) - taken) / now.prompt_len, 0.0)
 
 
 def _cache(now: Serving, push: Push, random: np.random.Generator) -> None:
     each = now.prompt_len + now.output_len / 2
-    wanted = now.running * each / (CACHE_TOKENS * push.cache)
+    wanted = now.running * each / (CACHE_TOKENS * push.cache * np.maximum(1 - push.stranded, 1e-3))
     over = np.maximum(wanted - 1.0, 0.0)
     # Requests that outgrow the cache are put off: they wait again.
-    now.preempted = np.minimum(
-        np.floor(over * now.running) + random.poisson((wanted > 0.97) * 0.05 * now.running), now.running
-    )
+    # Who is let in has room for its prompt, not yet for its answer.
+    grows = now.started * now.output_len / 2 / each + 0.01 * now.running
+    full = np.clip((wanted - 0.9) / 0.07, 0.0, 1.0)
+    now.preempted = np.minimum(np.floor(over * now.running) + random.poisson(full * grows), now.running)
     now.running = now.running - now.preempted
     now.waiting = now.waiting + now.preempted
-    now.cache = np.clip(wanted, 0.0, 1.0)
+    now.cache = np.clip(push.stranded + (1 - push.stranded) * wanted, 0.0, 1.0)
 
 
-def _delays(now: Serving, push: Push, pace: F64, going: F64) -> None:
+def _delays(now: Serving, push: Push, pace: F64, going: F64, apart: Mask) -> None:
     going = np.maximum(going, 0.02)
     now.transfer = TRANSFER_S * push.transfer * np.sqrt(push.pieces)
-    now.ttft = now.queued + now.prefill + pace / going
+    # The cache travels before the first token only where the roles are apart.
+    now.ttft = now.queued + now.prefill + np.where(apart, now.transfer, 0.0) + pace / going
     now.gap = pace / going
     mixed = 0.03 + push.mixing
     long = now.prefill * 0.5

@@ -21,6 +21,11 @@ PROMPT_BYTES = 4.5
 BATCHES = 40e6
 """Bytes of training data that a node reads in a second."""
 RAIL_RTT, FRONT_RTT = 14e-6, 350e-6
+SENT_TWICE = 0.3
+"""Of the packets that come out of order, how many are sent again for nothing."""
+SMALL_PACKET = 90.0
+BURST_DROPS = 150.0
+"""Packets that are dropped where a burst finds the buffer full."""
 MOST_CNPS = 200_000.0
 """Congestion notifications that an adapter can send in a second."""
 USUAL_MARK = 5e-7
@@ -46,6 +51,14 @@ class Net:
     """Share of the packets sent that were repeats."""
     again_rx: F64
     rtt: F64
+    others: F64
+    """Bytes sent that are of others than the job."""
+    dropped: F64
+    """Share of the packets received that the adapter drops."""
+    holding: F64
+    """Share of time in which the port stops its senders because it cannot put away what comes; rails drop nothing."""
+    held: F64
+    """Share of time in which it is stopped for the sake of such a one."""
 
 
 @dataclass
@@ -61,6 +74,8 @@ class World:
     serving: replicas.Serving = field(init=False)
     rounds: turns.Rounds = field(init=False)
     net: Net = field(init=False)
+    inside: F64 = field(init=False)
+    """Share of the second in which each GPU waits for others of its node, [node, gpu]."""
     cpu: F64 = field(init=False)
     """Share of each host's processors that is busy."""
 
@@ -80,39 +95,50 @@ class World:
     def _second(self) -> None:
         boards.step(self.gpus, self.push, self._busy())
         # A chip that throttles or fails is slower; the launcher and the loader keep a sound one waiting.
-        speed = self.gpus.clock * np.clip(self.push.nvlink, 0.05, 1.0) ** 0.3
-        self.rounds = turns.step(self.fleet, self.push, speed, self.serving.batch_load, self.random)
+        self.rounds = turns.step(self.fleet, self.push, self.speed, self.serving.batch_load, self.random)
         asked = self.load.at(max(self.t, 0.0))
         replicas.step(self.serving, self.fleet, self.push, asked, self.rounds, self.random)
         self.cpu = np.clip(0.14 + self.random.normal(0, 0.01, self.push.busy.shape) + self.push.busy, 0.02, 1.0)
         self.net = self._network()
 
+    @property
+    def speed(self) -> F64:
+        """Of each GPU, as a share of a sound one at full clock; its links count as far as it waits for them."""
+        found: F64 = self.gpus.clock * np.clip(self.push.nvlink, 0.05, 1.0) ** 0.3
+        return found
+
+    @property
+    def _going(self) -> F64:
+        """Share of the second in which each job is at its rounds."""
+        level = np.where(self.fleet.serving, np.clip(0.35 + self.serving.running / 60.0, 0.0, 1.0), 1.0)
+        found: F64 = level * (1 - np.clip(self.push.halted, 0, 1))
+        return found
+
     def _busy(self) -> F64:
-        """Share of time that each GPU computes: what its job's rounds leave it."""
-        jobs = self.fleet.job_of
+        """Share of time that each GPU computes; it waits inside the node for slower siblings and for stalled ones."""
         shape = self.push.clock.shape
         if not hasattr(self, "rounds"):
+            self.inside = np.zeros(shape)
             return np.full(shape, 0.8)
-        now, place = self.rounds, np.maximum(self.fleet.members, 0)
-        share = np.zeros(self.fleet.plan.nodes)
-        late = np.append(self.push.launch, 0.0)[self.fleet.members]
-        active = np.where(self.fleet.there, np.maximum(now.compute - late, 0.0) / now.period[:, None], 0.0)
-        level = np.where(self.fleet.serving, np.clip(0.35 + self.serving.running / 60.0, 0.0, 1.0), 1.0)
-        active = active * (1 - np.clip(self.push.halted, 0, 1))[:, None] * level[:, None]
-        np.maximum.at(share, place[self.fleet.there], active[self.fleet.there])
-        share[jobs < 0] = 0.0
-        noise = self.random.normal(1.0, 0.015, shape)
-        stalled = np.clip(self.push.stall / np.maximum(self._period_of_nodes(), 1e-6)[:, None], 0.0, 0.95)
-        return np.clip(share[:, None] * noise * (1 - stalled), 0.0, 1.0)
+        now, going = self.rounds, self._going
+        share = self.by_member(np.nan_to_num(now.kernels / now.period[:, None]) * going[:, None])[:, None]
+        slowest = turns.times_inside(self.push, self.speed).max(axis=1, keepdims=True)
+        own = share * turns.times_inside(self.push, self.gpus.clock) / np.maximum(slowest, 1e-9)
+        stall = self.push.stall / np.maximum(self._period_of_nodes(), 1e-6)[:, None]
+        others = (stall.max(axis=1, keepdims=True) - stall) * self.by_node(going)[:, None]
+        alone = self.by_member(self.push.alone * np.clip(self.push.halted, 0, 1)[:, None])[:, None]
+        busy: F64 = np.clip((own + alone) * self.random.normal(1.0, 0.015, shape), 0.0, 1.0)
+        self.inside = np.clip(share - own + others, 0.0, 1.0 - busy)
+        return busy
 
     @property
     def spinning(self) -> F64:
-        """Share of the second in which each node's GPUs wait inside a collective."""
-        now, halted = self.rounds, np.clip(self.push.halted, 0, 1)
+        """Share of the second in which each GPU waits inside a collective, [node, gpu]."""
+        now = self.rounds
         waits = np.where(self.fleet.there, np.clip(now.wait / now.period[:, None], 0, 1), 0.0)
-        level = np.where(self.fleet.serving, np.clip(0.35 + self.serving.running / 60.0, 0.0, 1.0), 1.0)
-        found = self.by_member(waits * ((1 - halted) * level)[:, None]) + self.by_node(self.push.spinning * halted)
-        return np.clip(found, 0.0, 1.0)
+        halted = self.by_node(self.push.spinning * np.clip(self.push.halted, 0, 1))
+        outside = self.by_member(waits * self._going[:, None]) + halted
+        return np.clip(outside[:, None] + self.inside, 0.0, 1.0)
 
     def _period_of_nodes(self) -> F64:
         return self.by_node(self.rounds.period, 1.0)
@@ -143,39 +169,62 @@ class World:
         even = sent / rails
         noise = self.random.normal(1.0, 0.01, (2, fleet.plan.nodes, rails))
         got = self._received(sent) / rails
-        tx[:, 1:], rx[:, 1:] = even[:, None] * noise[0], got[:, None] * noise[1]
+        tx[:, 1:] = even[:, None] * push.part[:, 1:] * noise[0]
+        rx[:, 1:] = got[:, None] * push.part[:, 1:] * noise[1]
         fronts = self.fronts
-        rx[:, 0] = self.by_node(now.arrived * now.prompt_len * PROMPT_BYTES) * fronts + 20e3
+        rx[:, 0] = self.by_node((now.arrived * now.prompt_len + push.giant) * PROMPT_BYTES) * fronts + 20e3
         batches = BATCHES * ~fleet.serving * (1 - np.clip(push.halted, 0, 1))
         rx[:, 0] += self.by_node(batches) * self.random.uniform(0.9, 1.1, len(fronts))
-        tx[:, 0] = self.by_node(now.tokens * TOKEN_BYTES) * fronts + 30e3
+        tx[:, 0] = self.by_node(now.tokens * (1 - np.clip(push.left, 0, 1)) * TOKEN_BYTES) * fronts + 30e3
         alive = 1.0 - push.down
         speed = np.full(tx.shape, fleet.rail_speed)
         speed[:, 0] = fleet.front_speed
-        tx = np.minimum((tx + push.other_out) * alive, speed * push.capacity)
-        rx = np.minimum((rx + push.other_in) * alive, speed * push.capacity)
+        others = push.other_out + push.flood * SMALL_PACKET
+        tx = np.minimum((tx + others) * alive, speed * push.capacity)
+        rx = np.minimum((rx + push.other_in) * alive, speed * push.capacity * (1 - np.clip(push.pausing, 0, 1)))
         packet = np.full(tx.shape, RAIL_PACKET)
         packet[:, 0] = FRONT_PACKET
-        marked = np.clip(USUAL_MARK * self.random.exponential(1.0, tx.shape) + push.mark, 0.0, 1.0)
-        marked[:, 0] = push.mark[:, 0]
+        common = np.clip(USUAL_MARK * self.random.exponential(1.0, tx.shape) + push.mark, 0.0, 1.0)
+        common[:, 0] = push.mark[:, 0]
+        marked = np.clip(common + self.peers_mean(push.mark_out), 0.0, 1.0)
         rx_packets = rx / packet
         notified = np.minimum(rx_packets * marked, MOST_CNPS)
+        told = self.peers_mean(np.minimum(rx_packets * common, MOST_CNPS)) + tx / packet * push.mark_out
+        # What comes late for its place is taken for lost, and much of it comes twice.
+        twice = SENT_TWICE * push.reorder
         rtt = np.full(tx.shape, RAIL_RTT)
         rtt[:, 0] = FRONT_RTT
         rtt = rtt * np.exp(self.random.normal(0, 0.05, tx.shape)) + push.queue
         base = self.random.exponential(2e-6, (2, *tx.shape))
+        holding = self._holding()
+        dropped = np.zeros_like(tx)
+        dropped[:, 0] = 0.02 * np.clip(push.write_stall[:, 0] - 0.3, 0, 1)
+        dropped = dropped + push.bursts * BURST_DROPS / np.maximum(rx_packets, 1.0)
+        lost_in = push.loss_in + dropped
         return Net(
             tx=tx,
             rx=rx,
-            tx_packets=tx / packet,
+            tx_packets=tx / packet + push.flood,
             rx_packets=rx_packets,
             marked=marked,
             notified=notified,
-            told=self._peers_mean(notified),
-            again_tx=np.clip(push.loss_out + self._peers_mean(push.loss_in) + base[0], 0, 1),
-            again_rx=np.clip(push.loss_in + self._peers_mean(push.loss_out) + base[1], 0, 1),
+            told=np.minimum(told, MOST_CNPS),
+            again_tx=np.clip(push.loss_out + self.peers_mean(lost_in + twice) + base[0], 0, 1),
+            again_rx=np.clip(lost_in + twice + self.peers_mean(push.loss_out) + base[1], 0, 1),
             rtt=rtt,
+            others=others,
+            dropped=np.clip(dropped, 0, 1),
+            holding=holding,
+            held=0.3 * self.peers_mean(holding),
         )
+
+    def _holding(self) -> F64:
+        """Share of time in which each rail stops its senders: those parts of its exchanges in which it cannot write."""
+        now = self.rounds
+        exchanging = self.by_node(np.clip(now.rate * now.exchange, 0.0, 1.0))
+        found: F64 = exchanging[:, None] * np.clip(self.push.write_stall, 0.0, 0.98)
+        found[:, 0] = 0.0
+        return found
 
     def _received(self, sent: F64) -> F64:
         """Bytes per second that come to each node from the others of its job."""
@@ -187,7 +236,7 @@ class World:
     def _of_members(self, of_nodes: F64) -> F64:
         return np.append(of_nodes, 0.0)[self.fleet.members]
 
-    def _peers_mean(self, of_ports: F64) -> F64:
+    def peers_mean(self, of_ports: F64) -> F64:
         """Of each rail, the mean over the other nodes of the job; the front end has no peers."""
         out = np.zeros_like(of_ports)
         members, there = self.fleet.members, self.fleet.there

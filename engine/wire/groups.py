@@ -12,10 +12,15 @@ from skewscope.engine.wire.chunk import I64, Chunk, Mask, Samples
 from skewscope.engine.wire.rounds import RoundReader, Rounds
 from skewscope.engine.wire.stages import INPUT, OUTPUT, StageReader, Steps
 from skewscope.engine.wire.ticks import deviations, means, quantiles
-from skewscope.engine.wire.view import PIPELINES, GroupView
+from skewscope.engine.wire.view import PIPELINES, TRANSFERS, GroupView
 
 QUEUED = 0.05
 """In a pipeline, hand-overs that were queued follow one another much closer than usual and are still several."""
+
+FULL = 1000
+"""Bytes of payload from which a packet is part of a cache rather than a message about one."""
+CACHE = 1 << 16
+"""Bytes below which what is sent in one go is no cache."""
 
 
 class GroupReducer(Protocol):
@@ -27,6 +32,8 @@ class GroupReducer(Protocol):
 
 def reducer_of(group: GroupView) -> GroupReducer:
     """The reading that fits the group's kind."""
+    if group.kind in TRANSFERS:
+        return TransferReducer(group)
     return PipelineReducer(group) if group.kind in PIPELINES else BarrierReducer(group)
 
 
@@ -137,6 +144,28 @@ class PipelineReducer:
         self.sent += len(sent)
         known = ~np.isnan(steps.period)
         _tell_period(chunk, out, name, at[known], steps.period[known])
+
+
+@dataclass
+class TransferReducer:
+    """A group whose members hand caches to one another, each at its own time."""
+
+    group: GroupView
+    cutter: BurstCutter = field(default_factory=lambda: BurstCutter(GapThreshold(usual=QUEUED)))
+
+    def reduce(self, chunk: Chunk, data: Mask, out: Samples) -> None:
+        packets = chunk.packets
+        other = members(self.group, packets.dst)
+        full = data & chunk.tx & (packets.length >= FULL)
+        mine = np.flatnonzero(full & (other >= 0) & (other != self.group.own))
+        bursts = self.cutter.cut(
+            other[mine],
+            packets.time[mine], packets.length[mine].astype(float), chunk.until, chunk.ticks * chunk.step,
+        )  # fmt: skip
+        sent = bursts.take((bursts.size >= CACHE) & (bursts.end > bursts.begin))
+        at, name = _tick(chunk, sent.end), self.group.name
+        out.put("wire.transfer_bytes", quantiles(at, sent.size, (0.5,), chunk.ticks)[0], name)
+        out.put("wire.transfer_speed", quantiles(at, sent.size / (sent.end - sent.begin), (0.5,), chunk.ticks)[0], name)
 
 
 def _tick(chunk: Chunk, time: F64) -> I64:

@@ -43,7 +43,8 @@ class PortReducer:
         chunk = self._chunk(packets, first, ticks, step)
         if not len(chunk.packets) and not self.names:
             return out
-        data = self.transport.reduce(chunk, out, self.names)
+        front = self.view.node if self.view.network == "north-south" else ""
+        data = self.transport.reduce(chunk, out, self.names, front)
         self._tell_flows(chunk, out, data)
         self._tell_idle(chunk, out, data)
         for group in self.groups:

@@ -9,7 +9,16 @@ from skewscope.engine.feed import F64
 from skewscope.engine.wire.chunk import Chunk, Samples
 from skewscope.engine.wire.keys import KeyTable, mixed
 from skewscope.engine.wire.packets import ACK, FIN, ROCE, ROCE_ACK, ROCE_CNP, RST, SYN, TCP, Packets
-from skewscope.engine.wire.sequence import FlowState, Judged, acknowledged, judge, unwrapped
+from skewscope.engine.wire.sequence import (
+    SPAN,
+    FlowState,
+    Judged,
+    acknowledged,
+    highest_before,
+    judge,
+    starts,
+    unwrapped,
+)
 from skewscope.engine.wire.ticks import quantiles, ratio, trailing
 
 I64 = NDArray[np.int64]
@@ -34,29 +43,36 @@ class Transport:
     flows: KeyTable = field(default_factory=KeyTable)
     tcp: FlowState = field(default_factory=FlowState)
     roce: FlowState = field(default_factory=FlowState)
+    heard: FlowState = field(default_factory=FlowState)
+    """The highest acknowledgement of each flow."""
     reorder: float = REORDER_FIRST
     counts: dict[str, F64] = field(default_factory=dict)
     """Tail of per-tick counts, for shares over a window longer than a chunk."""
 
-    def reduce(self, chunk: Chunk, out: Samples, peer_names: list[str]) -> Mask:
-        """Put this chunk's transport signals into `out`; give the mask of packets with data sent for the first time."""
+    def reduce(self, chunk: Chunk, out: Samples, peer_names: list[str], node: str = "") -> Mask:
+        """Put this chunk's transport signals into `out`; give the mask of packets with data sent for the first time.
+
+        `node` is whose clients the port serves, if any.
+        """
         if self.flows.full:
-            self.flows, self.tcp, self.roce = KeyTable(), FlowState(), FlowState()
+            self.flows, self.tcp, self.roce, self.heard = KeyTable(), FlowState(), FlowState(), FlowState()
         packets = chunk.packets
-        again, shuffled = np.zeros(len(packets), bool), np.zeros(len(packets), bool)
+        fate = _Fate(*(np.zeros(len(packets), bool) for _ in range(3)))
         data = _data(packets)
-        rtt = [_NOTHING]
+        rtts = [_NOTHING]
         for proto, reducer in ((TCP, self._tcp), (ROCE, self._roce)):
             rows = np.flatnonzero(packets.proto == proto)
             if len(rows):
-                rtt.append(reducer(chunk, rows, again, shuffled))
-        self._tell_loss(chunk, out, data, again, shuffled, peer_names)
-        self._tell_rtt(chunk, out, np.concatenate([r[0] for r in rtt]), np.concatenate([r[1] for r in rtt]))
+                rtts.append(reducer(chunk, rows, fate))
+        self._tell_loss(chunk, out, data, fate, peer_names)
+        if node:
+            self._tell_lost_requests(chunk, out, fate, node)
+        self._tell_rtt(chunk, out, *(np.concatenate(column) for column in zip(*rtts, strict=True)))
         self._tell_acks(chunk, out)
         _tell_marks(chunk, out)
-        return np.asarray(data & ~again)
+        return np.asarray(data & ~fate.again)
 
-    def _tcp(self, chunk: Chunk, rows: I64, again: Mask, shuffled: Mask) -> tuple[I64, F64]:
+    def _tcp(self, chunk: Chunk, rows: I64, fate: "_Fate") -> tuple[I64, F64]:
         packets = chunk.packets
         flow, back = self._flow_numbers(packets, rows)
         advances = packets.length[rows] + ((packets.flags[rows] & (SYN | FIN)) > 0)
@@ -67,9 +83,35 @@ class Transport:
             flow[sends], packets.time[at], packets.seq[at].astype(np.int64), advances[sends].astype(np.int64),
             self.tcp, bits=32, reorder=self.reorder,
         )  # fmt: skip
-        again[at[judged.order]] = judged.again & ~_probe(judged)
-        shuffled[at[judged.order]] = judged.shuffled
+        fate.again[at[judged.order]] = judged.again & ~_probe(judged, packets.length[at[judged.order]])
+        fate.shuffled[at[judged.order]] = judged.shuffled
+        if len(sends):
+            base = _bases(flow[sends], packets.seq[at].astype(np.int64), before, int(flow.max()) + 1, back)
+            self._judge_needless(packets, rows, back, base, judged, at, fate)
         return self._tcp_rtt(chunk, rows, flow, back, sends, judged, before)
+
+    def _judge_needless(  # noqa: PLR0917 - columns of one table
+        self, packets: Packets, rows: I64, back: I64, base: I64, judged: Judged, at: I64, fate: "_Fate"
+    ) -> None:
+        """Which segments were sent again although their acknowledgement had passed here: that was lost further on."""
+        acks = np.flatnonzero(((packets.flags[rows] & (ACK | RST)) == ACK) & (base[back] >= 0))
+        acks = acks[np.argsort(back[acks], kind="stable")]
+        flow = back[acks]
+        position = unwrapped(flow, packets.ack[rows[acks]].astype(np.int64), base[flow], 32)
+        self.heard.reserve(len(base))
+        held = (self.heard.number[: len(base)] - base + (1 << 31)) % (1 << 32) - (1 << 31)
+        floor = np.where(self.heard.known[: len(base)] & (base >= 0), held, -SPAN)
+        told = np.maximum(highest_before(flow, position, floor[flow]), position)
+        again = np.flatnonzero(judged.again)
+        row, whose = at[judged.order[again]], judged.flow[again]
+        size = len(packets) + 1
+        before = np.searchsorted(flow * size + rows[acks], whose * size + row) - 1
+        some = (before >= 0) & (flow[np.maximum(before, 0)] == whose) if len(flow) else np.zeros(len(again), bool)
+        known = np.where(some, told[np.maximum(before, 0)] if len(flow) else -SPAN, floor[whose])
+        fate.needless[row] = fate.again[row] & (known >= judged.end[again])
+        last = np.flatnonzero(starts(flow[::-1])[::-1])
+        self.heard.number[flow[last]] = (base[flow[last]] + told[last]) % (1 << 32)
+        self.heard.known[flow[last]] = True
 
     def _flow_numbers(self, packets: Packets, rows: I64) -> tuple[I64, I64]:
         """Numbers of each row's flow and of the flow the other way."""
@@ -80,7 +122,7 @@ class Transport:
     def _tcp_rtt(  # noqa: PLR0917 - columns of one table
         self, chunk: Chunk, rows: I64, flow: I64, back: I64, sends: I64, judged: Judged, before: tuple[I64, Mask]
     ) -> tuple[I64, F64]:
-        """(tick, seconds) from each first sending by the host to the acknowledgement that covers it."""
+        """(row, seconds) of each acknowledgement, from the first sending by the host that it covers."""
         packets = chunk.packets
         acks = np.flatnonzero(chunk.rx[rows] & ((packets.flags[rows] & (ACK | RST)) == ACK))
         acks = acks[np.argsort(back[acks], kind="stable")]
@@ -99,9 +141,9 @@ class Transport:
         heard = rows[acks[found[some]]]
         took = packets.time[heard] - sent
         fine = took >= 0
-        return chunk.tick[heard[fine]], took[fine]
+        return heard[fine], took[fine]
 
-    def _roce(self, chunk: Chunk, rows: I64, again: Mask, shuffled: Mask) -> tuple[I64, F64]:
+    def _roce(self, chunk: Chunk, rows: I64, fate: "_Fate") -> tuple[I64, F64]:
         packets = chunk.packets
         opcode = packets.opcode[rows]
         sends = rows[(opcode != ROCE_ACK) & (opcode != ROCE_CNP)]
@@ -110,16 +152,18 @@ class Transport:
             flow, packets.time[sends], packets.psn[sends].astype(np.int64), np.ones(len(sends), np.int64),
             self.roce, bits=24, reorder=self.reorder,
         )  # fmt: skip
-        again[sends[judged.order]] = judged.again
-        shuffled[sends[judged.order]] = judged.shuffled
-        return _roce_rtt(chunk, sends[~again[sends] & chunk.tx[sends]], rows[opcode == ROCE_ACK])
+        fate.again[sends[judged.order]] = judged.again
+        fate.shuffled[sends[judged.order]] = judged.shuffled
+        return _roce_rtt(chunk, sends[~fate.again[sends] & chunk.tx[sends]], rows[opcode == ROCE_ACK])
 
-    def _tell_loss(self, chunk: Chunk, out: Samples, data: Mask, again: Mask, shuffled: Mask, names: list[str]) -> None:
+    def _tell_loss(self, chunk: Chunk, out: Samples, data: Mask, fate: "_Fate", names: list[str]) -> None:
+        again, shuffled = fate.again, fate.shuffled
+        lost = again & ~fate.needless
         for word, way in (("tx", chunk.tx), ("rx", chunk.rx)):
             sent = self._windowed(f"sent {word}", chunk, data & way)
             out.put(
                 "wire.retransmit_ratio",
-                ratio(self._windowed(f"again {word}", chunk, again & data & way), sent, LEAST),
+                ratio(self._windowed(f"again {word}", chunk, lost & data & way), sent, LEAST),
                 word,
             )
             out.put(
@@ -127,15 +171,25 @@ class Transport:
                 ratio(self._windowed(f"shuffled {word}", chunk, shuffled & way), sent, LEAST),
                 word,
             )
-        share = ratio(
-            self._windowed("again by peer", chunk, again & data, len(names)),
-            self._windowed("sent by peer", chunk, data, len(names)),
-            LEAST,
-        )
-        out.put("wire.own_retransmit_ratio", _lower_median(share))
+        repeats = self._windowed("again by peer", chunk, again & data, len(names))
+        counted = self._windowed("sent by peer", chunk, data, len(names))
+        share = ratio(repeats, counted, LEAST)
+        # One repeat proves nothing: late acknowledgements provoke single ones, and of few segments one is much.
+        out.put("wire.own_retransmit_ratio", _lower_median(ratio(np.maximum(repeats - 1, 0), counted, LEAST)))
         for name, row in zip(names, share, strict=True):
             if name:
                 out.put("wire.peer_retransmit_ratio", row, kind="peer", entity=f"{out.port}>{name}")
+
+    def _tell_lost_requests(self, chunk: Chunk, out: Samples, fate: "_Fate", node: str) -> None:
+        """Of what came from clients, the share that is known to have been lost; a lost acknowledgement seldom shows."""
+        came = chunk.rx & (chunk.packets.proto == TCP)
+        lost = fate.again & (came != fate.needless)
+        counted = self._windowed("requests", chunk, came)
+        out.put(
+            "wire.request_loss_ratio",
+            ratio(self._windowed("lost requests", chunk, lost), counted, LEAST),
+            "", "node", node,
+        )  # fmt: skip
 
     def _windowed(self, what: str, chunk: Chunk, mask: Mask, peers: int = 0) -> F64:
         """[ticks] or [peers, ticks] counts of `mask` over the last `WINDOW` seconds."""
@@ -151,10 +205,13 @@ class Transport:
         summed = trailing(whole, width)[:, past.shape[1] :]
         return np.asarray(summed if peers else summed[0])
 
-    def _tell_rtt(self, chunk: Chunk, out: Samples, tick: I64, took: F64) -> None:
-        median, p95 = quantiles(tick, took, (0.5, 0.95), chunk.ticks)
-        out.put("wire.rtt", median)
-        out.put("wire.rtt_p95", p95)
+    def _tell_rtt(self, chunk: Chunk, out: Samples, heard: I64, took: F64) -> None:
+        """`heard` are rows of acknowledgements. Each peer counts as one, however many segments it got."""
+        tick, peer = chunk.tick[heard], chunk.peer[heard]
+        whose, row = np.unique(peer, return_inverse=True)
+        by_peer = quantiles(row * chunk.ticks + tick, took, (0.5,), len(whose) * chunk.ticks)[0]
+        out.put("wire.rtt", _lower_median(by_peer.reshape(len(whose), chunk.ticks), least=1))
+        out.put("wire.rtt_p95", quantiles(tick, took, (0.95,), chunk.ticks)[0])
         if len(took):
             self.reorder = REORDER_SHARE * float(np.quantile(took, 0.1))
 
@@ -174,6 +231,17 @@ class Transport:
         out.put("wire.zero_window_ratio", np.where(heard, _bins(chunk, closed), np.nan))
 
 
+@dataclass(frozen=True, slots=True)
+class _Fate:
+    """What is known of each packet of a chunk."""
+
+    again: Mask
+    """Sent again, with data or to open or close a connection."""
+    shuffled: Mask
+    needless: Mask
+    """Sent again although its acknowledgement had passed here: lost was what went the other way."""
+
+
 _NOTHING: tuple[I64, F64] = (np.empty(0, np.int64), np.empty(0))
 
 
@@ -182,9 +250,9 @@ def _data(packets: Packets) -> Mask:
     return np.asarray((packets.length > 0) & ((packets.proto == TCP) | roce))
 
 
-def _probe(judged: Judged) -> Mask:
+def _probe(judged: Judged, length: NDArray[np.int32]) -> Mask:
     """Keep-alives and window probes: one old byte, on purpose."""
-    return np.asarray(judged.end - judged.begin <= 1)
+    return np.asarray((judged.end - judged.begin <= 1) & (length > 0))
 
 
 def _bases(flow: I64, number: I64, before: tuple[I64, Mask], flows: int, back: I64) -> I64:
@@ -199,7 +267,7 @@ def _bases(flow: I64, number: I64, before: tuple[I64, Mask], flows: int, back: I
 
 
 def _roce_rtt(chunk: Chunk, sends: I64, acks: I64) -> tuple[I64, F64]:
-    """(tick, seconds) from a request by the host to the acknowledgement of its PSN by the same peer."""
+    """(row, seconds) of each acknowledgement, from the request by the host with its PSN to the same peer."""
     acks = acks[chunk.rx[acks]]
     if not len(acks) or not len(sends):
         return _NOTHING
@@ -211,7 +279,7 @@ def _roce_rtt(chunk: Chunk, sends: I64, acks: I64) -> tuple[I64, F64]:
     match = (at >= 0) & (asked[order][np.maximum(at, 0)] == heard)
     took = packets.time[acks[match]] - packets.time[sends[order[at[match]]]]
     fine = took >= 0
-    return chunk.tick[acks[match][fine]], took[fine]
+    return acks[match][fine], took[fine]
 
 
 def _repeated(acks: Packets) -> Mask:
@@ -238,14 +306,14 @@ def _bins(chunk: Chunk, mask: Mask) -> F64:
     return np.asarray(hit.reshape(chunk.ticks, per).mean(axis=1))
 
 
-def _lower_median(share: F64) -> F64:
-    """[ticks] the lower median over peers, so that only what most of them share counts; NaN with fewer than two."""
+def _lower_median(share: F64, least: int = 2) -> F64:
+    """[ticks] the lower median over peers, so that only what most of them share counts; NaN with fewer than `least`."""
     if not len(share):
         return np.full(share.shape[1:], np.nan)
     known = (~np.isnan(share)).sum(axis=0)
     ordered = np.sort(share, axis=0)
     middle = np.take_along_axis(ordered, np.maximum(known - 1, 0)[None, :] // 2, axis=0)[0]
-    return np.asarray(np.where(known >= 2, middle, np.nan))
+    return np.asarray(np.where(known >= least, middle, np.nan))
 
 
 def _tell_marks(chunk: Chunk, out: Samples) -> None:

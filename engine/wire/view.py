@@ -8,6 +8,9 @@ PIPELINES = frozenset({"pipeline-parallel"})
 BARRIERS = frozenset({"tensor-parallel", "data-parallel", "expert-parallel", "context-parallel", "sequence-parallel"})
 """Kinds of group whose members all send in each round, and wait for all others before the next."""
 
+TRANSFERS = frozenset({"prefill-decode"})
+"""Kinds of group whose members hand over caches, whenever there is one."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupView:

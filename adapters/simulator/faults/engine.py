@@ -1,7 +1,10 @@
 """Faults of serving engines: batches, caches, transfers, roles."""
 
-from skewscope.adapters.simulator.faults.registry import SERVING, Target, fault
+import numpy as np
+
+from skewscope.adapters.simulator.faults.registry import SERVING, Target, alike, fault, prefer
 from skewscope.adapters.simulator.push import Push
+from skewscope.adapters.simulator.serving import CACHE_TOKENS, HITS, PREFILL_TOKENS
 from skewscope.adapters.simulator.world import World
 
 
@@ -22,36 +25,35 @@ def many_pieces(p: Push, _w: World, at: Target, strength: float, _age: float) ->
 
 @fault("kv-capacity-preemption-thrash", "job", SERVING)
 def cache_full(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
-    """More runs than the cache can hold."""
-    running = max(float(w.serving.running[at.job]), 4.0)
-    each = float(w.serving.prompt_len[at.job] + w.serving.output_len[at.job] / 2)
-    p.cache[at.job] *= min(1.0, running * each / 400_000.0 * (0.98 - 0.15 * strength))
+    """Answers get longer, and what is asked for needs more cache than there is."""
+    asked, longer = w.load.at(w.t), 2 + 2 * strength
+    p.output[at.job] *= longer
+    rate, prompt, output = float(asked.rate[at.job]), float(asked.prompt[at.job]), float(asked.output[at.job]) * longer
+    wanted = rate * output * float(w.base_round[at.job]) * (prompt + output / 2)
+    p.cache[at.job] *= wanted / CACHE_TOKENS / (1.1 + 0.9 * strength)
 
 
 @fault("pd-ratio-imbalance", "job", ("pd",))
-def wrong_ratio(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def wrong_ratio(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
     """Too few instances prefill for the prompts that come."""
-    p.prompt[at.job] *= 3 + 3 * strength
-    p.output[at.job] *= 0.4
-    p.prefill[at.job] *= 0.3
+    asked = w.load.at(w.t)
+    longer = 1.5 + strength
+    p.prompt[at.job] *= longer
+    able = PREFILL_TOKENS / (float(asked.prompt[at.job]) * longer * (1 - HITS))
+    p.admitting[at.job] *= float(asked.rate[at.job]) / able / (1.1 + 0.5 * strength)
 
 
 @fault("pd-abort-storm", "job", ("pd",))
 def aborted(p: Push, _w: World, at: Target, strength: float, age: float) -> None:
     """Slots of aborted requests stay taken until a time-out."""
     p.failing[at.job] += 0.3 + 0.4 * strength
-    p.cache[at.job] *= max(0.05, 1 - 0.08 * age)
-    p.admitting[at.job] *= max(0.05, 1 - 0.1 * age)
+    p.stranded[at.job] = min(0.12 * (age + 1), 0.87 + 0.12 * strength)
 
 
 @fault("prefix-cache-hotspot", "job", ("tp", "pp"))
 def hot_prefix(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
     """A popular prefix makes one replica hot."""
-    kind = w.fleet.jobs[at.job].kind
-    for n, other in enumerate(w.fleet.jobs):
-        if other.kind == kind and n != at.job:
-            p.arrivals[n] *= 1 - 0.5 * strength
-    p.arrivals[at.job] *= 3 + 5 * strength
+    prefer(p, w, at, 3 + 9 * strength)
     p.hits[at.job] += 0.45
 
 
@@ -64,16 +66,23 @@ def mixed(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
 
 @fault("prefill-hol-long-prompt", "job", ("tp", "pp", "ep"))
 def long_prompt(p: Push, _w: World, at: Target, strength: float, age: float) -> None:
-    """A prompt of a hundred thousand tokens is computed before all others."""
-    if age % 8 < 3 + 3 * strength:
+    """A prompt of a hundred thousand tokens is computed before all others, and soon another one."""
+    takes = 3 + 3 * strength
+    if age % 8 < 1:
+        p.giant[at.job] = takes * PREFILL_TOKENS
+    if age % 8 < takes:
         p.admitting[at.job] *= 0.02
-    p.prompt[at.job] *= 2 + 2 * strength
 
 
 @fault("attention-dp-imbalance", "member", ("ep",))
-def long_contexts(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
-    """A rank has longer contexts; it sends as much as the others."""
-    p.share[at.job, at.member] *= 1.3 + 0.7 * strength
+def long_contexts(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+    """Contexts differ from rank to rank, most at one of them; all send as much."""
+    ranks, most = len(w.fleet.jobs[at.job].nodes), 0.3 + 0.7 * strength
+    more = 0.6 * most * np.random.default_rng(at.node).random(ranks)
+    more[at.member] = most
+    p.share[at.job, :ranks] *= 1 + more
+    # An engine tells of its fullest cache.
+    p.cache[at.job] /= 1 + most
 
 
 @fault("moe-inference-expert-imbalance", "node", ("ep",))
@@ -108,15 +117,21 @@ def moving(p: Push, w: World, at: Target, strength: float, age: float) -> None:
 
 @fault("speculative-raggedness", "job", ("tp", "pp"))
 def ragged(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
-    """Streams accept different numbers of guessed tokens."""
+    """Guessing costs more than the few tokens that are accepted save, and streams accept different numbers."""
+    p.share[at.job] *= 1.7 + 0.8 * strength
+    p.yields[at.job] *= 1.6
     p.ragged[at.job] += 0.4 + 0.6 * strength
 
 
 @fault("lora-adapter-skew", "job", ("tp", "pp"))
 def heavy_adapter(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
-    """Batches that hold a large adapter are slow for all, and it has to be fetched."""
+    """Batches that hold a large adapter are slow for all, and other replicas read it from the one that has it."""
     p.share[at.job] *= 1.2 + 0.5 * strength
-    p.other_in[list(w.fleet.jobs[at.job].nodes), 1:] += (2 + 4 * strength) * 1e9
+    read, nodes = (2 + 4 * strength) * 1e9, list(w.fleet.jobs[at.job].nodes)
+    p.other_out[nodes, 1:] += read
+    p.read_from[nodes, 1:] += read
+    others = [n for job in alike(w.fleet, at.job) if job != at.job for n in w.fleet.jobs[job].nodes]
+    p.other_in[others, 1:] += read * len(nodes) / max(len(others), 1)
 
 
 @fault("lazy-connection-first-transfer", "job", ("pd",))

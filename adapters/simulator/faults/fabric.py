@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skewscope.adapters.simulator.faults.registry import BARRIERS, Target, fault
+from skewscope.adapters.simulator.faults.registry import BARRIERS, Target, fault, prefer
 from skewscope.adapters.simulator.push import Push
 from skewscope.adapters.simulator.world import World
 
@@ -48,7 +48,7 @@ def collided(p: Push, w: World, at: Target, strength: float, _age: float) -> Non
     p.tail[at.node, at.port] += (100 + 400 * strength) * 1e-6
     p.capacity[at.node, at.port] *= 0.6 - 0.3 * strength
     p.queue[at.node, at.port] += (30 + 100 * strength) * 1e-6 * w.random.uniform(0.8, 1.2)
-    p.mark[at.node, at.port] += 0.03 + 0.1 * strength
+    p.mark_out[at.node, at.port] += 0.03 + 0.1 * strength
 
 
 @fault("cross-job-contention", "job", ("dp", "ep", "tp"))
@@ -113,12 +113,10 @@ def nic_gone(p: Push, _w: World, at: Target, _strength: float, age: float) -> No
 
 @fault("rail-underuse", "node", ("tp", "ep", "dp", "pd"))
 def one_rail(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
-    """All traffic of a node goes over its first rail."""
-    moved = w.net.tx[at.node, 2:] * (0.8 + 0.2 * strength)
-    p.other_out[at.node, 2:] -= moved
-    p.other_in[at.node, 2:] -= moved
-    p.other_out[at.node, 1] += moved.sum()
-    p.other_in[at.node, 1] += moved.sum()
+    """All traffic of a node, or nearly all, goes over its first rail."""
+    left = 0.2 - 0.2 * strength
+    p.part[at.node, 2:] *= left
+    p.part[at.node, 1] *= w.fleet.plan.rails - left * (w.fleet.plan.rails - 1)
 
 
 @fault("qp-connection-state-thrash", "node", ("ep", "pd", "dp"))
@@ -126,10 +124,10 @@ def too_many(p: Push, _w: World, at: Target, strength: float, _age: float) -> No
     """More connections than the adapter's cache holds."""
     p.flows[at.node, 1:] *= 60 + 200 * strength
     p.capacity[at.node, 1:] *= 0.6 - 0.3 * strength
-    p.read_stall[at.node] += 0.1 + 0.2 * strength
+    p.read_stall[at.node, 1:] += 0.1 + 0.2 * strength
 
 
-@fault("collective-hang", "job", BARRIERS)
+@fault("collective-hang", "job", (*BARRIERS, "pd"))
 def hang(p: Push, _w: World, at: Target, _strength: float, _age: float) -> None:
     """A collective never ends."""
     p.halted[at.job] = 1.0
@@ -139,11 +137,7 @@ def hang(p: Push, _w: World, at: Target, _strength: float, _age: float) -> None:
 @fault("cross-node-load-skew", "front", ("tp", "pp"))
 def uneven_nodes(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
     """A balancer that looks at the wrong number sends one replica far more than the others."""
-    kind = w.fleet.jobs[at.job].kind
-    for n, other in enumerate(w.fleet.jobs):
-        if other.kind == kind and n != at.job:
-            p.arrivals[n] *= 1 - 0.4 * strength
-    p.arrivals[at.job] *= 1.8 + 1.5 * strength
+    prefer(p, w, at, 1.5 + 4 * strength)
 
 
 @fault("pp-bubble", "node", ("pp", "pt"))

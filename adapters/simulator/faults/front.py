@@ -1,38 +1,28 @@
 """Faults between clients and replicas."""
 
-from skewscope.adapters.simulator.faults.registry import SERVING, Target, fault
+from skewscope.adapters.simulator.faults.registry import SERVING, Target, alike, fault, prefer, spare
 from skewscope.adapters.simulator.push import Push
 from skewscope.adapters.simulator.world import World
 
 FRONT = 25e9
 
 
-def _alike(w: World, at: Target) -> list[int]:
-    """The replicas of the same pool."""
-    names = next((pool.replicas for pool in w.fleet.topology.pools if w.fleet.jobs[at.job].name in pool.replicas), ())
-    return [n for n, job in enumerate(w.fleet.jobs) if job.name in names]
-
-
 @fault("burst-admission-backlog", "pool", SERVING)
 def burst(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
     """Far more requests than the replicas of a pool can take in."""
-    p.arrivals[_alike(w, at)] *= 6 + 10 * strength
+    p.arrivals[alike(w.fleet, at.job)] *= 6 + 10 * strength
 
 
 @fault("ingress-starvation", "front", SERVING)
 def starved(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
-    """Requests go elsewhere."""
+    """A step before it stalls: what was meant for it does not come."""
     p.arrivals[at.job] *= 0.35 * (1 - strength)
 
 
 @fault("flow-session-skew", "front", ("tp", "pp"))
 def sticky(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
     """Sessions are tied to one replica, and a few connections carry them."""
-    job = w.fleet.jobs[at.job]
-    for n, other in enumerate(w.fleet.jobs):
-        if other.kind == job.kind and n != at.job:
-            p.arrivals[n] *= 1 - 0.5 * strength
-    p.arrivals[at.job] *= 1 + 2.5 * strength
+    prefer(p, w, at, 1 + 5 * strength)
     p.hot_flow[at.node, 0] += 0.3 + 0.4 * strength
 
 
@@ -74,9 +64,13 @@ def edge_full(p: Push, w: World, at: Target, strength: float, _age: float) -> No
 @fault("retry-storm", "pool", SERVING)
 def retries(p: Push, w: World, at: Target, strength: float, age: float) -> None:
     """Clients give up and ask again; what is made for those who left is thrown away."""
-    p.failing[_alike(w, at)] += 0.3 + 0.4 * strength
-    p.admitting[_alike(w, at)] *= 0.05
-    p.arrivals[_alike(w, at)] *= 1 + (2 + 4 * strength) * min(age / 10, 1.0)
+    pool, times = alike(w.fleet, at.job), 1 + (2 + 4 * strength) * min(age / 10, 1.0)
+    p.arrivals[pool] *= times
+    if age < 1:
+        # What set it off is gone: the queue that it left is longer than clients wait.
+        w.serving.waiting[pool] += 60 + 60 * strength
+    # Nobody gets more than one answer, however often he asks.
+    p.left[pool] = 1 - (0.7 - 0.4 * strength) / times
 
 
 @fault("early-completion-skew", "job", SERVING)
@@ -96,7 +90,7 @@ def dead_engine(p: Push, _w: World, at: Target, _strength: float, _age: float) -
 @fault("tenant-unfairness", "job", SERVING)
 def greedy(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
     """One tenant's long prompts over few connections take the engine."""
-    p.prompt[at.job] *= 1 + 4 * strength
+    p.prompt[at.job] *= 7 + 6 * strength
     p.hot_flow[at.node, 0] += 0.4 + 0.3 * strength
 
 
@@ -105,8 +99,8 @@ def loading(p: Push, w: World, at: Target, strength: float, _age: float) -> None
     """A new replica reads its weights before it can serve."""
     w.serving.running[at.job] = w.serving.waiting[at.job] = 0.0
     p.admitting[at.job] = 0.0
-    p.halted[at.job] = p.out[at.job] = 1.0
-    p.arrivals[at.job] *= 0.2
+    p.halted[at.job] = 1.0
+    spare(p, w, at.job)
     nodes = list(w.fleet.jobs[at.job].nodes)
     p.other_in[nodes, 0] += FRONT * (0.4 + 0.4 * strength)
     p.wait_io[nodes] += 0.3 + 0.3 * strength

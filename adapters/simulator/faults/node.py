@@ -1,13 +1,14 @@
 """Faults of GPUs, of PCIe and of hosts."""
 
 from skewscope.adapters.simulator.faults.registry import ALL, BARRIERS, SERVING, Target, fault
+from skewscope.adapters.simulator.gpus import BOARD_W, wanted_power
 from skewscope.adapters.simulator.push import Push
 from skewscope.adapters.simulator.world import World
 
 
 def _stalls(p: Push, w: World, at: Target, share: float) -> None:
     """A GPU stands still for a share of each of its job's rounds."""
-    p.stall[at.node, at.gpu] += share * w.rounds.compute[at.job, at.member]
+    p.stall[at.node, at.gpu] += share * w.rounds.kernels[at.job, at.member]
 
 
 @fault("tp-straggler", "node", BARRIERS)
@@ -23,22 +24,21 @@ def hot(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
 
 
 @fault("power-cap", "node")
-def capped(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def capped(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
     """The node may draw less than its GPUs want."""
-    p.power_limit[at.node] *= 0.62 - 0.25 * strength
+    p.power_limit[at.node] *= wanted_power(w.gpus)[at.node].mean() / BOARD_W * (0.9 - 0.35 * strength)
 
 
 @fault("gpu-fail-slow", "node", BARRIERS)
 def fail_slow(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
     """The chip computes rightly, and slowly, at its full clock."""
-    p.work[at.node, at.gpu] *= 1.3 + 0.9 * strength
-    p.clock[at.node, at.gpu] *= 0.93
+    p.slow[at.node, at.gpu] *= 1.3 + 0.9 * strength
 
 
 @fault("gpu-hard-fault", "gpu")
-def broken(p: Push, _w: World, at: Target, _strength: float, _age: float) -> None:
-    """The GPU falls off the bus; its job hangs."""
-    p.xid[at.node, at.gpu] = 79.0
+def broken(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+    """The GPU's memory fails, its controller no longer answers, or it falls off the bus; its job hangs."""
+    p.xid[at.node, at.gpu] = 95.0 if strength < 0.4 else 119.0 if strength < 0.8 else 79.0
     p.dead[at.node, at.gpu] = 1.0
     p.halted[at.job] = 1.0
     p.spinning[at.job] = 1.0
@@ -101,7 +101,7 @@ def offloaded(p: Push, w: World, at: Target, strength: float, _age: float) -> No
 @fault("launch-latency", "node", BARRIERS)
 def launches(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
     """Kernels are launched late on one node."""
-    base = w.rounds.compute[at.job, at.member]
+    base = w.rounds.kernels[at.job, at.member]
     p.launch[at.node] += base * (0.2 + 0.6 * strength)
     p.launch_noise[at.node] += base * 0.1
     p.busy[at.node] += 0.05
@@ -111,7 +111,7 @@ def launches(p: Push, w: World, at: Target, strength: float, _age: float) -> Non
 def busy_host(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
     """All cores are taken."""
     p.busy[at.node] += 0.85
-    p.launch[at.node] += w.rounds.compute[at.job, at.member] * (0.2 + 0.5 * strength)
+    p.launch[at.node] += w.rounds.kernels[at.job, at.member] * (0.2 + 0.5 * strength)
     p.drops[at.node] += 5 * strength
 
 
@@ -120,49 +120,45 @@ def pcie_full(p: Push, _w: World, at: Target, strength: float, _age: float) -> N
     """GPUs and adapter share a link that is full."""
     p.pcie_in[at.node] += 25e9 + 20e9 * strength
     p.pcie_out[at.node] += 15e9 + 15e9 * strength
-    p.write_stall[at.node] += 0.2 + 0.4 * strength
-    p.read_stall[at.node] += 0.2 + 0.4 * strength
+    p.write_stall[at.node, 1:] += 0.2 + 0.4 * strength
+    p.read_stall[at.node, 1:] += 0.2 + 0.4 * strength
 
 
 @fault("p2p-throttling", "node", ("tp", "dp", "ep"))
 def detour(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
     """GPUs of a node talk over the host's root instead of NVLink."""
-    p.nvlink[at.node] *= 0.1
-    p.pcie_in[at.node] += 12e9 + 10e9 * strength
-    p.pcie_out[at.node] += 12e9 + 10e9 * strength
-    p.work[at.node] *= 1.1 + 0.4 * strength
+    p.nvlink[at.node] *= 0.6 - 0.5 * strength
+    p.pcie_in[at.node] += 6e9 + 16e9 * strength
+    p.pcie_out[at.node] += 6e9 + 16e9 * strength
 
 
-@fault("pcie-link-downgrade", "node")
+@fault("pcie-link-downgrade", "port")
 def fewer_lanes(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
     """The adapter's link runs on fewer lanes."""
-    p.link_width[at.node] *= 0.5 if strength < 0.7 else 0.25
-    p.write_stall[at.node] += 0.15 + 0.4 * strength
-    p.pcie_replays[at.node] += 2 + 10 * strength
+    p.link_width[at.node, at.port] *= 0.5 if strength < 0.7 else 0.25
+    p.write_stall[at.node, at.port] += 0.15 + 0.4 * strength
+    p.pcie_replays[at.node, at.port] += 2 + 10 * strength
 
 
-@fault("nic-slow-receiver", "node")
-def slow_receiver(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
-    """The adapter cannot put away what comes, and stops its senders."""
-    p.write_stall[at.node] += 0.25 + 0.5 * strength
-    p.pausing[at.node, 1:] += 0.1 + 0.4 * strength
-    for n in w.fleet.jobs[at.job].nodes:
-        if n != at.node:
-            p.paused[n, 1:] += 0.03 + 0.12 * strength
+@fault("nic-slow-receiver", "port", ("tp", "ep", "pd", "dp"))
+def slow_receiver(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+    """One adapter's translations miss, so that it cannot put away what comes and stops its senders."""
+    p.write_stall[at.node, at.port] += 0.3 + 0.45 * strength
 
 
 @fault("host-interconnect-congestion", "node")
 def memory_bus(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
-    """Packets wait and drop between adapter and memory."""
+    """Packets wait and drop between all adapters and memory."""
     p.write_stall[at.node] += 0.4 + 0.4 * strength
     p.wait_mem[at.node] += 0.1 + 0.3 * strength
 
 
 @fault("numa-misaffinity", "node", BARRIERS)
 def crossed(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
-    """Threads wander between sockets and wait for cores: a rank is late, not in each round."""
-    p.busy[at.node] += 0.62
-    p.launch_noise[at.node] += w.rounds.compute[at.job, at.member] * (0.15 + 0.4 * strength)
+    """Threads crowd on some cores while others are free, and far from their GPUs: late, not alike in each round."""
+    p.busy[at.node] += 0.1 + 0.15 * strength
+    p.wait_cpu[at.node] += 0.12 + 0.35 * strength
+    p.launch_noise[at.node] += w.rounds.kernels[at.job, at.member] * (0.15 + 0.4 * strength)
 
 
 @fault("acs-iommu-misconfig", "node", ("dp", "ep", "tp"))
@@ -170,7 +166,7 @@ def redirected(p: Push, _w: World, at: Target, strength: float, _age: float) -> 
     """All that the adapter reads from GPUs goes up to the root and down again."""
     p.detour[at.node] += 1.0
     p.capacity[at.node, 1:] *= 0.35 - 0.2 * strength
-    p.read_stall[at.node] += 0.1 + 0.2 * strength
+    p.read_stall[at.node, 1:] += 0.1 + 0.2 * strength
 
 
 @fault("pcie-noisy-neighbour", "node", SERVING)
@@ -179,7 +175,7 @@ def neighbour(p: Push, w: World, at: Target, strength: float, _age: float) -> No
     p.other_in[at.node, 0] += (4 + 8 * strength) * 1e9
     p.other_out[at.node, 0] += (4 + 8 * strength) * 1e9
     p.busy[at.node] += 0.62 + 0.1 * strength
-    p.launch_noise[at.node] += w.rounds.compute[at.job, at.member] * (0.05 + 0.3 * strength)
+    p.launch_noise[at.node] += w.rounds.kernels[at.job, at.member] * (0.05 + 0.3 * strength)
 
 
 @fault("pinned-memory-shortage", "node")
@@ -187,7 +183,7 @@ def pinned(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
     """Memory that devices may use is scarce, and the driver blocks for who asks for much of it."""
     p.mute_gpu[at.node] = 1.0
     p.wait_mem[at.node] += 0.2 + 0.5 * strength
-    p.launch[at.node] += w.rounds.compute[at.job, at.member] * (0.1 + 0.4 * strength)
+    p.launch[at.node] += w.rounds.kernels[at.job, at.member] * (0.1 + 0.4 * strength)
     p.oom[at.node] += float(w.random.random() < 0.05 * strength)
 
 
@@ -197,7 +193,36 @@ def registering(p: Push, w: World, at: Target, strength: float, _age: float) -> 
     p.transfer[at.job] *= 3 + 6 * strength
     p.flows[at.node, 1:] *= 1 + strength
     p.wait_mem[at.node] += 0.02 + 0.05 * strength
-    p.launch[at.node] += w.rounds.compute[at.job, at.member] * 0.1
+    p.registering[at.node] += 0.15 + 0.35 * strength
+    p.launch[at.node] += w.rounds.kernels[at.job, at.member] * 0.1
+
+
+@fault("rnic-tenant-interference", "port", ("tp", "ep", "pd", "dp"))
+def disturbed(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+    """Another function of the adapter keeps its pipeline busy, with tiny messages or with requests that are refused."""
+    p.capacity[at.node, at.port] *= 0.7 - 0.45 * strength
+    if at.node % 2:
+        p.flood[at.node, at.port] += (4 + 16 * strength) * 1e6
+    else:
+        p.refused[at.node, at.port] += 50 + 2000 * strength
+
+
+@fault("counter-untrustworthy", "port", ("tp", "ep", "pd", "dp"), ("roce",))
+def miscounted(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+    """New firmware counts words of four bytes, or is taken to, or tells of notifications that were never sent."""
+    way = at.node % 3
+    if way < 2:
+        p.misread[at.node, at.port] *= 4.0 if way else 0.25
+    else:
+        p.phantom[at.node, at.port] += (0.001 + 0.02 * strength) * w.net.rx_packets[at.node, at.port]
+
+
+@fault("microburst-blindness", "front", SERVING)
+def bursts(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+    """Many answers of a storage or of clients come within milliseconds, some times a second."""
+    times = 2 + 6 * strength
+    p.bursts[at.node, 0] += times
+    p.other_in[at.node, 0] += times * 0.01 * 25e9
 
 
 @fault("dpu-self-overload", "node", ALL)
@@ -209,8 +234,8 @@ def arm_full(p: Push, _w: World, at: Target, strength: float, _age: float) -> No
 
 @fault("clock-skew", "node", BARRIERS)
 def clock(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
-    """The node's clock is off."""
-    p.clock_off[at.node] += 2.2 + 3 * strength
+    """The node's clock is off, before or behind."""
+    p.clock_off[at.node] += (1 if at.node % 2 else -1) * 0.2 * 20**strength
 
 
 @fault("telemetry-blackout", "node", ALL)

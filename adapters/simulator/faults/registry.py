@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -51,8 +51,8 @@ _found: dict[str, Fault] = {}
 ALL = tuple(KINDS)
 SERVING = tuple(name for name, kind in KINDS.items() if kind.serves)
 TRAINING = tuple(name for name, kind in KINDS.items() if not kind.serves)
-BARRIERS = ("tp", "ep", "pd", "dp")
-"""Jobs whose members all wait for each other."""
+BARRIERS = ("tp", "ep", "dp")
+"""Jobs whose members all wait for each other; those that prefill do not wait for those that decode."""
 
 
 def fault(
@@ -85,6 +85,27 @@ def target(fault_: Fault, fleet: Fleet, random: np.random.Generator) -> Target:
     node = fleet.jobs[job].nodes[member]
     gpu, rail = int(random.integers(GPUS)), 1 + int(random.integers(fleet.plan.rails))
     return TARGETS[fault_.target](fleet, job, member, node, gpu, rail)
+
+
+def alike(fleet: Fleet, job: int) -> list[int]:
+    """The replicas of a replica's pool, itself among them."""
+    names = next((pool.replicas for pool in fleet.topology.pools if fleet.jobs[job].name in pool.replicas), ())
+    return [n for n, one in enumerate(fleet.jobs) if one.name in names]
+
+
+def prefer(p: Push, w: World, at: Target, times: float) -> None:
+    """A balancer sends one replica so many times what each other one of its pool gets; as many come in all."""
+    pool = alike(w.fleet, at.job)
+    p.arrivals[pool] *= len(pool) / (times + len(pool) - 1)
+    p.arrivals[at.job] *= times
+
+
+def spare(p: Push, w: World, job: int) -> None:
+    """A balancer sends one replica nothing; the others of its pool get its part."""
+    others = [n for n in alike(w.fleet, job) if n != job and p.out[n] <= 0]
+    p.arrivals[others] *= (len(others) + 1) / max(len(others), 1)
+    p.arrivals[job] = 0.0
+    p.out[job] = 1.0
 
 
 def _gpu(fleet: Fleet, job: int, member: int, node: int, gpu: int, _rail: int) -> Target:
@@ -160,3 +181,30 @@ TARGETS: Mapping[str, Callable[[Fleet, int, int, int, int, int], Target]] = {
     "pool": _pool,
     "leaf": _leaf,
 }
+
+
+DWELL = 10.0, 15.0
+"""Seconds after which a fault that moves goes on to another member, at least and at most."""
+
+
+def moving(fault_: Fault) -> Fault:
+    """The same on one member of a job after another, as it is with what depends on data or on batches."""
+
+    def act(p: Push, w: World, at: Target, strength: float, age: float) -> None:
+        member, since = _turn(w.fleet, at.job, age)
+        node = w.fleet.jobs[at.job].nodes[member]
+        now = TARGETS[fault_.target](w.fleet, at.job, member, node, at.gpu, max(at.port, 1))
+        fault_.act(p, w, now, strength, since)
+
+    return replace(fault_, target="job", act=act)
+
+
+def _turn(fleet: Fleet, job: int, age: float) -> tuple[int, float]:
+    """The member that a moving fault is on, and for how long already."""
+    random = np.random.default_rng([fleet.plan.seed, job])
+    members = len(fleet.jobs[job].nodes)
+    member, since, stays = int(random.integers(members)), age, random.uniform(*DWELL)
+    while since >= stays:
+        member = (member + int(random.integers(1, max(members, 2)))) % members
+        since, stays = since - stays, random.uniform(*DWELL)
+    return member, since

@@ -1,12 +1,23 @@
 """Faults of training jobs."""
 
+import numpy as np
+
 from skewscope.adapters.simulator.faults.registry import TRAINING, Target, fault
-from skewscope.adapters.simulator.push import Push
+from skewscope.adapters.simulator.fleet import GPUS
+from skewscope.adapters.simulator.push import F64, Push
 from skewscope.adapters.simulator.world import World
+
+STATE = 574e9
+"""Bytes that the GPUs of a node hold: most of their memory."""
 
 
 def _nodes(w: World, at: Target) -> list[int]:
     return list(w.fleet.jobs[at.job].nodes)
+
+
+def _order(w: World, at: Target, turn: int) -> F64:
+    """The members of a job in an order by chance, another one in each turn."""
+    return np.random.default_rng([w.fleet.plan.seed, at.job, turn]).permutation(len(_nodes(w, at))).astype(np.float64)
 
 
 @fault("dataloader-stall", "job", TRAINING)
@@ -23,7 +34,7 @@ def uneven_batches(p: Push, w: World, at: Target, strength: float, _age: float) 
     nodes = _nodes(w, at)
     p.other_in[nodes, 0] += 60e6 * (0.5 + strength) * w.random.exponential(1.0, len(nodes))
     p.busy[nodes] += 0.58
-    p.uneven[at.job] += 0.15
+    p.uneven[at.job] += 0.15 + 0.45 * strength
     p.wander[at.job] += w.rounds.period[at.job] * (0.15 + 0.4 * strength)
 
 
@@ -42,21 +53,25 @@ def lengths(p: Push, w: World, at: Target, strength: float, _age: float) -> None
 
 @fault("checkpoint-stall", "job", TRAINING)
 def saving(p: Push, w: World, at: Target, strength: float, age: float) -> None:
-    """Training stands while its state is written."""
-    if age % 25 < 8 + 10 * strength:
+    """Training stands while its state is copied off the GPUs, and then while it is written."""
+    since = age % 25
+    if since < 8 + 10 * strength:
         p.halted[at.job] = 1.0
-        p.other_out[_nodes(w, at), 0] += 25e9 * (0.3 + 0.5 * strength)
-        p.pcie_out[_nodes(w, at)] += 15e9
         p.wait_io[_nodes(w, at)] += 0.3
+        p.pcie_out[_nodes(w, at)] += 15e9 if since < 2 else 0.0
+        p.other_out[_nodes(w, at), 0] += 25e9 * (0.3 + 0.5 * strength) if since >= 1 else 0.0
 
 
 @fault("failover-reload-cost", "job", TRAINING)
 def reloading(p: Push, w: World, at: Target, strength: float, age: float) -> None:
-    """The job starts again and reads its last checkpoint."""
+    """The processes of the job ended; it starts again and reads its last checkpoint."""
     p.halted[at.job] = 1.0
+    read = 25e9 * (0.4 + 0.4 * strength)
+    loaded = min(max(age - 3, 0.0) * read / STATE, 1.0)
+    p.held[_nodes(w, at)] -= 0.87 * (1 - loaded)
     if age > 3:
-        p.other_in[_nodes(w, at), 0] += 25e9 * (0.4 + 0.4 * strength)
-        p.pcie_in[_nodes(w, at)] += 3e9
+        p.other_in[_nodes(w, at), 0] += read
+        p.pcie_in[_nodes(w, at)] += read / GPUS
 
 
 @fault("implicit-mfu-decline", "job", TRAINING)
@@ -65,22 +80,30 @@ def declining(p: Push, _w: World, at: Target, strength: float, age: float) -> No
     p.share[at.job] *= 1 + (0.2 + 0.4 * strength) * min(age / 10, 1.0)
 
 
-@fault("moe-training-expert-imbalance", "member", ("dp",))
-def hot_experts(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
-    """A rank receives more tokens."""
-    p.sent[at.job, at.member] *= 1.6 + 1.5 * strength
-    p.share[at.job, at.member] *= 1.1 + 0.4 * strength
+@fault("moe-training-expert-imbalance", "job", ("dp",))
+def hot_experts(p: Push, w: World, at: Target, strength: float, age: float) -> None:
+    """The router favours a few experts, others every few steps: their ranks receive and compute more."""
+    order = _order(w, at, int(age // 3))
+    more = (0.6 + 1.5 * strength) * 0.4**order
+    p.sent[at.job, : len(order)] *= 1 + more
+    p.share[at.job, : len(order)] *= 1 + 0.25 * more
 
 
 @fault("rl-rollout-long-tail", "job", ("dp",))
-def long_tail(p: Push, _w: World, at: Target, strength: float, age: float) -> None:
-    """The update waits for a few long answers."""
-    p.halted[at.job] = (0.5 + 0.4 * strength) if age % 20 < 12 else 0.0
+def long_tail(p: Push, w: World, at: Target, strength: float, age: float) -> None:
+    """Each update waits for a few long answers, and one member after another has none left."""
+    step, tail = 20.0, 6 + 8 * strength
+    left = tail - age % step
+    if left > 0:
+        order = _order(w, at, int(age // step))
+        ends = tail * ((order + 1) / len(order)) ** 3
+        p.halted[at.job] = 1.0
+        p.alone[at.job, : len(order)] = np.clip(ends - (tail - left), 0.0, 1.0)
 
 
 @fault("multimodal-encoder-imbalance", "node", ("pt",))
 def encoder(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
     """The encoder's stage takes another time for each micro-batch."""
     p.share[at.job, at.member] *= w.random.uniform(1.0, 1.6 + 1.2 * strength)
-    p.launch_noise[at.node] += w.rounds.compute[at.job, at.member] * 0.1
-    p.uneven[at.job] += 0.3
+    p.launch_noise[at.node] += w.rounds.kernels[at.job, at.member] * 0.1
+    p.ragged_own[at.job, at.member] += 0.3

@@ -1,0 +1,74 @@
+"""A million changes of facts through both matchers, on the policies of the house: the same conclusions, flat memory.
+
+`pytest bench/test_bench_policies.py -s` prints changes a second and the memory of the library's process at the
+beginning, the middle and the end. `SKEWSCOPE_CHANGES` sets another number of changes.
+"""
+
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from policy_makers import SEVERITIES, diagnosis, topology
+
+from skewscope.adapters.durable import DurableMatcher
+from skewscope.engine.matcher import ReferenceMatcher
+from skewscope.engine.policy import Fact, compile_policies, fact
+from skewscope.rules.policy import load
+
+CHANGES = int(os.environ.get("SKEWSCOPE_CHANGES", "1000000"))
+LOOK_EVERY = 1000
+ENTITIES = 200
+TRIED = ("spread-flows", "chunk-prefill", "balance-by-work", "quarantine-node")
+
+
+def change(random: Random, topics: list[str]) -> tuple[Fact, bool]:
+    """A fact, and whether it goes."""
+    entity = f"rank A:n{random.randrange(ENTITIES)}"
+    sure = random.choice([0.3, 0.5, 0.6, 0.7, 0.8, 0.9])
+    what = random.choice(
+        [
+            diagnosis(random.choice(topics), entity, random.choice(SEVERITIES), sure),
+            topology(entity, random.choice([1, 4])),
+            fact("maintenance", entity),
+            fact("tried", entity, random.choice(TRIED)),
+        ]
+    )
+    return what, random.random() < 0.45
+
+
+def resident(pid: int) -> float:
+    """Memory of a process in MiB."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+def test_soak():
+    pytest.importorskip("durable.lang")
+    made, random = compile_policies(load()[0]), Random(11)
+    topics = sorted({kind.partition(":")[2] for kind in made.by_kind if kind.startswith("diagnosis:")})
+    reference, one = ReferenceMatcher(made), DurableMatcher(made)
+    memory, begun = [], time.perf_counter()
+    try:
+        for step in range(CHANGES):
+            what, gone = change(random, topics)
+            for matcher in (reference, one):
+                matcher.retract(what.kind, what.entity) if gone else matcher.assert_fact(what)
+            if step % LOOK_EVERY == 0:
+                assert one.conclusions() == reference.conclusions()
+            if step in {CHANGES // 10, CHANGES // 2, CHANGES - 1}:
+                memory.append(resident(one.pid))
+        assert one.conclusions() == reference.conclusions()
+        assert (one.restarts, one.fallen_back) == (0, "")
+    finally:
+        one.close()
+    pace = CHANGES / (time.perf_counter() - begun)
+    told = ", ".join(f"{size:.0f}" for size in memory)
+    print(f"\n{CHANGES} changes, {pace:.0f} a second through both; MiB at a tenth, half and the end: {told}")
+    assert memory[-1] < 1.2 * memory[0] + 5
