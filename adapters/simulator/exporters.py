@@ -304,7 +304,7 @@ def _those_there(value: Value) -> Value:
 
 def _cut_off(w: World) -> F64:
     """Share of a port's connections of which one end is down."""
-    down = 1.0 * (w.push.down > 0.5)
+    down = np.where(w.push.down > 0.5, 1.0, 0.0)
     return np.maximum(down, w.peers_mean(down))
 
 
@@ -388,7 +388,7 @@ ENGINE = (
 
 
 def _giant(w: World, times: float) -> Spread:
-    return Spread(1.0 * (w.push.giant > 0), w.push.giant * times, 0.05)
+    return Spread(np.where(w.push.giant > 0, 1.0, 0.0), w.push.giant * times, 0.05)
 
 
 TIMES: Mapping[str, tuple[str, Callable[[World], Spread]]] = {
