@@ -444,12 +444,12 @@ class Panel:
         stale = self.t - self.times > self.rhythm.horizon
         self._now = np.where(stale, np.nan, self.latest) if stale.any() else self.latest
 
-    def now(self, series: Index) -> F64:
+    def now(self, series: Index | slice) -> F64:
         """Fresh values of series by number; NaN for stale ones and for -1."""
         found: F64 = self._now[series]
         return found
 
-    def newest(self, series: Index) -> F64:
+    def newest(self, series: Index | slice) -> F64:
         """Times of the newest samples, stale or not; NaN where none came."""
         found: F64 = self.times[series]
         return found

@@ -45,6 +45,8 @@ class Chosen:
     part: str = ""
     _version: tuple[int, int] = (-1, -1)
     _series: Index = field(default_factory=lambda: np.empty((0, 0), np.intp))
+    _placed: Index | None = None
+    _place: Index | slice | None = None
     selectors: list[str] = field(default_factory=list)
 
     def series(self) -> Index:
@@ -55,6 +57,17 @@ class Chosen:
             self._version = version
             self._series = self._found(self.shared.panel.lay(self.expr.name))
         return self._series
+
+    def place(self) -> Index | slice | None:
+        """Where the one series of each entity is, as a slice if they lie side by side; None where there are several."""
+        series = self.series()
+        if self._placed is not series:
+            self._placed, self._place = series, None
+            if len(series) == 1:
+                first, size = (int(series[0, 0]) if series.size else 0), series.shape[1]
+                straight = first >= 0 and bool((series[0] == np.arange(first, first + size)).all())
+                self._place = slice(first, first + size) if straight else series[0]
+        return self._place
 
     def _found(self, rows: Rows) -> Index:
         words = [word for word in self.expr.words if word.replace("_", "-") not in NETWORKS]
@@ -86,7 +99,8 @@ class Signal:
         self.fold = FOLDS[self.panel.signals[expr.name].fold]
 
     def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
-        return self._of(self.chosen.series())
+        place = self.chosen.place()
+        return self._of(self.chosen.series()) if place is None else self.panel.now(place) * self.factor
 
     def part(self, some: Some, ask: Ask) -> F64:  # noqa: ARG002
         return self._of(self.chosen.series()[:, some.at])
@@ -100,10 +114,10 @@ class Signal:
 
     def time(self) -> F64:
         """When the newest sample of each entity was taken, stale or not."""
-        series = self.chosen.series()
-        if len(series) == 1:
-            return self.panel.newest(series[0])
-        found: F64 = np.fmax.reduce(self.panel.newest(series), axis=0, initial=np.nan)
+        place = self.chosen.place()
+        if place is not None:
+            return self.panel.newest(place)
+        found: F64 = np.fmax.reduce(self.panel.newest(self.chosen.series()), axis=0, initial=np.nan)
         return found
 
 
