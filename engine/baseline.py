@@ -61,21 +61,35 @@ class Baseline:
         What an entity shows from its first sample on is its past, sound or not: nothing else could be.
         """
         new = (np.abs(x) <= LARGEST) & ~(time <= self._last) & ~np.isnan(time)
-        at = np.flatnonzero(new & (~frozen | ~self.ready()))
-        if not len(at):
+        if frozen.any():
+            new &= ~frozen | ~self.ready()
+        if new.all():
+            self._learn(ALL, x, time)
+        else:
+            at = np.flatnonzero(new)
+            self._learn(at, x[at], time[at])
+
+    def _learn(self, at: Index | slice, x: F64, time: F64) -> None:
+        if not len(x):
             return
-        x, time = x[at], time[at]
         seen = np.nan_to_num(self._seen[at])
-        step = np.nan_to_num(time - self._last[at])
+        first = np.fmin(self._first[at], time)
         # At first a plain mean: each sample counts alike until the memory is as long as it should be.
-        weight = np.maximum(1 / (seen + 1), 1 - np.exp(-step / self.memory))
-        weight = np.where(time - np.fmin(self._first[at], time) < self.memory, 1 / (seen + 1), weight)
+        plain = 1 / (seen + 1)
+        weight = np.where(time - first < self.memory, plain, np.maximum(plain, self._forgotten(time - self._last[at])))
         self._update(at, x, weight, seen)
         self._seen[at] = seen + 1
-        self._first[at] = np.fmin(self._first[at], time)
+        self._first[at] = first
         self._last[at] = time
 
-    def _update(self, at: Index, x: F64, weight: F64, seen: F64) -> None:
+    def _forgotten(self, step: F64) -> F64:
+        """The share of the past that is forgotten in so many seconds."""
+        if (step == step[0]).all():
+            step = step[:1]
+        found: F64 = 1 - np.exp(-np.nan_to_num(step) / self.memory)
+        return found
+
+    def _update(self, at: Index | slice, x: F64, weight: F64, seen: F64) -> None:
         mean, variance = np.where(seen > 0, self.mean[at], x), np.nan_to_num(self.variance[at])
         away = x - mean
         most = np.where(seen >= SAMPLES, SURPRISE * (np.sqrt(variance) + FLOOR * np.abs(mean)), np.inf)

@@ -144,6 +144,7 @@ class Panel:
         self._place_of = np.empty(0, np.intp)
         self._straight = True
         """Whether a series' place is its number."""
+        self._born_columns: set[int] = set()
         self._frames: dict[int, _Laid] = {}
         """By the schema's identity."""
         self._used = np.empty(0, bool)
@@ -412,10 +413,13 @@ class Panel:
                 self.rhythm.spread(at, laid.rhythm)
 
     def _take_column(self, at: slice, value: F64, time: float, counter: bool) -> None:
-        if np.isnan(self.times[at]).any():
+        # Once all have had a sample, nobody is born any more.
+        if at.start not in self._born_columns:
             self.births += 1
+            if not np.isnan(value).any():
+                self._born_columns.add(at.start)
         self.count.taken += len(value)
-        if np.abs(value).max(initial=0.0) <= LARGEST:
+        if value.min(initial=0.0) >= -LARGEST and value.max(initial=0.0) <= LARGEST:
             if counter:
                 self._count_column(at, value, time)
             self.latest[at], self.times[at] = value, time
@@ -441,15 +445,18 @@ class Panel:
 
     def settle(self) -> None:
         """Makes the tick's values ready: what is older than its series' horizon is unknown."""
-        stale = self.t - self.times > self.rhythm.horizon
-        self._now = np.where(stale, np.nan, self.latest) if stale.any() else self.latest
+        self._now = self.latest
+        # Mostly nothing is: the oldest time and the shortest horizon tell that in two short looks.
+        if self.t - np.fmin.reduce(self.times) > self.rhythm.shortest():
+            stale = self.t - self.times > self.rhythm.horizon
+            self._now = np.where(stale, np.nan, self.latest)
 
-    def now(self, series: Index) -> F64:
+    def now(self, series: Index | slice) -> F64:
         """Fresh values of series by number; NaN for stale ones and for -1."""
         found: F64 = self._now[series]
         return found
 
-    def newest(self, series: Index) -> F64:
+    def newest(self, series: Index | slice) -> F64:
         """Times of the newest samples, stale or not; NaN where none came."""
         found: F64 = self.times[series]
         return found

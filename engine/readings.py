@@ -45,6 +45,8 @@ class Chosen:
     part: str = ""
     _version: tuple[int, int] = (-1, -1)
     _series: Index = field(default_factory=lambda: np.empty((0, 0), np.intp))
+    _placed: Index | None = None
+    _place: Index | slice | None = None
     selectors: list[str] = field(default_factory=list)
 
     def series(self) -> Index:
@@ -55,6 +57,17 @@ class Chosen:
             self._version = version
             self._series = self._found(self.shared.panel.lay(self.expr.name))
         return self._series
+
+    def place(self) -> Index | slice | None:
+        """Where the one series of each entity is, as a slice if they lie side by side; None where there are several."""
+        series = self.series()
+        if self._placed is not series:
+            self._placed, self._place = series, None
+            if len(series) == 1:
+                first, size = (int(series[0, 0]) if series.size else 0), series.shape[1]
+                straight = first >= 0 and bool((series[0] == np.arange(first, first + size)).all())
+                self._place = slice(first, first + size) if straight else series[0]
+        return self._place
 
     def _found(self, rows: Rows) -> Index:
         words = [word for word in self.expr.words if word.replace("_", "-") not in NETWORKS]
@@ -86,7 +99,8 @@ class Signal:
         self.fold = FOLDS[self.panel.signals[expr.name].fold]
 
     def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
-        return self._of(self.chosen.series())
+        place = self.chosen.place()
+        return self._of(self.chosen.series()) if place is None else self.panel.now(place) * self.factor
 
     def part(self, some: Some, ask: Ask) -> F64:  # noqa: ARG002
         return self._of(self.chosen.series()[:, some.at])
@@ -100,10 +114,10 @@ class Signal:
 
     def time(self) -> F64:
         """When the newest sample of each entity was taken, stale or not."""
-        series = self.chosen.series()
-        if len(series) == 1:
-            return self.panel.newest(series[0])
-        found: F64 = np.fmax.reduce(self.panel.newest(series), axis=0, initial=np.nan)
+        place = self.chosen.place()
+        if place is not None:
+            return self.panel.newest(place)
+        found: F64 = np.fmax.reduce(self.panel.newest(self.chosen.series()), axis=0, initial=np.nan)
         return found
 
 
@@ -179,13 +193,20 @@ class Lanes:
     ring: Counted
     series: Index = field(default_factory=lambda: np.empty(0, np.intp))
     _version: int = -1
-    _lane: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    _lane: Index = field(default_factory=lambda: np.full(1, -1))
+    """By the number of a series, counted from the first; the last is that of none."""
+    _first: int = 0
     _at: Index | slice = field(default_factory=lambda: np.empty(0, np.intp))
     """The same as `series`, as a slice where they lie side by side."""
     _whole: Index | None = None
     """The series that were last seen to be all lanes in their order."""
     _tally: Tally | None = None
     _over: dict[float, tuple[F64, F64]] = field(default_factory=dict)
+
+    def _lanes_of(self, series: Index) -> Index:
+        """The lane of each series; -1 where there is none."""
+        found: Index = self._lane[np.where(series < 0, -1, series - self._first)]
+        return found
 
     def _is_whole(self, series: Index) -> bool:
         if self._whole is not series and series.shape == (1, len(self.series)) and (series[0] == self.series).all():
@@ -208,10 +229,11 @@ class Lanes:
         found = np.unique(rows.series[rows.series >= 0])
         # Lanes keep their order: a new series gets a new lane at the end.
         self.series = np.concatenate((self.series, np.setdiff1d(found, self.series)))
-        self._lane = np.full(int(self.series.max(initial=-1)) + 2, -1, np.intp)
-        self._lane[self.series] = np.arange(len(self.series))
+        first, size = int(self.series.min()), len(self.series)
+        self._first = first
+        self._lane = np.full(int(self.series.max()) - first + 2, -1, np.intp)
+        self._lane[self.series - first] = np.arange(size)
         self._whole = None
-        first, size = int(self.series[0]) if len(self.series) else 0, len(self.series)
         straight = bool((self.series == np.arange(first, first + size)).all())
         self._at = slice(first, first + size) if straight else self.series
 
@@ -225,14 +247,14 @@ class Lanes:
         if self._is_whole(series):
             return more[None, :], since[None, :]
         more, since = np.append(more, np.nan), np.append(since, np.nan)
-        lane = self._lane[series] if len(self._lane) else np.full(series.shape, -1, np.intp)
+        lane = self._lanes_of(series)
         return more[lane], since[lane]
 
     def some(self, window: float, series: Index) -> tuple[F64, F64]:
         """The same as `over`, where only these series will be asked for."""
-        if window in self._over or not len(self._lane):
+        if window in self._over:
             return self.over(window, series)
-        lane = self._lane[series]
+        lane = self._lanes_of(series)
         there = lane >= 0
         more, since = np.full((2, *series.shape), np.nan)
         if there.any():

@@ -85,6 +85,15 @@ class Rhythm:
             self._longest[key] = self.version, found
         return found
 
+    def shortest(self) -> float:
+        """The shortest horizon."""
+        key = -2, -2
+        version, found = self._longest.get(key, (-1, 0.0))
+        if version != self.version:
+            found = float(self.horizon.min(initial=np.inf))
+            self._longest[key] = self.version, found
+        return found
+
     def learn(self, at: Index | slice, interval: F64) -> None:
         """Takes in one interval of each of the series `at`; NaN and what is not positive is passed over."""
         known = self.period[at]

@@ -460,11 +460,16 @@ class Counted:
         if FEW * np.fmax.reduce(tally.period, initial=0.0) > window:
             steps, wide = self.ring.steps(window, tally.period), widened(window, tally.period)
         sums, times = self.ring.back("counted", steps, at), self.ring.back("time", steps, at)
+        since, more = tally.time - times, tally.sum - sums
         short = ~(times >= tally.born)
-        since = tally.time - np.where(short, tally.born, times)
-        more = tally.sum - np.where(short, tally.born_sum, sums)
-        good = tally.fresh & (since > 0) & (since + _or_zero(tally.period) >= wide / 2)
-        return np.where(good, more, np.nan), np.where(good, since, np.nan)
+        if short.any():
+            since = np.where(short, tally.time - tally.born, since)
+            more = np.where(short, tally.sum - tally.born_sum, more)
+        good = tally.fresh & (since > 0)
+        half = wide / 2
+        if not (since >= half).all():
+            good &= since + _or_zero(tally.period) >= half
+        return (more, since) if good.all() else (np.where(good, more, np.nan), np.where(good, since, np.nan))
 
 
 @dataclass(frozen=True, slots=True)
