@@ -1,10 +1,11 @@
 """One tick over a fleet of thousands of nodes, 8 GPUs and 200 signals each: verdicts and incidents of all rules.
 
 `pytest -s bench/test_bench_large.py` prints median and 99th percentile of a tick's processor time and the memory before
-and after. The telemetry is that of a simulated fleet of 64 nodes, healthy and noisy, repeated: each
-entity has its own level, so that no two are alike, and a few are at fault. All is one fleet to the rules.
-Every signal that a rule reads is there every second; further GPU signals fill it up to 200 series for each GPU. Making
-the values is not timed. `LARGE=2500,5000,10000` chooses how many nodes.
+and after. The telemetry is that of a simulated fleet of 64 nodes, healthy and noisy, repeated: each entity has its own
+level, so that no two are alike, and of a few GPUs some values are doubled, on which no rule fires. All is one fleet to
+the rules. What they read is there every second; signals that the simulator lacks stand still, and those of pairs
+of ports are left out. Further GPU signals fill it up to 200 series for each GPU. Making the values is not timed.
+`LARGE=2500,5000,10000` chooses how many nodes.
 """
 
 import os
