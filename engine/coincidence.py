@@ -13,8 +13,8 @@ from skewscope.engine.places import GROUP_LIKE, Places
 
 TOGETHER_S = 20.0
 """Beginnings this near to each other are one: rules look through windows of 5 to 20 s."""
-AFTER_S = 20.0
-"""What begins within this time after the end of another is its aftermath."""
+BEFORE_END_S, AFTER_S = 15.0, 20.0
+"""What begins as another ends is its aftermath: so long before its rule has seen that it ended, or so long after."""
 SAME_GROUP = 2
 
 
@@ -49,7 +49,7 @@ def _one(surer: Stand, other: Stand) -> bool:
 
 
 def _together(a: Suspect, b: Suspect) -> bool:
-    return abs(a.since - b.since) <= TOGETHER_S or 0 <= b.since - a.until <= AFTER_S
+    return abs(a.since - b.since) <= TOGETHER_S or -BEFORE_END_S <= b.since - a.until <= AFTER_S
 
 
 def _in_one_place(one: Stand, other: Stand) -> bool:

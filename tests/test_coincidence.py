@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from incident_makers import places
 
-from skewscope.engine.coincidence import AFTER_S, TOGETHER_S, coincide
+from skewscope.engine.coincidence import AFTER_S, BEFORE_END_S, TOGETHER_S, coincide
 from skewscope.engine.nearness import Suspect
 from skewscope.engine.places import Entity
 
@@ -38,7 +38,10 @@ def test_a_surer_root_stands_for_what_begins_with_it_in_its_place(other, one):
     assert coincide([SURE, other], places()) == ({other.id: SURE.id} if one else {})
 
 
-@pytest.mark.parametrize(("after", "one"), [(0.0, True), (AFTER_S, True), (AFTER_S + 0.1, False)])
+@pytest.mark.parametrize(
+    ("after", "one"),
+    [(0.0, True), (AFTER_S, True), (AFTER_S + 0.1, False), (-BEFORE_END_S, True), (-0.1 - BEFORE_END_S, False)],
+)
 def test_what_begins_as_another_ends_is_its_aftermath(after, one):
     ended = suspect("throttled", "node", "n1", sure=3.0, until=500.0)
     assert bool(coincide([ended, suspect("late", "rank", "A:n1", since=500.0 + after)], places())) is one
