@@ -37,6 +37,10 @@ class Timing:
     """What ends on one member of a group as it begins on another has moved: it follows the work, not the machine."""
 
 
+IN_TURN = 2
+"""Moves from which on something goes round: once may be chance."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Change:
     """Something that happened to an incident."""
@@ -142,15 +146,30 @@ class Incidents:
         self._folds = {c: fold(tracks, self.places, self._folds.get(c, {})) for c, tracks in alike.items()}
         clusters: dict[Key, list[Track]] = {}
         for condition, tracks in alike.items():
+            newest = self._newest_in_turn(condition, tracks)
             for track in tracks:
-                clusters.setdefault((condition, leader_of(track.entity, self._folds[condition])), []).append(track)
+                leader = newest.get(track.entity) or leader_of(track.entity, self._folds[condition])
+                clusters.setdefault((condition, leader), []).append(track)
         return clusters
+
+    def _newest_in_turn(self, condition: str, tracks: Sequence[Track]) -> Mapping[Entity, Entity]:
+        """Where a condition goes round a group, the member that it came to last stands for all of that group."""
+        moving = [c for c in self._near.values() if c.open and c.condition == condition and c.moves >= IN_TURN]
+        groups = {group: c.leader.kind for c in moving for group in self.places.of(c.leader).groups}
+        found: dict[Entity, Entity] = {}
+        for group, kind in sorted(groups.items()):
+            within = [t for t in tracks if t.entity.kind == kind and group in self.places.of(t.entity).groups]
+            firing = [t for t in within if t.firing]
+            if firing:
+                newest = max(firing, key=lambda t: (t.since, t.entity)).entity
+                found |= {t.entity: newest for t in within}
+        return found
 
     def _settle(self, t: float, key: Key, tracks: Sequence[Track]) -> list[Case]:
         """The open cases of one cluster, after each has become what it should be: one goes on, others merge into it."""
         firing = any(track.firing for track in tracks)
         led = [case for track in tracks for case in self._led.get(track.key, ())]
-        mine = sorted((c for c in led if c.open), key=lambda c: (c.leader != key[1], c.order))
+        mine = sorted((c for c in led if c.open), key=lambda c: (c.moves < IN_TURN, c.leader != key[1], c.order))
         if not mine and not firing:
             return []
         case = mine[0] if mine else self._opened(t, self.tracks.live[key])
@@ -195,6 +214,9 @@ class Incidents:
     def _update(self, t: float, case: Case, leader: Track, tracks: Sequence[Track]) -> None:
         moved = case.leader != leader.entity
         if moved:
+            last = self.tracks.live.get((case.condition, case.leader))
+            over = case.moves >= IN_TURN or last is None or not last.firing
+            case.moves += over and self._siblings(case, case.condition, leader.entity)
             self._tell_of_move(t, case, leader.entity)
         case.members |= {track.entity for track in tracks}
         case.since = min(case.since, leader.since)

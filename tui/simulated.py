@@ -177,7 +177,7 @@ def assess(
     from skewscope.adapters.assessment import drive, report, score, whole  # noqa: PLC0415
 
     if recordings and not asked["everything"]:
-        alone = score.scored(drive.recorded(path) for path in recordings)
+        alone = score.scored(drive.recorded_all(recordings, asked["workers"]))
         print_json(score.as_data(alone)) if as_json else show(_score_lines(alone))
         return
     order = _order(**asked)

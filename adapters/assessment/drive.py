@@ -176,6 +176,14 @@ def _prefixed(at: Target, prefix: str) -> Target:
     return replace(at, name=f"{prefix}{at.name}", also=tuple(f"{prefix}{name}" for name in at.also))
 
 
+def recorded_all(paths: Sequence[Path], workers: int) -> list[Run]:
+    """Labelled recordings, replayed in several processes."""
+    if min(workers, len(paths)) <= 1:
+        return [recorded(path) for path in paths]
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        return list(pool.map(recorded, paths))
+
+
 def recorded(path: Path, how: How | None = None) -> Run:
     """A labelled recording, replayed with what of it is there.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skewscope.adapters.assessment.corpus import Scenario, pairs, quiet, scenarios
-from skewscope.adapters.assessment.drive import How, Run, recorded, run_all
+from skewscope.adapters.assessment.drive import How, Run, recorded_all, run_all
 from skewscope.adapters.assessment.score import Score, heard, scored
 from skewscope.adapters.assessment.vantages import FULL, VANTAGES
 from skewscope.engine.attribution import Causes
@@ -65,19 +65,24 @@ def assessed(order: Order, recordings: Sequence[Path] = (), tell: Progress | Non
     for n, name in enumerate(order.vantages):
         say(f"telemetry: {name}", 0.5 + 0.5 * n / len(order.vantages))
         by_vantage[name] = scored(run_all(some, order.workers, How(name)))
-    found = scored(recorded(path) for path in recordings) if recordings else None
+    found = scored(recorded_all(recordings, order.workers)) if recordings else None
     say("done", 1.0)
     return Assessment(order, scored(alone), scored(together), by_vantage, found)
 
 
 def _still(order: Order, faulty: Sequence[Scenario]) -> list[Scenario]:
-    """Quiet fleets for as long as is asked for, none longer than the longest other run."""
+    """Quiet fleets for as long as is asked for, none longer than the longest other run; every third is read seldom."""
     longest = max((s.lasts for s in faulty), default=3600.0)
     wanted = sum(s.lasts for s in faulty) * order.nodes
     if order.quiet_node_days is not None:
         wanted = order.quiet_node_days * DAY
     count = round(wanted / (longest * order.nodes))
-    return [quiet(order.seed * 1000 + n, nodes=order.nodes, seconds=longest) for n in range(count)]
+    profiles = ["usual" if n % 3 == 2 else "fine" for n in range(count)]
+    seeds = range(order.seed * 1000, order.seed * 1000 + count)
+    return [
+        quiet(seed, nodes=order.nodes, seconds=longest, profile=profile)
+        for seed, profile in zip(seeds, profiles, strict=True)
+    ]
 
 
 def calibrated(order: Order, tell: Progress | None = None) -> Calibration:

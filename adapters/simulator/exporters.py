@@ -13,7 +13,7 @@ from skewscope.adapters.simulator import rounds as turns
 from skewscope.adapters.simulator.agent import AGENT
 from skewscope.adapters.simulator.push import F64
 from skewscope.adapters.simulator.rows import Row, Spread, Value, noisy, of_members, row
-from skewscope.adapters.simulator.serving import PREFILL_TOKENS
+from skewscope.adapters.simulator.serving import MIXED_PREFILL, PREFILL_TOKENS
 from skewscope.adapters.simulator.world import RAIL_PACKET, SENT_TWICE, World
 
 READ = 256e3
@@ -387,6 +387,13 @@ ENGINE = (
 )
 
 
+def _steps(w: World, share: float) -> Spread:
+    """Times between tokens; steps that are mixed with a prefill wait for a share of it."""
+    count, mixed = w.serving.tokens / w.push.yields, np.minimum(w.push.mixing, 1.0)
+    beside = Spread(count * mixed, w.serving.gap + share * w.serving.prefill, 0.2)
+    return Spread(count * (1 - mixed), w.serving.gap, 0.15, beside)
+
+
 def _giant(w: World, times: float) -> Spread:
     return Spread(np.where(w.push.giant > 0, 1.0, 0.0), w.push.giant * times, 0.05)
 
@@ -398,7 +405,7 @@ TIMES: Mapping[str, tuple[str, Callable[[World], Spread]]] = {
         "replica",
         lambda w: Spread(w.serving.started, w.serving.prefill, 0.5, _giant(w, 1 / PREFILL_TOKENS)),
     ),
-    "serve.itl": ("replica", lambda w: Spread(w.serving.tokens / w.push.yields, w.serving.gap, 0.15)),
+    "serve.itl": ("replica", lambda w: _steps(w, MIXED_PREFILL)),
     "serve.tpot": ("replica", lambda w: Spread(w.serving.ended, w.serving.gap / w.push.yields, 0.1)),
     "serve.e2e": (
         "replica",

@@ -9,6 +9,8 @@ from skewscope.adapters.simulator.load import Asked, Load
 from skewscope.adapters.simulator.push import F64, Push
 from skewscope.adapters.simulator.rounds import Rounds
 
+MIXED_PREFILL = 0.5
+"""Share of a prefill that a decode step with which it is mixed waits for."""
 PREFILL_TOKENS = 24_000.0
 """Prompt tokens that a replica can prefill in a second beside its decoding."""
 MOST_RUNNING = 96.0
@@ -142,7 +144,7 @@ def _delays(now: Serving, push: Push, pace: F64, going: F64, apart: Mask) -> Non
     now.ttft = now.queued + now.prefill + np.where(apart, now.transfer, 0.0) + pace / going
     now.gap = pace / going
     mixed = 0.03 + push.mixing
-    long = now.prefill * 0.5
+    long = now.prefill * MIXED_PREFILL
     # One step in twenty is the 95th percentile: it is a mixed one where more than that many are.
     now.gap_p95 = now.gap * 1.15 + np.where(mixed > 0.05, long * np.minimum(mixed * 4, 1.5), 0.0)
     now.gap_cv = np.sqrt(0.08**2 + mixed * (long / np.maximum(now.gap, 1e-6)) ** 2 * push.mixing + push.ragged**2)
