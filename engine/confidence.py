@@ -26,9 +26,6 @@ GAIN = 4.4
 """What full evidence adds: 0.2 becomes 0.95."""
 CORROBORATED = 0.4
 RIVAL = 1.0
-LIKELY = 0.4
-"""From here on it is told as a diagnosis, below as a suspicion. Telling from half of the best F1 on makes for the best
-F1 (Z. Lipton, C. Elkan, B. Narayanaswamy, "Optimal thresholding of classifiers to maximize F1 measure", 2014)."""
 MOST = 6.0
 """Nothing is surer than this, either way."""
 

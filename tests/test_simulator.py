@@ -141,7 +141,7 @@ def test_more_than_a_replica_can_take_in_piles_up():
     def burst(push, _world):
         push.arrivals[job] *= 20
 
-    aged(made, 30, burst)
+    aged(made, 15, burst)
     assert made.serving.waiting[job] > 50
     assert made.serving.ttft[job] > 1
     aged(made, 240)

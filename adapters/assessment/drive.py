@@ -14,10 +14,10 @@ from skewscope.adapters.replay import replay
 from skewscope.adapters.simulator.faults.registry import Target
 from skewscope.engine.calibration import Calibration, calibration
 from skewscope.engine.cases import WORDS
-from skewscope.engine.confidence import LIKELY, log_odds
+from skewscope.engine.confidence import log_odds
 from skewscope.engine.diagnosis import Diagnosis
 from skewscope.engine.feed import F64, Block, SeriesTable, empty, together
-from skewscope.engine.incident import Incident
+from skewscope.engine.incident import LIKELY, Incident
 from skewscope.engine.incidents import as_contract
 from skewscope.engine.topology import Topology, beside
 from skewscope.kb.load import catalogue
