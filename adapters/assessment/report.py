@@ -112,7 +112,12 @@ def _recordings(found: Assessment) -> Iterator[str]:
 def _vantages(found: Assessment) -> Iterator[str]:
     if not found.by_vantage:
         return
-    yield from ("## With less telemetry", "", "Faults of medium severity, each once; the same fleets in every row.", "")
+    yield from (
+        "## With less telemetry",
+        "",
+        "A third of the conditions, medium, each once; the same fleets in every row.",
+        "",
+    )
     yield from _row("what is there", "precision", "recall", "macro F1", "told wrongly", "conditions found")
     yield from _row(*["---"] * 6)
     for vantage in dict.fromkeys((*GROWING, *LACKING)):

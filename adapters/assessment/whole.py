@@ -14,6 +14,8 @@ from skewscope.engine.confidence import to_log_odds
 from skewscope.kb.load import catalogue
 
 DAY = 86400.0
+FEW, AT_ONCE = 10, 8
+"""With less telemetry only a third of the conditions are told again, unless they are so few; in so many fleets."""
 PAIRS_TO_EACH = 3
 """One pair of faults for so many conditions."""
 Progress = Callable[[str, float], None]
@@ -46,7 +48,7 @@ class Assessment:
     """Faults one after another, and quiet fleets."""
     pairs: Score
     by_vantage: Mapping[str, Score] = field(default_factory=dict)
-    """The medium faults of it, by what of the telemetry was there."""
+    """Medium faults of a third of the conditions, by what of the telemetry was there."""
     recorded: Score | None = None
 
 
@@ -61,7 +63,9 @@ def assessed(order: Order, recordings: Sequence[Path] = (), tell: Progress | Non
     ran = run_all([*faulty, *two, *still], order.workers)
     alone, together = [*ran[: len(faulty)], *ran[len(faulty) + len(two) :]], ran[len(faulty) : len(faulty) + len(two)]
     by_vantage = {}
-    some = scenarios(order.conditions, order.seed + 2, nodes=order.nodes, strengths=("medium",))
+    third = order.conditions[order.seed % 3 :: 3] if len(order.conditions) > FEW else order.conditions
+    each = -(-len(third) // (AT_ONCE * order.workers))
+    some = scenarios(third, order.seed + 2, nodes=order.nodes, each=each, strengths=("medium",))
     for n, name in enumerate(order.vantages):
         say(f"telemetry: {name}", 0.5 + 0.5 * n / len(order.vantages))
         by_vantage[name] = scored(run_all(some, order.workers, How(name)))
