@@ -25,9 +25,13 @@ without taking in the samples: moving the windows on, evaluating, holding, and t
 
 **What it does not say.** A window of Prometheus holds each sample and may end anywhere, and any new query may be asked
 of it later; Skewscope moves on windows that were asked for beforehand, whose edges are exact to a 24th. Taking in is
-left out on both sides: what Skewscope does there for counters Prometheus does at each pass. A pass of Prometheus costs
-less where samples are rarer or windows shorter, for there are fewer samples in them. It spreads over groups and cores
-what is here one group; that makes passes shorter, not cheaper.
+left out on both sides: what Skewscope does there for counters Prometheus does at each pass. Of two parts that are
+joined Skewscope looks at the second only where the first holds. A pass of Prometheus costs less where samples are rarer
+or windows shorter, for there are fewer samples in them. It spreads over groups and cores what is here one group; that
+makes passes shorter, not cheaper. With few series a pass of Skewscope costs what calling 200 rules costs, and the ratio
+is smaller: `NODES=100` shows it.
+
+`NODES`, `PASSES` and `AHEAD` choose the size, how many passes are looked at, and for how many seconds they may last.
 """
 
 import os
