@@ -13,6 +13,8 @@ TO_SIGMA = 1.4826
 """Median absolute deviation to standard deviation, for a normal distribution."""
 FLOOR = 0.02
 """Smallest yardstick, as a share of the median: peers that agree to the last digit still differ by this much."""
+CANCELLED = 1e-6
+"""A sum that is so small a part of what it adds up is rounding."""
 FARTHEST = 1000.0
 """Where a distance ends that has no yardstick: all other peers are alike, and zero."""
 
@@ -152,9 +154,10 @@ def _spread_out(row: F64, x: F64) -> F64:
 
 
 def share(x: F64) -> F64:
-    """Each member over the sum of all; unknown where nobody has anything."""
+    """Each member over the sum of all; unknown where nobody has anything, or where members cancel each other out."""
     whole = total(x)
-    return over(x, whole[:, None])
+    counts = np.abs(whole) > CANCELLED * total(np.abs(x))
+    return over(x, np.where(counts, whole, 0.0)[:, None])
 
 
 def gini(x: F64) -> F64:
