@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from skewscope.adapters.assessment import corpus, drive, report, whole
 from skewscope.adapters.assessment.drive import Run, Told, Truth
-from skewscope.adapters.assessment.score import as_data, heard, scored, upper_bound
+from skewscope.adapters.assessment.score import SUSPECTED, as_data, heard, scored, upper_bound
 from skewscope.adapters.simulator.faults.registry import faults
 from skewscope.engine.attribution import Causes
 from skewscope.engine.feed import SeriesTable
@@ -65,6 +65,14 @@ def test_the_delay_is_from_the_beginning_of_the_fault():
     assert score(told()).delay == 5.0
 
 
+def test_what_is_only_suspected_is_neither_found_nor_a_false_alarm():
+    suspected = told(confidence=0.3)
+    found = score(suspected)
+    assert (found.of("tp-straggler").found, found.of("tp-straggler").wrong) == (0, 0)
+    assert found.confusion == {("tp-straggler", SUSPECTED): 1}
+    assert not score(suspected, truths=()).alarms
+
+
 def test_runs_without_a_fault_count_false_alarms_by_node_days():
     found = score(told(), truths=())
     assert found.quiet_node_days == pytest.approx(0.8)
@@ -116,7 +124,7 @@ def test_the_page_tells_every_figure_or_that_it_is_unknown():
     assert "| macro F1 | 1.00 | unknown | >= 0.90 |" in page
     assert "| tp-straggler | 1/1 |  |  | 1.00 | 1.00 | 5 |" in page
     assert "| **everything** | 1.00 | 1.00 | 1.00 | 0 | 1 of 1 |" in page
-    assert "seed 4" in page
+    assert "--seed 4" in page
 
 
 @pytest.mark.parametrize(

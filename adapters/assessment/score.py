@@ -14,6 +14,7 @@ from skewscope.engine.calibration import Heard
 EARLY, LATE = 2.0, 10.0
 """Seconds before the beginning and after the end of a fault in which what is told may be about it."""
 BINS = 10
+SUSPECTED = "itself, as a suspicion"
 SHARE_OF_ROUNDS = frozenset(
     {
         "rounds of the group",
@@ -292,7 +293,8 @@ def _instead(truth: Truth, told: Iterable[Told]) -> str:
     """What was told while a fault that was missed was there."""
     during = [one for one in told if _during(truth, one)]
     if any(one.condition == truth.condition for one in during):
-        return f"{next(one.root for one in during if one.condition == truth.condition)} (folded)"
+        root = next(one.root for one in during if one.condition == truth.condition)
+        return f"{root} (folded)" if root else SUSPECTED
     near = [one for one in during if one.diagnosis and _at(truth, one)] or [one for one in during if one.diagnosis]
     return min(near, key=lambda one: one.opened).condition if near else ""
 
