@@ -67,7 +67,7 @@ class Incidents:
         self.policies = policies or Policies(Program())
         self.timing = timing or Timing()
         self._causes = Causes(catalogue)
-        self._rivals = Rivals(catalogue, self.places, self.tracks)
+        self._rivals = Rivals(catalogue, self._causes, self.places, self.tracks)
         self._cases: dict[str, Case] = {}
         self._near: dict[str, Case] = {}
         """Cases that are open or resolved so recently that they still matter."""

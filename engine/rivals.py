@@ -4,10 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from skewscope.engine.attribution import Causes
 from skewscope.engine.cases import Case
 from skewscope.engine.confidence import GAIN, PRIOR, log_odds_of_all, probability
-from skewscope.engine.places import NODE_BOUND, Entity, Places
-from skewscope.engine.tracks import Item, Tracks
+from skewscope.engine.neighbours import neighbours
+from skewscope.engine.places import Entity, Places
+from skewscope.engine.sets import Index
+from skewscope.engine.tracks import Item, RuleInfo, Tracks
 from skewscope.engine.verdict import UNKNOWN, YES, RuleVerdict
 from skewscope.kb.model import Catalogue
 
@@ -15,20 +18,32 @@ NOTHING_SPEAKS = PRIOR - GAIN / 2
 """Log-odds of a condition that is judged, but that nothing near speaks for: all seen, and every item says no."""
 
 
+Near = tuple[RuleInfo, RuleVerdict, Index]
+"""A rule, what it says in this tick, and which of its entities are near."""
+
+
 class Rivals:
     """Compares cases with what else could be the matter."""
 
-    def __init__(self, catalogue: Catalogue, places: Places, tracks: Tracks) -> None:
-        self.catalogue, self.places, self.tracks = catalogue, places, tracks
+    def __init__(self, catalogue: Catalogue, causes: Causes, places: Places, tracks: Tracks) -> None:
+        self.catalogue, self.causes, self.places, self.tracks = catalogue, causes, places, tracks
         self._tests: dict[str, dict[str, str]] = {}
-        self._indices: dict[str, tuple[tuple[str, ...], dict[str, list[int]]]] = {}
+        self._numbers: dict[int, tuple[tuple[str, ...], dict[str, int]]] = {}
 
     def compare(self, case: Case) -> None:
-        """Note how likely each look-alike is by its own rules, in the tick in which the case spoke loudest."""
+        """Note what else it could be, in the tick in which the case spoke loudest.
+
+        That is how likely each look-alike is by its own rules; and which look-alikes and causes cannot be judged here.
+        """
         if case.condition not in self._tests:
             self._tests[case.condition] = self._separating(case.condition)
-        for condition, test in self._tests[case.condition].items():
-            case.rivals[condition] = (self._chance(condition, case.leader), test)
+        tests = self._tests[case.condition]
+        also = tests.keys() | self.causes.of(case.condition)
+        next_to = {kind: neighbours(case.leader, kind, self.places) for kind in self.tracks.kinds()}
+        near = {name: self._near(name, next_to) for name in sorted(also)}
+        for condition, test in tests.items():
+            case.rivals[condition] = (_chance(near[condition]), test)
+        case.candidates = tuple(name for name, said in near.items() if not _judged(said))
 
     def _separating(self, condition: str) -> dict[str, str]:
         """Look-alikes and what separates them, whichever side says so."""
@@ -42,35 +57,22 @@ class Rivals:
         known = conditions.get(condition)
         return tests | {look.condition: look.separate_by for look in (known.lookalikes if known else ())}
 
-    def _chance(self, condition: str, entity: Entity) -> float:
-        """How likely a condition is on an entity or in its groups: the prior where nothing judges it.
-
-        Where both sit on a node it must be the same one: that another member is late does not make this one's link bad.
-        """
-        judged, best = False, NOTHING_SPEAKS
-        place = self.places.of(entity)
+    def _near(self, condition: str, next_to: Mapping[str, Sequence[str]]) -> list[Near]:
+        """What the rules of a condition say of some entities, given by kind."""
+        found = []
         for info, verdict in self.tracks.said_of(condition):
-            judged = True
-            same_node = entity.kind in NODE_BOUND and verdict.kind in NODE_BOUND
-            tokens = place.own | place.nodes if same_node else self._tokens(entity)
-            near = np.array(sorted({i for token in tokens for i in self._index(verdict).get(token, ())}), np.intp)
-            said = verdict.of(near)
-            said = said.some(np.flatnonzero(said.applies))
-            odds = log_odds_of_all(info.weights, info.against, said.evidence, said.coverage, info.required)
-            odds = info.calibrated(odds)
-            best = max(best, float(odds.max(initial=NOTHING_SPEAKS)))
-        return probability(best if judged else PRIOR)
+            numbers = self._numbers_of(verdict.names)
+            near = [numbers[name] for name in next_to[verdict.kind] if name in numbers]
+            found.append((info, verdict, np.array(near, np.intp)))
+        return found
 
-    def _index(self, verdict: RuleVerdict) -> Mapping[str, Sequence[int]]:
-        """A rule's entities by the tokens of where they are."""
-        names, index = self._indices.get(verdict.rule, (None, {}))
-        if names is not verdict.names and names != verdict.names:
-            index = {}
-            for i, name in enumerate(verdict.names):
-                for token in self._tokens(Entity(verdict.kind, name)):
-                    index.setdefault(token, []).append(i)
-            self._indices[verdict.rule] = verdict.names, index
-        return index
+    def _numbers_of(self, names: tuple[str, ...]) -> Mapping[str, int]:
+        """Which entity of a rule has which name; rules that judge the same entities share this."""
+        known, numbers = self._numbers.get(id(names), (None, {}))
+        if known is not names:
+            numbers = {name: n for n, name in enumerate(names)}
+            self._numbers[id(names)] = names, numbers
+        return numbers
 
     def weigh(self, roots: Sequence[Case]) -> None:
         """Note the other roots that fire in the same place; the likeliest of them makes a case less sure."""
@@ -94,6 +96,23 @@ class Rivals:
         before, test = case.rivals.get(other.condition, (0.0, ""))
         case.rivals[other.condition] = (max(before, chance), test or _telling(case, other))
         case.rival = max(case.rival, chance)
+
+
+def _chance(near: Sequence[Near]) -> float:
+    """How likely a condition is by what its rules say of these: the prior where it has none."""
+    best = NOTHING_SPEAKS if near else PRIOR
+    for info, verdict, at in near:
+        said = verdict.of(at)
+        said = said.some(np.flatnonzero(said.applies))
+        odds = log_odds_of_all(info.weights, info.against, said.evidence, said.coverage, info.required)
+        best = max(best, float(info.calibrated(odds).max(initial=NOTHING_SPEAKS)))
+    return probability(best)
+
+
+def _judged(near: Sequence[Near]) -> bool:
+    """Whether any of its rules can tell whether a condition is there; one without a rule here can never be told."""
+    there = [verdict.state[at] for _, verdict, at in near if len(at)]
+    return not there or any((state != UNKNOWN).any() for state in there)
 
 
 def _telling(case: Case, other: Case) -> str:

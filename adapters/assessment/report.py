@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
+from statistics import median
 
 from skewscope.adapters.assessment.score import Score, Tally
 from skewscope.adapters.assessment.vantages import FULL, GROWING, LACKING
@@ -20,6 +21,13 @@ def as_markdown(found: Assessment, catalogue: Catalogue) -> str:
     parts = [*_head(found), *_whole(found), *_conditions(found, catalogue), *_recordings(found), *_vantages(found)]
     parts += [*_reliability(found.alone), *_confusions(found.alone), *_alarms(found.alone)]
     return "\n".join(parts) + "\n"
+
+
+SEVERAL = (
+    "A third of the conditions, medium, each once; the same fleets in every row. *One of several*: told as this or one "
+    "of the candidates that nothing there can judge, and one of those it was: no error, and nothing found. *Out of*: "
+    "how many were left open so (median)."
+)
 
 
 def _head(found: Assessment) -> Iterator[str]:
@@ -118,11 +126,12 @@ def _vantages(found: Assessment) -> Iterator[str]:
     yield from (
         "## With less telemetry",
         "",
-        "A third of the conditions, medium, each once; the same fleets in every row.",
+        SEVERAL,
         "",
     )
-    yield from _row("what is there", "precision", "recall", "macro F1", "told wrongly", "conditions found")
-    yield from _row(*["---"] * 6)
+    titles = ("what is there", "precision", "recall", "macro F1", "told wrongly", "one of several", "out of")
+    yield from _row(*titles, "conditions found")
+    yield from _row(*["---"] * 8)
     for vantage in dict.fromkeys((*GROWING, *LACKING)):
         score = found.by_vantage.get(vantage.name)
         if score is not None:
@@ -133,8 +142,10 @@ def _vantages(found: Assessment) -> Iterator[str]:
             ]
             there = [t for t in score.conditions.values() if t.found + t.missed]
             wrong = sum(t.wrong for t in score.conditions.values())
+            sizes = [1 + len(told.candidates) for _, told in score.left_open]
+            several = str(len(sizes)), f"{median(sizes):g}" if sizes else ""
             name = f"**{vantage.name}**" if vantage is FULL else vantage.name
-            yield from _row(name, *told, str(wrong), f"{sum(t.found > 0 for t in there)} of {len(there)}")
+            yield from _row(name, *told, str(wrong), *several, f"{sum(t.found > 0 for t in there)} of {len(there)}")
     yield ""
 
 

@@ -23,10 +23,11 @@ def restart(p: Push, w: World, at: Target, _strength: float, age: float) -> None
     alike = [n for n, job in enumerate(w.fleet.jobs) if job.kind == kind]
     turn = int(age // 15)
     if turn < len(alike) and age % 15 < 6:
-        spare(p, w, alike[turn])
-        p.halted[alike[turn]] = 1.0
-        p.mute_engine[w.fleet.jobs[alike[turn]].nodes[0]] = 1.0
-        w.serving.running[alike[turn]] = w.serving.waiting[alike[turn]] = 0.0
+        now = alike[(alike.index(at.job) + turn) % len(alike)]
+        spare(p, w, now)
+        p.halted[now] = 1.0
+        p.mute_engine[w.fleet.jobs[now].nodes[0]] = 1.0
+        w.serving.running[now] = w.serving.waiting[now] = 0.0
 
 
 def rebalance(p: Push, w: World, at: Target, _strength: float, age: float) -> None:
@@ -67,3 +68,6 @@ EVENTS: Mapping[str, Act] = {
     "maintenance": maintenance,
     "exporter restart": missed_scrapes,
 }
+
+EVERYWHERE = frozenset({"traffic surge", "traffic lull", "checkpoint"})
+"""Events that all of a fleet notices."""
