@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from skewscope.engine.entities import Entities
 from skewscope.engine.evaluate import Evaluator, cost
+from skewscope.engine.features import added
 from skewscope.engine.sets import F64, Index, Mask
 from skewscope.engine.some import Some
 from skewscope.engine.verdict import NO, UNKNOWN, YES, RuleVerdict, Said
-from skewscope.engine.windows import added
 from skewscope.rules.expr import Expr
 from skewscope.rules.model import Rule
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from skewscope.engine.banks import Banks, Pasts
 from skewscope.engine.baseline import Baseline
+from skewscope.engine.features import finite
 from skewscope.engine.readings import Latecomers, Shared
 from skewscope.engine.rhythm import longer
 from skewscope.engine.sets import F64
@@ -74,11 +75,6 @@ def _change(track: Track, params: Params, at: At) -> F64:
     mean = track.mean(before, steps, at)
     good = enough & track.reaches(recent + past / 2, at) & (count >= 2) & (mean != 0)
     return np.where(good, finite((track.mean(steps, at=at) - mean) / np.abs(mean)), np.nan)
-
-
-def finite(x: Any) -> F64:
-    """The value; what is infinite is unknown."""
-    return np.where(np.isfinite(x), x, np.nan)
 
 
 WINDOWS: Mapping[str, Callable[[Track, Params, At], F64]] = {

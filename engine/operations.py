@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.banks import Banks, Pasts
-from skewscope.engine.features import REDUCE, WHOLE, WITHIN
-from skewscope.engine.memories import WINDOWS, FromBaseline, Smoothed, Windowed, finite
+from skewscope.engine.features import REDUCE, WHOLE, WITHIN, finite
+from skewscope.engine.memories import WINDOWS, FromBaseline, Smoothed, Windowed
 from skewscope.engine.readings import Buckets, Rate, Seen, Shared, Signal
 from skewscope.engine.sets import F64, Mask
 from skewscope.engine.some import Ask, Some
@@ -62,7 +62,7 @@ class Within:
     def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
         value = args[0]
         found = self.entities.peers(self.peers)
-        told = np.where(np.isnan(value), np.nan, found.mapped(value, self.function))
+        told = _where_known(value, found.mapped(value, self.function))
         if not self.whole:
             return told
         silent = found.mapped((self.ever & np.isnan(value)).astype(np.float64), _spread_maximum)
@@ -72,11 +72,17 @@ class Within:
         count = self.entities.count(self.peers.kind)
         found = some.picked(self.peers, lambda: self.entities.peers(self.peers).around(some.at, count))
         value = ask(0, some.elsewhere(self.peers, lambda: found.members))
-        told = np.where(np.isnan(ask(0, some)), np.nan, found.mapped(value, self.function))
+        told = _where_known(ask(0, some), found.mapped(value, self.function))
         if not self.whole:
             return told
         silent = self.ever[found.members] & np.isnan(value)
         return np.where(found.mapped(silent.astype(np.float64), _spread_maximum) > 0, np.nan, told)
+
+
+def _where_known(value: F64, told: F64) -> F64:
+    """What was told of whose value is known; changes `told`."""
+    told[np.isnan(value)] = np.nan
+    return told
 
 
 def _spread_maximum(x: F64) -> F64:

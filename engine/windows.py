@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from skewscope.engine.features import added
 from skewscope.engine.rhythm import LONGEST, Rhythm, longer, usual
 from skewscope.engine.sets import F64, LARGEST
 
@@ -385,16 +386,6 @@ class Track:
 def widened(window: float, period: F64) -> F64:
     """The window, no shorter than a few periods."""
     return np.fmax(window, FEW * np.minimum(period, LONGEST))
-
-
-def added(rows: F64) -> F64:
-    """The rows added up in their order, so that the sum of one column is the same whatever stands beside it."""
-    if not len(rows):
-        return np.zeros(rows.shape[1])
-    out: F64 = rows[0].copy()
-    for row in rows[1:]:
-        out += row
-    return out
 
 
 def _or_zero(x: F64) -> F64:
