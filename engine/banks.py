@@ -12,8 +12,9 @@ import numpy as np
 
 from skewscope.engine.baseline import Baseline
 from skewscope.engine.readings import Latecomers
+from skewscope.engine.ring import SOON, depth_for, slot_for, slot_of
 from skewscope.engine.sets import F64, Mask
-from skewscope.engine.windows import SOON, Track, depth_for, slot_for, slot_of
+from skewscope.engine.windows import Track
 from skewscope.rules.expr import Expr
 
 WIDEST = 1 << 16

@@ -236,7 +236,7 @@ def total(x: F64) -> F64:
 
 def average(x: F64) -> F64:
     """The mean of the known members of each row."""
-    return over(total(x), _known(x)[1])
+    return over(total(x), _known(x)[1].astype(np.float64))
 
 
 def middle(x: F64) -> F64:

@@ -10,9 +10,10 @@ from skewscope.engine.baseline import Baseline
 from skewscope.engine.features import finite
 from skewscope.engine.readings import Latecomers, Shared
 from skewscope.engine.rhythm import longer
+from skewscope.engine.ring import At, Back
 from skewscope.engine.sets import F64
 from skewscope.engine.some import Ask, Some
-from skewscope.engine.windows import At, Back, Track
+from skewscope.engine.windows import Track
 from skewscope.rules.expr import Expr
 from skewscope.rules.functions import FUNCTIONS
 from skewscope.rules.units import SECOND

@@ -4,25 +4,24 @@ Arrays run over the numbers of the series table. Which series an entity's signal
 (signal, selector), over the entities of the signal's kind. Nothing here loops over samples or entities.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skewscope.engine.counters import Ranges, increases, ranges_of
+from skewscope.engine.counting import Tally
 from skewscope.engine.entities import Entities
 from skewscope.engine.feed import Block, Column, Frame, SeriesKey, SeriesTable
 from skewscope.engine.rhythm import Rhythm, longer
+from skewscope.engine.rows import Rows, larger
+from skewscope.engine.samples import Samples, alone, marked
 from skewscope.engine.sets import F64, LARGEST, Index
-from skewscope.engine.windows import Tally
 from skewscope.kb.model import Signal
 from skewscope.rules.kinds import contains, kind_of
 
 WATERMARK = 5.0
 """Seconds by which a sample may come after a later one of its series and still be placed."""
-MOST_SELECTORS = 1000
-"""Series of one signal that an entity may have: a label that never repeats must not fill the memory."""
 
 
 @dataclass(slots=True)
@@ -38,61 +37,7 @@ class Count:
     ahead: int = 0
     """Carried a time later than the tick's; counted as of now."""
     unplaced: int = 0
-    """Series on an entity that the topology does not have, or beyond `MOST_SELECTORS`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Samples:
-    """Samples of series, ordered by series and then time; `first` and `last` mark a series' own."""
-
-    series: Index
-    time: F64
-    value: F64
-    first: NDArray[np.bool_]
-    last: NDArray[np.bool_]
-    single: bool
-    """Whether no series has more than one."""
-
-    def kept(self, mask: NDArray[np.bool_]) -> "Samples":
-        """Some of them."""
-        if mask.all():
-            return self
-        at = np.flatnonzero(mask)
-        if self.single:
-            return _alone(self.series[at], self.time[at], self.value[at])
-        return _marked(self.series[at], self.time[at], self.value[at])
-
-
-@dataclass
-class Rows:
-    """The series of one signal: `series[r, e]` is the number of entity e's series with selector r, or -1."""
-
-    selectors: list[str] = field(default_factory=list)
-    series: Index = field(default_factory=lambda: np.empty((0, 0), np.intp))
-    version: int = 0
-    _row: dict[str, int] = field(default_factory=dict)
-
-    def room(self, selector: str) -> bool:
-        """May a series with this selector be placed?"""
-        return selector in self._row or len(self._row) < MOST_SELECTORS
-
-    def place_all(self, selector: str, entities: Index, at: slice, size: int) -> None:
-        """Notes one series of each of some entities, with numbers one after another."""
-        row = self._row.setdefault(selector, len(self._row))
-        if row == len(self.selectors):
-            self.selectors.append(selector)
-        self.series = _larger(self.series, (len(self.selectors), size))
-        self.series[row, entities] = np.arange(at.start, at.stop)
-        self.version += 1
-
-    def place(self, entity: int, selector: str, number: int, size: int) -> None:
-        """Notes one series."""
-        row = self._row.setdefault(selector, len(self._row))
-        if row == len(self.selectors):
-            self.selectors.append(selector)
-        self.series = _larger(self.series, (len(self.selectors), size))
-        self.series[row, entity] = number
-        self.version += 1
+    """Series on an entity that the topology does not have, or beyond `rows.MOST_SELECTORS`."""
 
 
 @dataclass
@@ -256,7 +201,7 @@ class Panel:
     def _sorted(self, block: Block) -> Samples:
         series, time, value = block.series, block.time, block.value
         if not len(series):
-            return _alone(np.empty(0, np.intp), time, value)
+            return alone(np.empty(0, np.intp), time, value)
         sound = np.isfinite(time)
         if series.min() < 0 or series.max() >= self._known or not sound.all():
             sound &= (series >= 0) & (series < self._known)
@@ -270,12 +215,12 @@ class Panel:
             self.count.ahead += int((time > self.t + self.tick).sum())
             time = np.minimum(time, self.t)
         if (at[1:] > at[:-1]).all() or np.bincount(at).max() <= 1:
-            return _alone(at, time, value)
+            return alone(at, time, value)
         order = np.lexsort((value, time, at))
         at, time, value = at[order], time[order], value[order]
         # Of two samples of one series at one time, one is enough.
         same = np.append((at[1:] == at[:-1]) & (time[1:] == time[:-1]), False)
-        return _marked(at[~same], time[~same], value[~same])
+        return marked(at[~same], time[~same], value[~same])
 
     def _in_order(self, found: Samples) -> Samples:
         newest = self.times[found.series]
@@ -425,7 +370,7 @@ class Panel:
             self.latest[at], self.times[at] = value, time
             return
         sound = np.flatnonzero(np.abs(value) <= LARGEST)
-        found = _alone(at.start + sound, np.full(len(sound), time), value[sound])
+        found = alone(at.start + sound, np.full(len(sound), time), value[sound])
         if counter and len(sound):
             self._tally(found)
         self.count.gaps += len(value) - len(sound)
@@ -439,7 +384,7 @@ class Panel:
             self._last[at] = value
             self._stuck[at] = False
         else:
-            self._tally(_alone(np.arange(at.start, at.stop), np.full(len(value), time), value))
+            self._tally(alone(np.arange(at.start, at.stop), np.full(len(value), time), value))
 
     # --- what rules read
 
@@ -481,28 +426,8 @@ class Panel:
         """The rows of a signal, as wide as its kind is now."""
         rows = self.rows[name]
         size = self.entities.count(kind_of(self.signals[name].entity))
-        rows.series = _larger(rows.series, (len(rows.selectors), size))
+        rows.series = larger(rows.series, (len(rows.selectors), size))
         return rows
-
-
-def _marked(series: Index, time: F64, value: F64) -> Samples:
-    first, last = np.ones(len(series), bool), np.ones(len(series), bool)
-    first[1:] = last[:-1] = series[1:] != series[:-1]
-    return Samples(series, time, value, first, last, single=False)
-
-
-def _alone(series: Index, time: F64, value: F64) -> Samples:
-    """Samples of which no two are of one series."""
-    every = np.ones(len(series), bool)
-    return Samples(series, time, value, every, every, single=True)
-
-
-def _larger(index: Index, shape: tuple[int, int]) -> Index:
-    if index.shape[0] >= shape[0] and index.shape[1] >= shape[1]:
-        return index
-    out = np.full((max(index.shape[0], shape[0]), max(index.shape[1], shape[1])), -1, np.intp)
-    out[: index.shape[0], : index.shape[1]] = index
-    return out
 
 
 def _taller(array: F64, shape: tuple[int, int]) -> F64:
@@ -513,14 +438,3 @@ def _taller(array: F64, shape: tuple[int, int]) -> F64:
 
 def _joined(*parts: str) -> str:
     return ",".join(part for part in parts if part)
-
-
-def words_of(selector: str) -> frozenset[str]:
-    """The words by which a rule can name a selector: `tx,p3` has tx and p3."""
-    return frozenset(part.strip().replace("-", "_") for part in selector.split(",") if part.strip())
-
-
-def matching(selectors: Iterable[str], words: Collection[str]) -> list[int]:
-    """Which selectors have all the words."""
-    wanted = {word.replace("-", "_") for word in words}
-    return [n for n, selector in enumerate(selectors) if wanted <= words_of(selector)]

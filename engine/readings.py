@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from skewscope.engine.counting import Counted, Tally
 from skewscope.engine.entities import Entities
 from skewscope.engine.features import added
-from skewscope.engine.panel import Panel, Rows, matching
+from skewscope.engine.panel import Panel
+from skewscope.engine.ring import slot_of
+from skewscope.engine.rows import Rows, matching
 from skewscope.engine.sets import F64, Index, Mask
 from skewscope.engine.some import Ask, Some
-from skewscope.engine.windows import Counted, Tally, slot_of
 from skewscope.rules.expr import Expr
 from skewscope.rules.kinds import NETWORKS
 

@@ -27,6 +27,11 @@ def longer(array: F64, size: int) -> F64:
     return out
 
 
+def or_zero(x: F64) -> F64:
+    """The values; 0 where there is none."""
+    return np.where(np.isnan(x), 0.0, x)
+
+
 MANY = 4096
 """Of more series than that, every so many-th is looked at for what is usual."""
 

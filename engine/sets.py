@@ -38,7 +38,7 @@ class Bucket:
     @cached_property
     def narrow(self) -> bool:
         """Whether no set has more than `NARROW` members."""
-        return self.members.shape[1] <= NARROW
+        return bool(self.members.shape[1] <= NARROW)
 
     @cached_property
     def _across(self) -> Index:
