@@ -3,7 +3,7 @@
 `run` gives the value of every entity, `part` the same of some of them; `part` asks for what it needs of its arguments.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from skewscope.engine.banks import Banks, Pasts
 from skewscope.engine.features import REDUCE, WHOLE, WITHIN, finite
 from skewscope.engine.memories import WINDOWS, FromBaseline, Smoothed, Windowed
+from skewscope.engine.moments import ALWAYS, Moment, together
 from skewscope.engine.readings import Buckets, Rate, Seen, Shared, Signal
 from skewscope.engine.sets import F64, Mask
 from skewscope.engine.some import Ask, Some
@@ -356,3 +357,18 @@ def times(step: Any, args: Sequence[Any]) -> Any:
         if arg is not None and arg is not newest:
             newest = arg if newest.ndim == 0 else np.fmax(newest, arg)
     return newest
+
+
+def moment(step: Any, args: Iterable[Moment | None]) -> Moment | None:
+    """When what an expression is made of was last sampled, if that is the same for all who have a value now."""
+    if isinstance(step, Signal):
+        return step.moment()
+    if isinstance(step, Fixed):
+        return ALWAYS
+    if isinstance(step, Plain | Within | Reduce | Lift | Front):
+        return together(args)
+    if isinstance(step, Windowed | Smoothed | Rate | Buckets | FromBaseline):
+        # These have a value even of whom nothing came just now.
+        found = together(args)
+        return found if found is not None and found.whole else None
+    return None

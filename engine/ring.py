@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.rhythm import LONGEST, longer
-from skewscope.engine.sets import F64
+from skewscope.engine.sets import F64, Mask
 
 SLOTS = 40
 LEAN = (8, 16)
@@ -31,7 +31,7 @@ Back = Steps | int
 At = slice | Steps
 """Some columns."""
 ALL = slice(None)
-Merge = Callable[[F64, F64], F64]
+Merge = Callable[..., F64]
 
 RUNNING = ("sum", "count", "square")
 PLAIN = ("low", "high", "last")
@@ -75,6 +75,8 @@ class Ring:
         """Number of the current slot since the first sample; -1 before it."""
         self.size = 0
         self.origin = origin
+        self._new = False
+        """Whether the current slot still holds what was there a round ago."""
         names = tuple(layers)
         self._running = tuple(name for name in names if name in RUNNING)
         self._carried = tuple(name for name in names if name not in (*RUNNING, *PLAIN))
@@ -88,30 +90,84 @@ class Ring:
     def grow(self, size: int) -> None:
         """Makes room for `size` columns."""
         if size > self.size:
+            self.settle()
             self.layers = {name: longer(layer, size) for name, layer in self.layers.items()}
             for name in self._running:
                 self.layers[name][:, self.size :] = 0.0
             self.size = size
 
+    def widen(self, size: int) -> None:
+        """Gives so many columns what the only one there is holds."""
+        self.settle()
+        self.layers = {name: np.repeat(layer, size, axis=1) for name, layer in self.layers.items()}
+        self.size = size
+
+    def narrow(self) -> bool:
+        """Leaves one column of many, if all hold the same; whether they did."""
+        self.settle()
+        same = all(np.array_equal(layer, _same(layer), equal_nan=True) for layer in self.layers.values())
+        if same:
+            self.layers = {name: layer[:, :1].copy() for name, layer in self.layers.items()}
+            self.size = 1
+        return same
+
     def advance(self, t: float) -> None:
         """Makes the slot of time `t` the current one."""
         if np.isnan(self.origin):
             self.origin = t
-        then, self.now = self.now, max(self.now, int((t - self.origin) / self.slot + 1e-6), 0)
-        for k in range(max(then + 1, self.now - self.depth + 1), self.now + 1):
-            self._open(k)
+        then, now = self.now, max(self.now, int((t - self.origin) / self.slot + 1e-6), 0)
+        for k in range(max(then + 1, now - self.depth + 1), now + 1):
+            self.settle()
+            self.now = k
+            self._turn(k)
+            self._new = True
+        self.now = now
 
-    def _open(self, k: int) -> None:
-        new, old = k % self.depth, (k - 1) % self.depth
+    def _turn(self, k: int) -> None:
+        # What all rows share is taken off, or a sum would lose its last digits in the course of months. Every column
+        # has its turn once in a round of slots: all at one tick would make that tick a long one.
+        new = k % self.depth
+        turn = slice(self.size * new // self.depth, self.size * (new + 1) // self.depth)
+        for name in self._running:
+            self.layers[name][:, turn] -= self.layers[name][(k + 1) % self.depth, turn].copy()
+
+    def settle(self) -> None:
+        """Makes a new slot what it is before the first sample."""
+        if not self._new:
+            return
+        self._new = False
+        new, old = self.now % self.depth, (self.now - 1) % self.depth
         for name in (*self._running, *self._carried):
             self.layers[name][new] = self.layers[name][old]
         for name in self._plain:
             self.layers[name][new] = np.nan
-        # What all rows share is taken off, or a sum would lose its last digits in the course of months. Every column
-        # has its turn once in a round of slots: all at one tick would make that tick a long one.
-        turn = slice(self.size * new // self.depth, self.size * (new + 1) // self.depth)
-        for name in self._running:
-            self.layers[name][:, turn] -= self.layers[name][(k + 1) % self.depth, turn].copy()
+
+    def replace(self, name: str, row: F64 | float) -> None:
+        """Writes the current slot of the only layer."""
+        self._new = False
+        self.layers[name][self.now % self.depth] = row
+
+    def take(self, value: F64, away: F64, sound: Mask | None, at: slice) -> None:
+        """Takes in one sample of each of some columns; `sound` tells who has one, None that all have.
+
+        Where there is none, `value` is NaN and `away`, which runs up the sums, is zero. `taken` must follow.
+        """
+        new, old = self.now % self.depth, (self.now - 1) % self.depth if self._new else self.now % self.depth
+        for name, layer in self.layers.items():
+            row, before = layer[new, at], layer[old, at]
+            if name in RUNNING:
+                by = away if name == "sum" else away * away if name == "square" else 1.0 if sound is None else sound
+                np.add(before, by, out=row)
+            elif self._new:
+                row[:] = value
+            elif name == "last":
+                np.copyto(row, value, where=True if sound is None else sound)
+            else:
+                _merge[name](row, value, out=row)
+
+    def taken(self) -> None:
+        """All columns have been told what they have."""
+        self._new = False
 
     def behind(self, t: float, time: F64) -> Steps:
         """How many slots before that of the tick `t` the slots of earlier samples are."""
@@ -121,11 +177,13 @@ class Ring:
 
     def row(self, name: str) -> F64:
         """The current slot of a layer, to write to."""
+        self.settle()
         found: F64 = self.layers[name][self.now % self.depth]
         return found
 
     def back(self, name: str, steps: Back, at: At = ALL) -> F64:
         """What a layer held so many slots ago, for each of some columns."""
+        self.settle()
         layer, most = self.layers[name], min(self.now + 1, self.depth - 1)
         if isinstance(steps, int):
             row: F64 = layer[(self.now - min(steps, most)) % self.depth][at]
@@ -142,6 +200,7 @@ class Ring:
 
     def slots(self, name: str, steps: Back, at: At = ALL) -> F64:
         """[slots, n] a plain layer, oldest first; NaN where a slot lies before the column's window."""
+        self.settle()
         longest = steps if isinstance(steps, int) else int(steps.max(initial=1))
         deepest = min(longest, self.now + 1, self.depth)
         rows = (self.now - np.arange(deepest)[::-1]) % self.depth
@@ -170,6 +229,7 @@ class Ring:
             self._double()
 
     def _double(self) -> None:
+        self.settle()
         then, self.now, self.slot = self.now, self.now // 2 if self.now >= 0 else -1, self.slot * 2
         if then < 0:
             return
@@ -196,6 +256,11 @@ def widened(window: float, period: F64) -> F64:
 def latest(a: F64, b: F64) -> F64:
     found: F64 = np.where(np.isnan(b), a, b)
     return found
+
+
+def _same(layer: F64) -> F64:
+    """What a layer would hold if all columns held what the first one does."""
+    return np.broadcast_to(layer[:, :1], layer.shape)
 
 
 _merge: Mapping[str, Merge] = {"low": np.fmin, "high": np.fmax, "last": latest}
