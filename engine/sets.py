@@ -47,10 +47,11 @@ class Bucket:
 
     @cached_property
     def _alike(self) -> tuple["Bucket", Index] | None:
-        """The distinct sets and which of them each one is, where many are the same."""
-        rows, which = np.unique(self.members, axis=0, return_inverse=True)
-        few = 2 * len(rows) <= len(self.members)
-        return (Bucket(np.arange(len(rows)), rows), which.ravel()) if few else None
+        """Of sets in a row that are the same the first one, and which of these each is; None where few are."""
+        new = np.append(True, (self.members[1:] != self.members[:-1]).any(axis=1))
+        first = np.flatnonzero(new)
+        few = 2 * len(first) <= len(self.members)
+        return (Bucket(first, self.members[first]), np.cumsum(new) - 1) if few else None
 
     def gathered(self, values: F64) -> F64:
         """[sets, widest] values of the members, not to be written to; NaN where there is none."""
