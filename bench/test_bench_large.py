@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+# Attribution needs it when something is first explained: once in the life of a process.
+import networkx as nx  # noqa: F401
 import numpy as np
 import pytest
 

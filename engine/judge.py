@@ -74,7 +74,7 @@ class Judge:
         mask = entities.where(rule.scope, rule.where)[: len(entities.names[rule.scope])]
         self.at = np.flatnonzero(mask)
         self._some: slice | Index = slice(0, len(self.at)) if mask.all() else self.at
-        self.names = tuple(entities.names[rule.scope][n] for n in self.at)
+        self.names = entities.named(rule.scope, rule.where)
         n = self._size = len(self.at)
         self.firing = np.zeros(n, bool)
         self.since = np.full(n, np.nan)

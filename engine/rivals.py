@@ -1,14 +1,15 @@
 """What else it could be: the look-alikes of a diagnosis, and what fires beside it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from skewscope.engine.cases import Case
 from skewscope.engine.confidence import GAIN, PRIOR, log_odds_of_all, probability
+from skewscope.engine.neighbours import Neighbours
 from skewscope.engine.places import NODE_BOUND, Entity, Places
 from skewscope.engine.tracks import Item, Tracks
-from skewscope.engine.verdict import UNKNOWN, YES, RuleVerdict
+from skewscope.engine.verdict import UNKNOWN, YES
 from skewscope.kb.model import Catalogue
 
 NOTHING_SPEAKS = PRIOR - GAIN / 2
@@ -21,7 +22,7 @@ class Rivals:
     def __init__(self, catalogue: Catalogue, places: Places, tracks: Tracks) -> None:
         self.catalogue, self.places, self.tracks = catalogue, places, tracks
         self._tests: dict[str, dict[str, str]] = {}
-        self._indices: dict[str, tuple[tuple[str, ...], dict[str, list[int]]]] = {}
+        self._neighbours = Neighbours(places)
 
     def compare(self, case: Case) -> None:
         """Note how likely each look-alike is by its own rules, in the tick in which the case spoke loudest."""
@@ -52,42 +53,25 @@ class Rivals:
         for info, verdict in self.tracks.said_of(condition):
             judged = True
             same_node = entity.kind in NODE_BOUND and verdict.kind in NODE_BOUND
-            tokens = place.own | place.nodes if same_node else self._tokens(entity)
-            near = np.array(sorted({i for token in tokens for i in self._index(verdict).get(token, ())}), np.intp)
-            said = verdict.of(near)
+            tokens = place.own | place.nodes if same_node else self._neighbours.tokens(entity)
+            said = verdict.of(self._neighbours.near(verdict.kind, verdict.names, tokens))
             said = said.some(np.flatnonzero(said.applies))
             odds = log_odds_of_all(info.weights, info.against, said.evidence, said.coverage, info.required)
             odds = info.calibrated(odds)
             best = max(best, float(odds.max(initial=NOTHING_SPEAKS)))
         return probability(best if judged else PRIOR)
 
-    def _index(self, verdict: RuleVerdict) -> Mapping[str, Sequence[int]]:
-        """A rule's entities by the tokens of where they are."""
-        names, index = self._indices.get(verdict.rule, (None, {}))
-        if names is not verdict.names and names != verdict.names:
-            index = {}
-            for i, name in enumerate(verdict.names):
-                for token in self._tokens(Entity(verdict.kind, name)):
-                    index.setdefault(token, []).append(i)
-            self._indices[verdict.rule] = verdict.names, index
-        return index
-
     def weigh(self, roots: Sequence[Case]) -> None:
         """Note the other roots that fire in the same place; the likeliest of them makes a case less sure."""
         at: dict[str, list[Case]] = {}
         for case in roots:
-            for token in self._tokens(case.leader):
+            for token in self._neighbours.tokens(case.leader):
                 at.setdefault(token, []).append(case)
         for case in roots:
-            near = {other.id: other for token in self._tokens(case.leader) for other in at[token]}
+            near = {other.id: other for token in self._neighbours.tokens(case.leader) for other in at[token]}
             for _, other in sorted(near.items()):
                 if other.condition != case.condition:
                     self._beside(case, other)
-
-    def _tokens(self, entity: Entity) -> frozenset[str]:
-        """The entity, its nodes and its groups: who shares one of them is next to it."""
-        place = self.places.of(entity)
-        return place.own | place.nodes | place.groups
 
     def _beside(self, case: Case, other: Case) -> None:
         chance = probability(other.log_odds)
