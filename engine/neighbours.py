@@ -1,44 +1,58 @@
-"""Who is next to an entity, kind by kind, by the topology alone: what a fleet's size does not make dearer."""
+"""Which entities are near somewhere: found by way of the nodes, so that nobody looks at a whole fleet for a few."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Mapping, Sequence
 
-from skewscope.engine.places import GROUP_LIKE, NODE_BOUND, Entity, Places
-from skewscope.engine.topology import Topology
+import numpy as np
 
+from skewscope.engine.places import NODE_BOUND, Entity, Places
+from skewscope.engine.sets import Index
 
-def neighbours(entity: Entity, kind: str, places: Places) -> list[str]:
-    """Names of the entities of a kind on the entity's node or in its groups, the pools of these, and itself; sorted.
-
-    Where both kinds sit on a node it must be the same one: another member that is late does not make this link bad.
-    """
-    place, topology = places.of(entity), places.topology
-    nodes = {name.removeprefix("node:") for name in place.nodes}
-    groups = {name.removeprefix("group:") for name in place.groups}
-    pools = {name.removeprefix("pool:") for name in place.pools}
-    wanted = place.own | place.nodes
-    if entity.kind not in NODE_BOUND or kind not in NODE_BOUND:
-        wanted |= place.groups | place.pools
-        nodes |= {topology.node_of[m] for g in groups if g in topology.group for m in topology.group[g].members}
-    named = pools if kind == "pool" else _named(kind, nodes, groups, topology)
-    found = {name for name in named if _shares(Entity(kind, name), wanted, places)}
-    return sorted(found | ({entity.name} if entity.kind == kind else set()))
+MOST = 64
+"""So many lists of names are known at a time."""
 
 
-def _shares(entity: Entity, wanted: frozenset[str], places: Places) -> bool:
-    place = places.of(entity)
-    return not wanted.isdisjoint(place.own | place.nodes | place.groups)
+class Neighbours:
+    """Entities by the tokens of where they are."""
 
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self._known: dict[tuple[str, int], tuple[tuple[str, ...], Mapping[str, Sequence[int]]]] = {}
 
-def _named(kind: str, nodes: Iterable[str], groups: Iterable[str], topology: Topology) -> Iterator[str]:
-    """Entities of a kind on some nodes or in some groups. Links and peers are no members of anything that is listed."""
-    if kind in GROUP_LIKE:
-        yield from groups
-    elif kind == "rank":
-        yield from (f"{g}:{m}" for g in groups if g in topology.group for m in topology.group[g].members)
-    elif kind == "node":
-        yield from nodes
-    known = [topology.node[name] for name in nodes if name in topology.node]
-    if kind == "gpu":
-        yield from (f"{node.name}/gpu{n}" for node in known for n in range(node.gpus))
-    elif kind == "port":
-        yield from (port.id for node in known for port in node.ports)
+    def near(self, kind: str, names: tuple[str, ...], tokens: Collection[str]) -> Index:
+        """The places in `names`, in order, of the entities of a kind that have one of these tokens."""
+        index = self._index(kind, names)
+        if kind not in NODE_BOUND:
+            return np.array(sorted({i for token in tokens for i in index.get(token, ())}), np.intp)
+        # Whoever shares a group lies on a node of it, or on its front end.
+        nodes = {node for token in tokens for node in self._nodes(token)}
+        around = sorted({i for node in nodes for i in index.get(node, ())})
+        wanted = frozenset(tokens)
+        return np.array([i for i in around if wanted & self.tokens(Entity(kind, names[i]))], np.intp)
+
+    def tokens(self, entity: Entity) -> frozenset[str]:
+        """The entity, its nodes and its groups: who shares one of them is next to it."""
+        place = self.places.of(entity)
+        return place.own | place.nodes | place.groups
+
+    def _nodes(self, token: str) -> Collection[str]:
+        what, _, name = token.partition(":")
+        if what == "node":
+            return (name,)
+        return self.places.nodes_of_group(name) if what == "group" else ()
+
+    def _index(self, kind: str, names: tuple[str, ...]) -> Mapping[str, Sequence[int]]:
+        """Entities by node where they lie on one, else by token."""
+        known = self._known.get((kind, id(names)))
+        if known is None or known[0] is not names:
+            if len(self._known) >= MOST:
+                self._known.clear()
+            known = self._known[kind, id(names)] = names, self._indexed(kind, names)
+        return known[1]
+
+    def _indexed(self, kind: str, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
+        found: dict[str, list[int]] = {}
+        for i, name in enumerate(names):
+            where = self.places.nodes_of(kind, name) if kind in NODE_BOUND else self.tokens(Entity(kind, name))
+            for one in where:
+                found.setdefault(one, []).append(i)
+        return found

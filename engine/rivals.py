@@ -1,14 +1,14 @@
 """What else it could be: the look-alikes of a diagnosis, and what fires beside it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from skewscope.engine.attribution import Causes
 from skewscope.engine.cases import Case
 from skewscope.engine.confidence import GAIN, PRIOR, log_odds_of_all, probability
-from skewscope.engine.neighbours import neighbours
-from skewscope.engine.places import Entity, Places
+from skewscope.engine.neighbours import Neighbours
+from skewscope.engine.places import NODE_BOUND, Entity, Places
 from skewscope.engine.sets import Index
 from skewscope.engine.tracks import Item, RuleInfo, Tracks
 from skewscope.engine.verdict import UNKNOWN, YES, RuleVerdict
@@ -28,7 +28,7 @@ class Rivals:
     def __init__(self, catalogue: Catalogue, causes: Causes, places: Places, tracks: Tracks) -> None:
         self.catalogue, self.causes, self.places, self.tracks = catalogue, causes, places, tracks
         self._tests: dict[str, dict[str, str]] = {}
-        self._numbers: dict[int, tuple[tuple[str, ...], dict[str, int]]] = {}
+        self._neighbours = Neighbours(places)
 
     def compare(self, case: Case) -> None:
         """Note what else it could be, in the tick in which the case spoke loudest.
@@ -39,8 +39,7 @@ class Rivals:
             self._tests[case.condition] = self._separating(case.condition)
         tests = self._tests[case.condition]
         also = tests.keys() | self.causes.of(case.condition)
-        next_to = {kind: neighbours(case.leader, kind, self.places) for kind in self.tracks.kinds()}
-        near = {name: self._near(name, next_to) for name in sorted(also)}
+        near = self._near(sorted(also), case.leader)
         for condition, test in tests.items():
             case.rivals[condition] = (_chance(near[condition]), test)
         case.candidates = tuple(name for name, said in near.items() if not _judged(said))
@@ -57,39 +56,35 @@ class Rivals:
         known = conditions.get(condition)
         return tests | {look.condition: look.separate_by for look in (known.lookalikes if known else ())}
 
-    def _near(self, condition: str, next_to: Mapping[str, Sequence[str]]) -> list[Near]:
-        """What the rules of a condition say of some entities, given by kind."""
-        found = []
-        for info, verdict in self.tracks.said_of(condition):
-            numbers = self._numbers_of(verdict.names)
-            near = [numbers[name] for name in next_to[verdict.kind] if name in numbers]
-            found.append((info, verdict, np.array(near, np.intp)))
-        return found
+    def _near(self, conditions: Iterable[str], entity: Entity) -> dict[str, list[Near]]:
+        """What the rules of each condition say of an entity and of those next to it.
 
-    def _numbers_of(self, names: tuple[str, ...]) -> Mapping[str, int]:
-        """Which entity of a rule has which name; rules that judge the same entities share this."""
-        known, numbers = self._numbers.get(id(names), (None, {}))
-        if known is not names:
-            numbers = {name: n for n, name in enumerate(names)}
-            self._numbers[id(names)] = names, numbers
-        return numbers
+        Where both sit on a node it must be the same one: that another member is late does not make this link bad.
+        """
+        place, around = self.places.of(entity), self._neighbours.tokens(entity)
+        known: dict[tuple[str, int], Index] = {}
+        found: dict[str, list[Near]] = {name: [] for name in conditions}
+        for name, own in found.items():
+            for info, verdict in self.tracks.said_of(name):
+                key = verdict.kind, id(verdict.names)
+                if key not in known:
+                    same_node = entity.kind in NODE_BOUND and verdict.kind in NODE_BOUND
+                    tokens = place.own | place.nodes if same_node else around | place.pools
+                    known[key] = self._neighbours.near(verdict.kind, verdict.names, tokens)
+                own.append((info, verdict, known[key]))
+        return found
 
     def weigh(self, roots: Sequence[Case]) -> None:
         """Note the other roots that fire in the same place; the likeliest of them makes a case less sure."""
         at: dict[str, list[Case]] = {}
         for case in roots:
-            for token in self._tokens(case.leader):
+            for token in self._neighbours.tokens(case.leader):
                 at.setdefault(token, []).append(case)
         for case in roots:
-            near = {other.id: other for token in self._tokens(case.leader) for other in at[token]}
+            near = {other.id: other for token in self._neighbours.tokens(case.leader) for other in at[token]}
             for _, other in sorted(near.items()):
                 if other.condition != case.condition:
                     self._beside(case, other)
-
-    def _tokens(self, entity: Entity) -> frozenset[str]:
-        """The entity, its nodes and its groups: who shares one of them is next to it."""
-        place = self.places.of(entity)
-        return place.own | place.nodes | place.groups
 
     def _beside(self, case: Case, other: Case) -> None:
         chance = probability(other.log_odds)

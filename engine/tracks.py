@@ -307,10 +307,6 @@ class Tracks:
                     began, own = float(since[i]), said.some(np.array([k]))
                     yield self._key(verdict, i), began, voice_of(self.rules[rule], began, own)
 
-    def kinds(self) -> frozenset[str]:
-        """The kinds of entity that rules judge."""
-        return frozenset(verdict.kind for verdict in self._now.values())
-
     def said_of(self, condition: str) -> Iterator[tuple[RuleInfo, RuleVerdict]]:
         """What the rules of a condition say in this tick. To be asked right after `take`."""
         for rule, verdict in sorted(self._now.items()):
