@@ -9,6 +9,7 @@ that the simulator lacks stand still, and those of pairs of ports are left out. 
 series for each GPU. Making the values is not timed. `LARGE=2500,5000,10000` chooses how many nodes.
 """
 
+import gc
 import os
 import resource
 import time
@@ -237,6 +238,9 @@ def test_large(nodes, sick):
     before = memory()
     diagnosis = Diagnosis(RULES.values(), KNOWN, source.topology)
     table, took, held, fired = SeriesTable(), [], [], set()
+    # Names of entities are hundreds of thousands of objects that stay: not to be searched for garbage in every minute.
+    gc.collect()
+    gc.freeze()
     for n in range(WARM + TIMED):
         frame = source.frame()
         begin = time.process_time()

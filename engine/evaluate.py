@@ -18,7 +18,7 @@ from skewscope.engine.moments import ALWAYS, Moment, together
 from skewscope.engine.operations import Age, Fixed, Plain, Reduce, Within, Workshop, moment, times
 from skewscope.engine.panel import Panel
 from skewscope.engine.readings import Buckets, Rate, Shared
-from skewscope.engine.sets import F64, Index, Mask
+from skewscope.engine.sets import F64, Mask
 from skewscope.engine.some import Some
 from skewscope.engine.verdict import NO, YES
 from skewscope.kb.units import Dimension
@@ -136,6 +136,10 @@ class Evaluator:
             unknown = np.zeros(size, np.int8) if expr.truth else np.full(size, np.nan)
             step = self._steps[n]
             self._fixed[n] = step.value if isinstance(step, Fixed) else None if runs[n] else unknown
+        # What is first needed when something goes wrong is made now: a tick should not wait for it then.
+        for n, step in enumerate(self._steps):
+            if runs[n] and hasattr(step, "prepare"):
+                step.prepare()
         for memory in (self._banks, self._pasts):
             memory.lay(lambda expr: bool(runs[self._numbers[expr]]), self.entities.count)
 
@@ -273,10 +277,10 @@ class Evaluator:
         apart = hasattr(self._steps[n], "part") or isinstance(self._steps[n], Plain)
         return apart and size > SMALL and FEW * len(some.at) < size
 
-    def decisive(self, expr: Expr, at: Index) -> F64:
+    def decisive(self, expr: Expr, some: Some) -> F64:
         """The number that some entities' decisive comparison looked at, among those in the unit of the first."""
-        found = self._decisive(expr, self._units[expr], Some(at))
-        return np.full(len(at), np.nan) if found is None else found
+        found = self._decisive(expr, self._units[expr], some)
+        return np.full(len(some.at), np.nan) if found is None else found
 
     def _decisive(self, expr: Expr, unit: Dimension, some: Some) -> F64 | None:
         if expr.op == "compare":
@@ -287,7 +291,8 @@ class Evaluator:
             up = self.entities.up(expr.kind, expr.args[0].kind)[some.at]
             if not self.entities.count(expr.args[0].kind):
                 return None
-            inner = self._decisive(expr.args[0], unit, Some(np.maximum(up, 0)))
+            above = some.elsewhere((expr.kind, expr.args[0].kind), lambda: np.maximum(up, 0))
+            inner = self._decisive(expr.args[0], unit, above)
             return None if inner is None else np.where(up >= 0, inner, np.nan)
         if expr.op == "not":
             return self._decisive(expr.args[0], unit, some)

@@ -225,7 +225,7 @@ class Judge:
         some = Some(self.at[at])
         found = self._look(some)
         known = found.truth != UNKNOWN
-        values = np.array([self.evaluator.decisive(expr, some.at) for expr in self._asked])
+        values = np.array([self.evaluator.decisive(expr, some) for expr in self._asked])
         coverage = added(self._weight * known) / self._weight.sum()
         impact = np.full(len(at), np.nan)
         if self.rule.impact is not None:

@@ -56,6 +56,10 @@ class Within:
         self.whole = expr.name in WHOLE
         self.ever = np.empty(0, bool)
 
+    def prepare(self) -> None:
+        """Makes the sets, and who is in which."""
+        self.entities.peers(self.peers).prepare(self.entities.count(self.peers.kind))
+
     def take(self, value: F64) -> None:
         """Notes who has ever had a value."""
         self.ever = _ever(self.ever, value)
@@ -135,6 +139,10 @@ class Reduce:
         self.whole = expr.name in WHOLE
         self.ever = np.empty(0, bool)
 
+    def prepare(self) -> None:
+        """Makes the sets, and who is in which."""
+        self.entities.down(self.lower, self.kind).prepare()
+
     def take(self, value: F64) -> None:
         """Notes who has ever had a value."""
         self.ever = _ever(self.ever, value)
@@ -164,6 +172,10 @@ class Lift:
     def __init__(self, expr: Expr, shared: Shared) -> None:
         self.lower, self.upper, self.entities = expr.kind, expr.args[0].kind, shared.entities
         self.nothing = _of_nobody(expr.args[0]) if expr.truth else np.nan
+
+    def prepare(self) -> None:
+        """Makes out in whom everybody lies."""
+        self.entities.up(self.lower, self.upper)
 
     def run(self, t: float, args: Sequence[Any]) -> Any:  # noqa: ARG002
         return self.of(args[0])

@@ -99,7 +99,7 @@ class Places:
             member = self._rank(name)[1]
             return (self.topology.node_of.get(member, member),)
         if kind in ("port", "link", "peer"):
-            return frozenset(self._node_of_port(end) for end in name.split(">"))
+            return {self._node_of_port(end) for end in name.split(">")} if ">" in name else (self._node_of_port(name),)
         if kind == "gpu":
             return (name.rsplit("/", 1)[0],)
         return (name,) if kind == "node" else ()

@@ -143,6 +143,13 @@ class Sets:
             bucket.spread(within(bucket.gathered(values)), out)
         return out[:-1]
 
+    def prepare(self, members: int = 0) -> None:
+        """Works out what asking for some sets will need, of owners or of so many members."""
+        if members:
+            self._by_member(members)
+        elif self.owners:
+            self.of(np.zeros(1, np.intp))
+
     def of(self, owners: Index) -> Picked:
         """The sets of some owners."""
         bucket, row = self._by_owner
