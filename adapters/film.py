@@ -107,6 +107,11 @@ class Camera:
     _groups: dict[tuple[str, str, object], int] = field(default_factory=dict)
     _delivered: frozenset[str] = frozenset()
     _lacking: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _terms: dict[str, tuple[str, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        rules = self.diagnosis.detector.rules
+        self._terms = {rule.id: tuple(item.name for item in rule.evidence) for rule in rules.values()}
 
     def take(self, snapshot: "Snapshot") -> None:
         """Add what is known now."""
@@ -122,6 +127,7 @@ class Camera:
             self._rules(snapshot.incidents),
             Signals(self._roster, ()),
             self._delivered,
+            self._terms,
         )
         self.film.add(scene, self._frame(snapshot.time))
 

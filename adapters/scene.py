@@ -4,6 +4,7 @@ A scene never changes once it is made, so whoever shows it needs no lock and hol
 `Frame` each tick (`adapters.film`); what is only looked at now and then, like peers, is worked out when asked for.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -223,6 +224,11 @@ class Signals:
         larger = np.abs(np.nan_to_num(other)) > np.abs(np.nan_to_num(own))
         return np.where(larger | np.isnan(own), other, own)
 
+    def until(self, time: float) -> "Signals":
+        """The same as it was at an earlier time."""
+        end = bisect_right(self.frames, time, key=lambda frame: frame.time)
+        return Signals(self.roster, self.frames[: max(end, 1)])
+
     def trend(self, row: int, samples: int = TREND) -> F32:
         """The newest samples of a row, oldest first; NaN where it did not exist yet."""
         return self.lines(np.array([row]), samples)[0]
@@ -260,6 +266,8 @@ class Scene:
     signals: Signals = field(default_factory=lambda: Signals(Roster(), ()))
     delivered: frozenset[str] = frozenset()
     """Ids of the signals that ever had a value."""
+    terms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By rule, the names of its evidence in the order of `Spoken.verdicts`."""
 
 
 class Feed(Protocol):

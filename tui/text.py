@@ -18,6 +18,11 @@ SGR = {
     "label": "1;34",
     "key": "1",
     "bar": "7",
+    "alarm": "1;7;33",
+    "stale": "2",
+    "added": "32",
+    "gone": "31",
+    "link": "4",
 }
 """How each role looks on a plain terminal; the console has the same roles in its style sheet."""
 

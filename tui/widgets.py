@@ -1,4 +1,4 @@
-"""Widgets on the line API: a view of lines, and the list of diagnoses. Each asks a function for what it shows."""
+"""Widgets on the line API: a view of lines, and the table of a screen. Each asks a function for what it shows."""
 
 from collections.abc import Callable
 
@@ -11,6 +11,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from skewscope.tui import text
+from skewscope.tui.pages.base import Page
 from skewscope.tui.text import Line
 
 Compute = Callable[[int, int], list[Line]]
@@ -74,8 +75,8 @@ class BarView(LineView):
         self.post_message(self.Sought(event.x))
 
 
-class DiagnosisList(LineView, can_focus=True):
-    """Rows under a header, with a cursor. Only the rows in sight are formatted."""
+class LiveTable(LineView, can_focus=True):
+    """The rows of a screen under their header, with a cursor. Only the rows in sight are formatted."""
 
     COMPONENT_CLASSES = {"list--cursor"}  # noqa: RUF012
 
@@ -85,70 +86,94 @@ class DiagnosisList(LineView, can_focus=True):
     class Opened(Message):
         """A row was asked for in full."""
 
-    def __init__(self, header: Compute, row: Callable[[int], Line], *, ascii_: bool, id: str) -> None:  # noqa: A002
-        super().__init__(header, ascii_=ascii_, id=id)
-        self.row = row
-        self.count = 0
-        self.cursor = 0
+    class Titled(Message):
+        """The title at a column was clicked."""
 
-    def show(self, count: int, cursor: int) -> None:
-        """Show so many rows, with the cursor on one of them."""
-        self.count = count
-        self.cursor = min(max(cursor, 0), max(count - 1, 0))
-        self.renew()
-        self._into_view()
+        def __init__(self, column: int) -> None:
+            super().__init__()
+            self.column = column
+
+    def __init__(self, page: Page, *, ascii_: bool, id: str) -> None:  # noqa: A002
+        super().__init__(page.header, ascii_=ascii_, id=id)
+        self.page = page
+        self.bare = False
 
     def renew(self) -> None:
         """Ask again for the header; rows are asked for as they are drawn."""
         size = self.scrollable_content_region.size
-        if size.width and size.height:
-            self.lines = self.compute(size.width, size.height)
-            self.virtual_size = Size(size.width, self.count + len(self.lines))
-            self.refresh()
+        if not (size.width and size.height):
+            return
+        self.lines = [] if self.bare and self.page.count else self.compute(size.width, size.height)
+        whole = Size(size.width, self.page.count + len(self.lines))
+        if whole != self.virtual_size:
+            self.virtual_size = whole
+            # What may be scrolled to is known only once that was laid out.
+            self.call_after_refresh(self.into_view)
+        self.into_view()
+        self._prepare()
+        self.refresh()
+
+    def _prepare(self) -> None:
+        prepare = getattr(self.page, "prepare", None)
+        if prepare is not None:
+            prepare(self.scroll_offset.y, self.scroll_offset.y + self._visible())
 
     def move(self, by: int) -> None:
         """Move the cursor, repainting the two rows that change."""
-        old, self.cursor = self.cursor, min(max(self.cursor + by, 0), max(self.count - 1, 0))
-        if old == self.cursor:
+        page = self.page
+        old, page.cursor = page.cursor, min(max(page.cursor + by, 0), max(page.count - 1, 0))
+        page.touched = True
+        if old == page.cursor:
             return
         before = self.scroll_offset.y
-        self._into_view()
+        self.into_view()
         if self.scroll_offset.y == before:
-            self.refresh(self._region(old), self._region(self.cursor))
+            self.refresh(self._region(old), self._region(page.cursor))
         self.post_message(self.Picked())
 
-    def page(self, by: int) -> None:
+    def leaf(self, by: int) -> None:
         """Move by a page."""
         self.move(by * max(self._visible() - 1, 1))
 
     def render_line(self, y: int) -> Strip:
         """The header stays while rows scroll under it."""
+        page = self.page
         if y < len(self.lines):
-            return self.strip(self.lines[y])
+            return self._aside(self.lines[y], None)
         at = y - len(self.lines) + self.scroll_offset.y
-        if at >= self.count:
+        if at >= page.count:
             return self.strip(())
-        extra = self.get_component_rich_style("list--cursor", partial=True) if at == self.cursor else None
-        return self.strip(self.row(at), extra)
+        extra = self.get_component_rich_style("list--cursor", partial=True) if at == page.cursor else None
+        return self._aside(page.bare(at) if self.bare else page.row(at), extra)
+
+    def _aside(self, spans: Line, extra: Style | None) -> Strip:
+        """A line of a wide table, scrolled sideways."""
+        if not self.page.left:
+            return self.strip(spans, extra)
+        base = self.rich_style + extra if extra else self.rich_style
+        segments = [Segment(self._shown(words), self._role(role, base)) for words, role in spans]
+        return Strip(segments).crop_extend(self.page.left, self.page.left + self.size.width, base)
 
     def on_click(self, event: Click) -> None:
-        """A click moves the cursor, a second one opens."""
+        """A click moves the cursor, a second one opens; on a title it sorts."""
         at = event.y - len(self.lines) + self.scroll_offset.y
-        if event.y < len(self.lines) or at >= self.count:
-            return
-        if event.chain > 1:
-            self.post_message(self.Opened())
-        self.move(at - self.cursor)
+        if event.y < len(self.lines):
+            self.post_message(self.Titled(event.x))
+        elif at < self.page.count:
+            if event.chain > 1:
+                self.post_message(self.Opened())
+            self.move(at - self.page.cursor)
 
     def _visible(self) -> int:
-        return self.size.height - len(self.lines)
+        return max(self.size.height - len(self.lines), 0)
 
     def _region(self, at: int) -> Region:
         return Region(0, at - self.scroll_offset.y + len(self.lines), self.size.width, 1)
 
-    def _into_view(self) -> None:
-        top, rows = self.scroll_offset.y, self._visible()
-        if self.cursor < top:
-            self.scroll_to(y=self.cursor, animate=False, immediate=True)
-        elif rows > 0 and self.cursor >= top + rows:
-            self.scroll_to(y=self.cursor - rows + 1, animate=False, immediate=True)
+    def into_view(self) -> None:
+        """Scroll to the cursor."""
+        top, rows, cursor = self.scroll_offset.y, self._visible(), self.page.cursor
+        if cursor < top:
+            self.scroll_to(y=cursor, animate=False, immediate=True)
+        elif rows > 0 and cursor >= top + rows:
+            self.scroll_to(y=cursor - rows + 1, animate=False, immediate=True)
