@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from skewscope.adapters.camera import Camera
 from skewscope.adapters.coverage import Sight, SourceState
 from skewscope.adapters.durable import best_matcher
-from skewscope.adapters.film import Camera, Film
+from skewscope.adapters.film import Film
 from skewscope.adapters.names import Unmapped
 from skewscope.adapters.recording import Loaded, Recording, load, open_recording
 from skewscope.engine.diagnosis import TICK, Diagnosis

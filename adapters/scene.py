@@ -8,16 +8,18 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.adapters.coverage import SourceState
 from skewscope.engine.features import FLOOR, TO_SIGMA, others
 from skewscope.engine.incident import Incident
 from skewscope.engine.sets import F64, Sets, sets
 from skewscope.engine.topology import Topology
+
+if TYPE_CHECKING:
+    from skewscope.adapters.coverage import SourceState
 
 F32 = NDArray[np.float32]
 Mask = NDArray[np.bool_]
@@ -96,6 +98,22 @@ class Roster:
         return np.array(found, np.intp)
 
 
+def beside(roster: Roster, value: F64) -> tuple[F32, F32]:
+    """Of each row, the median of its peers and their usual distance from it; `value` has NaN for what is stale."""
+    whole = np.append(value, np.full(len(roster.series) - len(value), np.nan))
+    centre, spread = np.full((2, len(whole)), np.nan, np.float32)
+    with np.errstate(all="ignore"):
+        for bucket in roster.peers.buckets:
+            values = bucket.gathered(whole)
+            there = bucket.members >= 0
+            middle, away = others(values)
+            # One other alone says nothing of what is usual between them.
+            several = (~np.isnan(values)).sum(axis=1) >= 3
+            centre[bucket.members[there]] = middle[there]
+            spread[bucket.members[there]] = np.where(several[:, None], away, np.nan)[there]
+    return centre[: len(value)], spread[: len(value)]
+
+
 @dataclass(frozen=True, slots=True)
 class Spoken:
     """What a rule said of one entity at one time, item by item."""
@@ -122,6 +140,10 @@ class Frame:
     """By its own past; NaN while that is too short."""
     deviation: F32
     """How far it usually is from that."""
+    peers: F32
+    """The median of those that each row is compared with; NaN where there is nobody."""
+    spread: F32
+    """How far its peers usually are from that; NaN where there are not two of them."""
     age: F32
     """Seconds since it was sampled."""
     stale: Mask
@@ -171,46 +193,28 @@ class Signals:
         return len(self.now.value) if self.frames else 0
 
     @cached_property
-    def _fresh(self) -> F64:
-        found = np.full(len(self.roster.series), np.nan)
-        found[: len(self)] = np.where(self.now.stale, np.nan, self.now.value)
+    def _fresh(self) -> F32:
+        found: F32 = np.where(self.now.stale, np.float32(np.nan), self.now.value)
         return found
 
     @cached_property
-    def _beside(self) -> tuple[F64, F64]:
-        """Of each row, the median of its peers and their usual distance from it."""
-        centre, spread = np.full((2, len(self._fresh) + 1), np.nan)
-        for bucket in self.roster.peers.buckets:
-            values = bucket.gathered(self._fresh)
-            centre[bucket.members], away = others(values)
-            # One other alone says nothing of what is usual between them.
-            several = (~np.isnan(values)).sum(axis=1) >= 3
-            spread[bucket.members] = np.where(several[:, None], away, np.nan)
-        return centre[: len(self)], spread[: len(self)]
-
-    @property
-    def peers(self) -> F64:
-        """The median of those that each row is compared with; NaN where there is nobody."""
-        return self._beside[0]
-
-    @cached_property
-    def peer_z(self) -> F64:
-        """How far each row is from its peers, in their robust deviations; NaN where there are not two of them."""
-        centre, spread = self._beside
+    def peer_z(self) -> F32:
+        """How far each row is from its peers, in their robust deviations."""
+        now = self.now
         with np.errstate(all="ignore"):
-            return (self._fresh[: len(self)] - centre) / (TO_SIGMA * spread + FLOOR * np.abs(centre) + self._least)
+            return (self._fresh - now.peers) / (TO_SIGMA * now.spread + FLOOR * np.abs(now.peers) + self._least)
 
     @cached_property
-    def own_z(self) -> F64:
+    def own_z(self) -> F32:
         """How far each row is from its own past, in standard deviations."""
         now = self.now
         with np.errstate(all="ignore"):
-            return (self._fresh[: len(self)] - now.usual) / (now.deviation + FLOOR * np.abs(now.usual) + self._least)
+            return (self._fresh - now.usual) / (now.deviation + FLOOR * np.abs(now.usual) + self._least)
 
     @cached_property
-    def _least(self) -> F64:
+    def _least(self) -> F32:
         """No yardstick is shorter: next to nothing, compared with nothing at all, is no news."""
-        out = np.full(len(self), LEAST_SHARE)
+        out = np.full(len(self), LEAST_SHARE, np.float32)
         for rows in self.roster.by_signal.values():
             rows = rows[rows < len(self)]  # noqa: PLW2901 - the same rows, as far as they are there
             if len(rows) and self.roster.series[rows[0]].unit != "1":
@@ -218,11 +222,12 @@ class Signals:
         return out
 
     @cached_property
-    def deviation(self) -> F64:
+    def deviation(self) -> F32:
         """The larger of both distances, from its own past and from its peers, with its sign."""
         own, other = self.own_z, self.peer_z
         larger = np.abs(np.nan_to_num(other)) > np.abs(np.nan_to_num(own))
-        return np.where(larger | np.isnan(own), other, own)
+        found: F32 = np.where(larger | np.isnan(own), other, own)
+        return found
 
     def until(self, time: float) -> "Signals":
         """The same as it was at an earlier time."""
@@ -259,7 +264,7 @@ class Scene:
     topology: Topology
     incidents: tuple[Incident, ...] = ()
     """In the order of the contract."""
-    sources: tuple[SourceState, ...] = ()
+    sources: "tuple[SourceState, ...]" = ()
     missing: tuple[str, ...] = ()
     """What cannot be seen, and why, in sentences."""
     rules: tuple[RuleHealth, ...] = ()

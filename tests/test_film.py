@@ -7,7 +7,7 @@ from skewscope.adapters import film as film_module
 from skewscope.adapters.film import Film
 from skewscope.adapters.recording import load, open_recording
 from skewscope.adapters.replay import demo_path, replay
-from skewscope.adapters.scene import Frame, Roster, RuleHealth, Scene, Series, Signals
+from skewscope.adapters.scene import Frame, Roster, RuleHealth, Scene, Series, Signals, beside
 from skewscope.engine.topology import Topology
 from skewscope.kb.load import catalogue
 from skewscope.kb.problems import InputError, SkewscopeError
@@ -22,14 +22,16 @@ def demo():
 
 def frame(t, values, **more):
     values = np.array(values, np.float32)
-    rest = {"usual": np.full(len(values), np.nan, np.float32), "deviation": np.full(len(values), np.nan, np.float32)}
-    stale = more.pop("stale", np.zeros(len(values), bool))
-    return Frame(t, values, **(rest | more), age=np.zeros(len(values), np.float32), stale=stale)
+    nothing = np.full(len(values), np.nan, np.float32)
+    stale = more.get("stale", np.zeros(len(values), bool))
+    roster = more.get("roster") or Roster(tuple(Series("x", "rank", str(n)) for n in range(len(values))))
+    peers = beside(roster, np.where(stale, np.nan, values))
+    return Frame(t, values, nothing, nothing, *peers, np.zeros(len(values), np.float32), stale)
 
 
 def table(values, *, signal="x", unit="s", frames=(), **more):
     series = tuple(Series(signal, "rank", f"g:n{n}", "", unit, 0) for n in range(len(values)))
-    return Signals(Roster(series), (*frames, frame(9.0, values, **more)))
+    return Signals(Roster(series), (*frames, frame(9.0, values, roster=Roster(series), **more)))
 
 
 def test_a_film_ends_with_what_the_replay_gives(demo):

@@ -74,7 +74,7 @@ class Options:
 class Console(App[SkewscopeError]):
     """Five screens; it returns what kept it from starting, if anything did."""
 
-    CSS_PATH = "console.tcss"
+    CSS_PATH = Path(__file__).with_name("console.tcss")  # a console of somebody else's making has it as well
     TITLE = "Skewscope"
     DEFAULT_MODE: ClassVar[str] = "diagnoses"
     ENABLE_COMMAND_PALETTE = True

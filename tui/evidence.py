@@ -10,7 +10,7 @@ from skewscope.engine.incident import Evidence, Incident
 from skewscope.tui.whereabouts import Whereabouts
 
 _SIGNAL = re.compile(r"(?<![\w.])[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)+")
-MOST_PEERS = 64
+MOST_PEERS = 16
 """Peers drawn; of more, some."""
 
 

@@ -10,23 +10,29 @@ from skewscope.tui.text import Line, Span, pad, width
 
 Array = NDArray[np.floating]  # type: ignore[type-arg]
 BLOCKS = "▁▂▃▄▅▆▇█"
+_LEVELS = np.array([" ", *BLOCKS])
 HEAT = " ░▒▓█"
-_DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
-"""The bits of a braille character, by column and row."""
+_DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
+"""The bits of a braille character, by row and column."""
+
+
+def sparklines(values: Array) -> list[str]:
+    """Each row of values as blocks, one a cell; a gap is a blank, and what never moves lies at the bottom."""
+    values = np.asarray(values, np.float64)
+    finite = np.isfinite(values)
+    low = np.where(finite, values, np.inf).min(axis=1, initial=np.inf, keepdims=True)
+    high = np.where(finite, values, -np.inf).max(axis=1, initial=-np.inf, keepdims=True)
+    with np.errstate(all="ignore"):
+        # What trembles by less than a hundredth stands still.
+        moves = high - low > 0.01 * np.maximum(np.abs(high), np.abs(low))
+        level = np.where(moves, (values - low) / (high - low) * (len(BLOCKS) - 1), 0.0)
+        place = np.where(finite, np.round(level) + 1, 0).astype(np.intp)
+    return ["".join(row) for row in _LEVELS[place].tolist()]
 
 
 def sparkline(values: Array, cells: int) -> str:
-    """The newest values as blocks, one a cell; a gap is a blank, and what never moves lies at the bottom."""
-    values = np.asarray(values[-cells:], np.float64)
-    finite = values[np.isfinite(values)]
-    if not len(finite):
-        return " " * cells
-    low, high = float(finite.min()), float(finite.max())
-    # What trembles by less than a hundredth stands still.
-    span = high - low if high - low > 0.01 * abs(high) else 0.0
-    level = np.zeros(len(values)) if not span else (values - low) / span * (len(BLOCKS) - 1)
-    shown = "".join(BLOCKS[round(v)] if np.isfinite(v) else " " for v in level.tolist())
-    return shown.rjust(cells)
+    """The newest values of one series as blocks, as wide as so many cells."""
+    return sparklines(np.asarray(values)[None, -cells:])[0].rjust(cells)
 
 
 def bar(share: float, cells: int) -> str:
@@ -76,35 +82,31 @@ def chart(curves: Sequence[Curve], columns: int, rows: int) -> list[Line]:
     bits = np.zeros((rows, columns), np.int32)
     owner = np.full((rows, columns), -1)
     for number, curve in enumerate(curves):
-        for x, y in _dots(_scaled(np.asarray(curve.values, np.float64), columns * 2), low, high, rows * 4):
-            row, column = (rows * 4 - 1 - y) // 4, x // 2
-            bits[row, column] |= _DOTS[x % 2][(rows * 4 - 1 - y) % 4]
-            owner[row, column] = number
+        dots = _dots(_scaled(np.asarray(curve.values, np.float64), columns * 2), low, high, rows * 4)
+        cells = (dots.reshape(rows, 4, columns, 2) * _DOTS[None, :, None, :]).sum(axis=(1, 3))
+        bits |= cells
+        owner[cells > 0] = number
     return [_chart_line(bits[row], owner[row], curves) for row in range(rows)]
 
 
-def _dots(values: Array, low: float, high: float, height: int) -> list[tuple[int, int]]:
-    """The dots of a curve, joined upwards and downwards so that steps stay one line."""
-    level = np.clip(np.round((values - low) / (high - low) * (height - 1)), 0, height - 1)
-    out: list[tuple[int, int]] = []
-    before = -1
-    for x, value in enumerate(level.tolist()):
-        if not np.isfinite(value):
-            before = -1
-            continue
-        y = int(value)
-        start = y if before < 0 else before + (y > before) - (y < before)
-        step = 1 if y >= start else -1
-        out += [(x, n) for n in range(start, y + step, step)]
-        before = y
-    return out
+def _dots(values: Array, low: float, high: float, height: int) -> NDArray[np.bool_]:
+    """[height, columns] the dots of a curve, joined upwards and downwards so that steps stay one line."""
+    there = np.isfinite(values)
+    level = np.clip(np.round((np.where(there, values, low) - low) / (high - low) * (height - 1)), 0, height - 1)
+    before = np.append(level[:1], level[:-1])
+    joined = there & np.append(False, there[:-1])
+    # From beside the dot before to this one.
+    start = np.where(joined, before + np.sign(level - before), level)
+    up = np.arange(height - 1, -1, -1)[:, None]
+    return there & (up >= np.minimum(start, level)) & (up <= np.maximum(start, level))
 
 
 def _chart_line(bits: NDArray[np.int32], owner: NDArray[np.int64], curves: Sequence[Curve]) -> Line:
     spans: list[Span] = []
     for bit, who in zip(bits.tolist(), owner.tolist(), strict=True):
         char, role = chr(0x2800 + bit) if bit else " ", curves[who].role if who >= 0 else ""
-        if spans and spans[-1][1] == role:
+        # A blank looks the same in any role: it goes with what stands before it.
+        if spans and (spans[-1][1] == role or not bit):
             spans[-1] = (spans[-1][0] + char, role)
         else:
             spans.append((char, role))

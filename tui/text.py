@@ -34,6 +34,11 @@ _PLAIN = str.maketrans(
     }
 )  # fmt: skip
 _UNPRINTABLE = re.compile(r"[^ -~]")
+_TAME = re.compile(
+    r"[ -~\u00a1-\u00ac\u00ae-\u02ff\u0370-\u0377\u0391-\u03a1\u03a3-\u03ff\u2010-\u2027\u2030-\u205e"
+    r"\u2190-\u21ff\u2200-\u22ff\u2500-\u25fc\u2701-\u2704\u2713-\u2718\u2800-\u28ff]*"
+)
+"""What is printable and one column wide for sure: nearly all that is ever shown, found out at once."""
 
 
 def line(text: str, role: str = "") -> Line:
@@ -43,6 +48,8 @@ def line(text: str, role: str = "") -> Line:
 
 def safe(text: str) -> str:
     """The text with control, format and unassigned characters replaced: names come from files that anyone wrote."""
+    if _TAME.fullmatch(text):
+        return text
     return _UNPRINTABLE.sub(lambda m: "\ufffd" if unicodedata.category(m[0])[0] == "C" else m[0], text)
 
 
@@ -53,7 +60,7 @@ def ascii_only(text: str) -> str:
 
 def width(text: str) -> int:
     """Columns that the text takes."""
-    if text.isascii():
+    if text.isascii() or _TAME.fullmatch(text):
         return len(text)
     return sum(_width(c) for c in text)
 

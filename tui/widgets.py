@@ -29,6 +29,8 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
         self.ascii = ascii_
         self.lines: list[Line] = []
         self.show_horizontal_scrollbar = False
+        self._looks: dict[tuple[str, bool], Style] = {}
+        self._plain: Style | None = None
 
     def on_resize(self, _event: Resize) -> None:
         """Other columns, other lines."""
@@ -37,27 +39,57 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
     def renew(self) -> None:
         """Ask again what to show."""
         size = self.scrollable_content_region.size
-        if size.width and size.height:
-            self.lines = self.compute(size.width, size.height)
-            self.virtual_size = Size(size.width, len(self.lines))
+        if not (size.width and size.height):
+            return
+        before, self.lines = self.lines, self.compute(size.width, size.height)
+        whole = Size(size.width, len(self.lines))
+        if whole != self.virtual_size:
+            self.virtual_size = whole
             self.refresh()
+            return
+        # What stays as it is need not be told to the terminal again.
+        top, width = self.scroll_offset.y, self.size.width
+        changed = [n - top for n, (old, new) in enumerate(zip(before, self.lines, strict=False)) if old != new]
+        if len(before) != len(self.lines) or len(changed) > len(before) // 2:
+            self.refresh()
+        elif changed:
+            self.refresh(*(Region(0, y, width, 1) for y in changed if 0 <= y < self.size.height))
+
+    def notify_style_update(self) -> None:
+        """Another theme, other colours."""
+        super().notify_style_update()
+        self._looks, self._plain = {}, None
 
     def render_line(self, y: int) -> Strip:
         """The strip at a row of the screen."""
         at = y + self.scroll_offset.y
         return self.strip(self.lines[at] if at < len(self.lines) else ())
 
-    def strip(self, spans: Line, extra: Style | None = None) -> Strip:
-        """A line as Textual wants it."""
-        base = self.rich_style + extra if extra else self.rich_style
-        segments = [Segment(self._shown(words), self._role(role, base)) for words, role in spans]
-        return Strip(segments).adjust_cell_length(self.size.width, base)
+    def strip(self, spans: Line, *, marked: bool = False, left: int = 0) -> Strip:
+        """A line as Textual wants it: `marked` is where the cursor is, `left` what is scrolled away."""
+        segments = [Segment(self._shown(words), self._look(role, marked)) for words, role in spans]
+        cells = sum(text.width(segment.text) for segment in segments)
+        base, whole = self._look("", marked), Strip(segments, cells)
+        if left:
+            return whole.crop_extend(left, left + self.size.width, base)
+        return whole.adjust_cell_length(self.size.width, base)
 
     def _shown(self, words: str) -> str:
         return text.ascii_only(text.safe(words)) if self.ascii else text.safe(words)
 
-    def _role(self, role: str, base: Style) -> Style:
-        return base + self.get_component_rich_style(f"lines--{role}", partial=True) if role else base
+    def _look(self, role: str, marked: bool) -> Style:
+        """The style of a role; asking Textual for it again for each line would cost more than drawing."""
+        found = self._looks.get((role, marked))
+        if found is None:
+            if self._plain is None:
+                self._plain = self.rich_style
+            found = self._plain
+            if marked:
+                found += self.get_component_rich_style("list--cursor", partial=True)
+            if role:
+                found += self.get_component_rich_style(f"lines--{role}", partial=True)
+            self._looks[role, marked] = found
+        return found
 
 
 class BarView(LineView):
@@ -139,20 +171,11 @@ class LiveTable(LineView, can_focus=True):
         """The header stays while rows scroll under it."""
         page = self.page
         if y < len(self.lines):
-            return self._aside(self.lines[y], None)
+            return self.strip(self.lines[y], left=page.left)
         at = y - len(self.lines) + self.scroll_offset.y
         if at >= page.count:
             return self.strip(())
-        extra = self.get_component_rich_style("list--cursor", partial=True) if at == page.cursor else None
-        return self._aside(page.bare(at) if self.bare else page.row(at), extra)
-
-    def _aside(self, spans: Line, extra: Style | None) -> Strip:
-        """A line of a wide table, scrolled sideways."""
-        if not self.page.left:
-            return self.strip(spans, extra)
-        base = self.rich_style + extra if extra else self.rich_style
-        segments = [Segment(self._shown(words), self._role(role, base)) for words, role in spans]
-        return Strip(segments).crop_extend(self.page.left, self.page.left + self.size.width, base)
+        return self.strip(page.bare(at) if self.bare else page.row(at), marked=at == page.cursor, left=page.left)
 
     def on_click(self, event: Click) -> None:
         """A click moves the cursor, a second one opens; on a title it sorts."""

@@ -7,7 +7,7 @@ import numpy as np
 from skewscope.adapters.coverage import SourceState
 from skewscope.adapters.film import Film
 from skewscope.adapters.replay import Outcome, Snapshot
-from skewscope.adapters.scene import Frame, Roster, RuleHealth, Scene, Series, Signals, Spoken
+from skewscope.adapters.scene import Frame, Roster, RuleHealth, Scene, Series, Signals, Spoken, beside
 from skewscope.engine.incident import Advice, BlastRadius, Competing, Evidence, Impact, Incident
 from skewscope.engine.topology import Group, Node, Port, Topology
 from skewscope.kb.model import (
@@ -160,7 +160,8 @@ def frames(end: float, *, late: bool = True) -> tuple[Frame, ...]:
         if late and t > T0 + 25:
             key = ("tp-straggler-on-the-wire", "rank", "n2")
             said[key] = Spoken(5.0, 0.9, (1, 1, -1, 0, -1, 1), (0.0124, 0.97, -0.02, float("nan"), 0.0, 0.006))
-        out.append(Frame(t, value, usual, deviation, age, stale, said))
+        peers = beside(series(), np.where(stale, np.nan, value))
+        out.append(Frame(t, value, usual, deviation, *peers, age, stale, said))
     return tuple(out)
 
 
@@ -195,7 +196,7 @@ def empty(topology: Topology = TOPOLOGY, sources: tuple[SourceState, ...] = (), 
     """A fleet of which nothing is known."""
     found = Film(topology, live=True)
     nothing = np.empty(0, np.float32)
-    one = Frame(T0 + 1, nothing, nothing, nothing, nothing, np.empty(0, bool))
+    one = Frame(T0 + 1, *[nothing] * 6, np.empty(0, bool))
     made = Scene(T0 + 1, T0, T0 + 1, topology, sources=sources, missing=MISSING if sources else ())
     found.add(replace(made, **more), one)
     return found

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 from skewscope.adapters.scene import RuleHealth
-from skewscope.tui import detail, entries, status, units
+from skewscope.tui import detail, status, units
 from skewscope.tui.desk import Desk, Jump
 from skewscope.tui.pages.base import Page
 from skewscope.tui.query import Every
@@ -181,6 +181,8 @@ class CataloguePage(Page):
         if found is None:
             self.links = []
             return self._overview(columns)
+        from skewscope.tui import entries  # noqa: PLC0415 - what it needs takes a moment
+
         told = [*entries.entry_lines(found, self.desk.words)]
         if kind == "conditions":
             told = [*told[:2], *self._here(id_), *told[2:]]

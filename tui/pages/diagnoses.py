@@ -190,7 +190,7 @@ def beside_peers(scene: Scene, row: int) -> Line:
     one = signals.roster.series[row]
     share = units.is_share(one.signal)
     other, own = float(signals.peer_z[row]), float(signals.own_z[row])
-    peers, usual = float(signals.peers[row]), float(signals.now.usual[row])
+    peers, usual = float(signals.now.peers[row]), float(signals.now.usual[row])
     if np.isfinite(other) and (not np.isfinite(own) or abs(other) >= abs(own)):
         return ((f"{sigma(other)} peers {units.human(peers, one.unit, share=share)}  ", ""),)
     if np.isfinite(own):

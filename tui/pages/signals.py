@@ -1,7 +1,8 @@
 """Signals: every series of the fleet in one table, what is furthest from normal first."""
 
 import json
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
+from math import isfinite
 from typing import ClassVar
 
 import numpy as np
@@ -34,7 +35,7 @@ COLUMNS = (
 SORTABLE = ("signal", "entity", "now", "usual", "peers", "deviation", "own", "others", "age")
 FAR, FARTHER = 4.0, 10.0
 """Deviations from which on a number is coloured."""
-DRAWN = 16
+DRAWN = 8
 """Peers drawn beside a series."""
 FIELDS = "off>4  age>10s  now>2ms  node:n2  signal:wire  kind:port  stale:yes  !text  ~letters  or"
 
@@ -55,6 +56,7 @@ class SignalTable(Page):
         self.signals = Signals(Roster(), ())
         self._sparks: dict[int, str] = {}
         self._trend = 0
+        self._numbers: dict[str, NDArray[np.floating]] = {}  # type: ignore[type-arg]
         self._ranks: tuple[int, Mapping[str, NDArray[np.intp]]] = (-1, {})
         self._nodes: tuple[int, list[str]] = (-1, [])
         self._wanted: tuple[int, dict[str, int]] = (-1, {})
@@ -68,6 +70,17 @@ class SignalTable(Page):
             return
         self.signals = scene.signals
         self._sparks = {}
+        if len(self.signals):
+            now = self.signals.now
+            self._numbers = {
+                "now": now.value,
+                "usual": now.usual,
+                "peers": now.peers,
+                "age": now.age,
+                "deviation": self.signals.deviation,
+                "own": self.signals.own_z,
+                "others": self.signals.peer_z,
+            }
         rows = np.asarray(self.kept(), np.intp)
         if self.desk.scope.name and len(rows):
             rows = rows[self._in_scope()[rows]]
@@ -90,17 +103,7 @@ class SignalTable(Page):
     def _key(self) -> NDArray[np.float64]:
         if self.sort in ("signal", "entity"):
             return self._places()[self.sort][: len(self.signals)].astype(np.float64)
-        now = self.signals.now
-        found: Mapping[str, Callable[[], NDArray[np.floating]]] = {  # type: ignore[type-arg]
-            "now": lambda: now.value,
-            "usual": lambda: now.usual,
-            "peers": lambda: self.signals.peers,
-            "deviation": lambda: self.signals.deviation,
-            "own": lambda: self.signals.own_z,
-            "others": lambda: self.signals.peer_z,
-            "age": lambda: now.age,
-        }
-        return np.asarray(found[self.sort](), np.float64)
+        return np.asarray(self._numbers[self.sort], np.float64) if self._numbers else np.empty(0)
 
     def _places(self) -> Mapping[str, NDArray[np.intp]]:
         """The place of each row in the order of names."""
@@ -183,8 +186,8 @@ class SignalTable(Page):
             return
         rows = [int(r) for r in self.order[first:last] if int(r) not in self._sparks]
         if rows:
-            lines = self.signals.lines(np.array(rows), TREND)
-            self._sparks |= {row: pictures.sparkline(line_, TREND) for row, line_ in zip(rows, lines, strict=True)}
+            drawn = pictures.sparklines(self.signals.lines(np.array(rows), TREND))
+            self._sparks |= {row: text.rjust(TREND) for row, text in zip(rows, drawn, strict=True)}
 
     def row(self, at: int) -> Line:
         """One series."""
@@ -203,22 +206,21 @@ class SignalTable(Page):
         return ((f"{sigma(float(self.signals.deviation[row])):>5} ", "key"), (f"{one.signal} {one.entity} {now}", ""))
 
     def _cell(self, row: int, column: str, stale: bool) -> Cell:
-        one, signals = self.signals.roster.series[row], self.signals
+        one = self.signals.roster.series[row]
         quiet = "stale" if stale else ""
         if column in ("signal", "entity", "selector"):
             return getattr(one, column), quiet
         if column == "trend":
-            return self._sparks.get(row, "")[-self._trend :], quiet or "info"
+            return self._sparks.get(row, "")[-self._trend :], quiet
+        value = float(self._numbers[column][row])
         if column == "age":
-            return units.short(float(signals.now.age[row])), "warn" if stale else ""
+            return units.short(value), "warn" if stale else ""
         if column in ("now", "usual", "peers"):
-            value = {"now": signals.now.value, "usual": signals.now.usual, "peers": signals.peers}[column][row]
-            known = np.isfinite(value)
-            text = units.brief(float(value), one.unit, share=units.is_share(one.signal)) if known else "·"
+            known = isfinite(value)
+            text = units.brief(value, one.unit, share=units.is_share(one.signal)) if known else "·"
             return text, quiet or ("" if column == "now" else "dim")
-        z = float({"deviation": signals.deviation, "own": signals.own_z, "others": signals.peer_z}[column][row])
-        role = "crit" if abs(z) >= FARTHER else "warn" if abs(z) >= FAR else ""
-        return sigma(z), quiet or role
+        size = abs(value)
+        return sigma(value), quiet or ("crit" if size >= FARTHER else "warn" if size >= FAR else "")
 
     # --- the pane
 
@@ -301,7 +303,7 @@ class SignalTable(Page):
             return ""
         row = int(self.order[self.cursor])
         one, now = self.signals.roster.series[row], self.signals.now
-        numbers = {"now": now.value[row], "usual": now.usual[row], "peers": self.signals.peers[row]}
+        numbers = {"now": now.value[row], "usual": now.usual[row], "peers": now.peers[row]}
         numbers |= {"deviation": self.signals.deviation[row], "age_s": now.age[row]}
         told = {name: float(f"{value:.6g}") if np.isfinite(value) else None for name, value in numbers.items()}
         about = {
