@@ -48,7 +48,7 @@ class PageScreen(Screen[None]):
         yield LineView(self._status, ascii_=ascii_, id="status")
         with Container(id="body"):
             yield LiveTable(self.page, ascii_=ascii_, id="list")
-            yield LineView(self._pane, ascii_=ascii_, id="pane")
+            yield LineView(self._pane, ascii_=ascii_, indent=1, id="pane")
         yield BarView(self._bar, ascii_=ascii_, id="bar")
         yield Input(id="prompt", compact=True)
         yield LineView(self._footer, ascii_=ascii_, id="footer")
@@ -235,7 +235,9 @@ class Sheet(ModalScreen[str]):
 
     def __init__(self, title: str, lines: Callable[[int], list[Line]], *, ascii_: bool, choices: str = "") -> None:
         super().__init__()
-        self.sheet = LineView(lambda columns, _rows: wrapped(lines(columns), columns), ascii_=ascii_, id="sheet")
+        self.sheet = LineView(
+            lambda columns, _rows: wrapped(lines(columns), columns), ascii_=ascii_, indent=1, id="sheet"
+        )
         self.sheet.border_title = f"{title} (esc closes)"
         self.choices = choices
         self.set_class(ascii_, "-ascii")

@@ -26,6 +26,9 @@ SGR = {
 }
 """How each role looks on a plain terminal; the console has the same roles in its style sheet."""
 
+QUIET = ("", "title", "crit", "warn", "info", "ok", "dim", "label", "key")
+"""Roles in which a blank looks like a blank."""
+
 _PLAIN = str.maketrans(
     {
         "✖": "X", "✓": "v", "·": ".", "…": "~", "−": "-", "–": "-", "─": "-", "━": "=", "│": "|", "└": "`", "●": "o",
@@ -129,7 +132,7 @@ def wrap(spans: Line, columns: int, hang: int = 0) -> list[Line]:
                 continue
         lines[-1].append((word, role))
         left -= width(word)
-    return [_merged(parts) for parts in lines]
+    return [_trimmed(merged(parts)) for parts in lines]
 
 
 def wrapped(lines: Iterable[Line], columns: int) -> list[Line]:
@@ -164,13 +167,19 @@ def _pieces(word: str, most: int) -> Iterator[str]:
     yield word
 
 
-def _merged(parts: Iterable[Span]) -> Line:
+def merged(parts: Iterable[Span]) -> list[Span]:
+    """The same with neighbours of one role as one span; a blank goes with what stands before it."""
     out: list[Span] = []
     for text, role in parts:
-        if out and out[-1][1] == role:
-            out[-1] = (out[-1][0] + text, role)
+        if out and (out[-1][1] == role or (text.isspace() and role == "" and out[-1][1] in QUIET)):
+            out[-1] = (out[-1][0] + text, out[-1][1])
         else:
             out.append((text, role))
+    return out
+
+
+def _trimmed(out: list[Span]) -> Line:
+    """Without blanks at the end."""
     if out and not (last := out[-1][0].rstrip()):
         out.pop()
     elif out:

@@ -23,8 +23,16 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
 
     COMPONENT_CLASSES = {f"lines--{role}" for role in text.SGR}  # noqa: RUF012 - Textual's own shape
 
-    def __init__(self, compute: Compute, *, ascii_: bool = False, id: str | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        compute: Compute,
+        *,
+        ascii_: bool = False,
+        indent: int = 0,
+        id: str | None = None,  # noqa: A002 - Textual's own name
+    ) -> None:
         super().__init__(id=id)
+        self.indent = indent
         self.compute = compute
         self.ascii = ascii_
         self.lines: list[Line] = []
@@ -41,7 +49,7 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
         size = self.scrollable_content_region.size
         if not (size.width and size.height):
             return
-        before, self.lines = self.lines, self.compute(size.width, size.height)
+        before, self.lines = self.lines, self.compute(size.width - 2 * self.indent, size.height)
         whole = Size(size.width, len(self.lines))
         if whole != self.virtual_size:
             self.virtual_size = whole
@@ -67,12 +75,23 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
 
     def strip(self, spans: Line, *, marked: bool = False, left: int = 0) -> Strip:
         """A line as Textual wants it: `marked` is where the cursor is, `left` what is scrolled away."""
-        segments = [Segment(self._shown(words), self._look(role, marked)) for words, role in spans]
+        columns, base = self.size.width, self._look("", marked)
+        if self.indent:
+            spans = (((" " * self.indent) + spans[0][0], spans[0][1]), *spans[1:]) if spans else ()
+        segments = [Segment(self._shown(words), self._look(role, marked)) for words, role in text.merged(spans)]
         cells = sum(text.width(segment.text) for segment in segments)
-        base, whole = self._look("", marked), Strip(segments, cells)
         if left:
-            return whole.crop_extend(left, left + self.size.width, base)
-        return whole.adjust_cell_length(self.size.width, base)
+            return Strip(segments, cells).crop_extend(left, left + columns, base)
+        if cells > columns:
+            return Strip(segments, cells).crop(0, columns)
+        if cells < columns:
+            # Blanks go with what stands before them: each segment costs a terminal forty bytes.
+            blank = " " * (columns - cells)
+            if segments and segments[-1].style is base:
+                segments[-1] = Segment(segments[-1].text + blank, base)
+            else:
+                segments.append(Segment(blank, base))
+        return Strip(segments, columns)
 
     def _shown(self, words: str) -> str:
         return text.ascii_only(text.safe(words)) if self.ascii else text.safe(words)

@@ -219,7 +219,8 @@ class SignalTable(Page):
             known = isfinite(value)
             text = units.brief(value, one.unit, share=units.is_share(one.signal)) if known else "·"
             return text, quiet or ("" if column == "now" else "dim")
-        size = abs(value)
+        # One coloured column is enough: the other two say where it comes from.
+        size = abs(value) if column == "deviation" else 0.0
         return sigma(value), quiet or ("crit" if size >= FARTHER else "warn" if size >= FAR else "")
 
     # --- the pane
