@@ -156,6 +156,12 @@ def _help(key: Key) -> Line:
     return ((f"  {pad(key.shown, 14)}", "key"), (key.does, ""))
 
 
+def table(keys: Sequence[Key] = KEYS) -> list[Line]:
+    """All keys with their ids, a line each."""
+    ids = max(len(key.id) for key in keys)
+    return [((f"{pad(key.shown, 18)}", "key"), (f"{pad(key.id, ids)}  ", "dim"), (key.does, "")) for key in keys]
+
+
 def page_of_docs(keys: Sequence[Key] = KEYS) -> str:
     """The keys as a page of Markdown."""
     out = [

@@ -82,7 +82,7 @@ def fleet(topology: Topology) -> str:
 def missing(outcome: "Outcome", columns: int) -> list[Line]:
     """What could not be seen or understood, and who delivered what; empty when nothing is missing."""
     last = outcome.snapshots[-1] if outcome.snapshots else None
-    said = [*(last.missing if last else ()), *outcome.warnings, *_unused(outcome.unmapped)]
+    said = [*(last.missing if last else ()), *outcome.warnings, *unused(outcome.unmapped)]
     return unseen(said, last.sources if last else (), columns)
 
 
@@ -92,7 +92,7 @@ def unseen(said: Iterable[str], found: Sequence["SourceState"], columns: int) ->
     return [*([(), line("What could not be seen", "title")] if rows else []), *rows, *sources(found, columns)]
 
 
-def _unused(unmapped: Mapping[str, int]) -> list[str]:
+def unused(unmapped: Mapping[str, int]) -> list[str]:
     """What nothing was made of, a sentence for each reason."""
     reasons: dict[str, list[str]] = {}
     for key in sorted(unmapped):
