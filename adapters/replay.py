@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from skewscope.adapters.camera import Camera
 from skewscope.adapters.coverage import Sight, SourceState
 from skewscope.adapters.durable import best_matcher
+from skewscope.adapters.film import Film
 from skewscope.adapters.names import Unmapped
 from skewscope.adapters.recording import Loaded, Recording, load, open_recording
 from skewscope.engine.diagnosis import TICK, Diagnosis
@@ -83,6 +85,7 @@ def replay(
     workers: int | None = 1,
     keep_snapshots: bool = False,
     through: Callable[[Topology], Filter] | None = None,
+    film: Film | None = None,
 ) -> Outcome:
     """What the engine makes of a recording.
 
@@ -92,6 +95,7 @@ def replay(
         workers: processes that read; None: as many as processors. More than one are started by spawning, so a script
             that asks for them needs its `if __name__ == "__main__"`.
         keep_snapshots: keep what was known at every tick, not only at the end.
+        film: takes what is known at every tick, for a console.
         through: makes, for a topology, what takes samples away from each tick, to see what a diagnosis rests on.
 
     Raises:
@@ -111,7 +115,8 @@ def replay(
         diagnosis = Diagnosis(rules.values(), known, recording.topology, Policies(program, matcher))
         watching = Sight(recording, diagnosis, loaded.table)
         left = through(recording.topology) if through else _everything
-        snapshots = _played(loaded, recording, watching, left, tell, keep=keep_snapshots)
+        each = _filmed(film, watching) if film is not None else None
+        snapshots = _played(loaded, recording, watching, left, tell, each, keep=keep_snapshots)
     finally:
         matcher.close()
     last = snapshots[-1]
@@ -134,12 +139,28 @@ def _counted(unmapped: tuple[Unmapped, ...]) -> dict[str, int]:
     return counts
 
 
+def _filmed(film: Film, sight: Sight) -> Callable[[Snapshot], None]:
+    """What films each tick."""
+    from skewscope.adapters.cut import cut  # noqa: PLC0415 - few keep a part
+
+    film.topology = sight.recording.topology
+    film.keeper = lambda folder, begin, end: cut(sight.recording, folder, begin, end)
+    return Camera(sight.diagnosis, film).take
+
+
 def _everything(block: Block, _table: SeriesTable) -> Block:
     return block
 
 
 def _played(
-    loaded: Loaded, recording: Recording, sight: Sight, through: Filter, tell: Progress, *, keep: bool
+    loaded: Loaded,
+    recording: Recording,
+    sight: Sight,
+    through: Filter,
+    tell: Progress,
+    each: Callable[[Snapshot], None] | None,
+    *,
+    keep: bool,
 ) -> list[Snapshot]:
     diagnosis = sight.diagnosis
     snapshots: list[Snapshot] = []
@@ -151,8 +172,13 @@ def _played(
         part = Block(block.time[before:edge], block.series[before:edge], block.value[before:edge])
         before = max(before, edge)
         diagnosis.step(t, through(part, loaded.table), loaded.table)
-        if keep or number == len(ends) - 1:
-            snapshots.append(_snapshot(t, loaded, sight))
+        last = number == len(ends) - 1
+        if keep or last or each:
+            snapshot = _snapshot(t, loaded, sight)
+            if each:
+                each(snapshot)
+            if keep or last:
+                snapshots.append(snapshot)
         if number % 16 == 0:
             tell("diagnosing", READING + (1 - READING) * number / len(ends))
     tell("done", 1.0)

@@ -1,138 +1,133 @@
-"""The console: a list of diagnoses over a replay, with why, why not, what to do and what cannot be seen."""
+"""The console: five screens over one desk. It pulls scenes at its own pace and holds up nobody."""
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
 
-from textual.app import App, ComposeResult
-from textual.binding import Binding
-from textual.containers import Container
-from textual.events import Resize
-from textual.screen import ModalScreen
-from textual.widgets import Input
+from textual.app import App, SystemCommand
+from textual.screen import Screen
+from textual.theme import Theme
 from textual.worker import get_current_worker
 
+from skewscope.adapters.scene import Feed
 from skewscope.engine.incident import Incident
 from skewscope.kb.problems import SkewscopeError
-from skewscope.tui import detail, report, view
+from skewscope.tui import plan, report, units
+from skewscope.tui.desk import RATES, Desk, Jump
 from skewscope.tui.detail import Words
-from skewscope.tui.keymap import KEYS, footer, help_lines
-from skewscope.tui.player import Player, asked_time
-from skewscope.tui.text import Line, line, wrap, wrapped
-from skewscope.tui.widgets import BarView, DiagnosisList, LineView
-
-if TYPE_CHECKING:
-    from skewscope.adapters.replay import Outcome, Snapshot
+from skewscope.tui.keymap import KEYS, Key, help_lines, on_page
+from skewscope.tui.ledger import Ledger
+from skewscope.tui.pages.actions import Actions
+from skewscope.tui.pages.base import Page
+from skewscope.tui.pages.catalogue import CataloguePage
+from skewscope.tui.pages.diagnoses import Diagnoses
+from skewscope.tui.pages.fabric import Fabric
+from skewscope.tui.pages.signals import COLUMNS, SignalTable
+from skewscope.tui.player import asked_time
+from skewscope.tui.screen import PageScreen, Sheet
+from skewscope.tui.text import Line, line
 
 Progress = Callable[[str, float], None]
-Load = Callable[[Progress], "Outcome"]
-TICK_S = 0.25
+Read = Callable[[Progress], None]
+PLAY_S = 0.25
+SAID_S = 6.0
+"""How long something that was said stays in the footer."""
+KEPT_S = 300.0
+"""How much is kept by the key that records."""
+SNOOZES = {"1": 900.0, "2": 3600.0, "3": 4 * 3600.0, "4": 24 * 3600.0}
+CONTRAST = Theme(
+    name="high-contrast",
+    primary="#5fafff",
+    secondary="#ffd75f",
+    error="#ff9d00",
+    warning="#ffd75f",
+    success="#5fd7ff",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#000000",
+    dark=True,
+)
+"""Orange and blue: told apart by nearly everybody."""
 
 
 class StoppedError(SkewscopeError):
     """The console was left before its data had been read."""
 
 
-class TextScreen(ModalScreen[None]):
-    """Text over the console, until a key closes it."""
+@dataclass(frozen=True)
+class Options:
+    """How a console looks and what it may do."""
 
-    BINDINGS: ClassVar = [
-        Binding("escape,q,enter,question_mark,K,s", "dismiss", "close"),
-        Binding("j,down", "scroll(1)", "down"),
-        Binding("k,up", "scroll(-1)", "up"),
-        Binding("ctrl+d,pagedown", "scroll(10)", "page down"),
-        Binding("ctrl+u,pageup", "scroll(-10)", "page up"),
-    ]
-
-    def __init__(self, title: str, lines: Callable[[int], list[Line]], *, ascii_: bool) -> None:
-        super().__init__()
-        self.sheet = LineView(lambda columns, _rows: wrapped(lines(columns), columns), ascii_=ascii_, id="sheet")
-        self.sheet.border_title = f"{title} (esc closes)"
-
-    def compose(self) -> ComposeResult:
-        """The sheet alone."""
-        yield self.sheet
-
-    def action_scroll(self, by: int) -> None:
-        """Scroll by lines."""
-        self.sheet.scroll_relative(y=by, animate=False)
+    colour: bool = True
+    ascii: bool = False
+    write: bool = False
+    theme: str = ""
+    keys: Sequence[Key] = KEYS
+    ledger: Ledger = field(default_factory=Ledger)
+    who: str = "operator"
+    folder: Path = field(default_factory=Path.cwd)
+    """Where recordings are kept."""
 
 
 class Console(App[SkewscopeError]):
-    """One screen over one replayed recording; it returns what kept it from starting, if anything did."""
+    """Five screens; it returns what kept it from starting, if anything did."""
 
-    CSS_PATH = "console.tcss"
+    CSS_PATH = Path(__file__).with_name("console.tcss")  # a console of somebody else's making has it as well
     TITLE = "Skewscope"
-    BINDINGS: ClassVar = [Binding(key.keys, key.action, key.does, show=False) for key in KEYS]
+    DEFAULT_MODE: ClassVar[str] = "diagnoses"
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING: ClassVar[str] = "f24"  # ours are in the table of keys
 
-    def __init__(self, load: Load, words: Words, *, colour: bool = True, ascii_: bool = False) -> None:
-        super().__init__(ansi_color=not colour)
-        if not colour:
+    def __init__(self, feed: Feed, words: Words, options: Options | None = None, *, read: Read | None = None) -> None:
+        self.options = options or Options()
+        super().__init__(ansi_color=not self.options.colour)
+        self.register_theme(CONTRAST)
+        if not self.options.colour:
             self.theme = "ansi-dark"
-        self.load, self.words, self.ascii = load, words, ascii_
-        self.outcome: Outcome | None = None
-        self.player = Player(())
-        self.progress = ("starting", 0.0)
-        self.filter = view.Filter()
-        self.folded = False
-        self.rows: list[view.Row] = []
-        self.columns: list[tuple[view.Column, int]] = []
-        self.asking: Callable[[str], None] | None = None
-
-    # What is on the screen.
-
-    def compose(self) -> ComposeResult:
-        """Status, list and detail, replay bar, footer or prompt."""
-        yield LineView(self._status, ascii_=self.ascii, id="status")
-        with Container(id="body"):
-            yield DiagnosisList(self._header, self._row, ascii_=self.ascii, id="list")
-            yield LineView(self._detail, ascii_=self.ascii, id="detail")
-        yield BarView(self._bar, ascii_=self.ascii, id="bar")
-        yield Input(id="prompt", compact=True)
-        yield LineView(lambda columns, _rows: [footer(columns)], ascii_=self.ascii, id="footer")
+        elif self.options.theme:
+            self.theme = self.options.theme
+        self.keys = tuple(self.options.keys)
+        self.desk = Desk(feed, words, self.options.ledger, self.options.write, self.options.who, self.options.ascii)
+        self.desk.jump, self.desk.tell = self.jump, self.tell
+        self.read = read
+        self.said: tuple[str, bool] | None = None
+        self.pages: tuple[Page, ...] = (
+            Diagnoses(self.desk),
+            Fabric(self.desk),
+            SignalTable(self.desk),
+            CataloguePage(self.desk),
+            Actions(self.desk),
+        )
+        for page in self.pages:
+            self.add_mode(page.name, lambda page=page: PageScreen(page))  # type: ignore[misc]
+        for key in self.keys:
+            self.bind(key.binding, f"do({key.verb!r}, {key.arg})", description=key.does, show=False)
 
     def on_mount(self) -> None:
         """Start reading; the screen stays alive meanwhile."""
-        self.screen.set_class(self.ascii, "-ascii")
-        self.menu.focus()
-        self.timer = self.set_interval(TICK_S, self._tick)
-        self.run_worker(self._read, thread=True)
+        if self.read is None:
+            self.desk.progress = None
+            self._pull()
+        else:
+            self.run_worker(self._reading, thread=True)
+        self._timer = self.set_interval(RATES[self.desk.rate], self._pull)
+        self._play = self.set_interval(PLAY_S, self._played)
 
-    @property
-    def menu(self) -> DiagnosisList:
-        """The list of diagnoses."""
-        return self.screen_stack[0].query_one("#list", DiagnosisList)
+    # --- reading
 
-    @property
-    def pane(self) -> LineView:
-        """The detail pane."""
-        return self.screen_stack[0].query_one("#detail", LineView)
-
-    @property
-    def snapshot(self) -> "Snapshot | None":
-        """The state shown."""
-        if self.outcome is None or not self.outcome.snapshots:
-            return None
-        return self.outcome.snapshots[self.player.index]
-
-    @property
-    def selected(self) -> Incident | None:
-        """The incident under the cursor."""
-        at = self.menu.cursor
-        return self.rows[at].incident if at < len(self.rows) else None
-
-    # Reading.
-
-    def _read(self) -> None:
+    def _reading(self) -> None:
         worker = get_current_worker()
+        assert self.read is not None
 
         def heard(stage: str, share: float) -> None:
             if worker.is_cancelled:
                 raise StoppedError(stage)
-            self.progress = (stage, share)
+            self.desk.progress = (stage, share)
 
         try:
-            outcome = self.load(heard)
+            self.read(heard)
         except StoppedError:
             return
         except (SkewscopeError, OSError) as error:
@@ -140,246 +135,352 @@ class Console(App[SkewscopeError]):
             self.call_from_thread(self.exit, told, 2)
             return
         if not worker.is_cancelled:
-            self.call_from_thread(self._loaded, outcome)
+            self.call_from_thread(self._there)
 
-    def _loaded(self, outcome: "Outcome") -> None:
-        self.outcome = outcome
-        self.player = Player.at_end(tuple(s.time for s in outcome.snapshots))
-        self._renew()
+    def _there(self) -> None:
+        """Everything was read: a recording stands at its end, where everything that happened can be seen."""
+        self.desk.progress = None
+        self.desk.pull()
+        self.desk.openings = tuple(i.opened_at for i in self.desk.scene.incidents) if self.desk.scene else ()
+        self.desk.following = self.desk.feed.live
+        self.desk.version += 1
+        self._show()
 
-    def _tick(self) -> None:
-        if self.outcome is None:
-            self.menu.renew()
-        elif self.player.playing:
-            self._go(self.player.elapse(TICK_S))
+    # --- time
 
-    # Showing.
+    def _pull(self) -> None:
+        """Look whether there is another scene."""
+        moved = self.desk.pull()
+        if moved or self.desk.progress is not None:
+            self._show()
+        elif self.desk.feed.live:
+            self._lines("#status")
 
-    def _go(self, player: Player) -> None:
-        moved = player.index != self.player.index
-        self.player = player
-        if moved:
-            self._renew()
-        else:
-            self._renew_lines()
+    def _played(self) -> None:
+        if self.desk.player.playing:
+            before = self.desk.player.index
+            self.desk.go(self.desk.player.elapse(PLAY_S))
+            if self.desk.player.index != before or not self.desk.player.playing:
+                self._show()
 
-    def _renew(self) -> None:
-        """Show the snapshot: the same incident stays selected while it is there."""
-        before = self.selected
-        snapshot = self.snapshot
-        incidents = snapshot.incidents if snapshot else ()
-        self.words = replace(self.words, incidents=incidents)
-        self.rows = view.ranked((i for i in incidents if self.filter.keeps(i)), fold=self.folded)
-        ids = [row.incident.id for row in self.rows]
-        tiny = self._divide() == "tiny"
-        self.menu.show(0 if tiny else len(self.rows), ids.index(before.id) if before and before.id in ids else 0)
-        self._renew_lines()
+    def _show(self) -> None:
+        if isinstance(self.screen, PageScreen):
+            self.screen.renew()
 
-    def _renew_lines(self) -> None:
-        for widget in self.screen_stack[0].query(LineView):
-            widget.renew()
+    def _lines(self, which: str) -> None:
+        if isinstance(self.screen, PageScreen):
+            for widget in self.screen.query(which):
+                widget.renew()  # type: ignore[attr-defined]
 
-    def _divide(self) -> str:
-        home, size = self.screen_stack[0], self.size
-        frame = view.frame(size.width, size.height, len(self.rows))
-        home.set_class(frame.kind != "full", "-bare")
-        home.set_class(frame.side_by_side, "-side")
-        self.menu.styles.height = frame.list_rows or "1fr"
-        return frame.kind
+    # --- saying
 
-    def on_resize(self, _event: Resize) -> None:
-        """Divide the screen anew."""
-        self._renew()
+    def tell(self, text: str, bad: bool) -> None:
+        """Say something in the footer for a while."""
+        self.said = (text, bad)
+        self._lines("#footer")
+        self.set_timer(SAID_S, lambda said=self.said: self._unsay(said))  # type: ignore[misc]
 
-    def _status(self, columns: int, _rows: int) -> list[Line]:
-        now = self.snapshot
-        if now is None:
-            return [line(" Skewscope", "title")]
-        mode = "PLAYING" if self.player.playing else "REPLAY"
-        status = view.Status(now.incidents, mode, now.time, view.oldest(now.sources), *view.reporting(now.sources))
-        return [view.status_line(status, columns)]
+    def _unsay(self, said: tuple[str, bool]) -> None:
+        if self.said is said:
+            self.said = None
+            self._lines("#footer")
 
-    def _bar(self, columns: int, _rows: int) -> list[Line]:
-        now = self.snapshot
-        if now is None or self.outcome is None:
-            return []
-        position = view.Position(now.start, now.end, now.time, self.player.playing, self.player.speed)
-        return [view.replay_bar(position, (i.opened_at for i in self.outcome.incidents), columns)]
-
-    def _header(self, columns: int, rows: int) -> list[Line]:
-        if self.outcome is None:
-            return view.loading(*self.progress, columns)
-        frame = view.frame(self.size.width, self.size.height, len(self.rows))
-        if frame.kind == "tiny":
-            return view.too_small(columns)
-        if not self.rows:
-            return self._nothing(columns)
-        self.columns = view.columns_for(self.rows, self.words, self.player.time, columns)
-        chip = view.chip(self.filter, len(self.rows), len(self.words.incidents))
-        bare = frame.kind == "bare"
-        return [*([] if bare or rows < 2 else [view.header(self.columns)]), *chip]
-
-    def _nothing(self, columns: int) -> list[Line]:
-        if self.filter.text:
-            return view.chip(self.filter, 0, len(self.words.incidents))
-        if self.outcome is None or self.player.ended:
-            enough = self.outcome is not None and self.outcome.samples > 0
-            (said, role), *_ = report.verdict((), enough=enough)
-            return wrap(((f" {said[0].upper()}{said[1:]}", role),), columns, 1)
-        return [line(" Nothing had been found yet at this time.", "dim")]
-
-    def _row(self, at: int) -> Line:
-        if view.frame(self.size.width, self.size.height, len(self.rows)).kind == "bare":
-            return view.bare_line(self.rows[at], self.words)
-        return view.row_line(self.rows[at], self.columns, self.words, self.player.time)
-
-    def _detail(self, columns: int, rows: int) -> list[Line]:
-        chosen = self.selected
-        if chosen is None:
-            return self._summary(columns) if self.outcome else []
-        if self.maximised:
-            return detail.full(chosen, self.words, self.player.time, columns)
-        return detail.best(chosen, self.words, self.player.time, columns, rows)
-
-    def _summary(self, columns: int) -> list[Line]:
-        if self.outcome is None:
-            return []
-        return [*wrap(line(report.watched(self.outcome)), columns), *report.missing(self.outcome, columns)]
+    # --- keys
 
     @property
-    def maximised(self) -> bool:
-        """Whether the detail has the screen for itself."""
-        return self.screen_stack[0].has_class("-full")
+    def here(self) -> PageScreen | None:
+        """The screen on show, unless something lies over it."""
+        return self.screen if isinstance(self.screen, PageScreen) else None
 
-    def on_diagnosis_list_picked(self) -> None:
-        """Another diagnosis, another detail."""
-        self.pane.scroll_to(y=0, animate=False)
-        self.pane.renew()
+    @property
+    def chosen(self) -> Incident | None:
+        """The incident under the cursor, where the screen has incidents."""
+        return getattr(self.here.page, "selected", None) if self.here else None
 
-    def on_diagnosis_list_opened(self) -> None:
-        """The same as enter."""
-        self.action_open()
-
-    def on_bar_view_sought(self, event: BarView.Sought) -> None:
-        """Go where the bar was clicked."""
-        if self.outcome is not None and (now := self.snapshot):
-            share = view.bar_share(event.column, self.size.width)
-            self._go(self.player.seek(now.start + share * (now.end - now.start)))
-
-    # What keys do; the table is `keymap`.
-
-    def action_move(self, by: int) -> None:
-        """Move in what is shown."""
-        if self.maximised:
-            self.pane.scroll_relative(y=by, animate=False)
-        else:
-            self.menu.move(by)
-
-    def action_page(self, by: int) -> None:
-        """Move by a page."""
-        if self.maximised:
-            self.pane.scroll_relative(y=by * max(self.pane.size.height - 1, 1), animate=False)
-        else:
-            self.menu.page(by)
-
-    def action_open(self) -> None:
-        """The detail in full, and back."""
-        if self.selected is not None:
-            self.screen_stack[0].toggle_class("-full")
-            self.pane.scroll_to(y=0, animate=False)
-            self.call_after_refresh(self._renew_lines)
-
-    def action_leave(self) -> None:
-        """Out of what is open; never out of the console."""
-        if self.asking:
-            self._asked(None)
-        elif self.maximised:
-            self.action_open()
-        elif self.filter.text:
-            self._filter("")
-
-    def action_fold(self) -> None:
-        """Fold what a diagnosis explains, or show it."""
-        self.folded = not self.folded
-        self._renew()
-
-    def action_catalogue(self) -> None:
-        """The catalogue's entry of the condition under the cursor."""
-        from skewscope.tui.entries import condition_lines  # noqa: PLC0415 - only when it is asked for
-
-        if (chosen := self.selected) is None:
+    def action_do(self, verb: str, arg: int) -> None:
+        """What a key means: first on the screen, then everywhere."""
+        here = self.here
+        if here is None:
             return
-        known = self.words.catalogue.conditions.get(chosen.condition)
-        lines = condition_lines(known, self.words) if known else [line("The catalogue has no such entry.")]
-        self.push_screen(TextScreen(chosen.condition, lambda _columns: lines, ascii_=self.ascii))
+        if here.asking and verb == "leave":
+            here.answered(None)
+            return
+        if self.said:
+            self.said = None
+            self._lines("#footer")
+        if here.do(verb, arg):
+            return
+        method: Callable[[int], None] | None = getattr(self, f"do_{verb}", None)
+        if method is None:
+            self.tell("That key means nothing on this screen; ? tells which do.", True)
+        else:
+            method(arg)
 
-    def action_sources(self) -> None:
-        """Who reports and what is missing."""
-        self.push_screen(TextScreen("sources", self._summary, ascii_=self.ascii))
+    def jump(self, to: Jump) -> None:
+        """Show something on another screen."""
+        page = self.pages[to.page - 1]
+        if isinstance(page, CataloguePage) and to.id:
+            page.show(to.id)
+        elif to.id:
+            page.narrow(to.id)
+        self.do_page(to.page)
 
-    def action_help(self) -> None:
-        """All keys."""
-        self.push_screen(TextScreen("keys", lambda _columns: help_lines(), ascii_=self.ascii))
+    def do_page(self, arg: int) -> None:
+        """One of the five screens, as it was left."""
+        self.desk.page = arg
+        self.switch_mode(self.pages[arg - 1].name)
+        self._show()
 
-    def action_play(self) -> None:
-        """Play or hold."""
-        self._go(self.player.toggle())
+    def do_entry(self, _arg: int) -> None:
+        """The catalogue's entry of what is under the cursor."""
+        subject = self.here.page.subject if self.here else ""
+        if subject:
+            self.jump(Jump(4, subject))
 
-    def action_step(self, by: int) -> None:
-        """A snapshot on or back."""
-        self._go(self.player.step(by))
-
-    def action_jump(self, by: int) -> None:
-        """Seconds of data on or back."""
-        self._go(self.player.jump(by))
-
-    def action_speed(self, by: int) -> None:
-        """Faster or slower."""
-        self._go(self.player.shift(by))
-
-    # The prompt.
-
-    def action_filter(self) -> None:
+    def do_filter(self, _arg: int) -> None:
         """Ask for a filter."""
-        self._ask("filter: text  !text  sev>=warning  sure>80  node:n2", self.filter.text, self._filter)
+        if self.here is not None:
+            page = self.here.page
+            self.here.ask(f"filter: {page.fields}", page.filter, self._filtered, live=True)
 
-    def action_goto(self) -> None:
+    def _filtered(self, text: str) -> None:
+        if self.here is not None:
+            self.here.page.narrow(text)
+            self.here.renew()
+
+    def do_help(self, _arg: int) -> None:
+        """The keys of this screen."""
+        name = self.here.page.name if self.here else ""
+        self._sheet(f"keys of {name}", lambda _columns: help_lines(self.keys, name), choices="?")
+
+    def do_sources(self, _arg: int) -> None:
+        """Who reports and what is missing."""
+        self._sheet("sources", self._sources, choices="s")
+
+    def _sources(self, columns: int) -> list[Line]:
+        scene = self.desk.scene
+        if scene is None:
+            return [line("Nothing has come yet.")]
+        watched = f"Watched {report.fleet(scene.topology)} for {units.seconds(scene.time - scene.start)}."
+        trouble = [line(self.desk.feed.trouble, "warn")] if self.desk.feed.trouble else []
+        return [line(watched), *trouble, *report.unseen(scene.missing, scene.sources, columns)]
+
+    def _sheet(
+        self,
+        title: str,
+        lines: Callable[[int], list[Line]],
+        then: Callable[[str], None] | None = None,
+        choices: str = "",
+    ) -> None:
+        def answered(answer: str | None) -> None:
+            if then is not None and answer:
+                then(answer)
+            self._show()
+
+        self.push_screen(Sheet(title, lines, ascii_=self.desk.ascii, choices=choices), answered)
+
+    # --- time
+
+    def do_play(self, _arg: int) -> None:
+        """Pause and go on; a recording plays and holds."""
+        self.desk.pause()
+        self._show()
+
+    def do_step(self, arg: int) -> None:
+        """A scene on or back."""
+        if self._has_time():
+            self.desk.go(self.desk.player.step(arg))
+            self._show()
+
+    def do_jump(self, arg: int) -> None:
+        """Seconds of data on or back."""
+        if self._has_time():
+            self.desk.go(self.desk.player.jump(arg))
+            self._show()
+
+    def do_speed(self, arg: int) -> None:
+        """Faster or slower."""
+        self.desk.player = self.desk.player.shift(arg)
+        self._show()
+
+    def _has_time(self) -> bool:
+        if self.desk.progress is not None:
+            self.tell("The recording is still being read.", True)
+        return self.desk.scene is not None and self.desk.progress is None
+
+    def do_goto(self, _arg: int) -> None:
         """Ask for a time."""
-        self._ask("go to: 12:03:11, +30 from the start, -10 from the end", "", self._goto)
-
-    def _ask(self, hint: str, value: str, then: Callable[[str], None]) -> None:
-        prompt = self.query_one("#prompt", Input)
-        self.asking = then
-        prompt.placeholder, prompt.value = hint, value
-        self.screen_stack[0].add_class("-asking")
-        prompt.focus()
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """A filter works while it is typed."""
-        if self.asking == self._filter:
-            self._filter(event.value)
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Do what was asked for."""
-        self._asked(event.value)
-
-    def _asked(self, answer: str | None) -> None:
-        then, self.asking = self.asking, None
-        self.screen_stack[0].remove_class("-asking")
-        self.menu.focus()
-        if then == self._filter and answer is None:
-            answer = ""
-        if then and answer is not None:
-            then(answer)
-
-    def _filter(self, words: str) -> None:
-        self.filter = view.parse_filter(words, self.words)
-        self._renew()
+        if self.here is not None and self._has_time():
+            self.here.ask("go to: 12:03:11, +30 from the start, -10 from the end", "", self._goto)
 
     def _goto(self, words: str) -> None:
-        now = self.snapshot
+        now = self.desk.scene
         time = asked_time(words, now.start, now.end) if now else None
         if time is None:
-            self.notify(f"{words!r} is no time of this replay: write 12:03:11, +30 or -10", severity="warning")
+            self.tell(f"{words!r} is no time that is on show: write 12:03:11, +30 or -10", True)
         else:
-            self._go(self.player.seek(time))
+            self.desk.go(self.desk.player.seek(time))
+            self._show()
+
+    def seek_share(self, share: float) -> None:
+        """Go to a share of what there is."""
+        now = self.desk.scene
+        if now is not None and self._has_time():
+            self.desk.go(self.desk.player.seek(now.start + share * (now.end - now.start)))
+            self._show()
+
+    def do_rate(self, arg: int) -> None:
+        """Look more or less often."""
+        self.desk.rate = min(max(self.desk.rate - arg, 0), len(RATES) - 1)
+        self._timer.stop()
+        self._timer = self.set_interval(RATES[self.desk.rate], self._pull)
+        self.tell(f"a look every {units.seconds(RATES[self.desk.rate])}", False)
+
+    def do_record(self, _arg: int) -> None:
+        """Keep what was on show as a recording: in a new folder here, told when it is done."""
+        scene = self.desk.scene
+        if scene is None:
+            return
+        begin = max(scene.start, scene.time - KEPT_S)
+        name = f"skewscope-{units.moment(scene.time)[:19].replace(' ', 'T').replace(':', '')}"
+        self.tell(f"recording {units.seconds(scene.time - begin)} into {name} …", False)
+        self.run_worker(lambda: self._kept(self.options.folder / name, begin, scene.time), thread=True)
+
+    def _kept(self, folder: Path, begin: float, end: float) -> None:
+        try:
+            said, bad = f"kept {self.desk.feed.keep(folder, begin, end)}", False
+        except (SkewscopeError, OSError) as error:
+            said, bad = f"Nothing was kept: {error}", True
+        self.call_from_thread(self.tell, said, bad)
+
+    # --- acting
+
+    def do_ack(self, _arg: int) -> None:
+        """Acknowledge, and take that back."""
+        if (chosen := self._needs_incident()) is not None:
+            self.desk.acknowledge(chosen)
+            self._show()
+
+    def do_snooze(self, _arg: int) -> None:
+        """Ask for how long."""
+        chosen = self._needs_incident()
+        if chosen is None or self.desk.refused("snooze"):
+            return
+
+        def then(answer: str) -> None:
+            self.desk.snooze(chosen, SNOOZES[answer])
+            self.tell(f"snoozed for {units.seconds(SNOOZES[answer])}; a takes that back", False)
+
+        what = f"{self.desk.words.condition(chosen.condition)} on {chosen.name}"
+        lines = [
+            line(what, "title"),
+            (),
+            *(((f"  {n}", "key"), (f"  {units.seconds(s)}", "")) for n, s in SNOOZES.items()),
+        ]
+        self._sheet("snooze for how long?", lambda _columns: lines, then, "1234")
+
+    def _needs_incident(self) -> Incident | None:
+        if self.chosen is None:
+            self.tell("There is no diagnosis under the cursor.", True)
+        return self.chosen
+
+    def do_plan(self, _arg: int) -> None:
+        """What can be done: choose one, and see its plan as a diff."""
+        chosen = self._needs_incident()
+        if chosen is None or self.desk.scene is None:
+            return
+        if not chosen.mitigations:
+            self.tell("Nothing is advised for it" + ("; its root has advice." if chosen.explained_by else "."), True)
+            return
+        lines = plan.menu(chosen, self.desk.words)
+        choices = "".join(str(n) for n in range(1, min(len(chosen.mitigations), 9) + 1))
+        self._sheet("what to do", lambda _columns: lines, lambda n: self._planned(chosen, int(n) - 1), choices)
+
+    def _planned(self, chosen: Incident, number: int) -> None:
+        scene, advice = self.desk.scene, chosen.mitigations[number]
+        if scene is None:
+            return
+        told = plan.lines(chosen, advice, scene.topology, self.desk.words, write=self.desk.write)
+        self._sheet(f"plan: {advice.id}", lambda _columns: told, lambda _x: self._applied(chosen, advice.id), "x")
+
+    def _applied(self, chosen: Incident, mitigation: str) -> None:
+        """Nothing acts yet: say what keeps it from being done."""
+        if not self.desk.refused(f"apply {mitigation}"):
+            self.desk.note("was refused", chosen, note=mitigation)
+            self.tell(f"apply {mitigation}: refused, no adapter that could carry it out is connected", True)
+
+    # --- the rest
+
+    def do_columns(self, _arg: int) -> None:
+        """Choose the columns of the table of signals."""
+        page = self.here.page if self.here else None
+        if not isinstance(page, SignalTable):
+            return
+        letters = "abcdefghijklmnop"
+        free = [column for column in COLUMNS if column.keep]
+
+        def lines(_columns: int) -> list[Line]:
+            return [
+                ((f"  {letters[n]}", "key"), (f"  {' ' if c.id in page.hidden else 'x'}  {c.title}", ""))
+                for n, c in enumerate(free)
+            ]
+
+        def then(answer: str) -> None:
+            page.hidden ^= {free[letters.index(answer)].id}
+            self._show()
+            self.do_columns(0)
+
+        self._sheet("columns", lines, then, letters[: len(free)])
+
+    def do_copy(self, _arg: int) -> None:
+        """What is under the cursor, as JSON, into the clipboard of the terminal."""
+        text = self.here.page.copied() if self.here else ""
+        if text:
+            self.copy_to_clipboard(text)
+            self.tell(f"copied {len(text)} characters of JSON", False)
+
+    def do_palette(self, _arg: int) -> None:
+        """The palette."""
+        self.action_command_palette()
+
+    def do_quit(self, _arg: int) -> None:
+        """Leave."""
+        self.exit()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """What the palette offers: what keys do here, entries of the catalogue, nodes, themes."""
+        name = screen.page.name if isinstance(screen, PageScreen) else ""
+        for key in on_page(self.keys, name):
+            if key.group != "Move":
+                yield SystemCommand(
+                    f"{key.does[:1].upper()}{key.does[1:]}",
+                    key.shown,
+                    lambda k=key: self.action_do(k.verb, k.arg),  # type: ignore[misc]
+                )
+        for entry in self.desk.words.catalogue.conditions.values():
+            yield SystemCommand(
+                f"Entry: {entry.name}",
+                entry.id,
+                lambda id_=entry.id: self.jump(Jump(4, id_)),
+                discover=False,  # type: ignore[misc]
+            )
+        nodes = self.desk.scene.topology.node if self.desk.scene else {}
+        for node in nodes:
+            yield SystemCommand(
+                f"Only node {node}",
+                "narrow all screens to it",
+                lambda n=node: self._only(n),
+                discover=False,  # type: ignore[misc]
+            )
+        yield SystemCommand("Theme", "light, dark, high contrast, ...", self.action_change_theme)
+
+    def _only(self, node: str) -> None:
+        from skewscope.tui.whereabouts import Scope  # noqa: PLC0415
+
+        self.desk.narrow(Scope(f"node {node}", frozenset([node])))
+        self._show()
+
+
+def colour_wanted() -> bool:
+    """Whether the environment lets a console use colours."""
+    return not os.environ.get("NO_COLOR")

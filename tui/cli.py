@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, nearest
-from skewscope.tui import knowledge, simulated, text
+from skewscope.tui import knowledge, simulated, start, telling, text
 from skewscope.tui.catalogue import catalogue, checked, kb
 from skewscope.tui.terminal import (
     FAILED,
@@ -118,11 +118,15 @@ def _report(name: str, outcome: "Outcome") -> None:
 @click.group(cls=Grouped, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @recording_option
 @click.option("--ascii", "ascii_", is_flag=True, help="Draw with ASCII only.")
+@click.option("--write", is_flag=True, help="Let the console change things: acknowledge, snooze.")
+@click.option("--theme", default="", metavar="NAME", help=f"Colours: {', '.join(start.THEMES)}.")
+@click.option("--keys", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Other keys, as TOML.")
+@click.option("--ledger", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Where they are kept.")
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
 )
 @click.pass_context
-def cli(ctx: click.Context, recording: Path | None, ascii_: bool) -> None:
+def cli(ctx: click.Context, recording: Path | None, ascii_: bool, **wishes: Any) -> None:
     """Which skew, on which node, with what evidence: an LLM cluster watched from its DPUs.
 
     Without a command it opens the console on the built-in demo, or on what --replay names. Where there is no terminal
@@ -131,36 +135,18 @@ def cli(ctx: click.Context, recording: Path | None, ascii_: bool) -> None:
     Exit codes: 0 fine, 1 found something, 2 could not run.
     """
     if ctx.invoked_subcommand is None:
-        ctx.exit(_console(recording, ascii_=ascii_ or ascii_wanted()))
+        ctx.exit(_console(recording, start.Wishes(ascii_ or ascii_wanted(), **wishes)))
 
 
-def _console(recording: Path | None, *, ascii_: bool) -> int:
+def _console(recording: Path | None, wishes: start.Wishes) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         outcome = _replayed(recording)
         _report(recording.name if recording else "demo", outcome)
         # What the demo finds is nobody's trouble.
         return FOUND if recording and outcome.incidents else FINE
-    from skewscope.adapters.recording import open_recording  # noqa: PLC0415
-    from skewscope.adapters.replay import demo_path, replay  # noqa: PLC0415
+    from skewscope.adapters.replay import demo_path  # noqa: PLC0415
 
-    path = recording or demo_path()
-    open_recording(path)  # what is wrong with it is told before a screen opens
-    from multiprocessing import resource_tracker  # noqa: PLC0415
-
-    from skewscope.tui.app import Console  # noqa: PLC0415
-    from skewscope.tui.detail import Words  # noqa: PLC0415
-
-    resource_tracker.ensure_running()  # processes that read need it, and it needs the standard error the console takes
-    console = Console(
-        lambda progress: replay(path, progress=progress, keep_snapshots=True, workers=None),
-        Words(catalogue()),
-        colour=not os.environ.get("NO_COLOR"),
-        ascii_=ascii_,
-    )
-    failure = console.run()
-    if failure is not None:
-        raise failure
-    return console.return_code or FINE
+    return start.console(recording or demo_path(), wishes)
 
 
 @cli.command("replay", cls=Diagnose)
@@ -283,10 +269,13 @@ def _readable(path: Path | None) -> frozenset[str]:
     return readable(catalogue(), {network for node in found.nodes for network in node.sees})
 
 
+cli.add_command(telling.watch)
+cli.add_command(telling.report)
 cli.add_command(kb)
 cli.add_command(knowledge.rules)
 cli.add_command(simulated.simulate)
 cli.add_command(simulated.assess)
+cli.add_command(telling.keys)
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
 """One incident in words: what, where, since when, how sure; why and why not; what cannot be seen; what to do. Pure."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from skewscope.engine.incident import Advice, Competing, Evidence, Incident
 from skewscope.kb.model import Catalogue, Mitigation
@@ -24,6 +25,8 @@ class Words:
 
     catalogue: Catalogue
     incidents: tuple[Incident, ...] = ()
+    draw: Callable[[Incident, Evidence], Line] | None = field(default=None, compare=False)
+    """A small picture of the series behind a piece of evidence, where there is one."""
 
     def condition(self, id_: str) -> str:
         """A condition's name, or its id where the catalogue has none."""
@@ -125,7 +128,7 @@ def headline(incident: Incident, words: Words, now: float) -> tuple[Line, Line, 
 def sections(incident: Incident, words: Words) -> tuple[Section, ...]:
     """All there is to say about an incident, in reading order, without the empty parts."""
     parts = (
-        *_weighed(incident.evidence, incident.against),
+        *_weighed(incident, words),
         Section("rivals", tuple(_rival(c, words) for c in incident.competing)),
         Section("unseen", _unseen(incident)),
         Section("do", _advices(incident, words)),
@@ -135,13 +138,15 @@ def sections(incident: Incident, words: Words) -> tuple[Section, ...]:
     return tuple(part for part in parts if part.items)
 
 
-def _weighed(pro: tuple[Evidence, ...], contra: tuple[Evidence, ...]) -> tuple[Section, ...]:
+def _weighed(incident: Incident, words: Words) -> tuple[Section, ...]:
     """The evidence by what it says, in columns."""
+    pro, contra = incident.evidence, incident.against
     names = min(max((width(spoken(e.name)) for e in (*pro, *contra)), default=0), 24)
     values = max((width(value(e)) for e in (*pro, *contra)), default=0)
 
     def lines(items: tuple[Evidence, ...], verdict: str, mark: str, role: str) -> tuple[Line, ...]:
-        return tuple(_evidence(e, names, values, (mark, role)) for e in items if e.verdict == verdict)
+        drawn = ((e, words.draw(incident, e) if words.draw else ()) for e in items if e.verdict == verdict)
+        return tuple((*_evidence(e, names, values, (mark, role)), *picture, *_expression(e)) for e, picture in drawn)
 
     return (
         Section("why", lines(pro, "yes", "+", "ok")),
@@ -157,8 +162,11 @@ def _evidence(item: Evidence, names: int, values: int, mark: tuple[str, str]) ->
         (f"{mark[0]} ", mark[1]),
         (pad(spoken(item.name), names), "key"),
         (f"  {shown}  ", ""),
-        (readable(item.expr), "dim"),
     )
+
+
+def _expression(item: Evidence) -> Line:
+    return ((readable(item.expr), "dim"),)
 
 
 def _rival(rival: Competing, words: Words) -> Line:
@@ -214,7 +222,7 @@ def best(incident: Incident, words: Words, now: float, columns: int, rows: int) 
         everything = full(incident, words, now, columns, airy=airy)
         if len(everything) <= rows:
             return everything
-    whole = [row for part in sections(incident, words) for row in _whole(part, columns)]
+    whole = [row for part in sections(incident, words) for row in block(part, columns)]
     head = _head(incident, words, now, columns)
     return [*head, *whole] if len(head) + len(whole) <= rows else brief(incident, words, now, columns, rows)
 
@@ -265,21 +273,22 @@ def full(incident: Incident, words: Words, now: float, columns: int, *, airy: bo
     lines = [*wrap(what, columns, 2), *wrap((("  ", ""), *state), columns, 2), *wrap(since, columns, 2)]
     if incident.also:
         lines += wrap(line("  also hit: " + ", ".join(incident.also)), columns, 2)
-    parts = [_with_recipes(p, incident, words) if p.label == "do" else p for p in sections(incident, words)]
-    for part in (*parts, *_record(incident, words)):
+    parts = [with_recipes(p, incident, words) if p.label == "do" else p for p in sections(incident, words)]
+    for part in (*parts, *record(incident, words)):
         lines += [()] if airy else []
-        lines += _whole(part, columns)
+        lines += block(part, columns)
     return lines
 
 
-def _whole(part: Section, columns: int) -> list[Line]:
+def block(part: Section, columns: int) -> list[Line]:
+    """A section, wrapped."""
     rows: list[Line] = []
     for n, item in enumerate(part.items):
         rows += wrap(_labelled(part.label if n == 0 else "", item), columns, _LABEL + 2)
     return rows
 
 
-def _with_recipes(part: Section, incident: Incident, words: Words) -> Section:
+def with_recipes(part: Section, incident: Incident, words: Words) -> Section:
     """What to do, with what it costs, how it is undone and how to see that it helped."""
     items: list[Line] = []
     for item, advice in zip(part.items, incident.mitigations, strict=True):
@@ -296,7 +305,8 @@ def recipe(known: Mitigation) -> list[Line]:
     return [((f"  {name}: ", "dim"), (text, "")) for name, text in facts if text]
 
 
-def _record(incident: Incident, words: Words) -> tuple[Section, ...]:
+def record(incident: Incident, words: Words) -> tuple[Section, ...]:
+    """What happened to it, and by which rule and input it was found."""
     flaps = units.count(incident.flaps, "time")
     history = [line(f"{units.clock(time)}  {_happened(what, words)}") for time, what in incident.history]
     if incident.moves:

@@ -1,17 +1,19 @@
 """The plain report: everything the console shows, as text for a terminal, a pipe or a file. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from skewscope.engine.incident import Incident
 from skewscope.engine.topology import Topology
 from skewscope.kb.problems import listed
 from skewscope.tui import detail, units, view
+from skewscope.tui.columns import titles
 from skewscope.tui.detail import Words
 from skewscope.tui.text import Line, line, pad, wrap
 
 if TYPE_CHECKING:  # The readers behind it are not needed to print what they gave.
-    from skewscope.adapters.replay import Outcome, Snapshot
+    from skewscope.adapters.coverage import SourceState
+    from skewscope.adapters.replay import Outcome
 
 WIDEST = 110
 """Longer lines are hard to read."""
@@ -36,8 +38,9 @@ def _overview(rows: list[view.Row], words: Words, now: float, columns: int) -> l
     """A line each, where there are several."""
     if len(rows) < 2:
         return []
-    shown = view.columns_for(rows, words, now, columns)
-    lines = [view.header(shown), *(view.row_line(row, shown, words, now) for row in rows)]
+    cells = view.Cells(words, now, {})
+    shown = view.widths(rows, cells, columns - 1, ("trend", "flaps"))
+    lines = [titles(shown), *(view.row_line(row, shown, cells) for row in rows)]
     return [(), *(part for each in lines for part in wrap(each, columns))]
 
 
@@ -79,16 +82,17 @@ def fleet(topology: Topology) -> str:
 def missing(outcome: "Outcome", columns: int) -> list[Line]:
     """What could not be seen or understood, and who delivered what; empty when nothing is missing."""
     last = outcome.snapshots[-1] if outcome.snapshots else None
-    said = [*(last.missing if last else ()), *outcome.warnings]
-    said += _unused(outcome.unmapped)
-    lines: list[Line] = []
-    if said:
-        lines += [(), line("What could not be seen", "title")]
-        lines += [row for text in said for row in wrap(line(f"  · {text.rstrip('.')}."), columns, 4)]
-    return lines + (sources(last, columns) if last else [])
+    said = [*(last.missing if last else ()), *outcome.warnings, *unused(outcome.unmapped)]
+    return unseen(said, last.sources if last else (), columns)
 
 
-def _unused(unmapped: Mapping[str, int]) -> list[str]:
+def unseen(said: Iterable[str], found: Sequence["SourceState"], columns: int) -> list[Line]:
+    """Sentences about what is missing, and who delivers what."""
+    rows = [row for text in said for row in wrap(line(f"  · {text.rstrip('.')}."), columns, 4)]
+    return [*([(), line("What could not be seen", "title")] if rows else []), *rows, *sources(found, columns)]
+
+
+def unused(unmapped: Mapping[str, int]) -> list[str]:
     """What nothing was made of, a sentence for each reason."""
     reasons: dict[str, list[str]] = {}
     for key in sorted(unmapped):
@@ -101,14 +105,14 @@ def _unused(unmapped: Mapping[str, int]) -> list[str]:
     return out
 
 
-def sources(last: "Snapshot", columns: int) -> list[Line]:
+def sources(found: Sequence["SourceState"], columns: int) -> list[Line]:
     """Who delivered what, a line each."""
-    if not last.sources:
+    if not found:
         return []
-    names = max(len(s.name) for s in last.sources)
-    kinds = max(len(s.kind) for s in last.sources)
+    names = max(len(s.name) for s in found)
+    kinds = max(len(s.kind) for s in found)
     lines: list[Line] = [(), line("Sources", "title")]
-    for source in last.sources:
+    for source in found:
         age = "never" if source.age_s is None else f"newest sample {units.seconds(round(source.age_s, 1))} old"
         role = "warn" if source.age_s is None or source.reporting < source.known else ""
         who = f"  {pad(source.name, min(names, 40))}  {pad(source.kind, kinds)}"

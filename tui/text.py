@@ -18,8 +18,16 @@ SGR = {
     "label": "1;34",
     "key": "1",
     "bar": "7",
+    "alarm": "1;7;33",
+    "stale": "2",
+    "added": "32",
+    "gone": "31",
+    "link": "4",
 }
 """How each role looks on a plain terminal; the console has the same roles in its style sheet."""
+
+QUIET = ("", "title", "crit", "warn", "info", "ok", "dim", "label", "key")
+"""Roles in which a blank looks like a blank."""
 
 _PLAIN = str.maketrans(
     {
@@ -29,6 +37,11 @@ _PLAIN = str.maketrans(
     }
 )  # fmt: skip
 _UNPRINTABLE = re.compile(r"[^ -~]")
+_TAME = re.compile(
+    r"[ -~\u00a1-\u00ac\u00ae-\u02ff\u0370-\u0377\u0391-\u03a1\u03a3-\u03ff\u2010-\u2027\u2030-\u205e"
+    r"\u2190-\u21ff\u2200-\u22ff\u2500-\u25fc\u2701-\u2704\u2713-\u2718\u2800-\u28ff]*"
+)
+"""What is printable and one column wide for sure: nearly all that is ever shown, found out at once."""
 
 
 def line(text: str, role: str = "") -> Line:
@@ -38,6 +51,8 @@ def line(text: str, role: str = "") -> Line:
 
 def safe(text: str) -> str:
     """The text with control, format and unassigned characters replaced: names come from files that anyone wrote."""
+    if _TAME.fullmatch(text):
+        return text
     return _UNPRINTABLE.sub(lambda m: "\ufffd" if unicodedata.category(m[0])[0] == "C" else m[0], text)
 
 
@@ -48,7 +63,7 @@ def ascii_only(text: str) -> str:
 
 def width(text: str) -> int:
     """Columns that the text takes."""
-    if text.isascii():
+    if text.isascii() or _TAME.fullmatch(text):
         return len(text)
     return sum(_width(c) for c in text)
 
@@ -117,7 +132,7 @@ def wrap(spans: Line, columns: int, hang: int = 0) -> list[Line]:
                 continue
         lines[-1].append((word, role))
         left -= width(word)
-    return [_merged(parts) for parts in lines]
+    return [_trimmed(merged(parts)) for parts in lines]
 
 
 def wrapped(lines: Iterable[Line], columns: int) -> list[Line]:
@@ -152,13 +167,19 @@ def _pieces(word: str, most: int) -> Iterator[str]:
     yield word
 
 
-def _merged(parts: Iterable[Span]) -> Line:
+def merged(parts: Iterable[Span]) -> list[Span]:
+    """The same with neighbours of one role as one span; a blank goes with what stands before it."""
     out: list[Span] = []
     for text, role in parts:
-        if out and out[-1][1] == role:
-            out[-1] = (out[-1][0] + text, role)
+        if out and (out[-1][1] == role or (text.isspace() and role == "" and out[-1][1] in QUIET)):
+            out[-1] = (out[-1][0] + text, out[-1][1])
         else:
             out.append((text, role))
+    return out
+
+
+def _trimmed(out: list[Span]) -> Line:
+    """Without blanks at the end."""
     if out and not (last := out[-1][0].rstrip()):
         out.pop()
     elif out:

@@ -97,3 +97,22 @@ def moment(time: float) -> str:
 def count(number_: int, noun: str, plural: str = "") -> str:
     """`1 node`, `8 nodes`."""
     return f"{number_:,} {noun if number_ == 1 else plural or noun + 's'}"
+
+
+def brief(value: float, unit: str, *, share: bool = False) -> str:
+    """The same for tables where the signal's name says what is counted: `13`, `12/s`."""
+    told = human(value, _COUNTED.sub("", unit), share=share)
+    return told.replace(" /s", "/s").rstrip()
+
+
+def short(seconds_: float) -> str:
+    """A duration in at most four characters: `12s`, `25m`, `3h`, `2d`."""
+    for size, name in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds_ >= size:
+            return f"{seconds_ / size:.0f}{name}"
+    return f"{max(seconds_, 0):.0f}s"
+
+
+def is_share(signal: str) -> bool:
+    """Whether a signal without unit is a share, and told in percent."""
+    return signal.endswith(("ratio", "share", "active", "idle", "utilisation", "usage")) or "_share_" in signal

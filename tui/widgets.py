@@ -1,4 +1,4 @@
-"""Widgets on the line API: a view of lines, and the list of diagnoses. Each asks a function for what it shows."""
+"""Widgets on the line API: a view of lines, and the table of a screen. Each asks a function for what it shows."""
 
 from collections.abc import Callable
 
@@ -11,6 +11,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from skewscope.tui import text
+from skewscope.tui.pages.base import Page
 from skewscope.tui.text import Line
 
 Compute = Callable[[int, int], list[Line]]
@@ -22,12 +23,22 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
 
     COMPONENT_CLASSES = {f"lines--{role}" for role in text.SGR}  # noqa: RUF012 - Textual's own shape
 
-    def __init__(self, compute: Compute, *, ascii_: bool = False, id: str | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        compute: Compute,
+        *,
+        ascii_: bool = False,
+        indent: int = 0,
+        id: str | None = None,  # noqa: A002 - Textual's own name
+    ) -> None:
         super().__init__(id=id)
+        self.indent = indent
         self.compute = compute
         self.ascii = ascii_
         self.lines: list[Line] = []
         self.show_horizontal_scrollbar = False
+        self._looks: dict[tuple[str, bool], Style] = {}
+        self._plain: Style | None = None
 
     def on_resize(self, _event: Resize) -> None:
         """Other columns, other lines."""
@@ -36,27 +47,68 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
     def renew(self) -> None:
         """Ask again what to show."""
         size = self.scrollable_content_region.size
-        if size.width and size.height:
-            self.lines = self.compute(size.width, size.height)
-            self.virtual_size = Size(size.width, len(self.lines))
+        if not (size.width and size.height):
+            return
+        before, self.lines = self.lines, self.compute(size.width - 2 * self.indent, size.height)
+        whole = Size(size.width, len(self.lines))
+        if whole != self.virtual_size:
+            self.virtual_size = whole
             self.refresh()
+            return
+        # What stays as it is need not be told to the terminal again.
+        top, width = self.scroll_offset.y, self.size.width
+        changed = [n - top for n, (old, new) in enumerate(zip(before, self.lines, strict=False)) if old != new]
+        if len(before) != len(self.lines) or len(changed) > len(before) // 2:
+            self.refresh()
+        elif changed:
+            self.refresh(*(Region(0, y, width, 1) for y in changed if 0 <= y < self.size.height))
+
+    def notify_style_update(self) -> None:
+        """Another theme, other colours."""
+        super().notify_style_update()
+        self._looks, self._plain = {}, None
 
     def render_line(self, y: int) -> Strip:
         """The strip at a row of the screen."""
         at = y + self.scroll_offset.y
         return self.strip(self.lines[at] if at < len(self.lines) else ())
 
-    def strip(self, spans: Line, extra: Style | None = None) -> Strip:
-        """A line as Textual wants it."""
-        base = self.rich_style + extra if extra else self.rich_style
-        segments = [Segment(self._shown(words), self._role(role, base)) for words, role in spans]
-        return Strip(segments).adjust_cell_length(self.size.width, base)
+    def strip(self, spans: Line, *, marked: bool = False, left: int = 0) -> Strip:
+        """A line as Textual wants it: `marked` is where the cursor is, `left` what is scrolled away."""
+        columns, base = self.size.width, self._look("", marked)
+        if self.indent:
+            spans = (((" " * self.indent) + spans[0][0], spans[0][1]), *spans[1:]) if spans else ()
+        segments = [Segment(self._shown(words), self._look(role, marked)) for words, role in text.merged(spans)]
+        cells = sum(text.width(segment.text) for segment in segments)
+        if left:
+            return Strip(segments, cells).crop_extend(left, left + columns, base)
+        if cells > columns:
+            return Strip(segments, cells).crop(0, columns)
+        if cells < columns:
+            # Blanks go with what stands before them: each segment costs a terminal forty bytes.
+            blank = " " * (columns - cells)
+            if segments and segments[-1].style is base:
+                segments[-1] = Segment(segments[-1].text + blank, base)
+            else:
+                segments.append(Segment(blank, base))
+        return Strip(segments, columns)
 
     def _shown(self, words: str) -> str:
         return text.ascii_only(text.safe(words)) if self.ascii else text.safe(words)
 
-    def _role(self, role: str, base: Style) -> Style:
-        return base + self.get_component_rich_style(f"lines--{role}", partial=True) if role else base
+    def _look(self, role: str, marked: bool) -> Style:
+        """The style of a role; asking Textual for it again for each line would cost more than drawing."""
+        found = self._looks.get((role, marked))
+        if found is None:
+            if self._plain is None:
+                self._plain = self.rich_style
+            found = self._plain
+            if marked:
+                found += self.get_component_rich_style("list--cursor", partial=True)
+            if role:
+                found += self.get_component_rich_style(f"lines--{role}", partial=True)
+            self._looks[role, marked] = found
+        return found
 
 
 class BarView(LineView):
@@ -74,8 +126,8 @@ class BarView(LineView):
         self.post_message(self.Sought(event.x))
 
 
-class DiagnosisList(LineView, can_focus=True):
-    """Rows under a header, with a cursor. Only the rows in sight are formatted."""
+class LiveTable(LineView, can_focus=True):
+    """The rows of a screen under their header, with a cursor. Only the rows in sight are formatted."""
 
     COMPONENT_CLASSES = {"list--cursor"}  # noqa: RUF012
 
@@ -85,70 +137,85 @@ class DiagnosisList(LineView, can_focus=True):
     class Opened(Message):
         """A row was asked for in full."""
 
-    def __init__(self, header: Compute, row: Callable[[int], Line], *, ascii_: bool, id: str) -> None:  # noqa: A002
-        super().__init__(header, ascii_=ascii_, id=id)
-        self.row = row
-        self.count = 0
-        self.cursor = 0
+    class Titled(Message):
+        """The title at a column was clicked."""
 
-    def show(self, count: int, cursor: int) -> None:
-        """Show so many rows, with the cursor on one of them."""
-        self.count = count
-        self.cursor = min(max(cursor, 0), max(count - 1, 0))
-        self.renew()
-        self._into_view()
+        def __init__(self, column: int) -> None:
+            super().__init__()
+            self.column = column
+
+    def __init__(self, page: Page, *, ascii_: bool, id: str) -> None:  # noqa: A002
+        super().__init__(page.header, ascii_=ascii_, id=id)
+        self.page = page
+        self.bare = False
 
     def renew(self) -> None:
         """Ask again for the header; rows are asked for as they are drawn."""
         size = self.scrollable_content_region.size
-        if size.width and size.height:
-            self.lines = self.compute(size.width, size.height)
-            self.virtual_size = Size(size.width, self.count + len(self.lines))
-            self.refresh()
+        if not (size.width and size.height):
+            return
+        self.lines = [] if self.bare and self.page.count else self.compute(size.width, size.height)
+        whole = Size(size.width, self.page.count + len(self.lines))
+        if whole != self.virtual_size:
+            self.virtual_size = whole
+            # What may be scrolled to is known only once that was laid out.
+            self.call_after_refresh(self.into_view)
+        self.into_view()
+        self._prepare()
+        self.refresh()
+
+    def _prepare(self) -> None:
+        prepare = getattr(self.page, "prepare", None)
+        if prepare is not None:
+            prepare(self.scroll_offset.y, self.scroll_offset.y + self._visible())
 
     def move(self, by: int) -> None:
         """Move the cursor, repainting the two rows that change."""
-        old, self.cursor = self.cursor, min(max(self.cursor + by, 0), max(self.count - 1, 0))
-        if old == self.cursor:
+        page = self.page
+        old, page.cursor = page.cursor, min(max(page.cursor + by, 0), max(page.count - 1, 0))
+        page.touched = True
+        if old == page.cursor:
             return
         before = self.scroll_offset.y
-        self._into_view()
+        self.into_view()
         if self.scroll_offset.y == before:
-            self.refresh(self._region(old), self._region(self.cursor))
+            self.refresh(self._region(old), self._region(page.cursor))
         self.post_message(self.Picked())
 
-    def page(self, by: int) -> None:
+    def leaf(self, by: int) -> None:
         """Move by a page."""
         self.move(by * max(self._visible() - 1, 1))
 
     def render_line(self, y: int) -> Strip:
         """The header stays while rows scroll under it."""
+        page = self.page
         if y < len(self.lines):
-            return self.strip(self.lines[y])
+            return self.strip(self.lines[y], left=page.left)
         at = y - len(self.lines) + self.scroll_offset.y
-        if at >= self.count:
+        if at >= page.count:
             return self.strip(())
-        extra = self.get_component_rich_style("list--cursor", partial=True) if at == self.cursor else None
-        return self.strip(self.row(at), extra)
+        return self.strip(page.bare(at) if self.bare else page.row(at), marked=at == page.cursor, left=page.left)
 
     def on_click(self, event: Click) -> None:
-        """A click moves the cursor, a second one opens."""
+        """A click moves the cursor, a second one opens; on a title it sorts."""
         at = event.y - len(self.lines) + self.scroll_offset.y
-        if event.y < len(self.lines) or at >= self.count:
-            return
-        if event.chain > 1:
-            self.post_message(self.Opened())
-        self.move(at - self.cursor)
+        if event.y < len(self.lines):
+            self.post_message(self.Titled(event.x))
+        elif at < self.page.count:
+            if event.chain > 1:
+                self.post_message(self.Opened())
+            self.move(at - self.page.cursor)
 
     def _visible(self) -> int:
-        return self.size.height - len(self.lines)
+        return max(self.size.height - len(self.lines), 0)
 
     def _region(self, at: int) -> Region:
         return Region(0, at - self.scroll_offset.y + len(self.lines), self.size.width, 1)
 
-    def _into_view(self) -> None:
-        top, rows = self.scroll_offset.y, self._visible()
-        if self.cursor < top:
-            self.scroll_to(y=self.cursor, animate=False, immediate=True)
-        elif rows > 0 and self.cursor >= top + rows:
-            self.scroll_to(y=self.cursor - rows + 1, animate=False, immediate=True)
+    def into_view(self) -> None:
+        """Scroll to the cursor."""
+        top, rows, cursor = self.scroll_offset.y, self._visible(), self.page.cursor
+        if cursor < top:
+            self.scroll_to(y=cursor, animate=False, immediate=True)
+        elif rows > 0 and cursor >= top + rows:
+            self.scroll_to(y=cursor - rows + 1, animate=False, immediate=True)

@@ -2,11 +2,26 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from skewscope.adapters.coverage import SourceState
+from skewscope.adapters.film import Film
 from skewscope.adapters.replay import Outcome, Snapshot
+from skewscope.adapters.scene import Frame, Roster, RuleHealth, Scene, Series, Signals, Spoken, beside
 from skewscope.engine.incident import Advice, BlastRadius, Competing, Evidence, Impact, Incident
 from skewscope.engine.topology import Group, Node, Port, Topology
-from skewscope.kb.model import Catalogue, Claim, Condition, Link, Lookalike, Mitigation, Observability, Reach, Source
+from skewscope.kb.model import (
+    Catalogue,
+    Claim,
+    Condition,
+    Link,
+    Lookalike,
+    Mitigation,
+    Observability,
+    Reach,
+    Signal,
+    Source,
+)
 
 T0 = 1795177128.0  # 2026-11-20 12:18:48 UTC
 
@@ -112,6 +127,88 @@ def outcome(incidents: tuple[Incident, ...] = INCIDENTS, *, samples: int = 1_012
     )
 
 
+FRAMES = 100
+"""Seconds of series that a scene remembers."""
+NAMES = tuple(f"A:n{n}" for n in range(4))
+
+
+def series() -> Roster:
+    """Lateness of the ranks of A, round trips of all ports, a queue."""
+    ranks = [Series("wire.onset_lag", "rank", name, "", "s", 0) for name in NAMES]
+    ports = [Series("wire.rtt", "port", f"n{n}/ew", "tx", "s", 1) for n in range(8)]
+    pairs = [
+        Series("wire.peer_bytes", "peer", f"n{a}/ew>n{b}/ew", "", "By", 2) for a in range(4) for b in range(4) if a != b
+    ]
+    return Roster((*ranks, *ports, *pairs, Series("serve.waiting", "replica", "A", "", "{request}", -1)))
+
+
+def frames(end: float, *, late: bool = True) -> tuple[Frame, ...]:
+    """Seconds in which n2 turns late; n7's port fell silent."""
+    size = len(series().series)
+    out = []
+    for back in range(FRAMES - 1, -1, -1):
+        t = end - back
+        value = 0.001 + 0.0001 * np.sin(np.arange(size) * 7 + t).astype(np.float32)
+        value[12:24] = 6.5e6
+        value[2] += 0.0112 * float(late and t > T0 + 25)
+        value[-1] = 3
+        age, stale = np.full(size, 0.4, np.float32), np.zeros(size, bool)
+        age[11], stale[11] = 75.0, True
+        usual, deviation = np.full(size, 0.001, np.float32), np.full(size, 0.0002, np.float32)
+        usual[12:24], deviation[12:24], usual[-1], deviation[-1] = 6.5e6, 1e5, 2.5, 1.0
+        said = {}
+        if late and t > T0 + 25:
+            key = ("tp-straggler-on-the-wire", "rank", "n2")
+            said[key] = Spoken(5.0, 0.9, (1, 1, -1, 0, -1, 1), (0.0124, 0.97, -0.02, float("nan"), 0.0, 0.006))
+        peers = beside(series(), np.where(stale, np.nan, value))
+        out.append(Frame(t, value, usual, deviation, *peers, age, stale, said))
+    return tuple(out)
+
+
+RULES = (
+    RuleHealth("tp-straggler-on-the-wire", "tp-straggler", 8, firing=1),
+    RuleHealth("pp-bubble-on-the-wire", "pp-bubble", 2, firing=1, suppressed=1),
+    RuleHealth("fabric-congestion-at-a-port", "fabric-congestion", 8),
+    RuleHealth("gpu-fail-slow-of-a-rank", "burst-admission-backlog", 8, unknown=8, lacking=("gpu.clock", "gpu.power")),
+)
+TERMS = {"tp-straggler-on-the-wire": ("late", "same_rank", "slower", "throttled", "congested", "lossy")}
+
+
+def scene(shot: Snapshot, topology: Topology = TOPOLOGY) -> Scene:
+    """A scene without its frames."""
+    known = frozenset(s.signal for s in series().series)
+    return Scene(
+        shot.time, shot.start, shot.end, topology, shot.incidents, shot.sources, shot.missing, RULES,
+        Signals(series(), ()), known, TERMS,
+    )  # fmt: skip
+
+
+def film(incidents: tuple[Incident, ...] = INCIDENTS, *, live: bool = False) -> Film:
+    """Healthy at first, then what is asked for."""
+    found = Film(TOPOLOGY, live=live)
+    for frame in frames(T0 + 100):
+        there = incidents if frame.time >= T0 + 50 else ()
+        found.add(scene(snapshot(frame.time - T0, there)), frame)
+    return found
+
+
+def empty(topology: Topology = TOPOLOGY, sources: tuple[SourceState, ...] = (), **more: object) -> Film:
+    """A fleet of which nothing is known."""
+    found = Film(topology, live=True)
+    nothing = np.empty(0, np.float32)
+    one = Frame(T0 + 1, *[nothing] * 6, np.empty(0, bool))
+    made = Scene(T0 + 1, T0, T0 + 1, topology, sources=sources, missing=MISSING if sources else ())
+    found.add(replace(made, **more), one)
+    return found
+
+
+def many(count: int = 1000) -> tuple[Incident, ...]:
+    """So many incidents at once."""
+    return tuple(
+        replace(ROOT, id=f"x{n}", name=f"n{n}", opened_at=T0 + n / 100, explained_by=None) for n in range(count)
+    )
+
+
 def healthy() -> Outcome:
     return replace(outcome(()), unmapped={})
 
@@ -165,4 +262,7 @@ def catalogue() -> Catalogue:
     )
     source = Source("lin2025whatif", "What if", "Lin et al.", 2025, "paper", "full text", "arXiv:2505.05713")
     conditions = {id_: _condition(id_, name) for id_, name in sorted(names.items())}
-    return Catalogue(conditions, {}, {"drain-rank": drain}, {"lin2025whatif": source})
+    lag = Signal(
+        "wire.onset_lag", "Lateness of a member", "s", "gauge", "rank", ("east-west",), "direct", {"skewscope": ("x",)}
+    )
+    return Catalogue(conditions, {lag.id: lag}, {"drain-rank": drain}, {"lin2025whatif": source}, version="1.0.0")

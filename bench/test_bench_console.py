@@ -1,0 +1,129 @@
+"""The console over 10,000 series that change twice a second, in a real terminal: what it costs, how soon it answers.
+
+`pytest bench/test_bench_console.py -s` prints each figure beside its budget. Nothing is asserted but that it ran: on a
+busy machine figures are worse, and a test must not fail for that.
+"""
+
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parent / "console_fleet.py"
+STEADY_S = 10.0
+KEYS = 60
+BUDGET = {
+    "first paint (s)": 0.8,
+    "of a core (%)": 8.0,
+    "loop blocked p99 (ms)": 20.0,
+    "key to output p50 (ms)": float("inf"),
+    "key to output p90 (ms)": 25.0,
+    "memory (MB)": 100.0,
+    "to the terminal (kB/s)": 60.0,
+}
+
+
+class Terminal:
+    """A program in a terminal of its own."""
+
+    def __init__(self, arguments: list[str], size: tuple[int, int]) -> None:
+        self.main, child = pty.openpty()
+        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+        environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+        self.started = time.perf_counter()
+        self.process = subprocess.Popen(
+            arguments, stdin=child, stdout=child, stderr=child, env=environment, start_new_session=True
+        )
+        os.close(child)
+
+    def read(self, seconds: float) -> bytes:
+        """What comes within a time."""
+        end, found = time.perf_counter() + seconds, b""
+        while (left := end - time.perf_counter()) > 0:
+            if select.select([self.main], [], [], left)[0]:
+                try:
+                    found += os.read(self.main, 65536)
+                except OSError:  # it has left
+                    break
+        return found
+
+    def until(self, text: bytes, seconds: float) -> float:
+        """Seconds since it was started until a text came."""
+        found = b""
+        while text not in found and time.perf_counter() - self.started < seconds:
+            found += self.read(0.01)
+        return time.perf_counter() - self.started
+
+    def answer(self, key: str) -> float:
+        """Milliseconds from a key to what is drawn next."""
+        self.read(0.13)
+        before = time.perf_counter()
+        os.write(self.main, key.encode())
+        select.select([self.main], [], [], 2.0)
+        return (time.perf_counter() - before) * 1000
+
+    def cpu(self) -> float:
+        """Seconds of a core it has used."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> float:
+        """Resident megabytes, at most so far."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+    def close(self) -> None:
+        """Asks it to leave."""
+        os.write(self.main, b"q")
+        self.read(1.0)
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        self.process.wait(5)
+        os.close(self.main)
+
+
+def share(numbers: list[float], part: float) -> float:
+    """The number that this part of them does not exceed."""
+    return sorted(numbers)[min(int(len(numbers) * part), len(numbers) - 1)] if numbers else float("nan")
+
+
+def measured(size: tuple[int, int], file: Path) -> dict[str, float]:
+    """All figures of one terminal size."""
+    terminal = Terminal([sys.executable, str(SCRIPT), str(file)], size)
+    try:
+        first = terminal.until(b"Diagnoses", 20)
+        terminal.read(2.0)
+        os.write(terminal.main, b"3")
+        terminal.read(3.0)
+        before, cpu = time.perf_counter(), terminal.cpu()
+        sent = len(terminal.read(STEADY_S))
+        spent = time.perf_counter() - before
+        used = terminal.cpu() - cpu
+        waits = [terminal.answer("j") for _ in range(KEYS)]
+        memory = terminal.memory()
+    finally:
+        terminal.close()
+    held = json.loads(file.read_text()) if file.exists() else []
+    figures = [first, 100 * used / spent, share(held, 0.99), share(waits, 0.5), share(waits, 0.9), memory]
+    return dict(zip(BUDGET, [*figures, sent / spent / 1000], strict=True))
+
+
+@pytest.mark.parametrize("size", [(200, 50), (80, 24)], ids=lambda s: f"{s[0]}x{s[1]}")
+def test_console(size, tmp_path, capsys):
+    found = measured(size, tmp_path / "held.json")
+    with capsys.disabled():
+        print(f"\n10,000 series at 2 Hz, {size[0]}x{size[1]}")
+        for name, value in found.items():
+            within = "" if value <= BUDGET[name] else "  OVER"
+            print(f"  {name:28} {value:8.2f}   budget {BUDGET[name]:g}{within}")
+    assert found["to the terminal (kB/s)"] > 0

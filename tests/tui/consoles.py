@@ -1,0 +1,43 @@
+"""Consoles run without a terminal."""
+
+import asyncio
+
+from skewscope.tui.app import Console, Options
+from skewscope.tui.detail import Words
+from tests.tui.samples import catalogue, film
+
+
+def screen_text(app):
+    """What stands on the screen; the only place that asks Textual's private compositor."""
+    strips = app.screen._compositor.render_strips()
+    return "".join("".join(segment.text for segment in strip).rstrip() + "\n" for strip in strips)
+
+
+def run(flow, feed=None, *, size=(80, 24), options=None, read=None, known=None):
+    """Run a flow on a console that has read its data."""
+
+    async def whole():
+        app = Console(
+            feed or film(), Words(known or catalogue()), options or Options(), read=read or (lambda _heard: None)
+        )
+        async with app.run_test(size=size) as pilot:
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+            await flow(app, pilot)
+        return app
+
+    return asyncio.run(whole())
+
+
+def shown(size, keys=(), feed=None, **more):
+    """The text of the screen after some keys."""
+    texts = []
+
+    async def flow(app, pilot):
+        await pilot.press(*keys)
+        await pilot.pause()
+        await pilot.pause()
+        texts.append(screen_text(app))
+
+    run(flow, feed, size=size, **more)
+    return texts[0]

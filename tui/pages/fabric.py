@@ -1,0 +1,473 @@
+"""Fabric: where it is. Racks and rails as a heat strip, a group's ring or pipeline, and who is slow to whom."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.adapters.scene import Rows, Scene
+from skewscope.engine.incident import Incident
+from skewscope.engine.topology import Group
+from skewscope.tui import detail, pictures, status, units
+from skewscope.tui.desk import Desk
+from skewscope.tui.pages.base import Page
+from skewscope.tui.pages.diagnoses import sigma
+from skewscope.tui.query import Table
+from skewscope.tui.status import SEVERITIES, Frame, small
+from skewscope.tui.text import Line, Span, cut, fit, line, pad, wrap
+from skewscope.tui.whereabouts import Scope
+
+VIEWS = ("racks", "groups", "matrix")
+FULL = 20.0
+"""A deviation that fills a cell."""
+LABEL = 14
+LATENESS = ("wire.onset_lag", "step.compute_time", "nccl.coll_time", "wire.member_retransmit_ratio")
+"""By which of them a member is called slow: the first that there is."""
+PAIRS = ("wire.peer_onset_lag", "wire.peer_retransmit_ratio", "wire.peer_last_share", "wire.peer_bytes")
+"""What is told from one member to another."""
+MOST_WORST = 12
+ON_NODES = ("rank", "node", "port", "gpu")
+"""Kinds that are at one node; what hits a group or a pool would colour all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """One row of the heat strip: the nodes of a rack, as a whole or on one rail."""
+
+    rack: str
+    rail: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Heat:
+    """How hot nodes and ports are in a scene."""
+
+    scene: Scene
+    incidents: tuple[Incident, ...]
+    hit: dict[str, str]
+    """The worst severity that fires on each node."""
+    off: dict[str, float]
+    """The largest deviation among the series of each node, and of each port."""
+
+    def cell(self, node: str, rail: str) -> tuple[float, str]:
+        """Level, 0 to 1 or NaN where nothing is known, and role."""
+        off = self.off.get(f"{node}/{rail}" if rail else node, np.nan)
+        severity = self.hit.get(node, "")
+        role = {"critical": "crit", "warning": "warn", "info": "info"}.get(severity, "" if np.isfinite(off) else "dim")
+        level = min(off / FULL, 1.0) if np.isfinite(off) else np.nan
+        return (max(level, 0.99) if severity and not rail and np.isfinite(level) else level), role
+
+
+class Fabric(Page):
+    """The topology with what is wrong on it; the cursor narrows every screen."""
+
+    name = "fabric"
+    number = 2
+    fields: ClassVar[str] = "node or rack or group  sev>=warning  off>4"
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self.mode = 0
+        self.strips: list[Strip] = []
+        self.groups: list[Group] = []
+        self.column = 0
+        self.pair = 0
+        self.chosen_group = ""
+        self._texts: list[str] = []
+        self._known: tuple[int, tuple[Rows, Rows, list[str]]] = (-1, (np.empty(0, np.intp), np.empty(0, np.intp), []))
+        self.heat: Heat | None = None
+        self._cells: tuple[str, NDArray[np.float64], tuple[str, ...]] = ("", np.empty((0, 0)), ())
+
+    @property
+    def picks(self) -> bool:
+        """Whether other rows change when the cursor moves."""
+        return self.mode == 2
+
+    @property
+    def view(self) -> str:
+        """racks, groups or matrix."""
+        return VIEWS[self.mode]
+
+    def collect(self) -> None:
+        """The rows of this view."""
+        scene = self.desk.scene
+        if scene is None:
+            return
+        self.heat = self._heat(scene)
+        if self.view == "racks":
+            every = _strips(scene)
+            self.strips = [every[n] for n in self._kept_rows([_told(s) for s in every])]
+            self.count = len(self.strips)
+        elif self.view == "groups":
+            every_group = list(scene.topology.groups)
+            self.groups = [every_group[n] for n in self._kept_rows([_of(g) for g in every_group])]
+            self.count = len(self.groups)
+        else:
+            self._matrix(scene)
+            self.count = len(self._cells[2])
+        self.column = min(self.column, max(self._across - 1, 0))
+
+    def _kept_rows(self, texts: list[str]) -> list[int]:
+        self._texts = texts
+        return list(self.kept())
+
+    def table(self) -> Table:
+        """What a filter can ask: words only."""
+        return Table(self._texts)
+
+    def identity(self, at: int) -> Hashable:
+        """The rack and rail, the group, or the row of the matrix."""
+        if self.view == "racks":
+            return self.strips[at] if at < len(self.strips) else None
+        return self.groups[at].name if self.view == "groups" and at < len(self.groups) else at
+
+    def _heat(self, scene: Scene) -> Heat:
+        hit: dict[str, str] = {}
+        incidents = tuple(i for i in scene.incidents if i.state == "firing")
+        for incident in incidents:
+            for name in (incident.name, *incident.also) if incident.kind in ON_NODES else ():
+                for node in self.desk.where.nodes(incident.kind, name):
+                    before = hit.get(node, "info")
+                    hit[node] = max(before, incident.severity, key=SEVERITIES.index)
+        return Heat(scene, incidents, hit, self._off(scene))
+
+    def _off(self, scene: Scene) -> dict[str, float]:
+        """The largest deviation by node and by port; what is stale tells nothing."""
+        signals = scene.signals
+        if not len(signals):
+            return {}
+        rows, places, names = self._placed(scene)
+        there = rows < len(signals)
+        rows, places = rows[there], places[there]
+        fresh = ~signals.now.stale[rows]
+        worst = np.full(len(names), -np.inf)
+        np.maximum.at(worst, places[fresh], np.nan_to_num(np.abs(signals.deviation))[rows[fresh]])
+        return {name: off for name, off in zip(names, worst.tolist(), strict=True) if off >= 0}
+
+    def _placed(self, scene: Scene) -> tuple[Rows, Rows, list[str]]:
+        """Rows of series, the number of the node or port that each is on, and their names; worked out once."""
+        roster = scene.signals.roster
+        if self._known[0] != len(roster.series):
+            number: dict[str, int] = {}
+            pairs: list[tuple[int, int]] = []
+            for row, one in enumerate(roster.series):
+                nodes = self.desk.where.nodes(one.kind, one.entity) if one.kind in ON_NODES else ()
+                names = [*nodes, one.entity] if one.kind == "port" else [*nodes]
+                pairs += [(row, number.setdefault(name, len(number))) for name in names]
+            table = np.array(pairs, np.intp).reshape(-1, 2)
+            self._known = len(roster.series), (table[:, 0], table[:, 1], list(number))
+        return self._known[1]
+
+    # --- rows
+
+    @property
+    def _across(self) -> int:
+        """How many places the row under the cursor has."""
+        if self.view == "racks":
+            return len(self.strips[self.cursor].nodes) if self.cursor < len(self.strips) else 0
+        if self.view == "groups":
+            return len(self.groups[self.cursor].members) if self.cursor < len(self.groups) else 0
+        return len(self._cells[2])
+
+    @property
+    def node(self) -> str:
+        """The node under the cursor, '' for none."""
+        scene = self.desk.scene
+        if scene is None or self.cursor >= self.count or self.column >= self._across:
+            return ""
+        if self.view == "racks":
+            return self.strips[self.cursor].nodes[self.column]
+        if self.view == "groups":
+            return scene.topology.node_of[self.groups[self.cursor].members[self.column]]
+        return scene.topology.node_of.get(self._cells[2][self.cursor], self._cells[2][self.cursor])
+
+    def header(self, columns: int, rows: int) -> list[Line]:
+        """Which view this is, and what its signs mean."""
+        scene, self.desk.columns = self.desk.scene, columns
+        if scene is None:
+            return []
+        if not scene.topology.nodes:
+            return status.sentence("The topology names no nodes.", "warn", columns)
+        names: list[Span] = [(" ", "")]
+        for n, name in enumerate(VIEWS):
+            names += [(f" {name} ", "bar" if n == self.mode else "dim")]
+        legend: Span = (f"  {self._legend()}", "dim")
+        chip = status.chip(self.filter, self.fault, (self.count, self.total), columns)
+        head = [fit((*names, legend), columns)]
+        if self.view == "racks" and self.count and rows > 3:
+            head += self._names(columns)
+        if self.view == "matrix":
+            head += self._matrix_head(columns)
+        return [*head, *chip]
+
+    def _legend(self) -> str:
+        if self.view == "racks":
+            return "░▒▓█ how far from normal, coloured where something is wrong, ? no data; enter narrows to a node"
+        if self.view == "groups":
+            return "a member's lateness beside the others; ━▶ leaves the slow one"
+        return f"{self._cells[0] or 'no series between members here'}; a row observes, a column is observed; v views"
+
+    def _width(self, columns: int) -> int:
+        """Columns of one node's cell."""
+        widest = max((len(s.nodes) for s in self.strips), default=1)
+        return min(max((columns - LABEL - 2) // max(widest, 1), 1), 8)
+
+    def _names(self, columns: int) -> list[Line]:
+        """Names over the cells, where they fit."""
+        cell = self._width(columns)
+        nodes = max((s.nodes for s in self.strips), key=len, default=())
+        if len({s.rack for s in self.strips}) > 1 or cell < max((len(n) for n in nodes), default=0) + 1:
+            return []
+        return [((" " * (LABEL + 1), ""), ("".join(pad(node, cell) for node in nodes), "dim"))]
+
+    def row(self, at: int) -> Line:
+        """A strip, a group or a row of the matrix."""
+        if self.view == "racks":
+            return self._strip(at)
+        return self._ring(at) if self.view == "groups" else self._matrix_row(at)
+
+    def _strip(self, at: int) -> Line:
+        strip, heat = self.strips[at], self.heat
+        assert heat is not None
+        cell = self._width(self.desk.columns)
+        label = (strip.rack or "no rack") if not strip.rail else f"  {strip.rail}"
+        spans: list[Span] = [(pad(f" {label}", LABEL + 1), "" if not strip.rail else "dim")]
+        shown = max(self.desk.columns - LABEL - 2, 1) // cell
+        first = max(min(self.column - shown + 1, len(strip.nodes) - shown), 0) if at == self.cursor else 0
+        for n, node in enumerate(strip.nodes[first : first + shown], first):
+            level, role = heat.cell(node, strip.rail)
+            glyph = pictures.heat(level)
+            block = glyph * max(cell - 1, 1)
+            spans.append((block, "bar" if at == self.cursor and n == self.column else role))
+            if cell > 1:
+                spans.append((" ", ""))
+        if len(strip.nodes) > first + shown:
+            spans.append(("…", "dim"))
+        return tuple(spans)
+
+    # --- groups
+
+    def _late(self, group: Group) -> tuple[str, list[float], list[float]]:
+        """The signal that tells who is slow, and each member's value and deviation."""
+        assert self.heat is not None
+        signals = self.heat.scene.signals
+        for name in LATENESS:
+            rows = [signals.roster.row(name, f"{group.name}:{member}") for member in group.members]
+            if any(0 <= row < len(signals) for row in rows):
+                values = [float(signals.now.value[r]) if 0 <= r < len(signals) else np.nan for r in rows]
+                off = [float(signals.peer_z[r]) if 0 <= r < len(signals) else np.nan for r in rows]
+                return name, values, off
+        nothing = [np.nan] * len(group.members)
+        return "", nothing, nothing
+
+    def _ring(self, at: int) -> Line:
+        group = self.groups[at]
+        _, _, off = self._late(group)
+        slow = int(np.nanargmax(off)) if np.isfinite(off).any() and np.nanmax(off) > 4 else -1
+        room = (self.desk.columns - LABEL - 10) // max(len(group.members), 1)
+        spans: list[Span] = [(pad(f" {group.name}", LABEL + 1), "key"), (f"{_kind(group)} ", "dim")]
+        for n, member in enumerate(group.members):
+            heat = self.heat.hit.get(self.desk.where.topology.node_of[member], "") if self.heat else ""
+            role = (
+                "bar"
+                if at == self.cursor and n == self.column
+                else {"critical": "crit", "warning": "warn"}.get(heat, "")
+            )
+            spans.append((cut(member, max(room - 4, 2)), role))
+            last = n == len(group.members) - 1
+            arrow = (" ━▶ " if n == slow else " ─▶ ") if not last else (" ━╮" if n == slow else " ─╮")
+            spans.append(
+                (arrow if not (last and group.kind == "pipeline-parallel") else "", "crit" if n == slow else "dim")
+            )
+        return tuple(spans)
+
+    # --- matrix
+
+    def _group(self, scene: Scene) -> Group | None:
+        """The group that the matrix shows: of the group under the cursor before, or the one that is worst off."""
+        groups = [g for g in scene.topology.groups if len(g.members) > 1]
+        chosen = next((g for g in groups if g.name == self.chosen_group), None)
+        if chosen is None and groups and self.heat:
+            hit = self.heat.hit
+            chosen = max(groups, key=lambda g: sum(scene.topology.node_of[m] in hit for m in g.members))
+        return chosen
+
+    def _matrix(self, scene: Scene) -> None:
+        group = self._group(scene)
+        if group is None:
+            self._cells = ("", np.empty((0, 0)), ())
+            return
+        signals = scene.signals
+        there = [name for name in PAIRS if name in signals.roster.by_signal]
+        name = there[self.pair % len(there)] if there else ""
+        place = {scene.topology.node_of[m]: n for n, m in enumerate(group.members)}
+        cells = np.full((len(group.members), len(group.members)), np.nan)
+        for row in signals.roster.by_signal.get(name, ()) if name else ():
+            seen, _, other = signals.roster.series[row].entity.partition(">")
+            a, b = place.get(seen.split("/", maxsplit=1)[0], -1), place.get(other.split("/", maxsplit=1)[0], -1)
+            if row < len(signals) and a >= 0 and b >= 0 and not signals.now.stale[row]:
+                cells[a, b] = signals.now.value[row]
+        self._cells = (f"{name} in {group.name}" if name else "", cells, group.members)
+
+    def _matrix_head(self, columns: int) -> list[Line]:
+        cell = self._matrix_width(columns)
+        names = "".join(pad(member, cell - 1, right=True) + " " for member in self._cells[2])
+        return [fit(((" " * (LABEL + 1), ""), (names, "dim")), columns)] if self.count else []
+
+    def _matrix_width(self, columns: int) -> int:
+        return min(max((columns - LABEL - 2) // max(len(self._cells[2]), 1), 3), 12)
+
+    def _matrix_row(self, at: int) -> Line:
+        name, cells, members = self._cells
+        cell = self._matrix_width(self.desk.columns)
+        signal = name.split(" ", maxsplit=1)[0]
+        known = self.desk.words.catalogue.signals.get(signal)
+        top = float(np.nanmax(cells)) if np.isfinite(cells).any() else 1.0
+        spans: list[Span] = [(pad(f" {members[at]}", LABEL + 1), "key" if at == self.cursor else "")]
+        for n, value in enumerate(cells[at].tolist()):
+            role = "bar" if at == self.cursor and n == self.column else "dim"
+            text = "·" if n == at else "?"
+            if np.isfinite(value):
+                level = value / top if top else 0.0
+                share = units.is_share(signal)
+                told = units.human(value, known.unit if known else "1", share=share) if cell >= 9 else ""
+                text = told or pictures.heat(level) * max(cell - 1, 1)
+                role = role if role == "bar" else "crit" if level > 0.8 else "warn" if level > 0.5 else ""
+            spans.append((pad(text, cell - 1, right=True) + " ", role))
+        return tuple(spans)
+
+    # --- the pane
+
+    def frame(self, columns: int, lines: int) -> Frame:
+        """Rows above, the node below; side by side where there is room."""
+        if tight := small(columns, lines):
+            return tight
+        if columns >= 160:
+            return Frame("full", side=True, size=columns * 60 // 100)
+        return Frame("full", size=min(max(self.count + 3, 5), (lines - 4) // 2))
+
+    def pane(self, columns: int, rows: int) -> list[Line]:
+        """The node under the cursor: what is wrong on it, what it belongs to, what is furthest from normal."""
+        scene, node = self.desk.scene, self.node
+        if scene is None or not node or node not in scene.topology.node:
+            return []
+        known = scene.topology.node[node]
+        ports = ", ".join(f"{p.name} ({p.network})" for p in known.ports)
+        facts = [f"rack {known.rack}" if known.rack else "", f"{known.gpus} GPUs" if known.gpus else "", ports]
+        out: list[Line] = [((node, "title"), (f"  {' · '.join(f for f in facts if f)}", "dim"))]
+        out = wrap(out[0], columns, 2)
+        out += self._wrong(scene, node, columns)
+        out += self._member(scene, node, columns)
+        return [*out, *self._worst(scene, node, columns, rows - len(out))]
+
+    def _wrong(self, scene: Scene, node: str, columns: int) -> list[Line]:
+        here = [i for i in scene.incidents if i.state == "firing" and node in self.desk.where.of(i)]
+        if not here:
+            return [line("nothing is wrong here that could be seen", "ok")]
+        words = self.desk.words
+        return [
+            fit(
+                (detail.glyph(i), (f" {words.condition(i.condition)} on {detail.where(i)}, {detail.sure(i)} sure", "")),
+                columns,
+            )
+            for i in here[:6]
+        ]
+
+    def _member(self, scene: Scene, node: str, columns: int) -> list[Line]:
+        out: list[Line] = []
+        for group in scene.topology.groups:
+            mine = [n for n, m in enumerate(group.members) if scene.topology.node_of[m] == node]
+            if not mine:
+                continue
+            name, values, off = self._late(group)
+            known = self.desk.words.catalogue.signals.get(name)
+            late = (
+                f"{name} {units.human(values[mine[0]], known.unit if known else 's')} {sigma(off[mine[0]])}"
+                if name
+                else ""
+            )
+            front = ", front end" if group.front_end == node else ""
+            what = f"{group.kind} {group.name}, rank {mine[0]} of {len(group.members)}{front}  "
+            out.append(fit(((what, ""), (late, "warn" if off[mine[0]] > 4 else "dim")), columns))
+        return out
+
+    def _worst(self, scene: Scene, node: str, columns: int, rows: int) -> list[Line]:
+        signals, where = scene.signals, self.desk.where
+        mine = [
+            row
+            for row, one in enumerate(signals.roster.series[: len(signals)])
+            if one.kind in (*ON_NODES, "peer") and node in where.nodes(one.kind, one.entity)
+        ]
+        if not mine or rows < 2:
+            return []
+        off = np.nan_to_num(np.abs(signals.deviation[mine]))
+        best = [mine[n] for n in np.argsort(-off, kind="stable")[: min(MOST_WORST, rows - 1)]]
+        out: list[Line] = [line(f"furthest from normal, of {len(mine)} series", "label")]
+        for row in best:
+            one = signals.roster.series[row]
+            value = units.brief(float(signals.now.value[row]), one.unit, share=units.is_share(one.signal))
+            z = float(signals.deviation[row])
+            role = "crit" if abs(z) >= 10 else "warn" if abs(z) >= 4 else "dim"
+            spark = pictures.sparkline(signals.trend(row, 12), 12)
+            cells: Line = ((pad(one.signal, 28), ""), (pad(one.entity, 14), "dim"), (pad(value, 10, right=True), ""))
+            out.append(fit((*cells, (f" {sigma(z):>6} ", role), (spark, "info")), columns))
+        return out
+
+    # --- verbs
+
+    def do_view(self, arg: int) -> None:
+        """The next view; the group under the cursor stays the one in question."""
+        if self.view == "groups" and self.cursor < len(self.groups):
+            self.chosen_group = self.groups[self.cursor].name
+        self.mode = (self.mode + arg) % len(VIEWS)
+        self.cursor = self.column = 0
+        self.narrow("")
+
+    def do_aside(self, arg: int) -> None:
+        """The node beside."""
+        self.column = min(max(self.column + arg, 0), max(self._across - 1, 0))
+
+    def do_sort(self, arg: int) -> None:
+        """Another signal in the matrix."""
+        self.pair += arg
+        self.renew()
+
+    def do_open(self, _arg: int) -> None:
+        """Narrow every screen to the node under the cursor, or to all again."""
+        node = self.node
+        if node and self.desk.scope.nodes != {node}:
+            self.desk.narrow(Scope(f"node {node}", frozenset([node])))
+        else:
+            self.desk.narrow(Scope())
+
+    def copied(self) -> str:
+        """The node's name."""
+        return self.node
+
+
+def _strips(scene: Scene) -> list[Strip]:
+    """Racks, each with its rails below it."""
+    racks: dict[str, list[str]] = {}
+    for node in scene.topology.nodes:
+        racks.setdefault(node.rack, []).append(node.name)
+    out: list[Strip] = []
+    for rack, nodes in racks.items():
+        out.append(Strip(rack, "", tuple(nodes)))
+        rails = dict.fromkeys(p.name for n in nodes for p in scene.topology.node[n].ports)
+        out += [Strip(rack, rail, tuple(nodes)) for rail in rails]
+    return out
+
+
+def _told(strip: Strip) -> str:
+    return f"{strip.rack} {strip.rail} {' '.join(strip.nodes)}".lower()
+
+
+def _of(group: Group) -> str:
+    return f"{group.name} {group.kind} {' '.join(group.members)}".lower()
+
+
+def _kind(group: Group) -> str:
+    return "".join(word[0].upper() for word in group.kind.split("-"))

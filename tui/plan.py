@@ -1,0 +1,91 @@
+"""What a mitigation would change, as a diff of what the topology tells, and what it costs. Pure: nothing is applied."""
+
+from collections.abc import Iterable
+
+from skewscope.engine.incident import Advice, Incident
+from skewscope.engine.topology import Topology
+from skewscope.tui import detail
+from skewscope.tui.detail import Words
+from skewscope.tui.text import Line, line
+
+OUT = frozenset(
+    {"quarantine-node", "evict-on-check", "retry-then-evict", "resize-parallel-group", "reseat-or-replace-device"}
+)
+"""Mitigations that take a node out of its groups."""
+LESS = frozenset({"deweight-replica"})
+HALF = 0.5
+"""To what share of its weight a replica is lowered first: the mildest step that can be seen to work."""
+
+
+def menu(incident: Incident, words: Words) -> list[Line]:
+    """What is advised, by number."""
+    out: list[Line] = [line("Choose a number: its plan is shown, nothing is applied.", "dim"), ()]
+    for n, advice in enumerate(incident.mitigations[:9], 1):
+        known = words.catalogue.mitigations.get(advice.id)
+        risk = f", risk {known.risk}, a DPU can do {known.dpu.can}" if known else ""
+        out.append(((f"  {n}  ", "key"), (words.mitigation(advice.id), "title"), (f"  {advice.actor}{risk}", "dim")))
+        if advice.why:
+            out.append(line(f"     {advice.why}"))
+    return out
+
+
+def lines(incident: Incident, advice: Advice, topology: Topology, words: Words, *, write: bool = False) -> list[Line]:
+    """A plan: what would change, for what, at what risk, how it is undone and verified."""
+    known = words.catalogue.mitigations.get(advice.id)
+    what = f"{words.condition(incident.condition)} on {detail.where(incident)}"
+    out: list[Line] = [line(words.mitigation(advice.id), "title"), line(f"for {what}"), ()]
+    out += [line("dry run: nothing is applied", "label"), *diff(incident, advice, topology), ()]
+    if known:
+        facts = (("what", known.what), ("who", known.actor), ("from a DPU", f"{known.dpu.can}. {known.dpu.how}"))
+        out += [((f"  {name}: ", "dim"), (text, "")) for name, text in facts]
+        out += detail.recipe(known)
+    if advice.why:
+        out.append((("  why: ", "dim"), (advice.why, "")))
+    how = "x applies it, where an adapter can" if write else "x would apply it; refused while read-only (--write)"
+    return [*out, (), line(how, "dim")]
+
+
+def diff(incident: Incident, advice: Advice, topology: Topology) -> list[Line]:
+    """What the topology says now, and what it would say."""
+    changes = list(_changes(incident, advice, topology))
+    if not changes:
+        actor = advice.actor or "somebody"
+        return [
+            line(f"  no line of the topology: what changes is a setting of the {actor}, which is not known here", "dim")
+        ]
+    out: list[Line] = [line("  --- topology, now", "dim"), line("  +++ topology, with it", "dim")]
+    for before, after in changes:
+        out += [line(f"  - {before}", "gone"), line(f"  + {after}", "added")]
+    return out
+
+
+def _changes(incident: Incident, advice: Advice, topology: Topology) -> Iterable[tuple[str, str]]:
+    if advice.id in OUT:
+        yield from _taken_out(incident, topology)
+    elif advice.id in LESS:
+        yield from _lowered(incident, topology)
+
+
+def _taken_out(incident: Incident, topology: Topology) -> Iterable[tuple[str, str]]:
+    node = topology.node_of.get(incident.name, incident.name.split("/", maxsplit=1)[0])
+    for group in topology.groups:
+        left = [m for m in group.members if topology.node_of[m] != node]
+        if 0 < len(left) < len(group.members):
+            yield (
+                f"{group.kind} {group.name}: {' '.join(group.members)}",
+                f"{group.kind} {group.name}: {' '.join(left)}",
+            )
+
+
+def _lowered(incident: Incident, topology: Topology) -> Iterable[tuple[str, str]]:
+    for pool in topology.pools:
+        if incident.name in pool.replicas and len(pool.replicas) > 1:
+            before = dict.fromkeys(pool.replicas, 1.0)
+            after = before | {incident.name: HALF}
+            yield f"pool {pool.name}: {_weights(before)}", f"pool {pool.name}: {_weights(after)}"
+
+
+def _weights(weights: dict[str, float]) -> str:
+    """Shares of new requests, as if all weighed the same before: nobody tells what they really weigh."""
+    total = sum(weights.values())
+    return ", ".join(f"{name} {round(100 * weight / total)} %" for name, weight in weights.items())
