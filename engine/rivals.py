@@ -1,14 +1,15 @@
 """What else it could be: the look-alikes of a diagnosis, and what fires beside it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skewscope.engine.attribution import Causes
 from skewscope.engine.cases import Case
 from skewscope.engine.confidence import GAIN, PRIOR, log_odds_of_all, probability
 from skewscope.engine.neighbours import Neighbours
-from skewscope.engine.places import NODE_BOUND, Entity, Places
+from skewscope.engine.places import NODE_BOUND, Places
 from skewscope.engine.sets import Index
 from skewscope.engine.tracks import Item, RuleInfo, Tracks
 from skewscope.engine.verdict import UNKNOWN, YES, RuleVerdict
@@ -16,10 +17,10 @@ from skewscope.kb.model import Catalogue
 
 NOTHING_SPEAKS = PRIOR - GAIN / 2
 """Log-odds of a condition that is judged, but that nothing near speaks for: all seen, and every item says no."""
-
-
 Near = tuple[RuleInfo, RuleVerdict, Index]
 """A rule, what it says in this tick, and which of its entities are near."""
+Odds = tuple[Index, NDArray[np.float64]]
+"""Entities of a rule, in order, and the log-odds of its condition on each."""
 
 
 class Rivals:
@@ -30,19 +31,18 @@ class Rivals:
         self._tests: dict[str, dict[str, str]] = {}
         self._neighbours = Neighbours(places)
 
-    def compare(self, case: Case) -> None:
-        """Note what else it could be, in the tick in which the case spoke loudest.
+    def compare(self, cases: Sequence[Case]) -> None:
+        """Note what else each of some cases could be, in the tick in which they spoke loudest.
 
         That is how likely each look-alike is by its own rules; and which look-alikes and causes cannot be judged here.
         """
-        if case.condition not in self._tests:
-            self._tests[case.condition] = self._separating(case.condition)
-        tests = self._tests[case.condition]
-        also = tests.keys() | self.causes.of(case.condition)
-        near = self._near(sorted(also), case.leader)
-        for condition, test in tests.items():
-            case.rivals[condition] = (_chance(near[condition]), test)
-        case.candidates = tuple(name for name, said in near.items() if not _judged(said))
+        near = [self._near(case) for case in cases]
+        alike = [near_[name] for case, near_ in zip(cases, near, strict=True) for name in self._tests[case.condition]]
+        odds = _odds(entry for some in alike for entry in some)
+        for case, near_ in zip(cases, near, strict=True):
+            for condition, test in self._tests[case.condition].items():
+                case.rivals[condition] = (_chance(near_[condition], odds), test)
+            case.candidates = tuple(name for name, said in sorted(near_.items()) if not _judged(said))
 
     def _separating(self, condition: str) -> dict[str, str]:
         """Look-alikes and what separates them, whichever side says so."""
@@ -56,13 +56,17 @@ class Rivals:
         known = conditions.get(condition)
         return tests | {look.condition: look.separate_by for look in (known.lookalikes if known else ())}
 
-    def _near(self, conditions: Iterable[str], entity: Entity) -> dict[str, list[Near]]:
-        """What the rules of each condition say of an entity and of those next to it.
+    def _near(self, case: Case) -> dict[str, list[Near]]:
+        """What the rules of each look-alike and cause say of a case's entity and of those next to it.
 
         Where both sit on a node it must be the same one: that another member is late does not make this link bad.
         """
+        if case.condition not in self._tests:
+            self._tests[case.condition] = self._separating(case.condition)
+        entity = case.leader
         place, around = self.places.of(entity), self._neighbours.tokens(entity)
         known: dict[tuple[str, int], Index] = {}
+        conditions = self._tests[case.condition].keys() | self.causes.of(case.condition)
         found: dict[str, list[Near]] = {name: [] for name in conditions}
         for name, own in found.items():
             for info, verdict in self.tracks.said_of(name):
@@ -93,14 +97,27 @@ class Rivals:
         case.rival = max(case.rival, chance)
 
 
-def _chance(near: Sequence[Near]) -> float:
+def _odds(near: Iterable[Near]) -> dict[str, Odds]:
+    """How likely each rule's condition is by what it says of all who are near anybody, each rule asked but once."""
+    asked: dict[str, list[Near]] = {}
+    for entry in near:
+        asked.setdefault(entry[0].rule, []).append(entry)
+    found = {}
+    for rule, some in asked.items():
+        info, verdict, _ = some[0]
+        at = np.unique(np.concatenate([each for _, _, each in some]))
+        said = verdict.of(at)
+        odds = log_odds_of_all(info.weights, info.against, said.evidence, said.coverage, info.required)
+        found[rule] = at, np.where(said.applies, info.calibrated(odds), NOTHING_SPEAKS)
+    return found
+
+
+def _chance(near: Sequence[Near], odds: Mapping[str, Odds]) -> float:
     """How likely a condition is by what its rules say of these: the prior where it has none."""
     best = NOTHING_SPEAKS if near else PRIOR
-    for info, verdict, at in near:
-        said = verdict.of(at)
-        said = said.some(np.flatnonzero(said.applies))
-        odds = log_odds_of_all(info.weights, info.against, said.evidence, said.coverage, info.required)
-        best = max(best, float(info.calibrated(odds).max(initial=NOTHING_SPEAKS)))
+    for info, _, at in near:
+        whose, known = odds[info.rule]
+        best = max(best, float(known[np.searchsorted(whose, at)].max(initial=NOTHING_SPEAKS)))
     return probability(best)
 
 
