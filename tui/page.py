@@ -101,7 +101,7 @@ def _incident(incident: Incident, told: Told, where: Whereabouts) -> str:
     out += [_chart(told.scene, item, one) for item, one in evidence.traces(incident, told.scene, where)[:MOST_CHARTS]]
     out.append(_evidence(incident))
     for part in detail.sections(incident, told.words):
-        if part.label in ("rivals", "unseen", "do", "explains"):
+        if part.label in ("rivals", detail.OR, "unseen", "do", "explains"):
             shown = detail.with_recipes(part, incident, told.words) if part.label == "do" else part
             out.append(f"<h3>{part.label}</h3><ul>{''.join(f'<li>{_spans(item)}' for item in shown.items)}</ul>")
     for part in detail.record(incident, told.words):
