@@ -111,6 +111,21 @@ def test_a_large_quiet_fleet_has_as_many_benign_events_to_a_node_as_a_small_one(
     assert counts["traffic surge"] == 1
 
 
+@pytest.mark.parametrize(("days", "nodes"), [(0.5, 64), (1.0, 64), (100.0, 1024), (0.0, 0)])
+def test_as_many_quiet_node_days_as_are_asked_for(monkeypatch, days, nodes):
+    ran = []
+
+    def run_all(found, *_):
+        ran.extend(found)
+        return []
+
+    monkeypatch.setattr(whole, "run_all", run_all)
+    whole.assessed(whole.Order(("tp-straggler",), quiet_node_days=days, together=False))
+    still = [one for one in ran if one.name.startswith("quiet")]
+    assert {one.plan.nodes for one in still} == ({nodes} if nodes else set())
+    assert sum(one.lasts * one.plan.nodes for one in still) / 86400 == pytest.approx(days, rel=0.02)
+
+
 def test_runs_without_a_fault_count_false_alarms_by_node_days():
     found = score(told(), truths=())
     assert found.quiet_node_days == pytest.approx(0.8)
