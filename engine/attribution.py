@@ -201,9 +201,9 @@ class Causes:
         return self._reach[condition]
 
     def of(self, condition: str) -> frozenset[str]:
-        """What can lead to a condition, directly or through conditions that nobody saw."""
+        """What leads to a condition directly."""
         if condition not in self._behind:
-            self._behind[condition] = frozenset(c for c in self._next if condition in self.effects(c))
+            self._behind[condition] = frozenset(cause for cause, effects in self._next.items() if condition in effects)
         return self._behind[condition]
 
 
