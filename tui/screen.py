@@ -191,7 +191,7 @@ class PageScreen(Screen[None]):
 
     def on_bar_view_sought(self, event: BarView.Sought) -> None:
         """Go where the bar was clicked."""
-        self.console.seek_share(status.bar_share(event.column, self.size.width))
+        self.console.verbs[0].seek_share(status.bar_share(event.column, self.size.width))
 
     # --- prompt
 

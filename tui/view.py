@@ -130,7 +130,7 @@ COLUMNS = (
     Column("for", "for", 8, 12, 5, right=True),
     Column("state", "state", 8, 14, 6),
     Column("sure", "sure", 5, 5, 2, right=True),
-    Column("impact", "impact", 8, 30, 4),
+    Column("impact", "impact", 8, 30, 4, shrinks=True),
     Column("trend", "evidence", 10, 16, 7),
     Column("hit", "hit", 10, 30, 8),
     Column("flaps", "flaps", 5, 5, 10, right=True),
@@ -184,7 +184,7 @@ _TEXTS: Mapping[str, Callable[[Incident, float], str]] = {
     "since": lambda i, _: units.clock(i.opened_at),
     "for": lambda i, now: units.seconds(detail.lasted(i, now)),
     "sure": lambda i, _: detail.sure(i),
-    "impact": lambda i, _: detail.impact(i),
+    "impact": lambda i, _: detail.cost(i),
     "hit": lambda i, _: detail.spread_of(i),
     "flaps": lambda i, _: str(i.flaps) if i.flaps else "",
 }

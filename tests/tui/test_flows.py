@@ -194,11 +194,11 @@ def test_a_live_scene_goes_on_and_a_paused_one_stays():
     async def flow(app, pilot):
         before = app.desk.now
         feed.add(scene(snapshot(101)), frames(before + 1)[-1])
-        app._pull()
+        app.pull()
         assert app.desk.now > before
         await pilot.press("p")
         feed.add(scene(snapshot(102)), frames(before + 2)[-1])
-        app._pull()
+        app.pull()
         await pilot.pause()
         assert app.desk.now == before + 1
         assert "PAUSED" in screen_text(app)
@@ -214,11 +214,11 @@ def test_until_somebody_chooses_the_cursor_stays_at_the_top():
     async def flow(app, pilot):
         assert app.chosen.id == CHILD.id
         feed.add(scene(snapshot(101, (ROOT, CHILD))), frames(app.desk.now + 1)[-1])
-        app._pull()
+        app.pull()
         assert app.chosen.id == ROOT.id
         await pilot.press("j")
         feed.add(scene(snapshot(102, (CHILD, *many(5)))), frames(app.desk.now + 1)[-1])
-        app._pull()
+        app.pull()
         assert app.chosen.id == CHILD.id
 
     run(flow, feed)
