@@ -12,7 +12,7 @@ from skewscope.tui.player import Player
 from skewscope.tui.status import Status, oldest, reporting
 from skewscope.tui.whereabouts import Scope, Whereabouts
 
-READ_ONLY = "read-only: start with --write to change anything"
+READ_ONLY = "read-only; --write lets you change things"
 RATES = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between two looks."""
 

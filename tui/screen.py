@@ -45,7 +45,7 @@ class PageScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """Status, rows and pane, replay bar, footer or prompt."""
         ascii_ = self.console.desk.ascii
-        yield LineView(self._status, ascii_=ascii_, id="status")
+        yield BarView(self._status, ascii_=ascii_, id="status")
         with Container(id="body"):
             yield LiveTable(self.page, ascii_=ascii_, id="list")
             yield LineView(self._pane, ascii_=ascii_, indent=1, id="pane")
@@ -190,7 +190,12 @@ class PageScreen(Screen[None]):
             self.renew()
 
     def on_bar_view_sought(self, event: BarView.Sought) -> None:
-        """Go where the bar was clicked."""
+        """Go where the bar was clicked; show the screen whose name was."""
+        if event.bar.id == "status":
+            number = event.bar.word_at(event.column)[:1]
+            if number in "12345" and number:
+                self.console.do_page(int(number))
+            return
         self.console.verbs[0].seek_share(status.bar_share(event.column, self.size.width))
 
     # --- prompt

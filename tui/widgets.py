@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from rich.segment import Segment
 from rich.style import Style
-from textual.events import Click, Resize
+from textual.events import Click, MouseScrollDown, MouseScrollUp, Resize
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
@@ -14,6 +14,8 @@ from skewscope.tui import text
 from skewscope.tui.pages.base import Page
 from skewscope.tui.text import Line
 
+WHEEL = 3
+"""Rows that one notch of the wheel moves."""
 Compute = Callable[[int, int], list[Line]]
 """Lines for so many columns and rows."""
 
@@ -112,18 +114,27 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
 
 
 class BarView(LineView):
-    """The replay bar: a click on it goes there."""
+    """A line that is clicked on: the replay bar goes there, the names of screens show them."""
 
     class Sought(Message):
-        """A share of the replay, 0..1, was asked for."""
+        """A column of the line was meant."""
 
-        def __init__(self, column: int) -> None:
+        def __init__(self, bar: "BarView", column: int) -> None:
             super().__init__()
-            self.column = column
+            self.bar, self.column = bar, column
 
     def on_click(self, event: Click) -> None:
         """Tell which column was meant."""
-        self.post_message(self.Sought(event.x))
+        self.post_message(self.Sought(self, event.x))
+
+    def word_at(self, column: int) -> str:
+        """The span that was clicked on, without blanks."""
+        at = 0
+        for words, _ in self.lines[0] if self.lines else ():
+            at += text.width(words)
+            if column < at:
+                return words.strip()
+        return ""
 
 
 class LiveTable(LineView, can_focus=True):
@@ -195,6 +206,18 @@ class LiveTable(LineView, can_focus=True):
         if at >= page.count:
             return self.strip(())
         return self.strip(page.bare(at) if self.bare else page.row(at), marked=at == page.cursor, left=page.left)
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        """The wheel moves the cursor: rows that scroll away from it would come back at the next look."""
+        event.stop()
+        event.prevent_default()
+        self.move(WHEEL)
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        """The same upwards."""
+        event.stop()
+        event.prevent_default()
+        self.move(-WHEEL)
 
     def on_click(self, event: Click) -> None:
         """A click moves the cursor, a second one opens; on a title it sorts."""

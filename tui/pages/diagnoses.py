@@ -1,5 +1,6 @@
 """Diagnoses, the first screen: what is wrong, where, since when, how sure, why, and what to do."""
 
+from bisect import bisect_left
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import ClassVar
@@ -17,6 +18,8 @@ from skewscope.tui.query import Table
 from skewscope.tui.text import Line, Span, line, wrap
 
 SPARK = 12
+BEFORE_S = 15.0
+"""Seconds before an incident that its curves begin."""
 
 
 class Diagnoses(Page):
@@ -50,8 +53,7 @@ class Diagnoses(Page):
         """Rank what is in scope and kept."""
         desk = self.desk
         self.incidents = desk.incidents()
-        found = ((i.id, desk.ledger.standing(i, desk.now)) for i in self.incidents)
-        self.standing = {id_: each for id_, each in found if each.state}
+        self.standing = desk.ledger.standings(self.incidents, desk.now)
         self._traces, self._thens = {}, {}
         kept = [self.incidents[n] for n in self.kept()]
         self.rows = view.ranked(kept, fold=self.folded, standing=self.standing)
@@ -106,7 +108,7 @@ class Diagnoses(Page):
 
     def pane(self, columns_: int, rows: int) -> list[Line]:
         """Why, why not, what competes, what cannot be seen, what to do."""
-        chosen = self.selected
+        chosen, self.desk.columns = self.selected, columns_
         if chosen is None:
             return self._watched(columns_)
         words = replace(self.desk.words, draw=self._drawn)
@@ -159,17 +161,25 @@ class Diagnoses(Page):
 
     def _drawn(self, incident: Incident, item: Evidence) -> Line:
         """The series behind an item: its curve, and how far it is from its peers."""
+        cells = SPARK if self.desk.columns >= 100 else SPARK - 4
         scene, one = self._then(incident), self._trace(incident, item)
         if scene is None or one is None:
-            return ((" " * (SPARK + 2), ""),)
-        spans: list[Span] = [(pictures.sparkline(one.own(scene, SPARK), SPARK), "info"), ("  ", "")]
+            return ((" " * (cells + 2), ""),)
+        spans: list[Span] = [(self._curve(incident, scene, one, cells), "info"), ("  ", "")]
         return (*spans, *beside_peers(scene, one.row))
+
+    def _curve(self, incident: Incident, scene: Scene, one: evidence.Trace, cells: int) -> str:
+        """A series from a while before the incident on, as far as it went."""
+        begin = bisect_left(scene.signals.frames, incident.opened_at - BEFORE_S, key=lambda frame: frame.time)
+        values = one.own(scene, max(len(scene.signals.frames) - begin, 1))
+        some = np.linspace(0, len(values) - 1, min(cells, len(values))).round().astype(int)
+        return pictures.sparkline(values[some], cells)
 
     def _trend(self, incident: Incident) -> str:
         scene = self._then(incident)
         for item in incident.evidence:
             if item.verdict == "yes" and scene is not None and (one := self._trace(incident, item)):
-                return pictures.sparkline(one.own(scene, view.TREND), view.TREND)
+                return self._curve(incident, scene, one, view.TREND)
         return ""
 
     # --- verbs
@@ -192,9 +202,9 @@ def beside_peers(scene: Scene, row: int) -> Line:
     other, own = float(signals.peer_z[row]), float(signals.own_z[row])
     peers, usual = float(signals.now.peers[row]), float(signals.now.usual[row])
     if np.isfinite(other) and (not np.isfinite(own) or abs(other) >= abs(own)):
-        return ((f"{sigma(other)} peers {units.human(peers, one.unit, share=share)}  ", ""),)
+        return ((f"{sigma(other)} peers {units.brief(peers, one.unit, share=share)}  ", ""),)
     if np.isfinite(own):
-        return ((f"{sigma(own)} usually {units.human(usual, one.unit, share=share)}  ", ""),)
+        return ((f"{sigma(own)} usually {units.brief(usual, one.unit, share=share)}  ", ""),)
     return ()
 
 
