@@ -217,6 +217,8 @@ class Console(App[SkewscopeError]):
     def jump(self, to: Jump) -> None:
         """Show something on another screen."""
         page = self.pages[to.page - 1]
+        if to.id and self.here is not None:
+            page.origin = self.here.page.number
         if isinstance(page, CataloguePage) and to.id:
             page.show(to.id)
         elif to.id:

@@ -115,7 +115,8 @@ class Desk:
         if (scene := self.scene) is None:
             return None
         if self.feed.live:
-            mode = "LIVE" if self.following else "PAUSED"
+            # What is lost is not live: its last word stands there with its time.
+            mode = "PAUSED" if not self.following else "LAST" if self.feed.trouble else "LIVE"
         else:
             mode = "READING" if self.progress else "PLAYING" if self.player.playing else "REPLAY"
         return Status(

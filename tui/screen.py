@@ -95,7 +95,7 @@ class PageScreen(Screen[None]):
         self.set_class(frame.side, "-side")
         self.set_class(self.console.desk.feed.live, "-live")
         menu = self.menu
-        menu.bare = bare
+        menu.bare, menu.tiny = bare, frame.kind == "tiny"
         menu.styles.height = "1fr" if frame.side or not frame.size else frame.size
         menu.styles.width = frame.size if frame.side and frame.size else "1fr"
 

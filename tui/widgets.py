@@ -12,6 +12,7 @@ from textual.strip import Strip
 
 from skewscope.tui import text
 from skewscope.tui.pages.base import Page
+from skewscope.tui.status import too_small
 from skewscope.tui.text import Line
 
 WHEEL = 3
@@ -158,14 +159,18 @@ class LiveTable(LineView, can_focus=True):
     def __init__(self, page: Page, *, ascii_: bool, id: str) -> None:  # noqa: A002
         super().__init__(page.header, ascii_=ascii_, id=id)
         self.page = page
-        self.bare = False
+        self.bare = self.tiny = False
+        """Whether there is room for no more than rows, or not even for those."""
 
     def renew(self) -> None:
         """Ask again for the header; rows are asked for as they are drawn."""
         size = self.scrollable_content_region.size
         if not (size.width and size.height):
             return
-        self.lines = [] if self.bare and self.page.count else self.compute(size.width, size.height)
+        if self.tiny:
+            self.lines = too_small(size.width)
+        else:
+            self.lines = [] if self.bare and self.page.count else self.compute(size.width, size.height)
         whole = Size(size.width, self.page.count + len(self.lines))
         if whole != self.virtual_size:
             self.virtual_size = whole
@@ -203,7 +208,7 @@ class LiveTable(LineView, can_focus=True):
         if y < len(self.lines):
             return self.strip(self.lines[y], left=page.left)
         at = y - len(self.lines) + self.scroll_offset.y
-        if at >= page.count:
+        if at >= page.count or self.tiny:
             return self.strip(())
         return self.strip(page.bare(at) if self.bare else page.row(at), marked=at == page.cursor, left=page.left)
 

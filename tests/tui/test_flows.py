@@ -80,6 +80,12 @@ def test_from_a_diagnosis_to_the_catalogue_along_a_link_and_back():
         assert page(app).name == "diagnoses"
         assert page(app).filter == "condition=tp-straggler"
         assert page(app).count == 1
+        await pilot.press("escape", "escape")
+        await pilot.pause()
+        assert page(app).name == "catalogue"
+        await pilot.press("escape")
+        await pilot.pause()
+        assert page(app).name == "diagnoses"
 
     run(flow, size=(120, 40))
 
@@ -371,5 +377,10 @@ def test_a_thousand_incidents_are_ranked_filtered_and_told_soon():
         assert page(app).count == 1000
         await pilot.press("slash", *"node:n999", "enter")
         assert page(app).count == 1
+        await pilot.press("escape", "f", "f")
+        assert page(app).count == 1
+        assert page(app).rows[0].folded == 999
+        await pilot.press("f")
+        assert page(app).count == 1000
 
     run(flow, film(many()))

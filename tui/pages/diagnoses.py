@@ -17,6 +17,7 @@ from skewscope.tui.pages.base import Page, waiting
 from skewscope.tui.query import Table
 from skewscope.tui.text import Line, Span, line, wrap
 
+FOLDS = ("everything is shown", "what is explained is folded", "one row for each condition")
 SPARK = 12
 BEFORE_S = 15.0
 """Seconds before an incident that its curves begin."""
@@ -32,7 +33,8 @@ class Diagnoses(Page):
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
         self.rows: list[view.Row] = []
-        self.folded = False
+        self.folded = 0
+        """0: all are shown; 1: what is explained is folded; 2: one row for each condition as well."""
         self.incidents: tuple[Incident, ...] = ()
         self.standing: Mapping[str, Standing] = {}
         self.cells = view.Cells(desk.words, 0.0, {})
@@ -56,7 +58,8 @@ class Diagnoses(Page):
         self.standing = desk.ledger.standings(self.incidents, desk.now)
         self._traces, self._thens = {}, {}
         kept = [self.incidents[n] for n in self.kept()]
-        self.rows = view.ranked(kept, fold=self.folded, standing=self.standing)
+        rows = view.ranked(kept, fold=self.folded > 0, standing=self.standing)
+        self.rows = view.by_condition(rows) if self.folded > 1 else rows
         self.count = len(self.rows)
         self.cells = view.Cells(desk.words, desk.now, self.standing, self._trend)
 
@@ -185,8 +188,9 @@ class Diagnoses(Page):
     # --- verbs
 
     def do_fold(self, _arg: int) -> None:
-        """Fold what a diagnosis explains, or show it."""
-        self.folded = not self.folded
+        """Fold what a diagnosis explains, then all of one condition, then show everything again."""
+        self.folded = (self.folded + 1) % 3
+        self.desk.tell(FOLDS[self.folded], False)
         self.renew()
 
     def copied(self) -> str:
