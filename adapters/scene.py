@@ -87,8 +87,14 @@ class Roster:
 
     def row(self, signal: str, entity: str) -> int:
         """The first row of a signal on an entity, -1 where there is none."""
-        rows = self.by_signal.get(signal, np.empty(0, np.intp))
-        return next((int(row) for row in rows if self.series[row].entity == entity), -1)
+        return self._rows.get((signal, entity), -1)
+
+    @cached_property
+    def _rows(self) -> Mapping[tuple[str, str], int]:
+        found: dict[tuple[str, str], int] = {}
+        for row, one in enumerate(self.series):
+            found.setdefault((one.signal, one.entity), row)
+        return found
 
     def like(self, row: int) -> Rows:
         """The other rows that a row is compared with."""

@@ -14,7 +14,7 @@ from textual.worker import get_current_worker
 from skewscope.adapters.scene import Feed
 from skewscope.engine.incident import Incident
 from skewscope.kb.problems import SkewscopeError
-from skewscope.tui import plan, report, units
+from skewscope.tui import report, units
 from skewscope.tui.desk import RATES, Desk, Jump
 from skewscope.tui.detail import Words
 from skewscope.tui.keymap import KEYS, Key, help_lines, on_page
@@ -25,18 +25,15 @@ from skewscope.tui.pages.catalogue import CataloguePage
 from skewscope.tui.pages.diagnoses import Diagnoses
 from skewscope.tui.pages.fabric import Fabric
 from skewscope.tui.pages.signals import COLUMNS, SignalTable
-from skewscope.tui.player import asked_time
 from skewscope.tui.screen import PageScreen, Sheet
 from skewscope.tui.text import Line, line
+from skewscope.tui.verbs import ActVerbs, TimeVerbs
 
 Progress = Callable[[str, float], None]
 Read = Callable[[Progress], None]
 PLAY_S = 0.25
 SAID_S = 6.0
 """How long something that was said stays in the footer."""
-KEPT_S = 300.0
-"""How much is kept by the key that records."""
-SNOOZES = {"1": 900.0, "2": 3600.0, "3": 4 * 3600.0, "4": 24 * 3600.0}
 CONTRAST = Theme(
     name="high-contrast",
     primary="#5fafff",
@@ -100,6 +97,7 @@ class Console(App[SkewscopeError]):
             CataloguePage(self.desk),
             Actions(self.desk),
         )
+        self.verbs = (TimeVerbs(self), ActVerbs(self))
         for page in self.pages:
             self.add_mode(page.name, lambda page=page: PageScreen(page))  # type: ignore[misc]
         for key in self.keys:
@@ -109,10 +107,10 @@ class Console(App[SkewscopeError]):
         """Start reading; the screen stays alive meanwhile."""
         if self.read is None:
             self.desk.progress = None
-            self._pull()
+            self.pull()
         else:
             self.run_worker(self._reading, thread=True)
-        self._timer = self.set_interval(RATES[self.desk.rate], self._pull)
+        self.timer = self.set_interval(RATES[self.desk.rate], self.pull)
         self._play = self.set_interval(PLAY_S, self._played)
 
     # --- reading
@@ -144,15 +142,15 @@ class Console(App[SkewscopeError]):
         self.desk.openings = tuple(i.opened_at for i in self.desk.scene.incidents) if self.desk.scene else ()
         self.desk.following = self.desk.feed.live
         self.desk.version += 1
-        self._show()
+        self.show()
 
     # --- time
 
-    def _pull(self) -> None:
+    def pull(self) -> None:
         """Look whether there is another scene."""
         moved = self.desk.pull()
         if moved or self.desk.progress is not None:
-            self._show()
+            self.show()
         elif self.desk.feed.live:
             self._lines("#status")
 
@@ -161,9 +159,9 @@ class Console(App[SkewscopeError]):
             before = self.desk.player.index
             self.desk.go(self.desk.player.elapse(PLAY_S))
             if self.desk.player.index != before or not self.desk.player.playing:
-                self._show()
+                self.show()
 
-    def _show(self) -> None:
+    def show(self) -> None:
         if isinstance(self.screen, PageScreen):
             self.screen.renew()
 
@@ -210,15 +208,17 @@ class Console(App[SkewscopeError]):
             self._lines("#footer")
         if here.do(verb, arg):
             return
-        method: Callable[[int], None] | None = getattr(self, f"do_{verb}", None)
-        if method is None:
+        owner = next((each for each in (self, *self.verbs) if hasattr(each, f"do_{verb}")), None)
+        if owner is None:
             self.tell("That key means nothing on this screen; ? tells which do.", True)
         else:
-            method(arg)
+            getattr(owner, f"do_{verb}")(arg)
 
     def jump(self, to: Jump) -> None:
         """Show something on another screen."""
         page = self.pages[to.page - 1]
+        if to.id and self.here is not None:
+            page.origin = self.here.page.number
         if isinstance(page, CataloguePage) and to.id:
             page.show(to.id)
         elif to.id:
@@ -229,7 +229,7 @@ class Console(App[SkewscopeError]):
         """One of the five screens, as it was left."""
         self.desk.page = arg
         self.switch_mode(self.pages[arg - 1].name)
-        self._show()
+        self.show()
 
     def do_entry(self, _arg: int) -> None:
         """The catalogue's entry of what is under the cursor."""
@@ -251,11 +251,11 @@ class Console(App[SkewscopeError]):
     def do_help(self, _arg: int) -> None:
         """The keys of this screen."""
         name = self.here.page.name if self.here else ""
-        self._sheet(f"keys of {name}", lambda _columns: help_lines(self.keys, name), choices="?")
+        self.sheet(f"keys of {name}", lambda _columns: help_lines(self.keys, name), choices="?")
 
     def do_sources(self, _arg: int) -> None:
         """Who reports and what is missing."""
-        self._sheet("sources", self._sources, choices="s")
+        self.sheet("sources", self._sources, choices="s")
 
     def _sources(self, columns: int) -> list[Line]:
         scene = self.desk.scene
@@ -265,7 +265,7 @@ class Console(App[SkewscopeError]):
         trouble = [line(self.desk.feed.trouble, "warn")] if self.desk.feed.trouble else []
         return [line(watched), *trouble, *report.unseen(scene.missing, scene.sources, columns)]
 
-    def _sheet(
+    def sheet(
         self,
         title: str,
         lines: Callable[[int], list[Line]],
@@ -275,139 +275,9 @@ class Console(App[SkewscopeError]):
         def answered(answer: str | None) -> None:
             if then is not None and answer:
                 then(answer)
-            self._show()
+            self.show()
 
         self.push_screen(Sheet(title, lines, ascii_=self.desk.ascii, choices=choices), answered)
-
-    # --- time
-
-    def do_play(self, _arg: int) -> None:
-        """Pause and go on; a recording plays and holds."""
-        self.desk.pause()
-        self._show()
-
-    def do_step(self, arg: int) -> None:
-        """A scene on or back."""
-        if self._has_time():
-            self.desk.go(self.desk.player.step(arg))
-            self._show()
-
-    def do_jump(self, arg: int) -> None:
-        """Seconds of data on or back."""
-        if self._has_time():
-            self.desk.go(self.desk.player.jump(arg))
-            self._show()
-
-    def do_speed(self, arg: int) -> None:
-        """Faster or slower."""
-        self.desk.player = self.desk.player.shift(arg)
-        self._show()
-
-    def _has_time(self) -> bool:
-        if self.desk.progress is not None:
-            self.tell("The recording is still being read.", True)
-        return self.desk.scene is not None and self.desk.progress is None
-
-    def do_goto(self, _arg: int) -> None:
-        """Ask for a time."""
-        if self.here is not None and self._has_time():
-            self.here.ask("go to: 12:03:11, +30 from the start, -10 from the end", "", self._goto)
-
-    def _goto(self, words: str) -> None:
-        now = self.desk.scene
-        time = asked_time(words, now.start, now.end) if now else None
-        if time is None:
-            self.tell(f"{words!r} is no time that is on show: write 12:03:11, +30 or -10", True)
-        else:
-            self.desk.go(self.desk.player.seek(time))
-            self._show()
-
-    def seek_share(self, share: float) -> None:
-        """Go to a share of what there is."""
-        now = self.desk.scene
-        if now is not None and self._has_time():
-            self.desk.go(self.desk.player.seek(now.start + share * (now.end - now.start)))
-            self._show()
-
-    def do_rate(self, arg: int) -> None:
-        """Look more or less often."""
-        self.desk.rate = min(max(self.desk.rate - arg, 0), len(RATES) - 1)
-        self._timer.stop()
-        self._timer = self.set_interval(RATES[self.desk.rate], self._pull)
-        self.tell(f"a look every {units.seconds(RATES[self.desk.rate])}", False)
-
-    def do_record(self, _arg: int) -> None:
-        """Keep what was on show as a recording: in a new folder here, told when it is done."""
-        scene = self.desk.scene
-        if scene is None:
-            return
-        begin = max(scene.start, scene.time - KEPT_S)
-        name = f"skewscope-{units.moment(scene.time)[:19].replace(' ', 'T').replace(':', '')}"
-        self.tell(f"recording {units.seconds(scene.time - begin)} into {name} …", False)
-        self.run_worker(lambda: self._kept(self.options.folder / name, begin, scene.time), thread=True)
-
-    def _kept(self, folder: Path, begin: float, end: float) -> None:
-        try:
-            said, bad = f"kept {self.desk.feed.keep(folder, begin, end)}", False
-        except (SkewscopeError, OSError) as error:
-            said, bad = f"Nothing was kept: {error}", True
-        self.call_from_thread(self.tell, said, bad)
-
-    # --- acting
-
-    def do_ack(self, _arg: int) -> None:
-        """Acknowledge, and take that back."""
-        if (chosen := self._needs_incident()) is not None:
-            self.desk.acknowledge(chosen)
-            self._show()
-
-    def do_snooze(self, _arg: int) -> None:
-        """Ask for how long."""
-        chosen = self._needs_incident()
-        if chosen is None or self.desk.refused("snooze"):
-            return
-
-        def then(answer: str) -> None:
-            self.desk.snooze(chosen, SNOOZES[answer])
-            self.tell(f"snoozed for {units.seconds(SNOOZES[answer])}; a takes that back", False)
-
-        what = f"{self.desk.words.condition(chosen.condition)} on {chosen.name}"
-        lines = [
-            line(what, "title"),
-            (),
-            *(((f"  {n}", "key"), (f"  {units.seconds(s)}", "")) for n, s in SNOOZES.items()),
-        ]
-        self._sheet("snooze for how long?", lambda _columns: lines, then, "1234")
-
-    def _needs_incident(self) -> Incident | None:
-        if self.chosen is None:
-            self.tell("There is no diagnosis under the cursor.", True)
-        return self.chosen
-
-    def do_plan(self, _arg: int) -> None:
-        """What can be done: choose one, and see its plan as a diff."""
-        chosen = self._needs_incident()
-        if chosen is None or self.desk.scene is None:
-            return
-        if not chosen.mitigations:
-            self.tell("Nothing is advised for it" + ("; its root has advice." if chosen.explained_by else "."), True)
-            return
-        lines = plan.menu(chosen, self.desk.words)
-        choices = "".join(str(n) for n in range(1, min(len(chosen.mitigations), 9) + 1))
-        self._sheet("what to do", lambda _columns: lines, lambda n: self._planned(chosen, int(n) - 1), choices)
-
-    def _planned(self, chosen: Incident, number: int) -> None:
-        scene, advice = self.desk.scene, chosen.mitigations[number]
-        if scene is None:
-            return
-        told = plan.lines(chosen, advice, scene.topology, self.desk.words, write=self.desk.write)
-        self._sheet(f"plan: {advice.id}", lambda _columns: told, lambda _x: self._applied(chosen, advice.id), "x")
-
-    def _applied(self, chosen: Incident, mitigation: str) -> None:
-        """Nothing acts yet: say what keeps it from being done."""
-        if not self.desk.refused(f"apply {mitigation}"):
-            self.desk.note("was refused", chosen, note=mitigation)
-            self.tell(f"apply {mitigation}: refused, no adapter that could carry it out is connected", True)
 
     # --- the rest
 
@@ -427,10 +297,10 @@ class Console(App[SkewscopeError]):
 
         def then(answer: str) -> None:
             page.hidden ^= {free[letters.index(answer)].id}
-            self._show()
+            self.show()
             self.do_columns(0)
 
-        self._sheet("columns", lines, then, letters[: len(free)])
+        self.sheet("columns", lines, then, letters[: len(free)])
 
     def do_copy(self, _arg: int) -> None:
         """What is under the cursor, as JSON, into the clipboard of the terminal."""
@@ -478,7 +348,7 @@ class Console(App[SkewscopeError]):
         from skewscope.tui.whereabouts import Scope  # noqa: PLC0415
 
         self.desk.narrow(Scope(f"node {node}", frozenset([node])))
-        self._show()
+        self.show()
 
 
 def colour_wanted() -> bool:

@@ -50,12 +50,11 @@ def chosen(
         kept.append(column)
     kept.sort(key=list(there).index)
     left = total - sum(floor[c.id] + 1 for c in kept)
-    out = []
-    for column in kept:
+    for column in sorted(kept, key=lambda c: c.keep):
         extra = max(0, min(left, size[column.id] - floor[column.id]))
         left -= extra
-        out.append((column, floor[column.id] + extra))
-    return tuple(out)
+        floor[column.id] += extra
+    return tuple((column, floor[column.id]) for column in kept)
 
 
 def titles(widths: Widths, sort: str = "", *, descending: bool = False) -> Line:

@@ -12,7 +12,7 @@ from skewscope.tui.player import Player
 from skewscope.tui.status import Status, oldest, reporting
 from skewscope.tui.whereabouts import Scope, Whereabouts
 
-READ_ONLY = "read-only: start with --write to change anything"
+READ_ONLY = "read-only; --write lets you change things"
 RATES = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between two looks."""
 
@@ -115,7 +115,8 @@ class Desk:
         if (scene := self.scene) is None:
             return None
         if self.feed.live:
-            mode = "LIVE" if self.following else "PAUSED"
+            # What is lost is not live: its last word stands there with its time.
+            mode = "PAUSED" if not self.following else "LAST" if self.feed.trouble else "LIVE"
         else:
             mode = "READING" if self.progress else "PLAYING" if self.player.playing else "REPLAY"
         return Status(

@@ -16,6 +16,8 @@ OR = "or one of"
 _LABEL = 10
 _QUANTITY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?\* ?([A-Za-z]\w*(?:/[A-Za-z]\w*)?)(?![\w.(\[])")
 """A number times a unit; what is multiplied with a signal or a function is no quantity."""
+_UNFOLD = ("do", "unseen", "why", "rivals", OR, "against", "ruled out", "unknown")
+"""What is told in whole sentences first where there are rows to spare."""
 _DROP = ("explains", "ruled out", "unknown", "rivals", "against", "unseen", OR, "do")
 """What goes first where there are not enough rows, least wanted first."""
 
@@ -78,6 +80,14 @@ def impact(incident: Incident) -> str:
     if change is None:
         return ""
     return f"{incident.impact.metric} {units.human(change, incident.impact.unit, share=True, signed=True)}"
+
+
+def cost(incident: Incident) -> str:
+    """The same with the number first: of what is cut off, that must stay."""
+    change = incident.impact.change
+    if change is None:
+        return ""
+    return f"{units.human(change, incident.impact.unit, share=True, signed=True)} {incident.impact.metric}"
 
 
 def spread_of(incident: Incident) -> str:
@@ -248,7 +258,16 @@ def brief(incident: Incident, words: Words, now: float, columns: int, rows: int)
     """An incident in so many rows: one line an item, the least wanted left out and counted."""
     head = _head(incident, words, now, columns)
     shown = _squeezed(sections(incident, words), rows - len(head))
-    return head + [row for part, most in shown for row in _cropped(part, most, columns)]
+    parts = {part.label: _cropped(part, most, columns) for part, most in shown}
+    left = rows - len(head) - sum(map(len, parts.values()))
+    # Where rows are left, what matters most is told in whole sentences.
+    whole = {part.label: block(part, columns) for part, most in shown if most == len(part.items)}
+    for label in _UNFOLD:
+        more = len(whole.get(label, ())) - len(parts.get(label, ()))
+        if 0 < more <= left:
+            parts[label] = whole[label]
+            left -= more
+    return head + [row for part in parts.values() for row in part]
 
 
 def _squeezed(parts: tuple[Section, ...], rows: int) -> list[tuple[Section, int]]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from skewscope.engine.incident import Incident
@@ -42,6 +42,8 @@ class Ledger:
     path: Path | None = None
     entries: tuple[Entry, ...] = ()
     fault: str = ""
+    _by: tuple[int, dict[str, list[Entry]]] = field(default_factory=lambda: (-1, {}), repr=False, compare=False)
+    """How many entries were sorted, and they by incident."""
 
     def add(self, entry: Entry) -> None:
         """Note one more; written at once where there is a file."""
@@ -51,10 +53,23 @@ class Ledger:
                 file.write(json.dumps(asdict(entry), ensure_ascii=False, allow_nan=False) + "\n")
         self.entries = (*self.entries, entry)
 
+    def _of(self, incident: str) -> list[Entry]:
+        if self._by[0] != len(self.entries):
+            found: dict[str, list[Entry]] = {}
+            for entry in self.entries:
+                found.setdefault(entry.incident, []).append(entry)
+            self._by = len(self.entries), found
+        return self._by[1].get(incident, [])
+
+    def standings(self, incidents: Iterable[Incident], now: float) -> dict[str, Standing]:
+        """What holds of each incident of which something does, by its id."""
+        found = ((incident.id, self.standing(incident, now)) for incident in incidents)
+        return {id_: standing for id_, standing in found if standing.state}
+
     def standing(self, incident: Incident, now: float) -> Standing:
         """What holds of an incident now; what came back after it had ended is news again."""
-        for entry in reversed(self.entries):
-            if entry.incident != incident.id or entry.time > now:
+        for entry in reversed(self._of(incident.id)):
+            if entry.time > now:
                 continue
             if entry.did in ("taken back", "woken"):
                 return Standing()
@@ -87,9 +102,3 @@ def _entry(text: str) -> Entry | None:
     except (ValueError, TypeError):
         return None
     return entry if sound and entry.did in ACTS and isinstance(entry.incident, str) else None
-
-
-def open_ones(ledger: Ledger, incidents: Iterable[Incident], now: float) -> list[tuple[Incident, Standing]]:
-    """Incidents with something standing, as of now."""
-    found = ((incident, ledger.standing(incident, now)) for incident in incidents)
-    return [(incident, standing) for incident, standing in found if standing.state]

@@ -107,7 +107,7 @@ def _chart_line(bits: NDArray[np.int32], owner: NDArray[np.int64], curves: Seque
         char, role = chr(0x2800 + bit) if bit else " ", curves[who].role if who >= 0 else ""
         # A blank looks the same in any role: it goes with what stands before it.
         if spans and (spans[-1][1] == role or not bit):
-            spans[-1] = (spans[-1][0] + char, role)
+            spans[-1] = (spans[-1][0] + char, spans[-1][1])
         else:
             spans.append((char, role))
     return tuple(spans)

@@ -78,10 +78,13 @@ def _taken_out(incident: Incident, topology: Topology) -> Iterable[tuple[str, st
 
 
 def _lowered(incident: Incident, topology: Topology) -> Iterable[tuple[str, str]]:
+    node = topology.node_of.get(incident.name, incident.name.split("/", maxsplit=1)[0])
+    mine = {g.name for g in topology.groups if node in {topology.node_of[m] for m in g.members}} | {incident.name}
     for pool in topology.pools:
-        if incident.name in pool.replicas and len(pool.replicas) > 1:
+        slow = [name for name in pool.replicas if name in mine]
+        if slow and len(slow) < len(pool.replicas):
             before = dict.fromkeys(pool.replicas, 1.0)
-            after = before | {incident.name: HALF}
+            after = before | dict.fromkeys(slow, HALF)
             yield f"pool {pool.name}: {_weights(before)}", f"pool {pool.name}: {_weights(after)}"
 
 

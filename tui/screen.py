@@ -45,7 +45,7 @@ class PageScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """Status, rows and pane, replay bar, footer or prompt."""
         ascii_ = self.console.desk.ascii
-        yield LineView(self._status, ascii_=ascii_, id="status")
+        yield BarView(self._status, ascii_=ascii_, id="status")
         with Container(id="body"):
             yield LiveTable(self.page, ascii_=ascii_, id="list")
             yield LineView(self._pane, ascii_=ascii_, indent=1, id="pane")
@@ -95,7 +95,7 @@ class PageScreen(Screen[None]):
         self.set_class(frame.side, "-side")
         self.set_class(self.console.desk.feed.live, "-live")
         menu = self.menu
-        menu.bare = bare
+        menu.bare, menu.tiny = bare, frame.kind == "tiny"
         menu.styles.height = "1fr" if frame.side or not frame.size else frame.size
         menu.styles.width = frame.size if frame.side and frame.size else "1fr"
 
@@ -190,8 +190,13 @@ class PageScreen(Screen[None]):
             self.renew()
 
     def on_bar_view_sought(self, event: BarView.Sought) -> None:
-        """Go where the bar was clicked."""
-        self.console.seek_share(status.bar_share(event.column, self.size.width))
+        """Go where the bar was clicked; show the screen whose name was."""
+        if event.bar.id == "status":
+            number = event.bar.word_at(event.column)[:1]
+            if number in "12345" and number:
+                self.console.do_page(int(number))
+            return
+        self.console.verbs[0].seek_share(status.bar_share(event.column, self.size.width))
 
     # --- prompt
 

@@ -42,11 +42,11 @@ def status_line(status: Status, columns: int) -> Line:
     What matters least is said shorter first, and then falls away whole.
     """
     heads = [_tabs(status.page, long=True), _tabs(status.page, long=False), _tab(status.page)]
-    lefts = [
-        (*head, *_counts(status.incidents, words=words), *_scope(status))
-        for head in heads
-        for words in ((True, False) if head is heads[0] else (False,))
+    counts = [
+        _counts(status.incidents, words=words, zeros=zeros)
+        for words, zeros in ((True, True), (False, True), (False, False))
     ]
+    lefts = [(*head, *count, *_scope(status)) for head in heads for count in counts]
     for right in _rights(status):
         for left in lefts:
             if line_width(left) + line_width(right) + 1 <= columns:
@@ -72,12 +72,14 @@ def _scope(status: Status) -> Line:
     return ((f"  only {status.scope} ", "warn"),) if status.scope else ()
 
 
-def _counts(incidents: tuple[Incident, ...], *, words: bool) -> Line:
+def _counts(incidents: tuple[Incident, ...], *, words: bool, zeros: bool) -> Line:
+    """How many there are of each severity; without `zeros` only of which there are any, and of critical ones."""
     out: list[Span] = [(" ", "")]
     for severity in (*reversed(SEVERITIES), "resolved"):
         found = sum(_class(i) == severity for i in incidents if i.explained_by is None)
         mark, role = GLYPHS[severity]
-        out.append((f" {mark} {found}{f' {severity} ' if words else ''}", role if found else "dim"))
+        if found or zeros or severity == SEVERITIES[-1]:
+            out.append((f" {mark} {found}{f' {severity} ' if words else ''}", role if found else "dim"))
     return tuple(out)
 
 

@@ -1,7 +1,7 @@
 """The list of diagnoses: who comes first, what is folded, what each column says. Pure: nothing here knows Textual."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -46,6 +46,18 @@ def ranked(
     # Two that explain each other have no root; they are shown all the same.
     rest = [] if fold else [Row(i) for i in order if i.id not in seen and not _under(i, snoozed)]
     return rows + rest
+
+
+def by_condition(rows: Iterable[Row]) -> list[Row]:
+    """The most pressing row of each condition and state, which stands for the others."""
+    first: dict[tuple[str, bool], Row] = {}
+    for row in rows:
+        key = row.incident.condition, row.incident.state == "resolved"
+        if key in first:
+            first[key] = replace(first[key], folded=first[key].folded + row.folded + 1)
+        else:
+            first[key] = replace(row, depth=0)
+    return list(first.values())
 
 
 def _under(incident: Incident, snoozed: set[str]) -> bool:
@@ -130,7 +142,7 @@ COLUMNS = (
     Column("for", "for", 8, 12, 5, right=True),
     Column("state", "state", 8, 14, 6),
     Column("sure", "sure", 5, 5, 2, right=True),
-    Column("impact", "impact", 8, 30, 4),
+    Column("impact", "impact", 8, 30, 4, shrinks=True),
     Column("trend", "evidence", 10, 16, 7),
     Column("hit", "hit", 10, 30, 8),
     Column("flaps", "flaps", 5, 5, 10, right=True),
@@ -184,7 +196,7 @@ _TEXTS: Mapping[str, Callable[[Incident, float], str]] = {
     "since": lambda i, _: units.clock(i.opened_at),
     "for": lambda i, now: units.seconds(detail.lasted(i, now)),
     "sure": lambda i, _: detail.sure(i),
-    "impact": lambda i, _: detail.impact(i),
+    "impact": lambda i, _: detail.cost(i),
     "hit": lambda i, _: detail.spread_of(i),
     "flaps": lambda i, _: str(i.flaps) if i.flaps else "",
 }
@@ -208,5 +220,5 @@ def row_line(row: Row, fitting: Widths, cells: Cells) -> Line:
 def bare_line(row: Row, words: Words) -> Line:
     """A row where there is no room for columns."""
     mark, role = detail.glyph(row.incident)
-    text = f" {words.condition(row.incident.condition)} on {detail.where(row.incident)} {detail.sure(row.incident)}"
+    text = f" {detail.sure(row.incident):>5} {words.condition(row.incident.condition)} on {detail.where(row.incident)}"
     return ((mark, role), (text, ""))

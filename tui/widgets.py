@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from rich.segment import Segment
 from rich.style import Style
-from textual.events import Click, Resize
+from textual.events import Click, MouseScrollDown, MouseScrollUp, Resize
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
@@ -12,8 +12,11 @@ from textual.strip import Strip
 
 from skewscope.tui import text
 from skewscope.tui.pages.base import Page
+from skewscope.tui.status import too_small
 from skewscope.tui.text import Line
 
+WHEEL = 3
+"""Rows that one notch of the wheel moves."""
 Compute = Callable[[int, int], list[Line]]
 """Lines for so many columns and rows."""
 
@@ -112,18 +115,27 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
 
 
 class BarView(LineView):
-    """The replay bar: a click on it goes there."""
+    """A line that is clicked on: the replay bar goes there, the names of screens show them."""
 
     class Sought(Message):
-        """A share of the replay, 0..1, was asked for."""
+        """A column of the line was meant."""
 
-        def __init__(self, column: int) -> None:
+        def __init__(self, bar: "BarView", column: int) -> None:
             super().__init__()
-            self.column = column
+            self.bar, self.column = bar, column
 
     def on_click(self, event: Click) -> None:
         """Tell which column was meant."""
-        self.post_message(self.Sought(event.x))
+        self.post_message(self.Sought(self, event.x))
+
+    def word_at(self, column: int) -> str:
+        """The span that was clicked on, without blanks."""
+        at = 0
+        for words, _ in self.lines[0] if self.lines else ():
+            at += text.width(words)
+            if column < at:
+                return words.strip()
+        return ""
 
 
 class LiveTable(LineView, can_focus=True):
@@ -147,14 +159,18 @@ class LiveTable(LineView, can_focus=True):
     def __init__(self, page: Page, *, ascii_: bool, id: str) -> None:  # noqa: A002
         super().__init__(page.header, ascii_=ascii_, id=id)
         self.page = page
-        self.bare = False
+        self.bare = self.tiny = False
+        """Whether there is room for no more than rows, or not even for those."""
 
     def renew(self) -> None:
         """Ask again for the header; rows are asked for as they are drawn."""
         size = self.scrollable_content_region.size
         if not (size.width and size.height):
             return
-        self.lines = [] if self.bare and self.page.count else self.compute(size.width, size.height)
+        if self.tiny:
+            self.lines = too_small(size.width)
+        else:
+            self.lines = [] if self.bare and self.page.count else self.compute(size.width, size.height)
         whole = Size(size.width, self.page.count + len(self.lines))
         if whole != self.virtual_size:
             self.virtual_size = whole
@@ -192,9 +208,21 @@ class LiveTable(LineView, can_focus=True):
         if y < len(self.lines):
             return self.strip(self.lines[y], left=page.left)
         at = y - len(self.lines) + self.scroll_offset.y
-        if at >= page.count:
+        if at >= page.count or self.tiny:
             return self.strip(())
         return self.strip(page.bare(at) if self.bare else page.row(at), marked=at == page.cursor, left=page.left)
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        """The wheel moves the cursor: rows that scroll away from it would come back at the next look."""
+        event.stop()
+        event.prevent_default()
+        self.move(WHEEL)
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        """The same upwards."""
+        event.stop()
+        event.prevent_default()
+        self.move(-WHEEL)
 
     def on_click(self, event: Click) -> None:
         """A click moves the cursor, a second one opens; on a title it sorts."""

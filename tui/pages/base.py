@@ -5,9 +5,10 @@ from typing import ClassVar
 
 from skewscope.tui import query
 from skewscope.tui.columns import Widths
-from skewscope.tui.desk import Desk
+from skewscope.tui.desk import Desk, Jump
 from skewscope.tui.status import Frame, small
 from skewscope.tui.text import Line, line
+from skewscope.tui.whereabouts import Scope
 
 
 class Page:
@@ -30,6 +31,8 @@ class Page:
         self.filter = ""
         self.query: query.Query = query.Every()
         self.fault = ""
+        self.origin = 0
+        """The screen from which somebody jumped here; `leave` goes back to it."""
         self.zoomed = False
         """The pane has the screen for itself."""
         self.wide = False
@@ -89,7 +92,7 @@ class Page:
         if tight := small(columns, lines):
             return tight
         if columns >= 160:
-            return Frame("full", side=True, size=columns * 45 // 100)
+            return Frame("full", side=True, size=columns // 2)
         return Frame("full", size=min(max(self.count + 2, 4), (lines - 4) * 2 // 5))
 
     # --- filter
@@ -146,9 +149,10 @@ class Page:
         elif self.filter:
             self.narrow("")
         elif self.desk.scope.name:
-            from skewscope.tui.whereabouts import Scope  # noqa: PLC0415
-
             self.desk.narrow(Scope())
+        elif self.origin:
+            origin, self.origin = self.origin, 0
+            self.desk.jump(Jump(origin))
 
     def do_wide(self, _arg: int) -> None:
         """All columns, scrolled sideways; and back."""

@@ -12,7 +12,7 @@ from skewscope.tui.desk import Desk, Jump
 from skewscope.tui.pages.base import Page
 from skewscope.tui.query import Every
 from skewscope.tui.status import Frame, small
-from skewscope.tui.text import Line, Span, line, wrap, wrapped
+from skewscope.tui.text import Line, Span, fit, line, wrap, wrapped
 
 KINDS = ("conditions", "signals", "mitigations", "sources", "findings")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*[A-Za-z0-9]")
@@ -66,10 +66,10 @@ class CataloguePage(Page):
         self.back: list[tuple[str, str]] = []
         self.entry: tuple[str, str] = ("", "")
         """What is shown on the right when it is not what the cursor is on."""
+        self.columns = 80
         self.link = -1
         """The link that `open` follows; -1: the tree has the keys."""
         self.links: list[Link] = []
-        self.fields_of: dict[str, dict[str, str]] = {}
         self._states: tuple[int, dict[str, tuple[str, RuleHealth]]] = (-1, {})
         self._searched: tuple[str, list[Leaf]] = ("", [])
 
@@ -127,6 +127,7 @@ class CataloguePage(Page):
 
     def header(self, columns: int, rows: int) -> list[Line]:  # noqa: ARG002
         """The search in force."""
+        self.columns = columns
         return status.chip(self.filter, "" if self.count else "nothing found", (self.count, self.total), columns)
 
     def row(self, at: int) -> Line:
@@ -143,7 +144,7 @@ class CataloguePage(Page):
         elif leaf.kind == "signals" and self.desk.scene:
             mark = ("●", "ok") if leaf.id in self.desk.scene.delivered else ("·", "dim")
         kind = f"  {leaf.kind[:-1]}" if self.filter else ""
-        return ((f" {indent}", ""), mark, (f" {leaf.text}", ""), (kind, "dim"))
+        return fit(((f" {indent}", ""), mark, (f" {leaf.text}", ""), (kind, "dim")), self.columns)
 
     def state(self, condition: str) -> tuple[str, RuleHealth | None]:
         """How a condition is judged here, by the rule that judges it best."""

@@ -1,5 +1,6 @@
 """Diagnoses, the first screen: what is wrong, where, since when, how sure, why, and what to do."""
 
+from bisect import bisect_left
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import ClassVar
@@ -16,7 +17,10 @@ from skewscope.tui.pages.base import Page, waiting
 from skewscope.tui.query import Table
 from skewscope.tui.text import Line, Span, line, wrap
 
+FOLDS = ("everything is shown", "what is explained is folded", "one row for each condition")
 SPARK = 12
+BEFORE_S = 15.0
+"""Seconds before an incident that its curves begin."""
 
 
 class Diagnoses(Page):
@@ -29,7 +33,8 @@ class Diagnoses(Page):
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
         self.rows: list[view.Row] = []
-        self.folded = False
+        self.folded = 0
+        """0: all are shown; 1: what is explained is folded; 2: one row for each condition as well."""
         self.incidents: tuple[Incident, ...] = ()
         self.standing: Mapping[str, Standing] = {}
         self.cells = view.Cells(desk.words, 0.0, {})
@@ -50,11 +55,11 @@ class Diagnoses(Page):
         """Rank what is in scope and kept."""
         desk = self.desk
         self.incidents = desk.incidents()
-        found = ((i.id, desk.ledger.standing(i, desk.now)) for i in self.incidents)
-        self.standing = {id_: each for id_, each in found if each.state}
+        self.standing = desk.ledger.standings(self.incidents, desk.now)
         self._traces, self._thens = {}, {}
         kept = [self.incidents[n] for n in self.kept()]
-        self.rows = view.ranked(kept, fold=self.folded, standing=self.standing)
+        rows = view.ranked(kept, fold=self.folded > 0, standing=self.standing)
+        self.rows = view.by_condition(rows) if self.folded > 1 else rows
         self.count = len(self.rows)
         self.cells = view.Cells(desk.words, desk.now, self.standing, self._trend)
 
@@ -106,7 +111,7 @@ class Diagnoses(Page):
 
     def pane(self, columns_: int, rows: int) -> list[Line]:
         """Why, why not, what competes, what cannot be seen, what to do."""
-        chosen = self.selected
+        chosen, self.desk.columns = self.selected, columns_
         if chosen is None:
             return self._watched(columns_)
         words = replace(self.desk.words, draw=self._drawn)
@@ -159,24 +164,33 @@ class Diagnoses(Page):
 
     def _drawn(self, incident: Incident, item: Evidence) -> Line:
         """The series behind an item: its curve, and how far it is from its peers."""
+        cells = SPARK if self.desk.columns >= 100 else SPARK - 4
         scene, one = self._then(incident), self._trace(incident, item)
         if scene is None or one is None:
-            return ((" " * (SPARK + 2), ""),)
-        spans: list[Span] = [(pictures.sparkline(one.own(scene, SPARK), SPARK), "info"), ("  ", "")]
+            return ((" " * (cells + 2), ""),)
+        spans: list[Span] = [(self._curve(incident, scene, one, cells), "info"), ("  ", "")]
         return (*spans, *beside_peers(scene, one.row))
+
+    def _curve(self, incident: Incident, scene: Scene, one: evidence.Trace, cells: int) -> str:
+        """A series from a while before the incident on, as far as it went."""
+        begin = bisect_left(scene.signals.frames, incident.opened_at - BEFORE_S, key=lambda frame: frame.time)
+        values = one.own(scene, max(len(scene.signals.frames) - begin, 1))
+        some = np.linspace(0, len(values) - 1, min(cells, len(values))).round().astype(int)
+        return pictures.sparkline(values[some], cells)
 
     def _trend(self, incident: Incident) -> str:
         scene = self._then(incident)
         for item in incident.evidence:
             if item.verdict == "yes" and scene is not None and (one := self._trace(incident, item)):
-                return pictures.sparkline(one.own(scene, view.TREND), view.TREND)
+                return self._curve(incident, scene, one, view.TREND)
         return ""
 
     # --- verbs
 
     def do_fold(self, _arg: int) -> None:
-        """Fold what a diagnosis explains, or show it."""
-        self.folded = not self.folded
+        """Fold what a diagnosis explains, then all of one condition, then show everything again."""
+        self.folded = (self.folded + 1) % 3
+        self.desk.tell(FOLDS[self.folded], False)
         self.renew()
 
     def copied(self) -> str:
@@ -192,9 +206,9 @@ def beside_peers(scene: Scene, row: int) -> Line:
     other, own = float(signals.peer_z[row]), float(signals.own_z[row])
     peers, usual = float(signals.now.peers[row]), float(signals.now.usual[row])
     if np.isfinite(other) and (not np.isfinite(own) or abs(other) >= abs(own)):
-        return ((f"{sigma(other)} peers {units.human(peers, one.unit, share=share)}  ", ""),)
+        return ((f"{sigma(other)} peers {units.brief(peers, one.unit, share=share)}  ", ""),)
     if np.isfinite(own):
-        return ((f"{sigma(own)} usually {units.human(usual, one.unit, share=share)}  ", ""),)
+        return ((f"{sigma(own)} usually {units.brief(usual, one.unit, share=share)}  ", ""),)
     return ()
 
 

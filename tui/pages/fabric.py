@@ -1,64 +1,30 @@
 """Fabric: where it is. Racks and rails as a heat strip, a group's ring or pipeline, and who is slow to whom."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.adapters.scene import Rows, Scene
-from skewscope.engine.incident import Incident
+from skewscope.adapters.scene import Scene
 from skewscope.engine.topology import Group
 from skewscope.tui import detail, pictures, status, units
 from skewscope.tui.desk import Desk
+from skewscope.tui.heat import ON_NODES, Heat, Strip, Thermometer, strips
 from skewscope.tui.pages.base import Page
 from skewscope.tui.pages.diagnoses import sigma
 from skewscope.tui.query import Table
-from skewscope.tui.status import SEVERITIES, Frame, small
+from skewscope.tui.status import Frame, small
 from skewscope.tui.text import Line, Span, cut, fit, line, pad, wrap
 from skewscope.tui.whereabouts import Scope
 
 VIEWS = ("racks", "groups", "matrix")
-FULL = 20.0
-"""A deviation that fills a cell."""
 LABEL = 14
 LATENESS = ("wire.onset_lag", "step.compute_time", "nccl.coll_time", "wire.member_retransmit_ratio")
 """By which of them a member is called slow: the first that there is."""
 PAIRS = ("wire.peer_onset_lag", "wire.peer_retransmit_ratio", "wire.peer_last_share", "wire.peer_bytes")
 """What is told from one member to another."""
 MOST_WORST = 12
-ON_NODES = ("rank", "node", "port", "gpu")
-"""Kinds that are at one node; what hits a group or a pool would colour all of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Strip:
-    """One row of the heat strip: the nodes of a rack, as a whole or on one rail."""
-
-    rack: str
-    rail: str
-    nodes: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Heat:
-    """How hot nodes and ports are in a scene."""
-
-    scene: Scene
-    incidents: tuple[Incident, ...]
-    hit: dict[str, str]
-    """The worst severity that fires on each node."""
-    off: dict[str, float]
-    """The largest deviation among the series of each node, and of each port."""
-
-    def cell(self, node: str, rail: str) -> tuple[float, str]:
-        """Level, 0 to 1 or NaN where nothing is known, and role."""
-        off = self.off.get(f"{node}/{rail}" if rail else node, np.nan)
-        severity = self.hit.get(node, "")
-        role = {"critical": "crit", "warning": "warn", "info": "info"}.get(severity, "" if np.isfinite(off) else "dim")
-        level = min(off / FULL, 1.0) if np.isfinite(off) else np.nan
-        return (max(level, 0.99) if severity and not rail and np.isfinite(level) else level), role
 
 
 class Fabric(Page):
@@ -66,7 +32,7 @@ class Fabric(Page):
 
     name = "fabric"
     number = 2
-    fields: ClassVar[str] = "node or rack or group  sev>=warning  off>4"
+    fields: ClassVar[str] = "words of nodes, racks and groups  !text  ~letters  or"
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
@@ -77,7 +43,7 @@ class Fabric(Page):
         self.pair = 0
         self.chosen_group = ""
         self._texts: list[str] = []
-        self._known: tuple[int, tuple[Rows, Rows, list[str]]] = (-1, (np.empty(0, np.intp), np.empty(0, np.intp), []))
+        self._taker: Thermometer | None = None
         self.heat: Heat | None = None
         self._cells: tuple[str, NDArray[np.float64], tuple[str, ...]] = ("", np.empty((0, 0)), ())
 
@@ -96,9 +62,9 @@ class Fabric(Page):
         scene = self.desk.scene
         if scene is None:
             return
-        self.heat = self._heat(scene)
+        self.heat = self._thermometer().take(scene)
         if self.view == "racks":
-            every = _strips(scene)
+            every = strips(scene)
             self.strips = [every[n] for n in self._kept_rows([_told(s) for s in every])]
             self.count = len(self.strips)
         elif self.view == "groups":
@@ -109,6 +75,11 @@ class Fabric(Page):
             self._matrix(scene)
             self.count = len(self._cells[2])
         self.column = min(self.column, max(self._across - 1, 0))
+
+    def _thermometer(self) -> Thermometer:
+        if self._taker is None or self._taker.where is not self.desk.where:
+            self._taker = Thermometer(self.desk.where)
+        return self._taker
 
     def _kept_rows(self, texts: list[str]) -> list[int]:
         self._texts = texts
@@ -123,43 +94,6 @@ class Fabric(Page):
         if self.view == "racks":
             return self.strips[at] if at < len(self.strips) else None
         return self.groups[at].name if self.view == "groups" and at < len(self.groups) else at
-
-    def _heat(self, scene: Scene) -> Heat:
-        hit: dict[str, str] = {}
-        incidents = tuple(i for i in scene.incidents if i.state == "firing")
-        for incident in incidents:
-            for name in (incident.name, *incident.also) if incident.kind in ON_NODES else ():
-                for node in self.desk.where.nodes(incident.kind, name):
-                    before = hit.get(node, "info")
-                    hit[node] = max(before, incident.severity, key=SEVERITIES.index)
-        return Heat(scene, incidents, hit, self._off(scene))
-
-    def _off(self, scene: Scene) -> dict[str, float]:
-        """The largest deviation by node and by port; what is stale tells nothing."""
-        signals = scene.signals
-        if not len(signals):
-            return {}
-        rows, places, names = self._placed(scene)
-        there = rows < len(signals)
-        rows, places = rows[there], places[there]
-        fresh = ~signals.now.stale[rows]
-        worst = np.full(len(names), -np.inf)
-        np.maximum.at(worst, places[fresh], np.nan_to_num(np.abs(signals.deviation))[rows[fresh]])
-        return {name: off for name, off in zip(names, worst.tolist(), strict=True) if off >= 0}
-
-    def _placed(self, scene: Scene) -> tuple[Rows, Rows, list[str]]:
-        """Rows of series, the number of the node or port that each is on, and their names; worked out once."""
-        roster = scene.signals.roster
-        if self._known[0] != len(roster.series):
-            number: dict[str, int] = {}
-            pairs: list[tuple[int, int]] = []
-            for row, one in enumerate(roster.series):
-                nodes = self.desk.where.nodes(one.kind, one.entity) if one.kind in ON_NODES else ()
-                names = [*nodes, one.entity] if one.kind == "port" else [*nodes]
-                pairs += [(row, number.setdefault(name, len(number))) for name in names]
-            table = np.array(pairs, np.intp).reshape(-1, 2)
-            self._known = len(roster.series), (table[:, 0], table[:, 1], list(number))
-        return self._known[1]
 
     # --- rows
 
@@ -240,8 +174,8 @@ class Fabric(Page):
         for n, node in enumerate(strip.nodes[first : first + shown], first):
             level, role = heat.cell(node, strip.rail)
             glyph = pictures.heat(level)
-            block = glyph * max(cell - 1, 1)
-            spans.append((block, "bar" if at == self.cursor and n == self.column else role))
+            here = at == self.cursor and n == self.column
+            spans.append((_pointed(glyph, max(cell - 1, 1)) if here else glyph * max(cell - 1, 1), role))
             if cell > 1:
                 spans.append((" ", ""))
         if len(strip.nodes) > first + shown:
@@ -265,24 +199,27 @@ class Fabric(Page):
 
     def _ring(self, at: int) -> Line:
         group = self.groups[at]
-        _, _, off = self._late(group)
+        name, values, off = self._late(group)
         slow = int(np.nanargmax(off)) if np.isfinite(off).any() and np.nanmax(off) > 4 else -1
         room = (self.desk.columns - LABEL - 10) // max(len(group.members), 1)
         spans: list[Span] = [(pad(f" {group.name}", LABEL + 1), "key"), (f"{_kind(group)} ", "dim")]
         for n, member in enumerate(group.members):
             heat = self.heat.hit.get(self.desk.where.topology.node_of[member], "") if self.heat else ""
-            role = (
-                "bar"
-                if at == self.cursor and n == self.column
-                else {"critical": "crit", "warning": "warn"}.get(heat, "")
-            )
-            spans.append((cut(member, max(room - 4, 2)), role))
+            role = {"critical": "crit", "warning": "warn"}.get(heat, "")
+            here = at == self.cursor and n == self.column
+            spans.append((cut(member, max(room - 4, 2)), "bar" if here else role))
             last = n == len(group.members) - 1
             arrow = (" ━▶ " if n == slow else " ─▶ ") if not last else (" ━╮" if n == slow else " ─╮")
-            spans.append(
-                (arrow if not (last and group.kind == "pipeline-parallel") else "", "crit" if n == slow else "dim")
-            )
+            open_end = last and group.kind == "pipeline-parallel"
+            spans.append(("" if open_end else arrow, "crit" if n == slow else "dim"))
+        if slow >= 0:
+            late = units.human(values[slow], self._unit(name), share=units.is_share(name))
+            spans.append((f"  {group.members[slow]}: {name} {late} {sigma(off[slow])}", "warn"))
         return tuple(spans)
+
+    def _unit(self, signal: str) -> str:
+        known = self.desk.words.catalogue.signals.get(signal)
+        return known.unit if known else "1"
 
     # --- matrix
 
@@ -324,7 +261,6 @@ class Fabric(Page):
         name, cells, members = self._cells
         cell = self._matrix_width(self.desk.columns)
         signal = name.split(" ", maxsplit=1)[0]
-        known = self.desk.words.catalogue.signals.get(signal)
         top = float(np.nanmax(cells)) if np.isfinite(cells).any() else 1.0
         spans: list[Span] = [(pad(f" {members[at]}", LABEL + 1), "key" if at == self.cursor else "")]
         for n, value in enumerate(cells[at].tolist()):
@@ -333,7 +269,7 @@ class Fabric(Page):
             if np.isfinite(value):
                 level = value / top if top else 0.0
                 share = units.is_share(signal)
-                told = units.human(value, known.unit if known else "1", share=share) if cell >= 9 else ""
+                told = units.brief(value, self._unit(signal), share=share) if cell >= 9 else ""
                 text = told or pictures.heat(level) * max(cell - 1, 1)
                 role = role if role == "bar" else "crit" if level > 0.8 else "warn" if level > 0.5 else ""
             spans.append((pad(text, cell - 1, right=True) + " ", role))
@@ -383,12 +319,8 @@ class Fabric(Page):
             if not mine:
                 continue
             name, values, off = self._late(group)
-            known = self.desk.words.catalogue.signals.get(name)
-            late = (
-                f"{name} {units.human(values[mine[0]], known.unit if known else 's')} {sigma(off[mine[0]])}"
-                if name
-                else ""
-            )
+            value = units.human(values[mine[0]], self._unit(name), share=units.is_share(name))
+            late = f"{name} {value} {sigma(off[mine[0]])}" if name else ""
             front = ", front end" if group.front_end == node else ""
             what = f"{group.kind} {group.name}, rank {mine[0]} of {len(group.members)}{front}  "
             out.append(fit(((what, ""), (late, "warn" if off[mine[0]] > 4 else "dim")), columns))
@@ -448,17 +380,9 @@ class Fabric(Page):
         return self.node
 
 
-def _strips(scene: Scene) -> list[Strip]:
-    """Racks, each with its rails below it."""
-    racks: dict[str, list[str]] = {}
-    for node in scene.topology.nodes:
-        racks.setdefault(node.rack, []).append(node.name)
-    out: list[Strip] = []
-    for rack, nodes in racks.items():
-        out.append(Strip(rack, "", tuple(nodes)))
-        rails = dict.fromkeys(p.name for n in nodes for p in scene.topology.node[n].ports)
-        out += [Strip(rack, rail, tuple(nodes)) for rail in rails]
-    return out
+def _pointed(glyph: str, cells: int) -> str:
+    """A cell with the cursor on it."""
+    return f"[{glyph * (cells - 2)}]" if cells > 2 else "◆" * cells
 
 
 def _told(strip: Strip) -> str:

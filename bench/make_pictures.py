@@ -1,0 +1,63 @@
+"""Makes the pictures of the documentation: `python bench/make_pictures.py docs/pictures`.
+
+Each is a screen of the console over the built-in demo, at a second at which there is something to see.
+"""
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+
+from skewscope.adapters.film import Film
+from skewscope.adapters.replay import demo_path, replay
+from skewscope.kb.load import catalogue
+from skewscope.tui.app import Console, Options
+from skewscope.tui.detail import Words
+
+SIZE = (120, 36)
+LATE, BURST = "+42", "+134"
+SHOTS = {
+    "diagnoses": (LATE, ()),
+    "detail": (LATE, ("enter",)),
+    "fabric": (LATE, ("2", "l", "l")),
+    "groups": (LATE, ("2", "v")),
+    "signals": (LATE, ("3",)),
+    "catalogue": (LATE, ("K",)),
+    "actions": (LATE, ("5",)),
+    "burst": (BURST, ()),
+}
+FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
+
+
+def tidy(svg: str) -> str:
+    """The picture without fonts from elsewhere."""
+    svg = re.sub(r"@font-face\s*{[^}]*}", "", svg)
+    return re.sub(r"font-family:\s*[^;]*;", f"font-family: {FONT};", svg)
+
+
+async def shoot(film: Film, name: str, folder: Path) -> None:
+    """One screen."""
+    time, keys = SHOTS[name]
+    app = Console(film, Words(catalogue()), Options(), read=lambda _heard: None)
+    async with app.run_test(size=SIZE) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        await pilot.press("t", *time, "enter", *keys)
+        await pilot.pause()
+        await pilot.pause()
+        svg = tidy(app.export_screenshot(title=f"Skewscope: {name}"))
+        (folder / f"{name}.svg").write_text("\n".join(line.rstrip() for line in svg.splitlines()) + "\n")
+
+
+def main(folder: Path) -> None:
+    """All pictures."""
+    film = Film()
+    replay(demo_path(), film=film)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in SHOTS:
+        asyncio.run(shoot(film, name, folder))
+        print(folder / f"{name}.svg")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
