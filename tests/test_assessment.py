@@ -176,7 +176,7 @@ def test_the_page_tells_every_figure_or_that_it_is_unknown():
     page = report.as_markdown(whole.Assessment(order, fine, scored([]), {"everything": fine}, fine), catalogue())
     assert "| macro F1 | 1.00 | unknown | >= 0.90 |" in page
     assert "| tp-straggler | 1/1 |  |  | 1.00 | 1.00 | 5 |" in page
-    assert "| **everything** | 1.00 | 1.00 | 1.00 | 0 | 1 of 1 |" in page
+    assert "| **everything** | 1.00 | 1.00 | 1.00 | 0 | 0 |  | 1 of 1 |" in page
     assert "--seed 4" in page
 
 
