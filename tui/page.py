@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.adapters.scene import Scene
-from skewscope.engine.incident import Incident
+from skewscope.engine.incident import Evidence, Incident
 from skewscope.tui import detail, evidence, text, units, view
 from skewscope.tui.detail import Words
 from skewscope.tui.text import Line
@@ -128,7 +128,7 @@ def _missing(said: Iterable[str]) -> str:
 # --- pictures
 
 
-def _chart(scene: Scene, item: detail.Evidence, one: evidence.Trace) -> str:
+def _chart(scene: Scene, item: Evidence, one: evidence.Trace) -> str:
     """A series beside its peers, as SVG."""
     own, others, times = one.own(scene), one.others(scene), scene.signals.times()
     if not len(times) or not np.isfinite(own).any():
@@ -156,8 +156,8 @@ def _chart(scene: Scene, item: detail.Evidence, one: evidence.Trace) -> str:
 
 
 def _line(
-    times: NDArray[np.floating],  # type: ignore[type-arg]
-    values: NDArray[np.floating],  # type: ignore[type-arg]
+    times: NDArray[np.floating],
+    values: NDArray[np.floating],
     bounds: tuple[float, float],
     colour: str,
     wide: float,

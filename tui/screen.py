@@ -26,7 +26,7 @@ Answer = Callable[[str], None]
 class PageScreen(Screen[None]):
     """A page and the lines around it. What keys do comes from the console's table, through `do`."""
 
-    HORIZONTAL_BREAKPOINTS: ClassVar = []
+    HORIZONTAL_BREAKPOINTS: ClassVar = []  # type: ignore[misc]  # Textual declares it as no class variable
 
     def __init__(self, page: Page) -> None:
         super().__init__()

@@ -58,7 +58,8 @@ class Transport:
         if self.flows.full:
             self.flows, self.tcp, self.roce, self.heard = KeyTable(), FlowState(), FlowState(), FlowState()
         packets = chunk.packets
-        fate = _Fate(*(np.zeros(len(packets), bool) for _ in range(3)))
+        none = [np.zeros(len(packets), bool) for _ in range(3)]
+        fate = _Fate(none[0], none[1], none[2])
         data = _data(packets)
         rtts = [_NOTHING]
         for proto, reducer in ((TCP, self._tcp), (ROCE, self._roce)):
