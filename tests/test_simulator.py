@@ -276,7 +276,7 @@ def test_a_run_written_down_and_read_again_is_the_same(tmp_path):
     scenario = Scenario("x", Plan(16), (), 12)
     fleet, blocks = played(scenario, KNOWN, table)
     made = list(blocks)
-    written = output.write(tmp_path / "run", fleet.topology, table.keys, made, {"labels": []})
+    written = output.write(tmp_path / "run", fleet.topology, output.canonical(table.keys), made, {"labels": []})
     read = load(open_recording(tmp_path / "run"), KNOWN)
     assert written == len(read.block) == sum(map(len, made))
     assert set(read.table.keys) == set(table.keys)

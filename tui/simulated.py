@@ -1,5 +1,6 @@
 """The commands about simulated fleets: make a recording of one, and measure the diagnosis on many."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from skewscope.adapters.assessment import whole
     from skewscope.adapters.assessment.corpus import Episode, Scenario
     from skewscope.adapters.assessment.score import Score
+    from skewscope.adapters.simulator.output import Spelled
     from skewscope.tui.text import Line
 
 SEVERITIES = ("mild", "medium", "heavy")
@@ -40,10 +42,17 @@ class Measure(click.Command):
     "--trace", type=click.Path(path_type=Path, exists=True), help="Of requests, as Azure or Mooncake give it."
 )
 @click.option("--profile", type=click.Choice(["fine", "usual"]), default="fine", show_default=True)
+@click.option(
+    "--names",
+    type=click.Choice(["canonical", "exporters"]),
+    default="canonical",
+    show_default=True,
+    help="Of metrics and labels: one vocabulary for all, or as dcgm-exporter, DTS, node_exporter, vLLM have them.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
 @click.option("--list", "listing", is_flag=True, help="What can be injected.")
 @json_option
-def simulate(folder: Path | None, listing: bool, as_json: bool, **asked: Any) -> None:
+def simulate(folder: Path | None, names: str, listing: bool, as_json: bool, **asked: Any) -> None:
     """Make a labelled recording of a fleet that never was.
 
     Nodes with GPUs and rails serve requests and train; faults are injected at
@@ -57,12 +66,13 @@ def simulate(folder: Path | None, listing: bool, as_json: bool, **asked: Any) ->
     scenario = _scenario(Order(**asked))
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise InputError([Problem(str(folder), 0, "", "something that is there already", "a new folder")])
-    samples = _write(folder, scenario)
+    samples, series = _write(folder, scenario, names)
     if as_json:
         print_json(scenario)
     else:
         title = line(f"{samples} samples of {scenario.plan.nodes} nodes in {scenario.lasts:g} s.")
-        show([title, *map(_episode_line, scenario.episodes)])
+        told = [_names_line(series)] if names == "exporters" else []
+        show([title, *told, *map(_episode_line, scenario.episodes)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +129,11 @@ def _fabric(order: Order) -> str:
     raise InputError([Problem("--condition", 0, "", found, "faults of RoCE or of InfiniBand")])
 
 
-def _write(folder: Path, scenario: "Scenario") -> int:
+def _write(folder: Path, scenario: "Scenario", names: str) -> "tuple[int, list[Spelled]]":
+    """Writes the recording; gives the number of samples, and how each series was written."""
     from skewscope.adapters.assessment.corpus import START, played  # noqa: PLC0415
-    from skewscope.adapters.simulator.output import write  # noqa: PLC0415
+    from skewscope.adapters.simulator.output import canonical, write  # noqa: PLC0415
+    from skewscope.adapters.simulator.spoken import spoken  # noqa: PLC0415
     from skewscope.engine.feed import SeriesTable  # noqa: PLC0415
 
     table = SeriesTable()
@@ -143,7 +155,17 @@ def _write(folder: Path, scenario: "Scenario") -> int:
             if e.condition
         ],
     }
-    return write(folder, fleet.topology, table.keys, blocks, truth)
+    apart = names == "exporters"
+    series = spoken(table.keys, catalogue(), fleet.topology) if apart else canonical(table.keys)
+    return write(folder, fleet.topology, series, blocks, truth), series
+
+
+def _names_line(series: "list[Spelled]") -> "Line":
+    """How many series came under whose names."""
+    counts = Counter(one.exporter for one in series)
+    own = counts.pop("", 0)
+    told = ", ".join(f"{count} of {name}" for name, count in counts.most_common())
+    return line(f"Series under the names of exporters: {told}; {own} that none of them tells stay canonical.", "dim")
 
 
 def _episode_line(episode: "Episode") -> "Line":

@@ -6,6 +6,7 @@ a place, in the unit that the catalogue gives; of a counter, what it grows by in
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -36,6 +37,26 @@ MUTES = {
     "job": "mute_host",
     "fabric": "",
 }
+
+SPEAKERS: Mapping[str, tuple[str, ...]] = {
+    "counters": ("dts_ethtool", "dts_sysfs", "node_exporter", "node_exporter_ib"),
+    "dcgm": ("dcgm",),
+    "host": ("node_exporter", "ethtool"),
+    "engine": ("vllm",),
+    "job": ("nccl_inspector",),
+    "fabric": ("gie",),
+}
+"""Which exporters deliver each source where this fleet runs, as the catalogue calls them; the first that has a name."""
+OTHERWISE = frozenset({"pool.queue", "pool.requests"})
+"""What a router tells in another way than is simulated: queues of each pod, requests by model."""
+
+
+@cache
+def source_of(signal: str) -> str:
+    """The table that a signal stands in, '' for none."""
+    if signal in TIMES:
+        return "engine"
+    return next((name for name, table in TABLES.items() if any(one.signal == signal for one in table)), "")
 
 
 def rows(fabric: str) -> Iterator[Row]:

@@ -1,10 +1,10 @@
-"""A simulated run as a recording: Parquet under canonical names, the topology, and labels that say what was wrong."""
+"""A simulated run as a recording: Parquet, the topology, and labels that say what was wrong."""
 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
@@ -18,6 +18,22 @@ SAMPLES = "samples.parquet"
 LABELS = ("node", "port", "gpu", "group", "replica", "rank", "pool", "direction", "priority", "le")
 ROWS = 1 << 20
 """Samples that are written at once."""
+
+
+class Spelled(NamedTuple):
+    """A series as it is written."""
+
+    labels: dict[str, str]
+    """The metric's name, under `signal`, and its labels."""
+    scale: float = 1.0
+    """A written number times this is in the catalogue's unit."""
+    exporter: str = ""
+    """Whose name it is; '' for the canonical one."""
+
+
+def canonical(keys: Iterable[SeriesKey]) -> list[Spelled]:
+    """Series under their canonical names."""
+    return [Spelled(labels_of(key)) for key in keys]
 
 
 def labels_of(key: SeriesKey) -> dict[str, str]:
@@ -53,13 +69,13 @@ def _entity(key: SeriesKey) -> dict[str, str]:
     return {key.kind: key.entity}
 
 
-def write(folder: Path, topology: Topology, keys: Sequence[SeriesKey], blocks: Iterable[Block], truth: Any) -> int:
+def write(folder: Path, topology: Topology, series: Sequence[Spelled], blocks: Iterable[Block], truth: Any) -> int:
     """Writes a recording into a new or empty folder; gives the number of samples.
 
     Args:
         folder: where.
         topology: of the fleet.
-        keys: of the series table that the blocks' numbers are of, complete by the time the first block is there.
+        series: how each is written that the blocks' numbers are of.
         blocks: the samples.
         truth: what `labels.json` is to hold.
     """
@@ -68,20 +84,21 @@ def write(folder: Path, topology: Topology, keys: Sequence[SeriesKey], blocks: I
     inputs = [{"kind": "parquet", "path": SAMPLES}]
     _yaml(folder / FILE, {"version": 1, "topology": "topology.yaml", "note": "simulated", "inputs": inputs})
     (folder / "labels.json").write_text(json.dumps(truth, indent=1) + "\n", encoding="utf-8")
-    return _samples(folder / SAMPLES, keys, blocks)
+    return _samples(folder / SAMPLES, series, blocks)
 
 
-def _samples(path: Path, keys: Sequence[SeriesKey], blocks: Iterable[Block]) -> int:
+def _samples(path: Path, series: Sequence[Spelled], blocks: Iterable[Block]) -> int:
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    columns = _columns(keys, pa)
+    columns = _columns(series, pa)
+    scale = np.array([one.scale for one in series])
     text = pa.dictionary(pa.int32(), pa.string())
     schema = pa.schema([("time", pa.float64()), ("value", pa.float64()), *((name, text) for name in columns)])
     total = 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for block in _gathered(blocks):
-            arrays = [pa.array(block.time), pa.array(block.value)]
+            arrays = [pa.array(block.time), pa.array(block.value / scale[block.series])]
             arrays += [_picked(codes, block.series, words, pa) for codes, words in columns.values()]
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
             total += len(block)
@@ -100,12 +117,12 @@ def _gathered(blocks: Iterable[Block]) -> Iterable[Block]:
         yield together(held)
 
 
-def _columns(keys: Sequence[SeriesKey], pa: Any) -> dict[str, tuple[NDArray[np.int32], Any]]:
+def _columns(series: Sequence[Spelled], pa: Any) -> dict[str, tuple[NDArray[np.int32], Any]]:
     """Of each text column: the code of each series, -1 for none, and the words."""
-    told = [labels_of(key) for key in keys]
+    others = sorted({name for one in series for name in one.labels} - {"signal", *LABELS})
     found = {}
-    for name in ("signal", *LABELS):
-        words = pa.array([each.get(name) for each in told], pa.string()).dictionary_encode()
+    for name in ("signal", *LABELS, *others):
+        words = pa.array([one.labels.get(name) for one in series], pa.string()).dictionary_encode()
         found[name] = np.asarray(words.indices.fill_null(-1), np.int32), words.dictionary
     return found
 
