@@ -1,6 +1,7 @@
 """The commands about simulated fleets: make a recording of one, and measure the diagnosis on many."""
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from skewscope.adapters.assessment.corpus import Episode, Scenario
     from skewscope.adapters.assessment.score import Score
     from skewscope.adapters.simulator.output import Spelled
+    from skewscope.engine.feed import SeriesKey
+    from skewscope.engine.topology import Topology
     from skewscope.tui.text import Line
 
 SEVERITIES = ("mild", "medium", "heavy")
@@ -49,21 +52,27 @@ class Measure(click.Command):
     show_default=True,
     help="Of metrics and labels: one vocabulary for all, or as dcgm-exporter, DTS, node_exporter, vLLM have them.",
 )
+@click.option("--serve", metavar="[HOST:]PORT", help="Play it live, as pages to scrape; of this machine unless told.")
 @click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
 @click.option("--list", "listing", is_flag=True, help="What can be injected.")
 @json_option
-def simulate(folder: Path | None, names: str, listing: bool, as_json: bool, **asked: Any) -> None:
-    """Make a labelled recording of a fleet that never was.
+def simulate(folder: Path | None, names: str, serve: str | None, listing: bool, as_json: bool, **asked: Any) -> None:
+    """Make a labelled recording of a fleet that never was, or play it live.
 
     Nodes with GPUs and rails serve requests and train; faults are injected at
     places that the seed chooses. With --profile fine every source is read each
     second, with usual as operators have it: GPUs each 30 s, hosts each 15 s.
     For example: `simulate out --condition gpu-thermal-throttle`.
     """
-    if listing or folder is None:
+    if listing or (folder is None and serve is None):
         _show_what_there_is(as_json=as_json)
         return
     scenario = _scenario(Order(**asked))
+    if folder is None:
+        _play(serve or "", scenario, names, as_json=as_json)
+        return
+    if serve is not None:
+        raise InputError([Problem("--serve", 0, "", f"the folder {str(folder)!r} as well", "one of the two")])
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise InputError([Problem(str(folder), 0, "", "something that is there already", "a new folder")])
     samples, series = _write(folder, scenario, names)
@@ -129,11 +138,45 @@ def _fabric(order: Order) -> str:
     raise InputError([Problem("--condition", 0, "", found, "faults of RoCE or of InfiniBand")])
 
 
+def _play(where: str, scenario: "Scenario", names: str, *, as_json: bool) -> None:
+    """Plays a scenario live until it ends, or until somebody stops it."""
+    from skewscope.adapters.assessment.corpus import played  # noqa: PLC0415
+    from skewscope.adapters.simulator import live  # noqa: PLC0415
+    from skewscope.adapters.simulator.exporters import PERIODS  # noqa: PLC0415
+    from skewscope.engine.feed import SeriesTable  # noqa: PLC0415
+
+    table = SeriesTable()
+    fleet, blocks = played(scenario, catalogue(), table)
+    if len(table.keys) > live.MOST_SERIES:
+        found = f"{len(table.keys)} series on a page"
+        raise InputError([Problem("--serve", 0, "", found, f"at most {live.MOST_SERIES}", "Simulate fewer nodes.")])
+    series = _spelled(names, table.keys, fleet.topology)
+    pages = live.Pages(table.keys, series, catalogue(), PERIODS[scenario.profile])
+    try:
+        server = live.Server(live.address(where), pages, fleet.topology)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError([Problem("--serve", 0, "", f"{where!r} ({reason})", "a free [HOST:]PORT")]) from None
+    with suppress(KeyboardInterrupt), live.answering(server):
+        if as_json:
+            print_json(scenario)
+        else:
+            title = line(f"{scenario.plan.nodes} nodes at {server.url} for {scenario.lasts:g} s; Ctrl-C ends it.")
+            show([title, *map(_episode_line, scenario.episodes)])
+        live.play(blocks, pages)
+
+
+def _spelled(names: str, keys: "list[SeriesKey]", topology: "Topology") -> "list[Spelled]":
+    from skewscope.adapters.simulator.output import canonical  # noqa: PLC0415
+    from skewscope.adapters.simulator.spoken import spoken  # noqa: PLC0415
+
+    return spoken(keys, catalogue(), topology) if names == "exporters" else canonical(keys)
+
+
 def _write(folder: Path, scenario: "Scenario", names: str) -> "tuple[int, list[Spelled]]":
     """Writes the recording; gives the number of samples, and how each series was written."""
     from skewscope.adapters.assessment.corpus import START, played  # noqa: PLC0415
-    from skewscope.adapters.simulator.output import canonical, write  # noqa: PLC0415
-    from skewscope.adapters.simulator.spoken import spoken  # noqa: PLC0415
+    from skewscope.adapters.simulator.output import write  # noqa: PLC0415
     from skewscope.engine.feed import SeriesTable  # noqa: PLC0415
 
     table = SeriesTable()
@@ -155,8 +198,7 @@ def _write(folder: Path, scenario: "Scenario", names: str) -> "tuple[int, list[S
             if e.condition
         ],
     }
-    apart = names == "exporters"
-    series = spoken(table.keys, catalogue(), fleet.topology) if apart else canonical(table.keys)
+    series = _spelled(names, table.keys, fleet.topology)
     return write(folder, fleet.topology, series, blocks, truth), series
 
 

@@ -80,9 +80,10 @@ def write(folder: Path, topology: Topology, series: Sequence[Spelled], blocks: I
         truth: what `labels.json` is to hold.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    _yaml(folder / "topology.yaml", _described(topology))
+    (folder / "topology.yaml").write_text(described(topology), encoding="utf-8")
     inputs = [{"kind": "parquet", "path": SAMPLES}]
-    _yaml(folder / FILE, {"version": 1, "topology": "topology.yaml", "note": "simulated", "inputs": inputs})
+    description = {"version": 1, "topology": "topology.yaml", "note": "simulated", "inputs": inputs}
+    (folder / FILE).write_text(_yaml(description), encoding="utf-8")
     (folder / "labels.json").write_text(json.dumps(truth, indent=1) + "\n", encoding="utf-8")
     return _samples(folder / SAMPLES, series, blocks)
 
@@ -133,13 +134,13 @@ def _picked(codes: NDArray[np.int32], series: NDArray[np.int32], words: Any, pa:
     return pa.DictionaryArray.from_arrays(pa.array(own, pa.int32(), mask=own < 0), words)
 
 
-def _yaml(path: Path, data: Any) -> None:
-    path.write_text(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), encoding="utf-8")
+def _yaml(data: Any) -> str:
+    return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
 
 
-def _described(topology: Topology) -> dict[str, Any]:
+def described(topology: Topology) -> str:
     """The topology as its file has it."""
-    return {
+    whole = {
         "version": 1,
         "nodes": [_node(node) for node in topology.nodes],
         "groups": [
@@ -149,6 +150,7 @@ def _described(topology: Topology) -> dict[str, Any]:
         ],
         "pools": [{"name": pool.name, "replicas": list(pool.replicas)} for pool in topology.pools],
     }
+    return _yaml(whole)
 
 
 def _node(node: Node) -> dict[str, Any]:

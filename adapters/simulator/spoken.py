@@ -154,7 +154,7 @@ def _gpu(topology: Topology, key: SeriesKey) -> Labels:
 
 
 def _engine(topology: Topology, key: SeriesKey) -> Labels:
-    """An engine names its model only; the node of its pod is added by the scrape."""
+    """An engine names its model; the node of its pod is added by the scrape. With `engine` it were another series."""
     return {"model_name": SERVED, "node": _host(topology, key)}
 
 
