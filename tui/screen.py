@@ -8,6 +8,7 @@ from textual.binding import Binding
 from textual.containers import Container
 from textual.events import Key, Resize
 from textual.screen import ModalScreen, Screen
+from textual.timer import Timer
 from textual.widgets import Input
 
 from skewscope.tui import status
@@ -20,6 +21,8 @@ from skewscope.tui.widgets import BarView, LineView, LiveTable
 if TYPE_CHECKING:
     from skewscope.tui.app import Console
 
+PAUSE_S = 0.2
+"""Seconds without a key after which a search is done."""
 Answer = Callable[[str], None]
 
 
@@ -33,6 +36,7 @@ class PageScreen(Screen[None]):
         self.page = page
         self.asking: Answer | None = None
         self.live: Answer | None = None
+        self._later: Timer | None = None
         self.other = False
         """Keys that move scroll the pane."""
         self._frame = Frame("full")
@@ -209,8 +213,14 @@ class PageScreen(Screen[None]):
         prompt.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """A filter works while it is typed."""
-        if self.live:
+        """A filter works while it is typed: what takes longer, once there is a pause."""
+        if not self.live:
+            return
+        if self._later is not None:
+            self._later.stop()
+        if self.page.slow:
+            self._later = self.set_timer(PAUSE_S, lambda: self.live(event.value) if self.live else None)
+        else:
             self.live(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

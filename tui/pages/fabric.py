@@ -6,11 +6,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.adapters.scene import Scene
+from skewscope.adapters.scene import Roster, Scene
 from skewscope.engine.topology import Group
 from skewscope.tui import detail, pictures, status, units
 from skewscope.tui.desk import Desk
-from skewscope.tui.heat import ON_NODES, Heat, Strip, Thermometer, strips
+from skewscope.tui.heat import FULL, Heat, Strip, Thermometer, strips
 from skewscope.tui.pages.base import Page
 from skewscope.tui.pages.diagnoses import sigma
 from skewscope.tui.query import Table
@@ -25,6 +25,8 @@ LATENESS = ("wire.onset_lag", "step.compute_time", "nccl.coll_time", "wire.membe
 PAIRS = ("wire.peer_onset_lag", "wire.peer_retransmit_ratio", "wire.peer_last_share", "wire.peer_bytes")
 """What is told from one member to another."""
 MOST_WORST = 12
+LEAST_MEMBER = 6
+"""Columns that a member takes at least to be told by its name."""
 
 
 class Fabric(Page):
@@ -203,6 +205,8 @@ class Fabric(Page):
         slow = int(np.nanargmax(off)) if np.isfinite(off).any() and np.nanmax(off) > 4 else -1
         room = (self.desk.columns - LABEL - 10) // max(len(group.members), 1)
         spans: list[Span] = [(pad(f" {group.name}", LABEL + 1), "key"), (f"{_kind(group)} ", "dim")]
+        if room < LEAST_MEMBER:
+            return (*spans, *self._dense(at, off))
         for n, member in enumerate(group.members):
             heat = self.heat.hit.get(self.desk.where.topology.node_of[member], "") if self.heat else ""
             role = {"critical": "crit", "warning": "warn"}.get(heat, "")
@@ -217,9 +221,19 @@ class Fabric(Page):
             spans.append((f"  {group.members[slow]}: {name} {late} {sigma(off[slow])}", "warn"))
         return tuple(spans)
 
+    def _dense(self, at: int, off: list[float]) -> list[Span]:
+        """A group that is too large for names: a cell for each member, the fuller the later it is."""
+        out: list[Span] = []
+        for n, z in enumerate(off):
+            here = at == self.cursor and n == self.column
+            role = "crit" if z > 10 else "warn" if z > 4 else ""
+            out.append(("◆" if here else pictures.heat(abs(z) / FULL), role))
+        return out
+
     def _unit(self, signal: str) -> str:
-        known = self.desk.words.catalogue.signals.get(signal)
-        return known.unit if known else "1"
+        roster = self.desk.scene.signals.roster if self.desk.scene else Roster()
+        rows = roster.by_signal.get(signal, ())
+        return roster.series[rows[0]].unit if len(rows) else "1"
 
     # --- matrix
 
@@ -327,16 +341,12 @@ class Fabric(Page):
         return out
 
     def _worst(self, scene: Scene, node: str, columns: int, rows: int) -> list[Line]:
-        signals, where = scene.signals, self.desk.where
-        mine = [
-            row
-            for row, one in enumerate(signals.roster.series[: len(signals)])
-            if one.kind in (*ON_NODES, "peer") and node in where.nodes(one.kind, one.entity)
-        ]
-        if not mine or rows < 2:
+        signals = scene.signals
+        mine = self._thermometer().rows_of(scene, node)
+        if not len(mine) or rows < 2:
             return []
         off = np.nan_to_num(np.abs(signals.deviation[mine]))
-        best = [mine[n] for n in np.argsort(-off, kind="stable")[: min(MOST_WORST, rows - 1)]]
+        best = mine[np.argsort(-off, kind="stable")[: min(MOST_WORST, rows - 1)]].tolist()
         out: list[Line] = [line(f"furthest from normal, of {len(mine)} series", "label")]
         for row in best:
             one = signals.roster.series[row]
