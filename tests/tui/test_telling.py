@@ -17,10 +17,24 @@ from skewscope.tui import keymap, ledger, pictures, plan
 from skewscope.tui.changes import changes
 from skewscope.tui.cli import cli
 from skewscope.tui.detail import Words
+from skewscope.tui.matrix import matrix
 from skewscope.tui.page import Told, page
 from skewscope.tui.pictures import Curve
 from skewscope.tui.text import line_width, plain
-from tests.tui.samples import CHILD, ENDED, INCIDENTS, ROOT, SOURCES, T0, TOPOLOGY, catalogue, film, scene, snapshot
+from tests.tui.samples import (
+    CHILD,
+    ENDED,
+    INCIDENTS,
+    ROOT,
+    SOURCES,
+    T0,
+    TOPOLOGY,
+    catalogue,
+    empty,
+    film,
+    scene,
+    snapshot,
+)
 
 WORDS = Words(catalogue(), INCIDENTS)
 DOCS = Path(__file__).parents[2] / "docs"
@@ -227,3 +241,26 @@ def test_a_rising_line_rises():
     assert rows[0].strip()
     assert rows[-1].strip()
     assert rows[0].index(rows[0].strip()[0]) > rows[-1].index(rows[-1].strip()[0])
+
+
+# --- matrix
+
+
+def test_a_matrix_tells_who_is_what_to_whom():
+    found = matrix(film().scene(99), TOPOLOGY.groups[0], 0)
+    assert (found.signal, found.unit, found.members) == ("wire.peer_bytes", "By", ("n0", "n1", "n2", "n3"))
+    assert np.isnan(found.cells.diagonal()).all()
+    assert plain([found.pair(0, 1)]).startswith("n0 sees of n1: wire.peer_bytes 6.5 MB")
+    assert not found.pair(1, 1)
+    cells = found.cells.copy()
+    cells[0, 1] = 1e6
+    odd = replace(found, cells=cells)
+    roles = {role for n in range(4) for _, role in odd.row(n, 10, 80, (3, 3))}
+    assert "crit" in roles
+    assert "crit" not in {role for n in range(4) for _, role in found.row(n, 10, 80, (3, 3))}
+
+
+def test_without_series_between_members_a_matrix_is_unknown():
+    assert matrix(empty().scene(0), TOPOLOGY.groups[0], 3).signal == ""
+    assert matrix(empty().scene(0), None, 0).members == ()
+    assert "?" in plain([matrix(empty().scene(0), TOPOLOGY.groups[0], 0).row(0, 10, 60, (0, 0))])
