@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from skewscope.adapters.cut import cut
+from skewscope.adapters.recording import load, open_recording
+from skewscope.adapters.replay import demo_path
 from skewscope.engine.incident import Advice
 from skewscope.engine.topology import Pool
+from skewscope.kb.load import catalogue as real_catalogue
 from skewscope.kb.problems import InputError
 from skewscope.tui import keymap, ledger, pictures, plan
 from skewscope.tui.changes import changes
@@ -111,12 +115,15 @@ def test_a_hostile_name_stays_text_on_the_page():
 
 
 def test_commands_write_lines_and_pages(tmp_path):
-    run = CliRunner().invoke
-    lines = run(cli, ["watch", "--json"]).output.splitlines()
-    assert {"opened", "resolved"} <= {json.loads(each)["what"] for each in lines}
-    file = tmp_path / "r.html"
-    assert run(cli, ["report", "--html", "-o", str(file)]).exit_code == 0
-    assert file.read_text().startswith("<!doctype html>")
+    run, part, page = CliRunner().invoke, tmp_path / "part", tmp_path / "r.html"
+    whole = open_recording(demo_path())
+    begin = load(whole, real_catalogue(), workers=1).start
+    cut(whole, part, begin, begin + 35)
+    lines = run(cli, ["watch", "--json", str(part)])
+    assert lines.exit_code == 1
+    assert "opened" in {json.loads(each)["what"] for each in lines.output.splitlines()}
+    assert run(cli, ["report", "--html", "-o", str(page), str(part)]).exit_code == 1
+    assert page.read_text().startswith("<!doctype html>")
 
 
 # --- keys
