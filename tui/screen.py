@@ -21,6 +21,8 @@ from skewscope.tui.widgets import BarView, LineView, LiveTable
 if TYPE_CHECKING:
     from skewscope.tui.app import Console
 
+REST_S = 0.04
+"""Seconds after which a cursor rests."""
 PAUSE_S = 0.2
 """Seconds without a key after which a search is done."""
 Answer = Callable[[str], None]
@@ -37,6 +39,7 @@ class PageScreen(Screen[None]):
         self.asking: Answer | None = None
         self.live: Answer | None = None
         self._later: Timer | None = None
+        self._rests: Timer | None = None
         self.other = False
         """Keys that move scroll the pane."""
         self._frame = Frame("full")
@@ -176,11 +179,16 @@ class PageScreen(Screen[None]):
         self.side.scroll_relative(y=by, animate=False)
 
     def on_live_table_picked(self) -> None:
-        """Another row, another pane."""
-        self.side.scroll_to(y=0, animate=False)
-        self.side.renew()
+        """Another row, another pane: once the cursor rests, so that it never waits for a chart."""
+        if self._rests is not None:
+            self._rests.stop()
+        self._rests = self.set_timer(REST_S, self._rested)
         if getattr(self.page, "picks", False):
             self.menu.renew()
+
+    def _rested(self) -> None:
+        self.side.scroll_to(y=0, animate=False)
+        self.side.renew()
 
     def on_live_table_opened(self) -> None:
         """The same as enter."""

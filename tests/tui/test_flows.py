@@ -27,7 +27,7 @@ def test_the_cursor_moves_and_the_pane_follows():
     async def flow(app, pilot):
         assert app.chosen.id == ROOT.id
         await pilot.press("j")
-        await pilot.pause()
+        await pilot.pause(0.1)
         assert app.chosen.id == CHILD.id
         assert "Pipeline bubble on group B" in screen_text(app)
         await pilot.press("G")
