@@ -143,9 +143,10 @@ class Camera:
             deviation = np.where(ready, np.sqrt(self._past.variance), np.nan)
             self._past.learn(value, times, np.zeros(len(value), bool))
             stale = t - times > panel.rhythm.horizon[self._number]
-            single = (a.astype(np.float32) for a in (value, usual, deviation))
-            peers = beside(self._roster, np.where(stale, np.nan, value))
-            return Frame(t, *single, *peers, np.maximum(t - times, 0.0).astype(np.float32), stale, self._spoken())
+            now, past, around = (a.astype(np.float32) for a in (value, usual, deviation))
+            peers, spread = beside(self._roster, np.where(stale, np.nan, value))
+            age = np.maximum(t - times, 0.0).astype(np.float32)
+            return Frame(t, now, past, around, peers, spread, age, stale, self._spoken())
 
     def _rates(self, times: F64) -> F64:
         """What counters counted in a second, since their sample before."""
@@ -159,7 +160,8 @@ class Camera:
         return rate
 
     def _spoken(self) -> dict[tuple[str, str, str], Spoken]:
-        places, found = self.diagnosis.incidents.places, {}
+        places = self.diagnosis.incidents.places
+        found: dict[tuple[str, str, str], Spoken] = {}
         for verdict in self.diagnosis.verdicts:
             at = np.flatnonzero(verdict.firing)[: MOST_SPOKEN - len(found)]
             if not len(at):

@@ -208,14 +208,16 @@ class Signals:
         """How far each row is from its peers, in their robust deviations."""
         now = self.now
         with np.errstate(all="ignore"):
-            return (self._fresh - now.peers) / (TO_SIGMA * now.spread + FLOOR * np.abs(now.peers) + self._least)
+            found = (self._fresh - now.peers) / (TO_SIGMA * now.spread + FLOOR * np.abs(now.peers) + self._least)
+            return found.astype(np.float32, copy=False)
 
     @cached_property
     def own_z(self) -> F32:
         """How far each row is from its own past, in standard deviations."""
         now = self.now
         with np.errstate(all="ignore"):
-            return (self._fresh - now.usual) / (now.deviation + FLOOR * np.abs(now.usual) + self._least)
+            found = (self._fresh - now.usual) / (now.deviation + FLOOR * np.abs(now.usual) + self._least)
+            return found.astype(np.float32, copy=False)
 
     @cached_property
     def _least(self) -> F32:
@@ -242,7 +244,8 @@ class Signals:
 
     def trend(self, row: int, samples: int = TREND) -> F32:
         """The newest samples of a row, oldest first; NaN where it did not exist yet."""
-        return self.lines(np.array([row]), samples)[0]
+        found: F32 = self.lines(np.array([row]), samples)[0]
+        return found
 
     def lines(self, rows: Rows, samples: int = 0) -> F32:
         """[rows, samples] of some rows, oldest first; all that is kept for no number of samples."""

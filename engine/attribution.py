@@ -187,6 +187,7 @@ class Causes:
             for link in condition.causes:
                 self._next.setdefault(link.condition, set()).add(condition.id)
         self._reach: dict[str, frozenset[str]] = {}
+        self._behind: dict[str, frozenset[str]] = {}
 
     def effects(self, condition: str) -> frozenset[str]:
         """What a condition can lead to, directly or through conditions that nobody saw."""
@@ -198,6 +199,12 @@ class Causes:
                 found |= edge
             self._reach[condition] = frozenset(found - {condition})
         return self._reach[condition]
+
+    def of(self, condition: str) -> frozenset[str]:
+        """What leads to a condition directly."""
+        if condition not in self._behind:
+            self._behind[condition] = frozenset(cause for cause, effects in self._next.items() if condition in effects)
+        return self._behind[condition]
 
 
 def attribute(suspects: Collection[Suspect], causes: Causes, places: Places) -> dict[str, str]:

@@ -12,8 +12,9 @@ import numpy as np
 
 from skewscope.engine.baseline import Baseline
 from skewscope.engine.readings import Latecomers
+from skewscope.engine.ring import SOON, depth_for, slot_for, slot_of
 from skewscope.engine.sets import F64, Mask
-from skewscope.engine.windows import SOON, Track, depth_for, slot_for, slot_of
+from skewscope.engine.windows import Track
 from skewscope.rules.expr import Expr
 
 WIDEST = 1 << 16
@@ -30,8 +31,8 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
 }
 """What a statistic reads of a track."""
 
-Pull = Callable[[Expr], F64]
-"""Gives this tick's values of an expression, or their times."""
+Sampled = Callable[[Sequence[Expr]], tuple[F64, F64 | float]]
+"""Gives this tick's values of expressions side by side, and their times: one number if it is the same for all."""
 
 
 Part = TypeVar("Part")
@@ -83,9 +84,8 @@ class _Bank:
     checked: int = -1
     """The version of the rhythm to which the slots were last fitted."""
 
-    def step(self, t: float, value: Pull, time: Pull) -> None:
-        values, times = (np.concatenate([pull(reel.expr) for reel in self.reels]) for pull in (value, time))
-        self.track.step(t, values, times)
+    def step(self, t: float, sampled: Sampled) -> None:
+        self.track.step(t, *sampled([reel.expr for reel in self.reels]))
         for reel in self.reels:
             if reel.latecomers is not None:
                 for entities, when, what in reel.latecomers.found():
@@ -158,14 +158,14 @@ class Banks:
             reel.track, reel.at = track, at
         return _Bank(track, reels)
 
-    def step(self, t: float, value: Pull, time: Pull) -> None:
+    def step(self, t: float, sampled: Sampled) -> None:
         """Takes in the values of the tick that ends at `t`."""
         if np.isnan(self._origin):
             self._origin = t
             for bank in self._banks:
                 bank.track.ring.origin = t
         for bank in self._banks:
-            bank.step(t, value, time)
+            bank.step(t, sampled)
         if self._steps < SOON or self._steps % SOON == 0:
             changed = [bank.fitted() for bank in self._banks]
             if any(changed):
@@ -206,11 +206,18 @@ class Pasts:
         for group in self._groups:
             _lay_out(group, [size(past.expr.kind) for past in group])
 
-    def learn(self, value: Pull, time: Pull, frozen: Callable[[Past], Mask]) -> None:
-        """Takes in the tick's values of who is not frozen."""
+    def learn(self, sampled: Sampled, frozen: Callable[[Past], Mask | None]) -> None:
+        """Takes in the tick's values of who is not frozen; None stands for nobody."""
         for group in self._groups:
-            values, times = (np.concatenate([pull(past.expr) for past in group]) for pull in (value, time))
-            group[0].baseline.learn(values, times, np.concatenate([frozen(past) for past in group]))
+            values, times = sampled([past.expr for past in group])
+            masks = [frozen(past) for past in group]
+            cold = None
+            if any(mask is not None for mask in masks):
+                sizes = [past.at.stop - past.at.start for past in group]
+                cold = np.concatenate(
+                    [np.zeros(n, bool) if mask is None else mask for mask, n in zip(masks, sizes, strict=True)]
+                )
+            group[0].baseline.learn(values, times, cold)
 
 
 def _lay_out(group: Sequence[Past], sizes: Sequence[int]) -> None:

@@ -39,6 +39,8 @@ class Case:
     merged_into: str = ""
     rivals: dict[str, tuple[float, str]] = field(default_factory=dict)
     """By condition: how likely it is instead, and what would tell."""
+    candidates: tuple[str, ...] = ()
+    """Look-alikes and causes that cannot be judged here, for want of what their rules read."""
     rival: float = 0.0
     """The chance of the likeliest other root that fires here."""
     mitigations: tuple[Advice, ...] = ()
@@ -116,6 +118,7 @@ def told(case: Case, places: Places, root: str | None, blast: BlastRadius, under
         evidence=tuple(_evidence(*item) for item in items if not item[0].against),
         against=tuple(_evidence(*item) for item in items if item[0].against),
         unseen=unseen(voice),
+        candidates=case.candidates,
         competing=competing(_explained_away(case, under)),
         explained_by=root,
         mitigations=case.mitigations if root is None else (),

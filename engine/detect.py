@@ -101,7 +101,15 @@ class Detector:
             for expr, readers in found.items():
                 if expr in nodes:
                     readers.append(judge)
+                    self._ways(judge.rule.scope, expr.kind)
         return found
+
+    def _ways(self, scope: str, kind: str) -> None:
+        """Makes out how the entities of two kinds lie in each other, so that no tick has to wait for it."""
+        if scope != kind and contains(scope, kind):
+            self.entities.up(kind, scope)
+        elif scope != kind:
+            self.entities.down(scope, kind)
 
     def _frozen(self) -> Mapping[Expr, Mask]:
         found = {}

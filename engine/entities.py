@@ -31,6 +31,7 @@ class Entities:
         self._up: dict[tuple[str, str], Index] = {}
         self._down: dict[tuple[str, str], Sets] = {}
         self._peers: dict[Peers, Sets] = {}
+        self._named: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def count(self, kind: str) -> int:
         """Length of an array with one value for each entity of a kind, with room for those not yet seen."""
@@ -243,6 +244,11 @@ class Entities:
         if where.groups:
             mask &= self._in_groups(kind, where.groups)
         return mask
+
+    def named(self, kind: str, where: Where) -> tuple[str, ...]:
+        """The names of those that a restriction leaves: the same object whenever the same are asked for."""
+        names = tuple(self.names[kind][n] for n in np.flatnonzero(self.where(kind, where)[: len(self.names[kind])]))
+        return self._named.setdefault(names, names)
 
     def in_networks(self, networks: Iterable[str]) -> NDArray[np.bool_]:
         """Which ports are of these networks."""

@@ -4,7 +4,7 @@ Numbers are float64 with NaN for unknown; truths are int8, NO, UNKNOWN, YES, so 
 larger and `not` the negative of what they join. What remembers takes its samples at every tick, asked or not.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from skewscope.engine.banks import Banks, Past, Pasts
 from skewscope.engine.entities import Entities
 from skewscope.engine.memories import FromBaseline, Smoothed, Windowed
-from skewscope.engine.operations import Age, Fixed, Plain, Reduce, Within, Workshop, times
+from skewscope.engine.moments import ALWAYS, Moment, together
+from skewscope.engine.operations import Age, Fixed, Plain, Reduce, Within, Workshop, moment, times
 from skewscope.engine.panel import Panel
 from skewscope.engine.readings import Buckets, Rate, Shared
-from skewscope.engine.sets import F64, Index, Mask
+from skewscope.engine.sets import F64, Mask
 from skewscope.engine.some import Some
 from skewscope.engine.verdict import NO, YES
 from skewscope.kb.units import Dimension
@@ -78,6 +79,7 @@ class Evaluator:
         """The values of what nobody ever delivered anything for."""
         self._values: list[Any] = list(self._fixed)
         self._times: dict[int, Any] = {}
+        self._moments: dict[int, Moment | None] = {}
         self._t = -np.inf
         self._version = -1
         self._runs = np.zeros(len(self.order), bool)
@@ -106,11 +108,12 @@ class Evaluator:
         self._t = t
         self._values = list(self._fixed)
         self._times.clear()
+        self._moments.clear()
         with np.errstate(all="ignore"):
             for (signal, _), lanes in self._lanes.items():
                 if self.panel.rows[signal].selectors:
                     lanes.step(t)
-            self._banks.step(t, self._sampled, self._when)
+            self._banks.step(t, self._sampled)
             for n, step in self._takers:
                 if self._runs[n]:
                     self._taken(n, step)
@@ -133,6 +136,10 @@ class Evaluator:
             unknown = np.zeros(size, np.int8) if expr.truth else np.full(size, np.nan)
             step = self._steps[n]
             self._fixed[n] = step.value if isinstance(step, Fixed) else None if runs[n] else unknown
+        # What is first needed when something goes wrong is made now: a tick should not wait for it then.
+        for n, step in enumerate(self._steps):
+            if runs[n] and hasattr(step, "prepare"):
+                step.prepare()
         for memory in (self._banks, self._pasts):
             memory.lay(lambda expr: bool(runs[self._numbers[expr]]), self.entities.count)
 
@@ -163,11 +170,12 @@ class Evaluator:
             if mask is not None:
                 frozen[key] = frozen[key] | mask if key in frozen else mask
 
-        def of(past: Past) -> Mask:
-            return frozen.get((past.expr, past.memory), np.zeros(self.entities.count(past.expr.kind), bool))
+        def of(past: Past) -> Mask | None:
+            mask = frozen.get((past.expr, past.memory))
+            return mask if mask is not None and mask.any() else None
 
         with np.errstate(all="ignore"):
-            self._pasts.learn(self._sampled, self._when, of)
+            self._pasts.learn(self._sampled, of)
 
     # --- values of all entities
 
@@ -211,13 +219,29 @@ class Evaluator:
                 truth[at] = joins(truth[at], self._some(arg, Some(at)))
         return truth
 
-    def _sampled(self, expr: Expr) -> F64:
+    def _sampled(self, expressions: Sequence[Expr]) -> tuple[F64, F64 | float]:
+        """The values of expressions side by side, and when they were sampled: one number if all were together."""
+        values = [self._wide_value(expr) for expr in expressions]
+        moment = together(self._moment(self._numbers[expr]) for expr in expressions)
+        if moment is not None and moment is not ALWAYS:
+            return side_by_side(values), moment.time
+        return side_by_side(values), side_by_side([self._when(expr) for expr in expressions])
+
+    def _wide_value(self, expr: Expr) -> F64:
         found: F64 = _wide(self._value(self._numbers[expr]), self.entities.count(expr.kind))
         return found
 
     def _when(self, expr: Expr) -> F64:
         found: F64 = _wide(self._time(self._numbers[expr]), self.entities.count(expr.kind))
         return found
+
+    def _moment(self, n: int) -> Moment | None:
+        """When an expression was last sampled, if that is the same for all who have a value."""
+        if n not in self._moments:
+            found = self._runs[n] or not self._args[n]
+            parts = (self._moment(arg) for arg in self._args[n])
+            self._moments[n] = moment(self._steps[n], parts) if found else None
+        return self._moments[n]
 
     def _time(self, n: int) -> Any:
         """When what an expression is made of was last sampled; None of what nobody ever delivered anything for."""
@@ -253,10 +277,10 @@ class Evaluator:
         apart = hasattr(self._steps[n], "part") or isinstance(self._steps[n], Plain)
         return apart and size > SMALL and FEW * len(some.at) < size
 
-    def decisive(self, expr: Expr, at: Index) -> F64:
+    def decisive(self, expr: Expr, some: Some) -> F64:
         """The number that some entities' decisive comparison looked at, among those in the unit of the first."""
-        found = self._decisive(expr, self._units[expr], Some(at))
-        return np.full(len(at), np.nan) if found is None else found
+        found = self._decisive(expr, self._units[expr], some)
+        return np.full(len(some.at), np.nan) if found is None else found
 
     def _decisive(self, expr: Expr, unit: Dimension, some: Some) -> F64 | None:
         if expr.op == "compare":
@@ -267,7 +291,8 @@ class Evaluator:
             up = self.entities.up(expr.kind, expr.args[0].kind)[some.at]
             if not self.entities.count(expr.args[0].kind):
                 return None
-            inner = self._decisive(expr.args[0], unit, Some(np.maximum(up, 0)))
+            above = some.elsewhere((expr.kind, expr.args[0].kind), lambda: np.maximum(up, 0))
+            inner = self._decisive(expr.args[0], unit, above)
             return None if inner is None else np.where(up >= 0, inner, np.nan)
         if expr.op == "not":
             return self._decisive(expr.args[0], unit, some)
@@ -301,6 +326,11 @@ def cost(expr: Expr) -> int:
 def _wide(value: Any, size: int) -> Any:
     """A constant for each of so many entities; what is no constant stays as it is."""
     return value if value.shape == (size,) else np.broadcast_to(value, (size,))
+
+
+def side_by_side(parts: Sequence[F64]) -> F64:
+    """The arrays one after another, not to be written to."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def measured(comparison: Expr) -> Expr:

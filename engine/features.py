@@ -1,5 +1,8 @@
 """Arithmetic within sets of peers: matrices with a set in each row, NaN for unknown or absent. No state, no time.
 
+Where sets are small, the same member of all of them stands side by side in memory. What is added up is then added in
+the order of the members, so that a sum is the same whatever sets stand beside it.
+
 Comparisons leave the judged member out: a member far off does not widen the yardstick by which it is measured.
 """
 
@@ -7,7 +10,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from skewscope.engine.sets import F64
+from skewscope.engine.order import ordered as in_order
+from skewscope.engine.sets import F64, NARROW, Index, Mask
 
 TO_SIGMA = 1.4826
 """Median absolute deviation to standard deviation, for a normal distribution."""
@@ -21,18 +25,49 @@ FARTHEST = 1000.0
 
 def others(x: F64) -> tuple[F64, F64]:
     """Median and median absolute deviation of the other known members of each row, for every member."""
-    known = ~np.isnan(x)
-    count = known.sum(axis=1)
-    ordered = np.sort(x, axis=1)
+    known, count = _known(x)
+    ordered = in_order(x)
     rank = _rank(x)
     centre = _without(ordered, count, rank)
     spread = np.full_like(x, np.nan)
     # Whoever is left out, the median of the rest is one of three values of a row: three passes serve all members.
     for guess in _guesses(ordered, count):
         away = np.abs(x - guess[:, None])
-        deviation = _without(np.sort(away, axis=1), count, _rank(away))
+        deviation = _without(in_order(away), count, _rank(away))
         np.copyto(spread, deviation, where=centre == guess[:, None])
     return np.where(known, centre, np.nan), np.where(known, spread, np.nan)
+
+
+def _known(x: F64) -> tuple[Mask, Index]:
+    """Who is known, and how many in each row."""
+    known = ~np.isnan(x)
+    if known.all():
+        return known, np.full(len(x), x.shape[1])
+    return known, known.sum(axis=1)
+
+
+def _sum(x: F64) -> F64:
+    """The sum of each row."""
+    if x.shape[1] > NARROW:
+        found: F64 = x.sum(axis=1)
+        return found
+    return added(x.T)
+
+
+def added(rows: F64) -> F64:
+    """The rows added up in their order, so that the sum of one column is the same whatever stands beside it."""
+    if not len(rows):
+        return np.zeros(rows.shape[1])
+    out: F64 = rows[0].copy()
+    for row in rows[1:]:
+        out += row
+    return out
+
+
+def finite(x: F64) -> F64:
+    """The value; what is infinite is unknown."""
+    sound = np.isfinite(x)
+    return x if sound.all() else np.where(sound, x, np.nan)
 
 
 def _rank(x: F64) -> np.ndarray:
@@ -66,7 +101,7 @@ def _mid(a: F64, b: F64) -> F64:
 def peer_z(x: F64) -> F64:
     """How far each member is from the median of the others, in their robust deviations; needs two others."""
     centre, deviation = others(x)
-    enough = (~np.isnan(x)).sum(axis=1) >= 3
+    enough = _known(x)[1] >= 3
     yardstick = TO_SIGMA * deviation + FLOOR * np.abs(centre)
     return np.where(enough[:, None], distance(x - centre, yardstick), np.nan)
 
@@ -84,9 +119,8 @@ def peer_excess(x: F64) -> F64:
 
 def peer_highest(x: F64) -> F64:
     """The largest of the others; needs one."""
-    known = ~np.isnan(x)
-    ordered = np.sort(x, axis=1)
-    count = known.sum(axis=1)
+    known, count = _known(x)
+    ordered = in_order(x)
     first, second = (np.take_along_axis(ordered, np.maximum(count - n, 0)[:, None], axis=1) for n in (1, 2))
     found = np.where(x == first, second, first)
     return np.where(known & (count >= 2)[:, None], found, np.nan)
@@ -98,8 +132,10 @@ def peer_ratio(x: F64) -> F64:
 
 
 def _centre(x: F64) -> F64:
-    known = ~np.isnan(x)
-    return np.where(known, _rest(np.sort(x, axis=1), x, known.sum(axis=1)), np.nan)
+    known, count = _known(x)
+    found = _rest(in_order(x), x, count)
+    found[~known] = np.nan
+    return found
 
 
 def _rest(ordered: F64, x: F64, count: np.ndarray) -> F64:
@@ -108,9 +144,10 @@ def _rest(ordered: F64, x: F64, count: np.ndarray) -> F64:
     Who is left out moves the middle by one place if it stands below it. Among equals the place does not matter.
     """
     rest = np.maximum(count - 1, 0)
-    a = _moved(ordered, x, np.maximum(rest - 1, 0) // 2)
-    b = _moved(ordered, x, rest // 2)
-    middle = _mid(a, b)
+    low, high = np.maximum(rest - 1, 0) // 2, rest // 2
+    middle = _moved(ordered, x, low)
+    if (low != high).any():
+        middle = _mid(middle, _moved(ordered, x, high))
     return middle if rest.all() else np.where((rest > 0)[:, None], middle, np.nan)
 
 
@@ -122,27 +159,34 @@ def _moved(ordered: F64, x: F64, place: np.ndarray) -> F64:
         here, next_ = ordered[:, first, None], ordered[:, min(first + 1, most), None]
     else:
         here, next_ = (np.take_along_axis(ordered, np.minimum(place + n, most)[:, None], axis=1) for n in (0, 1))
-    return np.where(x <= here, next_, here)
+    # Nobody stands between the two: drawn to the nearer of them, everybody is one of them and wants the other one.
+    # What two numbers and either of them have not in common is the other one, bit by bit.
+    nearer = np.minimum(np.maximum(x, here), next_)
+    bits = nearer.view(np.int64)
+    np.bitwise_xor(bits, _bits(here) ^ _bits(next_), out=bits)
+    return nearer
+
+
+def _bits(column: F64) -> np.ndarray:
+    return np.ascontiguousarray(column[:, 0]).view(np.int64)[:, None]
 
 
 def over(a: F64, b: F64) -> F64:
     """A quotient; NaN where the divisor is zero, or so near to it that the quotient is beyond all numbers."""
-    out = np.full(np.broadcast_shapes(a.shape, b.shape), np.nan)
-    np.divide(a, b, out=out, where=b != 0)
-    out[np.isinf(out)] = np.nan
-    return out
+    with np.errstate(all="ignore"):
+        return finite(a / b)
 
 
 def peer_spread(x: F64) -> F64:
     """Largest minus smallest over the median, the same for all members; needs two."""
-    two = (~np.isnan(x)).sum(axis=1) >= 2
+    two = _known(x)[1] >= 2
     spread = over(highest(x) - lowest(x), np.abs(_median(x)))
     return _spread_out(np.where(two, spread, np.nan), x)
 
 
 def _median(x: F64) -> F64:
-    count = (~np.isnan(x)).sum(axis=1)[:, None]
-    ordered = np.sort(x, axis=1)
+    count = _known(x)[1][:, None]
+    ordered = in_order(x)
     a = np.take_along_axis(ordered, np.maximum(count - 1, 0) // 2, axis=1)
     b = np.take_along_axis(ordered, np.minimum(count // 2, x.shape[1] - 1), axis=1)
     return _mid(a, b)[:, 0]
@@ -162,11 +206,10 @@ def share(x: F64) -> F64:
 
 def gini(x: F64) -> F64:
     """The Gini coefficient of each row, the same for all members: 0 all alike; needs two and no negative member."""
-    count = (~np.isnan(x)).sum(axis=1)
-    ordered = np.nan_to_num(np.sort(x, axis=1))
+    _, count = _known(x)
+    ordered = np.nan_to_num(in_order(x))
     weight = 2 * np.arange(1, x.shape[1] + 1)[None, :] - count[:, None] - 1
-    whole = ordered.sum(axis=1)
-    value = over((weight * ordered).sum(axis=1), count * whole)
+    value = over(_sum(weight * ordered), count * _sum(ordered))
     good = (count >= 2) & (np.fmin.reduce(x, axis=1) >= 0)
     return _spread_out(np.where(good, value, np.nan), x)
 
@@ -185,19 +228,21 @@ def lowest(x: F64) -> F64:
 
 def total(x: F64) -> F64:
     """The sum of the known members of each row; NaN where none is known."""
-    known = ~np.isnan(x)
-    return np.where(known.any(axis=1), np.where(known, x, 0.0).sum(axis=1), np.nan)
+    known, count = _known(x)
+    if (count == x.shape[1]).all():
+        return _sum(x) if x.shape[1] else np.full(len(x), np.nan)
+    return np.where(count > 0, _sum(np.where(known, x, 0.0)), np.nan)
 
 
 def average(x: F64) -> F64:
     """The mean of the known members of each row."""
-    return over(total(x), (~np.isnan(x)).sum(axis=1))
+    return over(total(x), _known(x)[1].astype(np.float64))
 
 
 def middle(x: F64) -> F64:
     """The lower median of the known members of each row: a value that one of them has."""
-    count = (~np.isnan(x)).sum(axis=1)[:, None]
-    return np.take_along_axis(np.sort(x, axis=1), np.maximum(count - 1, 0) // 2, axis=1)[:, 0]
+    count = _known(x)[1][:, None]
+    return np.take_along_axis(in_order(x), np.maximum(count - 1, 0) // 2, axis=1)[:, 0]
 
 
 WITHIN: Mapping[str, Callable[[F64], F64]] = {

@@ -82,6 +82,9 @@ class Incident:
     evidence: tuple[Evidence, ...] = ()
     against: tuple[Evidence, ...] = ()
     unseen: tuple[str, ...] = ()
+    candidates: tuple[str, ...] = ()
+    """Conditions that it may be instead, or that may be behind it, and that nothing there is can judge. What is told
+    is then that it is one of them or this one, and confidence is how sure that is."""
     competing: tuple[Competing, ...] = ()
     explained_by: str | None = None
     mitigations: tuple[Advice, ...] = ()
@@ -115,6 +118,7 @@ class Incident:
             "evidence": [asdict(e) for e in self.evidence],
             "against": [asdict(e) for e in self.against],
             "unseen": list(self.unseen),
+            "candidates": list(self.candidates),
             "competing": [asdict(c) for c in self.competing],
             "explained_by": self.explained_by,
             "moves": self.moves,

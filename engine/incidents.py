@@ -67,7 +67,7 @@ class Incidents:
         self.policies = policies or Policies(Program())
         self.timing = timing or Timing()
         self._causes = Causes(catalogue)
-        self._rivals = Rivals(catalogue, self.places, self.tracks)
+        self._rivals = Rivals(catalogue, self._causes, self.places, self.tracks)
         self._cases: dict[str, Case] = {}
         self._near: dict[str, Case] = {}
         """Cases that are open or resolved so recently that they still matter."""
@@ -80,6 +80,8 @@ class Incidents:
         self._followed: tuple[object, ...] = ()
         self._sorted_out: tuple[object, ...] = ()
         self._changes: list[Change] = []
+        self._louder: list[Case] = []
+        """Those that spoke louder in this tick than ever before."""
 
     def know(self, context: Iterable[Context]) -> None:
         """Take what is known from outside, all of it; it counts from the next tick on."""
@@ -129,7 +131,9 @@ class Incidents:
     def _sort_out(self, t: float) -> None:
         clusters = self._clusters(t)
         self._led = _by_leader(self._near.values())
+        self._louder = []
         visited = {case.id for key, tracks in sorted(clusters.items()) for case in self._settle(t, key, tracks)}
+        self._rivals.compare(self._louder)
         for case in sorted(self._near.values(), key=lambda c: c.order):
             if case.open and case.id not in visited:
                 self._resolve(t, case)
@@ -227,7 +231,7 @@ class Incidents:
             louder = case.voice if not moved and case.voice.rank() <= leader.voice.rank() else leader.voice
             if louder is not case.voice or not case.rivals:
                 case.voice = louder
-                self._rivals.compare(case)
+                self._louder.append(case)
         severity = max(track.severity for track in tracks)
         if severity > case.severity:
             case.severity = severity

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from skewscope.engine.entities import Entities
 from skewscope.engine.evaluate import Evaluator, cost
+from skewscope.engine.features import added
 from skewscope.engine.sets import F64, Index, Mask
 from skewscope.engine.some import Some
 from skewscope.engine.verdict import NO, UNKNOWN, YES, RuleVerdict, Said
-from skewscope.engine.windows import added
 from skewscope.rules.expr import Expr
 from skewscope.rules.model import Rule
 
@@ -74,7 +74,7 @@ class Judge:
         mask = entities.where(rule.scope, rule.where)[: len(entities.names[rule.scope])]
         self.at = np.flatnonzero(mask)
         self._some: slice | Index = slice(0, len(self.at)) if mask.all() else self.at
-        self.names = tuple(entities.names[rule.scope][n] for n in self.at)
+        self.names = entities.named(rule.scope, rule.where)
         n = self._size = len(self.at)
         self.firing = np.zeros(n, bool)
         self.since = np.full(n, np.nan)
@@ -225,7 +225,7 @@ class Judge:
         some = Some(self.at[at])
         found = self._look(some)
         known = found.truth != UNKNOWN
-        values = np.array([self.evaluator.decisive(expr, some.at) for expr in self._asked])
+        values = np.array([self.evaluator.decisive(expr, some) for expr in self._asked])
         coverage = added(self._weight * known) / self._weight.sum()
         impact = np.full(len(at), np.nan)
         if self.rule.impact is not None:

@@ -7,11 +7,13 @@ import numpy as np
 
 from skewscope.engine.banks import Banks, Pasts
 from skewscope.engine.baseline import Baseline
+from skewscope.engine.features import finite
 from skewscope.engine.readings import Latecomers, Shared
 from skewscope.engine.rhythm import longer
-from skewscope.engine.sets import F64
+from skewscope.engine.ring import At, Back
+from skewscope.engine.sets import F64, Mask
 from skewscope.engine.some import Ask, Some
-from skewscope.engine.windows import At, Back, Track
+from skewscope.engine.windows import Track
 from skewscope.rules.expr import Expr
 from skewscope.rules.functions import FUNCTIONS
 from skewscope.rules.units import SECOND
@@ -42,22 +44,27 @@ def _lengths(function: str) -> list[bool]:
     return [unit == SECOND for unit in FUNCTIONS[function].param_units]
 
 
+def _sure(enough: Mask, found: F64) -> F64:
+    """What was found of those of whom enough is known."""
+    return found if enough.all() else np.where(enough, found, np.nan)
+
+
 def _simple(least: int, function: Callable[[Track, Back, At], F64]) -> Callable[[Track, Params, At], F64]:
     def windowed(track: Track, params: Params, at: At) -> F64:
         steps, _, enough = track.fresh(params[-1], least, at)
-        return np.where(enough, function(track, steps, at), np.nan)
+        return _sure(enough, function(track, steps, at))
 
     return windowed
 
 
 def _mean(track: Track, params: Params, at: At) -> F64:
     steps, count, enough = track.fresh(params[-1], 2, at)
-    return np.where(enough, track.mean(steps, at=at, count=count), np.nan)
+    return _sure(enough, track.mean(steps, at=at, count=count))
 
 
 def _quantile(track: Track, params: Params, at: At) -> F64:
     steps, _, enough = track.fresh(params[-1], 3, at)
-    return np.where(enough, track.quantile(steps, params[0], at), np.nan)
+    return _sure(enough, track.quantile(steps, params[0], at))
 
 
 def _burst(track: Track, steps: Back, at: At) -> F64:
@@ -74,11 +81,6 @@ def _change(track: Track, params: Params, at: At) -> F64:
     mean = track.mean(before, steps, at)
     good = enough & track.reaches(recent + past / 2, at) & (count >= 2) & (mean != 0)
     return np.where(good, finite((track.mean(steps, at=at) - mean) / np.abs(mean)), np.nan)
-
-
-def finite(x: Any) -> F64:
-    """The value; what is infinite is unknown."""
-    return np.where(np.isfinite(x), x, np.nan)
 
 
 WINDOWS: Mapping[str, Callable[[Track, Params, At], F64]] = {

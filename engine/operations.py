@@ -3,7 +3,7 @@
 `run` gives the value of every entity, `part` the same of some of them; `part` asks for what it needs of its arguments.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.banks import Banks, Pasts
-from skewscope.engine.features import REDUCE, WHOLE, WITHIN
-from skewscope.engine.memories import WINDOWS, FromBaseline, Smoothed, Windowed, finite
+from skewscope.engine.features import REDUCE, WHOLE, WITHIN, finite
+from skewscope.engine.memories import WINDOWS, FromBaseline, Smoothed, Windowed
+from skewscope.engine.moments import ALWAYS, Moment, together
 from skewscope.engine.readings import Buckets, Rate, Seen, Shared, Signal
 from skewscope.engine.sets import F64, Mask
 from skewscope.engine.some import Ask, Some
@@ -55,6 +56,10 @@ class Within:
         self.whole = expr.name in WHOLE
         self.ever = np.empty(0, bool)
 
+    def prepare(self) -> None:
+        """Makes the sets, and who is in which."""
+        self.entities.peers(self.peers).prepare(self.entities.count(self.peers.kind))
+
     def take(self, value: F64) -> None:
         """Notes who has ever had a value."""
         self.ever = _ever(self.ever, value)
@@ -62,7 +67,7 @@ class Within:
     def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
         value = args[0]
         found = self.entities.peers(self.peers)
-        told = np.where(np.isnan(value), np.nan, found.mapped(value, self.function))
+        told = _where_known(value, found.mapped(value, self.function))
         if not self.whole:
             return told
         silent = found.mapped((self.ever & np.isnan(value)).astype(np.float64), _spread_maximum)
@@ -72,11 +77,17 @@ class Within:
         count = self.entities.count(self.peers.kind)
         found = some.picked(self.peers, lambda: self.entities.peers(self.peers).around(some.at, count))
         value = ask(0, some.elsewhere(self.peers, lambda: found.members))
-        told = np.where(np.isnan(ask(0, some)), np.nan, found.mapped(value, self.function))
+        told = _where_known(ask(0, some), found.mapped(value, self.function))
         if not self.whole:
             return told
         silent = self.ever[found.members] & np.isnan(value)
         return np.where(found.mapped(silent.astype(np.float64), _spread_maximum) > 0, np.nan, told)
+
+
+def _where_known(value: F64, told: F64) -> F64:
+    """What was told of whose value is known; changes `told`."""
+    told[np.isnan(value)] = np.nan
+    return told
 
 
 def _spread_maximum(x: F64) -> F64:
@@ -128,6 +139,10 @@ class Reduce:
         self.whole = expr.name in WHOLE
         self.ever = np.empty(0, bool)
 
+    def prepare(self) -> None:
+        """Makes the sets, and who is in which."""
+        self.entities.down(self.lower, self.kind).prepare()
+
     def take(self, value: F64) -> None:
         """Notes who has ever had a value."""
         self.ever = _ever(self.ever, value)
@@ -157,6 +172,10 @@ class Lift:
     def __init__(self, expr: Expr, shared: Shared) -> None:
         self.lower, self.upper, self.entities = expr.kind, expr.args[0].kind, shared.entities
         self.nothing = _of_nobody(expr.args[0]) if expr.truth else np.nan
+
+    def prepare(self) -> None:
+        """Makes out in whom everybody lies."""
+        self.entities.up(self.lower, self.upper)
 
     def run(self, t: float, args: Sequence[Any]) -> Any:  # noqa: ARG002
         return self.of(args[0])
@@ -350,3 +369,18 @@ def times(step: Any, args: Sequence[Any]) -> Any:
         if arg is not None and arg is not newest:
             newest = arg if newest.ndim == 0 else np.fmax(newest, arg)
     return newest
+
+
+def moment(step: Any, args: Iterable[Moment | None]) -> Moment | None:
+    """When what an expression is made of was last sampled, if that is the same for all who have a value now."""
+    if isinstance(step, Signal):
+        return step.moment()
+    if isinstance(step, Fixed):
+        return ALWAYS
+    if isinstance(step, Plain | Within | Reduce | Lift | Front):
+        return together(args)
+    if isinstance(step, Windowed | Smoothed | Rate | Buckets | FromBaseline):
+        # These have a value even of whom nothing came just now.
+        found = together(args)
+        return found if found is not None and found.whole else None
+    return None

@@ -4,25 +4,26 @@ Arrays run over the numbers of the series table. Which series an entity's signal
 (signal, selector), over the entities of the signal's kind. Nothing here loops over samples or entities.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skewscope.engine.counters import Ranges, increases, ranges_of
+from skewscope.engine.counting import Tally
 from skewscope.engine.entities import Entities
 from skewscope.engine.feed import Block, Column, Frame, SeriesKey, SeriesTable
+from skewscope.engine.laid import Laid, Part, Parts
+from skewscope.engine.moments import Moment, even
 from skewscope.engine.rhythm import Rhythm, longer
+from skewscope.engine.rows import Rows, larger
+from skewscope.engine.samples import Samples, alone, marked
 from skewscope.engine.sets import F64, LARGEST, Index
-from skewscope.engine.windows import Tally
 from skewscope.kb.model import Signal
 from skewscope.rules.kinds import contains, kind_of
 
 WATERMARK = 5.0
 """Seconds by which a sample may come after a later one of its series and still be placed."""
-MOST_SELECTORS = 1000
-"""Series of one signal that an entity may have: a label that never repeats must not fill the memory."""
 
 
 @dataclass(slots=True)
@@ -38,74 +39,7 @@ class Count:
     ahead: int = 0
     """Carried a time later than the tick's; counted as of now."""
     unplaced: int = 0
-    """Series on an entity that the topology does not have, or beyond `MOST_SELECTORS`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Samples:
-    """Samples of series, ordered by series and then time; `first` and `last` mark a series' own."""
-
-    series: Index
-    time: F64
-    value: F64
-    first: NDArray[np.bool_]
-    last: NDArray[np.bool_]
-    single: bool
-    """Whether no series has more than one."""
-
-    def kept(self, mask: NDArray[np.bool_]) -> "Samples":
-        """Some of them."""
-        if mask.all():
-            return self
-        at = np.flatnonzero(mask)
-        if self.single:
-            return _alone(self.series[at], self.time[at], self.value[at])
-        return _marked(self.series[at], self.time[at], self.value[at])
-
-
-@dataclass
-class Rows:
-    """The series of one signal: `series[r, e]` is the number of entity e's series with selector r, or -1."""
-
-    selectors: list[str] = field(default_factory=list)
-    series: Index = field(default_factory=lambda: np.empty((0, 0), np.intp))
-    version: int = 0
-    _row: dict[str, int] = field(default_factory=dict)
-
-    def room(self, selector: str) -> bool:
-        """May a series with this selector be placed?"""
-        return selector in self._row or len(self._row) < MOST_SELECTORS
-
-    def place_all(self, selector: str, entities: Index, at: slice, size: int) -> None:
-        """Notes one series of each of some entities, with numbers one after another."""
-        row = self._row.setdefault(selector, len(self._row))
-        if row == len(self.selectors):
-            self.selectors.append(selector)
-        self.series = _larger(self.series, (len(self.selectors), size))
-        self.series[row, entities] = np.arange(at.start, at.stop)
-        self.version += 1
-
-    def place(self, entity: int, selector: str, number: int, size: int) -> None:
-        """Notes one series."""
-        row = self._row.setdefault(selector, len(self._row))
-        if row == len(self.selectors):
-            self.selectors.append(selector)
-        self.series = _larger(self.series, (len(self.selectors), size))
-        self.series[row, entity] = number
-        self.version += 1
-
-
-@dataclass
-class _Laid:
-    """Where the columns of a schema are."""
-
-    schema: tuple[Column, ...]
-    rhythm: Rhythm
-    """Of all its series."""
-    columns: list[tuple[int, slice, bool]] = field(default_factory=list)
-    """Number in the schema, place, and whether it counts; only those that some rule reads."""
-    time: float = np.nan
-    """Of the newest frame."""
+    """Series on an entity that the topology does not have, or beyond `rows.MOST_SELECTORS`."""
 
 
 class Panel:
@@ -144,9 +78,10 @@ class Panel:
         self._place_of = np.empty(0, np.intp)
         self._straight = True
         """Whether a series' place is its number."""
-        self._born_columns: set[int] = set()
-        self._frames: dict[int, _Laid] = {}
+        self._frames: dict[int, Laid] = {}
         """By the schema's identity."""
+        self.parts = Parts()
+        """The columns of all frames."""
         self._used = np.empty(0, bool)
         self._read = np.empty(0, bool)
         """What is used, or what somebody else reads here."""
@@ -160,6 +95,9 @@ class Panel:
         self._sorts: dict[tuple[tuple[float, float], ...], int] = {(): 0}
         self._sort = np.empty(0, np.uint16)
         self._now: F64 = np.full(1, np.nan)
+        self._breaks = 0
+        """Grows when a counter begins anew."""
+        self._newest_born: dict[tuple[int, int], tuple[int, float]] = {}
 
     # --- series
 
@@ -256,7 +194,7 @@ class Panel:
     def _sorted(self, block: Block) -> Samples:
         series, time, value = block.series, block.time, block.value
         if not len(series):
-            return _alone(np.empty(0, np.intp), time, value)
+            return alone(np.empty(0, np.intp), time, value)
         sound = np.isfinite(time)
         if series.min() < 0 or series.max() >= self._known or not sound.all():
             sound &= (series >= 0) & (series < self._known)
@@ -270,12 +208,12 @@ class Panel:
             self.count.ahead += int((time > self.t + self.tick).sum())
             time = np.minimum(time, self.t)
         if (at[1:] > at[:-1]).all() or np.bincount(at).max() <= 1:
-            return _alone(at, time, value)
+            return alone(at, time, value)
         order = np.lexsort((value, time, at))
         at, time, value = at[order], time[order], value[order]
         # Of two samples of one series at one time, one is enough.
         same = np.append((at[1:] == at[:-1]) & (time[1:] == time[:-1]), False)
-        return _marked(at[~same], time[~same], value[~same])
+        return marked(at[~same], time[~same], value[~same])
 
     def _in_order(self, found: Samples) -> Samples:
         newest = self.times[found.series]
@@ -343,6 +281,7 @@ class Panel:
         start = np.flatnonzero(found.first)
         total, before, place = what.added_up(start)
         one, broke = at[start], place >= 0
+        self._breaks += bool(broke.any())
         self._born[one[broke]] = found.time[place[broke]]
         self._born_sum[one[broke]] = self._sum[one[broke]] + before[broke]
         self._sum[one] += total
@@ -364,25 +303,26 @@ class Panel:
         laid = self._laid(frame.schema)
         time = min(frame.time, self.t)
         if time <= laid.time:
-            self.count.dropped += sum(at.stop - at.start for _, at, _ in laid.columns)
+            self.count.dropped += sum(part.at.stop - part.at.start for part in laid.parts)
             return
         if not np.isnan(laid.time):
             self._pace_frame(laid, time - laid.time)
-        for column, at, counter in laid.columns:
-            self._take_column(at, np.asarray(frame.values[column], np.float64), time, counter)
+        for part in laid.parts:
+            self._take_column(part, np.asarray(frame.values[part.number], np.float64), time)
         laid.time = time
 
-    def _laid(self, schema: tuple[Column, ...]) -> _Laid:
+    def _laid(self, schema: tuple[Column, ...]) -> Laid:
         """Where the columns of a schema are; they get their places when it is first seen."""
         found = self._frames.get(id(schema))
         if found is None:
             wanted = [(n, column) for n, column in enumerate(schema) if column.signal in self.wanted]
             sizes = [self._wide(column) for _, column in wanted]
             self._grow(self._size + sum(sizes))
-            found = self._frames[id(schema)] = _Laid(schema, Rhythm(self.tick))
+            found = self._frames[id(schema)] = Laid(schema, Rhythm(self.tick))
             found.rhythm.grow(1)
             for (n, column), size in zip(wanted, sizes, strict=True):
-                found.columns.append((n, self._lay_column(column, size), self._counts(column.signal)))
+                found.parts.append(self._lay_column(n, column, size))
+                self.parts.add(found.parts[-1])
         return found
 
     def _wide(self, column: Column) -> int:
@@ -390,7 +330,7 @@ class Panel:
             return len(column.entities)
         return self.entities.known(kind_of(self.signals[column.signal].entity))
 
-    def _lay_column(self, column: Column, size: int) -> slice:
+    def _lay_column(self, number: int, column: Column, size: int) -> Part:
         signal = self.signals[column.signal]
         at = slice(self._size, self._size + size)
         self._size = at.stop
@@ -402,44 +342,47 @@ class Panel:
         who = np.arange(size) if column.entities is None else column.entities
         self.rows[column.signal].place_all(column.selector, who, at, whole)
         self._range(at, ranges_of(signal) if signal.type == "counter" else ())
-        return at
+        return Part(number, at, self._counts(column.signal), float(self._least_end[at].min(initial=np.inf)))
 
-    def _pace_frame(self, laid: _Laid, interval: float) -> None:
+    def _pace_frame(self, laid: Laid, interval: float) -> None:
         """The period of a frame is that of all its series."""
         laid.rhythm.version = 0
         laid.rhythm.learn(slice(0, 1), np.array([interval]))
         if laid.rhythm.version:
-            for _, at, _ in laid.columns:
-                self.rhythm.spread(at, laid.rhythm)
+            for part in laid.parts:
+                self.rhythm.spread(part.at, laid.rhythm)
 
-    def _take_column(self, at: slice, value: F64, time: float, counter: bool) -> None:
-        # Once all have had a sample, nobody is born any more.
-        if at.start not in self._born_columns:
-            self.births += 1
-            if not np.isnan(value).any():
-                self._born_columns.add(at.start)
+    def _take_column(self, part: Part, value: F64, time: float) -> None:
+        at, part.time = part.at, time
         self.count.taken += len(value)
-        if value.min(initial=0.0) >= -LARGEST and value.max(initial=0.0) <= LARGEST:
-            if counter:
-                self._count_column(at, value, time)
+        # One long look at the smallest and the largest tells that nothing is amiss: a NaN is neither.
+        part.whole = bool(value.min(initial=0.0) >= -LARGEST and value.max(initial=0.0) <= LARGEST)
+        # Once all have had a sample, nobody is born any more.
+        if not part.born:
+            self.births += 1
+            part.born = part.whole
+        if part.whole:
+            if part.counts:
+                self._count_column(part, value, time)
             self.latest[at], self.times[at] = value, time
             return
         sound = np.flatnonzero(np.abs(value) <= LARGEST)
-        found = _alone(at.start + sound, np.full(len(sound), time), value[sound])
-        if counter and len(sound):
+        found = alone(at.start + sound, np.full(len(sound), time), value[sound])
+        if part.counts and len(sound):
             self._tally(found)
         self.count.gaps += len(value) - len(sound)
         self.latest[at] = np.nan
         self.latest[found.series], self.times[found.series] = found.value, time
 
-    def _count_column(self, at: slice, value: F64, time: float) -> None:
+    def _count_column(self, part: Part, value: F64, time: float) -> None:
+        at = part.at
         by = value - self._last[at]
-        if by.min(initial=0.0) >= 0 and (value < self._least_end[at]).all():
+        if by.min(initial=0.0) >= 0 and value.max(initial=-np.inf) < part.end:
             self._sum[at] += by
             self._last[at] = value
             self._stuck[at] = False
         else:
-            self._tally(_alone(np.arange(at.start, at.stop), np.full(len(value), time), value))
+            self._tally(alone(np.arange(at.start, at.stop), np.full(len(value), time), value))
 
     # --- what rules read
 
@@ -465,44 +408,52 @@ class Panel:
         """How much counters counted, and up to when, by series number."""
         return self._sum[series], self.times[series]
 
-    def tally(self, series: Index | slice) -> Tally:
-        """How counters stand, by series number."""
+    def tally(self, series: Index | slice, moment: Moment | None = None) -> Tally:
+        """How counters stand, by series number; `moment` tells when all of them were read, if at one time."""
+        if isinstance(series, slice) and moment is not None and self._sound(series, moment):
+            size = series.stop - series.start
+            return Tally(
+                self._sum[series],
+                even(moment.time, size),
+                self._born[series],
+                self._born_sum[series],
+                self.rhythm.period[series],
+                np.ones(size, bool),
+                self.rhythm.longest(series),
+                self._last_born(series),
+            )
         fresh = (self.t - self.times[series] <= self.rhythm.horizon[series]) & ~self._stuck[series]
+        period = self.rhythm.period[series]
         return Tally(
             self._sum[series],
             self.times[series],
             self._born[series],
             self._born_sum[series],
-            self.rhythm.period[series],
+            period,
             fresh & ~np.isnan(self.latest[series]),
+            float(np.fmax.reduce(period, axis=None, initial=0.0)),
         )
+
+    def _sound(self, series: slice, moment: Moment) -> bool:
+        """Whether counters that were read at one time can all be believed."""
+        young = self.t - moment.time <= self.rhythm.shortest()
+        return young and moment.whole and not self._stuck[series].any()
+
+    def _last_born(self, series: slice) -> float:
+        """When the last of some counters began anew; NaN where one never began."""
+        key = series.start, series.stop
+        breaks, found = self._newest_born.get(key, (-1, 0.0))
+        if breaks != self._breaks:
+            found = float(self._born[series].max(initial=-np.inf))
+            self._newest_born[key] = self._breaks, found
+        return found
 
     def lay(self, name: str) -> Rows:
         """The rows of a signal, as wide as its kind is now."""
         rows = self.rows[name]
         size = self.entities.count(kind_of(self.signals[name].entity))
-        rows.series = _larger(rows.series, (len(rows.selectors), size))
+        rows.series = larger(rows.series, (len(rows.selectors), size))
         return rows
-
-
-def _marked(series: Index, time: F64, value: F64) -> Samples:
-    first, last = np.ones(len(series), bool), np.ones(len(series), bool)
-    first[1:] = last[:-1] = series[1:] != series[:-1]
-    return Samples(series, time, value, first, last, single=False)
-
-
-def _alone(series: Index, time: F64, value: F64) -> Samples:
-    """Samples of which no two are of one series."""
-    every = np.ones(len(series), bool)
-    return Samples(series, time, value, every, every, single=True)
-
-
-def _larger(index: Index, shape: tuple[int, int]) -> Index:
-    if index.shape[0] >= shape[0] and index.shape[1] >= shape[1]:
-        return index
-    out = np.full((max(index.shape[0], shape[0]), max(index.shape[1], shape[1])), -1, np.intp)
-    out[: index.shape[0], : index.shape[1]] = index
-    return out
 
 
 def _taller(array: F64, shape: tuple[int, int]) -> F64:
@@ -513,14 +464,3 @@ def _taller(array: F64, shape: tuple[int, int]) -> F64:
 
 def _joined(*parts: str) -> str:
     return ",".join(part for part in parts if part)
-
-
-def words_of(selector: str) -> frozenset[str]:
-    """The words by which a rule can name a selector: `tx,p3` has tx and p3."""
-    return frozenset(part.strip().replace("-", "_") for part in selector.split(",") if part.strip())
-
-
-def matching(selectors: Iterable[str], words: Collection[str]) -> list[int]:
-    """Which selectors have all the words."""
-    wanted = {word.replace("-", "_") for word in words}
-    return [n for n, selector in enumerate(selectors) if wanted <= words_of(selector)]

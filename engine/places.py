@@ -1,6 +1,6 @@
 """Where an entity is: what it shares with others, what it is called, how many a fault on it hits."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -74,7 +74,7 @@ class Places:
         if entity.kind == "pool":
             own = frozenset([f"pool:{entity.name}"])
             return Place(own=own, pools=own)
-        nodes = self._nodes(entity)
+        nodes = frozenset(self.nodes_of(entity.kind, entity.name))
         groups = frozenset(f"group:{g}" for g in self._groups(entity, nodes))
         return Place(
             own=frozenset([f"{entity.kind}:{entity.name}"]),
@@ -93,16 +93,21 @@ class Places:
     def _pools_of(self, groups: Iterable[str]) -> frozenset[str]:
         return frozenset(p for g in groups for p in self._pools.get(g.removeprefix("group:"), ()))
 
-    def _nodes(self, entity: Entity) -> frozenset[str]:
-        """Names of the nodes it lies on."""
-        if entity.kind == "rank":
-            member = self._rank(entity.name)[1]
-            return frozenset([self.topology.node_of.get(member, member)])
-        if entity.kind in ("port", "link", "peer"):
-            return frozenset(self._node_of_port(end) for end in entity.name.split(">"))
-        if entity.kind == "gpu":
-            return frozenset([entity.name.rsplit("/", 1)[0]])
-        return frozenset([entity.name]) if entity.kind == "node" else frozenset()
+    def nodes_of(self, kind: str, name: str) -> Collection[str]:
+        """Names of the nodes that an entity lies on."""
+        if kind == "rank":
+            member = self._rank(name)[1]
+            return (self.topology.node_of.get(member, member),)
+        if kind in ("port", "link", "peer"):
+            return {self._node_of_port(end) for end in name.split(">")} if ">" in name else (self._node_of_port(name),)
+        if kind == "gpu":
+            return (name.rsplit("/", 1)[0],)
+        return (name,) if kind == "node" else ()
+
+    def nodes_of_group(self, name: str) -> Collection[str]:
+        """Names of the nodes of a group's members, and of its front end; none of a group that there is not."""
+        group = self.topology.group.get(name)
+        return self._members[name] | {group.front_end} if group else ()
 
     def _node_of_port(self, name: str) -> str:
         port = self.topology.port.get(name)

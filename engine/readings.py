@@ -6,11 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from skewscope.engine.counting import Counted, Tally
 from skewscope.engine.entities import Entities
-from skewscope.engine.panel import Panel, Rows, matching
+from skewscope.engine.features import added
+from skewscope.engine.laid import Part, moment_of
+from skewscope.engine.moments import Moment
+from skewscope.engine.panel import Panel
+from skewscope.engine.ring import slot_of
+from skewscope.engine.rows import Rows, matching
 from skewscope.engine.sets import F64, Index, Mask
 from skewscope.engine.some import Ask, Some
-from skewscope.engine.windows import Counted, Tally, added, slot_of
 from skewscope.rules.expr import Expr
 from skewscope.rules.kinds import NETWORKS
 
@@ -45,6 +50,8 @@ class Chosen:
     part: str = ""
     _version: tuple[int, int] = (-1, -1)
     _series: Index = field(default_factory=lambda: np.empty((0, 0), np.intp))
+    _parted: Index | None = None
+    _parts: tuple[Part, ...] = ()
     _placed: Index | None = None
     _place: Index | slice | None = None
     selectors: list[str] = field(default_factory=list)
@@ -68,6 +75,13 @@ class Chosen:
                 straight = first >= 0 and bool((series[0] == np.arange(first, first + size)).all())
                 self._place = slice(first, first + size) if straight else series[0]
         return self._place
+
+    def moment(self) -> Moment | None:
+        """When the newest samples were taken, if all at one time."""
+        series = self.series()
+        if self._parted is not series:
+            self._parted, self._parts = series, self.shared.panel.parts.under(series)
+        return moment_of(self._parts)
 
     def _found(self, rows: Rows) -> Index:
         words = [word for word in self.expr.words if word.replace("_", "-") not in NETWORKS]
@@ -100,7 +114,7 @@ class Signal:
 
     def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
         place = self.chosen.place()
-        return self._of(self.chosen.series()) if place is None else self.panel.now(place) * self.factor
+        return self._of(self.chosen.series()) if place is None else _times(self.panel.now(place), self.factor)
 
     def part(self, some: Some, ask: Ask) -> F64:  # noqa: ARG002
         return self._of(self.chosen.series()[:, some.at])
@@ -109,8 +123,12 @@ class Signal:
         if not len(series):
             return np.full(series.shape[1], np.nan)
         if len(series) == 1:
-            return self.panel.now(series[0]) * self.factor
-        return self.fold(self.panel.now(series), series >= 0) * self.factor
+            return _times(self.panel.now(series[0]), self.factor)
+        return _times(self.fold(self.panel.now(series), series >= 0), self.factor)
+
+    def moment(self) -> Moment | None:
+        """When the newest samples were taken, if all at one time."""
+        return self.chosen.moment()
 
     def time(self) -> F64:
         """When the newest sample of each entity was taken, stale or not."""
@@ -119,6 +137,11 @@ class Signal:
             return self.panel.newest(place)
         found: F64 = np.fmax.reduce(self.panel.newest(self.chosen.series()), axis=0, initial=np.nan)
         return found
+
+
+def _times(values: F64, factor: float) -> F64:
+    """The values in the unit of the rules, not to be written to."""
+    return values if factor == 1.0 else values * factor
 
 
 class Latecomers:
@@ -200,7 +223,11 @@ class Lanes:
     """The same as `series`, as a slice where they lie side by side."""
     _whole: Index | None = None
     """The series that were last seen to be all lanes in their order."""
+    _found: dict[int, tuple[Index, Index]] = field(default_factory=dict)
+    """The lanes of series, by the identity of these."""
+    _parts: tuple[Part, ...] = ()
     _tally: Tally | None = None
+    _moment: Moment | None = None
     _over: dict[float, tuple[F64, F64]] = field(default_factory=dict)
 
     def _lanes_of(self, series: Index) -> Index:
@@ -208,8 +235,15 @@ class Lanes:
         found: Index = self._lane[np.where(series < 0, -1, series - self._first)]
         return found
 
+    def _all_lanes_of(self, series: Index) -> Index:
+        """The same, of series that will be asked for again."""
+        known = self._found.get(id(series))
+        if known is None or known[0] is not series:
+            known = self._found[id(series)] = series, self._lanes_of(series)
+        return known[1]
+
     def _is_whole(self, series: Index) -> bool:
-        if self._whole is not series and series.shape == (1, len(self.series)) and (series[0] == self.series).all():
+        if self._whole is not series and series.size == len(self.series) and (series.ravel() == self.series).all():
             self._whole = series
         return self._whole is series
 
@@ -218,7 +252,9 @@ class Lanes:
         self._learn()
         self._over.clear()
         self._tally = None
-        counted, time = self.panel.counted(self._at)
+        self._moment = moment_of(self._parts)
+        counted, times = self.panel.counted(self._at)
+        time = self._moment.time if self._moment is not None and self._moment.whole else times
         self.ring.step(t, counted, time, lambda: self.panel.rhythm.settled(self.series))
 
     def _learn(self) -> None:
@@ -236,18 +272,20 @@ class Lanes:
         self._whole = None
         straight = bool((self.series == np.arange(first, first + size)).all())
         self._at = slice(first, first + size) if straight else self.series
+        self._parts = self.panel.parts.under(self.series)
+        self._found.clear()
 
     def over(self, window: float, series: Index) -> tuple[F64, F64]:
         """(increase, seconds) of each series over a window; NaN where too little is known."""
         if window not in self._over:
             if self._tally is None:
-                self._tally = self.panel.tally(self._at)
+                self._tally = self.panel.tally(self._at, self._moment)
             self._over[window] = self.ring.over(window, self._tally)
         more, since = self._over[window]
         if self._is_whole(series):
-            return more[None, :], since[None, :]
+            return more.reshape(series.shape), since.reshape(series.shape)
         more, since = np.append(more, np.nan), np.append(since, np.nan)
-        lane = self._lanes_of(series)
+        lane = self._all_lanes_of(series)
         return more[lane], since[lane]
 
     def some(self, window: float, series: Index) -> tuple[F64, F64]:
@@ -284,8 +322,7 @@ class Rate:
             return np.full(series.shape[1], np.nan)
         more, since = over(self.window, series)
         if len(series) == 1:
-            found: F64 = more[0] / since[0] * self.factor
-            return found
+            return _times(more[0] / since[0], self.factor)
         return self.fold(more / since, series >= 0) * self.factor
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skewscope.engine.sets import F64, Index
+from skewscope.engine.sets import F64, Index, Mask
 
 FIRST = 5
 """So many intervals are collected before their median is trusted to change only slowly."""
@@ -25,6 +25,11 @@ def longer(array: F64, size: int) -> F64:
     out = np.full((*array.shape[:-1], size), np.nan, array.dtype)
     out[..., : array.shape[-1]] = array
     return out
+
+
+def or_zero(x: F64) -> F64:
+    """The values; 0 where there is none."""
+    return np.where(np.isnan(x), 0.0, x)
 
 
 MANY = 4096
@@ -75,6 +80,12 @@ class Rhythm:
     def settled(self, at: Index | slice = slice(None)) -> F64:
         """The periods that rest on more than chance; NaN for the rest."""
         return np.where(np.isnan(self._first[SETTLED - 1, at]), np.nan, self.period[at])
+
+    def common(self, who: Mask) -> float:
+        """The period of some series, if it is the same and known for good; else NaN."""
+        period = self.period[who]
+        same = len(period) and (period == period[0]).all() and not np.isnan(self._first[FIRST - 1, who]).any()
+        return float(period[0]) if same else np.nan
 
     def longest(self, at: slice) -> float:
         """The longest of some periods; 0 where none is known."""

@@ -1,34 +1,48 @@
 """What else it could be: the look-alikes of a diagnosis, and what fires beside it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from skewscope.engine.attribution import Causes
 from skewscope.engine.cases import Case
 from skewscope.engine.confidence import GAIN, PRIOR, log_odds_of_all, probability
-from skewscope.engine.places import NODE_BOUND, Entity, Places
-from skewscope.engine.tracks import Item, Tracks
+from skewscope.engine.neighbours import Neighbours
+from skewscope.engine.places import NODE_BOUND, Places
+from skewscope.engine.sets import Index
+from skewscope.engine.tracks import Item, RuleInfo, Tracks
 from skewscope.engine.verdict import UNKNOWN, YES, RuleVerdict
 from skewscope.kb.model import Catalogue
 
 NOTHING_SPEAKS = PRIOR - GAIN / 2
 """Log-odds of a condition that is judged, but that nothing near speaks for: all seen, and every item says no."""
+Near = tuple[RuleInfo, RuleVerdict, Index]
+"""A rule, what it says in this tick, and which of its entities are near."""
+Odds = tuple[Index, NDArray[np.float64]]
+"""Entities of a rule, in order, and the log-odds of its condition on each."""
 
 
 class Rivals:
     """Compares cases with what else could be the matter."""
 
-    def __init__(self, catalogue: Catalogue, places: Places, tracks: Tracks) -> None:
-        self.catalogue, self.places, self.tracks = catalogue, places, tracks
+    def __init__(self, catalogue: Catalogue, causes: Causes, places: Places, tracks: Tracks) -> None:
+        self.catalogue, self.causes, self.places, self.tracks = catalogue, causes, places, tracks
         self._tests: dict[str, dict[str, str]] = {}
-        self._indices: dict[str, tuple[tuple[str, ...], dict[str, list[int]]]] = {}
+        self._neighbours = Neighbours(places)
 
-    def compare(self, case: Case) -> None:
-        """Note how likely each look-alike is by its own rules, in the tick in which the case spoke loudest."""
-        if case.condition not in self._tests:
-            self._tests[case.condition] = self._separating(case.condition)
-        for condition, test in self._tests[case.condition].items():
-            case.rivals[condition] = (self._chance(condition, case.leader), test)
+    def compare(self, cases: Sequence[Case]) -> None:
+        """Note what else each of some cases could be, in the tick in which they spoke loudest.
+
+        That is how likely each look-alike is by its own rules; and which look-alikes and causes cannot be judged here.
+        """
+        near = [self._near(case) for case in cases]
+        alike = [near_[name] for case, near_ in zip(cases, near, strict=True) for name in self._tests[case.condition]]
+        odds = _odds(entry for some in alike for entry in some)
+        for case, near_ in zip(cases, near, strict=True):
+            for condition, test in self._tests[case.condition].items():
+                case.rivals[condition] = (_chance(near_[condition], odds), test)
+            case.candidates = tuple(name for name, said in sorted(near_.items()) if not _judged(said))
 
     def _separating(self, condition: str) -> dict[str, str]:
         """Look-alikes and what separates them, whichever side says so."""
@@ -42,58 +56,75 @@ class Rivals:
         known = conditions.get(condition)
         return tests | {look.condition: look.separate_by for look in (known.lookalikes if known else ())}
 
-    def _chance(self, condition: str, entity: Entity) -> float:
-        """How likely a condition is on an entity or in its groups: the prior where nothing judges it.
+    def _near(self, case: Case) -> dict[str, list[Near]]:
+        """What the rules of each look-alike and cause say of a case's entity and of those next to it.
 
-        Where both sit on a node it must be the same one: that another member is late does not make this one's link bad.
+        Where both sit on a node it must be the same one: that another member is late does not make this link bad.
         """
-        judged, best = False, NOTHING_SPEAKS
-        place = self.places.of(entity)
-        for info, verdict in self.tracks.said_of(condition):
-            judged = True
-            same_node = entity.kind in NODE_BOUND and verdict.kind in NODE_BOUND
-            tokens = place.own | place.nodes if same_node else self._tokens(entity)
-            near = np.array(sorted({i for token in tokens for i in self._index(verdict).get(token, ())}), np.intp)
-            said = verdict.of(near)
-            said = said.some(np.flatnonzero(said.applies))
-            odds = log_odds_of_all(info.weights, info.against, said.evidence, said.coverage, info.required)
-            odds = info.calibrated(odds)
-            best = max(best, float(odds.max(initial=NOTHING_SPEAKS)))
-        return probability(best if judged else PRIOR)
-
-    def _index(self, verdict: RuleVerdict) -> Mapping[str, Sequence[int]]:
-        """A rule's entities by the tokens of where they are."""
-        names, index = self._indices.get(verdict.rule, (None, {}))
-        if names is not verdict.names and names != verdict.names:
-            index = {}
-            for i, name in enumerate(verdict.names):
-                for token in self._tokens(Entity(verdict.kind, name)):
-                    index.setdefault(token, []).append(i)
-            self._indices[verdict.rule] = verdict.names, index
-        return index
+        if case.condition not in self._tests:
+            self._tests[case.condition] = self._separating(case.condition)
+        entity = case.leader
+        place, around = self.places.of(entity), self._neighbours.tokens(entity)
+        known: dict[tuple[str, int], Index] = {}
+        conditions = self._tests[case.condition].keys() | self.causes.of(case.condition)
+        found: dict[str, list[Near]] = {name: [] for name in conditions}
+        for name, own in found.items():
+            for info, verdict in self.tracks.said_of(name):
+                key = verdict.kind, id(verdict.names)
+                if key not in known:
+                    same_node = entity.kind in NODE_BOUND and verdict.kind in NODE_BOUND
+                    tokens = place.own | place.nodes if same_node else around | place.pools
+                    known[key] = self._neighbours.near(verdict.kind, verdict.names, tokens)
+                own.append((info, verdict, known[key]))
+        return found
 
     def weigh(self, roots: Sequence[Case]) -> None:
         """Note the other roots that fire in the same place; the likeliest of them makes a case less sure."""
         at: dict[str, list[Case]] = {}
         for case in roots:
-            for token in self._tokens(case.leader):
+            for token in self._neighbours.tokens(case.leader):
                 at.setdefault(token, []).append(case)
         for case in roots:
-            near = {other.id: other for token in self._tokens(case.leader) for other in at[token]}
+            near = {other.id: other for token in self._neighbours.tokens(case.leader) for other in at[token]}
             for _, other in sorted(near.items()):
                 if other.condition != case.condition:
                     self._beside(case, other)
-
-    def _tokens(self, entity: Entity) -> frozenset[str]:
-        """The entity, its nodes and its groups: who shares one of them is next to it."""
-        place = self.places.of(entity)
-        return place.own | place.nodes | place.groups
 
     def _beside(self, case: Case, other: Case) -> None:
         chance = probability(other.log_odds)
         before, test = case.rivals.get(other.condition, (0.0, ""))
         case.rivals[other.condition] = (max(before, chance), test or _telling(case, other))
         case.rival = max(case.rival, chance)
+
+
+def _odds(near: Iterable[Near]) -> dict[str, Odds]:
+    """How likely each rule's condition is by what it says of all who are near anybody, each rule asked but once."""
+    asked: dict[str, list[Near]] = {}
+    for entry in near:
+        asked.setdefault(entry[0].rule, []).append(entry)
+    found = {}
+    for rule, some in asked.items():
+        info, verdict, _ = some[0]
+        at = np.unique(np.concatenate([each for _, _, each in some]))
+        said = verdict.of(at)
+        odds = log_odds_of_all(info.weights, info.against, said.evidence, said.coverage, info.required)
+        found[rule] = at, np.where(said.applies, info.calibrated(odds), NOTHING_SPEAKS)
+    return found
+
+
+def _chance(near: Sequence[Near], odds: Mapping[str, Odds]) -> float:
+    """How likely a condition is by what its rules say of these: the prior where it has none."""
+    best = NOTHING_SPEAKS if near else PRIOR
+    for info, _, at in near:
+        whose, known = odds[info.rule]
+        best = max(best, float(known[np.searchsorted(whose, at)].max(initial=NOTHING_SPEAKS)))
+    return probability(best)
+
+
+def _judged(near: Sequence[Near]) -> bool:
+    """Whether any of its rules can tell whether a condition is there; one without a rule here can never be told."""
+    there = [verdict.state[at] for _, verdict, at in near if len(at)]
+    return not there or any((state != UNKNOWN).any() for state in there)
 
 
 def _telling(case: Case, other: Case) -> str:

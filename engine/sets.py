@@ -11,6 +11,8 @@ F64 = NDArray[np.float64]
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
+NARROW = 16
+"""In sets of no more members, the same member of all sets stands side by side in memory: one pass goes over many."""
 LARGEST = 1e100
 """What is larger is no measurement: its square would be beyond all numbers, and what adds it up never recover."""
 
@@ -33,12 +35,57 @@ class Bucket:
         straight = len(flat) > 0 and bool((flat == np.arange(flat[0], flat[0] + len(flat))).all())
         return int(flat[0]) if straight and self._full else -1
 
+    @cached_property
+    def narrow(self) -> bool:
+        """Whether no set has more than `NARROW` members."""
+        return bool(self.members.shape[1] <= NARROW)
+
+    @cached_property
+    def _across(self) -> Index:
+        """The members, [widest, sets]."""
+        return np.ascontiguousarray(self.members.T)
+
+    @cached_property
+    def _alike(self) -> tuple["Bucket", Index] | None:
+        """Of sets in a row that are the same the first one, and which of these each is; None where few are."""
+        new = np.append(True, (self.members[1:] != self.members[:-1]).any(axis=1))
+        first = np.flatnonzero(new)
+        few = 2 * len(first) <= len(self.members)
+        return (Bucket(first, self.members[first]), np.cumsum(new) - 1) if few else None
+
     def gathered(self, values: F64) -> F64:
         """[sets, widest] values of the members, not to be written to; NaN where there is none."""
         if self._begin >= 0:
-            return values[self._begin : self._begin + self.members.size].reshape(self.members.shape)
-        found: F64 = (values if self._full else np.append(values, np.nan))[self.members]
-        return found
+            found = values[self._begin : self._begin + self.members.size].reshape(self.members.shape)
+            return np.asfortranarray(found) if self.narrow else found
+        values = values if self._full else np.append(values, np.nan)
+        return values[self._across].T if self.narrow else values[self.members]
+
+    def reduced(self, values: F64, reduce: Callable[[F64], F64]) -> F64:
+        """One value for each set, in the order of `owners`."""
+        if self._alike is None:
+            return reduce(self.gathered(values))
+        distinct, which = self._alike
+        return distinct.reduced(values, reduce)[which]
+
+    def spread(self, found: F64, out: F64) -> None:
+        """Writes [sets, widest] values to where the members are."""
+        if self._begin >= 0:
+            out[self._begin : self._begin + self.members.size].reshape(self.members.shape)[:] = found
+        elif self.narrow:
+            out[self._across] = found.T
+        else:
+            out[self.members] = found
+
+
+def _flat(matrix: Index) -> Index:
+    """A matrix in one row, in the order in which it stands in memory."""
+    return matrix.ravel(order="F" if matrix.shape[1] <= NARROW else "C")
+
+
+def _shaped(flat: F64, shape: tuple[int, int]) -> F64:
+    """The matrix that `_flat` made one row of."""
+    return flat.reshape(shape, order="F" if shape[1] <= NARROW else "C")
 
 
 @dataclass(frozen=True)
@@ -46,7 +93,7 @@ class Picked:
     """Some sets: what is computed for these needs the values of `members` alone."""
 
     members: Index
-    """Of all rows one after another; where a row has no more, anybody."""
+    """Of all buckets one after another, as `_flat` lays them; where a row has no more, anybody."""
     rows: tuple[tuple[Index, Index, Index, NDArray[np.bool_]], ...]
     """For each bucket: which results come of it, from which row and column; and [rows, widest] where nobody is."""
     size: int
@@ -55,7 +102,7 @@ class Picked:
     def _matrices(self, values: F64) -> Iterator[F64]:
         begin = 0
         for _, _, _, absent in self.rows:
-            matrix = values[begin : begin + absent.size].reshape(absent.shape)
+            matrix = _shaped(values[begin : begin + absent.size], absent.shape)
             begin += absent.size
             yield np.where(absent, np.nan, matrix) if absent.any() else matrix
 
@@ -86,15 +133,22 @@ class Sets:
         """One value for each set; NaN for an empty one."""
         out = np.full(self.owners, np.nan)
         for bucket in self.buckets:
-            out[bucket.owners] = reduce(bucket.gathered(values))
+            out[bucket.owners] = bucket.reduced(values, reduce)
         return out
 
     def mapped(self, values: F64, within: Callable[[F64], F64]) -> F64:
         """One value for each member, computed within its set; NaN for who is in none."""
         out = np.full(len(values) + 1, np.nan)
         for bucket in self.buckets:
-            out[bucket.members] = within(bucket.gathered(values))
+            bucket.spread(within(bucket.gathered(values)), out)
         return out[:-1]
+
+    def prepare(self, members: int = 0) -> None:
+        """Works out what asking for some sets will need, of owners or of so many members."""
+        if members:
+            self._by_member(members)
+        elif self.owners:
+            self.of(np.zeros(1, np.intp))
 
     def of(self, owners: Index) -> Picked:
         """The sets of some owners."""
@@ -114,7 +168,7 @@ class Sets:
                 rows, place = np.unique(row[at], return_inverse=True)
                 matrix = one.members[rows]
                 found.append((at, place, column[at], matrix < 0))
-                members.append(np.maximum(matrix, 0).ravel())
+                members.append(_flat(np.maximum(matrix, 0)))
         return Picked(np.concatenate(members), tuple(found), len(bucket))
 
     @cached_property

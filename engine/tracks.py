@@ -170,6 +170,9 @@ class Tracks:
 
     def __init__(self, rules: Mapping[str, RuleInfo]) -> None:
         self.rules = rules
+        self._rules_of: dict[str, list[str]] = {}
+        for rule, info in sorted(rules.items()):
+            self._rules_of.setdefault(info.condition, []).append(rule)
         self.live: dict[Key, Track] = {}
         self.version = 0
         """Grows with every change worth thinking about again."""
@@ -309,9 +312,9 @@ class Tracks:
 
     def said_of(self, condition: str) -> Iterator[tuple[RuleInfo, RuleVerdict]]:
         """What the rules of a condition say in this tick. To be asked right after `take`."""
-        for rule, verdict in sorted(self._now.items()):
-            if self.rules[rule].condition == condition:
-                yield self.rules[rule], verdict
+        for rule in self._rules_of.get(condition, ()):
+            if rule in self._now:
+                yield self.rules[rule], self._now[rule]
 
 
 def _fresh(names: tuple[str, ...]) -> _RuleState:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from skewscope.adapters.assessment import corpus, drive, report, whole
 from skewscope.adapters.assessment.drive import Run, Told, Truth
 from skewscope.adapters.assessment.score import SUSPECTED, as_data, heard, scored, upper_bound
+from skewscope.adapters.simulator.benign import EVENTS
 from skewscope.adapters.simulator.faults.registry import faults
 from skewscope.engine.attribution import Causes
 from skewscope.engine.feed import SeriesTable
@@ -73,6 +74,58 @@ def test_what_is_only_suspected_is_neither_found_nor_a_false_alarm():
     assert not score(suspected, truths=()).alarms
 
 
+def test_one_of_several_that_cannot_be_told_apart_is_no_error_and_finds_nothing():
+    unsure = replace(told("pp-bubble"), candidates=("fabric-loss", "tp-straggler"))
+    found = score(unsure)
+    assert (found.of("tp-straggler").missed, found.of("pp-bubble").wrong) == (1, 0)
+    assert found.left_open == [("tp-straggler", unsure)]
+    assert found.confusion == {("tp-straggler", "pp-bubble, or it"): 1}
+    assert found.sure == [(0.9, True)]
+    assert as_data(found)["left_open"][0]["was"] == "tp-straggler"
+
+
+@pytest.mark.parametrize(
+    "unsure",
+    [
+        replace(told("pp-bubble"), candidates=("fabric-loss",)),
+        replace(told("pp-bubble", name="n7"), candidates=("tp-straggler",)),
+        replace(told("pp-bubble", opened=20.0), candidates=("tp-straggler",)),
+    ],
+    ids=["another", "elsewhere", "before"],
+)
+def test_one_of_several_is_an_error_where_it_was_none_of_them_there_and_then(unsure):
+    found = score(unsure)
+    assert found.of("pp-bubble").wrong == 1
+    assert not found.left_open
+
+
+def test_one_of_several_without_a_fault_is_a_false_alarm():
+    assert score(replace(told("pp-bubble"), candidates=("tp-straggler",)), truths=()).alarms
+
+
+@pytest.mark.parametrize(("nodes", "at_once"), [(64, 1), (256, 4)])
+def test_a_large_quiet_fleet_has_as_many_benign_events_to_a_node_as_a_small_one(nodes, at_once):
+    episodes = corpus.quiet(1, nodes=nodes, seconds=1000.0).episodes
+    counts = {name: sum(e.event == name and e.begin < 900 for e in episodes) for name in EVENTS}
+    assert counts["maintenance"] == at_once
+    assert counts["traffic surge"] == 1
+
+
+@pytest.mark.parametrize(("days", "nodes"), [(0.5, 64), (1.0, 64), (100.0, 1024), (0.0, 0)])
+def test_as_many_quiet_node_days_as_are_asked_for(monkeypatch, days, nodes):
+    ran = []
+
+    def run_all(found, *_):
+        ran.extend(found)
+        return []
+
+    monkeypatch.setattr(whole, "run_all", run_all)
+    whole.assessed(whole.Order(("tp-straggler",), quiet_node_days=days, together=False))
+    still = [one for one in ran if one.name.startswith("quiet")]
+    assert {one.plan.nodes for one in still} == ({nodes} if nodes else set())
+    assert sum(one.lasts * one.plan.nodes for one in still) / 86400 == pytest.approx(days, rel=0.02)
+
+
 def test_runs_without_a_fault_count_false_alarms_by_node_days():
     found = score(told(), truths=())
     assert found.quiet_node_days == pytest.approx(0.8)
@@ -123,7 +176,7 @@ def test_the_page_tells_every_figure_or_that_it_is_unknown():
     page = report.as_markdown(whole.Assessment(order, fine, scored([]), {"everything": fine}, fine), catalogue())
     assert "| macro F1 | 1.00 | unknown | >= 0.90 |" in page
     assert "| tp-straggler | 1/1 |  |  | 1.00 | 1.00 | 5 |" in page
-    assert "| **everything** | 1.00 | 1.00 | 1.00 | 0 | 1 of 1 |" in page
+    assert "| **everything** | 1.00 | 1.00 | 1.00 | 0 | 0 |  | 1 of 1 |" in page
     assert "--seed 4" in page
 
 

@@ -17,6 +17,7 @@ from skewscope.engine.verdict import NO, UNKNOWN, YES
 from skewscope.kb.model import Link
 
 N1, N2 = "A:n1", "A:n2"
+UNSEEN = replace(LOST, fires=False)
 LOUD, QUIET = Says(value=9.0), Says(value=2.0)
 
 
@@ -304,6 +305,25 @@ def test_a_look_alike_competes_with_the_test_that_separates_it():
     partly = Says(fires=False, state=NO, score=3.0, evidence=(YES, NO, NO))
     suspected = play({("late", N1): [(10, 40, Says())], ("bubble", N1): [(0, 99, partly)]}, every=("late", "bubble"))
     assert suspected.all()[0].competing[0].confidence > rival.confidence
+
+
+@pytest.mark.parametrize(
+    ("other", "says", "expected"),
+    [
+        ("bubble", {N1: UNSEEN}, ("bubble",)),
+        ("bubble", {N1: SILENT}, ()),
+        ("lossy", {N1: UNSEEN}, ("lossy",)),
+        ("lossy", {N2: UNSEEN}, ()),
+        ("blind", {N1: UNSEEN}, ()),
+    ],
+    ids=["look-alike", "judged", "cause", "cause of another member", "neither"],
+)
+def test_what_nothing_here_can_judge_is_a_candidate(other, says, expected):
+    engine = incidents()
+    engine.step(1.0, [verdict("late", {N1: Says()}), verdict(other, says)])
+    late = next(one for one in engine.all() if one.condition == "late")
+    assert late.candidates == expected
+    assert late.as_json()["candidates"] == list(expected)
 
 
 def test_a_look_alike_of_another_member_does_not_compete():

@@ -22,6 +22,8 @@ from skewscope.kb.problems import InputError
 from skewscope.rules.kinds import kind_of
 
 KNOWN = catalogue()
+COUNTED = (("serve.generation_tokens", ""), ("serve.itl", "count"))
+"""What an engine counts, and where it begins anew."""
 
 
 def world(nodes=64, seed=3, fabric="roce"):
@@ -238,6 +240,28 @@ def test_each_source_has_its_own_period_and_silence():
         for number in seen:
             seen[number] += int((block.series == number).sum())
     assert seen == {gpu: 4, host: 4}
+
+
+def test_an_engine_that_restarts_counts_from_nought():
+    made = world()
+    table = SeriesTable()
+    emitter = Emitter(made.fleet, KNOWN, table, PERIODS["fine"])
+    job = int(np.flatnonzero(made.fleet.serving)[0])
+    front = made.fleet.jobs[job].nodes[0]
+    number = {(key.signal, key.entity, key.selector): n for n, key in enumerate(table.keys)}
+    wanted = [number[signal, made.fleet.jobs[job].name, part] for signal, part in COUNTED]
+    seen = []
+
+    def mute(push, inside):
+        push.mute_engine[front] = float(20 <= inside.t < 24)
+
+    for _ in range(30):
+        made.step(mute)
+        block = emitter.block(made, START)
+        now = dict(zip(block.series.tolist(), block.value.tolist(), strict=True))
+        seen.append([now.get(n) for n in wanted])
+    assert all(value is None for row in seen[20:23] for value in row)
+    assert all(after < before for before, after in zip(seen[18], seen[-1], strict=True))
 
 
 def test_an_exporter_that_is_not_there_tells_nothing():

@@ -8,7 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skewscope.engine.rhythm import LONGEST
-from skewscope.engine.windows import FEW, PER_WINDOW, SLOTS, Ring, Track, slot_of
+from skewscope.engine.ring import FEW, PER_WINDOW, SLOTS, Ring, slot_of
+from skewscope.engine.windows import Track
 from tests.machine import Lab, ranks
 
 NAN = math.nan

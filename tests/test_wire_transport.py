@@ -126,6 +126,32 @@ def acks_of(seq: list[int], times: list[float], src: int = PEER, dst: int = HOST
 
 
 @pytest.mark.parametrize("first", [0, (1 << 32) - 40_000])
+@pytest.mark.parametrize("waited", [3e-4, 20e-3])
+def test_what_came_before_a_loss_tells_how_full_the_queue_was(first: int, waited: float) -> None:
+    seq, times = numbered(50, first)
+    took = [waited if i == 29 else 3e-4 for i in range(50)]
+    heard = [i for i in range(50) if i != 30]
+    captured = [
+        stream([*seq, seq[30]], [*times, 0.2]),
+        acks_of([seq[min(i, 29)] + 1000 for i in heard if i <= 30], [times[i] + took[i] for i in heard if i <= 30]),
+        acks_of([seq[-1] + 1000], [0.2002]),
+    ]
+    says = told(Packets.joined(captured))
+    assert says.of("wire.rtt_before_loss", "n0/ew").tolist() == pytest.approx([waited], rel=1e-2)
+
+
+def test_a_segment_whose_acknowledgement_waited_for_a_repair_tells_of_no_queue() -> None:
+    seq, times = numbered(50)
+    captured = [
+        stream([*seq, seq[30], seq[40]], [*times, 0.2, 0.25]),
+        acks_of([s + 1000 for s in seq[:30]], [t + 3e-4 for t in times[:30]]),
+        acks_of([seq[39] + 1000, seq[-1] + 1000], [0.2002, 0.2502]),
+    ]
+    says = told(Packets.joined(captured))
+    assert says.of("wire.rtt_before_loss", "n0/ew").tolist() == pytest.approx([3e-4], rel=1e-2)
+
+
+@pytest.mark.parametrize("first", [0, (1 << 32) - 40_000])
 @pytest.mark.parametrize("chunk", [1, 5])
 def test_what_is_sent_again_after_its_acknowledgement_passed_was_not_lost_on_the_way_out(
     first: int, chunk: int

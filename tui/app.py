@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -99,7 +100,7 @@ class Console(App[SkewscopeError]):
         )
         self.verbs = (TimeVerbs(self), ActVerbs(self))
         for page in self.pages:
-            self.add_mode(page.name, lambda page=page: PageScreen(page))  # type: ignore[misc]
+            self.add_mode(page.name, partial(PageScreen, page))
         for key in self.keys:
             self.bind(key.binding, f"do({key.verb!r}, {key.arg})", description=key.does, show=False)
 
@@ -176,7 +177,7 @@ class Console(App[SkewscopeError]):
         """Say something in the footer for a while."""
         self.said = (text, bad)
         self._lines("#footer")
-        self.set_timer(SAID_S, lambda said=self.said: self._unsay(said))  # type: ignore[misc]
+        self.set_timer(SAID_S, lambda said=self.said: self._unsay(said))
 
     def _unsay(self, said: tuple[str, bool]) -> None:
         if self.said is said:
@@ -325,14 +326,14 @@ class Console(App[SkewscopeError]):
                 yield SystemCommand(
                     f"{key.does[:1].upper()}{key.does[1:]}",
                     key.shown,
-                    lambda k=key: self.action_do(k.verb, k.arg),  # type: ignore[misc]
+                    lambda k=key: self.action_do(k.verb, k.arg),
                 )
         for entry in self.desk.words.catalogue.conditions.values():
             yield SystemCommand(
                 f"Entry: {entry.name}",
                 entry.id,
                 lambda id_=entry.id: self.jump(Jump(4, id_)),
-                discover=False,  # type: ignore[misc]
+                discover=False,
             )
         nodes = self.desk.scene.topology.node if self.desk.scene else {}
         for node in nodes:
@@ -340,7 +341,7 @@ class Console(App[SkewscopeError]):
                 f"Only node {node}",
                 "narrow all screens to it",
                 lambda n=node: self._only(n),
-                discover=False,  # type: ignore[misc]
+                discover=False,
             )
         yield SystemCommand("Theme", "light, dark, high contrast, ...", self.action_change_theme)
 

@@ -126,7 +126,7 @@ def _report(name: str, outcome: "Outcome") -> None:
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
 )
 @click.pass_context
-def cli(ctx: click.Context, recording: Path | None, ascii_: bool, **wishes: Any) -> None:
+def cli(ctx: click.Context, /, recording: Path | None, ascii_: bool, **wishes: Any) -> None:
     """Which skew, on which node, with what evidence: an LLM cluster watched from its DPUs.
 
     Without a command it opens the console on the built-in demo, or on what --replay names. Where there is no terminal

@@ -222,7 +222,7 @@ def _sources(about: About, columns: int) -> list[Line]:
 
 def _rest(about: About, columns: int) -> list[Line]:
     """What competes, what cannot be seen, what to do."""
-    wanted = ("rivals", "unseen", "do")
+    wanted = ("rivals", detail.OR, "unseen", "do")
     out: list[Line] = []
     for part in detail.sections(about.incident, about.words):
         if part.label in wanted:

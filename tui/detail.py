@@ -12,12 +12,13 @@ from skewscope.tui.text import Line, fit, line, line_width, pad, spread, width, 
 GLYPHS = {"critical": ("✖", "crit"), "warning": ("!", "warn"), "info": ("·", "info"), "resolved": ("✓", "ok")}
 """Severity, or resolved: its glyph and role."""
 
+OR = "or one of"
 _LABEL = 10
 _QUANTITY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?\* ?([A-Za-z]\w*(?:/[A-Za-z]\w*)?)(?![\w.(\[])")
 """A number times a unit; what is multiplied with a signal or a function is no quantity."""
-_UNFOLD = ("do", "unseen", "why", "rivals", "against", "ruled out", "unknown")
+_UNFOLD = ("do", "unseen", "why", "rivals", OR, "against", "ruled out", "unknown")
 """What is told in whole sentences first where there are rows to spare."""
-_DROP = ("explains", "ruled out", "unknown", "rivals", "against", "unseen", "do")
+_DROP = ("explains", "ruled out", "unknown", "rivals", "against", "unseen", OR, "do")
 """What goes first where there are not enough rows, least wanted first."""
 
 
@@ -140,6 +141,7 @@ def sections(incident: Incident, words: Words) -> tuple[Section, ...]:
     parts = (
         *_weighed(incident, words),
         Section("rivals", tuple(_rival(c, words) for c in incident.competing)),
+        Section(OR, _candidates(incident, words)),
         Section("unseen", _unseen(incident)),
         Section("do", _advices(incident, words)),
         Section("follows", _follows(incident, words)),
@@ -182,6 +184,12 @@ def _expression(item: Evidence) -> Line:
 def _rival(rival: Competing, words: Words) -> Line:
     name = f"{words.condition(rival.condition)} ({round(100 * rival.confidence)} %)"
     return ((name, "key"), (f": {rival.separate_by}" if rival.separate_by else "", ""))
+
+
+def _candidates(incident: Incident, words: Words) -> tuple[Line, ...]:
+    """What it may be as well, for all that can be seen here."""
+    names = [words.condition(one) for one in incident.candidates]
+    return (line(f"{len(names)} that nothing here can judge: {', '.join(names)}"),) if names else ()
 
 
 def _unseen(incident: Incident) -> tuple[Line, ...]:

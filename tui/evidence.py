@@ -26,7 +26,8 @@ class Trace:
 
     def own(self, scene: Scene, samples: int = 0) -> F32:
         """Its values, oldest first."""
-        return scene.signals.lines(np.array([self.row]), samples)[0]
+        found: F32 = scene.signals.lines(np.array([self.row]), samples)[0]
+        return found
 
     def others(self, scene: Scene, samples: int = 0) -> F32:
         """[peers, samples] those of its peers."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.adapters.scene import Scene
-from skewscope.engine.incident import Incident
+from skewscope.engine.incident import Evidence, Incident
 from skewscope.tui import detail, evidence, text, units, view
 from skewscope.tui.detail import Words
 from skewscope.tui.text import Line
@@ -105,7 +105,7 @@ def _incident(incident: Incident, told: Told, where: Whereabouts) -> str:
     ]
     out.append(_evidence(incident))
     for part in detail.sections(incident, told.words):
-        if part.label in ("rivals", "unseen", "do", "explains"):
+        if part.label in ("rivals", detail.OR, "unseen", "do", "explains"):
             shown = detail.with_recipes(part, incident, told.words) if part.label == "do" else part
             out.append(f"<h3>{part.label}</h3><ul>{''.join(f'<li>{_spans(item)}' for item in shown.items)}</ul>")
     for part in detail.record(incident, told.words):
@@ -132,7 +132,7 @@ def _missing(said: Iterable[str]) -> str:
 # --- pictures
 
 
-def _while(incident: Incident, times: NDArray[np.floating]) -> str:  # type: ignore[type-arg]
+def _while(incident: Incident, times: NDArray[np.floating]) -> str:
     """The time for which the incident lasted, as a band."""
     span = max(float(times[-1] - times[0]), 1e-9)
     ends = (incident.opened_at, incident.resolved_at or float(times[-1]))
@@ -140,7 +140,7 @@ def _while(incident: Incident, times: NDArray[np.floating]) -> str:  # type: ign
     return f"<rect x={begin:.1f} y=2 width={max(end - begin, 1):.1f} height={HIGH - BOTTOM - 2} fill=var(--band) />"
 
 
-def _chart(incident: Incident, scene: Scene, item: detail.Evidence, one: evidence.Trace) -> str:
+def _chart(incident: Incident, scene: Scene, item: Evidence, one: evidence.Trace) -> str:
     """A series beside its peers, as SVG."""
     own, others, times = one.own(scene), one.others(scene), scene.signals.times()
     if not len(times) or not np.isfinite(own).any():
@@ -168,8 +168,8 @@ def _chart(incident: Incident, scene: Scene, item: detail.Evidence, one: evidenc
 
 
 def _line(
-    times: NDArray[np.floating],  # type: ignore[type-arg]
-    values: NDArray[np.floating],  # type: ignore[type-arg]
+    times: NDArray[np.floating],
+    values: NDArray[np.floating],
     bounds: tuple[float, float],
     colour: str,
     wide: float,

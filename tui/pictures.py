@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from skewscope.tui.text import Line, Span, pad, width
 
-Array = NDArray[np.floating]  # type: ignore[type-arg]
+Array = NDArray[np.floating]
 BLOCKS = "▁▂▃▄▅▆▇█"
 _LEVELS = np.array([" ", *BLOCKS])
 HEAT = " ░▒▓█"
@@ -61,7 +61,8 @@ def _scaled(values: Array, columns: int) -> Array:
     """As many values as there are columns: the last within each."""
     if not len(values):
         return np.full(columns, np.nan)
-    return values[np.linspace(0, len(values) - 1, columns).round().astype(int)]
+    last: Array = values[np.linspace(0, len(values) - 1, columns).round().astype(int)]
+    return last
 
 
 def bounds(curves: Sequence[Curve], marks: Sequence[float] = ()) -> tuple[float, float]:

@@ -250,7 +250,7 @@ class Table:
     """Every row's words, in lower case."""
     words: Mapping[str, Callable[[], Sequence[str]]] = field(default_factory=dict)
     """Fields that hold text."""
-    numbers: Mapping[str, Callable[[], NDArray[np.floating]]] = field(default_factory=dict)  # type: ignore[type-arg]
+    numbers: Mapping[str, Callable[[], NDArray[np.floating]]] = field(default_factory=dict)
     """Fields that hold numbers."""
     ranks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Fields whose numbers have names, the smallest first."""
@@ -289,7 +289,8 @@ def _mask(query: Query, table: Table, faults: list[str]) -> Mask:
         parts = [_mask(part, table, faults) for part in query.of]
         if not parts:
             return np.ones(size, bool)
-        return np.all(parts, axis=0) if isinstance(query, Every) else np.any(parts, axis=0)
+        found: Mask = np.all(parts, axis=0) if isinstance(query, Every) else np.any(parts, axis=0)
+        return found
     if isinstance(query, Has):
         wanted = query.text.lower()
         return np.fromiter((wanted in text for text in table.texts), bool, size)
@@ -337,7 +338,7 @@ def _number(text: str) -> float | None:
     return float(found[1]) * _UNITS[found[2].lower()]
 
 
-_COMPARE: Mapping[str, Callable[[NDArray[np.floating], float], Mask]] = {  # type: ignore[type-arg]
+_COMPARE: Mapping[str, Callable[[NDArray[np.floating], float], Mask]] = {
     ">=": lambda a, b: a >= b,
     "<=": lambda a, b: a <= b,
     ">": lambda a, b: a > b,
@@ -348,5 +349,6 @@ _COMPARE: Mapping[str, Callable[[NDArray[np.floating], float], Mask]] = {  # typ
 }
 
 
-def _compared(numbers: NDArray[np.floating], operator: str, wanted: float) -> Mask:  # type: ignore[type-arg]
-    return _COMPARE[operator](numbers, wanted) & ~np.isnan(numbers)
+def _compared(numbers: NDArray[np.floating], operator: str, wanted: float) -> Mask:
+    found: Mask = _COMPARE[operator](numbers, wanted) & ~np.isnan(numbers)
+    return found

@@ -31,8 +31,6 @@ Answer = Callable[[str], None]
 class PageScreen(Screen[None]):
     """A page and the lines around it. What keys do comes from the console's table, through `do`."""
 
-    HORIZONTAL_BREAKPOINTS: ClassVar = []
-
     def __init__(self, page: Page) -> None:
         super().__init__()
         self.page = page

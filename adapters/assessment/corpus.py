@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from skewscope.adapters.simulator import benign
 from skewscope.adapters.simulator.benign import EVENTS
 from skewscope.adapters.simulator.emit import Emitter
 from skewscope.adapters.simulator.exporters import PERIODS
@@ -24,6 +25,8 @@ BEFORE, AT_FIRST = 30, 5
 """Seconds before a fault with which a job's pace is compared, and of the fault that are left out."""
 LASTS, BETWEEN = 45.0, 60.0
 """Seconds that a fault stays, and that follow until the next one."""
+PATCH = 64
+"""Nodes of a quiet fleet of which one replica at a time has something benign happen to it."""
 TRIES = 20
 EVERYWHERE = frozenset({"pool", "leaf"})
 """Targets that several jobs share."""
@@ -137,15 +140,17 @@ def _somebody(fleet: Fleet, random: np.random.Generator) -> Target:
 
 
 def quiet(seed: int, *, nodes: int, seconds: float, profile: str = "fine") -> Scenario:
-    """A run without any fault, with benign events one after another."""
+    """A run without any fault, with benign events one after another; a large fleet has as many to a node as a small."""
     random = np.random.default_rng(seed)
     plan = Plan(nodes, seed=seed)
     fleet, episodes, t = build(plan), [], SETTLING
     names = sorted(EVENTS)
     turn = 0
     while t + 120 < seconds:
-        at = _somebody(fleet, random)
-        episodes.append(Episode("", "", float(random.uniform(0.3, 1)), at, t, t + 60, names[turn % len(names)]))
+        name = names[turn % len(names)]
+        for _ in range(1 if name in benign.EVERYWHERE else max(1, nodes // PATCH)):
+            at = _somebody(fleet, random)
+            episodes.append(Episode("", "", float(random.uniform(0.3, 1)), at, t, t + 60, name))
         turn += 1
         t += 120
     return Scenario(f"quiet-{seed}", plan, tuple(episodes), seconds, profile)

@@ -46,6 +46,8 @@ class Told:
     """By the weights of its evidence alone."""
     competing: tuple[str, ...] = ()
     """Other conditions that it may be, likeliest first."""
+    candidates: tuple[str, ...] = ()
+    """Conditions that it may be as well, and that nothing there could judge."""
     impact: float = float("nan")
     """What it says that it costs, of `metric`."""
     metric: str = ""
@@ -133,6 +135,7 @@ def told(incidents: Iterable[Incident], start: float) -> tuple[Told, ...]:
             one.rule,
             _by_weights(one),
             tuple(rival.condition for rival in one.competing),
+            one.candidates,
             float("nan") if one.impact.change is None else one.impact.change,
             one.impact.metric,
         )

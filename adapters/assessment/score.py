@@ -88,6 +88,10 @@ class Score:
     """(stated, true) share of its rounds that the job lost, where a rule states it and the truth is known."""
     sure: list[tuple[float, bool]] = field(default_factory=list)
     """Confidence of each root, suspicions among them, and whether it was so."""
+    left_open: list[tuple[str, Told]] = field(default_factory=list)
+    """What was told as one of several that cannot be told apart there, and which of the others it was.
+
+    That is no error, and finds nothing."""
     quiet_node_days: float = 0.0
     alarms: list[tuple[str, Told]] = field(default_factory=list)
     """What was told in runs without a fault."""
@@ -180,6 +184,9 @@ def as_data(score: Score) -> dict[str, Any]:
             {"run": run, "condition": told.condition, "entity": told.name, "opened": told.opened, "rule": told.rule}
             for run, told in score.alarms
         ],
+        "left_open": [
+            {"was": was, "told": told.condition, "candidates": list(told.candidates)} for was, told in score.left_open
+        ],
         "quiet_node_days": score.quiet_node_days,
         "false_alarms_a_node_day_at_most": _number(score.alarms_bound),
         "conditions": each,
@@ -214,7 +221,7 @@ def scored(runs: Iterable[Run]) -> Score:
 
 def _take(run: Run, score: Score) -> None:
     roots = [told for told in run.told if told.diagnosis]
-    score.sure += [(told.confidence, _there(told.condition, told, run)) for told in run.told if not told.root]
+    score.sure += [(told.confidence, _right(told, run)) for told in run.told if not told.root]
     used: set[int] = set()
     for truth in run.truths:
         own = _answer(truth, roots, used)
@@ -235,6 +242,9 @@ def _take(run: Run, score: Score) -> None:
     for n, told in enumerate(roots):
         if n in used or _repeats(told, run.truths):
             continue
+        if was := _left_open(told, run.truths):
+            score.left_open.append((was, told))
+            continue
         score.of(told.condition).wrong += 1
         if run.truths:
             score.confusion[_behind(told, run.truths), told.condition] += 1
@@ -249,7 +259,7 @@ def heard(runs: Iterable[Run], causes: Causes) -> list[Heard]:
     Left out is what was rightly told as the effect of a fault that was there: that is no error of its rule.
     """
     return [
-        Heard(told.rule, told.log_odds, _there(told.condition, told, run))
+        Heard(told.rule, told.log_odds, _right(told, run))
         for run in runs
         for told in run.told
         if not (told.root and told.condition in causes.effects(told.root) and _there(told.root, told, run))
@@ -258,6 +268,18 @@ def heard(runs: Iterable[Run], causes: Causes) -> list[Heard]:
 
 def _there(condition: str, told: Told, run: Run) -> bool:
     return any(condition == truth.condition and _during(truth, told) for truth in run.truths)
+
+
+def _right(told: Told, run: Run) -> bool:
+    """Whether it is what is told, or one of those from which it cannot be told apart."""
+    return _there(told.condition, told, run) or bool(_left_open(told, run.truths))
+
+
+def _left_open(told: Told, truths: Iterable[Truth]) -> str:
+    """Which of what something may be as well it was, there and then; '' for none."""
+    return next(
+        (t.condition for t in truths if t.condition in told.candidates and _during(t, told) and _at(t, told)), ""
+    )
 
 
 def _answer(truth: Truth, roots: Sequence[Told], used: set[int]) -> int | None:
@@ -295,6 +317,9 @@ def _instead(truth: Truth, told: Iterable[Told]) -> str:
     if any(one.condition == truth.condition for one in during):
         root = next(one.root for one in during if one.condition == truth.condition)
         return f"{root} (folded)" if root else SUSPECTED
+    unsure = [one for one in during if one.diagnosis and _left_open(one, [truth])]
+    if unsure:
+        return f"{unsure[0].condition}, or it"
     near = [one for one in during if one.diagnosis and _at(truth, one)] or [one for one in during if one.diagnosis]
     return min(near, key=lambda one: one.opened).condition if near else ""
 

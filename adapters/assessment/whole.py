@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 
 from skewscope.adapters.assessment.corpus import Scenario, pairs, quiet, scenarios
@@ -16,6 +17,8 @@ from skewscope.kb.load import catalogue
 DAY = 86400.0
 FEW, AT_ONCE = 10, 8
 """With less telemetry only a third of the conditions are told again, unless they are so few; in so many fleets."""
+MANY, LARGE = 20.0, 1024
+"""From so many quiet node-days on fleets are so large: a node of a large fleet is cheaper to judge."""
 PAIRS_TO_EACH = 3
 """One pair of faults for so many conditions."""
 Progress = Callable[[str, float], None]
@@ -58,10 +61,11 @@ def assessed(order: Order, recordings: Sequence[Path] = (), tell: Progress | Non
     faulty = scenarios(order.conditions, order.seed, nodes=order.nodes, strengths=order.severities)
     two = pairs(order.conditions, order.seed + 1, count=len(order.conditions) // PAIRS_TO_EACH, nodes=order.nodes)
     two = two if order.together else []
-    say("faults, alone and in pairs, and quiet fleets", 0.0)
+    say("faults, alone and in pairs", 0.0)
     still = _still(order, faulty)
-    ran = run_all([*faulty, *two, *still], order.workers)
-    alone, together = [*ran[: len(faulty)], *ran[len(faulty) + len(two) :]], ran[len(faulty) : len(faulty) + len(two)]
+    ran = run_all([*faulty, *two], order.workers)
+    say("quiet fleets", 0.25)
+    alone, together = [*ran[: len(faulty)], *_quiet(order, still)], ran[len(faulty) :]
     by_vantage = {}
     third = order.conditions[order.seed % 3 :: 3] if len(order.conditions) > FEW else order.conditions
     each = -(-len(third) // (AT_ONCE * order.workers))
@@ -75,16 +79,21 @@ def assessed(order: Order, recordings: Sequence[Path] = (), tell: Progress | Non
 
 
 def _still(order: Order, faulty: Sequence[Scenario]) -> list[Scenario]:
-    """Quiet fleets for as long as is asked for, none longer than the longest other run; every third is read seldom."""
+    """Quiet fleets for as long as is asked for, each about as long as the longest other; every third is read seldom.
+
+    Many node-days are those of large fleets.
+    """
     longest = max((s.lasts for s in faulty), default=3600.0)
-    wanted = sum(s.lasts for s in faulty) * order.nodes
+    wanted, nodes = sum(s.lasts for s in faulty) * order.nodes, order.nodes
     if order.quiet_node_days is not None:
         wanted = order.quiet_node_days * DAY
-    count = round(wanted / (longest * order.nodes))
+        nodes = LARGE if order.quiet_node_days >= MANY else nodes
+    count = max(1, round(wanted / (longest * nodes))) if wanted else 0
+    seconds = wanted / (count * nodes) if count else 0.0
     profiles = ["usual" if n % 3 == 2 else "fine" for n in range(count)]
     seeds = range(order.seed * 1000, order.seed * 1000 + count)
     return [
-        quiet(seed, nodes=order.nodes, seconds=longest, profile=profile)
+        quiet(seed, nodes=nodes, seconds=ceil(seconds), profile=profile)
         for seed, profile in zip(seeds, profiles, strict=True)
     ]
 
@@ -105,7 +114,16 @@ def calibrated(order: Order, tell: Progress | None = None) -> Calibration:
 
 def _training(order: Order, worth: Calibration | None) -> list[Run]:
     faulty = scenarios(order.conditions, order.seed, nodes=order.nodes, strengths=order.severities)
-    return run_all([*faulty, *_still(order, faulty)], order.workers, How(FULL.name, worth or Calibration()))
+    how = How(FULL.name, worth or Calibration())
+    return [*run_all(faulty, order.workers, how), *_quiet(order, _still(order, faulty), how)]
+
+
+def _quiet(order: Order, still: Sequence[Scenario], how: How | None = None) -> list[Run]:
+    """Quiet fleets, fewer side by side the larger they are."""
+    if not still:
+        return []
+    nodes = still[0].plan.nodes
+    return run_all(still, order.workers, how, max(1, AT_ONCE * order.nodes // nodes))
 
 
 EVERY_VANTAGE = tuple(VANTAGES)

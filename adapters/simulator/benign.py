@@ -6,6 +6,9 @@ from skewscope.adapters.simulator.faults.registry import Act, Target, spare
 from skewscope.adapters.simulator.push import Push
 from skewscope.adapters.simulator.world import World
 
+EACH, AWAY = 30.0, 20.0
+"""Seconds from one restart to the next, and that a replica is away: weights that lie in memory load in so long."""
+
 
 def surge(p: Push, _w: World, _at: Target, strength: float, _age: float) -> None:
     """More users everywhere, no more than there is room for."""
@@ -21,12 +24,13 @@ def restart(p: Push, w: World, at: Target, _strength: float, age: float) -> None
     """The replicas of a kind restart one after another; the balancer knows and sends nothing to the one that does."""
     kind = w.fleet.jobs[at.job].kind
     alike = [n for n, job in enumerate(w.fleet.jobs) if job.kind == kind]
-    turn = int(age // 15)
-    if turn < len(alike) and age % 15 < 6:
-        spare(p, w, alike[turn])
-        p.halted[alike[turn]] = 1.0
-        p.mute_engine[w.fleet.jobs[alike[turn]].nodes[0]] = 1.0
-        w.serving.running[alike[turn]] = w.serving.waiting[alike[turn]] = 0.0
+    turn = int(age // EACH)
+    if turn < len(alike) and age % EACH < AWAY:
+        now = alike[(alike.index(at.job) + turn) % len(alike)]
+        spare(p, w, now)
+        p.halted[now] = 1.0
+        p.mute_engine[w.fleet.jobs[now].nodes[0]] = 1.0
+        w.serving.running[now] = w.serving.waiting[now] = 0.0
 
 
 def rebalance(p: Push, w: World, at: Target, _strength: float, age: float) -> None:
@@ -67,3 +71,6 @@ EVENTS: Mapping[str, Act] = {
     "maintenance": maintenance,
     "exporter restart": missed_scrapes,
 }
+
+EVERYWHERE = frozenset({"traffic surge", "traffic lull", "checkpoint"})
+"""Events that all of a fleet notices."""

@@ -122,8 +122,10 @@ class Emitter:
             source.total = np.where(source.counter, source.total + np.nan_to_num(now), now)
             source.total = np.where(source.total >= source.wraps, source.total - source.wraps, source.total)
             due = (self._second % source.period) == source.phase
-            mute = getattr(world.push, source.mute)[source.nodes] > 0 if source.mute else False
-            chosen = due & ~np.asarray(mute)
+            mute = np.asarray(getattr(world.push, source.mute)[source.nodes] > 0 if source.mute else False)
+            if source.mute == MUTES["engine"]:
+                source.total[mute] = 0.0  # an engine is silent while it restarts
+            chosen = due & ~mute
             value = np.where(source.counter, np.floor(source.total / source.grain) * source.grain, source.total)
             yield source.numbers[chosen], value[chosen]
 
@@ -131,6 +133,7 @@ class Emitter:
         mute = world.push.mute_engine
         for n, (make, place, numbers) in enumerate(self._buckets):
             self._taken[n] += _observed(make(world), place)
+            self._taken[n][:, mute[place.nodes] > 0] = 0.0
             if self._second % self._histogram_period == 0:
                 chosen = np.flatnonzero(mute[place.nodes] <= 0)
                 told = self._taken[n][:, chosen]

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from skewscope.engine.feed import F64
 from skewscope.engine.wire.chunk import Chunk, Samples
 from skewscope.engine.wire.keys import KeyTable, mixed
+from skewscope.engine.wire.losses import Sent, before_losses
 from skewscope.engine.wire.packets import ACK, FIN, ROCE, ROCE_ACK, ROCE_CNP, RST, SYN, TCP, Packets
 from skewscope.engine.wire.sequence import (
     SPAN,
@@ -57,7 +58,8 @@ class Transport:
         if self.flows.full:
             self.flows, self.tcp, self.roce, self.heard = KeyTable(), FlowState(), FlowState(), FlowState()
         packets = chunk.packets
-        fate = _Fate(*(np.zeros(len(packets), bool) for _ in range(3)))
+        none = [np.zeros(len(packets), bool) for _ in range(3)]
+        fate = _Fate(none[0], none[1], none[2])
         data = _data(packets)
         rtts = [_NOTHING]
         for proto, reducer in ((TCP, self._tcp), (ROCE, self._roce)):
@@ -67,6 +69,7 @@ class Transport:
         self._tell_loss(chunk, out, data, fate, peer_names)
         if node:
             self._tell_lost_requests(chunk, out, fate, node)
+        out.put("wire.rtt_before_loss", quantiles(*fate.before_loss, (0.5,), chunk.ticks)[0])
         self._tell_rtt(chunk, out, *(np.concatenate(column) for column in zip(*rtts, strict=True)))
         self._tell_acks(chunk, out)
         _tell_marks(chunk, out)
@@ -88,7 +91,7 @@ class Transport:
         if len(sends):
             base = _bases(flow[sends], packets.seq[at].astype(np.int64), before, int(flow.max()) + 1, back)
             self._judge_needless(packets, rows, back, base, judged, at, fate)
-        return self._tcp_rtt(chunk, rows, flow, back, sends, judged, before)
+        return self._tcp_rtt(chunk, rows, flow, back, sends, judged, before, fate)
 
     def _judge_needless(  # noqa: PLR0917 - columns of one table
         self, packets: Packets, rows: I64, back: I64, base: I64, judged: Judged, at: I64, fate: "_Fate"
@@ -120,7 +123,15 @@ class Transport:
         return both[: len(rows)], both[len(rows) :]
 
     def _tcp_rtt(  # noqa: PLR0917 - columns of one table
-        self, chunk: Chunk, rows: I64, flow: I64, back: I64, sends: I64, judged: Judged, before: tuple[I64, Mask]
+        self,
+        chunk: Chunk,
+        rows: I64,
+        flow: I64,
+        back: I64,
+        sends: I64,
+        judged: Judged,
+        before: tuple[I64, Mask],
+        fate: "_Fate",
     ) -> tuple[I64, F64]:
         """(row, seconds) of each acknowledgement, from the first sending by the host that it covers."""
         packets = chunk.packets
@@ -141,7 +152,17 @@ class Transport:
         heard = rows[acks[found[some]]]
         took = packets.time[heard] - sent
         fine = took >= 0
+        first = Sent(judged.flow[mine][some][fine], judged.end[mine][some][fine], sent[fine], took[fine])
+        self._note_losses(chunk, first, judged, rows[sends[judged.order]], fate)
         return heard[fine], took[fine]
+
+    def _note_losses(self, chunk: Chunk, first: Sent, judged: Judged, at: I64, fate: "_Fate") -> None:
+        """Keep how long the segments before lost ones took."""
+        lost = np.flatnonzero(judged.again & ~fate.needless[at] & chunk.tx[at])
+        again = Sent(judged.flow[lost], judged.begin[lost], chunk.packets.time[at[lost]], np.zeros(len(lost)))
+        which, took = before_losses(first, again)
+        real = took >= self.reorder  # shorter than the way allows: its acknowledgement answered another copy
+        fate.before_loss = chunk.tick[at[lost[which[real]]]], took[real]
 
     def _roce(self, chunk: Chunk, rows: I64, fate: "_Fate") -> tuple[I64, F64]:
         packets = chunk.packets
@@ -231,7 +252,7 @@ class Transport:
         out.put("wire.zero_window_ratio", np.where(heard, _bins(chunk, closed), np.nan))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Fate:
     """What is known of each packet of a chunk."""
 
@@ -240,6 +261,8 @@ class _Fate:
     shuffled: Mask
     needless: Mask
     """Sent again although its acknowledgement had passed here: lost was what went the other way."""
+    before_loss: tuple[I64, F64] = field(default_factory=lambda: (np.empty(0, np.int64), np.empty(0)))
+    """(tick, seconds that the segment before it took) of segments that were lost."""
 
 
 _NOTHING: tuple[I64, F64] = (np.empty(0, np.int64), np.empty(0))

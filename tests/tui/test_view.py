@@ -170,6 +170,12 @@ def test_the_full_detail_says_why_why_not_and_what_to_do():
     assert "came back 2 times" in plain(detail.full(ENDED, WORDS, NOW, 100))
 
 
+def test_what_it_may_be_as_well_is_told_with_how_many_they_are():
+    several = plain(detail.full(replace(ROOT, candidates=("fabric-congestion", "unheard-of")), WORDS, NOW, 100))
+    assert "2 that nothing here can judge: Fabric congestion, unheard-of" in several
+    assert "or one of" not in plain(detail.full(ROOT, WORDS, NOW, 100))
+
+
 def test_another_incident_is_named_in_the_history():
     told = replace(ENDED, history=((NOW, f"explained by {ROOT.id}"), (NOW, "a root again")))
     shown = plain(detail.full(told, WORDS, NOW, 100))

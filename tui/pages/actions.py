@@ -105,7 +105,8 @@ class Actions(Page):
         elif self.view == "ledger":
             self.every = list(reversed(self.desk.ledger.entries))
         else:
-            self.every = sorted(scene.rules, key=lambda h: (ORDER.index(h.state), not h.judged, h.rule))
+            health = sorted(scene.rules, key=lambda h: (ORDER.index(h.state), not h.judged, h.rule))
+            self.every = list(health)
         self.items = [self.every[n] for n in self.kept()]
         self.count = len(self.items)
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 from skewscope.adapters.scene import RuleHealth
+from skewscope.engine.incident import Incident
 from skewscope.tui import detail, status, units
 from skewscope.tui.desk import Desk, Jump
 from skewscope.tui.pages.base import Page
@@ -218,7 +219,7 @@ class CataloguePage(Page):
             out.append((("  ", ""), detail.glyph(incident), (f" {detail.where(incident)}  {since}", "")))
         return [(), *out]
 
-    def occurrences(self, condition: str) -> list[detail.Incident]:
+    def occurrences(self, condition: str) -> list[Incident]:
         """Incidents of a condition in what is on show."""
         scene = self.desk.scene
         return [i for i in scene.incidents if i.condition == condition] if scene else []

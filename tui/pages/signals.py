@@ -56,7 +56,7 @@ class SignalTable(Page):
         self.signals = Signals(Roster(), ())
         self._sparks: dict[int, str] = {}
         self._trend = 0
-        self._numbers: dict[str, NDArray[np.floating]] = {}  # type: ignore[type-arg]
+        self._numbers: dict[str, NDArray[np.floating]] = {}
         self._ranks: tuple[int, Mapping[str, NDArray[np.intp]]] = (-1, {})
         self._nodes: tuple[int, list[str]] = (-1, [])
         self._wanted: tuple[int, dict[str, int]] = (-1, {})

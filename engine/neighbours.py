@@ -1,0 +1,58 @@
+"""Which entities are near somewhere: found by way of the nodes, so that nobody looks at a whole fleet for a few."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from skewscope.engine.places import NODE_BOUND, Entity, Places
+from skewscope.engine.sets import Index
+
+MOST = 64
+"""So many lists of names are known at a time."""
+
+
+class Neighbours:
+    """Entities by the tokens of where they are."""
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self._known: dict[tuple[str, int], tuple[tuple[str, ...], Mapping[str, Sequence[int]]]] = {}
+
+    def near(self, kind: str, names: tuple[str, ...], tokens: Collection[str]) -> Index:
+        """The places in `names`, in order, of the entities of a kind that have one of these tokens."""
+        index = self._index(kind, names)
+        if kind not in NODE_BOUND:
+            return np.array(sorted({i for token in tokens for i in index.get(token, ())}), np.intp)
+        # Whoever shares a group lies on a node of it, or on its front end.
+        nodes = {node for token in tokens for node in self._nodes(token)}
+        around = sorted({i for node in nodes for i in index.get(node, ())})
+        wanted = frozenset(tokens)
+        return np.array([i for i in around if wanted & self.tokens(Entity(kind, names[i]))], np.intp)
+
+    def tokens(self, entity: Entity) -> frozenset[str]:
+        """The entity, its nodes and its groups: who shares one of them is next to it."""
+        place = self.places.of(entity)
+        return place.own | place.nodes | place.groups
+
+    def _nodes(self, token: str) -> Collection[str]:
+        what, _, name = token.partition(":")
+        if what == "node":
+            return (name,)
+        return self.places.nodes_of_group(name) if what == "group" else ()
+
+    def _index(self, kind: str, names: tuple[str, ...]) -> Mapping[str, Sequence[int]]:
+        """Entities by node where they lie on one, else by token."""
+        known = self._known.get((kind, id(names)))
+        if known is None or known[0] is not names:
+            if len(self._known) >= MOST:
+                self._known.clear()
+            known = self._known[kind, id(names)] = names, self._indexed(kind, names)
+        return known[1]
+
+    def _indexed(self, kind: str, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
+        found: dict[str, list[int]] = {}
+        for i, name in enumerate(names):
+            where = self.places.nodes_of(kind, name) if kind in NODE_BOUND else self.tokens(Entity(kind, name))
+            for one in where:
+                found.setdefault(one, []).append(i)
+        return found

@@ -1,0 +1,31 @@
+"""Who is near somewhere is found by way of the nodes, and is who has one of the tokens."""
+
+import pytest
+
+from skewscope.engine.entities import Entities
+from skewscope.engine.neighbours import Neighbours
+from skewscope.engine.places import Entity, Places
+from skewscope.engine.topology import Group, Node, Pool, Port, Topology
+
+NODES = tuple(Node(f"n{n}", ports=(Port(f"n{n}", "ew", "east-west", 5e10),)) for n in range(6))
+TOPOLOGY = Topology(
+    NODES,
+    (
+        Group("g", "tensor-parallel", ("n0", "n1"), "n5"),
+        Group("h", "expert-parallel", ("n1/gpu3", "n2/gpu0"), "n1"),
+    ),
+    (Pool("lab", ("g", "h")),),
+)
+ENTITIES = Entities(TOPOLOGY)
+
+
+@pytest.mark.parametrize("kind", ["gpu", "port", "rank", "node", "group", "pool"])
+@pytest.mark.parametrize(
+    "at", [("gpu", "n1/gpu3"), ("rank", "h:n2/gpu0"), ("node", "n5"), ("group", "g"), ("port", "n3/ew")]
+)
+def test_near_is_who_shares_a_token(kind, at):
+    neighbours = Neighbours(Places(TOPOLOGY))
+    tokens = neighbours.tokens(Entity(*at))
+    names = tuple(ENTITIES.names[kind])
+    near = [i for i, name in enumerate(names) if tokens & neighbours.tokens(Entity(kind, name))]
+    assert neighbours.near(kind, names, tokens).tolist() == near
