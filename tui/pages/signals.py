@@ -30,7 +30,7 @@ COLUMNS = (
     Column("own", "±own", 6, 6, 7, right=True),
     Column("others", "±peers", 6, 6, 6, right=True),
     Column("age", "age", 6, 6, 9, right=True),
-    Column("trend", "trend", 8, TREND, 3, shrinks=True),
+    Column("trend", "trend", 8, 16, 3, shrinks=True),
 )
 SORTABLE = ("signal", "entity", "now", "usual", "peers", "deviation", "own", "others", "age")
 FAR, FARTHER = 4.0, 10.0
