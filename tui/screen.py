@@ -61,6 +61,7 @@ class PageScreen(Screen[None]):
     def on_mount(self) -> None:
         """Keys go to the rows."""
         self.set_class(self.console.desk.ascii, "-ascii")
+        self.add_class(f"-{self.page.name}")
         self.menu.focus()
         self.renew()
 
@@ -76,14 +77,23 @@ class PageScreen(Screen[None]):
 
     # --- showing
 
-    def renew(self) -> None:
-        """Show the desk's scene, wherever that changes something."""
+    def renew(self, *, calmly: bool = False) -> None:
+        """Show the desk's scene, wherever that changes something; `calmly` the pane a moment after the rows.
+
+        Drawn together they would hold up a key for twice as long.
+        """
         if not self.is_mounted:
             return
         if self.page.seen != self.console.desk.version:
             self.page.renew()
         self._divide()
-        self.lines()
+        if not calmly:
+            self.lines()
+            return
+        for widget in self.query(LineView):
+            if widget is not self.side:
+                widget.renew()
+        self.set_timer(REST_S, self.side.renew)
 
     def lines(self) -> None:
         """Ask for all lines again."""
@@ -99,6 +109,7 @@ class PageScreen(Screen[None]):
         self.set_class(not frame.size and not bare, "-alone")
         self.set_class(frame.side, "-side")
         self.set_class(self.console.desk.feed.live, "-live")
+        self.side.ruled = frame.side and not self.page.zoomed
         menu = self.menu
         menu.bare, menu.tiny = bare, frame.kind == "tiny"
         menu.styles.height = "1fr" if frame.side or not frame.size else frame.size
