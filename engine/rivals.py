@@ -108,7 +108,10 @@ def _odds(near: Iterable[Near]) -> dict[str, Odds]:
         at = np.unique(np.concatenate([each for _, _, each in some]))
         said = verdict.of(at)
         odds = log_odds_of_all(info.weights, info.against, said.evidence, said.coverage, info.required)
-        found[rule] = at, np.where(said.applies, info.calibrated(odds), NOTHING_SPEAKS)
+        # What a rule was worth was measured where it spoke; where it does not, its evidence alone counts.
+        speaks = verdict.firing[at] | (verdict.state[at] == YES)
+        odds = np.where(speaks, info.calibrated(odds), odds)
+        found[rule] = at, np.where(said.applies, odds, NOTHING_SPEAKS)
     return found
 
 

@@ -10,6 +10,8 @@ from incident_makers import CRITICAL, LOST, RULES, SILENT, Says, cluster, incide
 from policy_makers import policy, program
 
 from skewscope.engine.advice import Context
+from skewscope.engine.calibration import Calibration
+from skewscope.engine.confidence import PRIOR, probability
 from skewscope.engine.incidents import Incidents, Timing, as_contract
 from skewscope.engine.matcher import Policies
 from skewscope.engine.places import Entity
@@ -324,6 +326,18 @@ def test_what_nothing_here_can_judge_is_a_candidate(other, says, expected):
     late = next(one for one in engine.all() if one.condition == "late")
     assert late.candidates == expected
     assert late.as_json()["candidates"] == list(expected)
+
+
+def test_what_was_measured_where_a_rule_spoke_does_not_count_where_it_is_silent():
+    sure = {name: replace(info, calibration=Calibration(shift=4.0)) for name, info in RULES.items()}
+    engine = Incidents(sure, incidents().catalogue, cluster())
+    engine.step(1.0, [verdict("late", {N1: Says()}), verdict("bubble", {N1: UNSEEN})])
+    (late,) = engine.all()
+    assert late.competing[0].confidence == pytest.approx(probability(PRIOR), abs=0.01)
+    spoken = Incidents(sure, incidents().catalogue, cluster())
+    spoken.step(1.0, [verdict("late", {N1: Says()}), verdict("bubble", {N1: Says()})])
+    late = next(one for one in spoken.all() if one.condition == "late")
+    assert late.competing[0].confidence > 0.9
 
 
 def test_a_look_alike_of_another_member_does_not_compete():
