@@ -151,7 +151,7 @@ class Console(App[SkewscopeError]):
         """Look whether there is another scene."""
         moved = self.desk.pull()
         if moved or self.desk.progress is not None:
-            self.show()
+            self.show(calmly=True)
         elif self.desk.feed.live:
             self._lines("#status")
 
@@ -162,9 +162,10 @@ class Console(App[SkewscopeError]):
             if self.desk.player.index != before or not self.desk.player.playing:
                 self.show()
 
-    def show(self) -> None:
+    def show(self, *, calmly: bool = False) -> None:
+        """Show the desk's scene on the screen that is there."""
         if isinstance(self.screen, PageScreen):
-            self.screen.renew()
+            self.screen.renew(calmly=calmly)
 
     def _lines(self, which: str) -> None:
         if isinstance(self.screen, PageScreen):

@@ -90,7 +90,10 @@ def _chart(about: About, name: str, one: evidence.Trace, columns: int, rows: int
         (f"  {peers}", "dim"),
     )
     ends = (units.clock(times[0]), units.clock(times[-1])) if len(times) else ("", "")
-    return [fit(head, columns), *pictures.framed(body, labels, ends, columns), ()]
+    opened = about.incident.opened_at
+    place = (opened - times[0]) / (times[-1] - times[0]) if len(times) > 1 else -1.0
+    mark = (float(place), f"▲{units.clock(opened)}") if place >= 0 else (-1.0, "")
+    return [fit(head, columns), *pictures.framed(body, labels, ends, columns, mark), ()]
 
 
 # --- the rule as it was evaluated

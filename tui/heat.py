@@ -76,6 +76,12 @@ class Thermometer:
         np.maximum.at(worst, places[fresh], np.nan_to_num(np.abs(signals.deviation))[rows[fresh]])
         return {name: off for name, off in zip(names, worst.tolist(), strict=True) if off >= 0}
 
+    def rows_of(self, scene: Scene, node: str) -> Rows:
+        """The rows of the series that are on a node."""
+        rows, places, names = self._placed(scene)
+        here = rows[places == names.index(node)] if node in names else rows[:0]
+        return here[here < len(scene.signals)]
+
     def _placed(self, scene: Scene) -> tuple[Rows, Rows, list[str]]:
         """Rows of series, the number of the node or port that each is on, and their names; worked out once."""
         roster = scene.signals.roster

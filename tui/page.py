@@ -15,20 +15,20 @@ from skewscope.tui.text import Line
 from skewscope.tui.whereabouts import Whereabouts
 
 WIDE, HIGH = 640, 130
-LEFT, BOTTOM = 78, 18
+LEFT, BOTTOM = 96, 18
 MOST_CHARTS = 3
 MOST_POINTS = 600
 STYLE = """
-:root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--dim:#5a646e;--line:#c4cad0;--crit:#b3261e;--warn:#8a5a00;
---info:#0b57a4;--ok:#1a7431}
-@media(prefers-color-scheme:dark){:root{--bg:#14171a;--fg:#e8eaed;--dim:#a2abb4;--line:#4a525a;--crit:#ff8a80;
---warn:#ffc56d;--info:#8ab8ff;--ok:#7bd88f}}
+:root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--dim:#5a646e;--line:#c4cad0;--peer:#8b959e;
+--band:#b3261e14;--crit:#b3261e;--warn:#8a5a00;--info:#0b57a4;--ok:#1a7431}
+@media(prefers-color-scheme:dark){:root{--bg:#14171a;--fg:#e8eaed;--dim:#a2abb4;--line:#4a525a;
+--peer:#7d8790;--band:#ff8a8022;--crit:#ff8a80;--warn:#ffc56d;--info:#8ab8ff;--ok:#7bd88f}}
 body{font:16px/1.5 system-ui,sans-serif;background:var(--bg);color:var(--fg);max-width:60rem;margin:2rem auto;
 padding:0 1rem}
 h1{font-size:1.4rem}h2{font-size:1.15rem;border-top:1px solid var(--line);padding-top:1rem}
 h3{font-size:1rem;margin-bottom:.2rem}table{border-collapse:collapse;width:100%}
 td,th{text-align:left;padding:.2rem .6rem .2rem 0;vertical-align:top}th{color:var(--dim);font-weight:normal}
-td.n{text-align:right;white-space:nowrap}.crit{color:var(--crit)}.warn{color:var(--warn)}.info{color:var(--info)}
+td.n{text-align:right}td.n,td.l{white-space:nowrap}.crit{color:var(--crit)}.warn{color:var(--warn)}.info{color:var(--info)}
 .ok{color:var(--ok)}.dim{color:var(--dim)}a{color:var(--info)}code{font-size:.85em}svg{max-width:100%;height:auto}
 svg text{fill:var(--dim);font:11px system-ui}.wide{overflow-x:auto}ul{padding-left:1.2rem}
 """
@@ -83,11 +83,12 @@ def _overview(rows: list[view.Row], told: Told) -> str:
 def _row(row: view.Row, told: Told) -> str:
     incident = row.incident
     glyph, role = detail.glyph(incident)
+    told_as = incident.state if incident.state == "resolved" else incident.severity
     name = _safe(told.words.condition(incident.condition))
     linked = f"<a href='#{_safe(incident.id)}'>{name}</a>" if not row.depth else f"└ {name}"
     lasted = units.seconds(detail.lasted(incident, told.scene.time))
     cells = (
-        f"<td><span class={role}>{glyph} {_safe(incident.severity)}</span>",
+        f"<td class=l><span class={role}>{glyph} {_safe(told_as)}</span>",
         f"<td>{linked}<td>{_safe(detail.where(incident))}<td>{units.clock(incident.opened_at)}",
         f"<td class=n>{lasted}<td class=n>{detail.sure(incident)}<td>{_safe(detail.impact(incident))}",
     )
@@ -98,7 +99,10 @@ def _incident(incident: Incident, told: Told, where: Whereabouts) -> str:
     """One root in depth: pictures, evidence, what competes, what to do, what it explains, history."""
     what, state, since = detail.headline(incident, told.words, told.scene.time)
     out = [f"<h2 id='{_safe(incident.id)}'>{_spans(what)}</h2><p>{_spans(state)}<br>{_spans(since)}</p>"]
-    out += [_chart(told.scene, item, one) for item, one in evidence.traces(incident, told.scene, where)[:MOST_CHARTS]]
+    out += [
+        _chart(incident, told.scene, item, one)
+        for item, one in evidence.traces(incident, told.scene, where)[:MOST_CHARTS]
+    ]
     out.append(_evidence(incident))
     for part in detail.sections(incident, told.words):
         if part.label in ("rivals", detail.OR, "unseen", "do", "explains"):
@@ -128,7 +132,15 @@ def _missing(said: Iterable[str]) -> str:
 # --- pictures
 
 
-def _chart(scene: Scene, item: Evidence, one: evidence.Trace) -> str:
+def _while(incident: Incident, times: NDArray[np.floating]) -> str:
+    """The time for which the incident lasted, as a band."""
+    span = max(float(times[-1] - times[0]), 1e-9)
+    ends = (incident.opened_at, incident.resolved_at or float(times[-1]))
+    begin, end = (LEFT + min(max((t - times[0]) / span, 0.0), 1.0) * (WIDE - LEFT - 2) for t in ends)
+    return f"<rect x={begin:.1f} y=2 width={max(end - begin, 1):.1f} height={HIGH - BOTTOM - 2} fill=var(--band) />"
+
+
+def _chart(incident: Incident, scene: Scene, item: Evidence, one: evidence.Trace) -> str:
     """A series beside its peers, as SVG."""
     own, others, times = one.own(scene), one.others(scene), scene.signals.times()
     if not len(times) or not np.isfinite(own).any():
@@ -139,7 +151,7 @@ def _chart(scene: Scene, item: Evidence, one: evidence.Trace) -> str:
     high = float(np.nanmax(values)) or 1.0
     low = min(float(np.nanmin(values)), 0.0)
     share = units.is_share(one.signal)
-    lines = [_line(times, peer, (low, high), "var(--line)", 1.2) for peer in others]
+    lines = [_while(incident, times), *(_line(times, peer, (low, high), "var(--peer)", 1.2) for peer in others)]
     lines.append(_line(times, own, (low, high), "var(--crit)", 2.0))
     name = f"{detail.spoken(item.name)}: {one.signal} of {one.entity}, beside {units.count(len(one.peers), 'peer')}"
     labels = (

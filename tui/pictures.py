@@ -127,14 +127,23 @@ def dotted(curves: Sequence[Curve], columns: int, rows: int) -> list[Line]:
     return [tuple(line) for line in grid]
 
 
-def framed(body: list[Line], labels: tuple[str, str], ends: tuple[str, str], columns: int) -> list[Line]:
-    """A chart with the values of its top and bottom beside it and the times of its ends below."""
+def framed(
+    body: list[Line], labels: tuple[str, str], ends: tuple[str, str], columns: int, mark: tuple[float, str] = (-1.0, "")
+) -> list[Line]:
+    """A chart with the values of its top and bottom beside it and the times of its ends below.
+
+    `mark` is a place between the ends, 0 to 1, and what to write there; it is left out where it would not fit.
+    """
     gutter = max(width(label) for label in labels)
     marks = [labels[1], *[""] * (len(body) - 2), labels[0]] if len(body) > 1 else [labels[1]]
     out: list[Line] = [
         ((pad(mark, gutter, right=True) + " │", "dim"), *row) for mark, row in zip(marks, body, strict=True)
     ]
     blank = columns - gutter - 2 - width(ends[0]) - width(ends[1])
-    if blank > 0:
+    at = round(mark[0] * (columns - gutter - 3)) - width(ends[0])
+    if blank > 0 and mark[1] and 0 < at < blank - width(mark[1]):
+        rest = " " * (blank - at - width(mark[1]))
+        out.append(((" " * (gutter + 2) + ends[0] + " " * at, "dim"), (mark[1], "warn"), (rest + ends[1], "dim")))
+    elif blank > 0:
         out.append(((" " * (gutter + 2) + ends[0] + " " * blank + ends[1], "dim"),))
     return out

@@ -227,7 +227,8 @@ def _inside(query: Query) -> str:
     if isinstance(query, Like):
         return "~" + (query.text if _PLAIN.fullmatch(query.text) and query.text != "or" else _quotes(query.text))
     if isinstance(query, Compare):
-        plain = re.fullmatch(r'[^\s()"\\]+', query.value) and not query.value.endswith(OPERATORS)
+        # A value that begins with = would make another operator of the one before it.
+        plain = re.fullmatch(r'[^\s()"\\=][^\s()"\\]*', query.value) and not query.value.endswith(OPERATORS)
         return f"{query.field}{query.operator}{query.value if plain else _quotes(query.value)}"
     if isinstance(query, Not):
         return "!" + _inside(query.of)

@@ -8,6 +8,7 @@ from textual.binding import Binding
 from textual.containers import Container
 from textual.events import Key, Resize
 from textual.screen import ModalScreen, Screen
+from textual.timer import Timer
 from textual.widgets import Input
 
 from skewscope.tui import status
@@ -20,19 +21,23 @@ from skewscope.tui.widgets import BarView, LineView, LiveTable
 if TYPE_CHECKING:
     from skewscope.tui.app import Console
 
+REST_S = 0.04
+"""Seconds after which a cursor rests."""
+PAUSE_S = 0.2
+"""Seconds without a key after which a search is done."""
 Answer = Callable[[str], None]
 
 
 class PageScreen(Screen[None]):
     """A page and the lines around it. What keys do comes from the console's table, through `do`."""
 
-    HORIZONTAL_BREAKPOINTS: ClassVar = []  # type: ignore[misc]  # Textual declares it as no class variable
-
     def __init__(self, page: Page) -> None:
         super().__init__()
         self.page = page
         self.asking: Answer | None = None
         self.live: Answer | None = None
+        self._later: Timer | None = None
+        self._rests: Timer | None = None
         self.other = False
         """Keys that move scroll the pane."""
         self._frame = Frame("full")
@@ -56,6 +61,7 @@ class PageScreen(Screen[None]):
     def on_mount(self) -> None:
         """Keys go to the rows."""
         self.set_class(self.console.desk.ascii, "-ascii")
+        self.add_class(f"-{self.page.name}")
         self.menu.focus()
         self.renew()
 
@@ -71,14 +77,23 @@ class PageScreen(Screen[None]):
 
     # --- showing
 
-    def renew(self) -> None:
-        """Show the desk's scene, wherever that changes something."""
+    def renew(self, *, calmly: bool = False) -> None:
+        """Show the desk's scene, wherever that changes something; `calmly` the pane a moment after the rows.
+
+        Drawn together they would hold up a key for twice as long.
+        """
         if not self.is_mounted:
             return
         if self.page.seen != self.console.desk.version:
             self.page.renew()
         self._divide()
-        self.lines()
+        if not calmly:
+            self.lines()
+            return
+        for widget in self.query(LineView):
+            if widget is not self.side:
+                widget.renew()
+        self.set_timer(REST_S, self.side.renew)
 
     def lines(self) -> None:
         """Ask for all lines again."""
@@ -94,6 +109,7 @@ class PageScreen(Screen[None]):
         self.set_class(not frame.size and not bare, "-alone")
         self.set_class(frame.side, "-side")
         self.set_class(self.console.desk.feed.live, "-live")
+        self.side.ruled = frame.side and not self.page.zoomed
         menu = self.menu
         menu.bare, menu.tiny = bare, frame.kind == "tiny"
         menu.styles.height = "1fr" if frame.side or not frame.size else frame.size
@@ -172,11 +188,16 @@ class PageScreen(Screen[None]):
         self.side.scroll_relative(y=by, animate=False)
 
     def on_live_table_picked(self) -> None:
-        """Another row, another pane."""
-        self.side.scroll_to(y=0, animate=False)
-        self.side.renew()
+        """Another row, another pane: once the cursor rests, so that it never waits for a chart."""
+        if self._rests is not None:
+            self._rests.stop()
+        self._rests = self.set_timer(REST_S, self._rested)
         if getattr(self.page, "picks", False):
             self.menu.renew()
+
+    def _rested(self) -> None:
+        self.side.scroll_to(y=0, animate=False)
+        self.side.renew()
 
     def on_live_table_opened(self) -> None:
         """The same as enter."""
@@ -209,8 +230,14 @@ class PageScreen(Screen[None]):
         prompt.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """A filter works while it is typed."""
-        if self.live:
+        """A filter works while it is typed: what takes longer, once there is a pause."""
+        if not self.live:
+            return
+        if self._later is not None:
+            self._later.stop()
+        if self.page.slow:
+            self._later = self.set_timer(PAUSE_S, lambda: self.live(event.value) if self.live else None)
+        else:
             self.live(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

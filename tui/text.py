@@ -35,7 +35,7 @@ _PLAIN = str.maketrans(
         "▶": ">", "▮": "|", "◀": "<", "µ": "u", "°": " ", "×": "x", "↑": "^", "↓": "v", "→": ">", "█": "#", "═": "=",
         "≥": ">", "≤": "<", "“": '"', "”": '"', "‘": "'", "’": "'", "—": "-",
         "σ": "z", "▁": "_", "▂": ".", "▃": "-", "▄": "-", "▅": "=", "▆": "=", "▇": "#", "░": ".", "▒": "-", "▓": "=",
-        "◐": "o", "◆": "*", "╮": ".", "◯": "o", "±": "~",
+        "◐": "o", "◆": "*", "▲": "^", "╮": ".", "◯": "o", "±": "~",
     }
 )  # fmt: skip
 _UNPRINTABLE = re.compile(r"[^ -~]")
@@ -91,6 +91,8 @@ def cut(text: str, columns: int) -> str:
 
 def pad(text: str, columns: int, *, right: bool = False) -> str:
     """The text in exactly so many columns."""
+    if len(text) <= columns and (text.isascii() or _TAME.fullmatch(text)):
+        return text.rjust(columns) if right else text.ljust(columns)
     text = cut(text, columns)
     blank = " " * (columns - width(text))
     return blank + text if right else text + blank

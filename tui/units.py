@@ -3,6 +3,7 @@
 import math
 import re
 from datetime import UTC, datetime
+from functools import cache
 
 NO_SHARE = 1e-5
 MANIFOLD = 10.0
@@ -101,8 +102,13 @@ def count(number_: int, noun: str, plural: str = "") -> str:
 
 def brief(value: float, unit: str, *, share: bool = False) -> str:
     """The same for tables where the signal's name says what is counted: `13`, `12/s`."""
-    told = human(value, _COUNTED.sub("", unit), share=share)
+    told = human(value, _uncounted(unit), share=share)
     return told.replace(" /s", "/s").rstrip()
+
+
+@cache
+def _uncounted(unit: str) -> str:
+    return _COUNTED.sub("", unit)
 
 
 def short(seconds_: float) -> str:

@@ -36,6 +36,8 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
     ) -> None:
         super().__init__(id=id)
         self.indent = indent
+        self.ruled = False
+        """Whether a line stands to the left of it: a border would be a change of colour more in each row."""
         self.compute = compute
         self.ascii = ascii_
         self.lines: list[Line] = []
@@ -79,7 +81,9 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
     def strip(self, spans: Line, *, marked: bool = False, left: int = 0) -> Strip:
         """A line as Textual wants it: `marked` is where the cursor is, `left` what is scrolled away."""
         columns, base = self.size.width, self._look("", marked)
-        if self.indent:
+        if self.ruled:
+            spans = (("│ ", "dim"), *spans)
+        elif self.indent:
             spans = (((" " * self.indent) + spans[0][0], spans[0][1]), *spans[1:]) if spans else ()
         segments = [Segment(self._shown(words), self._look(role, marked)) for words, role in text.merged(spans)]
         cells = sum(text.width(segment.text) for segment in segments)

@@ -2,11 +2,13 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 
 import pytest
 from textual.events import MouseScrollDown
 
 from skewscope.adapters.film import Film
+from skewscope.engine.topology import Group
 from skewscope.kb.problems import InputError, Problem
 from skewscope.tui.app import Console, Options
 from skewscope.tui.detail import Words
@@ -14,7 +16,7 @@ from skewscope.tui.keymap import KEYS
 from skewscope.tui.ledger import Ledger, read
 from skewscope.tui.screen import Sheet
 from tests.tui.consoles import run, screen_text, shown
-from tests.tui.samples import CHILD, ENDED, ROOT, catalogue, film, frames, many, scene, snapshot
+from tests.tui.samples import CHILD, ENDED, ROOT, T0, TOPOLOGY, catalogue, film, frames, many, scene, snapshot
 
 
 def page(app):
@@ -25,7 +27,7 @@ def test_the_cursor_moves_and_the_pane_follows():
     async def flow(app, pilot):
         assert app.chosen.id == ROOT.id
         await pilot.press("j")
-        await pilot.pause()
+        await pilot.pause(0.1)
         assert app.chosen.id == CHILD.id
         assert "Pipeline bubble on group B" in screen_text(app)
         await pilot.press("G")
@@ -384,3 +386,25 @@ def test_a_thousand_incidents_are_ranked_filtered_and_told_soon():
         assert page(app).count == 1000
 
     run(flow, film(many()))
+
+
+def test_the_catalogue_is_searched_and_left_again():
+    async def flow(app, pilot):
+        await pilot.press("4", "slash", *"stragler", "enter")
+        await pilot.pause()
+        assert page(app).shown == ("conditions", "tp-straggler")
+        await pilot.press("escape")
+        assert page(app).count > 1
+        await pilot.press("y")
+        await pilot.pause()
+
+    run(flow, size=(120, 40))
+
+
+def test_a_large_group_is_told_without_names():
+    members = tuple(f"n{n}" for n in range(8))
+    topology = replace(TOPOLOGY, groups=(Group("A", "pipeline-parallel", members * 4),))
+    feed = Film(topology)
+    for frame in frames(T0 + 100)[-2:]:
+        feed.add(scene(snapshot(frame.time - T0), topology), frame)
+    assert "A" in shown((80, 24), ["2", "v"], feed)

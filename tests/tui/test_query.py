@@ -93,7 +93,7 @@ def test_what_is_printed_is_read_as_the_same(query):
 
 
 @given(st.text(max_size=60) | st.text(alphabet='!~()" or:<>=sev1\\', max_size=40))
-@settings(max_examples=500)
+@settings(max_examples=300)
 def test_no_text_is_an_error_and_printing_settles_it(text):
     query = parse(text)
     assert parse(shown(query)) == query

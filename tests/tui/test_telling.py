@@ -10,17 +10,35 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from skewscope.adapters.cut import cut
+from skewscope.adapters.recording import load, open_recording
+from skewscope.adapters.replay import demo_path
 from skewscope.engine.incident import Advice
 from skewscope.engine.topology import Pool
+from skewscope.kb.load import catalogue as real_catalogue
 from skewscope.kb.problems import InputError
 from skewscope.tui import keymap, ledger, pictures, plan
 from skewscope.tui.changes import changes
 from skewscope.tui.cli import cli
 from skewscope.tui.detail import Words
+from skewscope.tui.matrix import matrix
 from skewscope.tui.page import Told, page
 from skewscope.tui.pictures import Curve
 from skewscope.tui.text import line_width, plain
-from tests.tui.samples import CHILD, ENDED, INCIDENTS, ROOT, SOURCES, T0, TOPOLOGY, catalogue, film, scene, snapshot
+from tests.tui.samples import (
+    CHILD,
+    ENDED,
+    INCIDENTS,
+    ROOT,
+    SOURCES,
+    T0,
+    TOPOLOGY,
+    catalogue,
+    empty,
+    film,
+    scene,
+    snapshot,
+)
 
 WORDS = Words(catalogue(), INCIDENTS)
 DOCS = Path(__file__).parents[2] / "docs"
@@ -97,12 +115,15 @@ def test_a_hostile_name_stays_text_on_the_page():
 
 
 def test_commands_write_lines_and_pages(tmp_path):
-    run = CliRunner().invoke
-    lines = run(cli, ["watch", "--json"]).output.splitlines()
-    assert {"opened", "resolved"} <= {json.loads(each)["what"] for each in lines}
-    file = tmp_path / "r.html"
-    assert run(cli, ["report", "--html", "-o", str(file)]).exit_code == 0
-    assert file.read_text().startswith("<!doctype html>")
+    run, part, page = CliRunner().invoke, tmp_path / "part", tmp_path / "r.html"
+    whole = open_recording(demo_path())
+    begin = load(whole, real_catalogue(), workers=1).start
+    cut(whole, part, begin, begin + 35)
+    lines = run(cli, ["watch", "--json", str(part)])
+    assert lines.exit_code == 1
+    assert "opened" in {json.loads(each)["what"] for each in lines.output.splitlines()}
+    assert run(cli, ["report", "--html", "-o", str(page), str(part)]).exit_code == 1
+    assert page.read_text().startswith("<!doctype html>")
 
 
 # --- keys
@@ -227,3 +248,26 @@ def test_a_rising_line_rises():
     assert rows[0].strip()
     assert rows[-1].strip()
     assert rows[0].index(rows[0].strip()[0]) > rows[-1].index(rows[-1].strip()[0])
+
+
+# --- matrix
+
+
+def test_a_matrix_tells_who_is_what_to_whom():
+    found = matrix(film().scene(99), TOPOLOGY.groups[0], 0)
+    assert (found.signal, found.unit, found.members) == ("wire.peer_bytes", "By", ("n0", "n1", "n2", "n3"))
+    assert np.isnan(found.cells.diagonal()).all()
+    assert plain([found.pair(0, 1)]).startswith("n0 sees of n1: wire.peer_bytes 6.5 MB")
+    assert not found.pair(1, 1)
+    cells = found.cells.copy()
+    cells[0, 1] = 1e6
+    odd = replace(found, cells=cells)
+    roles = {role for n in range(4) for _, role in odd.row(n, 10, 80, (3, 3))}
+    assert "crit" in roles
+    assert "crit" not in {role for n in range(4) for _, role in found.row(n, 10, 80, (3, 3))}
+
+
+def test_without_series_between_members_a_matrix_is_unknown():
+    assert matrix(empty().scene(0), TOPOLOGY.groups[0], 3).signal == ""
+    assert matrix(empty().scene(0), None, 0).members == ()
+    assert "?" in plain([matrix(empty().scene(0), TOPOLOGY.groups[0], 0).row(0, 10, 60, (0, 0))])

@@ -59,6 +59,7 @@ class CataloguePage(Page):
     name = "catalogue"
     number = 4
     fields: ClassVar[str] = "any words; a misspelling is forgiven"
+    slow: ClassVar[bool] = True
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)

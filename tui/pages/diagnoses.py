@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
+from math import isfinite
 from typing import ClassVar
 
 import numpy as np
@@ -214,7 +215,7 @@ def beside_peers(scene: Scene, row: int) -> Line:
 
 def sigma(z: float) -> str:
     """A deviation: `+12σ`; what is beyond a hundred is that."""
-    if not np.isfinite(z):
+    if not isfinite(z):
         return ""
     sign = "−" if z < 0 else "+"
     return f"{sign}{abs(z):.1f}σ" if abs(z) < 10 else f"{sign}{min(abs(z), 99):.0f}σ"

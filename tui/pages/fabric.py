@@ -4,13 +4,13 @@ from collections.abc import Hashable
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skewscope.adapters.scene import Scene
+from skewscope.adapters.scene import Roster, Scene
 from skewscope.engine.topology import Group
 from skewscope.tui import detail, pictures, status, units
 from skewscope.tui.desk import Desk
-from skewscope.tui.heat import ON_NODES, Heat, Strip, Thermometer, strips
+from skewscope.tui.heat import FULL, Heat, Strip, Thermometer, strips
+from skewscope.tui.matrix import Matrix, matrix
 from skewscope.tui.pages.base import Page
 from skewscope.tui.pages.diagnoses import sigma
 from skewscope.tui.query import Table
@@ -22,9 +22,9 @@ VIEWS = ("racks", "groups", "matrix")
 LABEL = 14
 LATENESS = ("wire.onset_lag", "step.compute_time", "nccl.coll_time", "wire.member_retransmit_ratio")
 """By which of them a member is called slow: the first that there is."""
-PAIRS = ("wire.peer_onset_lag", "wire.peer_retransmit_ratio", "wire.peer_last_share", "wire.peer_bytes")
-"""What is told from one member to another."""
 MOST_WORST = 12
+LEAST_MEMBER = 6
+"""Columns that a member takes at least to be told by its name."""
 
 
 class Fabric(Page):
@@ -45,7 +45,7 @@ class Fabric(Page):
         self._texts: list[str] = []
         self._taker: Thermometer | None = None
         self.heat: Heat | None = None
-        self._cells: tuple[str, NDArray[np.float64], tuple[str, ...]] = ("", np.empty((0, 0)), ())
+        self.matrix = Matrix()
 
     @property
     def picks(self) -> bool:
@@ -72,8 +72,8 @@ class Fabric(Page):
             self.groups = [every_group[n] for n in self._kept_rows([_of(g) for g in every_group])]
             self.count = len(self.groups)
         else:
-            self._matrix(scene)
-            self.count = len(self._cells[2])
+            self.matrix = matrix(scene, self._group(scene), self.pair)
+            self.count = len(self.matrix.members)
         self.column = min(self.column, max(self._across - 1, 0))
 
     def _thermometer(self) -> Thermometer:
@@ -104,7 +104,7 @@ class Fabric(Page):
             return len(self.strips[self.cursor].nodes) if self.cursor < len(self.strips) else 0
         if self.view == "groups":
             return len(self.groups[self.cursor].members) if self.cursor < len(self.groups) else 0
-        return len(self._cells[2])
+        return len(self.matrix.members)
 
     @property
     def node(self) -> str:
@@ -116,7 +116,7 @@ class Fabric(Page):
             return self.strips[self.cursor].nodes[self.column]
         if self.view == "groups":
             return scene.topology.node_of[self.groups[self.cursor].members[self.column]]
-        return scene.topology.node_of.get(self._cells[2][self.cursor], self._cells[2][self.cursor])
+        return scene.topology.node_of[self.matrix.members[self.cursor]]
 
     def header(self, columns: int, rows: int) -> list[Line]:
         """Which view this is, and what its signs mean."""
@@ -134,7 +134,7 @@ class Fabric(Page):
         if self.view == "racks" and self.count and rows > 3:
             head += self._names(columns)
         if self.view == "matrix":
-            head += self._matrix_head(columns)
+            head += self.matrix.head(LABEL + 1, columns)
         return [*head, *chip]
 
     def _legend(self) -> str:
@@ -142,7 +142,10 @@ class Fabric(Page):
             return "░▒▓█ how far from normal, coloured where something is wrong, ? no data; enter narrows to a node"
         if self.view == "groups":
             return "a member's lateness beside the others; ━▶ leaves the slow one"
-        return f"{self._cells[0] or 'no series between members here'}; a row observes, a column is observed; v views"
+        what = (
+            f"{self.matrix.signal} in {self.matrix.group}" if self.matrix.signal else "no series between members here"
+        )
+        return f"{what}; a row observes, a column is observed; < > another signal"
 
     def _width(self, columns: int) -> int:
         """Columns of one node's cell."""
@@ -161,7 +164,9 @@ class Fabric(Page):
         """A strip, a group or a row of the matrix."""
         if self.view == "racks":
             return self._strip(at)
-        return self._ring(at) if self.view == "groups" else self._matrix_row(at)
+        if self.view == "groups":
+            return self._ring(at)
+        return self.matrix.row(at, LABEL + 1, self.desk.columns, (self.cursor, self.column))
 
     def _strip(self, at: int) -> Line:
         strip, heat = self.strips[at], self.heat
@@ -203,6 +208,8 @@ class Fabric(Page):
         slow = int(np.nanargmax(off)) if np.isfinite(off).any() and np.nanmax(off) > 4 else -1
         room = (self.desk.columns - LABEL - 10) // max(len(group.members), 1)
         spans: list[Span] = [(pad(f" {group.name}", LABEL + 1), "key"), (f"{_kind(group)} ", "dim")]
+        if room < LEAST_MEMBER:
+            return (*spans, *self._dense(at, off))
         for n, member in enumerate(group.members):
             heat = self.heat.hit.get(self.desk.where.topology.node_of[member], "") if self.heat else ""
             role = {"critical": "crit", "warning": "warn"}.get(heat, "")
@@ -217,9 +224,19 @@ class Fabric(Page):
             spans.append((f"  {group.members[slow]}: {name} {late} {sigma(off[slow])}", "warn"))
         return tuple(spans)
 
+    def _dense(self, at: int, off: list[float]) -> list[Span]:
+        """A group that is too large for names: a cell for each member, the fuller the later it is."""
+        out: list[Span] = []
+        for n, z in enumerate(off):
+            here = at == self.cursor and n == self.column
+            role = "crit" if z > 10 else "warn" if z > 4 else ""
+            out.append(("◆" if here else pictures.heat(abs(z) / FULL), role))
+        return out
+
     def _unit(self, signal: str) -> str:
-        known = self.desk.words.catalogue.signals.get(signal)
-        return known.unit if known else "1"
+        roster = self.desk.scene.signals.roster if self.desk.scene else Roster()
+        rows = roster.by_signal.get(signal, ())
+        return roster.series[rows[0]].unit if len(rows) else "1"
 
     # --- matrix
 
@@ -231,49 +248,6 @@ class Fabric(Page):
             hit = self.heat.hit
             chosen = max(groups, key=lambda g: sum(scene.topology.node_of[m] in hit for m in g.members))
         return chosen
-
-    def _matrix(self, scene: Scene) -> None:
-        group = self._group(scene)
-        if group is None:
-            self._cells = ("", np.empty((0, 0)), ())
-            return
-        signals = scene.signals
-        there = [name for name in PAIRS if name in signals.roster.by_signal]
-        name = there[self.pair % len(there)] if there else ""
-        place = {scene.topology.node_of[m]: n for n, m in enumerate(group.members)}
-        cells = np.full((len(group.members), len(group.members)), np.nan)
-        for row in signals.roster.by_signal.get(name, ()) if name else ():
-            seen, _, other = signals.roster.series[row].entity.partition(">")
-            a, b = place.get(seen.split("/", maxsplit=1)[0], -1), place.get(other.split("/", maxsplit=1)[0], -1)
-            if row < len(signals) and a >= 0 and b >= 0 and not signals.now.stale[row]:
-                cells[a, b] = signals.now.value[row]
-        self._cells = (f"{name} in {group.name}" if name else "", cells, group.members)
-
-    def _matrix_head(self, columns: int) -> list[Line]:
-        cell = self._matrix_width(columns)
-        names = "".join(pad(member, cell - 1, right=True) + " " for member in self._cells[2])
-        return [fit(((" " * (LABEL + 1), ""), (names, "dim")), columns)] if self.count else []
-
-    def _matrix_width(self, columns: int) -> int:
-        return min(max((columns - LABEL - 2) // max(len(self._cells[2]), 1), 3), 12)
-
-    def _matrix_row(self, at: int) -> Line:
-        name, cells, members = self._cells
-        cell = self._matrix_width(self.desk.columns)
-        signal = name.split(" ", maxsplit=1)[0]
-        top = float(np.nanmax(cells)) if np.isfinite(cells).any() else 1.0
-        spans: list[Span] = [(pad(f" {members[at]}", LABEL + 1), "key" if at == self.cursor else "")]
-        for n, value in enumerate(cells[at].tolist()):
-            role = "bar" if at == self.cursor and n == self.column else "dim"
-            text = "·" if n == at else "?"
-            if np.isfinite(value):
-                level = value / top if top else 0.0
-                share = units.is_share(signal)
-                told = units.brief(value, self._unit(signal), share=share) if cell >= 9 else ""
-                text = told or pictures.heat(level) * max(cell - 1, 1)
-                role = role if role == "bar" else "crit" if level > 0.8 else "warn" if level > 0.5 else ""
-            spans.append((pad(text, cell - 1, right=True) + " ", role))
-        return tuple(spans)
 
     # --- the pane
 
@@ -295,6 +269,8 @@ class Fabric(Page):
         facts = [f"rack {known.rack}" if known.rack else "", f"{known.gpus} GPUs" if known.gpus else "", ports]
         out: list[Line] = [((node, "title"), (f"  {' · '.join(f for f in facts if f)}", "dim"))]
         out = wrap(out[0], columns, 2)
+        pair = self.matrix.pair(self.cursor, self.column) if self.view == "matrix" else ()
+        out = [fit(pair, columns), (), *out] if pair else out
         out += self._wrong(scene, node, columns)
         out += self._member(scene, node, columns)
         return [*out, *self._worst(scene, node, columns, rows - len(out))]
@@ -327,16 +303,12 @@ class Fabric(Page):
         return out
 
     def _worst(self, scene: Scene, node: str, columns: int, rows: int) -> list[Line]:
-        signals, where = scene.signals, self.desk.where
-        mine = [
-            row
-            for row, one in enumerate(signals.roster.series[: len(signals)])
-            if one.kind in (*ON_NODES, "peer") and node in where.nodes(one.kind, one.entity)
-        ]
-        if not mine or rows < 2:
+        signals = scene.signals
+        mine = self._thermometer().rows_of(scene, node)
+        if not len(mine) or rows < 2:
             return []
         off = np.nan_to_num(np.abs(signals.deviation[mine]))
-        best = [mine[n] for n in np.argsort(-off, kind="stable")[: min(MOST_WORST, rows - 1)]]
+        best = mine[np.argsort(-off, kind="stable")[: min(MOST_WORST, rows - 1)]].tolist()
         out: list[Line] = [line(f"furthest from normal, of {len(mine)} series", "label")]
         for row in best:
             one = signals.roster.series[row]

@@ -30,11 +30,13 @@ COLUMNS = (
     Column("own", "±own", 6, 6, 7, right=True),
     Column("others", "±peers", 6, 6, 6, right=True),
     Column("age", "age", 6, 6, 9, right=True),
-    Column("trend", "trend", 8, TREND, 3, shrinks=True),
+    Column("trend", "trend", 8, 16, 3, shrinks=True),
 )
 SORTABLE = ("signal", "entity", "now", "usual", "peers", "deviation", "own", "others", "age")
 FAR, FARTHER = 4.0, 10.0
 """Deviations from which on a number is coloured."""
+MOST_ROWS = 12
+"""Of a chart: a taller one tells no more, and all of it is new at each look."""
 DRAWN = 8
 """Peers drawn beside a series."""
 FIELDS = "off>4  age>10s  now>2ms  node:n2  signal:wire  kind:port  stale:yes  !text  ~letters  or"
@@ -252,7 +254,7 @@ class SignalTable(Page):
         age: Span = (f"  {units.seconds(round(float(now.age[row]), 1))} old", "alarm" if now.stale[row] else "dim")
         out = [fit(title, columns_), fit(((f"{value}  ", "key"), *beside_peers(scene, row), age), columns_)]
         out += wrap(line(f"{known.name}. {known.note}".rstrip(), "dim"), columns_)[:3] if known else []
-        return out + self._chart(row, columns_, min(max(rows - len(out) - 1, 3), 16))
+        return out + self._chart(row, columns_, min(max(rows - len(out) - 1, 3), MOST_ROWS))
 
     def _chart(self, row: int, columns_: int, rows: int) -> list[Line]:
         samples = columns_ * 2
