@@ -231,14 +231,15 @@ class PageScreen(Screen[None]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """A filter works while it is typed: what takes longer, once there is a pause."""
-        if not self.live:
+        live = self.live
+        if live is None:
             return
         if self._later is not None:
             self._later.stop()
         if self.page.slow:
-            self._later = self.set_timer(PAUSE_S, lambda: self.live(event.value) if self.live else None)
+            self._later = self.set_timer(PAUSE_S, lambda: live(event.value) if self.live is live else None)
         else:
-            self.live(event.value)
+            live(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Do what was asked for."""

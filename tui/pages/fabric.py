@@ -235,8 +235,8 @@ class Fabric(Page):
 
     def _unit(self, signal: str) -> str:
         roster = self.desk.scene.signals.roster if self.desk.scene else Roster()
-        rows = roster.by_signal.get(signal, ())
-        return roster.series[rows[0]].unit if len(rows) else "1"
+        rows = roster.by_signal.get(signal)
+        return "1" if rows is None or not len(rows) else roster.series[rows[0]].unit
 
     # --- matrix
 
