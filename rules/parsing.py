@@ -4,7 +4,7 @@ import ast
 import warnings
 from dataclasses import dataclass
 
-MOST_CHARACTERS = 600
+MOST_CHARACTERS = 800
 MOST_DEPTH = 24
 
 
