@@ -88,27 +88,25 @@ class Transport:
         )  # fmt: skip
         fate.again[at[judged.order]] = judged.again & ~_probe(judged, packets.length[at[judged.order]])
         fate.shuffled[at[judged.order]] = judged.shuffled
-        if len(sends):
-            base = _bases(flow[sends], packets.seq[at].astype(np.int64), before, int(flow.max()) + 1, back)
-            self._judge_needless(packets, rows, back, base, judged, at, fate)
-        return self._tcp_rtt(chunk, rows, flow, back, sends, judged, before, fate)
+        if not len(sends):
+            return _NOTHING
+        base = _bases(flow[sends], packets.seq[at].astype(np.int64), before, int(flow.max()) + 1, back)
+        tcp = _Tcp(rows, back, base, judged, at[judged.order])
+        self._judge_needless(packets, tcp, fate)
+        return self._tcp_rtt(chunk, tcp, fate)
 
-    def _judge_needless(  # noqa: PLR0917 - columns of one table
-        self, packets: Packets, rows: I64, back: I64, base: I64, judged: Judged, at: I64, fate: "_Fate"
-    ) -> None:
+    def _judge_needless(self, packets: Packets, tcp: "_Tcp", fate: "_Fate") -> None:
         """Which segments were sent again although their acknowledgement had passed here: that was lost further on."""
-        acks = np.flatnonzero(((packets.flags[rows] & (ACK | RST)) == ACK) & (base[back] >= 0))
-        acks = acks[np.argsort(back[acks], kind="stable")]
-        flow = back[acks]
-        position = unwrapped(flow, packets.ack[rows[acks]].astype(np.int64), base[flow], 32)
+        rows, flow, position = tcp.acks(packets)
+        base, judged = tcp.base, tcp.judged
         self.heard.reserve(len(base))
         held = (self.heard.number[: len(base)] - base + (1 << 31)) % (1 << 32) - (1 << 31)
         floor = np.where(self.heard.known[: len(base)] & (base >= 0), held, -SPAN)
         told = np.maximum(highest_before(flow, position, floor[flow]), position)
         again = np.flatnonzero(judged.again)
-        row, whose = at[judged.order[again]], judged.flow[again]
+        row, whose = tcp.sent[again], judged.flow[again]
         size = len(packets) + 1
-        before = np.searchsorted(flow * size + rows[acks], whose * size + row) - 1
+        before = np.searchsorted(flow * size + rows, whose * size + row) - 1
         some = (before >= 0) & (flow[np.maximum(before, 0)] == whose) if len(flow) else np.zeros(len(again), bool)
         known = np.where(some, told[np.maximum(before, 0)] if len(flow) else -SPAN, floor[whose])
         fate.needless[row] = fate.again[row] & (known >= judged.end[again])
@@ -122,42 +120,26 @@ class Transport:
         both = self.flows.numbers(np.concatenate((mixed(src, dst, sport, dport), mixed(dst, src, dport, sport))))
         return both[: len(rows)], both[len(rows) :]
 
-    def _tcp_rtt(  # noqa: PLR0917 - columns of one table
-        self,
-        chunk: Chunk,
-        rows: I64,
-        flow: I64,
-        back: I64,
-        sends: I64,
-        judged: Judged,
-        before: tuple[I64, Mask],
-        fate: "_Fate",
-    ) -> tuple[I64, F64]:
+    def _tcp_rtt(self, chunk: Chunk, tcp: "_Tcp", fate: "_Fate") -> tuple[I64, F64]:
         """(row, seconds) of each acknowledgement, from the first sending by the host that it covers."""
-        packets = chunk.packets
-        acks = np.flatnonzero(chunk.rx[rows] & ((packets.flags[rows] & (ACK | RST)) == ACK))
-        acks = acks[np.argsort(back[acks], kind="stable")]
-        mine = chunk.tx[rows[sends[judged.order]]] & ~judged.again & ~judged.shuffled
-        order = judged.order[mine]
-        if not len(acks) or not len(order):
+        packets, judged = chunk.packets, tcp.judged
+        rows, flow, position = tcp.acks(packets, chunk.rx)
+        mine = chunk.tx[tcp.sent] & ~judged.again & ~judged.shuffled
+        if not len(rows) or not mine.any():
             return _NOTHING
-        base = _bases(flow[sends], packets.seq[rows[sends]].astype(np.int64), before, int(flow.max()) + 1, back)
-        known = base[back[acks]] >= 0
-        acks = acks[known]
-        ack_flow = back[acks]
-        position = unwrapped(ack_flow, packets.ack[rows[acks]].astype(np.int64), base[ack_flow], 32)
-        found = acknowledged(judged.flow[mine], judged.end[mine], ack_flow, position)
+        found = acknowledged(judged.flow[mine], judged.end[mine], flow, position)
         some = found >= 0
-        sent = packets.time[rows[sends[order[some]]]]
-        heard = rows[acks[found[some]]]
+        sent = packets.time[tcp.sent[mine][some]]
+        heard = rows[found[some]]
         took = packets.time[heard] - sent
         fine = took >= 0
         first = Sent(judged.flow[mine][some][fine], judged.end[mine][some][fine], sent[fine], took[fine])
-        self._note_losses(chunk, first, judged, rows[sends[judged.order]], fate)
+        self._note_losses(chunk, first, tcp, fate)
         return heard[fine], took[fine]
 
-    def _note_losses(self, chunk: Chunk, first: Sent, judged: Judged, at: I64, fate: "_Fate") -> None:
+    def _note_losses(self, chunk: Chunk, first: Sent, tcp: "_Tcp", fate: "_Fate") -> None:
         """Keep how long the segments before lost ones took."""
+        judged, at = tcp.judged, tcp.sent
         lost = np.flatnonzero(judged.again & ~fate.needless[at] & chunk.tx[at])
         again = Sent(judged.flow[lost], judged.begin[lost], chunk.packets.time[at[lost]], np.zeros(len(lost)))
         which, took = before_losses(first, again)
@@ -263,6 +245,29 @@ class _Fate:
     """Sent again although its acknowledgement had passed here: lost was what went the other way."""
     before_loss: tuple[I64, F64] = field(default_factory=lambda: (np.empty(0, np.int64), np.empty(0)))
     """(tick, seconds that the segment before it took) of segments that were lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tcp:
+    """The TCP packets of a chunk."""
+
+    rows: I64
+    """Which of the chunk's they are."""
+    back: I64
+    """Of each, the number of the flow the other way."""
+    base: I64
+    """Where the positions of each flow begin; below nought where it sent nothing yet."""
+    judged: Judged
+    sent: I64
+    """The row in the chunk of each judged segment."""
+
+    def acks(self, packets: Packets, among: Mask | None = None) -> tuple[I64, I64, I64]:
+        """(row in the chunk, flow that it answers, position in that) of acknowledgements, by flow, then time."""
+        wanted = ((packets.flags[self.rows] & (ACK | RST)) == ACK) & (self.base[self.back] >= 0)
+        which = np.flatnonzero(wanted if among is None else wanted & among[self.rows])
+        which = which[np.argsort(self.back[which], kind="stable")]
+        rows, flow = self.rows[which], self.back[which]
+        return rows, flow, unwrapped(flow, packets.ack[rows].astype(np.int64), self.base[flow], 32)
 
 
 _NOTHING: tuple[I64, F64] = (np.empty(0, np.int64), np.empty(0))
