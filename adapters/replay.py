@@ -1,7 +1,7 @@
 """A recording played through the engine as fast as it goes."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -115,14 +115,16 @@ def replay(
         diagnosis = Diagnosis(rules.values(), known, recording.topology, Policies(program, matcher))
         watching = Sight(recording, diagnosis, loaded.table)
         left = through(recording.topology) if through else _everything
-        each = _filmed(film, watching) if film is not None else None
-        snapshots = _played(loaded, recording, watching, left, tell, each, keep=keep_snapshots)
+        kept: list[Snapshot] = []
+        takers = [kept.append] if keep_snapshots else []
+        if film is not None:
+            takers.append(_filmed(film, watching))
+        last = _played(loaded, watching, left, takers, tell)
     finally:
         matcher.close()
-    last = snapshots[-1]
     return Outcome(
         last.incidents,
-        tuple(snapshots),
+        tuple(kept or [last]),
         recording.topology,
         loaded.warnings,
         _counted(loaded.unmapped),
@@ -153,17 +155,10 @@ def _everything(block: Block, _table: SeriesTable) -> Block:
 
 
 def _played(
-    loaded: Loaded,
-    recording: Recording,
-    sight: Sight,
-    through: Filter,
-    tell: Progress,
-    each: Callable[[Snapshot], None] | None,
-    *,
-    keep: bool,
-) -> list[Snapshot]:
-    diagnosis = sight.diagnosis
-    snapshots: list[Snapshot] = []
+    loaded: Loaded, sight: Sight, through: Filter, takers: Collection[Callable[[Snapshot], None]], tell: Progress
+) -> Snapshot:
+    """What is known at the end; `takers` get what is known at every tick."""
+    diagnosis, recording = sight.diagnosis, sight.recording
     ends = list(ticks(loaded, recording))
     edges = np.searchsorted(loaded.block.time, ends, side="right")
     before = 0 if recording.start is None else int(np.searchsorted(loaded.block.time, recording.start))
@@ -172,17 +167,14 @@ def _played(
         part = Block(block.time[before:edge], block.series[before:edge], block.value[before:edge])
         before = max(before, edge)
         diagnosis.step(t, through(part, loaded.table), loaded.table)
-        last = number == len(ends) - 1
-        if keep or last or each:
+        if takers:
             snapshot = _snapshot(t, loaded, sight)
-            if each:
-                each(snapshot)
-            if keep or last:
-                snapshots.append(snapshot)
+            for take in takers:
+                take(snapshot)
         if number % 16 == 0:
             tell("diagnosing", READING + (1 - READING) * number / len(ends))
     tell("done", 1.0)
-    return snapshots or [_snapshot(loaded.end, loaded, sight)]
+    return _snapshot(ends[-1] if ends else loaded.end, loaded, sight)
 
 
 def _snapshot(t: float, loaded: Loaded, sight: Sight) -> Snapshot:
