@@ -1,0 +1,75 @@
+"""What agents push: printed and read back, and whatever is no such thing is refused by name."""
+
+import json
+import struct
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewscope.adapters import wire_rows
+from skewscope.adapters.wire_rows import Announced, BadRowsError, Hello, Row, decode, encode
+from skewscope.engine.feed import SeriesKey
+
+NAMES = st.text(st.characters(categories=("L", "N", "P", "S")), max_size=20)
+KEYS = st.builds(SeriesKey, NAMES, NAMES, NAMES, NAMES)
+ANNOUNCED = st.builds(Announced, st.integers(0, 255), st.integers(0, 60000), st.lists(KEYS, max_size=4).map(tuple))
+ROWS = st.builds(
+    Row,
+    st.integers(0, 2**64 - 1),
+    st.floats(0, 4e9),
+    st.integers(0, 255),
+    st.lists(st.floats(), max_size=9).map(np.array),
+)
+HELLO = Hello("n0", "b00t", "0.1.0")
+
+
+def packed(*frames: tuple[int, bytes]) -> bytes:
+    """A body of frames as they stand."""
+    return zstandard.compress(b"".join(struct.pack("<BI", kind, len(what)) + what for kind, what in frames))
+
+
+@given(st.lists(ANNOUNCED | ROWS, max_size=5))
+def test_what_is_sent_arrives(frames: list[Announced | Row]) -> None:
+    found = list(decode(encode([HELLO, *frames])))
+    assert encode(found) == encode([HELLO, *frames])
+    assert [type(frame) for frame in found] == [Hello, *(type(frame) for frame in frames)]
+
+
+@given(st.binary(max_size=200))
+def test_what_is_none_is_refused(body: bytes) -> None:
+    for sent in (body, zstandard.compress(body)):
+        with suppress(BadRowsError):
+            list(decode(sent))
+
+
+HELLO_FRAME = (0, json.dumps({"node": "n0", "boot": "b", "version": "1"}).encode())
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"text", "not compressed"),
+        (packed((2, b"")), "begins with one hello"),
+        (packed(HELLO_FRAME, HELLO_FRAME), "begins with one hello"),
+        (packed((0, b"[")), "cannot be read"),
+        (packed((0, b"[" * 100_000)), "cannot be read"),
+        (packed((0, b"[]")), "no JSON object"),
+        (packed((0, b'{"node": "\\u001b[2J"}')), "printable"),
+        (packed(HELLO_FRAME, (7, b"{}")), "kind 7"),
+        (packed(HELLO_FRAME, (1, b'{"table": 256, "first": 0, "series": []}')), "0 to 255"),
+        (packed(HELLO_FRAME, (1, b'{"table": true, "first": 0, "series": []}')), "0 to 255"),
+        (packed(HELLO_FRAME, (1, b'{"table": 0, "first": 0, "series": [["a", "b"]]}')), "signal, kind"),
+        (packed(HELLO_FRAME, (1, b'{"table": 0, "first": 65535, "series": [[],[]]}')), "65537 columns"),
+        (packed(HELLO_FRAME, (2, struct.pack("<QdII", 1, 1.0, 0, 2) + bytes(8))), "2 values"),
+        (packed(HELLO_FRAME, (2, struct.pack("<QdII", 1, float("nan"), 0, 0))), "without a time"),
+        (zstandard.compress(bytes(wire_rows.MOST_BYTES + 1)), "when unpacked"),
+        (zstandard.compress(struct.pack("<BI", 0, 4_000_000_000) + b"{}"), "cut short"),
+    ],
+)
+def test_bad_bodies_are_named(body: bytes, told: str) -> None:
+    with pytest.raises(BadRowsError, match=told):
+        list(decode(body))
