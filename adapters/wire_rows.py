@@ -85,6 +85,7 @@ def _encoded(frame: Frame) -> bytes:
         values = np.ascontiguousarray(frame.values, "<f8")
         payload = _ROW.pack(frame.sequence, frame.time, frame.table, len(values)) + values.tobytes()
         return _HEAD.pack(ROW, len(payload)) + payload
+    told: dict[str, object]
     if isinstance(frame, Hello):
         kind, told = HELLO, {"node": frame.node, "boot": frame.boot, "version": frame.version}
     else:
