@@ -145,6 +145,12 @@ def _job(fleet: Fleet, job: int, _member: int, _node: int, _gpu: int, _rail: int
     return Target("group", made.name, (front, *only, *rails), made.nodes[0], 0, 0, job, 0, made.nodes)
 
 
+def _gpus(fleet: Fleet, job: int, member: int, node: int, gpu: int, rail: int) -> Target:
+    whole = _job(fleet, job, member, node, gpu, rail)
+    every = tuple(f"{fleet.topology.nodes[n].name}/gpu{g}" for n in whole.nodes for g in range(GPUS))
+    return replace(whole, also=(*whole.also, *every))
+
+
 def _prefill(fleet: Fleet, job: int, member: int, node: int, gpu: int, rail: int) -> Target:
     whole = _job(fleet, job, member, node, gpu, rail)
     fronts = tuple(fleet.port(n, 0) for n in prefilling(whole.nodes))
@@ -188,6 +194,7 @@ TARGETS: Mapping[str, Callable[[Fleet, int, int, int, int, int], Target]] = {
     "port": _port,
     "front": _front,
     "job": _job,
+    "gpus": _gpus,
     "prefill": _prefill,
     "member": _member,
     "pool": _pool,
