@@ -126,7 +126,7 @@ def _chance(near: Sequence[Near], odds: Mapping[str, Odds]) -> float:
 
 
 def _judged(near: Sequence[Near]) -> bool:
-    """Whether one of its rules can tell of a condition, wherever it might be near; one without a rule is no candidate."""
+    """Whether a rule can tell of a condition wherever it may be near; one without a rule is no candidate."""
     there = [verdict.state[at] for _, verdict, at in near if len(at)]
     return not there or any((state != UNKNOWN).all() for state in there)
 

@@ -46,7 +46,7 @@ def leaders(tracks, before=None):
         pytest.param(
             [("gpu", f"n1/gpu{i}", 2) for i in range(4)],
             [f"n1/gpu{i}" for i in range(4)],
-            id="half of the GPUs are not",
+            id="half of them are not",
         ),
         pytest.param(
             [("peer", "n1/ew>n2/ew", 3), ("peer", "n2/ew>n1/ew", 2)], ["n1/ew>n2/ew"], id="two ends of one flow are one"
