@@ -277,10 +277,8 @@ def _right(told: Told, run: Run) -> bool:
 
 def _left_open(told: Told, truths: Iterable[Truth]) -> str:
     """Which of what something may be as well it was, there and then; '' for none."""
-    return next(
-        (t.condition for t in truths if t.condition in told.candidates and _during(t, told) and _there_or_in(t, told)),
-        "",
-    )
+    named = (truth for truth in truths if truth.condition in told.candidates)
+    return next((truth.condition for truth in named if _during(truth, told) and _there_or_in(truth, told)), "")
 
 
 def _answer(truth: Truth, roots: Sequence[Told], used: set[int]) -> int | None:
