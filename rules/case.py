@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ from skewscope.kb.model import Catalogue, Signal
 from skewscope.kb.problems import InputError, Problem, nearest
 from skewscope.kb.units import is_unit, unit
 from skewscope.kb.yamlfile import Document, Path_, read
-from skewscope.rules.expr import Peers
+from skewscope.rules.expr import Expr, Peers
 from skewscope.rules.kinds import GROUP_KINDS, NETWORKS, kind_of
 from skewscope.rules.language import Setting, compiled
+from skewscope.rules.parsing import Fault
 from skewscope.rules.shape import misshapen
 from skewscope.rules.units import NUMBER, SECOND, product
 
@@ -131,6 +133,8 @@ class _Reader:
     document: Document
     catalogue: Catalogue
     problems: list[Problem] = field(default_factory=list)
+    constants: dict[str, tuple[Expr | None, tuple[Fault, ...]]] = field(default_factory=dict)
+    """By their text: a file writes the same few hundreds of times."""
 
     def file(self, name: str) -> CaseFile:
         data = self.document.data
@@ -233,10 +237,16 @@ class _Reader:
         }
         return Piece(missing=bool(data.get("missing")), **read)
 
+    @cached_property
+    def setting(self) -> Setting:
+        return Setting(self.catalogue.signals, "fleet", Peers("fleet", "all"))
+
     def quantity(self, path: Path_, value: Any, dim: Any) -> float:
         """A constant of a dimension, in base units; 0 where it is faulty."""
-        setting = Setting(self.catalogue.signals, "fleet", Peers("fleet", "all"))
-        expr, faults = compiled(str(value), setting, "number")
+        text = str(value)
+        if text not in self.constants:
+            self.constants[text] = compiled(text, self.setting, "number")
+        expr, faults = self.constants[text]
         for fault in faults:
             self.fault(path, f"{fault.found} (column {fault.column})", fault.expected, fault.hint)
         if expr is None:
