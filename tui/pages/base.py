@@ -18,8 +18,6 @@ class Page:
     number: ClassVar[int] = 0
     fields: ClassVar[str] = ""
     """An example of a filter, shown while one is typed."""
-    slow: ClassVar[bool] = False
-    """Whether filtering takes so long that it waits for a pause in typing."""
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
