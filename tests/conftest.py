@@ -5,6 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from skewscope.adapters.cut import cut
+from skewscope.adapters.recording import load, open_recording
+from skewscope.adapters.replay import demo_path
+from skewscope.kb.load import catalogue
+
 root = Path(__file__).resolve().parent.parent
 
 
@@ -15,3 +20,13 @@ def shared() -> Path:
     if not found.is_dir():
         pytest.skip(f"no shared folder at {found} (set SKEWSCOPE_SHARED)")
     return found
+
+
+@pytest.fixture(scope="session")
+def brief(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first 35 seconds of the demo, in which a rank turns slow: for whoever needs any recording of a fault."""
+    folder = tmp_path_factory.mktemp("recordings") / "brief"
+    whole = open_recording(demo_path())
+    begin = load(whole, catalogue(), workers=1).start
+    cut(whole, folder, begin, begin + 35)
+    return folder
