@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from skewscope.adapters.film import Film
-from skewscope.adapters.replay import demo_path, replay
+from skewscope.adapters.recording import demo_path
+from skewscope.adapters.replay import replay
 from skewscope.kb.load import catalogue
 from skewscope.tui.app import Console, Options
 from skewscope.tui.detail import Words

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from skewscope.adapters.cut import cut
-from skewscope.adapters.recording import load, open_recording
-from skewscope.adapters.replay import demo_path
+from skewscope.adapters.recording import demo_path, load, open_recording
 from skewscope.kb.load import catalogue
 
 root = Path(__file__).resolve().parent.parent

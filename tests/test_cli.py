@@ -14,7 +14,7 @@ import zstandard
 from click.testing import CliRunner
 from telemetry import record
 
-from skewscope.adapters.replay import demo_path
+from skewscope.adapters.recording import demo_path
 from skewscope.rules.load import HERE
 from skewscope.tui.cli import cli
 

@@ -5,8 +5,8 @@ import pytest
 
 from skewscope.adapters import film as film_module
 from skewscope.adapters.film import Film
-from skewscope.adapters.recording import load, open_recording
-from skewscope.adapters.replay import demo_path, replay
+from skewscope.adapters.recording import demo_path, load, open_recording
+from skewscope.adapters.replay import replay
 from skewscope.adapters.scene import Frame, Roster, RuleHealth, Scene, Series, Signals, beside
 from skewscope.engine.topology import Topology
 from skewscope.kb.load import catalogue

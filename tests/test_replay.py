@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from skewscope.adapters.compressed import open_stream
 from skewscope.adapters.exposition import exposition
-from skewscope.adapters.recording import load, open_recording
-from skewscope.adapters.replay import demo_path, replay
+from skewscope.adapters.recording import demo_path, load, open_recording
+from skewscope.adapters.replay import replay
 from skewscope.kb.load import catalogue
 
 OPENS, RESOLVES = 10.0, 20.0

@@ -110,7 +110,8 @@ class Console(App[SkewscopeError]):
             self.desk.progress = None
             self.pull()
         else:
-            self.run_worker(self._reading, thread=True)
+            # Reading takes the processor: the first screen goes before.
+            self.call_after_refresh(self.run_worker, self._reading, thread=True)
         self.timer = self.set_interval(RATES[self.desk.rate], self.pull)
         self._play = self.set_interval(PLAY_S, self._played)
 
