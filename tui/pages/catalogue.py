@@ -297,11 +297,6 @@ class CataloguePage(Page):
         self.collect()
         self.cursor, self.touched = max(self.find((kind, id_)), 0), True
 
-    @property
-    def busy(self) -> bool:
-        """Whether there is something to leave."""
-        return bool(self.link >= 0 or self.back or super().busy)
-
     def do_leave(self, arg: int) -> None:
         """Back where a link was followed; then from the links to the tree; then out of the search."""
         if self.back:
