@@ -41,6 +41,7 @@ async def shoot(film: Film, name: str, folder: Path) -> None:
     time, keys = SHOTS[name]
     app = Console(film, Words(catalogue()), Options(), read=lambda _heard: None)
     async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
         await app.workers.wait_for_complete()
         await pilot.pause()
         await pilot.press("t", *time, "enter", *keys)

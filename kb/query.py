@@ -8,6 +8,7 @@ from typing import Any
 from skewscope.kb.basis import sources_of
 from skewscope.kb.build import Value
 from skewscope.kb.kinds import KINDS
+from skewscope.kb.latest import of_latest
 from skewscope.kb.model import Catalogue, Claim, Condition
 from skewscope.kb.problems import InputError, Problem, listed, nearest
 
@@ -79,7 +80,8 @@ def users(catalogue: Catalogue, kind: str, id_: str) -> dict[str, list[str]]:
     return {by: list(ids) for by, ids in named_by(catalogue).get((kind, id_), {}).items()}
 
 
-def named_by(catalogue: Catalogue) -> dict[tuple[str, str], dict[str, tuple[str, ...]]]:
+@of_latest
+def named_by(catalogue: Catalogue) -> Mapping[tuple[str, str], dict[str, tuple[str, ...]]]:
     """By kind and id of an entry, the entries that name it: by kind, in the order of ids."""
     found: dict[tuple[str, str], dict[str, tuple[str, ...]]] = defaultdict(dict)
     for by, id_, names in _naming(catalogue):

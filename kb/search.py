@@ -9,6 +9,7 @@ from difflib import SequenceMatcher, get_close_matches
 
 from skewscope.kb.build import Value
 from skewscope.kb.kinds import KINDS
+from skewscope.kb.latest import of_latest
 from skewscope.kb.model import Catalogue
 from skewscope.kb.query import entries
 
@@ -121,14 +122,10 @@ def _letters(word: str) -> int:
     return sum(1 << (ord(letter) - ord("0")) for letter in set(word))
 
 
-_kept: list[tuple[Catalogue, Index]] = []
-
-
+@of_latest
 def index(catalogue: Catalogue) -> Index:
-    """The index of a catalogue; the last one that was made is kept, for making it takes a tenth of a second."""
-    if not _kept or _kept[-1][0] is not catalogue:
-        _kept[:] = [(catalogue, Index(catalogue))]
-    return _kept[-1][1]
+    """The index of a catalogue; making it takes a tenth of a second."""
+    return Index(catalogue)
 
 
 def search(catalogue: Catalogue, text: str, kind: str = "", most: int = 20) -> tuple[Hit, ...]:

@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,12 @@ def labels(folder: Path) -> list[Label]:
     return [Label(**each) for each in json.loads((folder / "labels.json").read_text())["labels"]]
 
 
+@cache
+def replayed(folder: Path):
+    """What a recording gives, for all who ask."""
+    return replay(folder)
+
+
 def lines(outcome) -> str:
     return "\n".join(incident.as_line() for incident in outcome.incidents)
 
@@ -58,7 +65,7 @@ def emptied(folder: Path) -> float:
 def test_a_fault_gives_its_condition_on_its_entity_in_time_and_nothing_else(shared, name):
     folder = shared / "recordings" / name
     (label,) = labels(folder)
-    (found,) = diagnoses(replay(folder))
+    (found,) = diagnoses(replayed(folder))
     assert found.condition == label.condition
     assert label.entity in ("*", found.name)
     assert found.kind in (("replica", "pool", "node") if label.entity == "*" else ("rank", "node", "port"))
@@ -97,7 +104,7 @@ def shuffled(inputs):
 
 def test_neither_another_run_nor_the_order_of_inputs_nor_workers_change_a_byte(shared, tmp_path):
     source = shared / "recordings" / "pp-bubble"
-    first = lines(replay(source))
+    first = lines(replayed(source))
     assert first
     assert lines(replay(rewritten(source, tmp_path / "r", shuffled), workers=2)) == first
 
@@ -126,7 +133,7 @@ def test_what_agents_send_gives_the_diagnoses_that_the_packets_give(shared, tmp_
     folder = rewritten(source, tmp_path / "r", lambda _: [{"kind": "openmetrics", "path": "all.om"}])
     (folder / "all.om").write_text(text)
     told = [(i.condition, i.name, i.opened_at, i.resolved_at) for i in replay(folder).incidents]
-    assert told == [(i.condition, i.name, i.opened_at, i.resolved_at) for i in replay(source).incidents]
+    assert told == [(i.condition, i.name, i.opened_at, i.resolved_at) for i in replayed(source).incidents]
     assert told
 
 
