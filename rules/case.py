@@ -1,7 +1,7 @@
 """Cases: telemetry made up for one rule, and what the rule has to say about it. The format is in `schema/cases.md`."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -97,11 +97,15 @@ class CaseFile:
     """Look-alikes that the rule would fire for too, by condition, and why."""
 
 
-def load(catalogue: Catalogue, folder: Path = HERE) -> tuple[Mapping[str, CaseFile], list[Problem]]:
-    """Every file of cases by the rule's id, and what is wrong with the others."""
+def load(
+    catalogue: Catalogue, folder: Path = HERE, of: Collection[str] = ()
+) -> tuple[Mapping[str, CaseFile], list[Problem]]:
+    """Every file of cases, or those of some rules, by the rule's id; and what is wrong with the others."""
     found: dict[str, CaseFile] = {}
     problems: list[Problem] = []
     for path in sorted(folder.glob("*.yaml")):
+        if of and path.stem not in of:
+            continue
         try:
             cases, faults = parse(read(path, f"{folder.parent.name}/{folder.name}/{path.name}"), catalogue, path.stem)
         except InputError as error:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from skewscope.adapters.cut import cut
+from skewscope.adapters.film import Film
 from skewscope.adapters.recording import demo_path, load, open_recording
+from skewscope.adapters.replay import Outcome, replay
 from skewscope.kb.load import catalogue
 
 root = Path(__file__).resolve().parent.parent
@@ -19,6 +21,13 @@ def shared() -> Path:
     if not found.is_dir():
         pytest.skip(f"no shared folder at {found} (set SKEWSCOPE_SHARED)")
     return found
+
+
+@pytest.fixture(scope="session")
+def demo() -> tuple[Film, Outcome]:
+    """The demo on film, and what came of it."""
+    film = Film()
+    return film, replay(demo_path(), film=film)
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,7 @@ def rules_by_id():
     return rules(known())
 
 
-@pytest.mark.parametrize("rule", ["burst-admission-backlog-in-the-engine", RULE])
+@pytest.mark.parametrize("rule", [pytest.param("burst-admission-backlog-in-the-engine", marks=pytest.mark.slow), RULE])
 def test_a_case_goes_the_same_alone_and_beside_the_others(rule):
     # Also where it goes wrong: a changed rule fails some of them.
     changed = next(m.rule for m in mutants(rules_by_id()[rule]) if "left out" in m.change)

@@ -109,12 +109,14 @@ class Diagnoses(Page):
 
     def row(self, at: int) -> Line:
         """One incident."""
-        gutter: Span = ("*", "key") if self.rows[at].incident.id in self.marks else (" ", "")
-        return columns.row(self.widths, lambda column: self.cells.cell(self.rows[at], column), gutter)
+        return columns.row(self.widths, lambda column: self.cells.cell(self.rows[at], column), self._gutter(at))
 
     def bare(self, at: int) -> Line:
         """One incident where there is no room."""
-        return view.bare_line(self.rows[at], self.desk.words)
+        return view.bare_line(self.rows[at], self.cells, self._gutter(at))
+
+    def _gutter(self, at: int) -> Span:
+        return ("*", "key") if self.rows[at].incident.id in self.marks else (" ", "")
 
     # --- the pane
 

@@ -278,6 +278,9 @@ class Fabric(Page):
     def _wrong(self, scene: Scene, node: str, columns: int) -> list[Line]:
         here = [i for i in scene.incidents if i.state == "firing" and node in self.desk.where.of(i)]
         if not here:
+            mine = self._thermometer().rows_of(scene, node)
+            if not len(mine) or scene.signals.now.stale[mine].all():
+                return [line("nobody reports from here, so nothing is known of it", "warn")]
             return [line("nothing is wrong here that could be seen", "ok")]
         words = self.desk.words
         return [
