@@ -3,17 +3,17 @@
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
 from skewscope.adapters.camera import Camera
-from skewscope.adapters.coverage import Sight, SourceState
+from skewscope.adapters.coverage import Sight
 from skewscope.adapters.durable import best_matcher
 from skewscope.adapters.film import Film
 from skewscope.adapters.names import Unmapped
 from skewscope.adapters.recording import Loaded, Recording, load, open_recording
+from skewscope.adapters.scene import SourceState
 from skewscope.engine.diagnosis import TICK, Diagnosis
 from skewscope.engine.feed import Block, SeriesTable
 from skewscope.engine.incident import Incident
@@ -71,11 +71,6 @@ class Outcome:
     samples: int
     signals: tuple[str, ...] = ()
     """Ids of the signals that ever had a value, in order."""
-
-
-def demo_path() -> Path:
-    """The recording that comes with Skewscope."""
-    return Path(str(files("skewscope.adapters"))) / "demo"
 
 
 def replay(

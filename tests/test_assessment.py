@@ -244,6 +244,7 @@ def test_the_corpus_has_every_condition_at_every_severity_and_the_same_for_the_s
         assert all(e.begin > end for e, end in zip(scenario.episodes[1:], ends, strict=False))
 
 
+@pytest.mark.slow
 def test_fleets_side_by_side_are_told_apart():
     wanted = corpus.scenarios(["ingress-loss", "egress-loss"], 3, each=1, strengths=["heavy"])
     runs = drive.run_all([*wanted, corpus.quiet(5, nodes=16, seconds=100)], 1)
