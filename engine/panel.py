@@ -114,6 +114,11 @@ class Panel:
         for number in range(known, size):
             self._place(int(self._place_of[number]), table.keys[number])
 
+    @property
+    def known(self) -> int:
+        """How many series of the table have a place here."""
+        return self._known
+
     def by_number(self, size: int) -> tuple[F64, F64]:
         """(newest values, their times) of the first so many series of the table."""
         at: Index | slice = slice(0, size) if self._straight else self._place_of[:size]
