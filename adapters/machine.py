@@ -58,8 +58,12 @@ class Machine:
 
     def snapshot(self, t: float, span: Span) -> Snapshot:
         """What is known as of `t`."""
-        incidents = tuple(as_contract(self.diagnosis.incidents, span.input_hash))
-        return Snapshot(t, span.start, span.end, incidents, self.sight.sources(t), self.sight.missing())
+        seen = self.sight.sources(t), self.sight.missing()
+        return Snapshot(t, span.start, span.end, self.incidents(span), *seen)
+
+    def incidents(self, span: Span) -> tuple[Incident, ...]:
+        """All incidents, in the order of the contract."""
+        return tuple(as_contract(self.diagnosis.incidents, span.input_hash))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import numpy as np
 
 from skewscope.adapters.sources.base import Batch, Columns
 from skewscope.engine.feed import F64, I32, Block, SeriesKey, SeriesTable, empty
-from skewscope.engine.panel import WATERMARK
+from skewscope.engine.panel import WATERMARK, Panel
 from skewscope.engine.sets import Index
 
 MOST_AHEAD = 5.0
@@ -69,7 +69,7 @@ class _Part:
 class Gathering:
     """Turns batches into blocks."""
 
-    def __init__(self, wanted: Collection[str]) -> None:
+    def __init__(self, wanted: Collection[str] = ()) -> None:
         self.table = SeriesTable()
         self.late = 0
         """Values that came after what the engine's watermark allows, by their batch's time."""
@@ -79,6 +79,10 @@ class Gathering:
         self._mappings: WeakKeyDictionary[Columns, _Mapping] = WeakKeyDictionary()
         self._entities: dict[tuple[str, str], _Entity] = {}
         self._held: list[Batch] = []
+
+    def read(self, panel: Panel) -> None:
+        """Give numbers to what a panel keeps."""
+        self._wanted = panel.wanted | panel.also
 
     def block(self, batches: Iterable[Batch], until: float) -> Block:
         """All that is of the tick that ends at `until`, or of an earlier one; what is of a later one waits for it."""

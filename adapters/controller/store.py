@@ -97,9 +97,10 @@ class Store:
         self._written |= {id_: line for id_, (_, line) in new.items()}
         return events
 
-    def forget(self, ids: Iterable[str]) -> None:
-        """Stops comparing: these incidents change no more."""
-        for id_ in ids:
+    def forget_before(self, before: float) -> None:
+        """Stops comparing what resolved before a time: it changes no more."""
+        old = self._connection.execute("SELECT id FROM incidents WHERE resolved_at < ?", (before,))
+        for (id_,) in old:
             self._written.pop(id_, None)
 
     def note(self, t: float, who: str, what: str, told: Mapping[str, Any]) -> None:
