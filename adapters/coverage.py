@@ -135,6 +135,17 @@ class Sight:
                 names = sorted(min(lacking, key=_few_first))
                 yield f"{condition} cannot be judged: nobody delivers {listed(names, 4)}."
 
+    def covered(self, t: float) -> dict[str, float]:
+        """For each node, the share of the telemetry that there should be of it which comes, as of `t`."""
+        come: dict[str, list[bool]] = {}
+        for telemetry in KINDS:
+            if telemetry.name == "serving telemetry":
+                continue
+            fresh = (t - self._newest(telemetry) <= SILENT).tolist()
+            for name, there in zip(self._known[telemetry.name], fresh, strict=True):
+                come.setdefault(_node(name), []).append(there)
+        return {node: sum(there) / len(there) for node, there in come.items()}
+
     def signals(self) -> frozenset[str]:
         """Ids of the signals that ever had a value."""
         self._learn()

@@ -17,6 +17,8 @@ OFF = 2.0
 """Seconds by which a clock may be off before it is told."""
 HEARD = 30.0
 """Seconds over which the newest row of an agent tells how far its clock is off."""
+LOOK = 5.0
+"""Seconds between two looks at who is silent."""
 SILENT = 10.0
 """Seconds without a row after which an agent is called silent."""
 MOST_TEXTS = 4_000_000
@@ -91,9 +93,12 @@ class Receiver:
 
     topology: Topology
     clock: Clock
-    sink: Sink
+    sink: Sink = field(init=False)
     agents: dict[str, Agent] = field(default_factory=dict)
     _texts: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.sink = Sink(self.clock)
 
     def take(self, body: bytes, allowed: str | None = None) -> int:
         """Takes a body in; gives the highest sequence taken of this start of its agent, -1 for none yet.
@@ -192,6 +197,24 @@ class Receiver:
         off = sum(abs(agent.offset) > OFF for agent in self.agents.values() if now - agent.last <= SILENT)
         said = [f"{silent} of {len(self.agents)} agents are silent"] if silent else []
         return ", ".join([*said, f"the clocks of {off} are off by more than {OFF:g} s"] if off else said)
+
+
+@dataclass
+class Pushed:
+    """All agents as one source."""
+
+    receiver: Receiver
+    clock: Clock
+    name: str = NAME
+    period: float = 0.0
+    """Who is silent is known of each agent."""
+
+    async def run(self, sink: Sink) -> None:
+        """Has what agents push put into the sink."""
+        self.receiver.sink = sink
+        while True:
+            sink.trouble = self.receiver.trouble()
+            await self.clock.sleep(LOOK)
 
 
 NOBODY = SeriesKey("", "", "")

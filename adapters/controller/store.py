@@ -158,6 +158,12 @@ class Reader:
         with self._reading() as connection:
             return [Event(*row) for row in connection.execute(asked, (after, most))]
 
+    def last_event(self) -> int:
+        """The number of the newest event; 0 for none."""
+        with self._reading() as connection:
+            (number,) = connection.execute("SELECT coalesce(max(number), 0) FROM history").fetchone()
+            return int(number)
+
     def verify(self) -> tuple[int, str]:
         """How many lines the audit log has, and the hash of the last.
 

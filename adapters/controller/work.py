@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from skewscope.adapters.controller.carried import Carried
 from skewscope.adapters.controller.gathering import Gathering
@@ -33,6 +33,8 @@ class Known:
     """That the engine knows."""
     late: int
     """Samples that came too late, so far."""
+    covered: Mapping[str, float]
+    """For each node, the share of its telemetry that comes."""
 
 
 @dataclass
@@ -49,6 +51,7 @@ class Work:
     _begun: float | None = None
     _ticks: int = 0
     _seen: tuple[tuple[SourceState, ...], tuple[str, ...]] = ((), ())
+    _covered: Mapping[str, float] = field(default_factory=dict)
 
     def step(self, t: float, handed: Mapping[str, Sequence[Batch]]) -> Known:
         """Takes in what sources handed over and judges the tick that ends at `t`."""
@@ -64,7 +67,8 @@ class Work:
         events = self.store.keep(t, incidents, changes)
         self._tidy(t)
         self._ticks += 1
-        return Known(snapshot, events, len(block), len(self.gathering.table.keys), self._count.dropped)
+        series = len(self.gathering.table.keys)
+        return Known(snapshot, events, len(block), series, self._count.dropped, self._covered)
 
     def close(self, t: float) -> None:
         """Writes what is not written yet."""
@@ -82,6 +86,7 @@ class Work:
         span = Span(self._begun, t)
         if self._ticks % LOOK == 0:
             self._seen = self.machine.sight.sources(t), self.machine.sight.missing()
+            self._covered = self.machine.sight.covered(t)
         incidents = self.machine.incidents(span)
         return Snapshot(t, span.start, span.end, incidents, *self._seen)
 
