@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from skewscope.adapters.controller.recorder import Retention
-from skewscope.adapters.controller.secrets import HOW, Secret, secret
+from skewscope.adapters.more_fields import number, yes
+from skewscope.adapters.secret import HOW, Secret, secret
 from skewscope.adapters.sources import kinds
 from skewscope.engine.topology import Topology
 from skewscope.engine.topology_file import topology
 from skewscope.kb import yamlfile
-from skewscope.kb.fields import Fields, finite
+from skewscope.kb.fields import Fields
 from skewscope.kb.problems import InputError
 from skewscope.kb.yamlfile import Path_, kind_of
 
@@ -137,26 +138,6 @@ def read(path: Path) -> Config:
     if fields.problems:
         raise InputError(set(fields.problems))
     return config
-
-
-def number(fields: Fields, at: Path_, default: float, bounds: tuple[float, float]) -> float:
-    """The number at a path; the default where it is missing or faulty."""
-    value = fields.at(at)
-    if value is None:
-        return default
-    least, most = bounds
-    if not finite(value) or not least <= value <= most:
-        fields.fault(at, f"{kind_of(value)} ({value!r:.40})", f"a number from {least:g} to {most:g}")
-        return default
-    return float(value)
-
-
-def yes(fields: Fields, at: Path_) -> bool:
-    """Whether yes stands at a path; no where nothing does."""
-    value = fields.at(at)
-    if value is not None and not isinstance(value, bool):
-        fields.fault(at, f"{kind_of(value)} ({value!r:.40})", "true or false")
-    return value is True
 
 
 def _no_variables(fields: Fields) -> None:

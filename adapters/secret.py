@@ -26,19 +26,19 @@ class Secret:
     __str__ = __repr__
 
 
-def secret(fields: Fields, at: Path_, folder: Path, field: str = "token") -> Secret | None:
+def secret(fields: Fields, at: Path_, folder: Path, least: int = LEAST) -> Secret | None:
     """The secret that the fields `token: ${NAME}` or `file: PATH` of a mapping name; None with a fault."""
-    named, file = fields.at((*at, field)), fields.at((*at, "file"))
+    named, file = fields.at((*at, "token")), fields.at((*at, "file"))
     if (named is None) == (file is None):
         found = "both" if named is not None else "neither"
-        fields.fault(at, f"{found} of {field!r} and 'file'", "one of them", HOW)
+        fields.fault(at, f"{found} of 'token' and 'file'", "one of them", HOW)
         return None
-    text = _of_file(fields, (*at, "file"), folder) if named is None else _of_environment(fields, (*at, field))
+    text = _of_file(fields, (*at, "file"), folder) if named is None else _of_environment(fields, (*at, "token"))
     if text is None:
         return None
-    if not LEAST <= len(text) <= MOST or not text.isascii() or not text.isprintable():
-        where = (*at, "file" if named is None else field)
-        expected = f"{LEAST} to {MOST} printable ASCII characters"
+    if not least <= len(text) <= MOST or not text.isascii() or not text.isprintable():
+        where = (*at, "file" if named is None else "token")
+        expected = f"{least} to {MOST} printable ASCII characters"
         fields.fault(where, f"a secret of {len(text)} characters, or with strange ones", expected)
         return None
     return Secret(text)
