@@ -107,7 +107,8 @@ class Panel:
         if size == known:
             return
         first, new = self._size, size - known
-        self._grow(first + max(new, known))
+        # Not twice as much: of a fleet that is there, little more comes.
+        self._grow(first + max(new, known // 4))
         self._known, self._size = size, first + new
         self._straight &= first == known
         self._place_of = np.concatenate((self._place_of, np.arange(first, first + new)))

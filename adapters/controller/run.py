@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import sys
 from pathlib import Path
 
 from skewscope.adapters.controller import config
@@ -14,6 +15,9 @@ from skewscope.kb.problems import SkewscopeError
 PATIENCE = 10.0
 """Seconds that the server has to end."""
 
+SWITCH = 0.001
+"""Seconds after which the engine's thread lets the others run: requests should not wait for each other's turn."""
+
 log = logging.getLogger(__name__)
 
 
@@ -24,6 +28,7 @@ def run(path: Path) -> None:
         InputError: what is wrong with the config, the store or the rules.
         SkewscopeError: it cannot listen.
     """
+    sys.setswitchinterval(SWITCH)
     asyncio.run(_run(path))
 
 
