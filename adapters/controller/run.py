@@ -1,6 +1,7 @@
 """A controller as a process: server, signals and an orderly end."""
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -18,6 +19,9 @@ PATIENCE = 10.0
 SWITCH = 0.001
 """Seconds after which the engine's thread lets the others run: requests should not wait for each other's turn."""
 
+SELDOM = (100_000, 50, 1000)
+"""How seldom garbage is looked for: next to nothing of ours lies in circles, and a fleet has millions of names."""
+
 log = logging.getLogger(__name__)
 
 
@@ -29,6 +33,7 @@ def run(path: Path) -> None:
         SkewscopeError: it cannot listen.
     """
     sys.setswitchinterval(SWITCH)
+    gc.set_threshold(*SELDOM)
     asyncio.run(_run(path))
 
 

@@ -58,10 +58,12 @@ class Kept:
     failures: int = 0
     """In a row."""
     trouble: str = ""
+    resting: bool = False
+    """Whether it waits to be started again."""
 
     def start(self) -> None:
         """Runs it in a task of its own."""
-        self.since = self.since or self.clock.now()
+        self.since, self.resting = self.since or self.clock.now(), False
         self.task = asyncio.create_task(self._kept(), name=f"source {self.source.name}")
 
     async def _kept(self) -> None:
@@ -78,7 +80,9 @@ class Kept:
             self.failures = 1 if self.sink.values > before else self.failures + 1
             self.restarts += 1
             self._tell(trouble)
+            self.resting = True
             await self.clock.sleep(min(LEAST_WAIT * 2.0 ** (self.failures - 1), MOST_WAIT))
+            self.resting = False
 
     def _tell(self, trouble: str) -> None:
         if trouble != self.trouble:
@@ -100,7 +104,7 @@ class Kept:
             self._stands(up=True)
         elif now - heard > patience:
             self._stands(up=False)
-            if period:
+            if period and not self.resting:
                 self._restart(f"no batch for {now - heard:.0f} s")
 
     def _restart(self, trouble: str) -> None:

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from skewscope.adapters.controller.store import Reader
 from skewscope.adapters.replay import replay
 from tests.controller.fleets import batches, demo, working
