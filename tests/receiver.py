@@ -10,20 +10,53 @@ from skewscope.adapters.wire_rows import Announced, Hello, Row, decode
 from skewscope.engine.feed import SeriesKey
 
 
-class Receiver:
+class Taken:
+    """What was taken, and what is known of series."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, tuple[float, dict[SeriesKey, float]]] = {}
+        """Time and values by sequence."""
+        self.tables: dict[tuple[str, int], dict[int, SeriesKey]] = {}
+
+    def take(self, body: bytes) -> tuple[int, bytes]:
+        """Status and text of the answer."""
+        frames = list(decode(body))
+        hello = frames[0]
+        assert isinstance(hello, Hello)
+        unknown, last = set(), 0
+        for frame in frames:
+            if isinstance(frame, Announced):
+                self._announced(hello.boot, frame)
+            elif isinstance(frame, Row):
+                columns = self.tables.get((hello.boot, frame.table), {})
+                if not columns.keys() >= set(range(len(frame.values))):
+                    unknown.add(frame.table)
+                elif not unknown:
+                    some = {columns[n]: v for n, v in enumerate(frame.values.tolist()) if v == v}
+                    self.rows[frame.sequence] = (frame.time, some)
+                    last = frame.sequence
+        if unknown:
+            return 409, json.dumps({"unknown": sorted(unknown)}).encode()
+        return 200, json.dumps({"taken": last}).encode()
+
+    def _announced(self, boot: str, frame: Announced) -> None:
+        columns = self.tables.setdefault((boot, frame.table), {})
+        columns.update(enumerate(frame.series, frame.first))
+
+    def values(self, signal: str) -> list[float]:
+        """All values of a signal, in the order in which they were sent."""
+        return [v for _, (_, row) in sorted(self.rows.items()) for key, v in row.items() if key.signal == signal]
+
+
+class Receiver(Taken):
     """Listens on a port until it is closed; what it knows of series is gone with it, as after a restart."""
 
     def __init__(self, address: tuple[str, int] = ("127.0.0.1", 0), topology: str = "") -> None:
-        self.rows: dict[int, tuple[float, dict[SeriesKey, float]]] = {}
-        """Time and values by sequence."""
-        self.bodies = 0
+        super().__init__()
         self.tokens: set[str] = set()
         self.paths: list[str] = []
-        self.refuse = 0
-        """An answer to give instead."""
         self.topology = topology
         self._clients: list[socket] = []
-        self._tables: dict[tuple[str, int], dict[int, SeriesKey]] = {}
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -65,38 +98,6 @@ class Receiver:
     def url(self) -> str:
         host, port = self._server.server_address[:2]
         return f"http://{host}:{port}"
-
-    def take(self, body: bytes) -> tuple[int, bytes]:
-        """Status and text of the answer."""
-        if self.refuse:
-            return self.refuse, b"{}"
-        self.bodies += 1
-        frames = list(decode(body))
-        hello = frames[0]
-        assert isinstance(hello, Hello)
-        unknown, last = set(), 0
-        for frame in frames:
-            if isinstance(frame, Announced):
-                self._announced(hello.boot, frame)
-            elif isinstance(frame, Row):
-                columns = self._tables.get((hello.boot, frame.table), {})
-                if len(columns) < len(frame.values):
-                    unknown.add(frame.table)
-                elif not unknown:
-                    some = {columns[n]: v for n, v in enumerate(frame.values.tolist()) if v == v}
-                    self.rows[frame.sequence] = (frame.time, some)
-                    last = frame.sequence
-        if unknown:
-            return 409, json.dumps({"unknown": sorted(unknown)}).encode()
-        return 200, json.dumps({"taken": last}).encode()
-
-    def _announced(self, boot: str, frame: Announced) -> None:
-        columns = self._tables.setdefault((boot, frame.table), {})
-        columns.update(enumerate(frame.series, frame.first))
-
-    def values(self, signal: str) -> list[float]:
-        """All values of a signal, in the order in which they were sent."""
-        return [v for _, (_, row) in sorted(self.rows.items()) for key, v in row.items() if key.signal == signal]
 
     def close(self) -> None:
         self._server.shutdown()

@@ -16,7 +16,7 @@ ROOM = 0.8
 """Of the budget: what a share is chosen for."""
 CHEAP = 0.5
 """Of the budget: a tick below this is a cheap one."""
-FIRST_COST = 4e-6
+FIRST_COST = 2e-6
 """Seconds for a packet, before any was looked at."""
 ENOUGH = 2000
 """Packets in a tick from which their cost can be told from everything else."""

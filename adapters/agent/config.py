@@ -21,7 +21,7 @@ COLLECTORS: Mapping[str, float] = MappingProxyType(
 LEAST_PERIOD, MOST_PERIOD = 1.0, 3600.0
 MOST_DEVICES, MOST_TARGETS, MOST_CONTROLLERS = 64, 64, 8
 MIB = 1 << 20
-USUAL_BUDGET, USUAL_RING = 0.25, 2 * MIB
+USUAL_BUDGET, USUAL_RING, USUAL_BUFFER = 0.25, MIB, 8 * MIB
 TIME = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)\s*(ms|s|min)")
 SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0}
 SIZE = re.compile(r"(\d{1,6})\s*(KiB|MiB)")
@@ -80,7 +80,7 @@ class Config:
     controllers: tuple[Controller, ...] = ()
     relay: tuple[Target, ...] = ()
     listen: tuple[str, int] | None = ("127.0.0.1", 9465)
-    buffer: int = 16 * MIB
+    buffer: int = USUAL_BUFFER
     """Bytes of rows that are kept for each controller while it is away."""
 
 
@@ -105,7 +105,7 @@ def load(path: Path) -> Config:
         tuple(_controller(fields, item, path) for item in fields.items(("controllers",), MOST_CONTROLLERS)),
         tuple(_target(fields, item) for item in fields.items(("relay",), MOST_TARGETS)),
         _listen(fields),
-        _size(fields, ("buffer",), 16 * MIB, (MIB, 1024 * MIB)),
+        _size(fields, ("buffer",), USUAL_BUFFER, (MIB, 1024 * MIB)),
     )
     _check_whole(fields, config)
     if fields.problems:

@@ -6,6 +6,7 @@ renewed at most once in `lifespan` milliseconds, so they are read no more often:
 happen that does.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ class _Port:
     fast: list[tuple[str, SeriesKey, float]] = field(default_factory=list)
     slow: list[tuple[str, SeriesKey, float]] = field(default_factory=list)
     """Those with a lifespan."""
-    renewed: float = -1.0
+    renewed: float = -math.inf
 
 
 class RdmaDevices:

@@ -33,7 +33,7 @@ BY_FLOW = frozenset(
 with one another, would be wrong."""
 DECODE = 4096
 """Packets that are worth a decoding of their own."""
-MOST_HELD = 60_000
+MOST_HELD = 50_000
 """Packets of one tick that are kept, whatever they cost: memory is bounded too."""
 
 
@@ -46,10 +46,13 @@ class ObservedPort:
         self.sampling = Sampling()
         self.seen = 0
         """Packets looked at in this tick."""
+        self.every = 0
+        """Packets looked at since the start."""
         self.lost = 0
         """Packets that nobody looked at although they were in the sample, since the start."""
         self.withheld = 0
         """Ticks of which nothing is told, since the start."""
+        self._whole = True
         self._raw: list[np.ndarray[tuple[int, int], np.dtype[np.uint8]]] = []
         self._packets: list[Packets] = []
         self._from = first
@@ -61,6 +64,7 @@ class ObservedPort:
         if len(found):
             self._raw.append(found)
             self.seen += len(found)
+            self.every += len(found)
             if sum(map(len, self._raw)) >= DECODE:
                 self._decode()
         return len(found)
@@ -73,10 +77,13 @@ class ObservedPort:
 
     def resample(self, now: float) -> None:
         """Begins anew with another share of the flows."""
-        self.ring.sample(self.sampling.share)
-        log.warning(
-            "%s: looking at %d of 256 flows from now on, to stay within the budget", self.view.port, self.sampling.share
-        )
+        share = self.sampling.share
+        self.ring.sample(share)
+        if self._whole and share < WHOLE:
+            log.warning("%s: more packets than the budget allows; a sample of its flows is looked at", self.view.port)
+        elif share == WHOLE:
+            log.info("%s: all of its flows are looked at again", self.view.port)
+        self._whole = share == WHOLE
         self._afresh(now)
 
     def _afresh(self, now: float) -> None:
@@ -85,8 +92,8 @@ class ObservedPort:
         self._from = (math.floor(now / STEP) + 1) * STEP
         self._reducer = PortReducer(self.view)
 
-    def tick(self, first: float, now: float) -> list[Sample]:
-        """The samples of the tick that began at `first`, when it is over; nothing where packets of it are missing."""
+    def tick(self, first: float, now: float) -> list[Sample] | None:
+        """The samples of the tick that began at `first`, when it is over; None where packets of it are missing."""
         self.seen = 0
         if dropped := self.ring.dropped():
             self.lost += dropped
@@ -94,7 +101,7 @@ class ObservedPort:
             self._afresh(now)
         if first < self._from:
             self.withheld += 1
-            return []
+            return None
         packets, self._packets = self._upto(first + STEP)
         told = self._reducer.reduce(packets, first, 1)
         whole = self.sampling.share >= WHOLE

@@ -103,14 +103,17 @@ class Observer:
         busiest = self._busiest() if self.ports else None
         samples: list[Sample] = []
         late = now - first > (1 + MOST_TICKS) * STEP
+        whole = True
         for port in self.ports:
-            samples += [] if late else port.tick(first, now)
+            told = None if late else port.tick(first, now)
+            whole = whole and told is not None
             share = SeriesKey("agent.observed_share", "port", port.view.port)
-            samples.append((share, port.sampling.share / WHOLE))
+            samples += [*(told or ()), (share, port.sampling.share / WHOLE)]
         self._tell(first + STEP, samples)
         done = self._clocks.used()
         self.used, self._begun = done - self._begun, done
-        self.budget.learn(self.used, packets)
+        if whole:
+            self.budget.learn(self.used, packets)
         if busiest:
             self._weigh(busiest, now)
 

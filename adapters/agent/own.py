@@ -46,6 +46,8 @@ def _observer(agent: Agent) -> Iterator[Own]:
     ports = {port.view.port: port for port in observer.ports}
     share = {name: port.sampling.share / WHOLE for name, port in ports.items()}
     yield _each("sampled_share", "gauge", "Share of the flows that is looked at.", "port", share)
+    seen = {name: port.every for name, port in ports.items()}
+    yield _each("packets_seen", "counter", "Packets of these flows that were looked at.", "port", seen)
     lost = {name: port.lost for name, port in ports.items()}
     yield _each("packets_lost", "counter", "Packets of these flows that were not looked at.", "port", lost)
     withheld = {name: port.withheld for name, port in ports.items()}
