@@ -1,7 +1,7 @@
 """What an agent costs: processor time and memory on 8 interfaces, without packets, with some, and with too many.
 
 `python bench/agent_load.py [SECONDS]`, as root on Linux: it makes two network namespaces with eight pairs of veths, real
-TCP between them, and for the last round as many small RoCEv2 datagrams as a core can send. It prints what the kernel
+TCP between them, and in the last round as many small RoCEv2 datagrams as a core can send. It prints what the kernel
 says that the agent's process used, and what the agent says of itself.
 """
 
@@ -110,11 +110,10 @@ def running(name: str, code: str) -> Iterator[None]:
 def configured(folder: Path, budget: int) -> Path:
     """A configuration for eight ports, and the topology that it names."""
     lines = ["version: 1", "nodes:", "  - name: n0", "    ports:"]
-    for n in range(PORTS):
-        lines.append(f"      - {{name: e{n}, network: east-west, addresses: [10.250.{n}.1], devices: [p{n}]}}")
+    own = "      - {{name: e{0}, network: east-west, addresses: [10.250.{0}.1], devices: [p{0}]}}"
+    lines += [own.format(n) for n in range(PORTS)]
     lines += ["  - name: n1", "    ports:"]
-    for n in range(PORTS):
-        lines.append(f"      - {{name: e{n}, network: east-west, addresses: [10.250.{n}.2]}}")
+    lines += [f"      - {{name: e{n}, network: east-west, addresses: [10.250.{n}.2]}}" for n in range(PORTS)]
     lines.append("groups: [{name: A, kind: tensor-parallel, members: [n0, n1]}]")
     (folder / "topology.yaml").write_text("\n".join(lines) + "\n")
     devices = ", ".join(f"p{n}" for n in range(PORTS))
@@ -161,9 +160,8 @@ def measure(what: str, pid: int, seconds: float) -> None:
 
 
 def main(seconds: float) -> None:
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, {_model()}, Linux {platform.release()}, Python {platform.python_version()}"
-    )
+    where = f"{platform.machine()}, {os.cpu_count()} cores, {_model()}"
+    print(f"{where}, Linux {platform.release()}, Python {platform.python_version()}")
     with wires(), tempfile.TemporaryDirectory() as folder:
         for budget in (25, 5):
             config = configured(Path(folder), budget)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -176,11 +177,11 @@ def test_a_device_without_a_driver_hurts_no_other(tmp_path):
     assert dict(reader.read(0))[on_port("port.rx_bytes")] == 1000
 
 
-@pytest.mark.skipif(not os.path.isdir("/sys/class/net"), reason="no network devices of Linux here")
+@pytest.mark.skipif(not Path("/sys/class/net").is_dir(), reason="no network devices of Linux here")
 def test_the_kernel_of_this_machine_is_asked_as_it_wants():
     kernel = Ioctl()
     try:
-        for device in os.listdir("/sys/class/net"):
+        for device in (path.name for path in Path("/sys/class/net").iterdir()):
             count = kernel.count(device)
             if count:
                 assert len(kernel.names(device, count)) == len(kernel.numbers(device, count)) == count
@@ -243,7 +244,7 @@ def test_the_tree_of_a_host_with_nine_adapters_is_read_as_its_files_say(shared, 
     for name, port in ports.items():
         base = root / name / "ports/1"
 
-        def raw(file: str, base: os.PathLike[str] = base) -> float:
+        def raw(file: str, base: Path = base) -> float:
             return float((base / file).read_text())
 
         assert found[on_port("port.rx_bytes", port=port)] == 4 * raw("counters/port_rcv_data")
@@ -272,8 +273,8 @@ def test_trees_of_a_testsuite_are_read_as_their_files_say(shared, tmp_path):
     assert told[on_port("port.speed")] == int((net / "speed").read_text()) * 1e6
 
 
-def statistics(path: os.PathLike[str]) -> dict[str, int]:
-    lines = (line.partition(":") for line in open(path, encoding="utf-8"))
+def statistics(path: Path) -> dict[str, int]:
+    lines = (line.partition(":") for line in path.read_text().splitlines())
     return {name.strip(): int(value) for name, _, value in lines if value.strip().isdecimal()}
 
 
@@ -311,4 +312,4 @@ def test_the_stack_of_a_real_host_is_read_as_its_files_say(shared, tmp_path):
         if theirs in told:
             assert found[ours] == pytest.approx(float(told[theirs])), theirs
         else:
-            assert theirs.startswith("node_netstat_TcpExt") or theirs.startswith("node_vmstat")
+            assert theirs.startswith(("node_netstat_TcpExt", "node_vmstat"))

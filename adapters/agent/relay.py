@@ -7,6 +7,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
+from time import monotonic
 from urllib.parse import urlsplit
 
 from skewscope.adapters.agent.config import Target
@@ -47,7 +48,7 @@ def fetch(target: Target) -> bytes:
         answer = made.getresponse()
         if answer.status != HTTPStatus.OK:
             raise http.client.HTTPException(f"it answers {answer.status}")
-        return b"".join(_bounded(answer, target.most_bytes))
+        return b"".join(_bounded(answer, target))
     finally:
         made.close()
 
@@ -60,12 +61,15 @@ def _secure(host: str, port: int | None, target: Target) -> http.client.HTTPConn
     return http.client.HTTPSConnection(host, port, timeout=target.timeout, context=ssl.create_default_context())
 
 
-def _bounded(answer: http.client.HTTPResponse, most: int) -> Iterator[bytes]:
-    size = 0
+def _bounded(answer: http.client.HTTPResponse, target: Target) -> Iterator[bytes]:
+    """The parts of a page that ends: after some bytes, and after some time, however it trickles."""
+    size, end = 0, monotonic() + target.timeout
     while part := answer.read1(CHUNK):
         size += len(part)
-        if size > most:
-            raise http.client.HTTPException(f"a page of more than {most} bytes")
+        if size > target.most_bytes:
+            raise http.client.HTTPException(f"a page of more than {target.most_bytes} bytes")
+        if monotonic() > end:
+            raise TimeoutError(f"a page that was not complete after {target.timeout:g} s")
         yield part
 
 
