@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skewscope.adapters.sources.base import Batch, Columns
 from skewscope.engine.feed import F64, I32, Block, SeriesKey, SeriesTable, empty
@@ -171,7 +172,7 @@ def _mapped(numbers: I32) -> _Mapping:
     return _Mapping(numbers, (places, numbers[places]))
 
 
-def _some(batch: Batch, which: Index) -> Batch:
+def _some(batch: Batch, which: NDArray[np.bool_]) -> Batch:
     """Some values of a batch that has a time for each."""
     assert not isinstance(batch.time, float | int)
     at = np.flatnonzero(which)

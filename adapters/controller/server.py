@@ -142,7 +142,7 @@ class _Protocol(HttpToolsProtocol):
         super().on_message_begin()
         certificate = self.transport.get_extra_info("peercert") if self.transport else None
         if certificate:
-            self.scope[PEER] = _common_name(certificate)  # type: ignore[typeddict-unknown-key]
+            self.scope[PEER] = _common_name(certificate)  # type: ignore[literal-required]
 
 
 def _common_name(certificate: dict[str, Any]) -> str:
