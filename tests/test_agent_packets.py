@@ -317,3 +317,13 @@ def test_a_share_stays_within_its_bounds_and_is_raised_only_after_calm(used):
 
 def test_what_a_sample_tells_are_signals_of_the_catalogue():
     assert set(signals().signals) >= BY_FLOW
+
+
+def test_a_clock_that_is_set_makes_an_observer_go_on_with_the_present():
+    clock, told = Clock(), []
+    port = observed([], clock)
+    observer = Observer([port], 0.25, Clocks(lambda: clock.time, lambda: 0.0), lambda t, _: told.append(t))
+    for time in (START + 1.1, START + 2.1, START + 9000.5, START + 9001.1, START - 500.5, START - 498.9):
+        clock.time = time
+        observer.look()
+    assert told == [START + 1, START + 2, START + 9001, START - 500, START - 499]

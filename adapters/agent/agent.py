@@ -43,6 +43,8 @@ COLLECTORS: Mapping[str, Callable[[Ground], Collector]] = {
 }
 OWNERS = ("ethtool", "infiniband", "net", "proc", "hwmon")
 """Collectors in the order in which a signal that several deliver is theirs."""
+LOOK_AROUND = 10
+"""Seconds between two looks at which devices there are."""
 ETHERNET = "1"
 """Of /sys/class/net/<device>/type."""
 
@@ -85,6 +87,7 @@ class Agent:
         self._sequence = itertools.count(1)
         self._lock = threading.Lock()
         self._topology: Topology | None = None
+        self._there: list[str] = []
         self.parts = Parts(Files(Path(config.root), self.troubles))
         self.place: Where = where(config, None)
 
@@ -102,6 +105,7 @@ class Agent:
         self.place = where(self.config, topology)
         self.parts.stop()
         self.parts = self._made()
+        self._there = self._devices()
         for relay in self.parts.relays:
             relay.start(self._clocks.now)
         if self.parts.observer:
@@ -137,6 +141,9 @@ class Agent:
 
     def tick(self, time: float) -> None:
         """Reads and tells what is due at a whole second."""
+        if time % LOOK_AROUND < 1 and self._devices() != self._there:
+            log.info("devices came or went")
+            self._arrange(self._topology)
         due: dict[float, list[str]] = {}
         for name in OWNERS:
             period = self.config.periods.get(name)
@@ -147,6 +154,12 @@ class Agent:
             self.tell(f"every {period:g} s", time, sources)
         self.tell("agent", time, [("agent", self._age(time))])
         self.newest = time
+
+    def _devices(self) -> list[str]:
+        """Which of our devices are there; one that was made anew has another number."""
+        named = sorted({*self.place.ports, *self.config.observe.devices, *self.config.observe.mirrors})
+        numbers = (self.parts.files.text(f"sys/class/net/{device}/ifindex") for device in named)
+        return [*numbers, *self.parts.files.names("sys/class/infiniband")]
 
     def _safely(self, name: str, time: float) -> Iterator[Sample]:
         """What a collector tells; its failure is no other's."""
@@ -199,8 +212,11 @@ class Agent:
             yield Relay(target, self.place.node, names, self.troubles, tell)
 
     def _observed(self, files: Files) -> Iterator[ObservedPort]:
-        for device in self.config.observe.devices:
-            port = self.place.topology.port.get(self.place.ports.get(device, ""))
+        observe = self.config.observe
+        ports = {device: self.place.ports.get(device, "") for device in observe.devices}
+        ports |= {device: f"{self.place.node}/{name}" for device, name in observe.mirrors.items()}
+        for device, name in ports.items():
+            port = self.place.topology.port.get(name)
             if port is None or not port.addresses:
                 self.troubles.note(
                     f"packets of {device}", "no topology says which port it is and what its addresses are"
@@ -210,7 +226,7 @@ class Agent:
                 self.troubles.note(f"packets of {device}", "it is no Ethernet device")
                 continue
             try:
-                ring = Ring(device, self.config.observe.ring)
+                ring = Ring(device, observe.ring)
             except OSError as error:
                 self.troubles.note(f"packets of {device}", error.strerror or error)
                 continue

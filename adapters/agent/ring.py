@@ -46,8 +46,6 @@ class Ring:
         Raises:
             OSError: there is no such device, or this process may not (it takes CAP_NET_RAW).
         """
-        self.device = device
-        self.index = socket.if_nametoindex(device)
         self._size = max(size // BLOCK, 1) * BLOCK
         # Protocol 0 receives nothing until it is bound: no packet comes unfiltered.
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
@@ -96,14 +94,6 @@ class Ring:
         """Packets that found the ring full since the last time."""
         told = self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8)
         return int(struct.unpack("=II", told)[1])
-
-    @property
-    def gone(self) -> bool:
-        """Whether its device is no more, or is another one by now."""
-        try:
-            return socket.if_nametoindex(self.device) != self.index
-        except OSError:
-            return True
 
     def close(self) -> None:
         """Gives its memory back."""
