@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skewscope.adapters.agent.config import Config
+from skewscope.adapters.agent.devlink import Devlink
 from skewscope.adapters.agent.ethtool import Drivers, Ioctl
 from skewscope.adapters.agent.files import Files, Troubles
 from skewscope.adapters.agent.ground import Collector, Ground
@@ -40,8 +41,9 @@ COLLECTORS: Mapping[str, Callable[[Ground], Collector]] = {
     "net": NetDevices,
     "proc": Machine,
     "hwmon": Temperatures,
+    "devlink": Devlink,
 }
-OWNERS = ("ethtool", "infiniband", "net", "proc", "hwmon")
+OWNERS = ("ethtool", "infiniband", "net", "proc", "hwmon", "devlink")
 """Collectors in the order in which a signal that several deliver is theirs."""
 LOOK_AROUND = 10
 """Seconds between two looks at which devices there are."""

@@ -15,7 +15,7 @@ from skewscope.kb.yamlfile import Path_, kind_of, read
 
 DPU, HOST = "dpu", "host"
 COLLECTORS: Mapping[str, float] = MappingProxyType(
-    {"net": 1.0, "infiniband": 1.0, "ethtool": 1.0, "proc": 1.0, "hwmon": 10.0}
+    {"net": 1.0, "infiniband": 1.0, "ethtool": 1.0, "proc": 1.0, "hwmon": 10.0, "devlink": 10.0}
 )
 """Collectors, and how often they read, s."""
 LEAST_PERIOD, MOST_PERIOD = 1.0, 3600.0

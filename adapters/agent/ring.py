@@ -4,7 +4,7 @@ The second version of the ring is used: each of its frames has a place of fixed 
 of them at once. The third packs them densely, and would have to be walked packet by packet.
 """
 
-import ctypes
+import array
 import mmap
 import socket
 import struct
@@ -12,7 +12,7 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.adapters.agent.bpf import SNAP, WHOLE, program
+from skewscope.adapters.agent.bpf import INSTRUCTION, SNAP, WHOLE, program
 from skewscope.adapters.pcap import ETHERNET, Frames
 
 SOL_PACKET = 263
@@ -65,9 +65,8 @@ class Ring:
 
     def sample(self, share: int) -> None:
         """From now on, only this share of all flows, in 256ths."""
-        code = program(share)
-        held = ctypes.create_string_buffer(code, len(code))
-        filter_ = struct.pack("HP", len(code) // 8, ctypes.addressof(held))
+        code = array.array("B", program(share))
+        filter_ = struct.pack("HP", len(code) // INSTRUCTION, code.buffer_info()[0])
         self._socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filter_)
 
     def drain(self, most: int) -> NDArray[np.uint8]:
