@@ -16,7 +16,8 @@ from receiver import Receiver
 
 from skewscope.adapters.agent.observed import BY_FLOW
 
-NODE, PEER = "skewt-a", "skewt-b"
+# Tests may run side by side, each in a process of its own.
+NODE, PEER = (f"skewt-{os.getpid()}-{end}" for end in "ab")
 TRAFFIC = """
 import socket, sys, threading, time
 end = time.time() + float(sys.argv[3])
@@ -65,8 +66,8 @@ def possible() -> str:
     if not shutil.which("ip"):
         return "no ip command here"
     try:
-        ip("netns", "add", "skewt-try")
-        ip("netns", "delete", "skewt-try")
+        ip("netns", "add", NODE)
+        ip("netns", "delete", NODE)
     except (subprocess.SubprocessError, OSError):
         return "no network namespaces here"
     return ""

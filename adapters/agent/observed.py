@@ -33,7 +33,7 @@ BY_FLOW = frozenset(
 with one another, would be wrong."""
 DECODE = 4096
 """Packets that are worth a decoding of their own."""
-MOST_HELD = 50_000
+MOST_HELD = 40_000
 """Packets of one tick that are kept, whatever they cost: memory is bounded too."""
 
 
