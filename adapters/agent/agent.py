@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from skewscope.adapters.agent.config import Config
@@ -115,8 +116,9 @@ class Agent:
         log.info("node %s: %s", self.place.node, ", ".join(f"{d} is {p}" for d, p in self.place.ports.items()))
 
     def moved(self, topology: Topology) -> None:
-        """Another topology is in force from now on."""
-        self._arrange(topology)
+        """Another topology is in force from now on; the same one told again changes nothing."""
+        if topology != self._topology:
+            self._arrange(topology)
 
     def reload(self, config: Config, topology: Topology | None) -> None:
         """Another configuration is in force from now on; what waits for a controller that stays is kept."""
@@ -200,40 +202,43 @@ class Agent:
         parts.relays = list(self._relays())
         observed = list(self._observed(files))
         if observed:
-            parts.observer = Observer(observed, config.observe.budget, self._clocks, self._wire)
+            parts.observer = Observer(observed, config.observe.budget, self._clocks, partial(self._one, "wire"))
         return parts
 
     def _relays(self) -> Iterator[Relay]:
-        names = Names(self.catalogue, self.place.topology) if self.config.relay else None
+        if not self.config.relay:
+            return
+        names = Names(self.catalogue, self.place.topology)
         for target in self.config.relay:
-            assert names is not None
-
-            def tell(time: float, samples: Sequence[Sample], source: str = f"relay {target.url}") -> None:
-                self.tell(source, time, [(source, samples)])
-
+            tell = partial(self._one, f"relay {target.url}")
             yield Relay(target, self.place.node, names, self.troubles, tell)
 
     def _observed(self, files: Files) -> Iterator[ObservedPort]:
-        observe = self.config.observe
-        ports = {device: self.place.ports.get(device, "") for device in observe.devices}
-        ports |= {device: f"{self.place.node}/{name}" for device, name in observe.mirrors.items()}
+        if self._topology is None and self.config.controllers:
+            # They are being asked; without an answer nobody knows whose addresses these are.
+            return
+        observe, place = self.config.observe, self.place
+        ports = {device: place.ports.get(device, "") for device in observe.devices}
+        ports |= {device: f"{place.node}/{name}" for device, name in observe.mirrors.items()}
         for device, name in ports.items():
-            port = self.place.topology.port.get(name)
+            port = place.topology.port.get(name)
             if port is None or not port.addresses:
-                self.troubles.note(
-                    f"packets of {device}", "no topology says which port it is and what its addresses are"
-                )
-                continue
-            if files.text(f"sys/class/net/{device}/type") not in (ETHERNET, ""):
-                self.troubles.note(f"packets of {device}", "it is no Ethernet device")
-                continue
-            try:
-                ring = Ring(device, observe.ring)
-            except OSError as error:
-                self.troubles.note(f"packets of {device}", error.strerror or error)
-                continue
-            first = self._clocks.now() // 1 + 1
-            yield ObservedPort(ring, port_view(self.place.topology, port), first)
+                why = "no topology says which port it is and what its addresses are"
+                self.troubles.note(f"packets of {device}", why)
+            elif ring := self._ring(device, files):
+                yield ObservedPort(ring, port_view(place.topology, port), self._clocks.now() // 1 + 1)
 
-    def _wire(self, time: float, samples: Sequence[Sample]) -> None:
-        self.tell("wire", time, [("wire", samples)])
+    def _ring(self, device: str, files: Files) -> Ring | None:
+        """The packets of a device; None, and told, where they cannot be had."""
+        if files.text(f"sys/class/net/{device}/type") not in (ETHERNET, ""):
+            self.troubles.note(f"packets of {device}", "it is no Ethernet device")
+            return None
+        try:
+            return Ring(device, self.config.observe.ring)
+        except OSError as error:
+            self.troubles.note(f"packets of {device}", error.strerror or error)
+            return None
+
+    def _one(self, source: str, time: float, samples: Sequence[Sample]) -> None:
+        """Hands on the row of a table that has one source."""
+        self.tell(source, time, [(source, samples)])
