@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, nearest
-from skewscope.tui import agent, knowledge, simulated, start, telling, text
+from skewscope.tui import agent, controlling, knowledge, simulated, start, telling, text
 from skewscope.tui.catalogue import catalogue, checked, kb
 from skewscope.tui.terminal import (
     FAILED,
@@ -96,7 +96,8 @@ def recording_option(command: Commanded) -> Commanded:
 
 
 def _replayed(recording: Path | None, *, workers: int | None = None, progress: bool = True) -> "Outcome":
-    from skewscope.adapters.replay import demo_path, replay  # noqa: PLC0415
+    from skewscope.adapters.recording import demo_path  # noqa: PLC0415
+    from skewscope.adapters.replay import replay  # noqa: PLC0415
 
     path = recording or demo_path()
     try:
@@ -144,7 +145,7 @@ def _console(recording: Path | None, wishes: start.Wishes) -> int:
         _report(recording.name if recording else "demo", outcome)
         # What the demo finds is nobody's trouble.
         return FOUND if recording and outcome.incidents else FINE
-    from skewscope.adapters.replay import demo_path  # noqa: PLC0415
+    from skewscope.adapters.recording import demo_path  # noqa: PLC0415
 
     return start.console(recording or demo_path(), wishes)
 
@@ -271,6 +272,9 @@ def _readable(path: Path | None) -> frozenset[str]:
 
 cli.add_command(telling.watch)
 cli.add_command(telling.report)
+cli.add_command(controlling.run)
+cli.add_command(controlling.config)
+cli.add_command(controlling.audit)
 cli.add_command(kb)
 cli.add_command(knowledge.rules)
 cli.add_command(agent.agent)
