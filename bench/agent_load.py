@@ -1,8 +1,8 @@
 """What an agent costs: processor time and memory on 8 interfaces, without packets, with some, and with too many.
 
 `python bench/agent_load.py [SECONDS]`, as root on Linux: it makes two network namespaces with eight pairs of veths,
-real TCP between them, and in the last round as many small RoCEv2 datagrams as a core can send. It prints what the
-kernel says that the agent's process used, and what the agent says of itself.
+real TCP between them, and in the last round as many small RoCEv2 datagrams as a core sends. It prints what the kernel
+says that the agent's process used, and what the agent says of itself.
 """
 
 import os

@@ -47,7 +47,7 @@ def test_every_signal_that_a_collector_names_is_one_of_the_catalogue():
     named |= {f"host.{name}" for name in (*proc.WAITED.values(), *proc.BACKLOG)}
     named |= {"dpu.arm_cpu", "dpu.temperature", "port.module_temperature", "host.cpu", "host.cpu_util", "host.oom_kill"}
     named |= {f"dpu.{name}" for name in ("psi_cpu", "psi_io", "psi_mem", "softnet_dropped", "softnet_squeezed")}
-    named |= {"agent.sample_age", "agent.observed_share", "host.up"}
+    named |= {"agent.sample_age", "agent.observed_share", "host.up", "port.health_errors"}
     assert named <= set(known().signals)
 
 

@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 from receiver import Receiver
 
-NODE, PEER = "skewt-a", "skewt-b"
+from skewscope.adapters.agent.observed import BY_FLOW
+
+# Tests may run side by side, each in a process of its own.
+NODE, PEER = (f"skewt-{os.getpid()}-{end}" for end in "ab")
 TRAFFIC = """
 import socket, sys, threading, time
 end = time.time() + float(sys.argv[3])
@@ -63,8 +66,8 @@ def possible() -> str:
     if not shutil.which("ip"):
         return "no ip command here"
     try:
-        ip("netns", "add", "skewt-try")
-        ip("netns", "delete", "skewt-try")
+        ip("netns", "add", NODE)
+        ip("netns", "delete", NODE)
     except (subprocess.SubprocessError, OSError):
         return "no network namespaces here"
     return ""
@@ -197,11 +200,56 @@ def test_no_row_is_lost_while_the_controller_is_away(tmp_path: Path) -> None:
         with agent(tmp_path, first.url, "topology: there.yaml\n"):
             until(lambda: len(first.rows) >= 4)
             first.close()
-            time.sleep(4)
+            time.sleep(2)
             with outside(port) as second:
                 until(lambda: bool(second.rows) and max(second.rows) >= max(first.rows) + 8)
     both = {**first.rows, **second.rows}
     assert sorted(both) == list(range(1, max(both) + 1))
+
+
+FLOOD = """
+import socket, struct, sys, time
+end = time.time() + float(sys.argv[1])
+links = []
+for number in range(3, 200):
+    link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    link.connect((f"10.251.7.{number}", 4791))
+    links.append(link)
+number = 0
+while time.time() < end:
+    for link in links:
+        link.send(struct.pack(">BBHII", 4, 0, 0xFFFF, 9, number & 0xFFFFFF) + bytes(64))
+    number += 1
+"""
+
+
+@pytest.mark.usefixtures("wire")
+def test_a_starved_agent_says_so_and_invents_nothing(tmp_path: Path) -> None:
+    mac = _mac()
+    for number in range(3, 200):
+        ip("-n", NODE, "neigh", "replace", f"10.251.7.{number}", "lladdr", mac, "dev", "skewa")
+    (tmp_path / "there.yaml").write_text(TOPOLOGY)
+    more = "topology: there.yaml\nobserve: {devices: [skewa], budget: 1%, ring: 512 KiB}\n"
+    with outside() as receiver, agent(tmp_path, receiver.url, more):
+        flood = inside(NODE, sys.executable, "-c", FLOOD, "30")
+        try:
+            until(lambda: min(receiver.values("agent.observed_share"), default=1.0) < 0.5)
+            least = max(receiver.rows)
+            until(lambda: max(receiver.rows) >= least + 12)
+        finally:
+            flood.kill()
+            flood.communicate()
+    told = [(key.signal, value) for n, (_, row) in receiver.rows.items() if n > least + 4 for key, value in row.items()]
+    # Not one packet of this flood is sent twice, late, or lost.
+    assert {signal for signal, _ in told if signal.startswith("wire.")} <= BY_FLOW
+    assert {value for signal, value in told if "retransmit" in signal or "out_of_order" in signal} <= {0.0}
+    assert any(signal == "port.tx_netdev_packets" for signal, _ in told)
+
+
+def _mac() -> str:
+    """The address of the other end."""
+    told = subprocess.run(["ip", "-n", PEER, "-o", "link", "show", "skewb"], capture_output=True, text=True, check=True)
+    return told.stdout.partition("link/ether ")[2].split()[0]
 
 
 @pytest.mark.usefixtures("wire")

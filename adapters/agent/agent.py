@@ -8,9 +8,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from skewscope.adapters.agent.config import Config
+from skewscope.adapters.agent.devlink import Devlink
 from skewscope.adapters.agent.ethtool import Drivers, Ioctl
 from skewscope.adapters.agent.files import Files, Troubles
 from skewscope.adapters.agent.ground import Collector, Ground
@@ -40,9 +42,12 @@ COLLECTORS: Mapping[str, Callable[[Ground], Collector]] = {
     "net": NetDevices,
     "proc": Machine,
     "hwmon": Temperatures,
+    "devlink": Devlink,
 }
-OWNERS = ("ethtool", "infiniband", "net", "proc", "hwmon")
+OWNERS = ("ethtool", "infiniband", "net", "proc", "hwmon", "devlink")
 """Collectors in the order in which a signal that several deliver is theirs."""
+LOOK_AROUND = 10
+"""Seconds between two looks at which devices there are."""
 ETHERNET = "1"
 """Of /sys/class/net/<device>/type."""
 
@@ -85,6 +90,7 @@ class Agent:
         self._sequence = itertools.count(1)
         self._lock = threading.Lock()
         self._topology: Topology | None = None
+        self._there: list[str] = []
         self.parts = Parts(Files(Path(config.root), self.troubles))
         self.place: Where = where(config, None)
 
@@ -102,6 +108,7 @@ class Agent:
         self.place = where(self.config, topology)
         self.parts.stop()
         self.parts = self._made()
+        self._there = self._devices()
         for relay in self.parts.relays:
             relay.start(self._clocks.now)
         if self.parts.observer:
@@ -109,8 +116,9 @@ class Agent:
         log.info("node %s: %s", self.place.node, ", ".join(f"{d} is {p}" for d, p in self.place.ports.items()))
 
     def moved(self, topology: Topology) -> None:
-        """Another topology is in force from now on."""
-        self._arrange(topology)
+        """Another topology is in force from now on; the same one told again changes nothing."""
+        if topology != self._topology:
+            self._arrange(topology)
 
     def reload(self, config: Config, topology: Topology | None) -> None:
         """Another configuration is in force from now on; what waits for a controller that stays is kept."""
@@ -137,6 +145,9 @@ class Agent:
 
     def tick(self, time: float) -> None:
         """Reads and tells what is due at a whole second."""
+        if time % LOOK_AROUND < 1 and self._devices() != self._there:
+            log.info("devices came or went")
+            self._arrange(self._topology)
         due: dict[float, list[str]] = {}
         for name in OWNERS:
             period = self.config.periods.get(name)
@@ -147,6 +158,12 @@ class Agent:
             self.tell(f"every {period:g} s", time, sources)
         self.tell("agent", time, [("agent", self._age(time))])
         self.newest = time
+
+    def _devices(self) -> list[str]:
+        """Which of our devices are there; one that was made anew has another number."""
+        named = sorted({*self.place.ports, *self.config.observe.devices, *self.config.observe.mirrors})
+        numbers = (self.parts.files.text(f"sys/class/net/{device}/ifindex") for device in named)
+        return [*numbers, *self.parts.files.names("sys/class/infiniband")]
 
     def _safely(self, name: str, time: float) -> Iterator[Sample]:
         """What a collector tells; its failure is no other's."""
@@ -185,37 +202,43 @@ class Agent:
         parts.relays = list(self._relays())
         observed = list(self._observed(files))
         if observed:
-            parts.observer = Observer(observed, config.observe.budget, self._clocks, self._wire)
+            parts.observer = Observer(observed, config.observe.budget, self._clocks, partial(self._one, "wire"))
         return parts
 
     def _relays(self) -> Iterator[Relay]:
-        names = Names(self.catalogue, self.place.topology) if self.config.relay else None
+        if not self.config.relay:
+            return
+        names = Names(self.catalogue, self.place.topology)
         for target in self.config.relay:
-            assert names is not None
-
-            def tell(time: float, samples: Sequence[Sample], source: str = f"relay {target.url}") -> None:
-                self.tell(source, time, [(source, samples)])
-
+            tell = partial(self._one, f"relay {target.url}")
             yield Relay(target, self.place.node, names, self.troubles, tell)
 
     def _observed(self, files: Files) -> Iterator[ObservedPort]:
-        for device in self.config.observe.devices:
-            port = self.place.topology.port.get(self.place.ports.get(device, ""))
+        if self._topology is None and self.config.controllers:
+            # They are being asked; without an answer nobody knows whose addresses these are.
+            return
+        observe, place = self.config.observe, self.place
+        ports = {device: place.ports.get(device, "") for device in observe.devices}
+        ports |= {device: f"{place.node}/{name}" for device, name in observe.mirrors.items()}
+        for device, name in ports.items():
+            port = place.topology.port.get(name)
             if port is None or not port.addresses:
-                self.troubles.note(
-                    f"packets of {device}", "no topology says which port it is and what its addresses are"
-                )
-                continue
-            if files.text(f"sys/class/net/{device}/type") not in (ETHERNET, ""):
-                self.troubles.note(f"packets of {device}", "it is no Ethernet device")
-                continue
-            try:
-                ring = Ring(device, self.config.observe.ring)
-            except OSError as error:
-                self.troubles.note(f"packets of {device}", error.strerror or error)
-                continue
-            first = self._clocks.now() // 1 + 1
-            yield ObservedPort(ring, port_view(self.place.topology, port), first)
+                why = "no topology says which port it is and what its addresses are"
+                self.troubles.note(f"packets of {device}", why)
+            elif ring := self._ring(device, files):
+                yield ObservedPort(ring, port_view(place.topology, port), self._clocks.now() // 1 + 1)
 
-    def _wire(self, time: float, samples: Sequence[Sample]) -> None:
-        self.tell("wire", time, [("wire", samples)])
+    def _ring(self, device: str, files: Files) -> Ring | None:
+        """The packets of a device; None, and told, where they cannot be had."""
+        if files.text(f"sys/class/net/{device}/type") not in (ETHERNET, ""):
+            self.troubles.note(f"packets of {device}", "it is no Ethernet device")
+            return None
+        try:
+            return Ring(device, self.config.observe.ring)
+        except OSError as error:
+            self.troubles.note(f"packets of {device}", error.strerror or error)
+            return None
+
+    def _one(self, source: str, time: float, samples: Sequence[Sample]) -> None:
+        """Hands on the row of a table that has one source."""
+        self.tell(source, time, [(source, samples)])

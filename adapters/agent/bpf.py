@@ -14,6 +14,8 @@ SNAP = 128
 WHOLE = 256
 """The share that is everything; shares are counted in 256ths."""
 
+INSTRUCTION = 8
+"""Bytes of one, as the kernel takes them."""
 ETHERTYPE = 12
 VLAN, IPV4, IPV6 = 0x8100, 0x0800, 0x86DD
 TCP, UDP, ROCE_PORT = 6, 17, 4791

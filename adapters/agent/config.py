@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 from skewscope.engine.topology_file import NODE_WITHOUT
 from skewscope.kb.fields import Fields
 from skewscope.kb.problems import InputError, Problem
-from skewscope.kb.yamlfile import Path_, read
+from skewscope.kb.yamlfile import Path_, kind_of, read
 
 DPU, HOST = "dpu", "host"
 COLLECTORS: Mapping[str, float] = MappingProxyType(
-    {"net": 1.0, "infiniband": 1.0, "ethtool": 1.0, "proc": 1.0, "hwmon": 10.0}
+    {"net": 1.0, "infiniband": 1.0, "ethtool": 1.0, "proc": 1.0, "hwmon": 10.0, "devlink": 10.0}
 )
 """Collectors, and how often they read, s."""
 LEAST_PERIOD, MOST_PERIOD = 1.0, 3600.0
@@ -57,6 +57,8 @@ class Observe:
     """What of the packets is looked at, and for how much."""
 
     devices: tuple[str, ...] = ()
+    mirrors: Mapping[str, str] = field(default_factory=dict)
+    """Names of ports by devices that carry copies of their packets, and nothing to be counted."""
     budget: float = USUAL_BUDGET
     """Of one core."""
     ring: int = USUAL_RING
@@ -99,7 +101,7 @@ def load(path: Path) -> Config:
         fields.text(("runs_on",), choice=(DPU, HOST)) or DPU,
         fields.text(("root",)) or "/",
         _beside(path, fields.text(("topology",))),
-        _ports(fields),
+        _ports(fields, ("ports",)),
         _periods(fields),
         _observe(fields),
         tuple(_controller(fields, item, path) for item in fields.items(("controllers",), MOST_CONTROLLERS)),
@@ -124,14 +126,14 @@ def _check_whole(fields: Fields, config: Config) -> None:
         fields.fault((), "no ports", "ports, or a topology that names their devices")
 
 
-def _ports(fields: Fields) -> dict[str, str]:
-    value = fields.at(("ports",))
+def _ports(fields: Fields, path: Path_) -> dict[str, str]:
+    value = fields.at(path)
     if value is None:
         return {}
     if not isinstance(value, dict) or len(value) > MOST_DEVICES:
-        fields.fault(("ports",), "no such thing", f"a mapping of at most {MOST_DEVICES} devices to names of ports")
+        fields.fault(path, kind_of(value), f"a mapping of at most {MOST_DEVICES} devices to names of ports")
         return {}
-    return {device: fields.some_text(("ports", device), without=">,") for device in value}
+    return {device: fields.some_text((*path, device), without=">,") for device in value}
 
 
 def _periods(fields: Fields) -> dict[str, float]:
@@ -147,14 +149,16 @@ def _periods(fields: Fields) -> dict[str, float]:
 
 def _observe(fields: Fields) -> Observe:
     path = ("observe",)
-    if fields.at(path) is None or not fields.known(path, ("devices",), ("budget", "ring")):
+    if fields.at(path) is None or not fields.known(path, (), ("devices", "mirrors", "budget", "ring")):
         return Observe()
-    devices = fields.texts((*path, "devices"))
+    devices, mirrors = fields.texts((*path, "devices")), _ports(fields, (*path, "mirrors"))
+    if not devices and not mirrors:
+        fields.fault(path, "no devices and no mirrors", "what to observe")
     share = _matched(fields, (*path, "budget"), PERCENT, "a share of one core such as '25%'")
     budget = float(share[1]) / 100 if share else USUAL_BUDGET
     if not 0.01 <= budget <= 1:
         fields.fault((*path, "budget"), f"{budget:.0%}", "from 1% to 100%")
-    return Observe(devices, budget, _size(fields, (*path, "ring"), USUAL_RING, (MIB // 2, 256 * MIB)))
+    return Observe(devices, mirrors, budget, _size(fields, (*path, "ring"), USUAL_RING, (MIB // 2, 256 * MIB)))
 
 
 def _controller(fields: Fields, path: Path_, file: Path) -> Controller:

@@ -61,6 +61,13 @@ class Files:
                     return ""
         return ""
 
+    def link(self, path: str) -> str:
+        """Where a symbolic link points, as it says itself; '' where there is none."""
+        try:
+            return str((self._root / path).readlink())
+        except OSError:
+            return ""
+
     def number(self, path: str) -> float | None:
         """The whole number that a file holds; None where it holds none."""
         text = self.text(path)

@@ -70,22 +70,25 @@ class Loop:
 
     def _ticks(self) -> None:
         due = int(time.time()) + 1
-        while not self._stop.wait(max(due - time.time(), 0)):
+        while not self._stop.wait(min(max(due - time.time(), 0), 1)):
             if self._reload.is_set():
                 self._reload.clear()
                 self._reloaded()
             if self._news:
                 self._agent.moved(self._news.pop())
                 self._news.clear()
-            if (now := time.time()) < due:
-                continue
-            if now - due > TOLERATED:
-                self._late += max(int(now - due), 1)
-                due = int(now)
-            elif now - due < -1:  # the clock was set back
-                due = int(now)
-            self._agent.tick(float(due))
-            due += 1
+            due = self._tick(time.time(), due)
+
+    def _tick(self, now: float, due: int) -> int:
+        """Ticks if it is time; gives when the next tick is due."""
+        if now < due:
+            # Further away than a tick can be: the clock was set back.
+            return due if due - now <= 1 else int(now) + 1
+        if now - due > TOLERATED:
+            self._late += max(int(now - due), 1)
+            due = int(now)
+        self._agent.tick(float(due))
+        return due + 1
 
     def _reloaded(self) -> None:
         """Takes on the configuration as it is now; one with faults is told and left."""

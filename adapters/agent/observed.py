@@ -33,7 +33,7 @@ BY_FLOW = frozenset(
 with one another, would be wrong."""
 DECODE = 4096
 """Packets that are worth a decoding of their own."""
-MOST_HELD = 50_000
+MOST_HELD = 40_000
 """Packets of one tick that are kept, whatever they cost: memory is bounded too."""
 
 
@@ -84,9 +84,9 @@ class ObservedPort:
         elif share == WHOLE:
             log.info("%s: all of its flows are looked at again", self.view.port)
         self._whole = share == WHOLE
-        self._afresh(now)
+        self.afresh(now)
 
-    def _afresh(self, now: float) -> None:
+    def afresh(self, now: float) -> None:
         """Forgets everything; what comes before the next whole tick does not count."""
         self._raw, self._packets = [], []
         self._from = (math.floor(now / STEP) + 1) * STEP
@@ -98,7 +98,7 @@ class ObservedPort:
         if dropped := self.ring.dropped():
             self.lost += dropped
             log.warning("%s: the ring was full, %d packets were not seen", self.view.port, dropped)
-            self._afresh(now)
+            self.afresh(now)
         if first < self._from:
             self.withheld += 1
             return None

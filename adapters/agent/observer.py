@@ -22,7 +22,7 @@ LAG = 0.02
 MUCH = 1024
 """Packets that a look found, from which the next comes sooner."""
 MOST_TICKS = 5
-"""Ticks that are made up for after a pause; older ones are told as nothing."""
+"""Ticks that are made up for after a pause; after a longer one, or a clock that was set, all begins anew."""
 
 Tell = Callable[[float, Sequence[Sample]], None]
 """Takes the samples of a tick, stamped with its end."""
@@ -73,10 +73,18 @@ class Observer:
         """Fetches what has come, tells the ticks that are over; gives how long to wait until the next look, s."""
         found = max((self._take(port) for port in self.ports), default=0)
         now = self._clocks.now()
+        if not self._first - STEP <= now <= self._first + MOST_TICKS * STEP:
+            self._jump(now)
         while now >= self._first + STEP + LAG:
             self._over(now)
         wait = QUICK if found >= MUCH else SLOW
         return max(min(wait, self._first + STEP + LAG - now), QUICK)
+
+    def _jump(self, now: float) -> None:
+        """Goes on with the present."""
+        self._first = math.floor(now / STEP) * STEP
+        for port in self.ports:
+            port.afresh(now)
 
     def _take(self, port: ObservedPort) -> int:
         room = min(self.budget.room(), MOST_HELD) - sum(each.seen for each in self.ports)
@@ -102,10 +110,9 @@ class Observer:
         packets = sum(port.seen for port in self.ports)
         busiest = self._busiest() if self.ports else None
         samples: list[Sample] = []
-        late = now - first > (1 + MOST_TICKS) * STEP
         whole = True
         for port in self.ports:
-            told = None if late else port.tick(first, now)
+            told = port.tick(first, now)
             whole = whole and told is not None
             share = SeriesKey("agent.observed_share", "port", port.view.port)
             samples += [*(told or ()), (share, port.sampling.share / WHOLE)]

@@ -4,7 +4,7 @@ The second version of the ring is used: each of its frames has a place of fixed 
 of them at once. The third packs them densely, and would have to be walked packet by packet.
 """
 
-import ctypes
+import array
 import mmap
 import socket
 import struct
@@ -12,7 +12,7 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.adapters.agent.bpf import SNAP, WHOLE, program
+from skewscope.adapters.agent.bpf import INSTRUCTION, SNAP, WHOLE, program
 from skewscope.adapters.pcap import ETHERNET, Frames
 
 SOL_PACKET = 263
@@ -46,8 +46,6 @@ class Ring:
         Raises:
             OSError: there is no such device, or this process may not (it takes CAP_NET_RAW).
         """
-        self.device = device
-        self.index = socket.if_nametoindex(device)
         self._size = max(size // BLOCK, 1) * BLOCK
         # Protocol 0 receives nothing until it is bound: no packet comes unfiltered.
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
@@ -67,9 +65,8 @@ class Ring:
 
     def sample(self, share: int) -> None:
         """From now on, only this share of all flows, in 256ths."""
-        code = program(share)
-        held = ctypes.create_string_buffer(code, len(code))
-        filter_ = struct.pack("HP", len(code) // 8, ctypes.addressof(held))
+        code = array.array("B", program(share))
+        filter_ = struct.pack("HP", len(code) // INSTRUCTION, code.buffer_info()[0])
         self._socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filter_)
 
     def drain(self, most: int) -> NDArray[np.uint8]:
@@ -96,14 +93,6 @@ class Ring:
         """Packets that found the ring full since the last time."""
         told = self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8)
         return int(struct.unpack("=II", told)[1])
-
-    @property
-    def gone(self) -> bool:
-        """Whether its device is no more, or is another one by now."""
-        try:
-            return socket.if_nametoindex(self.device) != self.index
-        except OSError:
-            return True
 
     def close(self) -> None:
         """Gives its memory back."""

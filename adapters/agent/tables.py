@@ -41,6 +41,8 @@ class Tables:
     def __init__(self) -> None:
         self.left_out = 0
         """Series for which there was no room, or whose names nobody would take."""
+        self._placed = 0
+        """Series in all tables: a controller takes so many of one agent."""
         self._lock = threading.Lock()
         self._tables: dict[str, Table] = {}
         self._columns: dict[SeriesKey, tuple[str, int, int]] = {}
@@ -79,11 +81,12 @@ class Tables:
         known = self._columns.get(key)
         if known is None:
             column = len(table.keys)
-            if column >= MOST_COLUMNS or not (_tellable(key.entity) and _tellable(key.selector)):
+            if self._placed >= MOST_COLUMNS or not (_tellable(key.entity) and _tellable(key.selector)):
                 column = -1
                 self.left_out += 1
             else:
                 table.keys.append(key)
+                self._placed += 1
             known = self._columns[key] = (owner, table.number, column)
         return known[2] if known[:2] == (owner, table.number) else -1
 
