@@ -19,7 +19,7 @@ from skewscope.rules.expr import Peers
 from skewscope.rules.kinds import PEER_DEFAULTS, kind_of
 
 if TYPE_CHECKING:
-    from skewscope.adapters.replay import Snapshot
+    from skewscope.adapters.machine import Snapshot
 
 MEMORY = 120.0
 """Seconds that a series' own past looks back."""

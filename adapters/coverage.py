@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skewscope.adapters.recording import Recording
 from skewscope.adapters.scene import SourceState
 from skewscope.engine.diagnosis import Diagnosis
 from skewscope.engine.feed import F64, SeriesTable
@@ -68,13 +67,17 @@ def reporters(topology: Topology) -> dict[str, tuple[str, ...]]:
 class Sight:
     """What a diagnosis sees of its fleet."""
 
-    recording: Recording
+    topology: Topology
     diagnosis: Diagnosis
     table: SeriesTable
     _at: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     """By kind: numbers of its series, and of their reporters."""
     _known: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    _size: int = -1
+    _place: dict[str, dict[str, int]] = field(default_factory=dict)
+    _signals: dict[str, int] = field(default_factory=dict)
+    """Signals of the table, numbered."""
+    _signal: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    """The signal of each series."""
 
     def sources(self, t: float) -> tuple[SourceState, ...]:
         """Every kind of telemetry that there is or should be, as of `t`."""
@@ -118,36 +121,61 @@ class Sight:
                 names = sorted(min(lacking, key=_few_first))
                 yield f"{condition} cannot be judged: nobody delivers {listed(names, 4)}."
 
+    def covered(self, t: float) -> dict[str, float]:
+        """For each node, the share of the telemetry that there should be of it which comes, as of `t`."""
+        come: dict[str, list[bool]] = {}
+        for telemetry in KINDS:
+            if telemetry.name == "serving telemetry":
+                continue
+            fresh = (t - self._newest(telemetry) <= SILENT).tolist()
+            for name, there in zip(self._known[telemetry.name], fresh, strict=True):
+                come.setdefault(_node(name), []).append(there)
+        return {node: sum(there) / len(there) for node, there in come.items()}
+
     def signals(self) -> frozenset[str]:
         """Ids of the signals that ever had a value."""
-        came = np.isfinite(self.diagnosis.detector.panel.times).tolist()
-        return frozenset(key.signal for key, there in zip(self.table.keys, came, strict=False) if there)
+        self._learn()
+        _, times = self.diagnosis.detector.panel.by_number(self._placed())
+        came = np.bincount(self._signal[: len(times)][np.isfinite(times)], minlength=len(self._signals))
+        return frozenset(signal for signal, count in zip(self._signals, came.tolist(), strict=True) if count)
+
+    def _placed(self) -> int:
+        """How many series both the table and the panel know."""
+        return min(len(self._signal), self.diagnosis.detector.panel.known)
 
     def _newest(self, telemetry: Telemetry) -> F64:
         """[reporter] time of the newest sample; -inf where there never was one."""
         self._learn()
         series, who = self._at[telemetry.name]
         newest = np.full(len(self._known[telemetry.name]), -np.inf)
-        times = self.diagnosis.detector.panel.times
+        _, times = self.diagnosis.detector.panel.by_number(self._placed())
         seen = series < len(times)
         np.fmax.at(newest, who[seen], times[series[seen]])
         return newest
 
     def _learn(self) -> None:
-        keys = self.table.keys
-        if self._size == len(keys):
+        """Looks at the series that are new in the table."""
+        size = len(self.table.keys)
+        if not self._known:
+            self._known = reporters(self.topology)
+            self._place = {kind: {name: n for n, name in enumerate(who)} for kind, who in self._known.items()}
+            self._at = {kind: (np.empty(0, np.int64), np.empty(0, np.int64)) for kind in self._known}
+        first = len(self._signal)
+        if first == size:
             return
-        self._size = len(keys)
-        self._known = reporters(self.recording.topology)
+        new = self.table.keys[first:size]
+        told = [self._signals.setdefault(key.signal, len(self._signals)) for key in new]
+        self._signal = np.append(self._signal, np.array(told, np.int64))
         for telemetry in KINDS:
-            place = {name: n for n, name in enumerate(self._known[telemetry.name])}
+            place, of = self._place[telemetry.name], telemetry.of
             rows = [
-                (number, place[telemetry.of(key.entity)])
-                for number, key in enumerate(keys)
-                if key.signal.startswith(telemetry.prefixes) and telemetry.of(key.entity) in place
+                (number, place[who])
+                for number, key in enumerate(new, first)
+                if key.signal.startswith(telemetry.prefixes) and (who := of(key.entity)) in place
             ]
             table = np.array(rows, np.int64).reshape(-1, 2)
-            self._at[telemetry.name] = table[:, 0], table[:, 1]
+            series, whose = self._at[telemetry.name]
+            self._at[telemetry.name] = np.append(series, table[:, 0]), np.append(whose, table[:, 1])
 
 
 def _few_first(names: Iterable[str]) -> tuple[int, list[str]]:

@@ -1,4 +1,7 @@
-"""Inputs of kind `parquet`: a long table with the columns time, signal, value, and one for each label."""
+"""Inputs of kind `parquet`: a long table with the columns time, signal, value, and one for each label.
+
+What a controller records is wide, and read by `adapters.parquet_wide`.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skewscope.adapters import parquet_wide
 from skewscope.adapters.entities import Nowhere
 from skewscope.adapters.grammar import MOST_LABELS
 from skewscope.adapters.names import Intake, Names
@@ -48,12 +52,22 @@ def read(source: Input, recording: Recording, intake: Intake, names: Names) -> B
     table = Table(recording.shown(source.path), source, intake, names)
     try:
         with pq.ParquetFile(recording.file(source.path)) as file:
+            if parquet_wide.is_wide(file.schema_arrow.names):
+                return _wide(file, recording, table)
             labels = _check(file, table, pa.types)
             batches = file.iter_batches(batch_size=ROWS, columns=[*COLUMNS, *labels])
             return joined_as_read([block for batch in batches for block in _blocks(batch, labels, table)])
     except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError) as error:
         text = " ".join(str(error).split())[:200]
         raise table.fault("", f"no readable Parquet ({text})", "a whole Parquet file") from None
+
+
+def _wide(file: Any, recording: Recording, table: Table) -> Block:
+    """The samples of a controller's file that lie between start and end of the recording."""
+    begin = -np.inf if recording.start is None else recording.start
+    end = np.inf if recording.end is None else recording.end
+    wide = parquet_wide.Wide(table.file, table.intake, begin, end)
+    return joined_as_read(list(wide.blocks(file)))
 
 
 def _check(file: Any, table: Table, types: Any) -> list[str]:

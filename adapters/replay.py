@@ -8,23 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from skewscope.adapters.camera import Camera
-from skewscope.adapters.coverage import Sight
-from skewscope.adapters.durable import best_matcher
 from skewscope.adapters.film import Film
+from skewscope.adapters.machine import Machine, Snapshot, Span, assembled
 from skewscope.adapters.names import Unmapped
 from skewscope.adapters.recording import Loaded, Recording, load, open_recording
-from skewscope.adapters.scene import SourceState
-from skewscope.engine.diagnosis import TICK, Diagnosis
+from skewscope.engine.diagnosis import TICK
 from skewscope.engine.feed import Block, SeriesTable
 from skewscope.engine.incident import Incident
-from skewscope.engine.incidents import as_contract
-from skewscope.engine.matcher import Policies
-from skewscope.engine.policy import compile_policies
 from skewscope.engine.topology import Topology
 from skewscope.kb.load import catalogue
 from skewscope.kb.problems import InputError, Problem
-from skewscope.rules.load import load as load_rules
-from skewscope.rules.policy import load as load_policies
 
 Progress = Callable[[str, float], None]
 """Told what is being done, and the share of all work that is done."""
@@ -37,22 +30,6 @@ READING = 0.8
 LEAP = 240.0
 """Seconds without a sample after which time leaps to the next one: what was known is long stale."""
 MOST_TICKS = 10_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What was known at one time."""
-
-    time: float
-    """Seconds since 1970, by the data."""
-    start: float
-    end: float
-    """Of the recording."""
-    incidents: tuple[Incident, ...]
-    """In the order of the contract."""
-    sources: tuple[SourceState, ...]
-    missing: tuple[str, ...]
-    """What cannot be seen, and why, in sentences."""
 
 
 @dataclass(frozen=True)
@@ -100,23 +77,14 @@ def replay(
     recording = open_recording(path)
     known = catalogue()
     loaded = load(recording, known, lambda what, share: tell(f"read {what}", share * READING), workers)
-    rules, problems = load_rules(known)
-    policies, more = load_policies()
-    if problems or more:
-        raise InputError([*problems, *more])
-    program = compile_policies(policies)
-    matcher = best_matcher(program)
-    try:
-        diagnosis = Diagnosis(rules.values(), known, recording.topology, Policies(program, matcher))
-        watching = Sight(recording, diagnosis, loaded.table)
+    with assembled(recording.topology, known, loaded.table) as machine:
         left = through(recording.topology) if through else _everything
         kept: list[Snapshot] = []
         takers = [kept.append] if keep_snapshots else []
         if film is not None:
-            takers.append(_filmed(film, watching))
-        last = _played(loaded, watching, left, takers, tell)
-    finally:
-        matcher.close()
+            takers.append(_filmed(film, machine, recording))
+        last = _played(loaded, recording, machine, left, takers, tell)
+        signals = tuple(sorted(machine.sight.signals()))
     return Outcome(
         last.incidents,
         tuple(kept or [last]),
@@ -125,7 +93,7 @@ def replay(
         _counted(loaded.unmapped),
         max(0.0, loaded.end - loaded.start),
         len(loaded.block),
-        tuple(sorted(watching.signals())),
+        signals,
     )
 
 
@@ -136,13 +104,13 @@ def _counted(unmapped: tuple[Unmapped, ...]) -> dict[str, int]:
     return counts
 
 
-def _filmed(film: Film, sight: Sight) -> Callable[[Snapshot], None]:
+def _filmed(film: Film, machine: Machine, recording: Recording) -> Callable[[Snapshot], None]:
     """What films each tick."""
     from skewscope.adapters.cut import cut  # noqa: PLC0415 - few keep a part
 
-    film.topology = sight.recording.topology
-    film.keeper = lambda folder, begin, end: cut(sight.recording, folder, begin, end)
-    return Camera(sight.diagnosis, film).take
+    film.topology = recording.topology
+    film.keeper = lambda folder, begin, end: cut(recording, folder, begin, end)
+    return Camera(machine.diagnosis, film).take
 
 
 def _everything(block: Block, _table: SeriesTable) -> Block:
@@ -150,31 +118,31 @@ def _everything(block: Block, _table: SeriesTable) -> Block:
 
 
 def _played(
-    loaded: Loaded, sight: Sight, through: Filter, takers: Collection[Callable[[Snapshot], None]], tell: Progress
+    loaded: Loaded,
+    recording: Recording,
+    machine: Machine,
+    through: Filter,
+    takers: Collection[Callable[[Snapshot], None]],
+    tell: Progress,
 ) -> Snapshot:
     """What is known at the end; `takers` get what is known at every tick."""
-    diagnosis, recording = sight.diagnosis, sight.recording
     ends = list(ticks(loaded, recording))
     edges = np.searchsorted(loaded.block.time, ends, side="right")
     before = 0 if recording.start is None else int(np.searchsorted(loaded.block.time, recording.start))
+    span = Span(loaded.start, loaded.end, loaded.input_hash)
     for number, (t, edge) in enumerate(zip(ends, edges.tolist(), strict=True)):
         block = loaded.block
         part = Block(block.time[before:edge], block.series[before:edge], block.value[before:edge])
         before = max(before, edge)
-        diagnosis.step(t, through(part, loaded.table), loaded.table)
+        machine.step(t, through(part, loaded.table))
         if takers:
-            snapshot = _snapshot(t, loaded, sight)
+            snapshot = machine.snapshot(t, span)
             for take in takers:
                 take(snapshot)
         if number % 16 == 0:
             tell("diagnosing", READING + (1 - READING) * number / len(ends))
     tell("done", 1.0)
-    return _snapshot(ends[-1] if ends else loaded.end, loaded, sight)
-
-
-def _snapshot(t: float, loaded: Loaded, sight: Sight) -> Snapshot:
-    incidents = tuple(as_contract(sight.diagnosis.incidents, loaded.input_hash))
-    return Snapshot(t, loaded.start, loaded.end, incidents, sight.sources(t), sight.missing())
+    return machine.snapshot(ends[-1] if ends else loaded.end, span)
 
 
 def ticks(loaded: Loaded, recording: Recording) -> Iterator[float]:

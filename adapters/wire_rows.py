@@ -18,7 +18,9 @@ import json
 import math
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import zstandard
@@ -149,7 +151,7 @@ def _decoded(kind: int, payload: memoryview) -> Frame:
     table, first = _below(told.get("table"), MOST_TABLES), _below(told.get("first"), MOST_COLUMNS)
     if first + len(series) > MOST_COLUMNS:
         raise BadRowsError(f"a table of {first + len(series)} columns, more than {MOST_COLUMNS}")
-    return Announced(table, first, tuple(_key(parts) for parts in series))
+    return Announced(table, first, _keys(series))
 
 
 def _row(payload: memoryview) -> Row:
@@ -161,6 +163,18 @@ def _row(payload: memoryview) -> Row:
     if not math.isfinite(time):
         raise BadRowsError("a row without a time")
     return Row(sequence, time, table, np.frombuffer(payload, "<f8", count, _ROW.size))
+
+
+def _keys(series: list[object]) -> tuple[SeriesKey, ...]:
+    """All series of an announcement; one look at all texts together tells that nothing is amiss."""
+    if all(type(parts) is list and len(parts) == _PARTS for parts in series):
+        lists = cast("list[list[str]]", series)
+        texts = [text for parts in lists for text in parts]
+        with suppress(TypeError):
+            if "".join(texts).isprintable() and max(map(len, texts), default=0) <= MOST_TEXT:
+                return tuple(SeriesKey(*parts) for parts in lists)
+    # Something is wrong: told by who looks at each alone.
+    return tuple(map(_key, series))
 
 
 def _key(parts: object) -> SeriesKey:

@@ -37,6 +37,8 @@ class Counted:
         """When they were read: one lane for all, as long as they are read together."""
         self._shared = False
         self.reach = 0.0
+        self.expected = 0
+        """Lanes that there will be: those of a fleet come one after another."""
         self._taken = 0
 
     def want(self, window: float) -> None:
@@ -50,8 +52,8 @@ class Counted:
 
     def step(self, t: float, counted: F64, time: F64 | float, settled: Callable[[], F64]) -> None:
         """Takes in how much the counters counted, up to when; `settled` gives the periods that are known well."""
-        if not self.ring.size and len(counted) > WIDE:
-            depth = depth_for(len(counted), self.reach, self.ring.slot)
+        if not self.ring.size and (lanes := max(len(counted), self.expected)) > WIDE:
+            depth = depth_for(lanes, self.reach, self.ring.slot)
             self.ring, self.clock = (
                 Ring(self.ring.tick, self.ring.slot, (name,), depth=depth) for name in ("counted", "time")
             )

@@ -42,6 +42,19 @@ class Count:
     """Series on an entity that the topology does not have, or beyond `rows.MOST_SELECTORS`."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Sort:
+    """What all series of a signal have in common."""
+
+    kind: str
+    """Of entity."""
+    counts: bool
+    ranges: int
+    """Number of the ranges that its counter may have."""
+    least_end: float
+    """Below this its counter is at no end of its range."""
+
+
 class Panel:
     """The state of all series as of the last tick."""
 
@@ -94,6 +107,7 @@ class Panel:
         """[k, sorts] the ranges of each sort of counter; of the first, none."""
         self._sorts: dict[tuple[tuple[float, float], ...], int] = {(): 0}
         self._sort = np.empty(0, np.uint16)
+        self._sorts_of: dict[str, _Sort] = {}
         self._now: F64 = np.full(1, np.nan)
         self._breaks = 0
         """Grows when a counter begins anew."""
@@ -107,12 +121,18 @@ class Panel:
         if size == known:
             return
         first, new = self._size, size - known
-        self._grow(first + max(new, known))
+        # Not twice as much: of a fleet that is there, little more comes.
+        self._grow(first + max(new, known // 4))
         self._known, self._size = size, first + new
         self._straight &= first == known
         self._place_of = np.concatenate((self._place_of, np.arange(first, first + new)))
         for number in range(known, size):
             self._place(int(self._place_of[number]), table.keys[number])
+
+    @property
+    def known(self) -> int:
+        """How many series of the table have a place here."""
+        return self._known
 
     def by_number(self, size: int) -> tuple[F64, F64]:
         """(newest values, their times) of the first so many series of the table."""
@@ -136,31 +156,32 @@ class Panel:
         self._read[number] = key.signal in self.also
         if key.signal not in self.wanted:
             return
-        signal = self.signals[key.signal]
-        kind = kind_of(signal.entity)
-        entity, selector = self._entity(key, kind)
+        sort = self._sorts_of.get(key.signal) or self._sort_of(key.signal)
+        entity, selector = self._entity(key, sort.kind)
         rows = self.rows[key.signal]
         if entity < 0 or not rows.room(selector):
             self.count.unplaced += 1
             return
         self._used[number] = self._read[number] = True
         self._sum[number] = 0.0
-        self._counter[number] = self._counts(key.signal)
-        rows.place(entity, selector, number, self.entities.count(kind))
-        self._range(number, ranges_of(signal) if signal.type == "counter" else ())
+        self._counter[number] = sort.counts
+        self._sort[number], self._least_end[number] = sort.ranges, sort.least_end
+        rows.place(entity, selector, number, self.entities.count(sort.kind))
 
-    def _counts(self, signal: str) -> bool:
-        return self.signals[signal].type in {"counter", "histogram"}
-
-    def _range(self, number: int | slice, ranges: tuple[tuple[float, float], ...]) -> None:
+    def _sort_of(self, name: str) -> _Sort:
+        """What all series of a signal have in common."""
+        signal = self.signals[name]
+        ranges = ranges_of(signal) if signal.type == "counter" else ()
         if ranges not in self._sorts:
             shape = max(len(ranges), len(self._ranges.sizes)), len(self._sorts) + 1
             sizes, ends = _taller(self._ranges.sizes, shape), _taller(self._ranges.ends, shape)
             sizes[: len(ranges), -1], ends[: len(ranges), -1] = zip(*ranges, strict=True)
             self._ranges = Ranges(sizes, ends)
             self._sorts[ranges] = shape[1] - 1
-        self._sort[number] = self._sorts[ranges]
-        self._least_end[number] = min((end for _, end in ranges), default=np.inf)
+        least = min((end for _, end in ranges), default=np.inf)
+        counts = signal.type in {"counter", "histogram"}
+        found = self._sorts_of[name] = _Sort(kind_of(signal.entity), counts, self._sorts[ranges], least)
+        return found
 
     def _entity(self, key: SeriesKey, kind: str) -> tuple[int, str]:
         """The entity of the signal's own kind that a series is about, and what tells it from others there."""
@@ -331,18 +352,17 @@ class Panel:
         return self.entities.known(kind_of(self.signals[column.signal].entity))
 
     def _lay_column(self, number: int, column: Column, size: int) -> Part:
-        signal = self.signals[column.signal]
+        sort = self._sorts_of.get(column.signal) or self._sort_of(column.signal)
         at = slice(self._size, self._size + size)
         self._size = at.stop
         self._straight &= self._known == self._size
         self._used[at] = self._read[at] = True
         self._sum[at] = 0.0
-        self._counter[at] = self._counts(column.signal)
-        whole = self.entities.count(kind_of(signal.entity))
+        self._counter[at] = sort.counts
+        self._sort[at], self._least_end[at] = sort.ranges, sort.least_end
         who = np.arange(size) if column.entities is None else column.entities
-        self.rows[column.signal].place_all(column.selector, who, at, whole)
-        self._range(at, ranges_of(signal) if signal.type == "counter" else ())
-        return Part(number, at, self._counts(column.signal), float(self._least_end[at].min(initial=np.inf)))
+        self.rows[column.signal].place_all(column.selector, who, at, self.entities.count(sort.kind))
+        return Part(number, at, sort.counts, float(self._least_end[at].min(initial=np.inf)))
 
     def _pace_frame(self, laid: Laid, interval: float) -> None:
         """The period of a frame is that of all its series."""

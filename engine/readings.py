@@ -17,7 +17,7 @@ from skewscope.engine.rows import Rows, matching
 from skewscope.engine.sets import F64, Index, Mask
 from skewscope.engine.some import Ask, Some
 from skewscope.rules.expr import Expr
-from skewscope.rules.kinds import NETWORKS
+from skewscope.rules.kinds import NETWORKS, kind_of
 
 Over = Callable[[float, Index], tuple[F64, F64]]
 
@@ -216,9 +216,10 @@ class Lanes:
     ring: Counted
     series: Index = field(default_factory=lambda: np.empty(0, np.intp))
     _version: int = -1
-    _lane: Index = field(default_factory=lambda: np.full(1, -1))
-    """By the number of a series, counted from the first; the last is that of none."""
-    _first: int = 0
+    _sorted: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    """The same in order: a table over all numbers would be as long as those of all signals together."""
+    _order: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    """The lane of each of these."""
     _at: Index | slice = field(default_factory=lambda: np.empty(0, np.intp))
     """The same as `series`, as a slice where they lie side by side."""
     _whole: Index | None = None
@@ -232,8 +233,10 @@ class Lanes:
 
     def _lanes_of(self, series: Index) -> Index:
         """The lane of each series; -1 where there is none."""
-        found: Index = self._lane[np.where(series < 0, -1, series - self._first)]
-        return found
+        if not len(self._sorted):
+            return np.full(series.shape, -1)
+        place = np.minimum(np.searchsorted(self._sorted, series), len(self._sorted) - 1)
+        return np.where(self._sorted[place] == series, self._order[place], -1)
 
     def _all_lanes_of(self, series: Index) -> Index:
         """The same, of series that will be asked for again."""
@@ -266,14 +269,14 @@ class Lanes:
         # Lanes keep their order: a new series gets a new lane at the end.
         self.series = np.concatenate((self.series, np.setdiff1d(found, self.series)))
         first, size = int(self.series.min()), len(self.series)
-        self._first = first
-        self._lane = np.full(int(self.series.max()) - first + 2, -1, np.intp)
-        self._lane[self.series - first] = np.arange(size)
+        self._order = np.argsort(self.series, kind="stable")
+        self._sorted = self.series[self._order]
         self._whole = None
         straight = bool((self.series == np.arange(first, first + size)).all())
         self._at = slice(first, first + size) if straight else self.series
         self._parts = self.panel.parts.under(self.series)
         self._found.clear()
+        self.ring.expected = self.panel.entities.count(kind_of(self.panel.signals[self.signal].entity))
 
     def over(self, window: float, series: Index) -> tuple[F64, F64]:
         """(increase, seconds) of each series over a window; NaN where too little is known."""

@@ -16,7 +16,7 @@ from skewscope.engine.sets import F64, Mask
 SLOTS = 40
 LEAN = (8, 16)
 """So few slots are kept of what has more than `WIDE` columns: the edges of its longer windows are less exact."""
-WIDE = 1 << 13
+WIDE = 1 << 12
 PER_WINDOW = 24
 """A window is cut into about this many slots, where samples are that frequent."""
 FEW = 3.0

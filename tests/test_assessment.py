@@ -79,6 +79,9 @@ def test_one_of_several_that_cannot_be_told_apart_is_no_error_and_finds_nothing(
     found = score(unsure)
     assert (found.of("tp-straggler").missed, found.of("pp-bubble").wrong) == (1, 0)
     assert found.left_open == [("tp-straggler", unsure)]
+    group = replace(unsure, name="A", members=("n1", "n2"))
+    assert score(group).left_open == [("tp-straggler", group)]
+    assert not score(replace(group, members=("n1", "n3"))).left_open
     assert found.confusion == {("tp-straggler", "pp-bubble, or it"): 1}
     assert found.sure == [(0.9, True)]
     assert as_data(found)["left_open"][0]["was"] == "tp-straggler"

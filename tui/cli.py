@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, nearest
-from skewscope.tui import knowledge, simulated, start, telling, text
+from skewscope.tui import agent, controlling, knowledge, simulated, start, telling, text
 from skewscope.tui.catalogue import catalogue, checked, kb
 from skewscope.tui.terminal import (
     FAILED,
@@ -272,8 +272,12 @@ def _readable(path: Path | None) -> frozenset[str]:
 
 cli.add_command(telling.watch)
 cli.add_command(telling.report)
+cli.add_command(controlling.run)
+cli.add_command(controlling.config)
+cli.add_command(controlling.audit)
 cli.add_command(kb)
 cli.add_command(knowledge.rules)
+cli.add_command(agent.agent)
 cli.add_command(simulated.simulate)
 cli.add_command(simulated.assess)
 cli.add_command(telling.keys)

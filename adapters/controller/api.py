@@ -1,0 +1,243 @@
+"""What a controller answers over HTTP: one table of routes, of which the OpenAPI description is made as well."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+
+from skewscope.adapters.controller import health, metrics
+from skewscope.adapters.controller.controller import Controller
+from skewscope.adapters.controller.store import MOST_EVENTS, Event, Reader
+from skewscope.adapters.controller.work import Known
+from skewscope.adapters.wire_rows import CONTENT_TYPE, PATH
+from skewscope.engine.incident import rfc3339
+
+API = "/api/v1"
+BEAT = 15.0
+"""Seconds of silence after which a stream says that it is alive."""
+LATE = 10.0
+"""Seconds without a tick after which a controller is not ready."""
+MOST_STREAMS = 200
+MOST_LISTED = 1000
+
+
+@dataclass
+class Site:
+    """What answers are made of."""
+
+    controller: Controller
+    reader: Reader
+    streams: int = 0
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.controller.subscribers.append(self._told)
+
+    def _told(self, known: Known) -> None:
+        if known.events:
+            self._news.set()
+            self._news = asyncio.Event()
+
+    async def events(self, after: int) -> AsyncIterator[list[Event]]:
+        """What happens after an event, some at a time; nothing when there was no news for a while."""
+        while True:
+            news = self._news
+            found = await asyncio.to_thread(self.reader.events, after, MOST_EVENTS)
+            if found:
+                after = found[-1].number
+                yield found
+                continue
+            try:
+                await asyncio.wait_for(news.wait(), BEAT)
+            except TimeoutError:
+                yield []
+
+
+Answer = Callable[[Request, Site], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Route:
+    """One thing to ask for."""
+
+    path: str
+    role: str
+    """Who may ask; '' for everybody."""
+    summary: str
+    answer: Answer
+    content: str = "application/json"
+    query: tuple[tuple[str, str], ...] = ()
+    """Names of what may be asked more closely, and what each means."""
+    missing: bool = False
+    """Whether there may be no such thing."""
+
+
+async def alive(_request: Request, _site: Site) -> Response:
+    """The process answers."""
+    return PlainTextResponse("ok\n")
+
+
+async def ready(_request: Request, site: Site) -> Response:
+    """Ticks go on."""
+    known, now = site.controller.known, site.controller.clock.now()
+    if known is None or now - known.snapshot.time > LATE:
+        return PlainTextResponse("no tick yet\n" if known is None else "the ticks stand still\n", 503)
+    return PlainTextResponse("ok\n")
+
+
+async def own_metrics(_request: Request, site: Site) -> Response:
+    """What the controller tells of itself."""
+    return PlainTextResponse(metrics.text(site.controller), headers={"Content-Type": metrics.CONTENT})
+
+
+async def topology(request: Request, site: Site) -> Response:
+    """The topology file, as it was when it was read last."""
+    text = await asyncio.to_thread(site.controller.config.topology_path.read_bytes)
+    tag = f'"{hashlib.sha256(text).hexdigest()[:32]}"'
+    if tag in [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]:
+        return Response(status_code=304, headers={"ETag": tag})
+    return Response(text, media_type="application/yaml", headers={"ETag": tag})
+
+
+async def incidents(request: Request, site: Site) -> Response:
+    """Incidents, those that opened last first."""
+    state = request.query_params.get("state", "")
+    if state not in ("", "firing", "resolved"):
+        return fault(400, f"state is {state[:40]!r}: firing, resolved or nothing was expected")
+    return JSONResponse({"incidents": await asyncio.to_thread(site.reader.incidents, state, MOST_LISTED)})
+
+
+async def incident(request: Request, site: Site) -> Response:
+    """One incident, with its history."""
+    found = await asyncio.to_thread(site.reader.incident, request.path_params["id"])
+    return fault(404, "no such incident") if found is None else JSONResponse(found)
+
+
+async def sources(_request: Request, site: Site) -> Response:
+    """How sources do, what telemetry comes, and what cannot be seen."""
+    controller, known = site.controller, site.controller.known
+    told = [asdict(one) for one in controller.standings()]
+    for one in told:
+        one["since"] = rfc3339(one["since"])
+        one["last"] = None if one["last"] is None else rfc3339(one["last"])
+    telemetry = [asdict(one) for one in known.snapshot.sources] if known else []
+    missing = known.snapshot.missing if known else ()
+    return JSONResponse({"sources": told, "telemetry": telemetry, "missing": missing})
+
+
+async def how_well(request: Request, site: Site) -> Response:
+    """How well a node, a group or a replica is: 1 in health, 0 unusable."""
+    kind, name = request.path_params["kind"], request.path_params["name"]
+    known, controller = site.controller.known, site.controller
+    if kind not in health.KINDS:
+        return fault(404, f"{kind[:40]!r}: one of {', '.join(health.KINDS)} was expected")
+    if known is None:
+        return fault(503, "no tick yet")
+    found = health.health(known, controller.config.topology, kind, name)
+    if found is None:
+        return fault(404, f"the topology has no {kind} {name[:100]!r}")
+    return JSONResponse(found.as_json(controller.clock.now()))
+
+
+async def events(request: Request, site: Site) -> Response:
+    """What happens to incidents, as it happens; `Last-Event-ID` goes on where a stream was cut."""
+    last = request.headers.get("last-event-id", "")
+    if site.streams >= MOST_STREAMS:
+        return fault(503, "too many streams")
+    if last and not (last.isascii() and last.isdigit() and len(last) < 19):
+        return fault(400, "Last-Event-ID is no number")
+    after = int(last) if last else await asyncio.to_thread(site.reader.last_event)
+    return StreamingResponse(
+        _stream(site, after), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+    )
+
+
+async def _stream(site: Site, after: int) -> AsyncIterator[str]:
+    site.streams += 1
+    try:
+        yield ": hello\n\n"
+        async for found in site.events(after):
+            yield "".join(map(_event, found)) or ": alive\n\n"
+    finally:
+        site.streams -= 1
+
+
+def _event(event: Event) -> str:
+    told = {"incident": event.incident, "time": rfc3339(event.t), "what": event.what}
+    return f"id: {event.number}\nevent: incident\ndata: {json.dumps(told, ensure_ascii=False)}\n\n"
+
+
+async def openapi(_request: Request, _site: Site) -> Response:
+    """This description."""
+    return JSONResponse(described())
+
+
+ROUTES = (
+    Route("/healthz", "", "Whether the process answers.", alive, "text/plain"),
+    Route("/readyz", "", "Whether ticks go on.", ready, "text/plain"),
+    Route("/metrics", "read", "The controller's own metrics, as Prometheus text.", own_metrics, "text/plain"),
+    Route(f"{API}/topology", "read", "The topology, with an ETag.", topology, "application/yaml"),
+    Route(
+        *(f"{API}/incidents", "read", "The newest incidents.", incidents),
+        query=(("state", "firing or resolved; both when left out"),),
+    ),
+    Route(f"{API}/incidents/{{id}}", "read", "One incident, with its history.", incident, missing=True),
+    Route(f"{API}/sources", "read", "How sources do, and what cannot be seen.", sources),
+    Route(f"{API}/events", "read", "What happens to incidents, as server-sent events.", events, "text/event-stream"),
+    Route(f"{API}/health/{{kind}}/{{name}}", "read", "How well something is.", how_well, missing=True),
+    Route(f"{API}/openapi.json", "", "This description.", openapi),
+)
+
+
+def fault(status: int, why: str, **headers: str) -> Response:
+    """An answer that tells what is wrong."""
+    return JSONResponse({"error": why}, status, headers=headers)
+
+
+def described() -> dict[str, Any]:
+    """The OpenAPI description of all routes."""
+    paths: dict[str, Any] = {route.path: {"get": _operation(route)} for route in ROUTES}
+    paths[PATH] = {"post": _rows()}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Skewscope controller", "version": "1"},
+        "paths": paths,
+        "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
+    text = {"schema": {"type": "string"}}
+    asked = [{"name": name, "in": "path", "required": True, **text} for name in names]
+    asked += [{"name": name, "in": "query", "description": meaning, **text} for name, meaning in route.query]
+    answers = {"200": {"description": "The answer.", "content": {route.content: {}}}}
+    if route.role:
+        answers |= {"401": {"description": "No token of ours."}, "403": {"description": "Not with this role."}}
+    if route.missing:
+        answers["404"] = {"description": "There is no such thing."}
+    security = {"security": [{"token": []}], "x-role": route.role} if route.role else {"security": []}
+    return {"summary": route.summary, "parameters": asked, "responses": answers, **security}
+
+
+def _rows() -> dict[str, Any]:
+    said = {
+        "200": "The highest sequence that was taken.",
+        "400": "No body of an agent.",
+        "401": "No token of ours.",
+        "403": "Not this sender, or not this node.",
+        "409": "Tables that are to be announced again.",
+        "413": "Too large.",
+    }
+    return {
+        "summary": "Rows of an agent.",
+        "requestBody": {"required": True, "content": {CONTENT_TYPE: {}}},
+        "responses": {status: {"description": meaning} for status, meaning in said.items()},
+        "security": [{"token": []}],
+        "x-role": "agent",
+    }

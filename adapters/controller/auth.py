@@ -1,0 +1,111 @@
+"""Who may do what: bearer tokens and client certificates, three roles, and agents that speak for their node."""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from skewscope.adapters.controller.config import ANY, ROLES, Config, Token
+
+AGENT = "agent"
+
+
+class DeniedError(Exception):
+    """Somebody who may not; `known` tells whether we know who it is."""
+
+    def __init__(self, why: str, *, known: bool) -> None:
+        self.known = known
+        super().__init__(why)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks."""
+
+    name: str
+    role: str
+    """One of `config.ROLES`, or `agent`."""
+    node: str = ""
+    """The node that an agent may speak for, `*` for any."""
+
+    def may(self, role: str) -> bool:
+        """Whether it may do what a role may."""
+        return self.role in ROLES and ROLES.index(self.role) >= ROLES.index(role)
+
+
+class Gate:
+    """Knows the tokens of a config."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        # Found by a keyed digest: how long that takes tells nothing of any token, however many there are.
+        self._key = secrets.token_bytes(32)
+        self._tokens = {self._digest(token.secret.text): token for token in config.tokens}
+        self._names = {token.name: token for token in config.tokens if token.role != AGENT}
+        agents = any(token.role == AGENT for token in config.tokens)
+        protected = not config.listen.loopback and not config.listen.unprotected
+        self._open_to_agents = not agents and not protected and config.anonymous != "none"
+
+    def _digest(self, text: str) -> bytes:
+        return hmac.digest(self._key, text.encode("utf-8", "surrogateescape"), hashlib.sha256)
+
+    def caller(self, authorization: str, certificate: str = "") -> Caller:
+        """Who it is, by the header `Authorization` and the name in a client's certificate.
+
+        Raises:
+            DeniedError: a token that is none of ours.
+        """
+        scheme, _, text = authorization.partition(" ")
+        if authorization:
+            token = self._tokens.get(self._digest(text.strip())) if scheme.lower() == "bearer" else None
+            if token is None or not hmac.compare_digest(text.strip().encode(), token.secret.text.encode()):
+                raise DeniedError("this token is none of ours", known=False)
+            return _of(token)
+        if certificate:
+            # Its authority is ours; a name that no token has is an agent's, which is called as its node.
+            named = self._names.get(certificate)
+            return Caller(certificate, named.role) if named else Caller(certificate, AGENT, certificate)
+        return Caller("anonymous", self._config.anonymous)
+
+    def admit(self, caller: Caller, role: str) -> None:
+        """Lets somebody do what a role may.
+
+        Raises:
+            DeniedError: it may not.
+        """
+        if not caller.may(role):
+            raise DeniedError(f"this needs the role {role!r}", known=caller.name != "anonymous")
+
+    def node(self, caller: Caller) -> str | None:
+        """The node that somebody may send rows of; None for any.
+
+        Raises:
+            DeniedError: none at all.
+        """
+        if caller.role == AGENT:
+            return None if caller.node == ANY else caller.node
+        if not self._open_to_agents:
+            raise DeniedError("rows need an agent's token", known=caller.name != "anonymous")
+        return None
+
+    def hosted(self, host: str) -> bool:
+        """Whether a request may be for this host: on loopback, a page in a browser must not reach us by a name."""
+        if not self._config.listen.loopback:
+            return True
+        name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+        try:
+            return name == "localhost" or ip_address(name.strip("[]")).is_loopback
+        except ValueError:
+            return False
+
+
+def _of(token: Token) -> Caller:
+    return Caller(token.name, token.role, token.name if token.role == AGENT else "")
+
+
+def several(tokens: Iterable[Token]) -> list[str]:
+    """Names of tokens whose secret another one has too."""
+    seen: dict[str, str] = {}
+    return [token.name for token in tokens if seen.setdefault(token.secret.text, token.name) != token.name]

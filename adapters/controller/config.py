@@ -1,0 +1,279 @@
+"""`skewscope.yaml`: what a controller is to do. Every fault is told at once, with its line and what to do.
+
+Unknown fields are faults. `${NAME}` stands for an environment variable in secrets, and nowhere else.
+"""
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from skewscope.adapters.controller.recorder import Retention
+from skewscope.adapters.more_fields import number, yes
+from skewscope.adapters.secret import HOW, Secret, secret
+from skewscope.adapters.sources import kinds
+from skewscope.engine.topology import Topology
+from skewscope.engine.topology_file import topology
+from skewscope.kb import yamlfile
+from skewscope.kb.fields import Fields
+from skewscope.kb.problems import InputError
+from skewscope.kb.yamlfile import Path_, kind_of
+
+ROLES = ("none", "read", "approve", "admin")
+"""What somebody may do; each may do what those before it may."""
+ANY = "*"
+DAY = 86400.0
+GIB = 1 << 30
+HOST, PORT = "127.0.0.1", 8470
+MOST_SOURCES = 1000
+MOST_TOKENS = 20_000
+HOSTS = ("localhost",)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token, and who it makes of its bearer."""
+
+    name: str
+    """For people; for an agent, the node that it may speak for, `*` for any."""
+    role: str
+    """One of `ROLES`, or `agent`."""
+    secret: Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files of a certificate; `clients` are the authorities of those that may come, '' where none needs one."""
+
+    certificate: str
+    key: str
+    clients: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where the API is."""
+
+    host: str = HOST
+    port: int = PORT
+    unprotected: bool = False
+    """Whether it may be beyond loopback without tokens."""
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return _loopback(self.host)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One source."""
+
+    kind: str
+    name: str
+    settings: Hashable
+
+
+@dataclass(frozen=True)
+class Config:
+    """All of it."""
+
+    path: Path
+    topology_path: Path
+    topology: Topology
+    sources: tuple[Wanted, ...] = ()
+    listen: Listen = field(default_factory=Listen)
+    tls: Tls | None = None
+    tokens: tuple[Token, ...] = ()
+    """Of people, programs and agents."""
+    anonymous: str = "read"
+    """The role of who brings no token."""
+    store: Path = Path("skewscope.db")
+    store_retention: float = 0.0
+    """Seconds that resolved incidents are kept; 0 for ever."""
+    record: Path | None = None
+    retention: Retention = field(default_factory=Retention)
+    grace: float = 0.25
+    """Seconds after a tick's end in which its samples may still come."""
+
+
+def read(path: Path) -> Config:
+    """The config in a file.
+
+    Raises:
+        InputError: everything that is wrong with it and with the topology.
+    """
+    fields = Fields(yamlfile.read(path))
+    folder = path.parent
+    optional = ("sources", "listen", "tls", "auth", "agents", "store", "record", "engine", "note")
+    if not fields.known((), ("version", "topology"), optional):
+        raise InputError(fields.problems)
+    fields.version()
+    _no_variables(fields)
+    topology_path, cluster = _topology(fields, folder)
+    tokens = (*_tokens(fields, folder), *_agents(fields, folder, cluster))
+    listen = _listen(fields)
+    config = Config(
+        path,
+        topology_path,
+        cluster,
+        _sources(fields),
+        listen,
+        _tls(fields, folder),
+        tokens,
+        _anonymous(fields, tokens),
+        folder / (_mapping(fields, ("store",), ("path",), ("retention_days",)) or "skewscope.db"),
+        DAY * number(fields, ("store", "retention_days"), 0.0, (0.0, 36500.0)),
+        _record(fields, folder),
+        Retention(
+            3600.0 * number(fields, ("record", "retention_hours"), 24.0, (0.1, 1e6)),
+            int(GIB * number(fields, ("record", "retention_gib"), 50.0, (0.01, 1e6))),
+        ),
+        _grace(fields),
+    )
+    if not (listen.loopback or listen.unprotected or any(token.role != "agent" for token in tokens)):
+        hint = "Add tokens under auth, or say `unprotected: true` under listen."
+        fields.fault(("listen",), f"{listen.host} without tokens", "loopback, or tokens that protect it", hint)
+    if fields.problems:
+        raise InputError(set(fields.problems))
+    return config
+
+
+def _no_variables(fields: Fields) -> None:
+    """Faults of `${NAME}` where no secret stands."""
+    for at, value in _texts((), fields.document.data):
+        if "${" in value and at[-1] not in ("token", "password"):
+            fields.fault(at, f"{value!r:.60}", "text without a variable", f"Only secrets are taken from there. {HOW}")
+
+
+def _texts(at: Path_, value: Any) -> Iterator[tuple[Path_, str]]:
+    if isinstance(value, str):
+        yield at, value
+    elif isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _texts((*at, key), inner)
+
+
+def _topology(fields: Fields, folder: Path) -> tuple[Path, Topology]:
+    name = fields.text(("topology",))
+    path = folder / (name or "topology.yaml")
+    if not name:
+        return path, Topology()
+    try:
+        found, problems = topology(yamlfile.read(path))
+    except InputError as error:
+        found, problems = Topology(), error.problems
+    fields.problems += problems
+    return path, Topology() if problems else found
+
+
+def _mapping(fields: Fields, at: Path_, required: tuple[str, ...], optional: tuple[str, ...]) -> str:
+    """The text of the first required field of a mapping that may be missing, after checking its fields' names."""
+    if fields.at(at) is None:
+        return ""
+    fields.known(at, required, optional)
+    return fields.text((*at, required[0]))
+
+
+def _record(fields: Fields, folder: Path) -> Path | None:
+    name = _mapping(fields, ("record",), ("path",), ("retention_hours", "retention_gib"))
+    return folder / name if name else None
+
+
+def _grace(fields: Fields) -> float:
+    if fields.at(("engine",)) is not None:
+        fields.known(("engine",), (), ("grace",))
+    return number(fields, ("engine", "grace"), Config.grace, (0.0, 5.0))
+
+
+def _listen(fields: Fields) -> Listen:
+    at = ("listen",)
+    if fields.at(at) is None:
+        return Listen()
+    fields.known(at, (), ("host", "port", "unprotected"))
+    host = fields.text((*at, "host")) or HOST
+    if host not in HOSTS and not _address(host):
+        fields.fault((*at, "host"), f"{host!r}", "an address to listen on, or localhost", "0.0.0.0 is every IPv4 one.")
+    port = fields.at((*at, "port"))
+    if port is not None and (isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 65536):
+        fields.fault((*at, "port"), f"{kind_of(port)} ({port!r:.40})", "a port from 0 to 65535")
+        port = None
+    return Listen(host, PORT if port is None else port, yes(fields, (*at, "unprotected")))
+
+
+def _address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _loopback(host: str) -> bool:
+    return host in HOSTS or (_address(host) and ip_address(host).is_loopback)
+
+
+def _tls(fields: Fields, folder: Path) -> Tls | None:
+    at = ("tls",)
+    if fields.at(at) is None:
+        return None
+    fields.known(at, ("certificate", "key"), ("clients",))
+    return Tls(*(_file(fields, (*at, name), folder) for name in ("certificate", "key", "clients")))
+
+
+def _file(fields: Fields, at: Path_, folder: Path) -> str:
+    name = fields.text(at)
+    if name and not (folder / name).is_file():
+        fields.fault(at, f"no file {name!r}", "a file in PEM form", "Paths are told from the folder of this file.")
+    return str(folder / name) if name else ""
+
+
+def _tokens(fields: Fields, folder: Path) -> Iterator[Token]:
+    if fields.at(("auth",)) is not None:
+        fields.known(("auth",), (), ("tokens", "anonymous"))
+    seen: set[str] = set()
+    for at in fields.items(("auth", "tokens"), MOST_TOKENS):
+        if not fields.known(at, ("name", "role"), ("token", "file")):
+            continue
+        name, role = fields.text((*at, "name")), fields.text((*at, "role"), choice=ROLES[1:])
+        if name in seen:
+            fields.fault((*at, "name"), f"{name!r} for the second time", "a name of its own")
+        seen.add(name)
+        if (found := secret(fields, at, folder)) is not None:
+            yield Token(name, role, found)
+
+
+def _agents(fields: Fields, folder: Path, cluster: Topology) -> Iterator[Token]:
+    if fields.at(("agents",)) is not None:
+        fields.known(("agents",), (), ("tokens",))
+    for at in fields.items(("agents", "tokens"), MOST_TOKENS):
+        if not fields.known(at, ("node",), ("token", "file")):
+            continue
+        node = fields.text((*at, "node"))
+        if node and node != ANY and cluster.nodes and node not in cluster.node:
+            hint = fields.nearest(node, cluster.node)
+            fields.fault((*at, "node"), f"an unknown node {node!r}", "a node of the topology, or '*'", hint)
+        if (found := secret(fields, at, folder)) is not None:
+            yield Token(node, "agent", found)
+
+
+def _anonymous(fields: Fields, tokens: tuple[Token, ...]) -> str:
+    role = fields.text(("auth", "anonymous"), choice=ROLES)
+    return role or ("none" if any(token.role != "agent" for token in tokens) else "read")
+
+
+def _sources(fields: Fields) -> tuple[Wanted, ...]:
+    found: dict[str, Wanted] = {}
+    for at in fields.items(("sources",), MOST_SOURCES):
+        if not isinstance(fields.at(at), dict):
+            fields.fault(at, kind_of(fields.at(at)), "a mapping with kind and name")
+            continue
+        kind, name = fields.text((*at, "kind"), choice=kinds()), fields.text((*at, "name")) or f"source {at[-1]}"
+        if fields.at((*at, "kind")) is None:
+            fields.fault((*at, "kind"), "no value", "the field 'kind'")
+        if name in found or name == "agents":
+            fields.fault((*at, "name"), f"{name!r} for the second time", "a name of its own")
+        if kind:
+            found[name] = Wanted(kind, name, kinds()[kind].read(fields, at, name))
+    return tuple(found.values())

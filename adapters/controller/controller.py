@@ -1,0 +1,226 @@
+"""The controller: on each whole second it takes what sources handed over and has it judged in a thread of its own.
+
+The clock is read here and by sources, nowhere else. A tick that takes longer than a second is not followed by a queue:
+the next one takes all that came meanwhile, and the seconds passed over are counted.
+"""
+
+import asyncio
+import gc
+import logging
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import ParamSpec, TypeVar
+
+from skewscope.adapters.clock import Clock, SystemClock
+from skewscope.adapters.controller.agents import NAME, Pushed, Receiver
+from skewscope.adapters.controller.carried import Carried
+from skewscope.adapters.controller.config import Config, Wanted
+from skewscope.adapters.controller.gathering import Gathering
+from skewscope.adapters.controller.recorder import Recorder
+from skewscope.adapters.controller.store import Store
+from skewscope.adapters.controller.work import Known, Work
+from skewscope.adapters.machine import assembled
+from skewscope.adapters.names import Names
+from skewscope.adapters.sources import World, kinds
+from skewscope.adapters.sources.base import Batch
+from skewscope.adapters.sources.supervisor import Standing, Supervisor
+from skewscope.engine.diagnosis import TICK
+from skewscope.kb.load import catalogue
+from skewscope.kb.model import Catalogue
+
+STILL = 10
+"""Ticks without a new series after which all that is there is taken out of the collector's rounds."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Subscriber = Callable[[Known], None]
+"""Told what each tick found out; it must not wait."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Pace:
+    """How the ticks go."""
+
+    ticks: int = 0
+    skipped: int = 0
+    """Seconds that were passed over because a tick took longer."""
+    took: float = 0.0
+    """Seconds that the last tick took, by the clock."""
+
+
+@dataclass
+class Controller:
+    """Everything that runs behind the API."""
+
+    config: Config
+    clock: Clock = field(default_factory=SystemClock)
+    known: Known | None = None
+    """What the last tick found out; None before the first."""
+    subscribers: list[Subscriber] = field(default_factory=list)
+    pace: Pace = field(default_factory=Pace)
+    catalogue: Catalogue = field(default_factory=catalogue)
+    _left: dict[str, list[Batch]] = field(default_factory=dict)
+    """Handed over by sources that have ended."""
+    _resting: tuple[int, int] = (0, 0)
+    """Series at the last tick, and for how many ticks there were no others."""
+
+    def __post_init__(self) -> None:
+        self.supervisor = Supervisor(self.clock)
+        self.receiver = Receiver(self.config.topology, self.clock)
+        self._pool = ThreadPoolExecutor(1, "engine")
+        self._stack = ExitStack()
+        self._work: Work | None = None
+        self._t = -math.inf
+
+    # --- life
+
+    async def start(self) -> None:
+        """Opens store and engine, and starts the sources.
+
+        Raises:
+            InputError: the store is none, or the rules are wrong.
+        """
+        self._work = await self._in_thread(self._made)
+        self.supervisor.start(Pushed(self.receiver, self.clock))
+        for wanted in self.config.sources:
+            self._start(wanted)
+        await self._in_thread(self._note, "started")
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Ticks until it is told to stop; what was handed over until then is judged."""
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            while not stopped.done():
+                await self.tick(stopped)
+        finally:
+            stopped.cancel()
+            await self._close()
+
+    async def tick(self, stopped: "asyncio.Task[bool] | None" = None) -> None:
+        """Waits for the end of the next whole second, and judges it; earlier when it is to stop."""
+        begun = self.clock.now()
+        end = max((math.floor((begun - self.config.grace) / TICK) + 1) * TICK, self._t + TICK)
+        waiting = asyncio.ensure_future(self.clock.sleep(end + self.config.grace - begun))
+        await asyncio.wait({waiting, *([stopped] if stopped else [])}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if math.isfinite(self._t):
+            self.pace.skipped += max(round((end - self._t) / TICK) - 1, 0)
+        self._t = end
+        await self._judge(end)
+
+    async def _judge(self, t: float) -> None:
+        begun = self.clock.now()
+        self.supervisor.look()
+        handed = self.supervisor.take()
+        for name, batches in self._left.items():
+            handed[name] = batches + handed.get(name, [])
+        self._left = {}
+        assert self._work is not None
+        self.known = await self._in_thread(self._work.step, t, handed)
+        self.pace.ticks += 1
+        self.pace.took = self.clock.now() - begun
+        self._rest(self.known.series)
+        for tell in tuple(self.subscribers):
+            try:
+                tell(self.known)
+            except Exception:
+                log.exception("a subscriber failed")
+
+    def _rest(self, series: int) -> None:
+        """Millions of names live as long as the process; looking through them for garbage would take seconds."""
+        before, still = self._resting
+        self._resting = (series, still + 1) if series == before else (series, 0)
+        if self._resting[1] == STILL:
+            gc.collect()
+            gc.freeze()
+
+    async def _close(self) -> None:
+        for name, batches in (await self.supervisor.close()).items():
+            self._left.setdefault(name, []).extend(batches)
+        if self._work is not None:
+            await self._in_thread(self._finish)
+        self._pool.shutdown()
+
+    def _finish(self) -> None:
+        assert self._work is not None
+        now = self.clock.now()
+        self._work.step(max(self._t + TICK, math.ceil(now)), self._left)
+        self._work.close(now)
+        self._stack.close()
+
+    async def reload(self, config: Config) -> tuple[str, ...]:
+        """Goes on by another config; what needs a restart is left as it was, and told."""
+        before, self.config = self.config, config
+        told = [what for what in ("listen", "tls", "store") if getattr(before, what) != getattr(config, what)]
+        self.config = replace(config, **{what: getattr(before, what) for what in told})
+        gone = [w for w in before.sources if w not in config.sources or before.topology != config.topology]
+        for wanted in gone:
+            self._left[wanted.name] = self._left.get(wanted.name, []) + await self.supervisor.stop(wanted.name)
+        if before.topology != config.topology:
+            self.receiver.topology = config.topology
+            self._work = await self._in_thread(self._anew)
+        elif (before.record, before.retention) != (config.record, config.retention):
+            await self._in_thread(self._record_anew)
+        for wanted in config.sources:
+            if wanted.name not in self.supervisor.names:
+                self._start(wanted)
+        await self._in_thread(self._note, "reloaded")
+        return tuple(told)
+
+    # --- in the thread that owns engine, store and recording
+
+    async def _in_thread(self, do: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: do(*args, **kwargs))
+
+    def _made(self) -> Work:
+        # Loaded by the first incident else, when there is least time for it.
+        import networkx  # noqa: F401, ICN001, PLC0415
+
+        store = Store(self.config.store)
+        return self._with(store)
+
+    def _with(self, store: Store) -> Work:
+        gathering = Gathering()
+        machine = self._stack.enter_context(assembled(self.config.topology, self.catalogue, gathering.table))
+        gathering.read(machine.diagnosis.detector.panel)
+        carried = Carried.of(store.open_incidents())
+        return Work(machine, gathering, store, carried, self._recorder(), self.config.store_retention)
+
+    def _recorder(self) -> Recorder | None:
+        folder = self.config.record
+        return Recorder(folder, self.config.topology_path, self.config.retention) if folder else None
+
+    def _anew(self) -> Work:
+        """Another engine, for another topology; open incidents go on."""
+        assert self._work is not None
+        store = self._work.store
+        if self._work.recorder is not None:
+            self._work.recorder.close()
+        self._stack.close()
+        return self._with(store)
+
+    def _record_anew(self) -> None:
+        assert self._work is not None
+        if self._work.recorder is not None:
+            self._work.recorder.close()
+        self._work.recorder = self._recorder()
+
+    def _note(self, what: str) -> None:
+        assert self._work is not None
+        self._work.store.note(self.clock.now(), "controller", what, {"config": str(self.config.path)})
+
+    # --- sources
+
+    def _start(self, wanted: Wanted) -> None:
+        world = World(self.config.topology, Names(self.catalogue, self.config.topology), self.clock)
+        self.supervisor.start(kinds()[wanted.kind].build(wanted.settings, world))
+
+    def standings(self) -> tuple[Standing, ...]:
+        """How all sources do; that of the agents only where there are any."""
+        found = self.supervisor.standings()
+        return tuple(one for one in found if one.name != NAME or self.receiver.agents)

@@ -1,0 +1,63 @@
+"""What a controller tells of itself, as Prometheus text; what it tells of the fleet is told elsewhere."""
+
+import resource
+from collections.abc import Iterable, Iterator
+
+from skewscope.adapters.controller.controller import Controller
+from skewscope.adapters.exposition import ESCAPES
+
+CONTENT = "text/plain; version=0.0.4; charset=utf-8"
+Sample = tuple[dict[str, str], float]
+
+
+def text(controller: Controller) -> str:
+    """The page."""
+    return "".join(line for family in _families(controller) for line in _lines(*family))
+
+
+def _families(controller: Controller) -> Iterator[tuple[str, str, str, Iterable[Sample]]]:
+    """Name, type, meaning and samples of each metric."""
+    pace, known, agents = controller.pace, controller.known, controller.receiver.agents.values()
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    standings = controller.standings()
+    yield "skewscope_ticks_total", "counter", "Ticks that were judged.", [({}, pace.ticks)]
+    yield (
+        "skewscope_ticks_skipped_total",
+        "counter",
+        "Seconds that were passed over.",
+        [({}, pace.skipped)],
+    )
+    yield "skewscope_tick_seconds", "gauge", "How long the last tick took.", [({}, pace.took)]
+    yield "skewscope_process_seconds_total", "counter", "Processor time.", [({}, usage.ru_utime + usage.ru_stime)]
+    if known is not None:
+        yield "skewscope_series", "gauge", "Series that the engine knows.", [({}, known.series)]
+        yield "skewscope_samples", "gauge", "Samples of the last tick.", [({}, known.samples)]
+        yield "skewscope_samples_late_total", "counter", "Samples that came too late.", [({}, known.late)]
+        firing = sum(one.state == "firing" for one in known.snapshot.incidents)
+        yield "skewscope_incidents_firing", "gauge", "Incidents that fire.", [({}, firing)]
+        yield "skewscope_last_tick_timestamp_seconds", "gauge", "End of the last tick.", [({}, known.snapshot.time)]
+    yield "skewscope_source_up", "gauge", "Whether batches come.", [({"source": s.name}, s.up) for s in standings]
+    yield (
+        *("skewscope_source_values_total", "counter", "Values that came."),
+        [({"source": s.name}, s.values) for s in standings],
+    )
+    yield (
+        *("skewscope_source_dropped_total", "counter", "Values that nobody took in time."),
+        [({"source": s.name}, s.dropped) for s in standings],
+    )
+    yield (
+        *("skewscope_source_restarts_total", "counter", "Times that a source was started again."),
+        [({"source": s.name}, s.restarts) for s in standings],
+    )
+    yield "skewscope_agents", "gauge", "Agents that were ever heard.", [({}, len(agents))]
+    yield (
+        *("skewscope_agent_rows_repeated_total", "counter", "Rows that came twice."),
+        [({}, sum(agent.repeated for agent in agents))],
+    )
+
+
+def _lines(name: str, kind: str, meaning: str, samples: Iterable[Sample]) -> Iterator[str]:
+    yield f"# HELP {name} {meaning}\n# TYPE {name} {kind}\n"
+    for labels, value in samples:
+        inner = ",".join(f'{label}="{text.translate(ESCAPES)}"' for label, text in labels.items())
+        yield f"{name}{{{inner}}} {float(value)!r}\n" if inner else f"{name} {float(value)!r}\n"

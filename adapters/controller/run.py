@@ -1,0 +1,87 @@
+"""A controller as a process: server, signals and an orderly end."""
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from skewscope.adapters.controller import config
+from skewscope.adapters.controller.auth import Gate
+from skewscope.adapters.controller.controller import Controller
+from skewscope.adapters.controller.server import App, listening, server
+from skewscope.kb.problems import SkewscopeError
+
+PATIENCE = 10.0
+"""Seconds that the server has to end."""
+
+SWITCH = 0.001
+"""Seconds after which the engine's thread lets the others run: requests should not wait for each other's turn."""
+
+SELDOM = (100_000, 50, 1000)
+"""How seldom garbage is looked for: next to nothing of ours lies in circles, and a fleet has millions of names."""
+
+log = logging.getLogger(__name__)
+
+
+def run(path: Path) -> None:
+    """Runs the controller of a config until it is told to stop (SIGTERM, SIGINT); SIGHUP reads the config again.
+
+    Raises:
+        InputError: what is wrong with the config, the store or the rules.
+        SkewscopeError: it cannot listen.
+    """
+    sys.setswitchinterval(SWITCH)
+    gc.set_threshold(*SELDOM)
+    asyncio.run(_run(path))
+
+
+async def _run(path: Path) -> None:
+    settings = config.read(path)
+    with listening(settings.listen) as door:
+        controller = Controller(settings)
+        await controller.start()
+        app = App(controller)
+        web = server(app, settings.tls)
+        stop = asyncio.Event()
+        reloads = _signals(app, path, stop)
+        serving = asyncio.create_task(web.serve([door]))
+        serving.add_done_callback(lambda _: stop.set())
+        host, port, *_ = door.getsockname()
+        log.info("listening on %s port %d", host, port)
+        try:
+            await controller.run(stop)
+        finally:
+            web.should_exit = True
+            await asyncio.wait([serving, *reloads], timeout=PATIENCE)
+
+
+def _signals(app: App, path: Path, stop: asyncio.Event) -> "set[asyncio.Task[None]]":
+    """Listens to signals; the reloads that are under way."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    reloads: set[asyncio.Task[None]] = set()
+
+    def reload() -> None:
+        task = asyncio.create_task(_reload(app, path))
+        reloads.add(task)
+        task.add_done_callback(reloads.discard)
+
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    return reloads
+
+
+async def _reload(app: App, path: Path) -> None:
+    """Takes the config as it is now; one with faults changes nothing."""
+    try:
+        settings = await asyncio.to_thread(config.read, path)
+        kept = await app.controller.reload(settings)
+    except SkewscopeError as error:
+        log.error("the config was not reloaded: %s", error)  # noqa: TRY400 - all of it is in the message
+        return
+    app.gate = Gate(app.controller.config)
+    log.info("reloaded")
+    for what in kept:
+        log.warning("%s: what was changed there counts after a restart", what)

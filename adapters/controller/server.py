@@ -1,0 +1,196 @@
+"""The HTTP server: who asks is known before anything is answered, and rows of agents take the shortest way."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route as StarletteRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from skewscope.adapters.controller.agents import ForeignNodeError, UnknownTablesError
+from skewscope.adapters.controller.api import ROUTES, Route, Site, fault
+from skewscope.adapters.controller.auth import DeniedError, Gate
+from skewscope.adapters.controller.config import Listen, Tls
+from skewscope.adapters.controller.controller import Controller
+from skewscope.adapters.controller.store import Reader
+from skewscope.adapters.wire_rows import MOST_PACKED, PATH, BadRowsError
+from skewscope.kb.problems import SkewscopeError
+
+PATIENCE = 10.0
+"""Seconds that a body may take to come."""
+IDLE = 75
+"""Seconds that a connection may wait for its next request: agents keep theirs."""
+MOST_CONNECTIONS = 20_000
+BACKLOG = 2048
+PEER = "skewscope.peer"
+"""Where the name in a client's certificate stands in a request's scope."""
+
+
+class TooLargeError(Exception):
+    """A body that is larger than any agent sends."""
+
+    def __init__(self) -> None:
+        super().__init__(f"more than {MOST_PACKED} bytes")
+
+
+STATUS: dict[type[Exception], int] = {ForeignNodeError: 403, BadRowsError: 400, TooLargeError: 413}
+
+
+@dataclass
+class App:
+    """Answers requests."""
+
+    controller: Controller
+    gate: Gate = field(init=False)
+    _site: ASGIApp = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.gate = Gate(self.controller.config)
+        site = Site(self.controller, Reader(self.controller.config.store))
+        routes = [StarletteRoute(route.path, self._answering(route, site)) for route in ROUTES]
+        self._site = Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "http" and scope["path"] == PATH and scope["method"] == "POST":
+            await (await self._rows(scope, receive))(scope, receive, send)
+        else:
+            await self._site(scope, receive, send)
+
+    def _answering(self, route: Route, site: Site) -> Any:
+        async def answer(request: Request) -> Response:
+            try:
+                self._host(request.scope)
+                if route.role:
+                    self.gate.admit(self._caller(request.scope), route.role)
+            except DeniedError as error:
+                return _denied(error)
+            return await route.answer(request, site)
+
+        return answer
+
+    def _host(self, scope: Scope) -> None:
+        if not self.gate.hosted(_header(scope, b"host")):
+            raise DeniedError("this host is not served; ask for it by its address", known=True)
+
+    def _caller(self, scope: Scope) -> Any:
+        return self.gate.caller(_header(scope, b"authorization"), scope.get(PEER, ""))
+
+    async def _rows(self, scope: Scope, receive: Receive) -> Response:
+        """Takes rows of an agent."""
+        try:
+            self._host(scope)
+            allowed = self.gate.node(self._caller(scope))
+            body = await asyncio.wait_for(_body(scope, receive), PATIENCE)
+            return JSONResponse({"taken": self.controller.receiver.take(body, allowed)})
+        except UnknownTablesError as error:
+            return JSONResponse({"unknown": error.tables}, 409)
+        except DeniedError as error:
+            return _denied(error)
+        except TimeoutError:
+            return fault(408, f"the body took more than {PATIENCE:g} s")
+        except (ForeignNodeError, BadRowsError, TooLargeError) as error:
+            return fault(STATUS[type(error)], str(error))
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
+
+
+async def _body(scope: Scope, receive: Receive) -> bytes:
+    told = _header(scope, b"content-length")
+    if told.isdigit() and int(told[:12]) > MOST_PACKED:
+        raise TooLargeError
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return b""
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > MOST_PACKED:
+            raise TooLargeError
+        if not message.get("more_body"):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _denied(error: DeniedError) -> Response:
+    if error.known:
+        return fault(403, str(error))
+    return fault(401, str(error), **{"WWW-Authenticate": "Bearer"})
+
+
+async def _no_route(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return fault(error.status_code, error.detail, **(error.headers or {}))
+
+
+class _Protocol(HttpToolsProtocol):
+    """Tells the application whose certificate a client has."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        certificate = self.transport.get_extra_info("peercert") if self.transport else None
+        if certificate:
+            self.scope[PEER] = _common_name(certificate)  # type: ignore[literal-required]
+
+
+def _common_name(certificate: dict[str, Any]) -> str:
+    parts = [pair for group in certificate.get("subject", ()) for pair in group]
+    return next((value for name, value in parts if name == "commonName"), "")
+
+
+class Server(uvicorn.Server):
+    """Leaves signals to the process."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Takes none."""
+        yield
+
+
+def listening(listen: Listen) -> socket.socket:
+    """A socket that waits for connections.
+
+    Raises:
+        SkewscopeError: there is none to be had at this address.
+    """
+    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+    try:
+        return socket.create_server((listen.host, listen.port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        where = f"{listen.host}:{listen.port}"
+        raise SkewscopeError(f"Cannot listen on {where}: {error.strerror}. Is another controller running?") from None
+
+
+def server(app: App, tls: Tls | None) -> Server:
+    """What serves an application on sockets that it is given, until its `should_exit` is set."""
+    settings = uvicorn.Config(
+        app,
+        http=_Protocol,
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        date_header=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=IDLE,
+        timeout_graceful_shutdown=3,
+        ssl_certfile=tls.certificate if tls else None,
+        ssl_keyfile=tls.key if tls else None,
+        ssl_ca_certs=(tls.clients or None) if tls else None,
+        ssl_cert_reqs=ssl.CERT_OPTIONAL if tls and tls.clients else ssl.CERT_NONE,
+    )
+    return Server(settings)

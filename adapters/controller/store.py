@@ -1,0 +1,237 @@
+"""What must not be lost: incidents with their history, evidence and advice, and the audit log, in SQLite.
+
+One thread writes, one transaction a tick; others read through connections of their own. A process that is killed loses
+at most the transaction that it had not finished, and has told nobody of it.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from skewscope.adapters.controller import audit
+from skewscope.adapters.controller.contract import incident_of
+from skewscope.engine.incident import Evidence, Incident
+from skewscope.engine.incidents import Change
+from skewscope.kb.problems import InputError, Problem
+
+PATIENCE = 5.0
+"""Seconds to wait for another process that writes."""
+MOST_EVENTS = 1000
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE incidents (
+            id TEXT PRIMARY KEY, state TEXT NOT NULL, condition TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
+            opened_at REAL NOT NULL, resolved_at REAL, changed_at REAL NOT NULL, told TEXT NOT NULL) STRICT""",
+        "CREATE INDEX incidents_by_state ON incidents (state, opened_at)",
+        """CREATE TABLE history (
+            number INTEGER PRIMARY KEY AUTOINCREMENT, incident TEXT NOT NULL, t REAL NOT NULL,
+            what TEXT NOT NULL) STRICT""",
+        "CREATE INDEX history_by_incident ON history (incident)",
+        """CREATE TABLE evidence (
+            incident TEXT NOT NULL, side TEXT NOT NULL, name TEXT NOT NULL, verdict TEXT NOT NULL,
+            weight REAL NOT NULL, value REAL, unit TEXT NOT NULL, expr TEXT NOT NULL) STRICT""",
+        "CREATE INDEX evidence_by_incident ON evidence (incident)",
+        """CREATE TABLE advice (
+            incident TEXT NOT NULL, mitigation TEXT NOT NULL, actor TEXT NOT NULL, why TEXT NOT NULL) STRICT""",
+        "CREATE INDEX advice_by_incident ON advice (incident)",
+        """CREATE TABLE audit (
+            number INTEGER PRIMARY KEY, t REAL NOT NULL, who TEXT NOT NULL, what TEXT NOT NULL, told TEXT NOT NULL,
+            previous TEXT NOT NULL, hash TEXT NOT NULL) STRICT""",
+    ),
+)
+"""What each version of the schema adds to the one before; what stands here is never changed."""
+
+
+class Event(NamedTuple):
+    """Something that happened to an incident, with its place among all that ever happened."""
+
+    number: int
+    incident: str
+    t: float
+    what: str
+
+
+@dataclass
+class Store:
+    """The database of one controller; to be used by one thread."""
+
+    path: Path
+    _connection: sqlite3.Connection = field(init=False)
+    _written: dict[str, str] = field(default_factory=dict)
+    """What was last written of each incident that may still change."""
+
+    def __post_init__(self) -> None:
+        self._connection = _opened(self.path)
+        _migrate(self._connection, self.path)
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        self._connection.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._connection
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def keep(self, t: float, incidents: Iterable[Incident], changes: Sequence[Change]) -> tuple[Event, ...]:
+        """Writes what a tick changed, all of it or nothing; what happened, numbered."""
+        new = {one.id: (one, line) for one in incidents if self._written.get(one.id) != (line := one.as_line())}
+        if not new and not changes:
+            return ()
+        with self._transaction() as connection:
+            for one, line in new.values():
+                _put(connection, t, one, line)
+            events = tuple(_happened(connection, change) for change in changes)
+            for event in events:
+                audit.append(connection, event.t, "engine", event.what, {"incident": event.incident})
+        self._written |= {id_: line for id_, (_, line) in new.items()}
+        return events
+
+    def forget_before(self, before: float) -> None:
+        """Stops comparing what resolved before a time: it changes no more."""
+        old = self._connection.execute("SELECT id FROM incidents WHERE resolved_at < ?", (before,))
+        for (id_,) in old:
+            self._written.pop(id_, None)
+
+    def note(self, t: float, who: str, what: str, told: Mapping[str, Any]) -> None:
+        """Adds a line to the audit log."""
+        with self._transaction() as connection:
+            audit.append(connection, t, who, what, told)
+
+    def open_incidents(self) -> list[Incident]:
+        """Those that fired when the last controller stopped."""
+        rows = self._connection.execute("SELECT id, told FROM incidents WHERE state = 'firing' ORDER BY opened_at, id")
+        found = list(rows)
+        self._written |= dict(found)
+        return [incident_of(json.loads(line)) for _, line in found]
+
+    def prune(self, before: float) -> None:
+        """Drops incidents that resolved before a time; the audit log keeps what happened."""
+        old = "SELECT id FROM incidents WHERE state = 'resolved' AND resolved_at < ?"
+        with self._transaction() as connection:
+            for table in ("history", "evidence", "advice"):
+                connection.execute(f"DELETE FROM {table} WHERE incident IN ({old})", (before,))  # noqa: S608
+            connection.execute("DELETE FROM incidents WHERE state = 'resolved' AND resolved_at < ?", (before,))
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What anybody may read of a store, from any thread: a connection for each question."""
+
+    path: Path
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with closing(_opened(self.path, write=False)) as connection:
+            yield connection
+
+    def incident(self, id_: str) -> dict[str, Any] | None:
+        """The contract's object of an incident, with its history; None for one that is not there."""
+        with self._reading() as connection:
+            row = connection.execute("SELECT told FROM incidents WHERE id = ?", (id_,)).fetchone()
+            if row is None:
+                return None
+            past = connection.execute("SELECT t, what FROM history WHERE incident = ? ORDER BY number", (id_,))
+            told: dict[str, Any] = json.loads(row[0])
+            return told | {"history": [{"t": t, "what": what} for t, what in past]}
+
+    def incidents(self, state: str = "", most: int = 1000) -> list[dict[str, Any]]:
+        """The contract's objects, those that opened last first."""
+        where, values = ("WHERE state = ?", (state,)) if state else ("", ())
+        ordered = f"SELECT told FROM incidents {where} ORDER BY opened_at DESC, id LIMIT ?"  # noqa: S608
+        with self._reading() as connection:
+            return [json.loads(row[0]) for row in connection.execute(ordered, (*values, most))]
+
+    def events(self, after: int, most: int = MOST_EVENTS) -> list[Event]:
+        """What happened after an event, in order."""
+        asked = "SELECT number, incident, t, what FROM history WHERE number > ? ORDER BY number LIMIT ?"
+        with self._reading() as connection:
+            return [Event(*row) for row in connection.execute(asked, (after, most))]
+
+    def last_event(self) -> int:
+        """The number of the newest event; 0 for none."""
+        with self._reading() as connection:
+            (number,) = connection.execute("SELECT coalesce(max(number), 0) FROM history").fetchone()
+            return int(number)
+
+    def verify(self) -> tuple[int, str]:
+        """How many lines the audit log has, and the hash of the last.
+
+        Raises:
+            InputError: a line is not what was written.
+        """
+        try:
+            with self._reading() as connection:
+                return audit.verified(connection, str(self.path))
+        except sqlite3.Error as error:
+            raise _no_store(self.path, error) from None
+
+
+def _opened(path: Path, *, write: bool = True) -> sqlite3.Connection:
+    if not write and not path.is_file():
+        raise InputError([Problem(str(path), 0, "", "no such file", "the store of a controller")])
+    try:
+        connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        if write:
+            connection.execute("PRAGMA journal_mode = WAL")
+            # A tick without news writes nothing, so waiting for the disk costs little.
+            connection.execute("PRAGMA synchronous = FULL")
+        else:
+            connection.execute("PRAGMA query_only = ON")
+    except sqlite3.Error as error:
+        raise _no_store(path, error) from None
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version > len(MIGRATIONS):
+            hint = "It was written by a newer Skewscope."
+            expected = f"at most {len(MIGRATIONS)}"
+            raise InputError([Problem(str(path), 0, "", f"version {version} of the schema", expected, hint)])
+        for number, statements in enumerate(MIGRATIONS[version:], version + 1):
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in statements:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {number}")
+            connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise _no_store(path, error) from None
+
+
+def _no_store(path: Path, error: sqlite3.Error) -> InputError:
+    return InputError([Problem(str(path), 0, "", f"no usable database ({error})", "an SQLite file of Skewscope")])
+
+
+def _put(connection: sqlite3.Connection, t: float, one: Incident, line: str) -> None:
+    row = (one.id, one.state, one.condition, one.kind, one.name, one.opened_at, one.resolved_at, t, line)
+    connection.execute("INSERT OR REPLACE INTO incidents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    connection.execute("DELETE FROM evidence WHERE incident = ?", (one.id,))
+    connection.execute("DELETE FROM advice WHERE incident = ?", (one.id,))
+    sides = (("for", one.evidence), ("against", one.against))
+    items = [_item(one.id, side, item) for side, found in sides for item in found]
+    connection.executemany("INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?, ?, ?)", items)
+    advice = [(one.id, each.id, each.actor, each.why) for each in one.mitigations]
+    connection.executemany("INSERT INTO advice VALUES (?, ?, ?, ?)", advice)
+
+
+def _item(id_: str, side: str, item: Evidence) -> tuple[Any, ...]:
+    return id_, side, item.name, item.verdict, item.weight, item.value, item.unit, item.expr
+
+
+def _happened(connection: sqlite3.Connection, change: Change) -> Event:
+    row = (change.id, change.t, change.what)
+    cursor = connection.execute("INSERT INTO history (incident, t, what) VALUES (?, ?, ?)", row)
+    assert cursor.lastrowid is not None
+    return Event(cursor.lastrowid, *row)

@@ -1,0 +1,129 @@
+"""What a source of the controller is, and the bounded place where it puts what it read.
+
+A source knows nothing of the engine, and the engine nothing of it: between the two are batches of numbers. A source
+never waits for who takes them; what nobody took in time is dropped, the oldest first, and counted.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from skewscope.adapters.clock import Clock
+from skewscope.adapters.names import Intake
+from skewscope.engine.feed import F64, I32, SeriesKey
+
+MOST_WAITING = 24_000_000
+"""Values that may wait to be taken, of one source."""
+MOST_TROUBLE = 200
+"""Characters of what is told of a fault."""
+SECRETS = (
+    (re.compile(r"(?i)(//)[^/@\s]*@"), r"\1"),
+    (re.compile(r"(?i)\b(bearer|basic)\s+\S+"), r"\1 ***"),
+    (re.compile(r"(?i)\b([\w-]*(?:token|password|secret|api[_-]?key)[\w-]*)([=:]\s*)[^\s&,;'\"]+"), r"\1\2***"),
+)
+
+
+class Columns(Protocol):
+    """The series of a source, or of a part of it, by number. It only grows; a number never changes its meaning."""
+
+    @property
+    def keys(self) -> Sequence[SeriesKey]:
+        """What each number stands for."""
+        ...
+
+    @property
+    def ranks(self) -> Sequence[int]:
+        """By which of a signal's names each one comes (see `adapters.names`); the lowest that is there counts."""
+        ...
+
+
+class Listing(Intake):
+    """Columns of a source that reads names of metrics. Two of them are never the same, whatever they hold."""
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class Batch(NamedTuple):
+    """Some values of a source."""
+
+    columns: Columns
+    numbers: I32 | None
+    """Of the series in `columns`; None: the first so many, in their order."""
+    time: F64 | float
+    """Seconds since 1970, of each value or of all."""
+    value: F64
+
+
+@dataclass
+class Sink:
+    """Where one source puts its batches."""
+
+    clock: Clock
+    most: int = MOST_WAITING
+    last: float | None = None
+    """When the newest batch came."""
+    values: int = 0
+    """Taken so far."""
+    dropped: int = 0
+    """Values that nobody took in time."""
+    trouble: str = ""
+    """What is wrong with some of it, in words; '' when nothing is."""
+    _waiting: deque[Batch] = field(default_factory=deque)
+    _held: int = 0
+
+    def put(self, batch: Batch) -> None:
+        """Hands a batch over; drops the oldest ones where too much waits."""
+        self.last = self.clock.now()
+        size = len(batch.value)
+        self.values += size
+        self._waiting.append(batch)
+        self._held += size
+        while self._held > self.most and self._waiting:
+            gone = len(self._waiting.popleft().value)
+            self._held -= gone
+            self.dropped += gone
+
+    def take(self) -> list[Batch]:
+        """All that waits, oldest first."""
+        found = list(self._waiting)
+        self._waiting.clear()
+        self._held = 0
+        return found
+
+
+class Source(Protocol):
+    """Something that telemetry comes from."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in states and recordings; no other has the same."""
+        ...
+
+    @property
+    def period(self) -> float:
+        """Seconds between two batches; 0 where nobody can say, and silence is nothing to restart for."""
+        ...
+
+    async def run(self, sink: Sink) -> None:
+        """Puts batches into the sink until it is cancelled. What it raises ends it; it is then started anew."""
+        ...
+
+
+def scrubbed(error: object) -> str:
+    """What is told of a fault: one short line without passwords and tokens."""
+    text = " ".join(str(error).split())
+    for pattern, kept in SECRETS:
+        text = pattern.sub(kept, text)
+    text = "".join(c if c.isprintable() else "?" for c in text)
+    return text if len(text) <= MOST_TROUBLE else text[: MOST_TROUBLE - 3] + "..."
+
+
+def values_in(batches: Iterable[Batch]) -> int:
+    """How many values are in some batches."""
+    return sum(len(batch.value) for batch in batches)

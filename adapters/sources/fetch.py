@@ -1,0 +1,152 @@
+"""One page over HTTP, as a scraper asks for it: bounded in time and size, never following anybody elsewhere."""
+
+import asyncio
+import ssl
+import zlib
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+from skewscope.adapters.secret import Secret
+
+ACCEPT = "application/openmetrics-text;version=1.0.0;q=0.7,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+MOST_HEAD = 1 << 16
+"""Bytes of a line, and of all headers."""
+CHUNK = 1 << 16
+PORTS = {"http": 80, "https": 443}
+
+
+class FetchError(Exception):
+    """A page that could not be fetched, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How a page is asked for."""
+
+    timeout: float = 10.0
+    """Seconds for all of it."""
+    most: int = 64 << 20
+    """Bytes of the page, unpacked."""
+    bearer: Secret | None = None
+    trust: str = ""
+    """File of the authorities that a server's certificate is checked against; '' for the system's."""
+
+
+class _Head(NamedTuple):
+    status: int
+    headers: dict[str, str]
+
+
+async def fetch(url: str, wish: Wish) -> bytes:
+    """The page at an address.
+
+    Raises:
+        FetchError: there is none, or it is too large or too slow.
+    """
+    try:
+        return await asyncio.wait_for(_fetched(urlsplit(url), wish), wish.timeout)
+    except TimeoutError:
+        raise FetchError(f"no answer within {wish.timeout:g} s") from None
+    except (OSError, ssl.SSLError, EOFError) as error:
+        raise FetchError(str(error) or type(error).__name__) from None
+    except (ValueError, zlib.error, asyncio.LimitOverrunError) as error:
+        raise FetchError(f"an answer that is no HTTP ({error})") from None
+
+
+async def _fetched(url: SplitResult, wish: Wish) -> bytes:
+    assert url.hostname is not None
+    context = ssl.create_default_context(cafile=wish.trust or None) if url.scheme == "https" else None
+    port = url.port or PORTS[url.scheme]
+    reader, writer = await asyncio.open_connection(url.hostname, port, ssl=context, limit=MOST_HEAD)
+    try:
+        writer.write(_request(url, wish))
+        head = await _head(reader)
+        if head.status != 200:
+            raise FetchError(f"the answer {head.status}")
+        return await _page(reader, head, wish.most)
+    finally:
+        # What is still coming is of no interest to anybody.
+        writer.transport.abort()
+
+
+def _request(url: SplitResult, wish: Wish) -> bytes:
+    target = url._replace(scheme="", netloc="", fragment="").geturl() or "/"
+    lines = [
+        f"GET {target} HTTP/1.1",
+        f"Host: {url.netloc.rpartition('@')[2]}",
+        "User-Agent: skewscope",
+        f"Accept: {ACCEPT}",
+        "Accept-Encoding: gzip",
+        "Connection: close",
+    ]
+    if wish.bearer is not None:
+        lines.append(f"Authorization: Bearer {wish.bearer.text}")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+async def _head(reader: asyncio.StreamReader) -> _Head:
+    size = 0
+    lines: list[str] = []
+    while line := (await reader.readuntil(b"\n")).strip():
+        lines.append(line.decode("latin-1"))
+        size += len(line)
+        if size > MOST_HEAD:
+            raise ValueError("headers without end")
+    if not lines or not lines[0].startswith("HTTP/1."):
+        raise ValueError("no status line")
+    pairs = (line.partition(":") for line in lines[1:])
+    return _Head(int(lines[0].split()[1]), {name.strip().lower(): value.strip() for name, _, value in pairs})
+
+
+async def _page(reader: asyncio.StreamReader, head: _Head, most: int) -> bytes:
+    unpacked = _Unpacked(head.headers.get("content-encoding", ""), most)
+    if head.headers.get("transfer-encoding", "").lower() == "chunked":
+        while size := int((await reader.readuntil(b"\n")).partition(b";")[0], 16):
+            await _some(reader, size, unpacked)
+            await reader.readuntil(b"\n")
+    elif "content-length" in head.headers:
+        await _some(reader, int(head.headers["content-length"]), unpacked)
+    else:
+        while part := await reader.read(CHUNK):
+            unpacked.take(part)
+    return unpacked.whole()
+
+
+async def _some(reader: asyncio.StreamReader, size: int, unpacked: "_Unpacked") -> None:
+    """Takes in so many bytes."""
+    if size < 0:
+        raise ValueError("a negative size")
+    while size:
+        part = await reader.read(min(size, CHUNK))
+        if not part:
+            raise EOFError("the answer was cut off")
+        size -= len(part)
+        unpacked.take(part)
+
+
+class _Unpacked:
+    """A page that grows as it comes, and not beyond what it may."""
+
+    def __init__(self, encoding: str, most: int) -> None:
+        if encoding not in ("", "identity", "gzip"):
+            raise ValueError(f"an encoding {encoding[:20]!r} that was not asked for")
+        self._gzip = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
+        self._most = most
+        self._size = 0
+        self._parts: list[bytes] = []
+
+    def take(self, part: bytes) -> None:
+        """Takes in some of it."""
+        if self._gzip is not None:
+            part = self._gzip.decompress(part, self._most - self._size + 1)
+        self._parts.append(part)
+        self._size += len(part)
+        if self._size > self._most:
+            raise FetchError(f"a page of more than {self._most} bytes")
+
+    def whole(self) -> bytes:
+        """All of it."""
+        if self._gzip is not None and not self._gzip.eof:
+            raise EOFError("the answer was cut off")
+        return b"".join(self._parts)

@@ -1,0 +1,148 @@
+"""Sources of kind `scrape`: pages of Prometheus text or OpenMetrics, fetched each period from many targets.
+
+Each target is asked at a moment of its own, which its address decides: so a fleet is not asked all at once, nor at
+other moments after a restart. What a text of a series stands for is worked out once and kept for all later pages.
+"""
+
+import asyncio
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from skewscope.adapters.grammar import Labels as Pairs
+from skewscope.adapters.openmetrics import Exposition
+from skewscope.adapters.openmetrics import Target as Wanted
+from skewscope.adapters.sources import World
+from skewscope.adapters.sources.base import Batch, Listing, Sink, scrubbed
+from skewscope.adapters.sources.fetch import FetchError, fetch
+from skewscope.adapters.sources.settings import Settings, settings
+from skewscope.adapters.sources.targets import Target, as_mapping, found
+from skewscope.kb.fields import Fields
+from skewscope.kb.problems import InputError, listed
+from skewscope.kb.yamlfile import Path_
+
+AT_ONCE = 128
+"""Pages that are fetched at a time."""
+AGAIN = 10.0
+"""Seconds between two looks at files and names of targets."""
+
+
+def read(fields: Fields, at: Path_, name: str) -> Settings:
+    """The settings of one source; faults are noted."""
+    return settings(fields, at, name)
+
+
+def build(wanted: Settings, world: World) -> "Scrape":
+    """The source."""
+    return Scrape(wanted, world)
+
+
+@dataclass
+class Page:
+    """One target while it is scraped."""
+
+    target: Target
+    reader: Exposition
+    trouble: str = "not scraped yet"
+    task: "asyncio.Task[None] | None" = None
+
+
+@dataclass
+class Scrape:
+    """Scrapes the targets of one source."""
+
+    settings: Settings
+    world: World
+    listing: Listing = field(default_factory=Listing)
+    pages: dict[Target, Page] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What the config calls it."""
+        return self.settings.name
+
+    @property
+    def period(self) -> float:
+        """Seconds between two scrapes of a target; none is expected where there are no targets, or none answers."""
+        return self.settings.period if any(not page.trouble for page in self.pages.values()) else 0.0
+
+    @cached_property
+    def _turn(self) -> asyncio.Semaphore:
+        return asyncio.Semaphore(AT_ONCE)
+
+    async def run(self, sink: Sink) -> None:
+        """Scrapes until it is cancelled."""
+        # One thread reads all pages of a source: what was learned of one is of use for all.
+        with ThreadPoolExecutor(1, f"scrape {self.name}") as readers:
+            try:
+                while True:
+                    targets, troubles = await found(self.settings.where)
+                    self._follow(targets, sink, readers)
+                    await self.world.clock.sleep(min(AGAIN, self.settings.period))
+                    sink.trouble = scrubbed("; ".join([*troubles, *self._troubles()]))
+            finally:
+                self._follow([], sink, readers)
+
+    def _follow(self, targets: Sequence[Target], sink: Sink, readers: ThreadPoolExecutor) -> None:
+        """Begins with new targets, and ends with those that are gone."""
+        for target in set(self.pages) - set(targets):
+            page = self.pages.pop(target)
+            if page.task is not None:
+                page.task.cancel()
+        for target in targets:
+            if target not in self.pages:
+                page = self.pages[target] = Page(target, Exposition(self._known(target)))
+                page.task = asyncio.create_task(self._scraped(page, sink, readers))
+
+    def _known(self, target: Target) -> "_Known":
+        return _Known(self, as_mapping(target))
+
+    async def _scraped(self, page: Page, sink: Sink, readers: ThreadPoolExecutor) -> None:
+        """Scrapes one target for ever."""
+        clock, period = self.world.clock, self.settings.period
+        moment = _moment(page.target, period)
+        while True:
+            now = clock.now()
+            await clock.sleep((moment - now) % period or period)
+            try:
+                async with self._turn:
+                    await self._once(page, sink, readers)
+                page.trouble = ""
+            except (FetchError, InputError) as error:
+                page.trouble = scrubbed(error) or "it failed"
+
+    async def _once(self, page: Page, sink: Sink, readers: ThreadPoolExecutor) -> None:
+        at = self.world.clock.now()
+        text = await fetch(page.target.url, self.settings.wish)
+        loop = asyncio.get_running_loop()
+        block = await loop.run_in_executor(readers, page.reader.read, io.BytesIO(text), page.target.url, at)
+        sink.put(Batch(self.listing, block.series, block.time, block.value))
+
+    def _troubles(self) -> list[str]:
+        down = [f"{page.target.url}: {page.trouble}" for page in self.pages.values() if page.trouble]
+        return [f"{len(down)} of {len(self.pages)} targets are down: {listed(down, 2)}"] if down else []
+
+
+@dataclass
+class _Known:
+    """What the series of one target stand for."""
+
+    scrape: Scrape
+    labels: Mapping[str, str]
+
+    def __call__(self, metric: str, own: Pairs) -> Sequence[Wanted]:
+        """The numbers of a series in the source's listing."""
+        static = self.labels
+        if self.scrape.settings.honor_labels:
+            theirs = dict(own)
+            static = {name: value for name, value in static.items() if name not in theirs}
+        return self.scrape.world.names.known(static, self.scrape.listing)(metric, own)
+
+
+def _moment(target: Target, period: float) -> float:
+    """When within a period a target is asked."""
+    digest = hashlib.sha256(target.url.encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64 * period

@@ -1,0 +1,129 @@
+"""A thousand agents in one process, for `bench.test_bench_controller`: each pushes its row once a second.
+
+Started as `python -m bench.fleet_load PORT NODES SECONDS`; prints one line of JSON when it is done.
+"""
+
+import asyncio
+import json
+import resource
+import struct
+import sys
+import time
+
+import numpy as np
+import zstandard
+
+from skewscope.adapters.wire_rows import CONTENT_TYPE, PATH, Announced, Hello, encode
+from skewscope.engine.feed import SeriesKey
+from skewscope.kb.load import catalogue
+from skewscope.rules.kinds import kind_of
+
+GPUS, PORTS = 8, 8
+GROWING = ("bytes", "packets", "octets")
+SILENT = "n7"
+"""The node whose host counters stop ..."""
+QUIET_AFTER = 0.5
+"""... after this share of the time."""
+HEAD, ROW = struct.Struct("<BI"), struct.Struct("<QdII")
+
+
+def series(node: str) -> list[SeriesKey]:
+    """What an agent with 8 interfaces and 8 GPUs tells."""
+    whose = {
+        "node": [node],
+        "port": [f"{node}/p{n}" for n in range(PORTS)],
+        "gpu": [f"{node}/gpu{n}" for n in range(GPUS)],
+    }
+    found = []
+    for signal in sorted(catalogue().signals.values(), key=lambda signal: signal.id):
+        kind = kind_of(signal.entity)
+        if signal.type in ("counter", "gauge", "state", "bitmask"):
+            found += [SeriesKey(signal.id, kind, entity) for entity in whose.get(kind, ())]
+    return found
+
+
+class Fleet:
+    """All agents, and what became of their rows."""
+
+    def __init__(self, port: int, nodes: int, seconds: int) -> None:
+        self.port, self.nodes, self.seconds = port, nodes, seconds
+        keys = series("n0")
+        self.size = len(keys)
+        signals = catalogue().signals
+        self.grows = np.array(
+            [signals[k.signal].type == "counter" and any(word in k.signal for word in GROWING) for k in keys]
+        )
+        self.host = np.array([k.signal.startswith("host.") for k in keys])
+        self.random = np.random.default_rng(1)
+        self.sent = self.refused = self.resent = 0
+        self.slowest = 0.0
+        self.silent_since = 0.0
+        self.begin = 0.0
+
+    async def run(self) -> None:
+        self.begin = time.time() + 3.0
+        await asyncio.gather(*(self.agent(n) for n in range(self.nodes)))
+
+    async def agent(self, number: int) -> None:
+        node = f"n{number}"
+        pack = zstandard.ZstdCompressor(level=1).compress
+        values = np.where(self.grows, 1e9, 0.0)
+        hello = encode([Hello(node, "b", "bench")])
+        hello = zstandard.ZstdDecompressor().decompress(hello)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 16)
+        announce = encode([Hello(node, "b", "bench"), Announced(0, 0, tuple(series(node)))])
+        await self.post(reader, writer, announce)
+        phase = number / self.nodes
+        for sequence in range(self.seconds):
+            at = self.begin + sequence + phase
+            await asyncio.sleep(max(at - time.time(), 0))
+            values[self.grows] += self.random.integers(1_000_000, 2_000_000, int(self.grows.sum()))
+            told = values
+            if node == SILENT and sequence >= self.seconds * QUIET_AFTER:
+                self.silent_since = self.silent_since or time.time()
+                told = np.where(self.host, np.nan, values)
+            row = ROW.pack(sequence, time.time(), 0, self.size) + told.tobytes()
+            body = pack(hello + HEAD.pack(2, len(row)) + row)
+            for attempt in range(5):
+                status = await self.post(reader, writer, body)
+                if status == 200:
+                    self.sent += 1
+                    break
+                self.refused += 1
+                self.resent += bool(attempt)
+                if status == 409:
+                    await self.post(reader, writer, announce)
+        writer.close()
+
+    async def post(self, reader, writer, body: bytes) -> int:
+        begun = time.perf_counter()
+        writer.write(
+            f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {CONTENT_TYPE}\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        await reader.readexactly(size)
+        self.slowest = max(self.slowest, time.perf_counter() - begun)
+        return int(head[9:12])
+
+
+def main() -> None:
+    port, nodes, seconds = map(int, sys.argv[1:4])
+    fleet = Fleet(port, nodes, seconds)
+    asyncio.run(fleet.run())
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    told = {
+        "sent": fleet.sent,
+        "columns": fleet.size,
+        "refused": fleet.refused,
+        "slowest_s": round(fleet.slowest, 3),
+        "silent_since": fleet.silent_since,
+        "cores": round((usage.ru_utime + usage.ru_stime) / (seconds + 3), 2),
+    }
+    print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    main()

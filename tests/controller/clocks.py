@@ -1,0 +1,42 @@
+"""A clock that tests move."""
+
+import asyncio
+import heapq
+import itertools
+from dataclasses import dataclass, field
+
+
+@dataclass
+class FakeClock:
+    """Time stands until `pass_` moves it; who sleeps wakes in order."""
+
+    t: float = 1000.0
+    _waiting: list[tuple[float, int, "asyncio.Future[None]"]] = field(default_factory=list)
+    _count: itertools.count = field(default_factory=itertools.count)
+
+    def now(self) -> float:
+        return self.t
+
+    async def sleep(self, seconds: float) -> None:
+        woken = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (self.t + max(seconds, 0.0), next(self._count), woken))
+        await woken
+
+    async def pass_(self, seconds: float) -> None:
+        """So much later, with all that happens meanwhile."""
+        end = self.t + seconds
+        await settled()
+        while self._waiting and self._waiting[0][0] <= end:
+            at, _, woken = heapq.heappop(self._waiting)
+            self.t = max(self.t, at)
+            if not woken.done():
+                woken.set_result(None)
+            await settled()
+        self.t = end
+        await settled()
+
+
+async def settled() -> None:
+    """Lets everybody who can go on do so."""
+    for _ in range(10):
+        await asyncio.sleep(0)

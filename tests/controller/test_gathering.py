@@ -1,0 +1,51 @@
+"""Batches become blocks: of what rules read, by the best name, in their tick."""
+
+import numpy as np
+
+from skewscope.adapters.controller.gathering import Gathering
+from skewscope.adapters.sources.base import Batch, Listing
+from skewscope.engine.feed import SeriesKey
+
+KEY = SeriesKey("gpu.util", "gpu", "n0/gpu0")
+OTHER = SeriesKey("gpu.util", "gpu", "n0/gpu0", "other")
+UNREAD = SeriesKey("gpu.name", "gpu", "n0/gpu0")
+
+
+def listing(*pairs):
+    found = Listing()
+    for key, rank in pairs:
+        found.ranked(key, rank)
+    return found
+
+
+def seen(gathering, block):
+    return [(gathering.table.keys[n], v) for n, v in zip(block.series.tolist(), block.value.tolist(), strict=True)]
+
+
+def test_the_best_name_counts_from_when_it_comes():
+    gathering = Gathering({"gpu.util"})
+    worse, better = listing((KEY, 5), (UNREAD, 1)), listing((OTHER, 2))
+    rows = Batch(worse, None, 1.0, np.array([1.0, 7.0]))
+    assert seen(gathering, gathering.block([rows], 1.0)) == [(KEY, 1.0)]
+    good = Batch(better, np.array([0], np.int32), np.array([2.0]), np.array([2.0]))
+    assert seen(gathering, gathering.block([good, rows], 2.0)) == [(OTHER, 2.0)]
+    assert seen(gathering, gathering.block([rows], 3.0)) == []
+
+
+def test_what_is_of_a_later_tick_waits_for_it_and_what_is_far_off_does_not():
+    gathering, columns = Gathering({"gpu.util"}), listing((KEY, 0), (OTHER, 0))
+    both = Batch(columns, np.array([0, 1], np.int32), np.array([10.5, 11.5]), np.array([1.0, 2.0]))
+    row = Batch(columns, None, 11.2, np.array([3.0]))
+    far = Batch(columns, None, 500.0, np.array([4.0]))
+    assert seen(gathering, gathering.block([both, row, far], 11.0)) == [(KEY, 1.0), (KEY, 4.0)]
+    assert seen(gathering, gathering.block([], 12.0)) == [(OTHER, 2.0), (KEY, 3.0)]
+    assert len(gathering.block([], 13.0)) == 0
+
+
+def test_columns_grow_and_infinities_are_gaps():
+    gathering, columns = Gathering({"gpu.util"}), listing((KEY, 0))
+    gathering.block([Batch(columns, None, 1.0, np.array([1.0]))], 1.0)
+    columns.ranked(OTHER, 0)
+    found = gathering.block([Batch(columns, None, 2.0, np.array([2.0, np.inf]))], 2.0)
+    assert [key for key, _ in seen(gathering, found)] == [KEY, OTHER]
+    assert np.isnan(found.value).tolist() == [False, True]

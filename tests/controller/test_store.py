@@ -1,0 +1,109 @@
+"""What a store keeps, and that being killed at any moment loses nothing that was told."""
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from skewscope.adapters.controller.carried import AGAIN, GONE, WAIT, Carried
+from skewscope.adapters.controller.contract import incident_of
+from skewscope.adapters.controller.store import Reader, Store
+from skewscope.engine.incidents import Change
+from skewscope.kb.problems import InputError
+from tests.controller.writer import incident
+
+KILLS = 12
+
+
+def test_an_incident_comes_back_as_it_was(tmp_path):
+    store, one = Store(tmp_path / "s.db"), incident(3)
+    store.keep(5.0, [one], [Change(5.0, one.id, "opened")])
+    (again,) = store.open_incidents()
+    assert again == replace(one, history=())
+    assert incident_of(json.loads(one.as_line())) == again
+    told = Reader(store.path).incident(one.id)
+    assert told == one.as_json() | {"history": [{"t": 5.0, "what": "opened"}]}
+    assert [e.what for e in Reader(store.path).events(0)] == ["opened"]
+
+
+def test_what_did_not_change_is_not_written(tmp_path):
+    store, one = Store(tmp_path / "s.db"), incident(3)
+    store.keep(5.0, [one], [])
+    before = store._connection.total_changes
+    assert store.keep(6.0, [one], []) == ()
+    assert store._connection.total_changes == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE audit SET what = 'nothing' WHERE number = 2",
+        "UPDATE audit SET told = '{' WHERE number = 2",
+        "DELETE FROM audit WHERE number = 2",
+        "UPDATE audit SET hash = previous WHERE number = 3",
+    ],
+)
+def test_a_changed_audit_line_is_found(tmp_path, damage):
+    store = Store(tmp_path / "s.db")
+    for n in range(4):
+        store.note(float(n), "tester", "did", {"n": n})
+    lines, last = Reader(store.path).verify()
+    assert (lines, len(last)) == (4, 64)
+    store._connection.execute(damage)
+    with pytest.raises(InputError, match=r"audit line [23]"):
+        Reader(store.path).verify()
+
+
+def test_a_store_of_a_newer_version_and_what_is_none_are_refused(tmp_path):
+    Store(tmp_path / "s.db").close()
+    with sqlite3.connect(tmp_path / "s.db") as connection:
+        connection.execute("PRAGMA user_version = 99")
+    (tmp_path / "text.db").write_text("no database " * 100)
+    for name, told in (("s.db", "newer Skewscope"), ("text.db", "no usable database")):
+        with pytest.raises(InputError, match=told):
+            Store(tmp_path / name)
+
+
+def test_a_controller_that_is_killed_loses_nothing_that_it_told(tmp_path):
+    """A child writes ticks and says after each what it has kept; whenever it is killed, all that is there."""
+    path = tmp_path / "s.db"
+    chance = random.Random(5)
+    told: set[str] = set()
+    for _ in range(KILLS):
+        command = [sys.executable, "-m", "tests.controller.writer", str(path), str(len(told))]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as child:
+            assert child.stdout is not None
+            told.add(child.stdout.readline().strip())
+            time.sleep(chance.uniform(0.0, 0.05))
+            child.send_signal(signal.SIGKILL)
+            told |= {line.strip() for line in child.stdout if line.endswith("\n")}
+        kept = {one["id"] for one in Reader(path).incidents(most=1_000_000)}
+        assert told <= kept
+        lines, _ = Reader(path).verify()
+        assert lines >= len(told)
+
+
+def test_open_incidents_go_on_after_a_restart_without_being_announced_again():
+    before, gone = incident(1), incident(2)
+    carried = Carried.of([before, gone])
+    again = replace(incident(1), id="other", opened_at=50.0)
+    effect = replace(incident(7), explained_by="other")
+    incidents, changes = carried.over(60.0, [again, effect], [Change(60.0, "other", "opened")])
+    assert [(one.id, one.opened_at) for one in incidents] == [
+        (before.id, before.opened_at),
+        (effect.id, effect.opened_at),
+        (gone.id, gone.opened_at),
+    ]
+    assert incidents[1].explained_by == before.id
+    assert changes == (Change(60.0, before.id, AGAIN),)
+    incidents, changes = carried.over(61.0 + WAIT, [again], [])
+    assert [(one.id, one.state) for one in incidents] == [(before.id, "firing"), (gone.id, "resolved")]
+    assert changes == (Change(61.0 + WAIT, gone.id, GONE),)
+    assert carried.over(62.0 + WAIT, [again], [])[1] == ()

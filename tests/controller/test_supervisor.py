@@ -1,0 +1,120 @@
+"""Sources fail, hang, flood and end; none hurts another."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from skewscope.adapters.sources.base import Batch, Listing, Sink, scrubbed
+from skewscope.adapters.sources.supervisor import Supervisor
+from tests.controller.clocks import FakeClock
+
+
+class Steady:
+    """Hands a value over each second."""
+
+    name, period = "steady", 1.0
+
+    def __init__(self, clock):
+        self.clock = clock
+
+    async def run(self, sink):
+        while True:
+            sink.put(one(self.clock.now()))
+            await self.clock.sleep(1.0)
+
+
+class Failing(Steady):
+    name = "failing"
+    runs = 0
+
+    async def run(self, sink):
+        self.runs += 1
+        raise OSError("no way to http://user:geheim@host/?token=s3cret (Bearer abc.def)")
+
+
+class Hanging(Steady):
+    name = "hanging"
+    runs = 0
+
+    async def run(self, sink):
+        self.runs += 1
+        sink.put(one(self.clock.now()))
+        await asyncio.Event().wait()
+
+
+def one(t, size=1):
+    return Batch(Listing(), np.zeros(size, np.int32), t, np.zeros(size))
+
+
+def test_a_source_that_fails_is_started_again_more_and_more_rarely_and_hurts_no_other():
+    async def play():
+        clock = FakeClock()
+        supervisor = Supervisor(clock)
+        failing = Failing(clock)
+        supervisor.start(failing)
+        supervisor.start(Steady(clock))
+        await clock.pass_(0.5)
+        runs = []
+        for _ in range(40):
+            await clock.pass_(1.0)
+            supervisor.look()
+            runs.append(failing.runs)
+        bad, good = supervisor.standings()
+        assert (bad.name, bad.up, good.name, good.up) == ("failing", False, "steady", True)
+        assert good.values == 41
+        assert runs[-1] == 6  # after 0, 1, 3, 7, 15, 31 s
+        assert "geheim" not in bad.trouble
+        assert "s3cret" not in bad.trouble
+        assert "abc" not in bad.trouble
+        await supervisor.close()
+
+    asyncio.run(play())
+
+
+def test_a_source_that_hangs_is_down_and_started_again():
+    async def play():
+        clock = FakeClock()
+        supervisor = Supervisor(clock)
+        hanging = Hanging(clock)
+        supervisor.start(hanging)
+        await clock.pass_(1.0)
+        supervisor.look()
+        assert supervisor.standings()[0].up
+        await clock.pass_(10.0)
+        supervisor.look()
+        (standing,) = supervisor.standings()
+        assert not standing.up
+        assert "no batch for 11 s" in standing.trouble
+        await clock.pass_(1.0)
+        supervisor.look()
+        assert hanging.runs == 2
+        assert supervisor.standings()[0].up
+        await supervisor.close()
+
+    asyncio.run(play())
+
+
+def test_a_flood_drops_its_own_oldest_and_counts_them():
+    sink = Sink(FakeClock(), most=10)
+    batches = [one(float(n), 4) for n in range(4)]
+    for batch in batches:
+        sink.put(batch)
+    assert sink.take() == batches[2:]
+    assert (sink.values, sink.dropped) == (16, 8)
+    assert sink.take() == []
+
+
+def test_two_sources_of_one_name_are_refused():
+    async def play():
+        supervisor = Supervisor(FakeClock())
+        supervisor.start(Hanging(supervisor.clock))
+        with pytest.raises(ValueError, match="two sources"):
+            supervisor.start(Hanging(supervisor.clock))
+        await supervisor.close()
+
+    asyncio.run(play())
+
+
+def test_what_is_told_of_a_fault_is_one_short_line():
+    assert scrubbed("a\n\x1b[2Jb" + "c" * 500) == "a ?[2Jb" + "c" * 190 + "..."
