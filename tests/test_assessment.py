@@ -254,6 +254,7 @@ def test_fleets_side_by_side_are_told_apart():
     assert not runs[-1].told
 
 
+@pytest.mark.slow
 def test_one_command_measures_what_another_made(tmp_path):
     folder = tmp_path / "run"
     said = run("simulate", folder, "--condition", "ingress-loss", "--nodes", 16, "--seconds", 120)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual.app import App, SystemCommand
+from textual.driver import Driver
 from textual.screen import Screen
 from textual.theme import Theme
 from textual.worker import get_current_worker
@@ -19,6 +20,7 @@ from skewscope.tui import report, units
 from skewscope.tui.desk import RATES, Desk, Jump
 from skewscope.tui.detail import Words
 from skewscope.tui.keymap import KEYS, Key, help_lines, on_page
+from skewscope.tui.lean import lean
 from skewscope.tui.ledger import Ledger
 from skewscope.tui.pages.actions import Actions
 from skewscope.tui.pages.base import Page
@@ -103,6 +105,10 @@ class Console(App[SkewscopeError]):
             self.add_mode(page.name, partial(PageScreen, page))
         for key in self.keys:
             self.bind(key.binding, f"do({key.verb!r}, {key.arg})", description=key.does, show=False)
+
+    def get_driver_class(self) -> type[Driver]:
+        """What writes to the terminal, with fewer bytes."""
+        return lean(super().get_driver_class())
 
     def on_mount(self) -> None:
         """Start reading; the screen stays alive meanwhile."""
