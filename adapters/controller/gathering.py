@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
-from skewscope.adapters.sources.base import Batch, Columns
+from skewscope.adapters.sources.base import Batch, Columns, values_in
 from skewscope.engine.feed import F64, I32, Block, SeriesKey, SeriesTable, empty
 from skewscope.engine.panel import WATERMARK, Panel
 from skewscope.engine.sets import Index
@@ -20,6 +20,8 @@ MOST_AHEAD = 5.0
 """Seconds that a sample from the future waits for its tick; what is further off counts as of now."""
 
 
+MOST_AT_ONCE = 6_000_000
+"""Values that a tick takes in; they are put in order, and a tick that is late must not be the cause of the next."""
 MOST_SERIES = 16_000_000
 """Series that the engine is given."""
 
@@ -75,6 +77,8 @@ class Gathering:
         """Values that came after what the engine's watermark allows, by their batch's time."""
         self.unplaced = 0
         """Series beyond those that there is room for."""
+        self.passed_over = 0
+        """Values of rows that a newer one stood for, when too much came at once."""
         self._wanted = frozenset(wanted)
         self._mappings: WeakKeyDictionary[Columns, _Mapping] = WeakKeyDictionary()
         self._entities: dict[tuple[str, str], _Entity] = {}
@@ -87,6 +91,8 @@ class Gathering:
     def block(self, batches: Iterable[Batch], until: float) -> Block:
         """All that is of the tick that ends at `until`, or of an earlier one; what is of a later one waits for it."""
         waiting, self._held = [*self._held, *batches], []
+        if values_in(waiting) > MOST_AT_ONCE:
+            waiting = self._newest(waiting)
         parts = [self._part(now) for batch in waiting if (now := self._due(batch, until))]
         parts = [part for part in parts if len(part.series)]
         if not parts:
@@ -98,6 +104,13 @@ class Gathering:
         if np.isinf(value).any():
             value = np.where(np.isinf(value), np.nan, value)
         return Block(np.concatenate(times), np.concatenate([part.series for part in parts]), value)
+
+    def _newest(self, waiting: list[Batch]) -> list[Batch]:
+        """Only the newest row of each table, where more came than a tick can take: the next one is not late for it."""
+        newest = {id(batch.columns): batch for batch in waiting if batch.numbers is None}
+        kept = [batch for batch in waiting if batch.numbers is not None or newest[id(batch.columns)] is batch]
+        self.passed_over += values_in(waiting) - values_in(kept)
+        return kept
 
     def _due(self, batch: Batch, until: float) -> Batch | None:
         """What of a batch is not of the future; the rest is kept."""

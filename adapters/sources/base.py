@@ -14,7 +14,7 @@ from skewscope.adapters.clock import Clock
 from skewscope.adapters.names import Intake
 from skewscope.engine.feed import F64, I32, SeriesKey
 
-MOST_WAITING = 24_000_000
+MOST_WAITING = 16_000_000
 """Values that may wait to be taken, of one source."""
 MOST_TROUBLE = 200
 """Characters of what is told of a fault."""
