@@ -95,6 +95,8 @@ class Receiver:
     clock: Clock
     sink: Sink = field(init=False)
     agents: dict[str, Agent] = field(default_factory=dict)
+    wanted: frozenset[str] | None = None
+    """Signals whose series are of use to anybody; None for all, as where everything is recorded."""
     _texts: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -127,6 +129,12 @@ class Receiver:
         self._take_rows(agent, boot, rows)
         return boot.taken
 
+    def ask_again(self) -> None:
+        """Forgets what was announced; agents tell it again with their next rows."""
+        for agent in self.agents.values():
+            for boot in agent.boots.values():
+                boot.tables, boot.columns = {}, 0
+
     def _check(self, node: str, allowed: str | None) -> None:
         if node not in self.topology.node:
             raise ForeignNodeError(f"{node!r} is no node of the topology")
@@ -149,7 +157,8 @@ class Receiver:
             raise UnknownTablesError([told.table])
         # What is announced once more is what it was: a number never changes its meaning.
         new = told.series[known - told.first :]
-        if told.series[: known - told.first] != tuple(table.keys[told.first : told.first + len(told.series)]):
+        again = zip(told.series, table.keys[told.first :], strict=False)
+        if any(key != before for key, before in again if before is not NOBODY):
             raise BadRowsError(f"other series under numbers of table {told.table} that were announced before")
         boot.columns += len(new)
         if boot.columns > MOST_COLUMNS:
@@ -157,7 +166,8 @@ class Receiver:
         for key in new:
             own = not bound or self._of(key, agent.node)
             agent.foreign += not own
-            table.keys.append(self._short(key) if own else NOBODY)
+            kept = own and (self.wanted is None or key.signal in self.wanted)
+            table.keys.append(self._short(key) if kept else NOBODY)
 
     def _short(self, key: SeriesKey) -> SeriesKey:
         """The same with texts that are kept once: a fleet repeats them thousands of times."""
@@ -218,4 +228,4 @@ class Pushed:
 
 
 NOBODY = SeriesKey("", "", "")
-"""What a series of somebody else's becomes: no rule reads it."""
+"""What a series becomes that is somebody else's, or of no use: no rule reads it."""

@@ -163,7 +163,7 @@ def _topology(fields: Fields, folder: Path) -> tuple[Path, Topology]:
     try:
         found, problems = topology(yamlfile.read(path))
     except InputError as error:
-        found, problems = Topology(), list(error.problems)
+        found, problems = Topology(), error.problems
     fields.problems += problems
     return path, Topology() if problems else found
 

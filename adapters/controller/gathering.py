@@ -14,13 +14,13 @@ import numpy as np
 from skewscope.adapters.sources.base import Batch, Columns, values_in
 from skewscope.engine.feed import F64, I32, Block, SeriesKey, SeriesTable, empty
 from skewscope.engine.panel import WATERMARK, Panel
-from skewscope.engine.sets import Index
+from skewscope.engine.sets import Index, Mask
 
 MOST_AHEAD = 5.0
 """Seconds that a sample from the future waits for its tick; what is further off counts as of now."""
 
 
-MOST_AT_ONCE = 6_000_000
+MOST_AT_ONCE = 2_500_000
 """Values that a tick takes in; they are put in order, and a tick that is late must not be the cause of the next."""
 MOST_SERIES = 16_000_000
 """Series that the engine is given."""
@@ -91,9 +91,10 @@ class Gathering:
     def block(self, batches: Iterable[Batch], until: float) -> Block:
         """All that is of the tick that ends at `until`, or of an earlier one; what is of a later one waits for it."""
         waiting, self._held = [*self._held, *batches], []
-        if values_in(waiting) > MOST_AT_ONCE:
-            waiting = self._newest(waiting)
-        parts = [self._part(now) for batch in waiting if (now := self._due(batch, until))]
+        due = [now for batch in waiting if (now := self._due(batch, until))]
+        if values_in(due) > MOST_AT_ONCE:
+            due = self._newest(due)
+        parts = [self._part(batch) for batch in due]
         parts = [part for part in parts if len(part.series)]
         if not parts:
             return empty()
@@ -105,11 +106,11 @@ class Gathering:
             value = np.where(np.isinf(value), np.nan, value)
         return Block(np.concatenate(times), np.concatenate([part.series for part in parts]), value)
 
-    def _newest(self, waiting: list[Batch]) -> list[Batch]:
+    def _newest(self, due: list[Batch]) -> list[Batch]:
         """Only the newest row of each table, where more came than a tick can take: the next one is not late for it."""
-        newest = {id(batch.columns): batch for batch in waiting if batch.numbers is None}
-        kept = [batch for batch in waiting if batch.numbers is not None or newest[id(batch.columns)] is batch]
-        self.passed_over += values_in(waiting) - values_in(kept)
+        newest = {id(batch.columns): batch for batch in due if batch.numbers is None}
+        kept = [batch for batch in due if batch.numbers is not None or newest[id(batch.columns)] is batch]
+        self.passed_over += values_in(due) - values_in(kept)
         return kept
 
     def _due(self, batch: Batch, until: float) -> Batch | None:
@@ -184,7 +185,7 @@ def _mapped(numbers: I32) -> _Mapping:
     return _Mapping(numbers, (places, numbers[places]))
 
 
-def _some(batch: Batch, which: Index) -> Batch:
+def _some(batch: Batch, which: Mask) -> Batch:
     """Some values of a batch that has a time for each."""
     assert not isinstance(batch.time, float | int)
     at = np.flatnonzero(which)

@@ -91,7 +91,8 @@ class App:
         try:
             self._host(scope)
             allowed = self.gate.node(self._caller(scope))
-            body = await asyncio.wait_for(_body(scope, receive), PATIENCE)
+            async with asyncio.timeout(PATIENCE):
+                body = await _body(scope, receive)
             return JSONResponse({"taken": self.controller.receiver.take(body, allowed)})
         except UnknownTablesError as error:
             return JSONResponse({"unknown": error.tables}, 409)
@@ -142,7 +143,7 @@ class _Protocol(HttpToolsProtocol):
         super().on_message_begin()
         certificate = self.transport.get_extra_info("peercert") if self.transport else None
         if certificate:
-            self.scope[PEER] = _common_name(certificate)  # type: ignore[typeddict-unknown-key]
+            self.scope[PEER] = _common_name(certificate)  # type: ignore[literal-required]
 
 
 def _common_name(certificate: dict[str, Any]) -> str:

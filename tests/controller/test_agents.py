@@ -92,6 +92,20 @@ def test_an_agent_speaks_for_its_own_node_only():
     assert found.agents["n0"].foreign == len(theirs)
 
 
+def test_what_nobody_reads_is_not_kept_until_it_is_recorded():
+    found = receiver()
+    found.wanted = frozenset({KEYS[0].signal})
+    for _ in range(2):
+        found.take(body(TOLD))
+    assert found.agents["n0"].boots["b"].tables[0].keys == [KEYS[0], NOBODY]
+    found.wanted = None
+    found.ask_again()
+    with pytest.raises(UnknownTablesError):
+        found.take(body(row(1, 1, 2)))
+    found.take(body(TOLD, row(1, 1, 2)))
+    assert found.agents["n0"].boots["b"].tables[0].keys == list(KEYS)
+
+
 def test_a_clock_that_is_off_is_told_and_rows_kept_back_are_no_clock():
     found = receiver()
     found.take(body(TOLD, row(1, 1, time=900.0), row(2, 1, time=999.9)))
