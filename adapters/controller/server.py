@@ -167,11 +167,17 @@ def listening(listen: Listen) -> socket.socket:
         SkewscopeError: there is none to be had at this address.
     """
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+    # Only where the protocol is named does asyncio send each part of an answer at once; agents would wait 40 ms else.
+    door = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        return socket.create_server((listen.host, listen.port), family=family, backlog=BACKLOG)
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        door.bind((listen.host, listen.port))
+        door.listen(BACKLOG)
     except OSError as error:
+        door.close()
         where = f"{listen.host}:{listen.port}"
         raise SkewscopeError(f"Cannot listen on {where}: {error.strerror}. Is another controller running?") from None
+    return door
 
 
 def server(app: App, tls: Tls | None) -> Server:
