@@ -86,13 +86,15 @@ class Fleet:
                 told = np.where(self.host, np.nan, values)
             row = ROW.pack(sequence, time.time(), 0, self.size) + told.tobytes()
             body = pack(hello + HEAD.pack(2, len(row)) + row)
-            for attempt in range(5):
+            for attempt in range(60):
                 status = await self.post(reader, writer, body)
                 if status == 200:
                     self.sent += 1
                     break
                 self.refused += 1
                 self.resent += bool(attempt)
+                if status == 503:
+                    await asyncio.sleep(1.0)
                 if status == 409:
                     await self.post(reader, writer, announce)
         writer.close()

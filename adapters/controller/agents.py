@@ -39,6 +39,13 @@ class ForeignNodeError(Exception):
     """A node that is none of the topology, or that the sender may not speak for."""
 
 
+class BusyError(Exception):
+    """More waits than is judged in time; the agent is to keep its rows and send them again."""
+
+    def __init__(self) -> None:
+        super().__init__("too much waits to be judged; send it again in a moment")
+
+
 class Table:
     """The series of one table of an agent."""
 
@@ -112,7 +119,8 @@ class Receiver:
         Raises:
             BadRowsError: it is none.
             ForeignNodeError: it speaks for somebody it must not.
-            UnknownTablesError: of a table that was not announced; nothing of the body was taken.
+            UnknownTablesError: of a table that was not announced; no row of the body was taken.
+            BusyError: no row of it was taken for now.
         """
         hello, *frames = decode(body)
         assert isinstance(hello, Hello)
@@ -192,6 +200,8 @@ class Receiver:
         tables = boot.tables
         if unknown := {r.table for r in rows if r.table not in tables or len(r.values) > len(tables[r.table].keys)}:
             raise UnknownTablesError(unknown)
+        if rows and self.sink.crowded:
+            raise BusyError
         for row in rows:
             if row.sequence <= boot.taken:
                 agent.repeated += 1

@@ -17,7 +17,7 @@ from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from skewscope.adapters.controller.agents import ForeignNodeError, UnknownTablesError
+from skewscope.adapters.controller.agents import BusyError, ForeignNodeError, UnknownTablesError
 from skewscope.adapters.controller.api import ROUTES, Route, Site, fault
 from skewscope.adapters.controller.auth import DeniedError, Gate
 from skewscope.adapters.controller.config import Listen, Tls
@@ -43,7 +43,7 @@ class TooLargeError(Exception):
         super().__init__(f"more than {MOST_PACKED} bytes")
 
 
-STATUS: dict[type[Exception], int] = {ForeignNodeError: 403, BadRowsError: 400, TooLargeError: 413}
+STATUS: dict[type[Exception], int] = {ForeignNodeError: 403, BadRowsError: 400, TooLargeError: 413, BusyError: 503}
 
 
 @dataclass
@@ -100,8 +100,9 @@ class App:
             return _denied(error)
         except TimeoutError:
             return fault(408, f"the body took more than {PATIENCE:g} s")
-        except (ForeignNodeError, BadRowsError, TooLargeError) as error:
-            return fault(STATUS[type(error)], str(error))
+        except (ForeignNodeError, BadRowsError, TooLargeError, BusyError) as error:
+            later = {"Retry-After": "1"} if isinstance(error, BusyError) else {}
+            return fault(STATUS[type(error)], str(error), **later)
 
 
 def _header(scope: Scope, name: bytes) -> str:

@@ -89,6 +89,11 @@ class Sink:
             self._held -= gone
             self.dropped += gone
 
+    @property
+    def crowded(self) -> bool:
+        """Whether so much waits that who can keep its own should do so for a while."""
+        return self._held > self.most // 2
+
     def take(self) -> list[Batch]:
         """All that waits, oldest first."""
         found = list(self._waiting)
