@@ -76,7 +76,7 @@ class Sight:
     _place: dict[str, dict[str, int]] = field(default_factory=dict)
     _signals: dict[str, int] = field(default_factory=dict)
     """Signals of the table, numbered."""
-    _signal: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    _signal: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
     """The signal of each series."""
 
     def sources(self, t: float) -> tuple[SourceState, ...]:
@@ -159,13 +159,13 @@ class Sight:
         if not self._known:
             self._known = reporters(self.topology)
             self._place = {kind: {name: n for n, name in enumerate(who)} for kind, who in self._known.items()}
-            self._at = {kind: (np.empty(0, np.int64), np.empty(0, np.int64)) for kind in self._known}
+            self._at = {kind: (np.empty(0, np.int32), np.empty(0, np.int32)) for kind in self._known}
         first = len(self._signal)
         if first == size:
             return
         new = self.table.keys[first:size]
         told = [self._signals.setdefault(key.signal, len(self._signals)) for key in new]
-        self._signal = np.append(self._signal, np.array(told, np.int64))
+        self._signal = np.append(self._signal, np.array(told, np.int32))
         for telemetry in KINDS:
             place, of = self._place[telemetry.name], telemetry.of
             rows = [
@@ -173,7 +173,7 @@ class Sight:
                 for number, key in enumerate(new, first)
                 if key.signal.startswith(telemetry.prefixes) and (who := of(key.entity)) in place
             ]
-            table = np.array(rows, np.int64).reshape(-1, 2)
+            table = np.array(rows, np.int32).reshape(-1, 2)
             series, whose = self._at[telemetry.name]
             self._at[telemetry.name] = np.append(series, table[:, 0]), np.append(whose, table[:, 1])
 

@@ -17,6 +17,8 @@ COLUMNS = ("time", "table", "first", "series", "numbers", "values")
 MOST_TABLES = 1_000_000
 MOST_COLUMNS = 1 << 16
 """Series of one table."""
+NOBODY = -1
+"""The number of a column that has no name: what an agent told of others."""
 ANNOUNCED = ["table", "first", "series"]
 
 
@@ -83,6 +85,8 @@ class Wide:
 
     def _number(self, told: object) -> int:
         match told:
+            case ["", *_]:
+                return NOBODY
             case [str(signal), str(kind), str(entity), str(selector), int(rank)]:
                 return self.intake.ranked(SeriesKey(signal, kind, entity, selector), rank)
         raise self.fault("series", f"{told!r:.60}", "[signal, kind, entity, selector, rank]")
@@ -105,7 +109,7 @@ class Wide:
             series[at] = self._numbers(table, place, size)
         sizes = np.diff(ends)
         time = np.repeat(times, sizes)
-        some = (time >= self.begin) & (time <= self.end)
+        some = (time >= self.begin) & (time <= self.end) & (series != NOBODY)
         self.samples += int(np.count_nonzero(some))
         if self.samples > MOST_SAMPLES:
             hint = "Play a shorter part: --from and --to."

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from multiprocessing import active_children, get_context, resource_tracker
@@ -163,6 +163,19 @@ def open_recording(path: Path) -> Recording:
     if fields.problems:
         raise InputError(set(fields.problems))
     return Recording(folder, cluster, inputs, start, end, fields.at(("version",)), digest)
+
+
+def within(recording: Recording, start: float | None, end: float | None) -> Recording:
+    """A part of a recording, in seconds since 1970; None leaves an end as it is.
+
+    Raises:
+        InputError: nothing lies between the two.
+    """
+    start = recording.start if start is None else start
+    end = recording.end if end is None else end
+    if start is not None and end is not None and end < start:
+        raise InputError([Problem(str(recording.path), 0, "", f"an end {start - end:g} s before the start", "a span")])
+    return replace(recording, start=start, end=end)
 
 
 def _moment(fields: Fields, path: Path_) -> float | None:

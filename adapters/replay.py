@@ -51,7 +51,7 @@ class Outcome:
 
 
 def replay(
-    path: Path,
+    path: Path | Recording,
     *,
     progress: Progress | None = None,
     workers: int | None = 1,
@@ -62,7 +62,7 @@ def replay(
     """What the engine makes of a recording.
 
     Args:
-        path: its folder.
+        path: its folder, or the recording when it was opened already.
         progress: told how far it is.
         workers: processes that read; None: as many as processors. More than one are started by spawning, so a script
             that asks for them needs its `if __name__ == "__main__"`.
@@ -74,7 +74,7 @@ def replay(
         InputError: all that is wrong with the recording, the catalogue or the rules.
     """
     tell = progress or (lambda _, __: None)
-    recording = open_recording(path)
+    recording = path if isinstance(path, Recording) else open_recording(path)
     known = catalogue()
     loaded = load(recording, known, lambda what, share: tell(f"read {what}", share * READING), workers)
     with assembled(recording.topology, known, loaded.table) as machine:

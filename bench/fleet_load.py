@@ -19,7 +19,8 @@ from skewscope.kb.load import catalogue
 from skewscope.rules.kinds import kind_of
 
 GPUS, PORTS = 8, 8
-GROWING = ("bytes", "packets", "octets")
+GROWING = {"bytes": 1.5e6, "packets": 1.5e3}
+"""What counters count in a second, so that frames have a size."""
 SILENT = "n7"
 """The node whose host counters stop ..."""
 QUIET_AFTER = 0.5
@@ -50,9 +51,10 @@ class Fleet:
         keys = series("n0")
         self.size = len(keys)
         signals = catalogue().signals
-        self.grows = np.array(
-            [signals[k.signal].type == "counter" and any(word in k.signal for word in GROWING) for k in keys]
-        )
+        counters = [signals[k.signal].type == "counter" for k in keys]
+        pace = [next((by for word, by in GROWING.items() if word in k.signal), 0.0) for k in keys]
+        self.pace = np.where(counters, pace, 0.0)
+        self.grows = self.pace > 0
         self.host = np.array([k.signal.startswith("host.") for k in keys])
         self.random = np.random.default_rng(1)
         self.sent = self.refused = self.resent = 0
@@ -77,20 +79,22 @@ class Fleet:
         for sequence in range(self.seconds):
             at = self.begin + sequence + phase
             await asyncio.sleep(max(at - time.time(), 0))
-            values[self.grows] += self.random.integers(1_000_000, 2_000_000, int(self.grows.sum()))
+            values += np.round(self.pace * self.random.uniform(0.98, 1.02, self.size))
             told = values
             if node == SILENT and sequence >= self.seconds * QUIET_AFTER:
                 self.silent_since = self.silent_since or time.time()
                 told = np.where(self.host, np.nan, values)
             row = ROW.pack(sequence, time.time(), 0, self.size) + told.tobytes()
             body = pack(hello + HEAD.pack(2, len(row)) + row)
-            for attempt in range(5):
+            for attempt in range(60):
                 status = await self.post(reader, writer, body)
                 if status == 200:
                     self.sent += 1
                     break
                 self.refused += 1
                 self.resent += bool(attempt)
+                if status == 503:
+                    await asyncio.sleep(1.0)
                 if status == 409:
                     await self.post(reader, writer, announce)
         writer.close()

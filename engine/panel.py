@@ -4,7 +4,7 @@ Arrays run over the numbers of the series table. Which series an entity's signal
 (signal, selector), over the entities of the signal's kind. Nothing here loops over samples or entities.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -204,18 +204,19 @@ class Panel:
     def absorb(self, block: Block, table: SeriesTable) -> None:
         """Takes in the samples of this tick."""
         self._learn(table)
-        found = self._sorted(block)
-        sound = np.abs(found.value) <= LARGEST
-        good = found.kept(sound)
-        if len(good.series):
-            self._take(self._in_order(good))
-        if not sound.all():
-            self._gaps(found.kept(~sound))
+        for found in self._sorted(block):
+            sound = np.abs(found.value) <= LARGEST
+            good = found.kept(sound)
+            if len(good.series):
+                self._take(self._in_order(good))
+            if not sound.all():
+                self._gaps(found.kept(~sound))
 
-    def _sorted(self, block: Block) -> Samples:
+    def _sorted(self, block: Block) -> Iterator[Samples]:
+        """Samples whose series have but one, and those of the others, which alone have to be put in order."""
         series, time, value = block.series, block.time, block.value
         if not len(series):
-            return alone(np.empty(0, np.intp), time, value)
+            return
         sound = np.isfinite(time)
         if series.min() < 0 or series.max() >= self._known or not sound.all():
             sound &= (series >= 0) & (series < self._known)
@@ -228,13 +229,18 @@ class Panel:
         if len(time) and time.max() > self.t:
             self.count.ahead += int((time > self.t + self.tick).sum())
             time = np.minimum(time, self.t)
-        if (at[1:] > at[:-1]).all() or np.bincount(at).max() <= 1:
-            return alone(at, time, value)
+        if (at[1:] > at[:-1]).all() or not (several := np.bincount(at)[at] > 1).any():
+            yield alone(at, time, value)
+            return
+        if not several.all():
+            one = ~several
+            yield alone(at[one], time[one], value[one])
+            at, time, value = at[several], time[several], value[several]
         order = np.lexsort((value, time, at))
         at, time, value = at[order], time[order], value[order]
         # Of two samples of one series at one time, one is enough.
         same = np.append((at[1:] == at[:-1]) & (time[1:] == time[:-1]), False)
-        return marked(at[~same], time[~same], value[~same])
+        yield marked(at[~same], time[~same], value[~same])
 
     def _in_order(self, found: Samples) -> Samples:
         newest = self.times[found.series]

@@ -95,13 +95,19 @@ def recording_option(command: Commanded) -> Commanded:
     return click.option("--replay", "recording", type=click.Path(path_type=Path), metavar="PATH", help=what)(command)
 
 
-def _replayed(recording: Path | None, *, workers: int | None = None, progress: bool = True) -> "Outcome":
-    from skewscope.adapters.recording import demo_path  # noqa: PLC0415
+Span = tuple[float | None, float | None]
+
+
+def _replayed(
+    recording: Path | None, *, workers: int | None = None, progress: bool = True, span: Span = (None, None)
+) -> "Outcome":
+    from skewscope.adapters.recording import demo_path, open_recording, within  # noqa: PLC0415
     from skewscope.adapters.replay import replay  # noqa: PLC0415
 
     path = recording or demo_path()
+    part = within(open_recording(path), *span)
     try:
-        return replay(path, progress=progress_bar(path.name, wanted=progress), workers=workers)
+        return replay(part, progress=progress_bar(path.name, wanted=progress), workers=workers)
     finally:
         wipe(wanted=progress)
 
@@ -155,7 +161,9 @@ def _console(recording: Path | None, wishes: start.Wishes) -> int:
 @json_option
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes that read; as many as there are cores.")
 @click.option("--no-progress", is_flag=True, help="No progress bar.")
-def replay_(recordings: tuple[Path, ...], as_json: bool, workers: int | None, no_progress: bool) -> None:
+@click.option("--from", "begin", type=controlling.MOMENT, metavar="TIME", help="Only from then on.")
+@click.option("--to", "end", type=controlling.MOMENT, metavar="TIME", help="Only until then.")
+def replay_(recordings: tuple[Path, ...], as_json: bool, begin: float | None, end: float | None, **how: Any) -> None:
     """Diagnose what was recorded.
 
     Prints a report, or with --json one incident a line, recording after recording.
@@ -164,13 +172,13 @@ def replay_(recordings: tuple[Path, ...], as_json: bool, workers: int | None, no
     for number, path in enumerate(recordings):
         if number and not as_json:
             click.echo()
-        codes.append(_replay_one(path, as_json=as_json, workers=workers, progress=not no_progress))
+        codes.append(_replay_one(path, as_json=as_json, span=(begin, end), **how))
     click.get_current_context().exit(max(codes))
 
 
-def _replay_one(path: Path, *, as_json: bool, workers: int | None, progress: bool) -> int:
+def _replay_one(path: Path, *, as_json: bool, span: Span, workers: int | None, no_progress: bool) -> int:
     try:
-        outcome = _replayed(path, workers=workers, progress=progress)
+        outcome = _replayed(path, workers=workers, progress=not no_progress, span=span)
     except InputError as error:
         complain(error)
         return FAILED

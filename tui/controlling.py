@@ -1,6 +1,9 @@
 """The commands of a controller: run it, check its config, verify its audit log."""
 
 import logging
+from contextlib import suppress
+from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
 
 import click
@@ -9,6 +12,27 @@ from skewscope.kb.problems import InputError
 from skewscope.tui.terminal import FAILED, Commands, complain
 
 FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+class _Moment(click.ParamType):
+    """A time as RFC 3339 (UTC where it names no zone), or as seconds since 1970."""
+
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds since 1970."""
+        text = str(value)
+        with suppress(ValueError):
+            if isfinite(seconds := float(text)):
+                return seconds
+        try:
+            when = datetime.fromisoformat(text)
+        except ValueError:
+            self.fail(f"{text!r} is no time; write 2026-11-21T17:30:00Z, or seconds since 1970.", param, ctx)
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
+MOMENT = _Moment()
 
 
 class Live(click.Command):

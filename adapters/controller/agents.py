@@ -39,6 +39,13 @@ class ForeignNodeError(Exception):
     """A node that is none of the topology, or that the sender may not speak for."""
 
 
+class BusyError(Exception):
+    """More waits than is judged in time; the agent is to keep its rows and send them again."""
+
+    def __init__(self) -> None:
+        super().__init__("too much waits to be judged; send it again in a moment")
+
+
 class Table:
     """The series of one table of an agent."""
 
@@ -95,6 +102,8 @@ class Receiver:
     clock: Clock
     sink: Sink = field(init=False)
     agents: dict[str, Agent] = field(default_factory=dict)
+    wanted: frozenset[str] | None = None
+    """Signals whose series are of use to anybody; None for all, as where everything is recorded."""
     _texts: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -110,7 +119,8 @@ class Receiver:
         Raises:
             BadRowsError: it is none.
             ForeignNodeError: it speaks for somebody it must not.
-            UnknownTablesError: of a table that was not announced; nothing of the body was taken.
+            UnknownTablesError: of a table that was not announced; no row of the body was taken.
+            BusyError: no row of it was taken for now.
         """
         hello, *frames = decode(body)
         assert isinstance(hello, Hello)
@@ -126,6 +136,12 @@ class Receiver:
                 rows.append(frame)
         self._take_rows(agent, boot, rows)
         return boot.taken
+
+    def ask_again(self) -> None:
+        """Forgets what was announced; agents tell it again with their next rows."""
+        for agent in self.agents.values():
+            for boot in agent.boots.values():
+                boot.tables, boot.columns = {}, 0
 
     def _check(self, node: str, allowed: str | None) -> None:
         if node not in self.topology.node:
@@ -149,7 +165,8 @@ class Receiver:
             raise UnknownTablesError([told.table])
         # What is announced once more is what it was: a number never changes its meaning.
         new = told.series[known - told.first :]
-        if told.series[: known - told.first] != tuple(table.keys[told.first : told.first + len(told.series)]):
+        again = zip(told.series, table.keys[told.first :], strict=False)
+        if any(key != before for key, before in again if before is not NOBODY):
             raise BadRowsError(f"other series under numbers of table {told.table} that were announced before")
         boot.columns += len(new)
         if boot.columns > MOST_COLUMNS:
@@ -157,7 +174,8 @@ class Receiver:
         for key in new:
             own = not bound or self._of(key, agent.node)
             agent.foreign += not own
-            table.keys.append(self._short(key) if own else NOBODY)
+            kept = own and (self.wanted is None or key.signal in self.wanted)
+            table.keys.append(self._short(key) if kept else NOBODY)
 
     def _short(self, key: SeriesKey) -> SeriesKey:
         """The same with texts that are kept once: a fleet repeats them thousands of times."""
@@ -182,6 +200,8 @@ class Receiver:
         tables = boot.tables
         if unknown := {r.table for r in rows if r.table not in tables or len(r.values) > len(tables[r.table].keys)}:
             raise UnknownTablesError(unknown)
+        if rows and self.sink.crowded:
+            raise BusyError
         for row in rows:
             if row.sequence <= boot.taken:
                 agent.repeated += 1
@@ -218,4 +238,4 @@ class Pushed:
 
 
 NOBODY = SeriesKey("", "", "")
-"""What a series of somebody else's becomes: no rule reads it."""
+"""What a series becomes that is somebody else's, or of no use: no rule reads it."""

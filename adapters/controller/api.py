@@ -233,6 +233,7 @@ def _rows() -> dict[str, Any]:
         "403": "Not this sender, or not this node.",
         "409": "Tables that are to be announced again.",
         "413": "Too large.",
+        "503": "Too much waits; send it again after `Retry-After` seconds.",
     }
     return {
         "summary": "Rows of an agent.",

@@ -3,8 +3,8 @@
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 
 from skewscope.adapters.controller.config import ANY, ROLES, Config, Token
@@ -94,18 +94,17 @@ class Gate:
         """Whether a request may be for this host: on loopback, a page in a browser must not reach us by a name."""
         if not self._config.listen.loopback:
             return True
-        name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-        try:
-            return name == "localhost" or ip_address(name.strip("[]")).is_loopback
-        except ValueError:
-            return False
+        return _is_loopback(host)
+
+
+@lru_cache(1000)
+def _is_loopback(host: str) -> bool:
+    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+    try:
+        return name == "localhost" or ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _of(token: Token) -> Caller:
     return Caller(token.name, token.role, token.name if token.role == AGENT else "")
-
-
-def several(tokens: Iterable[Token]) -> list[str]:
-    """Names of tokens whose secret another one has too."""
-    seen: dict[str, str] = {}
-    return [token.name for token in tokens if seen.setdefault(token.secret.text, token.name) != token.name]

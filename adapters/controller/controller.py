@@ -86,6 +86,7 @@ class Controller:
             InputError: the store is none, or the rules are wrong.
         """
         self._work = await self._in_thread(self._made)
+        self._want()
         self.supervisor.start(Pushed(self.receiver, self.clock))
         for wanted in self.config.sources:
             self._start(wanted)
@@ -166,11 +167,21 @@ class Controller:
             self._work = await self._in_thread(self._anew)
         elif (before.record, before.retention) != (config.record, config.retention):
             await self._in_thread(self._record_anew)
+        self._want()
         for wanted in config.sources:
             if wanted.name not in self.supervisor.names:
                 self._start(wanted)
         await self._in_thread(self._note, "reloaded")
         return tuple(told)
+
+    def _want(self) -> None:
+        """Has agents' series kept that somebody reads; all, where all may be recorded."""
+        assert self._work is not None
+        panel = self._work.machine.diagnosis.detector.panel
+        wanted = None if self.config.record else panel.wanted | panel.also
+        if wanted is None and self.receiver.wanted is not None:
+            self.receiver.ask_again()
+        self.receiver.wanted = wanted
 
     # --- in the thread that owns engine, store and recording
 

@@ -10,17 +10,18 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skewscope.adapters.sources.base import Batch, Columns
+from skewscope.adapters.sources.base import Batch, Columns, values_in
 from skewscope.engine.feed import F64, I32, Block, SeriesKey, SeriesTable, empty
 from skewscope.engine.panel import WATERMARK, Panel
-from skewscope.engine.sets import Index
+from skewscope.engine.sets import Index, Mask
 
 MOST_AHEAD = 5.0
 """Seconds that a sample from the future waits for its tick; what is further off counts as of now."""
 
 
+MOST_AT_ONCE = 2_500_000
+"""Values that a tick takes in; they are put in order, and a tick that is late must not be the cause of the next."""
 MOST_SERIES = 16_000_000
 """Series that the engine is given."""
 
@@ -76,6 +77,8 @@ class Gathering:
         """Values that came after what the engine's watermark allows, by their batch's time."""
         self.unplaced = 0
         """Series beyond those that there is room for."""
+        self.passed_over = 0
+        """Values of rows that a newer one stood for, when too much came at once."""
         self._wanted = frozenset(wanted)
         self._mappings: WeakKeyDictionary[Columns, _Mapping] = WeakKeyDictionary()
         self._entities: dict[tuple[str, str], _Entity] = {}
@@ -88,7 +91,10 @@ class Gathering:
     def block(self, batches: Iterable[Batch], until: float) -> Block:
         """All that is of the tick that ends at `until`, or of an earlier one; what is of a later one waits for it."""
         waiting, self._held = [*self._held, *batches], []
-        parts = [self._part(now) for batch in waiting if (now := self._due(batch, until))]
+        due = [now for batch in waiting if (now := self._due(batch, until))]
+        if values_in(due) > MOST_AT_ONCE:
+            due = self._newest(due)
+        parts = [self._part(batch) for batch in due]
         parts = [part for part in parts if len(part.series)]
         if not parts:
             return empty()
@@ -99,6 +105,13 @@ class Gathering:
         if np.isinf(value).any():
             value = np.where(np.isinf(value), np.nan, value)
         return Block(np.concatenate(times), np.concatenate([part.series for part in parts]), value)
+
+    def _newest(self, due: list[Batch]) -> list[Batch]:
+        """Only the newest row of each table, where more came than a tick can take: the next one is not late for it."""
+        newest = {id(batch.columns): batch for batch in due if batch.numbers is None}
+        kept = [batch for batch in due if batch.numbers is not None or newest[id(batch.columns)] is batch]
+        self.passed_over += values_in(due) - values_in(kept)
+        return kept
 
     def _due(self, batch: Batch, until: float) -> Batch | None:
         """What of a batch is not of the future; the rest is kept."""
@@ -172,7 +185,7 @@ def _mapped(numbers: I32) -> _Mapping:
     return _Mapping(numbers, (places, numbers[places]))
 
 
-def _some(batch: Batch, which: NDArray[np.bool_]) -> Batch:
+def _some(batch: Batch, which: Mask) -> Batch:
     """Some values of a batch that has a time for each."""
     assert not isinstance(batch.time, float | int)
     at = np.flatnonzero(which)

@@ -33,6 +33,8 @@ def _families(controller: Controller) -> Iterator[tuple[str, str, str, Iterable[
         yield "skewscope_series", "gauge", "Series that the engine knows.", [({}, known.series)]
         yield "skewscope_samples", "gauge", "Samples of the last tick.", [({}, known.samples)]
         yield "skewscope_samples_late_total", "counter", "Samples that came too late.", [({}, known.late)]
+        over = known.passed_over
+        yield "skewscope_samples_passed_over_total", "counter", "Samples that newer ones stood for.", [({}, over)]
         firing = sum(one.state == "firing" for one in known.snapshot.incidents)
         yield "skewscope_incidents_firing", "gauge", "Incidents that fire.", [({}, firing)]
         yield "skewscope_last_tick_timestamp_seconds", "gauge", "End of the last tick.", [({}, known.snapshot.time)]

@@ -1,10 +1,12 @@
 """A controller as a process: server, signals and an orderly end."""
 
 import asyncio
+import ctypes
 import gc
 import logging
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from skewscope.adapters.controller import config
@@ -22,6 +24,10 @@ SWITCH = 0.001
 SELDOM = (100_000, 50, 1000)
 """How seldom garbage is looked for: next to nothing of ours lies in circles, and a fleet has millions of names."""
 
+M_MMAP_THRESHOLD = -3
+LARGE = 12 << 20
+"""Bytes from which an array is large."""
+
 log = logging.getLogger(__name__)
 
 
@@ -34,7 +40,14 @@ def run(path: Path) -> None:
     """
     sys.setswitchinterval(SWITCH)
     gc.set_threshold(*SELDOM)
+    _give_back()
     asyncio.run(_run(path))
+
+
+def _give_back() -> None:
+    """Has large arrays go back to the system when they are freed; by itself glibc begins to keep ever larger ones."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
 async def _run(path: Path) -> None:

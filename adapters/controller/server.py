@@ -17,7 +17,7 @@ from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from skewscope.adapters.controller.agents import ForeignNodeError, UnknownTablesError
+from skewscope.adapters.controller.agents import BusyError, ForeignNodeError, UnknownTablesError
 from skewscope.adapters.controller.api import ROUTES, Route, Site, fault
 from skewscope.adapters.controller.auth import DeniedError, Gate
 from skewscope.adapters.controller.config import Listen, Tls
@@ -43,7 +43,7 @@ class TooLargeError(Exception):
         super().__init__(f"more than {MOST_PACKED} bytes")
 
 
-STATUS: dict[type[Exception], int] = {ForeignNodeError: 403, BadRowsError: 400, TooLargeError: 413}
+STATUS: dict[type[Exception], int] = {ForeignNodeError: 403, BadRowsError: 400, TooLargeError: 413, BusyError: 503}
 
 
 @dataclass
@@ -91,7 +91,8 @@ class App:
         try:
             self._host(scope)
             allowed = self.gate.node(self._caller(scope))
-            body = await asyncio.wait_for(_body(scope, receive), PATIENCE)
+            async with asyncio.timeout(PATIENCE):
+                body = await _body(scope, receive)
             return JSONResponse({"taken": self.controller.receiver.take(body, allowed)})
         except UnknownTablesError as error:
             return JSONResponse({"unknown": error.tables}, 409)
@@ -99,8 +100,9 @@ class App:
             return _denied(error)
         except TimeoutError:
             return fault(408, f"the body took more than {PATIENCE:g} s")
-        except (ForeignNodeError, BadRowsError, TooLargeError) as error:
-            return fault(STATUS[type(error)], str(error))
+        except (ForeignNodeError, BadRowsError, TooLargeError, BusyError) as error:
+            later = {"Retry-After": "1"} if isinstance(error, BusyError) else {}
+            return fault(STATUS[type(error)], str(error), **later)
 
 
 def _header(scope: Scope, name: bytes) -> str:
@@ -166,11 +168,17 @@ def listening(listen: Listen) -> socket.socket:
         SkewscopeError: there is none to be had at this address.
     """
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+    # Only where the protocol is named does asyncio send each part of an answer at once; agents would wait 40 ms else.
+    door = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        return socket.create_server((listen.host, listen.port), family=family, backlog=BACKLOG)
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        door.bind((listen.host, listen.port))
+        door.listen(BACKLOG)
     except OSError as error:
+        door.close()
         where = f"{listen.host}:{listen.port}"
         raise SkewscopeError(f"Cannot listen on {where}: {error.strerror}. Is another controller running?") from None
+    return door
 
 
 def server(app: App, tls: Tls | None) -> Server:

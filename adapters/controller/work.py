@@ -33,6 +33,8 @@ class Known:
     """That the engine knows."""
     late: int
     """Samples that came too late, so far."""
+    passed_over: int
+    """Samples that a newer one stood for, so far: too much had come at once."""
     covered: Mapping[str, float]
     """For each node, the share of its telemetry that comes."""
 
@@ -68,7 +70,9 @@ class Work:
         self._tidy(t)
         self._ticks += 1
         series = len(self.gathering.table.keys)
-        return Known(snapshot, events, len(block), series, self._count.dropped, self._covered)
+        return Known(
+            snapshot, events, len(block), series, self._count.dropped, self.gathering.passed_over, self._covered
+        )
 
     def close(self, t: float) -> None:
         """Writes what is not written yet."""

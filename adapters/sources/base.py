@@ -14,7 +14,7 @@ from skewscope.adapters.clock import Clock
 from skewscope.adapters.names import Intake
 from skewscope.engine.feed import F64, I32, SeriesKey
 
-MOST_WAITING = 24_000_000
+MOST_WAITING = 16_000_000
 """Values that may wait to be taken, of one source."""
 MOST_TROUBLE = 200
 """Characters of what is told of a fault."""
@@ -88,6 +88,11 @@ class Sink:
             gone = len(self._waiting.popleft().value)
             self._held -= gone
             self.dropped += gone
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so much waits that who can keep its own should do so for a while."""
+        return self._held > self.most // 2
 
     def take(self) -> list[Batch]:
         """All that waits, oldest first."""

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import struct
 from pathlib import Path
+from typing import cast
 
 RESOLV = Path("/etc/resolv.conf")
 PORT = 53
@@ -47,8 +48,8 @@ class _Exchange(asyncio.DatagramProtocol):
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.DatagramTransport)
-        transport.sendto(self._question)
+        # What the loop gives here sends datagrams, whatever class it has.
+        cast("asyncio.DatagramTransport", transport).sendto(self._question)
 
     def datagram_received(self, data: bytes, _addr: object) -> None:
         if not self.answer.done() and data[:2] == self._question[:2]:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewscope.adapters.controller.agents import NOBODY, ForeignNodeError, Receiver, UnknownTablesError
+from skewscope.adapters.controller.agents import NOBODY, BusyError, ForeignNodeError, Receiver, UnknownTablesError
 from skewscope.adapters.controller.gathering import Gathering
 from skewscope.adapters.wire_rows import Announced, BadRowsError, Hello, Row, encode
 from skewscope.engine.feed import SeriesKey
@@ -90,6 +90,30 @@ def test_an_agent_speaks_for_its_own_node_only():
     found.take(body(Announced(0, 0, (*own, *theirs))), allowed="n0")
     assert found.agents["n0"].boots["b"].tables[0].keys == [*own, *[NOBODY] * len(theirs)]
     assert found.agents["n0"].foreign == len(theirs)
+
+
+def test_when_too_much_waits_agents_keep_their_rows():
+    found = receiver()
+    found.sink.most = 6
+    found.take(body(TOLD, row(1, 1, 2), row(2, 1, 2)))
+    with pytest.raises(BusyError):
+        found.take(body(row(3, 5, 6)))
+    found.sink.take()
+    assert found.take(body(row(3, 5, 6))) == 3
+
+
+def test_what_nobody_reads_is_not_kept_until_it_is_recorded():
+    found = receiver()
+    found.wanted = frozenset({KEYS[0].signal})
+    for _ in range(2):
+        found.take(body(TOLD))
+    assert found.agents["n0"].boots["b"].tables[0].keys == [KEYS[0], NOBODY]
+    found.wanted = None
+    found.ask_again()
+    with pytest.raises(UnknownTablesError):
+        found.take(body(row(1, 1, 2)))
+    found.take(body(TOLD, row(1, 1, 2)))
+    assert found.agents["n0"].boots["b"].tables[0].keys == list(KEYS)
 
 
 def test_a_clock_that_is_off_is_told_and_rows_kept_back_are_no_clock():

@@ -49,3 +49,15 @@ def test_columns_grow_and_infinities_are_gaps():
     found = gathering.block([Batch(columns, None, 2.0, np.array([2.0, np.inf]))], 2.0)
     assert [key for key, _ in seen(gathering, found)] == [KEY, OTHER]
     assert np.isnan(found.value).tolist() == [False, True]
+
+
+def test_when_too_much_comes_at_once_the_newest_row_of_each_table_counts(monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.controller.gathering.MOST_AT_ONCE", 3)
+    gathering = Gathering({"gpu.util"})
+    one, two = listing((KEY, 0)), listing((OTHER, 0), (UNREAD, 0))
+    rows = [Batch(one, None, t, np.array([t])) for t in (1.0, 2.0, 3.0)]
+    found = gathering.block([*rows, Batch(two, None, 1.5, np.array([9.0]))], 3.0)
+    assert seen(gathering, found) == [(KEY, 3.0), (OTHER, 9.0)]
+    assert gathering.passed_over == 2
+    early = [Batch(two, None, t, np.array([t, t])) for t in (3.5, 4.0, 4.5)]
+    assert seen(gathering, gathering.block(early, 4.0)) == [(OTHER, 4.0)], "what waits for its tick stands for nothing"

@@ -1,0 +1,58 @@
+"""Values a second out of scraped pages, beside prometheus_client's parser on the same page.
+
+`extra_info` has the values a second. A page of 20,000 series of node_exporter's kind is read as a scrape source reads
+it: what its texts stand for was learned from the page before, half of them are wanted. The parser of the reference
+client gets a tenth of the page, for its time would only grow in step.
+"""
+
+import io
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from skewscope.adapters.names import Names
+from skewscope.adapters.openmetrics import Exposition
+from skewscope.adapters.sources.base import Listing
+from skewscope.engine.topology import Node, Topology
+from skewscope.kb.load import catalogue
+
+GPUS = 250
+FAMILIES = 80
+"""Half of them names that the catalogue knows."""
+
+
+def page(gpus: int) -> str:
+    """What exporters of GPUs write: each family with its comments, then its series."""
+    names = sorted({n for s in catalogue().signals.values() for n in s.sources.get("dcgm", ()) if n.isupper()})
+    known = [name for name in names if name.isidentifier()][: FAMILIES // 2]
+    lines = []
+    for n, name in enumerate([*known, *(f"node_unknown_{k}_total" for k in range(FAMILIES - len(known)))]):
+        lines.append(f"# HELP {name} What it is.\n# TYPE {name} gauge\n")
+        for g in range(gpus):
+            labels = (
+                f'gpu="{g % 8}",UUID="GPU-{g:08x}",device="nvidia{g % 8}",Hostname="n{g // 8}",modelName="NVIDIA H100"'
+            )
+            lines.append(f"{name}{{{labels}}} {(g * 37 + n) % 1000}.5\n")
+    return "".join(lines)
+
+
+def rate(benchmark, values: int) -> None:
+    benchmark.extra_info["values_per_second"] = round(values / benchmark.stats.stats.median)
+
+
+def test_a_page_as_a_source_reads_it(benchmark):
+    topology = Topology(tuple(Node(f"n{n}", gpus=8) for n in range(GPUS // 8 + 1)))
+    listing = Listing()
+    reader = Exposition(Names(catalogue(), topology).known({"instance": "x:9400"}, listing))
+    text = page(GPUS).encode()
+    block = reader.read(io.BytesIO(text), "page", 1.0)
+    assert len(block) > FAMILIES * GPUS * 0.2
+    benchmark(lambda: reader.read(io.BytesIO(text), "page", 2.0))
+    rate(benchmark, FAMILIES * GPUS)
+
+
+@pytest.mark.parametrize("part", [10])
+def test_the_reference_client(benchmark, part):
+    text = page(GPUS // part)
+    benchmark(lambda: sum(len(family.samples) for family in text_string_to_metric_families(text)))
+    rate(benchmark, FAMILIES * (GPUS // part))

@@ -1,0 +1,218 @@
+"""The controller as a process: asked over HTTP, pushed to, reloaded, killed and started again."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from skewscope.adapters.controller.api import ROUTES
+from skewscope.adapters.controller.store import Reader
+from skewscope.adapters.replay import demo_path
+from skewscope.adapters.wire_rows import MOST_PACKED, PATH, Announced, Hello, Row, encode
+from skewscope.engine.feed import SeriesKey
+
+TOKENS = {name: f"{name}-0123456789abcdef" for name in ("READ", "APPROVE", "ADMIN", "N0")}
+AUTH = """
+auth:
+  tokens:
+    - {name: r, role: read, token: "${READ}"}
+    - {name: a, role: approve, token: "${APPROVE}"}
+    - {name: s, role: admin, token: "${ADMIN}"}
+agents: {tokens: [{node: n0, token: "${N0}"}]}
+"""
+READ = [route.path.format(id="x", kind="node", name="n0") for route in ROUTES if route.role]
+OPEN = [route.path for route in ROUTES if not route.role]
+
+
+class Running:
+    """A controller that runs."""
+
+    def __init__(self, folder, process, port):
+        self.folder, self.process, self.port = folder, process, port
+
+    def ask(self, path, token="", body=None, **headers):
+        """(status, headers, body) of an answer."""
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", body, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, answer.headers, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers, error.read()
+
+    def json(self, path, token=""):
+        return json.loads(self.ask(path, token)[2])
+
+    def until(self, done, seconds=20.0):
+        end = time.time() + seconds
+        while not done():
+            assert time.time() < end, self.log()
+            time.sleep(0.1)
+
+    def log(self):
+        return (self.folder / "log").read_text()
+
+
+@contextmanager
+def running(folder, more=""):
+    if not (folder / "topology.yaml").exists():
+        (folder / "topology.yaml").write_bytes((demo_path() / "topology.yaml").read_bytes())
+    (folder / "skewscope.yaml").write_text(f"version: 1\ntopology: topology.yaml\nlisten: {{port: 0}}\n{more}")
+    command = [sys.executable, "-m", "skewscope.tui.cli", "run", "--config", str(folder / "skewscope.yaml")]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, stderr=log, env=os.environ | TOKENS)
+    try:
+        found = Running(folder, process, 0)
+        found.until(lambda: process.poll() is not None or "listening on" in found.log(), 60)
+        match = re.search(r"listening on \S+ port (\d+)", found.log())
+        assert match, found.log()
+        found.port = int(match[1])
+        found.until(lambda: found.ask("/readyz")[0] == 200)
+        yield found
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("guarded"), AUTH) as found:
+        yield found
+
+
+@pytest.mark.parametrize("path", READ)
+def test_without_the_right_token_nothing_is_told(guarded, path):
+    assert guarded.ask(path)[0] == 401
+    assert guarded.ask(path, "wrong-0123456789abcdef")[0] == 401
+    assert guarded.ask(path, TOKENS["N0"])[0] == 403
+    assert guarded.ask(path, Authorization=f"Basic {TOKENS['READ']}")[0] == 401
+    if path.endswith("events"):
+        return
+    assert guarded.ask(path, TOKENS["READ"])[0] in (200, 404)
+    assert guarded.ask(path, TOKENS["ADMIN"])[0] in (200, 404)
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_some_things_are_for_everybody(guarded, path):
+    assert guarded.ask(path)[0] == 200
+
+
+def test_the_description_has_every_route(guarded):
+    told = guarded.json("/api/v1/openapi.json")
+    assert set(told["paths"]) == {route.path for route in ROUTES} | {PATH}
+    assert told["paths"]["/api/v1/incidents"]["get"]["x-role"] == "read"
+
+
+def test_a_page_in_a_browser_reaches_nothing_by_a_name(guarded):
+    assert guarded.ask("/healthz", Host="evil.example")[0] == 403
+    assert guarded.ask("/healthz", Host=f"localhost:{guarded.port}")[0] == 200
+
+
+def test_the_topology_is_sent_once(guarded):
+    status, headers, text = guarded.ask("/api/v1/topology", TOKENS["READ"])
+    assert (status, text) == (200, (demo_path() / "topology.yaml").read_bytes())
+    again = guarded.ask("/api/v1/topology", TOKENS["READ"], **{"If-None-Match": headers["ETag"]})
+    assert (again[0], again[2]) == (304, b"")
+
+
+def test_health_is_told_with_its_age(guarded):
+    told = guarded.json("/api/v1/health/node/n0", TOKENS["READ"])
+    assert (told["score"], told["reasons"], told["coverage"]) == (1.0, [], 0.0)
+    assert 0 <= told["age_s"] < 10
+    for path, status in (("node/n99", 404), ("planet/n0", 404), ("group/" + "x" * 300, 404)):
+        assert guarded.ask(f"/api/v1/health/{path}", TOKENS["READ"])[0] == status
+
+
+KEYS = (SeriesKey("host.softnet_squeezed", "node", "n0"), SeriesKey("wire.active_flows", "port", "n0/ew"))
+
+
+def test_rows_come_from_their_own_agent_only(guarded):
+    body = encode([Hello("n0", "b", "1"), Announced(0, 0, KEYS), Row(5, time.time(), 0, np.array([1.0, 2.0]))])
+    for token, status in (("", 401), (TOKENS["ADMIN"], 403), ("nobody-0123456789abcdef", 401)):
+        assert guarded.ask(PATH, token, body)[0] == status
+    status, _, answer = guarded.ask(PATH, TOKENS["N0"], body)
+    assert (status, json.loads(answer)) == (200, {"taken": 5})
+    other = encode([Hello("n1", "b", "1")])
+    assert guarded.ask(PATH, TOKENS["N0"], other)[0] == 403
+    unknown = encode([Hello("n0", "c", "1"), Row(1, 1.0, 3, np.zeros(1))])
+    status, _, answer = guarded.ask(PATH, TOKENS["N0"], unknown)
+    assert (status, json.loads(answer)) == (409, {"unknown": [3]})
+    assert guarded.ask(PATH, TOKENS["N0"], b"no rows")[0] == 400
+    assert guarded.ask(PATH, TOKENS["N0"], b"", **{"Content-Length": str(MOST_PACKED + 1)})[0] == 413
+    (source,) = guarded.json("/api/v1/sources", TOKENS["READ"])["sources"]
+    assert (source["name"], source["values"]) == ("agents", 2)
+
+
+def test_a_fault_is_told_kept_and_carried_over_a_kill(tmp_path):
+    """A node's host counters end while its wire goes on: told over events, still there after SIGKILL, once."""
+    with running(tmp_path, "record: {path: rec}") as found:
+        watch = Watch(found.port)
+        sender = Sender(found)
+        sender.send(8, 10.0)
+        sender.send(14, np.nan, pause=0.02, ahead=1.0)
+        found.until(lambda: (sender.send(1, np.nan), found.json("/api/v1/incidents")["incidents"])[1], 40)
+        (one,) = found.json("/api/v1/incidents?state=firing")["incidents"]
+        assert (one["condition"], one["entity"]["name"]) == ("telemetry-blackout", "n0")
+        assert '"what": "opened"' in watch.read_until(one["id"])
+        assert found.json(f"/api/v1/incidents/{one['id']}")["history"][0]["what"] == "opened"
+        assert found.json("/api/v1/health/node/n0")["reasons"][0]["incident"] == one["id"]
+        found.process.kill()
+        found.process.wait()
+    with running(tmp_path) as again:
+        (still,) = again.json("/api/v1/incidents?state=firing")["incidents"]
+        assert (still["id"], still["opened_at"]) == (one["id"], one["opened_at"])
+        assert again.json("/api/v1/health/node/n0")["reasons"][0]["incident"] == one["id"]
+        (tmp_path / "skewscope.yaml").write_text((tmp_path / "skewscope.yaml").read_text() + "oops: 1\n")
+        again.process.send_signal(signal.SIGHUP)
+        again.until(lambda: "unknown field 'oops'" in again.log())
+        (tmp_path / "skewscope.yaml").write_text("version: 1\ntopology: topology.yaml\nlisten: {port: 1}\n" + AUTH)
+        again.process.send_signal(signal.SIGHUP)
+        again.until(lambda: "listen: what was changed there counts after a restart" in again.log())
+        assert again.ask("/metrics")[0] == 401
+    assert again.process.returncode == 0
+    assert Reader(tmp_path / "skewscope.db").verify()[0] == 5  # started, opened, started, reloaded, stopped
+
+
+class Sender:
+    """An agent whose time runs as fast as the test wants it to."""
+
+    def __init__(self, found):
+        self.found, self.sequence = found, 0
+        self.time = time.time() - 25.0
+        found.ask(PATH, body=encode([Hello("n0", "b", "1"), Announced(0, 0, KEYS)]))
+
+    def send(self, rows, host, pause=0.02, ahead=1.0):
+        """Some rows, a second of their time apart."""
+        for _ in range(rows):
+            self.sequence += 1
+            self.time = min(self.time + ahead, time.time())
+            row = Row(self.sequence, self.time, 0, np.array([host, 5.0]))
+            status = self.found.ask(PATH, body=encode([Hello("n0", "b", "1"), row]))[0]
+            assert status == 200
+            time.sleep(pause)
+
+
+class Watch:
+    """Reads server-sent events."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.socket.sendall(f"GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        self.text = ""
+        self.read_until(": hello")
+
+    def read_until(self, word):
+        while word not in self.text:
+            self.text += self.socket.recv(4096).decode()
+        return self.text

@@ -1,0 +1,214 @@
+"""Pages are fetched from where targets are found, read under the labels they should have, and hurt nobody."""
+
+import asyncio
+import json
+
+import numpy as np
+import pytest
+
+from skewscope.adapters.names import Names
+from skewscope.adapters.secret import Secret
+from skewscope.adapters.sources import World, kinds
+from skewscope.adapters.sources.base import Sink
+from skewscope.adapters.sources.fetch import FetchError, Wish, fetch
+from skewscope.adapters.sources.scrape import build
+from skewscope.adapters.sources.settings import Settings
+from skewscope.adapters.sources.srv import answered, asked, services
+from skewscope.adapters.sources.targets import Target, Where, found
+from skewscope.engine.topology import Node, Topology
+from skewscope.kb.load import catalogue
+from tests.controller.clocks import FakeClock, settled
+from tests.sources.pages import answer, chunked, serving, zipped
+
+TEXT = b'# TYPE node_load1 gauge\nnode_load1 2.5\nDCGM_FI_DEV_GPU_UTIL{gpu="0",Hostname="n1"} 70\n'
+TOPOLOGY = Topology((Node("n0", gpus=1), Node("n1", gpus=1)))
+
+
+def play(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, 30))
+
+
+@pytest.mark.parametrize("packed", [answer, chunked, zipped, lambda t: b"HTTP/1.0 200 OK\r\n\r\n" + t])
+def test_a_page_comes_however_it_is_sent(packed):
+    async def go():
+        async with serving({"/m?a=b": packed(TEXT)}) as (place, asked_):
+            assert await fetch(f"http://{place}/m?a=b", Wish(bearer=Secret("s3cret"))) == TEXT
+            assert "Authorization: Bearer s3cret" in asked_[0]
+
+    play(go())
+
+
+BOMB = zipped(bytes(1 << 20))
+
+
+@pytest.mark.parametrize(
+    ("page", "told"),
+    [
+        (answer(b"x" * 2000), "more than 1000 bytes"),
+        (BOMB, "more than 1000 bytes"),
+        (chunked(b"x" * 2000), "more than 1000 bytes"),
+        (answer(b"gone", status="404 Not Found"), "the answer 404"),
+        (answer(b"", "Location: http://other/\r\n", "302 Found"), "the answer 302"),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", "no HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhalf", "cut off"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "no HTTP"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "no HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 1\r\n\r\nx", "not asked for"),
+        (answer(b"no gzip", "Content-Encoding: gzip\r\n"), "no HTTP"),
+        (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 20000 + b"\r\n", "headers without end"),
+    ],
+)
+def test_what_is_no_page_is_told_in_a_line(page, told):
+    async def go():
+        async with serving({"/": page}) as (place, _):
+            with pytest.raises(FetchError, match=told):
+                await fetch(f"http://{place}/", Wish(most=1000))
+
+    play(go())
+
+
+def test_who_does_not_answer_or_is_not_there_is_told():
+    async def go():
+        async with serving({}) as (place, _):
+            with pytest.raises(FetchError, match="no answer within"):
+                await fetch(f"http://{place}/", Wish(timeout=0.05))
+        with pytest.raises(FetchError):
+            await fetch(f"http://{place}/", Wish())
+
+    play(go())
+
+
+async def scraped(where, honor=False, seconds=2.0):
+    """(keys with values, trouble) after some seconds."""
+    clock = FakeClock()
+    world = World(TOPOLOGY, Names(catalogue(), TOPOLOGY), clock)
+    source = build(Settings("s", where, Wish(timeout=0.5), 1.0, honor), world)
+    sink = Sink(clock)
+    task = asyncio.create_task(source.run(sink))
+    for _ in range(round(seconds * 10)):
+        await clock.pass_(0.1)
+        await asyncio.sleep(0.03)
+    await settled()
+    task.cancel()
+    values = {}
+    for batch in sink.take():
+        assert np.all(batch.time >= 1000.0)
+        numbers = batch.numbers.tolist()
+        values |= {batch.columns.keys[n]: v for n, v in zip(numbers, batch.value.tolist(), strict=True)}
+    return {(k.signal, k.entity): v for k, v in values.items()}, sink.trouble
+
+
+def test_targets_are_scraped_under_their_labels():
+    async def go():
+        async with serving({"/metrics": answer(TEXT)}) as (place, asked_):
+            url = f"http://{place}/metrics"
+            got, trouble = await scraped(Where((Target(url, (("node", "n0"),)),)))
+            assert got == {("gpu.util", "n0/gpu0"): 70.0}
+            assert trouble == ""
+            assert len(asked_) == 2
+
+    play(go())
+
+
+def test_one_target_that_fails_hurts_no_other():
+    async def go():
+        pages = {"/metrics": answer(TEXT), "/bad": answer(b"<html>"), "/big": answer(b"x" * 70000)}
+        async with serving(pages) as (place, _):
+            targets = [Target(f"http://{place}/{p}", (("node", "n0"),)) for p in ("metrics", "bad", "big", "silent")]
+            got, trouble = await scraped(Where(tuple(targets)), seconds=3.0)
+            assert ("gpu.util", "n0/gpu0") in got
+            assert "3 of 4 targets are down" in trouble
+
+    play(go())
+
+
+def test_labels_of_the_page_win_where_they_are_honoured():
+    async def go():
+        page = b'DCGM_FI_DEV_GPU_UTIL{gpu="0",node="n1"} 70\n'
+        async with serving({"/metrics": answer(page)}) as (place, _):
+            where = Where((Target(f"http://{place}/metrics", (("node", "n0"),)),))
+            theirs, _ = await scraped(where, honor=True)
+            ours, _ = await scraped(where)
+            assert [e for _, e in theirs] == ["n1/gpu0"]
+            assert [e for _, e in ours] == ["n0/gpu0"]
+
+    play(go())
+
+
+def test_targets_come_from_files_that_are_read_again(tmp_path):
+    file = tmp_path / "targets.json"
+    where = Where((), (str(file),), (), "https", "/m", (("job", "j"),))
+
+    def told(text):
+        file.write_text(text)
+        return play(found(where))
+
+    assert told(json.dumps([{"targets": ["a:1", "http://b/x"], "labels": {"rack": "r"}}])) == (
+        [Target("http://b/x", (("job", "j"), ("rack", "r"))), Target("https://a:1/m", (("job", "j"), ("rack", "r")))],
+        [],
+    )
+    for text in ("{", '{"targets": []}', '[{"targets": ["a b"]}]', '[{"targets": ["a:1"], "tragets": 1}]', "[1]"):
+        targets, (trouble,) = told(text)
+        assert targets == []
+        assert str(file) in trouble
+
+
+def test_targets_come_from_names():
+    targets, troubles = play(found(Where(names=(("localhost", 9100), ("no.such.invalid", 1)))))
+    assert Target("http://127.0.0.1:9100/metrics") in targets
+    assert len(troubles) == 1
+    assert "no.such.invalid" in troubles[0]
+
+
+def record(number=7):
+    """An answer with two services, the second's name told by a jump."""
+    question = asked(number, "_m._tcp.x")
+    head = bytes([number >> 8, number & 255]) + bytes.fromhex("8180 0001 0002 0000 0000")
+    first = b"\xc0\x0c" + bytes.fromhex("0021 0001 0000003c 000a") + bytes.fromhex("0000 0000 2382") + b"\x02n1\x00"
+    second = (
+        b"\xc0\x0c" + bytes.fromhex("0021 0001 0000003c 000b") + bytes.fromhex("0000 0000 2383") + b"\x02n2\xc0\x14"
+    )
+    return head + question[12:] + first + second
+
+
+def test_services_are_read_from_an_answer():
+    assert answered(record(), 7) == [("n1", 9090), ("n2.x", 9091)]
+
+
+@pytest.mark.parametrize("cut", range(12, 60, 3))
+def test_an_answer_that_is_cut_off_is_none(cut):
+    with pytest.raises(OSError, match="no DNS"):
+        answered(record()[:cut], 7)
+
+
+@pytest.mark.parametrize("data", [b"", record()[:3] + b"\x83" + record()[4:], record(8), b"\0\7" + b"\xff" * 40])
+def test_what_is_no_answer_is_refused(data):
+    with pytest.raises(OSError):  # noqa: PT011 - whatever it says
+        answered(data, 7)
+
+
+def test_a_name_that_points_at_itself_ends():
+    loop = bytes.fromhex("0007 8180 0000 0001 0000 0000") + b"\xc0\x0c"
+    with pytest.raises(OSError, match="no DNS"):
+        answered(loop, 7)
+
+
+def test_a_name_server_is_asked():
+    class Server(asyncio.DatagramProtocol):
+        def connection_made(self, transport):
+            self.transport = transport
+
+        def datagram_received(self, data, addr):
+            self.transport.sendto(data[:2] + record()[2:], addr)
+
+    async def go():
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_datagram_endpoint(Server, local_addr=("127.0.0.1", 0))
+        assert await services("_m._tcp.x", transport.get_extra_info("sockname")) == [("n1", 9090), ("n2.x", 9091)]
+        transport.close()
+
+    play(go())
+
+
+def test_every_kind_of_source_can_be_asked_for():
+    assert "scrape" in kinds()
