@@ -10,6 +10,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
+from skewscope.adapters.broadcast import CONTENT_TYPE as SCENE
+from skewscope.adapters.broadcast import encoded
 from skewscope.adapters.controller import health, metrics
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.store import MOST_EVENTS, Event, Reader
@@ -172,6 +174,23 @@ def _event(event: Event) -> str:
     return f"id: {event.number}\nevent: incident\ndata: {json.dumps(told, ensure_ascii=False)}\n\n"
 
 
+async def scene(request: Request, site: Site) -> Response:
+    """What a console shows: all series and incidents now; 204 where it has that already."""
+    controller, asked = site.controller, request.query_params
+    controller.onlookers.asked(controller.clock.now())
+    shot = controller.onlookers.newest
+    if shot is None:
+        return fault(503, "nothing to show yet; ask again in a second", **{"Retry-After": "1"})
+    try:
+        rows, after = int(asked.get("rows", "0")[:9]), float(asked.get("after", "0"))
+    except ValueError:
+        return fault(400, "rows and after are numbers")
+    if rows < 0 or shot.scene.time <= after:
+        return Response(status_code=204)
+    message = await asyncio.to_thread(encoded, shot, asked.get("roster", ""), rows)
+    return Response(message, media_type=SCENE)
+
+
 async def openapi(_request: Request, _site: Site) -> Response:
     """This description."""
     return JSONResponse(described())
@@ -190,6 +209,14 @@ ROUTES = (
     Route(f"{API}/sources", "read", "How sources do, and what cannot be seen.", sources),
     Route(f"{API}/events", "read", "What happens to incidents, as server-sent events.", events, "text/event-stream"),
     Route(f"{API}/health/{{kind}}/{{name}}", "read", "How well something is.", how_well, missing=True),
+    Route(
+        *(f"{API}/scene", "read", "What a console shows now.", scene, SCENE),
+        query=(
+            ("roster", "the name of the list of series that is known"),
+            ("rows", "how many of its series are known"),
+            ("after", "the time of the scene that is known, s since 1970"),
+        ),
+    ),
     Route(f"{API}/openapi.json", "", "This description.", openapi),
 )
 

@@ -19,6 +19,7 @@ from skewscope.adapters.controller.agents import NAME, Pushed, Receiver
 from skewscope.adapters.controller.carried import Carried
 from skewscope.adapters.controller.config import Config, Wanted
 from skewscope.adapters.controller.gathering import Gathering
+from skewscope.adapters.controller.onlookers import Onlookers
 from skewscope.adapters.controller.recorder import Recorder
 from skewscope.adapters.controller.store import Store
 from skewscope.adapters.controller.work import Known, Work
@@ -72,6 +73,7 @@ class Controller:
     def __post_init__(self) -> None:
         self.supervisor = Supervisor(self.clock)
         self.receiver = Receiver(self.config.topology, self.clock)
+        self.onlookers = Onlookers()
         self._pool = ThreadPoolExecutor(1, "engine")
         self._stack = ExitStack()
         self._work: Work | None = None
@@ -200,7 +202,8 @@ class Controller:
         machine = self._stack.enter_context(assembled(self.config.topology, self.catalogue, gathering.table))
         gathering.read(machine.diagnosis.detector.panel)
         carried = Carried.of(store.open_incidents())
-        return Work(machine, gathering, store, carried, self._recorder(), self.config.store_retention)
+        recorder = self._recorder()
+        return Work(machine, gathering, store, carried, recorder, self.onlookers, self.config.store_retention)
 
     def _recorder(self) -> Recorder | None:
         folder = self.config.record

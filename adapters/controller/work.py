@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from skewscope.adapters.controller.carried import Carried
 from skewscope.adapters.controller.gathering import Gathering
+from skewscope.adapters.controller.onlookers import Onlookers
 from skewscope.adapters.controller.recorder import Recorder
 from skewscope.adapters.controller.store import Event, Store
 from skewscope.adapters.machine import Machine, Snapshot, Span
@@ -48,6 +49,7 @@ class Work:
     store: Store
     carried: Carried
     recorder: Recorder | None = None
+    onlookers: Onlookers = field(default_factory=Onlookers)
     retention: float = 0.0
     """Seconds that resolved incidents are kept in the store; 0 for ever."""
     _begun: float | None = None
@@ -67,6 +69,7 @@ class Work:
         snapshot = replace(snapshot, incidents=incidents)
         # Only what is on the disk is told.
         events = self.store.keep(t, incidents, changes)
+        self.onlookers.look(self.machine.diagnosis, snapshot, t)
         self._tidy(t)
         self._ticks += 1
         series = len(self.gathering.table.keys)
