@@ -103,7 +103,7 @@ class Onlooker:
         first = int(head["first"])
         if first and (head["roster"] != self.roster or first > len(self.series)):
             raise BadSceneError("series that go on from others than those that are known")
-        new = tuple(Series(*map(str, one[:5]), int(one[5])) for one in head["series"])
+        new = tuple(map(_series, head["series"]))
         if not first:
             self._terms = {str(rule): tuple(map(str, names)) for rule, names in head["terms"].items()}
         if new or not first:
@@ -120,7 +120,7 @@ class Onlooker:
             tuple(_incident(told) for told in head["incidents"]),
             tuple(SourceState(*one) for one in head["sources"]),
             tuple(map(str, head["missing"])),
-            tuple(RuleHealth(*one[:-1], lacking=tuple(one[-1])) for one in head["rules"]),
+            tuple(map(_health, head["rules"])),
             Signals(self._known, ()),
             frozenset(self._known.by_signal),
             self._terms,
@@ -149,7 +149,19 @@ def _frame(head: Mapping[str, Any], arrays: bytes) -> Frame:
         raise BadSceneError(f"{len(arrays)} bytes for {rows} rows")
     floats = np.frombuffer(arrays, "<f4", rows * len(_FLOATS)).reshape(len(_FLOATS), rows).astype(np.float32)
     stale = np.frombuffer(arrays, np.uint8, rows, rows * len(_FLOATS) * 4) != 0
-    return Frame(float(head["time"]), *floats, stale, dict(map(_spoken, head["said"])))
+    value, usual, deviation, peers, spread, age = floats
+    said = dict(map(_spoken, head["said"]))
+    return Frame(float(head["time"]), value, usual, deviation, peers, spread, age, stale, said)
+
+
+def _series(told: Sequence[Any]) -> Series:
+    signal, kind, entity, selector, unit, group = told
+    return Series(str(signal), str(kind), str(entity), str(selector), str(unit), int(group))
+
+
+def _health(told: Sequence[Any]) -> RuleHealth:
+    rule, condition, judged, firing, suppressed, unknown, lacking = told
+    return RuleHealth(rule, condition, judged, firing, suppressed, unknown, tuple(map(str, lacking)))
 
 
 def _spoken(told: Sequence[Any]) -> tuple[tuple[str, str, str], Spoken]:
