@@ -161,9 +161,7 @@ def _console(recording: Path | None, wishes: start.Wishes) -> int:
 @json_option
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes that read; as many as there are cores.")
 @click.option("--no-progress", is_flag=True, help="No progress bar.")
-@click.option(
-    "--from", "begin", type=controlling.MOMENT, metavar="TIME", help="Only from then on."
-)
+@click.option("--from", "begin", type=controlling.MOMENT, metavar="TIME", help="Only from then on.")
 @click.option("--to", "end", type=controlling.MOMENT, metavar="TIME", help="Only until then.")
 def replay_(recordings: tuple[Path, ...], as_json: bool, begin: float | None, end: float | None, **how: Any) -> None:
     """Diagnose what was recorded.
