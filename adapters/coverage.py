@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from skewscope.adapters.scene import SourceState
 from skewscope.engine.diagnosis import Diagnosis
 from skewscope.engine.feed import F64, SeriesTable
 from skewscope.engine.topology import Topology
@@ -12,21 +13,6 @@ from skewscope.kb.problems import listed
 
 SILENT = 10.0
 """Seconds without a sample after which a reporter is called silent."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceState:
-    """One kind of telemetry and who delivers it."""
-
-    name: str
-    kind: str
-    """What it is told of: ports, nodes, replicas."""
-    reporting: int
-    known: int
-    """How many could report, by the topology."""
-    age_s: float | None
-    """Of the newest sample; None where there never was one."""
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from skewscope.adapters.coverage import Sight, SourceState
+from skewscope.adapters.coverage import Sight
 from skewscope.adapters.durable import best_matcher
+from skewscope.adapters.scene import SourceState
 from skewscope.engine.diagnosis import Diagnosis
 from skewscope.engine.feed import Block, SeriesTable
 from skewscope.engine.incident import Incident

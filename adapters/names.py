@@ -276,7 +276,7 @@ def _origins(signal: Signal) -> Iterator[tuple[str, Origin]]:
             if written in seen:
                 continue
             seen.add(written)
-            for name, token in _filled(written, signal):
+            for name, token in filled(written, signal):
                 yield from _named(name, token, rank, exporter, signal)
 
 
@@ -305,7 +305,7 @@ def _parts(name: str, origin: Origin, signal: Signal) -> Iterator[tuple[str, Ori
         yield f"{name}_{part}", origin._replace(part=part)
 
 
-def _filled(name: str, signal: Signal) -> Iterator[tuple[str, str]]:
+def filled(name: str, signal: Signal) -> Iterator[tuple[str, str]]:
     """A name for each value of its placeholder, and the part of the selector that it stands for."""
     match = HOLE.search(name)
     if match is None:

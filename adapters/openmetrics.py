@@ -113,6 +113,11 @@ class Exposition:
         # Slot 0 is for series that nobody wants.
         self._targets: list[tuple[Target, ...]] = [()]
 
+    @property
+    def remembered(self) -> int:
+        """Bytes of the texts of series that it has learned."""
+        return self._bytes
+
     def read(self, stream: Stream, file: str, at: float | None = None) -> Block:
         """The wanted samples of a text; `at` is the time of lines without one.
 

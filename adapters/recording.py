@@ -19,6 +19,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib.resources import files
 from multiprocessing import active_children, get_context, resource_tracker
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -132,6 +133,11 @@ def readers() -> dict[str, ModuleType]:
             if hasattr(reader, "read"):
                 found[module.name.removesuffix("_input").replace("_", "-")] = reader
     return dict(sorted(found.items()))
+
+
+def demo_path() -> Path:
+    """The recording that comes with Skewscope."""
+    return Path(str(files("skewscope.adapters"))) / "demo"
 
 
 def open_recording(path: Path) -> Recording:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -49,11 +48,6 @@ class Outcome:
     samples: int
     signals: tuple[str, ...] = ()
     """Ids of the signals that ever had a value, in order."""
-
-
-def demo_path() -> Path:
-    """The recording that comes with Skewscope."""
-    return Path(str(files("skewscope.adapters"))) / "demo"
 
 
 def replay(

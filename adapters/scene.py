@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,6 @@ from skewscope.engine.incident import Incident
 from skewscope.engine.sets import F64, Sets, sets
 from skewscope.engine.topology import Topology
 
-if TYPE_CHECKING:
-    from skewscope.adapters.coverage import SourceState
-
 F32 = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.intp]
@@ -29,6 +26,21 @@ TREND = 24
 """Samples of a sparkline."""
 LEAST_SHARE = 0.005
 """A share that moves by less than this has not moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """One kind of telemetry and who delivers it."""
+
+    name: str
+    kind: str
+    """What it is told of: ports, nodes, replicas."""
+    reporting: int
+    known: int
+    """How many could report, by the topology."""
+    age_s: float | None
+    """Of the newest sample; None where there never was one."""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +285,7 @@ class Scene:
     topology: Topology
     incidents: tuple[Incident, ...] = ()
     """In the order of the contract."""
-    sources: "tuple[SourceState, ...]" = ()
+    sources: tuple[SourceState, ...] = ()
     missing: tuple[str, ...] = ()
     """What cannot be seen, and why, in sentences."""
     rules: tuple[RuleHealth, ...] = ()

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from skewscope.adapters.coverage import SourceState
 from skewscope.adapters.film import Film
-from skewscope.adapters.scene import Frame, Roster, Scene, Series, Signals, beside
+from skewscope.adapters.scene import Frame, Roster, Scene, Series, Signals, SourceState, beside
 from skewscope.engine.topology import Group, Node, Port, Topology
 from skewscope.kb.load import catalogue
 from skewscope.tui.app import Console

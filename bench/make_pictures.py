@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from skewscope.adapters.film import Film
-from skewscope.adapters.replay import demo_path, replay
+from skewscope.adapters.recording import demo_path
+from skewscope.adapters.replay import replay
 from skewscope.kb.load import catalogue
 from skewscope.tui.app import Console, Options
 from skewscope.tui.detail import Words
@@ -40,6 +41,7 @@ async def shoot(film: Film, name: str, folder: Path) -> None:
     time, keys = SHOTS[name]
     app = Console(film, Words(catalogue()), Options(), read=lambda _heard: None)
     async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
         await app.workers.wait_for_complete()
         await pilot.pause()
         await pilot.press("t", *time, "enter", *keys)

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import root
 
-from skewscope.adapters.recording import load, open_recording
-from skewscope.adapters.replay import demo_path
+from skewscope.adapters.recording import demo_path, load, open_recording
 from skewscope.kb.load import catalogue
 
 SHARED = Path(os.environ.get("SKEWSCOPE_SHARED") or root.parent / "shared") / "recordings"

@@ -80,7 +80,8 @@ def _crowded(tracks: Sequence[Track], places: Places) -> frozenset[str]:
     for track in tracks:
         place = places.of(track.entity)
         for domain in place.shared(track.entity.kind) - place.own:
-            hit.setdefault((domain, track.entity.kind), set()).update(place.nodes or place.own)
+            who = place.own if domain in place.nodes else place.nodes or place.own
+            hit.setdefault((domain, track.entity.kind), set()).update(who)
     return frozenset(
         domain for (domain, kind), who in hit.items() if _is_crowd(len(who), places.size(domain, kind), domain)
     )

@@ -41,6 +41,8 @@ class Case:
     """By condition: how likely it is instead, and what would tell."""
     candidates: tuple[str, ...] = ()
     """Look-alikes and causes that cannot be judged here, for want of what their rules read."""
+    compared: bool = False
+    """Whether it was ever held against what else it could be."""
     rival: float = 0.0
     """The chance of the likeliest other root that fires here."""
     mitigations: tuple[Advice, ...] = ()

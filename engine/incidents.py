@@ -229,7 +229,7 @@ class Incidents:
             # While only others fire under it, what the leader said last stands.
             case.mitigations = self._advice.get((case.condition, case.leader.key), ())
             louder = case.voice if not moved and case.voice.rank() <= leader.voice.rank() else leader.voice
-            if louder is not case.voice or not case.rivals:
+            if louder is not case.voice or not case.compared:
                 case.voice = louder
                 self._louder.append(case)
         severity = max(track.severity for track in tracks)

@@ -42,8 +42,9 @@ class Place:
         return self.groups | self.paths
 
     def shared(self, kind: str) -> frozenset[str]:
-        """The domains of an entity of a kind; replicas share their pool's arrivals."""
-        return self.domains | self.pools if kind == "replica" else self.domains
+        """The domains of an entity of a kind; replicas share their pool's arrivals, and GPUs their host."""
+        own = self.pools if kind == "replica" else self.nodes if kind == "gpu" else frozenset()
+        return self.domains | own
 
 
 class Places:
@@ -186,8 +187,8 @@ class Places:
 
     @cached_property
     def _sizes(self) -> dict[tuple[str, bool], int]:
-        """How many nodes, or groups, lie in each domain."""
-        sizes: dict[tuple[str, bool], int] = {}
+        """How many nodes, or groups, lie in each domain; of a node, how many GPUs."""
+        sizes = {(f"node:{node.name}", False): node.gpus for node in self.topology.nodes}
         for group in self.topology.groups:
             sizes[f"group:{group.name}", False] = len(group.members)
             for path in self.of(Entity("group", group.name)).paths:
@@ -200,7 +201,10 @@ class Places:
         return sizes
 
     def size(self, domain: str, kind: str) -> int:
-        """How many entities of a kind a domain could show a fault on, in whole nodes or groups; 0 when not known."""
+        """How many entities of a kind a domain could show a fault on, in whole nodes or groups; 0 when not known.
+
+        Of a node only its GPUs count.
+        """
         return self._sizes.get((domain, kind in GROUP_LIKE), 0)
 
     def ends(self, entity: Entity) -> frozenset[str]:

@@ -43,6 +43,7 @@ class Rivals:
             for condition, test in self._tests[case.condition].items():
                 case.rivals[condition] = (_chance(near_[condition], odds), test)
             case.candidates = tuple(name for name, said in sorted(near_.items()) if not _judged(said))
+            case.compared = True
 
     def _separating(self, condition: str) -> dict[str, str]:
         """Look-alikes and what separates them, whichever side says so."""
@@ -125,9 +126,9 @@ def _chance(near: Sequence[Near], odds: Mapping[str, Odds]) -> float:
 
 
 def _judged(near: Sequence[Near]) -> bool:
-    """Whether any of its rules can tell whether a condition is there; one without a rule here can never be told."""
+    """Whether a rule can tell of a condition wherever it may be near; one without a rule is no candidate."""
     there = [verdict.state[at] for _, verdict, at in near if len(at)]
-    return not there or any((state != UNKNOWN).any() for state in there)
+    return not there or any((state != UNKNOWN).all() for state in there)
 
 
 def _telling(case: Case, other: Case) -> str:

@@ -42,6 +42,20 @@ def catalogue() -> Catalogue:
     return kept(shipped())
 
 
+def signals(folder: Path | None = None) -> Catalogue:
+    """Of the catalogue its signals alone: all that a collector of telemetry needs, in a tenth of the memory.
+
+    Raises:
+        InputError: one of them is damaged.
+    """
+    from skewscope.kb.shelf import signals_of  # noqa: PLC0415
+
+    found, problems = signals_of(folder or shipped())
+    if problems:
+        raise InputError(problems)
+    return assembled(("signals", signal) for signal in found)
+
+
 def kept(folder: Path) -> Catalogue:
     """The sound catalogue in a folder; parsed and checked only if it changed since that was last done.
 

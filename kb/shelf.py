@@ -63,6 +63,14 @@ def open_shelf(folder: Path | None = None, shown: str = "") -> Shelf:
     return Shelf(shown, tuple(entries), MappingProxyType(names), tuple(problems), version)
 
 
+def signals_of(root: Path) -> tuple[tuple[Value, ...], tuple[Problem, ...]]:
+    """The signals in a folder of entries, and what is wrong with them; nothing else there is looked at."""
+    problems: list[Problem] = []
+    paths = _paths(root / "signals", "kb/signals", problems)
+    found = [e for path in paths if (e := _entry(path, "signals", f"kb/signals/{path.name}", problems))]
+    return tuple(entry.value for entry in found), tuple(problems)
+
+
 def _version(path: Path, shown: str, problems: list[Problem]) -> str:
     """What the folder calls its state; '' where it does not say."""
     if not path.exists():

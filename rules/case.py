@@ -1,8 +1,9 @@
 """Cases: telemetry made up for one rule, and what the rule has to say about it. The format is in `schema/cases.md`."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ from skewscope.kb.model import Catalogue, Signal
 from skewscope.kb.problems import InputError, Problem, nearest
 from skewscope.kb.units import is_unit, unit
 from skewscope.kb.yamlfile import Document, Path_, read
-from skewscope.rules.expr import Peers
+from skewscope.rules.expr import Expr, Peers
 from skewscope.rules.kinds import GROUP_KINDS, NETWORKS, kind_of
 from skewscope.rules.language import Setting, compiled
+from skewscope.rules.parsing import Fault
 from skewscope.rules.shape import misshapen
 from skewscope.rules.units import NUMBER, SECOND, product
 
@@ -95,11 +97,15 @@ class CaseFile:
     """Look-alikes that the rule would fire for too, by condition, and why."""
 
 
-def load(catalogue: Catalogue, folder: Path = HERE) -> tuple[Mapping[str, CaseFile], list[Problem]]:
-    """Every file of cases by the rule's id, and what is wrong with the others."""
+def load(
+    catalogue: Catalogue, folder: Path = HERE, of: Collection[str] = ()
+) -> tuple[Mapping[str, CaseFile], list[Problem]]:
+    """Every file of cases, or those of some rules, by the rule's id; and what is wrong with the others."""
     found: dict[str, CaseFile] = {}
     problems: list[Problem] = []
     for path in sorted(folder.glob("*.yaml")):
+        if of and path.stem not in of:
+            continue
         try:
             cases, faults = parse(read(path, f"{folder.parent.name}/{folder.name}/{path.name}"), catalogue, path.stem)
         except InputError as error:
@@ -131,6 +137,8 @@ class _Reader:
     document: Document
     catalogue: Catalogue
     problems: list[Problem] = field(default_factory=list)
+    constants: dict[str, tuple[Expr | None, tuple[Fault, ...]]] = field(default_factory=dict)
+    """By their text: a file writes the same few hundreds of times."""
 
     def file(self, name: str) -> CaseFile:
         data = self.document.data
@@ -233,10 +241,16 @@ class _Reader:
         }
         return Piece(missing=bool(data.get("missing")), **read)
 
+    @cached_property
+    def setting(self) -> Setting:
+        return Setting(self.catalogue.signals, "fleet", Peers("fleet", "all"))
+
     def quantity(self, path: Path_, value: Any, dim: Any) -> float:
         """A constant of a dimension, in base units; 0 where it is faulty."""
-        setting = Setting(self.catalogue.signals, "fleet", Peers("fleet", "all"))
-        expr, faults = compiled(str(value), setting, "number")
+        text = str(value)
+        if text not in self.constants:
+            self.constants[text] = compiled(text, self.setting, "number")
+        expr, faults = self.constants[text]
         for fault in faults:
             self.fault(path, f"{fault.found} (column {fault.column})", fault.expected, fault.hint)
         if expr is None:

@@ -36,7 +36,7 @@ class Setting:
     @cached_property
     def units(self) -> Mapping[str, Unit]:
         """Units by the name that an expression calls them."""
-        return units.names({signal.unit for signal in self.signals.values()})
+        return units.names(frozenset(signal.unit for signal in self.signals.values()))
 
 
 def compiled(text: str, setting: Setting, wants: str = "truth") -> tuple[Expr | None, tuple[Fault, ...]]:

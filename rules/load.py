@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from skewscope.kb.latest import of_latest
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem, nearest
 from skewscope.kb.yamlfile import Document, Path_, read
@@ -26,6 +27,19 @@ GROUPABLE = ("rank", "node", "gpu")
 
 def load(catalogue: Catalogue, folder: Path = HERE) -> tuple[Mapping[str, Rule], list[Problem]]:
     """Every rule of a folder by id, and what is wrong with the others."""
+    if folder != HERE:
+        return _loaded(catalogue, folder)
+    found, problems = _shipped(catalogue)
+    return found, list(problems)
+
+
+@of_latest
+def _shipped(catalogue: Catalogue) -> tuple[Mapping[str, Rule], list[Problem]]:
+    """Those of the package: who replays several recordings reads them once."""
+    return _loaded(catalogue, HERE)
+
+
+def _loaded(catalogue: Catalogue, folder: Path) -> tuple[Mapping[str, Rule], list[Problem]]:
     rules: dict[str, Rule] = {}
     problems: list[Problem] = []
     files = sorted(folder.glob("*.yaml"))

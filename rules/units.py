@@ -1,7 +1,8 @@
 """Units under the names by which the rule language calls them: `3*ms`, `10*MB/s`, `5*packets`, `20*percent`."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 
 from skewscope.kb.units import NAMED, Dimension, Unit, unit
 
@@ -33,7 +34,8 @@ def product(a: Dimension, b: Dimension, power: int = 1) -> Dimension:
     return (Unit(a) * Unit(b) ** power).dimension
 
 
-def names(texts: Collection[str]) -> dict[str, Unit]:
+@lru_cache(maxsize=16)
+def names(texts: frozenset[str]) -> Mapping[str, Unit]:
     """Every unit that an expression may name, given the units of the signals. Counted things: one or many."""
     found = {name: unit(text) for name, text in _NAMES.items()}
     counted = {thing for text in texts for thing in _COUNTED.findall(text)} | {"packet", "request"}

@@ -5,6 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from skewscope.adapters.cut import cut
+from skewscope.adapters.film import Film
+from skewscope.adapters.recording import demo_path, load, open_recording
+from skewscope.adapters.replay import Outcome, replay
+from skewscope.kb.load import catalogue
+
 root = Path(__file__).resolve().parent.parent
 
 
@@ -15,3 +21,20 @@ def shared() -> Path:
     if not found.is_dir():
         pytest.skip(f"no shared folder at {found} (set SKEWSCOPE_SHARED)")
     return found
+
+
+@pytest.fixture(scope="session")
+def demo() -> tuple[Film, Outcome]:
+    """The demo on film, and what came of it."""
+    film = Film()
+    return film, replay(demo_path(), film=film)
+
+
+@pytest.fixture(scope="session")
+def brief(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first 35 seconds of the demo, in which a rank turns slow: for whoever needs any recording of a fault."""
+    folder = tmp_path_factory.mktemp("recordings") / "brief"
+    whole = open_recording(demo_path())
+    begin = load(whole, catalogue(), workers=1).start
+    cut(whole, folder, begin, begin + 35)
+    return folder

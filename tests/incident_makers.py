@@ -1,10 +1,12 @@
 """A small cluster, a small catalogue and verdicts for the tests of attribution and incidents."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from policy_makers import policy, program
 
 from skewscope.engine.incidents import Incidents
+from skewscope.engine.matcher import Policies
 from skewscope.engine.places import Entity, Places
 from skewscope.engine.topology import Group, Node, Pool, Port, Topology
 from skewscope.engine.tracks import Item, RuleInfo, Track, Voice
@@ -143,3 +145,56 @@ def incidents(**how) -> Incidents:
 def places() -> Places:
     """The small cluster's places."""
     return Places(cluster())
+
+
+N1, N2 = "A:n1", "A:n2"
+UNSEEN = replace(LOST, fires=False)
+LOUD, QUIET = Says(value=9.0), Says(value=2.0)
+
+
+def play(script, engine=None, until=200, every=("late", "lossy", "backlog", "blind", "hot")) -> Incidents:
+    """An engine after a script: {(condition, entity): [(from, to, Says)]}, one tick a second."""
+    engine = engine or incidents()
+    for t in range(until):
+        said = {}
+        for (condition, name), spans in script.items():
+            for start, end, says in spans:
+                if start <= t < end:
+                    said.setdefault(condition, {})[name] = says
+        engine.step(float(t), [verdict(c, said.get(c, {})) for c in every])
+    return engine
+
+
+def lives(engine) -> list[tuple]:
+    """(condition, name, state, opened, resolved, root's condition) of every incident."""
+    found = engine.all()
+    by_id = {one.id: one for one in found}
+    return [
+        (
+            one.condition,
+            one.name,
+            one.state,
+            one.opened_at,
+            one.resolved_at,
+            by_id[one.explained_by].condition if one.explained_by else None,
+        )
+        for one in found
+    ]
+
+
+LATE = {"fact": "diagnosis", "condition": "late"}
+REST = policy(
+    id="rest",
+    when=[LATE, {"fact": "topology", "entity": "same", "members": {"at_least": 3}}],
+    unless={"fact": "maintenance", "entity": "same"},
+    advise={"mitigation": "rest", "why": "{entity} suffers from {condition}."},
+)
+MORE = policy(
+    id="swap", when=[{**LATE, "severity": "critical"}], advise={"mitigation": "swap", "why": "It is bad."}, priority=1
+)
+DERIVE = policy(id="it-is-blind", when=[{**LATE, "severity": "critical"}], derive={"diagnosis": "blind"})
+
+
+def advised(*policies) -> Incidents:
+    """An engine over the small cluster, with policies."""
+    return incidents(policies=Policies(program(*policies)))

@@ -79,6 +79,9 @@ def test_one_of_several_that_cannot_be_told_apart_is_no_error_and_finds_nothing(
     found = score(unsure)
     assert (found.of("tp-straggler").missed, found.of("pp-bubble").wrong) == (1, 0)
     assert found.left_open == [("tp-straggler", unsure)]
+    group = replace(unsure, name="A", members=("n1", "n2"))
+    assert score(group).left_open == [("tp-straggler", group)]
+    assert not score(replace(group, members=("n1", "n3"))).left_open
     assert found.confusion == {("tp-straggler", "pp-bubble, or it"): 1}
     assert found.sure == [(0.9, True)]
     assert as_data(found)["left_open"][0]["was"] == "tp-straggler"
@@ -241,6 +244,7 @@ def test_the_corpus_has_every_condition_at_every_severity_and_the_same_for_the_s
         assert all(e.begin > end for e, end in zip(scenario.episodes[1:], ends, strict=False))
 
 
+@pytest.mark.slow
 def test_fleets_side_by_side_are_told_apart():
     wanted = corpus.scenarios(["ingress-loss", "egress-loss"], 3, each=1, strengths=["heavy"])
     runs = drive.run_all([*wanted, corpus.quiet(5, nodes=16, seconds=100)], 1)
@@ -250,6 +254,7 @@ def test_fleets_side_by_side_are_told_apart():
     assert not runs[-1].told
 
 
+@pytest.mark.slow
 def test_one_command_measures_what_another_made(tmp_path):
     folder = tmp_path / "run"
     said = run("simulate", folder, "--condition", "ingress-loss", "--nodes", 16, "--seconds", 120)

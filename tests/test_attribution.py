@@ -42,6 +42,12 @@ def leaders(tracks, before=None):
         pytest.param(
             [("port", f"n{i}/ew", 2) for i in (0, 1, 4, 5)], ["n0/ew", "n1/ew", "n4/ew", "n5/ew"], id="half is not most"
         ),
+        pytest.param([("gpu", f"n1/gpu{i}", 2) for i in range(5)], ["n1/gpu0"], id="most GPUs of a host are one"),
+        pytest.param(
+            [("gpu", f"n1/gpu{i}", 2) for i in range(4)],
+            [f"n1/gpu{i}" for i in range(4)],
+            id="half of them are not",
+        ),
         pytest.param(
             [("peer", "n1/ew>n2/ew", 3), ("peer", "n2/ew>n1/ew", 2)], ["n1/ew>n2/ew"], id="two ends of one flow are one"
         ),

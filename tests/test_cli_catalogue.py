@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 from kb_damage import copied, replaced, written
 
-from skewscope.adapters.replay import demo_path
+from skewscope.adapters.recording import demo_path
 from skewscope.kb.kinds import shipped_version
 from skewscope.kb.load import catalogue
 from skewscope.tui.cli import cli

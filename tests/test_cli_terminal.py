@@ -9,8 +9,6 @@ import sys
 
 import pytest
 
-from skewscope.adapters.replay import demo_path
-
 COMMAND = [sys.executable, "-m", "skewscope.tui.cli"]
 
 
@@ -69,16 +67,16 @@ def test_lines_keep_to_the_terminal_s_width(words, columns):
     assert max(map(len, shown.splitlines())) <= columns
 
 
-def test_the_progress_bar_is_on_standard_error_and_json_stays_json():
-    bar, out = on_terminal(["replay", str(demo_path()), "--json"], stdout=False)
-    assert "demo: [" in bar
+def test_the_progress_bar_is_on_standard_error_and_json_stays_json(brief):
+    bar, out = on_terminal(["replay", str(brief), "--json"], stdout=False)
+    assert "brief: [" in bar
     assert "diagnosing" in bar
     assert bar.endswith("\r")
-    assert len([json.loads(line) for line in out.decode().splitlines()]) == 3
+    assert [json.loads(line)["condition"] for line in out.decode().splitlines()] == ["tp-straggler"]
 
 
-def test_no_progress_means_none():
-    bar, _ = on_terminal(["replay", str(demo_path()), "--json", "--no-progress"], stdout=False)
+def test_no_progress_means_none(brief):
+    bar, _ = on_terminal(["replay", str(brief), "--json", "--no-progress"], stdout=False)
     assert not bar
 
 

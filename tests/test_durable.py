@@ -266,7 +266,9 @@ def gone(pid, within=10.0):
 
 
 @needs_library
-@pytest.mark.parametrize("options", [("-X", "utf8"), ("-I",), ("-O",)])
+@pytest.mark.parametrize(
+    "options", [("-X", "utf8"), *(pytest.param((option,), marks=pytest.mark.slow) for option in ("-I", "-O"))]
+)
 @pytest.mark.parametrize(
     ("then", "code"),
     [

@@ -6,18 +6,10 @@ import pytest
 from skewscope.adapters import film as film_module
 from skewscope.adapters.film import Film
 from skewscope.adapters.recording import load, open_recording
-from skewscope.adapters.replay import demo_path, replay
 from skewscope.adapters.scene import Frame, Roster, RuleHealth, Scene, Series, Signals, beside
 from skewscope.engine.topology import Topology
 from skewscope.kb.load import catalogue
 from skewscope.kb.problems import InputError, SkewscopeError
-
-
-@pytest.fixture(scope="module")
-def demo():
-    film = Film()
-    outcome = replay(demo_path(), film=film)
-    return film, outcome
 
 
 def frame(t, values, **more):

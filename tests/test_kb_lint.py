@@ -1,6 +1,7 @@
 """Every way to damage the catalogue that a machine can know is told: file, line, what was found, what was expected."""
 
 from contextlib import ExitStack
+from functools import cache
 
 import pytest
 from kb_damage import (
@@ -328,12 +329,20 @@ def test_a_copy_is_as_sound_as_the_original(copy):
     assert lint(copy) == ()
 
 
-@pytest.mark.parametrize("what", DAMAGE)
-def test_damage_is_told_with_file_and_line_what_was_found_and_what_was_expected(copy, what):
+@cache
+def damaged(copy, what):
+    """What is told of a damage."""
     damage = DAMAGE[what]
     path = copy / damage.file
     with written(path, replaced(path, damage.old, damage.new)):
-        problems = lint(copy)
+        return lint(copy)
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damage_is_told_with_file_and_line_what_was_found_and_what_was_expected(copy, what):
+    damage, problems = DAMAGE[what], damaged(copy, what)
+    path = copy / damage.file
+    with written(path, replaced(path, damage.old, damage.new)):
         told = damage.told(problems, copy / ELSEWHERE.get(what, damage.file))
     assert told, "\n".join(map(str, problems))
     assert all(p.file.startswith(str(copy)) for p in problems)
@@ -434,10 +443,6 @@ def test_every_lint_says_what_it_is_about_and_how_to_mend_it():
 
 def test_every_lint_has_damage_that_trips_it(copy):
     fixes = {one.fix for one in lints()}
-    hints = set()
-    for damage in {**LINKS, **SENSE}.values():
-        path = copy / damage.file
-        with written(path, replaced(path, damage.old, damage.new)):
-            hints |= {p.hint for p in lint(copy)}
+    hints = {problem.hint for what in {**LINKS, **SENSE} for problem in damaged(copy, what)}
     quiet = {one.name for one in lints() if one.fix in fixes - hints}
     assert quiet <= TOLD_OTHERWISE

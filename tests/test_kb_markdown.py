@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 from itertools import pairwise
 from posixpath import dirname, join, normpath
@@ -23,6 +24,7 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), mi
 MARKS = st.text(st.sampled_from("\\`*_[]()<>|~$&#+-=:%{}@! \t1.)a"), min_size=1, max_size=12)
 
 
+@cache
 def rendered(markdown: str) -> str:
     return str(MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(markdown))
 

@@ -87,10 +87,10 @@ def recorded(folder: Path, family: int, vlans, messages, *, lossy=None, kind="te
     return folder
 
 
-KINDS = [(4, ()), (6, (40,))]
+SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize(("make", "family", "vlans"), [(mesh, 4, ()), (ring, 6, (40,))])
+@pytest.mark.parametrize(("make", "family", "vlans"), [pytest.param(mesh, 4, (), marks=SLOW), (ring, 6, (40,))])
 def test_a_late_rank_is_told_over_rdma(tmp_path, make, family, vlans):
     folder = recorded(tmp_path / "r", family, vlans, sends(make, {2: 25e-3}))
     (found,) = replay(folder).incidents
@@ -99,7 +99,7 @@ def test_a_late_rank_is_told_over_rdma(tmp_path, make, family, vlans):
     assert found.resolved_at - START <= HEALED + 20
 
 
-@pytest.mark.parametrize("flight", [1, 3])
+@pytest.mark.parametrize("flight", [1, pytest.param(3, marks=SLOW)])
 def test_a_slow_stage_is_told_over_rdma(tmp_path, flight):
     messages = sends(pipeline, {2: 60e-3}, flight=flight)
     folder = recorded(tmp_path / "r", 6, (40,), messages, kind="pipeline-parallel")
@@ -109,7 +109,7 @@ def test_a_slow_stage_is_told_over_rdma(tmp_path, flight):
     assert found.resolved_at - START <= HEALED + 20
 
 
-@pytest.mark.parametrize(("family", "vlans"), KINDS)
+@pytest.mark.parametrize(("family", "vlans"), [pytest.param(6, (40,), marks=SLOW), (4, ())])
 def test_a_link_that_loses_is_told_over_rdma(tmp_path, family, vlans):
     folder = recorded(tmp_path / "r", family, vlans, sends(mesh, {}), lossy=1)
     found = [one for one in replay(folder).incidents if one.explained_by is None]

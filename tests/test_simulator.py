@@ -154,7 +154,7 @@ def test_more_than_a_replica_can_take_in_piles_up():
 
 
 @pytest.mark.parametrize("condition", sorted(faults()))
-@pytest.mark.parametrize("strength", [STRENGTHS["mild"], STRENGTHS["heavy"]])
+@pytest.mark.parametrize("strength", [pytest.param(STRENGTHS["mild"], marks=pytest.mark.slow), STRENGTHS["heavy"]])
 def test_a_fault_changes_the_machine_and_breaks_no_law(condition, strength):
     fault = faults()[condition]
     made = world(fabric=fault.fabrics[0])

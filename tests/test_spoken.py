@@ -47,6 +47,7 @@ def test_a_recording_in_the_names_of_exporters_reads_back_as_the_canonical_one(t
     assert not ours.unmapped
 
 
+@pytest.mark.slow
 def test_the_diagnosis_does_not_hang_on_whose_names_they_are(tmp_path):
     scenario = arranged(Plan(16, seed=2), [[("gpu-thermal-throttle", "heavy")]])
     told = [

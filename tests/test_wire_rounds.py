@@ -21,9 +21,11 @@ SHAPES = {
     "a training step": Shape(size=4, compute=2.5, transit=1e-3, spacing=100e-6, segments=400),
 }
 ROUNDS = {"a training step": 30}
+EVERYDAY = ("three members", "long bursts")
+NAMES = [pytest.param(name, marks=() if name in EVERYDAY else pytest.mark.slow) for name in SHAPES]
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("make", [mesh, ring])
 def test_a_member_late_by_a_share_of_the_round_is_late_by_that_much(name: str, make) -> None:
     shape = SHAPES[name]
@@ -36,7 +38,7 @@ def test_a_member_late_by_a_share_of_the_round_is_late_by_that_much(name: str, m
     assert says.typical("wire.last_sender_share", "G:n1") > 0.9
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("make", [mesh, ring])
 def test_a_healthy_group_has_no_member_that_stands_out(name: str, make) -> None:
     shape = SHAPES[name]

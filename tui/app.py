@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual.app import App, SystemCommand
+from textual.driver import Driver
 from textual.screen import Screen
 from textual.theme import Theme
 from textual.worker import get_current_worker
@@ -19,6 +20,7 @@ from skewscope.tui import report, units
 from skewscope.tui.desk import RATES, Desk, Jump
 from skewscope.tui.detail import Words
 from skewscope.tui.keymap import KEYS, Key, help_lines, on_page
+from skewscope.tui.lean import lean
 from skewscope.tui.ledger import Ledger
 from skewscope.tui.pages.actions import Actions
 from skewscope.tui.pages.base import Page
@@ -104,13 +106,18 @@ class Console(App[SkewscopeError]):
         for key in self.keys:
             self.bind(key.binding, f"do({key.verb!r}, {key.arg})", description=key.does, show=False)
 
+    def get_driver_class(self) -> type[Driver]:
+        """What writes to the terminal, with fewer bytes."""
+        return lean(super().get_driver_class())
+
     def on_mount(self) -> None:
         """Start reading; the screen stays alive meanwhile."""
         if self.read is None:
             self.desk.progress = None
             self.pull()
         else:
-            self.run_worker(self._reading, thread=True)
+            # Reading takes the processor: the first screen goes before.
+            self.call_after_refresh(self.run_worker, self._reading, thread=True)
         self.timer = self.set_interval(RATES[self.desk.rate], self.pull)
         self._play = self.set_interval(PLAY_S, self._played)
 
@@ -196,6 +203,17 @@ class Console(App[SkewscopeError]):
     def chosen(self) -> Incident | None:
         """The incident under the cursor, where the screen has incidents."""
         return getattr(self.here.page, "selected", None) if self.here else None
+
+    @property
+    def selection(self) -> tuple[Incident, ...]:
+        """The incidents that are marked, or else the one under the cursor."""
+        marked: tuple[Incident, ...] = getattr(self.here.page, "marked", ()) if self.here else ()
+        return marked or ((self.chosen,) if self.chosen else ())
+
+    def unmark(self) -> None:
+        """Nothing is marked any more: what was to be done with it is done."""
+        if self.here is not None and isinstance(self.here.page, Diagnoses):
+            self.here.page.marks.clear()
 
     def action_do(self, verb: str, arg: int) -> None:
         """What a key means: first on the screen, then everywhere."""
@@ -304,12 +322,13 @@ class Console(App[SkewscopeError]):
 
         self.sheet("columns", lines, then, letters[: len(free)])
 
-    def do_copy(self, _arg: int) -> None:
-        """What is under the cursor, as JSON, into the clipboard of the terminal."""
-        text = self.here.page.copied() if self.here else ""
+    def do_copy(self, arg: int) -> None:
+        """What is under the cursor, or marked, into the clipboard of the terminal: as text, or as JSON."""
+        page = self.here.page if self.here else None
+        text = "" if page is None else page.copied() if arg else page.told()
         if text:
             self.copy_to_clipboard(text)
-            self.tell(f"copied {len(text)} characters of JSON", False)
+            self.tell(f"copied {len(text)} characters of {'JSON' if arg else 'text'}", False)
 
     def do_palette(self, _arg: int) -> None:
         """The palette."""

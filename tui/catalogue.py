@@ -115,7 +115,7 @@ def kb_show(id_: str, as_json: bool) -> None:
 @json_option
 def kb_search(words: tuple[str, ...], kind: str | None, as_json: bool) -> None:
     """Search all entries; a misspelling is forgiven."""
-    from skewscope.kb.query import search  # noqa: PLC0415
+    from skewscope.kb.search import search  # noqa: PLC0415
     from skewscope.tui.entries import hit_lines  # noqa: PLC0415
 
     hits = search(catalogue(), " ".join(words), kind or "")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, nearest
-from skewscope.tui import controlling, knowledge, simulated, start, telling, text
+from skewscope.tui import agent, controlling, knowledge, simulated, start, telling, text
 from skewscope.tui.catalogue import catalogue, checked, kb
 from skewscope.tui.terminal import (
     FAILED,
@@ -101,8 +101,8 @@ Span = tuple[float | None, float | None]
 def _replayed(
     recording: Path | None, *, workers: int | None = None, progress: bool = True, span: Span = (None, None)
 ) -> "Outcome":
-    from skewscope.adapters.recording import open_recording, within  # noqa: PLC0415
-    from skewscope.adapters.replay import demo_path, replay  # noqa: PLC0415
+    from skewscope.adapters.recording import demo_path, open_recording, within  # noqa: PLC0415
+    from skewscope.adapters.replay import replay  # noqa: PLC0415
 
     path = recording or demo_path()
     part = within(open_recording(path), *span)
@@ -151,7 +151,7 @@ def _console(recording: Path | None, wishes: start.Wishes) -> int:
         _report(recording.name if recording else "demo", outcome)
         # What the demo finds is nobody's trouble.
         return FOUND if recording and outcome.incidents else FINE
-    from skewscope.adapters.replay import demo_path  # noqa: PLC0415
+    from skewscope.adapters.recording import demo_path  # noqa: PLC0415
 
     return start.console(recording or demo_path(), wishes)
 
@@ -161,8 +161,8 @@ def _console(recording: Path | None, wishes: start.Wishes) -> int:
 @json_option
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes that read; as many as there are cores.")
 @click.option("--no-progress", is_flag=True, help="No progress bar.")
-@click.option("--from", "begin", type=controlling.MOMENT, metavar="TIME", help="Only from then on.")
-@click.option("--to", "end", type=controlling.MOMENT, metavar="TIME", help="Only until then.")
+@click.option("--from", "begin", type=controlling.moment, metavar="TIME", help="Only from then on.")
+@click.option("--to", "end", type=controlling.moment, metavar="TIME", help="Only until then.")
 def replay_(recordings: tuple[Path, ...], as_json: bool, begin: float | None, end: float | None, **how: Any) -> None:
     """Diagnose what was recorded.
 
@@ -285,6 +285,7 @@ cli.add_command(controlling.config)
 cli.add_command(controlling.audit)
 cli.add_command(kb)
 cli.add_command(knowledge.rules)
+cli.add_command(agent.agent)
 cli.add_command(simulated.simulate)
 cli.add_command(simulated.assess)
 cli.add_command(telling.keys)

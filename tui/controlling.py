@@ -14,25 +14,21 @@ from skewscope.tui.terminal import FAILED, Commands, complain
 FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-class _Moment(click.ParamType):
-    """A time as RFC 3339 (UTC where it names no zone), or as seconds since 1970."""
+def moment(text: str) -> float:
+    """A time as seconds since 1970: RFC 3339 (UTC where it names no zone), or already so.
 
-    name = "time"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds since 1970."""
-        text = str(value)
-        with suppress(ValueError):
-            if isfinite(seconds := float(text)):
-                return seconds
-        try:
-            when = datetime.fromisoformat(text)
-        except ValueError:
-            self.fail(f"{text!r} is no time; write 2026-11-21T17:30:00Z, or seconds since 1970.", param, ctx)
-        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-
-
-MOMENT = _Moment()
+    Raises:
+        click.BadParameter: it is none.
+    """
+    with suppress(ValueError):
+        if isfinite(seconds := float(text)):
+            return seconds
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        told = f"{text!r} is no time; write 2026-11-21T17:30:00Z, or seconds since 1970."
+        raise click.BadParameter(told) from None
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
 class Live(click.Command):

@@ -1,6 +1,6 @@
 """What all screens of a console share: the scene on show, where in time it stands, scope, ledger, words. No Textual."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -162,15 +162,22 @@ class Desk:
             self.tell(f"The ledger cannot be written: {error}", True)
         self.version += 1
 
-    def acknowledge(self, incident: Incident) -> None:
-        """Acknowledge an incident, or take that back."""
+    def acknowledge(self, incidents: Sequence[Incident]) -> None:
+        """Acknowledge those of which nothing is noted yet; where all are acknowledged or snoozed, take that back."""
         if self.refused("acknowledge"):
             return
-        standing = self.ledger.standing(incident, self.now)
-        did = "taken back" if standing.state == "acknowledged" else "woken" if standing.state else "acknowledged"
-        self.note(did, incident)
-        self.tell(f"{self.words.condition(incident.condition)}: {did}", False)
+        standing = self.ledger.standings(incidents, self.now)
+        fresh = [incident for incident in incidents if incident.id not in standing]
+        did = "acknowledged"
+        for incident in fresh or incidents:
+            if not fresh:
+                did = "taken back" if standing[incident.id].state == "acknowledged" else "woken"
+            self.note(did, incident)
+        some = fresh or incidents
+        what = self.words.condition(some[0].condition) if len(some) == 1 else f"{len(some)} diagnoses"
+        self.tell(f"{what}: {did}", False)
 
-    def snooze(self, incident: Incident, seconds: float) -> None:
-        """Snooze an incident for so long."""
-        self.note("snoozed", incident, self.now + seconds)
+    def snooze(self, incidents: Iterable[Incident], seconds: float) -> None:
+        """Snooze incidents for so long."""
+        for incident in incidents:
+            self.note("snoozed", incident, self.now + seconds)

@@ -7,7 +7,8 @@ from skewscope.kb.changes import Changes
 from skewscope.kb.claims import Told
 from skewscope.kb.matrix import DEPLOYMENTS, Row, counted
 from skewscope.kb.model import Claim, Condition, Finding, Mitigation, Observability, Signal, Source
-from skewscope.kb.query import Hit, users
+from skewscope.kb.query import users
+from skewscope.kb.search import Hit
 from skewscope.tui.detail import Words, recipe
 from skewscope.tui.show import named, part, table
 from skewscope.tui.text import Line, line

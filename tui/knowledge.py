@@ -100,7 +100,7 @@ def _tested(ids: tuple[str, ...], folder: Path | None) -> "tuple[Mapping[str, Ru
         raise InputError(
             Problem(repr(id_), 0, "", "no rule", "the id of a rule", nearest(id_, known)) for id_ in unknown
         )
-    files, problems = case.load(catalogue(), place / "cases")
+    files, problems = case.load(catalogue(), place / "cases", ids)
     if problems:
         raise InputError(problems)
     chosen = {id_: rule for id_, rule in known.items() if not ids or id_ in ids}

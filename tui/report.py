@@ -12,8 +12,8 @@ from skewscope.tui.detail import Words
 from skewscope.tui.text import Line, line, pad, wrap
 
 if TYPE_CHECKING:  # The readers behind it are not needed to print what they gave.
-    from skewscope.adapters.coverage import SourceState
     from skewscope.adapters.replay import Outcome
+    from skewscope.adapters.scene import SourceState
 
 WIDEST = 110
 """Longer lines are hard to read."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 REST_S = 0.04
 """Seconds after which a cursor rests."""
-PAUSE_S = 0.2
-"""Seconds without a key after which a search is done."""
 Answer = Callable[[str], None]
 
 
@@ -36,7 +34,6 @@ class PageScreen(Screen[None]):
         self.page = page
         self.asking: Answer | None = None
         self.live: Answer | None = None
-        self._later: Timer | None = None
         self._rests: Timer | None = None
         self.other = False
         """Keys that move scroll the pane."""
@@ -64,6 +61,9 @@ class PageScreen(Screen[None]):
         self.add_class(f"-{self.page.name}")
         self.menu.focus()
         self.renew()
+        warm = getattr(self.page, "warm", None)
+        if warm is not None:
+            self.run_worker(warm, thread=True)
 
     @property
     def menu(self) -> LiveTable:
@@ -230,16 +230,9 @@ class PageScreen(Screen[None]):
         prompt.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """A filter works while it is typed: what takes longer, once there is a pause."""
-        live = self.live
-        if live is None:
-            return
-        if self._later is not None:
-            self._later.stop()
-        if self.page.slow:
-            self._later = self.set_timer(PAUSE_S, lambda: live(event.value) if self.live is live else None)
-        else:
-            live(event.value)
+        """A filter works while it is typed."""
+        if self.live is not None:
+            self.live(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Do what was asked for."""

@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 KEYS = "keys.toml"
 LEDGER = "ledger.jsonl"
+READING_SWITCH_S = 0.001
+"""How long the thread that reads may keep a key waiting each time, instead of Python's 5 ms."""
 THEMES = ("dark", "light", "high-contrast", "ansi-dark", "ansi-light", "nord", "gruvbox", "solarized-light")
 _NAMES = {"dark": "textual-dark", "light": "textual-light"}
 
@@ -88,6 +91,7 @@ def console(recording: Path, wishes: Wishes) -> int:
         ledger=kept,
         who=who(),
     )
+    sys.setswitchinterval(READING_SWITCH_S)
     resource_tracker.ensure_running()  # processes that read need it, and it needs the standard error the console takes
     film = Film()
     shown = Console(film, Words(catalogue()), options, read=lambda heard: _read(recording, film, heard))

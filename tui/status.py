@@ -10,7 +10,7 @@ from skewscope.tui.detail import GLYPHS
 from skewscope.tui.text import Line, Span, cut, fit, line_width, pad, spread, wrap
 
 if TYPE_CHECKING:
-    from skewscope.adapters.coverage import SourceState
+    from skewscope.adapters.scene import SourceState
 
 SEVERITIES = ("info", "warning", "critical")
 STALE_S = 10.0

@@ -38,7 +38,8 @@ def watch(ctx: click.Context, recording: Path | None, plain: bool, as_json: bool
 
     Without a recording it is the built-in demo.
     """
-    from skewscope.adapters.replay import demo_path, replay  # noqa: PLC0415
+    from skewscope.adapters.recording import demo_path  # noqa: PLC0415
+    from skewscope.adapters.replay import replay  # noqa: PLC0415
 
     path = recording or demo_path()
     if not (plain or as_json):
@@ -85,7 +86,8 @@ def report(ctx: click.Context, recording: Path | None, html: bool, output: Path 
     For example: `report RECORDING --html -o incident.html`.
     """
     from skewscope.adapters.film import Film  # noqa: PLC0415
-    from skewscope.adapters.replay import demo_path, replay  # noqa: PLC0415
+    from skewscope.adapters.recording import demo_path  # noqa: PLC0415
+    from skewscope.adapters.replay import replay  # noqa: PLC0415
     from skewscope.tui.detail import Words  # noqa: PLC0415
     from skewscope.tui.report import report as lines  # noqa: PLC0415
 

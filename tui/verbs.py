@@ -112,8 +112,9 @@ class ActVerbs(Verbs):
 
     def do_ack(self, _arg: int) -> None:
         """Acknowledge, and take that back."""
-        if (chosen := self._needs_incident()) is not None:
-            self.desk.acknowledge(chosen)
+        if self._needs_incident() is not None:
+            self.desk.acknowledge(self.console.selection)
+            self.console.unmark()
             self.console.show()
 
     def do_snooze(self, _arg: int) -> None:
@@ -122,11 +123,16 @@ class ActVerbs(Verbs):
         if chosen is None or self.desk.refused("snooze"):
             return
 
+        some = self.console.selection
+
         def then(answer: str) -> None:
-            self.desk.snooze(chosen, SNOOZES[answer])
+            self.desk.snooze(some, SNOOZES[answer])
+            self.console.unmark()
             self.console.tell(f"snoozed for {units.seconds(SNOOZES[answer])}; a takes that back", False)
 
         what = f"{self.desk.words.condition(chosen.condition)} on {chosen.name}"
+        if len(some) > 1:
+            what = f"{len(some)} diagnoses that are marked"
         lines = [
             line(what, "title"),
             (),

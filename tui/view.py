@@ -11,7 +11,7 @@ from skewscope.tui.columns import Cell, Column, Widths
 from skewscope.tui.detail import Words
 from skewscope.tui.ledger import Standing
 from skewscope.tui.status import SEVERITIES
-from skewscope.tui.text import Line, width
+from skewscope.tui.text import Line, Span, width
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +217,8 @@ def row_line(row: Row, fitting: Widths, cells: Cells) -> Line:
     return columns.row(fitting, lambda column: cells.cell(row, column))
 
 
-def bare_line(row: Row, words: Words) -> Line:
-    """A row where there is no room for columns."""
-    mark, role = detail.glyph(row.incident)
-    text = f" {detail.sure(row.incident):>5} {words.condition(row.incident.condition)} on {detail.where(row.incident)}"
-    return ((mark, role), (text, ""))
+def bare_line(row: Row, cells: Cells, gutter: Span = (" ", "")) -> Line:
+    """A row where there is no room for columns: where comes first, for that tells many of one condition apart."""
+    incident = row.incident
+    text = f"{detail.sure(incident):>5} {detail.where(incident)}: {cells.words.condition(incident.condition)}"
+    return (cells.cell(row, "mark"), gutter, (text, cells.cell(row, "where")[1]))

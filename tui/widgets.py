@@ -182,7 +182,8 @@ class LiveTable(LineView, can_focus=True):
             self.call_after_refresh(self.into_view)
         self.into_view()
         self._prepare()
-        self.refresh()
+        # The rows alone: the scroll bar beside them stays, and would cost a terminal sixty bytes a row.
+        self.refresh(Region(0, 0, size.width, size.height))
 
     def _prepare(self) -> None:
         prepare = getattr(self.page, "prepare", None)

@@ -19,6 +19,7 @@ from skewscope.engine.diagnosis import Diagnosis
 from skewscope.engine.feed import F64, Block, SeriesTable, empty, together
 from skewscope.engine.incident import LIKELY, Incident
 from skewscope.engine.incidents import as_contract
+from skewscope.engine.places import GROUP_LIKE
 from skewscope.engine.topology import Topology, beside
 from skewscope.kb.load import catalogue
 from skewscope.kb.problems import InputError, Problem
@@ -51,6 +52,8 @@ class Told:
     impact: float = float("nan")
     """What it says that it costs, of `metric`."""
     metric: str = ""
+    members: tuple[str, ...] = ()
+    """Nodes of the group or replica that it is told on."""
 
     @property
     def diagnosis(self) -> bool:
@@ -106,7 +109,7 @@ def run(found: Sequence[Scenario], how: How) -> list[Run]:
     for n in range(lasts):
         block = together(next(blocks, empty()) for _, blocks in playing)
         diagnosis.step(START + n, seen.of(block, table), table)
-    everything = told(as_contract(diagnosis.incidents, ""), START)
+    everything = told(as_contract(diagnosis.incidents, ""), START, topology)
     return [_own(scenario, everything, own) for scenario, own in zip(found, paces, strict=True)]
 
 
@@ -121,7 +124,7 @@ def _own(scenario: Scenario, everything: Sequence[Told], paces: Sequence[F64]) -
     return Run(scenario.name, scenario.plan.nodes, scenario.lasts, own, tuple(truths))
 
 
-def told(incidents: Iterable[Incident], start: float) -> tuple[Told, ...]:
+def told(incidents: Iterable[Incident], start: float, topology: Topology) -> tuple[Told, ...]:
     """What is judged of some incidents, in their order."""
     found = list(incidents)
     condition = {one.id: one.condition for one in found}
@@ -138,9 +141,15 @@ def told(incidents: Iterable[Incident], start: float) -> tuple[Told, ...]:
             one.candidates,
             float("nan") if one.impact.change is None else one.impact.change,
             one.impact.metric,
+            _members(one, topology),
         )
         for one in found
     )
+
+
+def _members(one: Incident, topology: Topology) -> tuple[str, ...]:
+    group = topology.group.get(one.name) if one.kind in GROUP_LIKE else None
+    return tuple(dict.fromkeys(topology.node_of[member] for member in group.members)) if group else ()
 
 
 def _by_weights(one: Incident) -> float:
@@ -196,7 +205,7 @@ def recorded(path: Path, how: How | None = None) -> Run:
     start, truths = _labels(path / "labels.json")
     outcome = replay(path, through=_through((how or How()).vantage))
     nodes = len(outcome.topology.nodes)
-    return Run(path.name, nodes, outcome.duration_s, told(outcome.incidents, start), truths)
+    return Run(path.name, nodes, outcome.duration_s, told(outcome.incidents, start, outcome.topology), truths)
 
 
 def _through(vantage: str) -> Callable[[Topology], Callable[[Block, SeriesTable], Block]]:

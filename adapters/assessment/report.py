@@ -14,6 +14,11 @@ TARGETS = (("macro F1", 0.90), ("placed", 0.90))
 MOST_CONFUSIONS = 40
 REACH = {"itself": "by itself", "part": "with help", "no": "no"}
 SEVERITIES = ("mild", "medium", "heavy")
+SEVERAL = (
+    "A third of the conditions, medium, each once; the same fleets in every row. *One of several*: told as this or one "
+    "of the candidates that nothing there can judge, and one of those it was: no error, and nothing found. *Out of*: "
+    "how many were left open so (median)."
+)
 
 
 def as_markdown(found: Assessment, catalogue: Catalogue) -> str:
@@ -21,13 +26,6 @@ def as_markdown(found: Assessment, catalogue: Catalogue) -> str:
     parts = [*_head(found), *_whole(found), *_conditions(found, catalogue), *_recordings(found), *_vantages(found)]
     parts += [*_reliability(found.alone), *_confusions(found.alone), *_alarms(found.alone)]
     return "\n".join(parts) + "\n"
-
-
-SEVERAL = (
-    "A third of the conditions, medium, each once; the same fleets in every row. *One of several*: told as this or one "
-    "of the candidates that nothing there can judge, and one of those it was: no error, and nothing found. *Out of*: "
-    "how many were left open so (median)."
-)
 
 
 def _head(found: Assessment) -> Iterator[str]:

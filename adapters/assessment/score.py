@@ -277,9 +277,8 @@ def _right(told: Told, run: Run) -> bool:
 
 def _left_open(told: Told, truths: Iterable[Truth]) -> str:
     """Which of what something may be as well it was, there and then; '' for none."""
-    return next(
-        (t.condition for t in truths if t.condition in told.candidates and _during(t, told) and _at(t, told)), ""
-    )
+    named = (truth for truth in truths if truth.condition in told.candidates)
+    return next((truth.condition for truth in named if _during(truth, told) and _there_or_in(truth, told)), "")
 
 
 def _answer(truth: Truth, roots: Sequence[Told], used: set[int]) -> int | None:
@@ -304,6 +303,11 @@ def _during(truth: Truth, told: Told) -> bool:
 
 def _at(truth: Truth, told: Told) -> bool:
     return told.name in truth.names or ANYWHERE in truth.names
+
+
+def _there_or_in(truth: Truth, told: Told) -> bool:
+    """What is told of a group as one of several may lie at any of its members: which, is what cannot be seen."""
+    return _at(truth, told) or not set(told.members).isdisjoint(truth.names)
 
 
 def _repeats(told: Told, truths: Iterable[Truth]) -> bool:

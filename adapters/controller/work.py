@@ -8,8 +8,8 @@ from skewscope.adapters.controller.carried import Carried
 from skewscope.adapters.controller.gathering import Gathering
 from skewscope.adapters.controller.recorder import Recorder
 from skewscope.adapters.controller.store import Event, Store
-from skewscope.adapters.coverage import SourceState
 from skewscope.adapters.machine import Machine, Snapshot, Span
+from skewscope.adapters.scene import SourceState
 from skewscope.adapters.sources.base import Batch
 from skewscope.engine.panel import Count
 

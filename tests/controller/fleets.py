@@ -12,8 +12,8 @@ from skewscope.adapters.controller.recorder import Recorder
 from skewscope.adapters.controller.store import Store
 from skewscope.adapters.controller.work import Work
 from skewscope.adapters.machine import assembled
-from skewscope.adapters.recording import Loaded, Recording, load, open_recording
-from skewscope.adapters.replay import demo_path, ticks
+from skewscope.adapters.recording import Loaded, Recording, demo_path, load, open_recording
+from skewscope.adapters.replay import ticks
 from skewscope.adapters.sources.base import Batch, Listing
 from skewscope.kb.load import catalogue
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from skewscope.adapters.controller.config import PORT, read
-from skewscope.adapters.replay import demo_path
+from skewscope.adapters.recording import demo_path
 from skewscope.kb.problems import InputError
 from skewscope.tui.cli import cli
 

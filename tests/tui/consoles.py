@@ -21,6 +21,7 @@ def run(flow, feed=None, *, size=(80, 24), options=None, read=None, known=None):
             feed or film(), Words(known or catalogue()), options or Options(), read=read or (lambda _heard: None)
         )
         async with app.run_test(size=size) as pilot:
+            await pilot.pause()
             await app.workers.wait_for_complete()
             await pilot.pause()
             await flow(app, pilot)

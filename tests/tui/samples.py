@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from skewscope.adapters.coverage import SourceState
 from skewscope.adapters.film import Film
 from skewscope.adapters.machine import Snapshot
 from skewscope.adapters.replay import Outcome
-from skewscope.adapters.scene import Frame, Roster, RuleHealth, Scene, Series, Signals, Spoken, beside
+from skewscope.adapters.scene import Frame, Roster, RuleHealth, Scene, Series, Signals, SourceState, Spoken, beside
 from skewscope.engine.incident import Advice, BlastRadius, Competing, Evidence, Impact, Incident
 from skewscope.engine.topology import Group, Node, Port, Topology
 from skewscope.kb.model import (

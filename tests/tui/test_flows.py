@@ -1,6 +1,7 @@
 """A few flows through the console: find, filter, explain, jump to the catalogue and back, dry run, be refused."""
 
 import asyncio
+import json
 import threading
 from dataclasses import replace
 
@@ -283,7 +284,7 @@ def test_while_it_reads_the_screen_lives_and_leaving_stops_the_reading():
 
 
 def test_help_lists_the_keys_of_its_screen():
-    text = shown((120, 60), ["question_mark"])
+    text = shown((120, 70), ["question_mark"])
     assert all(key.does in text for key in KEYS if not key.pages or "diagnoses" in key.pages)
 
 
@@ -408,3 +409,59 @@ def test_a_large_group_is_told_without_names():
     for frame in frames(T0 + 100)[-2:]:
         feed.add(scene(snapshot(frame.time - T0), topology), frame)
     assert "A" in shown((80, 24), ["2", "v"], feed)
+
+
+def test_what_is_marked_is_acknowledged_snoozed_and_copied_together():
+    options = Options(write=True)
+
+    async def flow(app, pilot):
+        await pilot.press("space", "space")
+        await pilot.pause()
+        assert [one.id for one in app.selection] == [ROOT.id, CHILD.id]
+        assert app.chosen.id == ENDED.id
+        assert [row[0] for row in screen_text(app).splitlines()[2:5]] == ["*", "*", " "]
+        await pilot.press("y")
+        assert "Tensor-parallel straggler" in app.clipboard
+        assert "Pipeline bubble" in app.clipboard
+        await pilot.press("Y")
+        assert [json.loads(line)["id"] for line in app.clipboard.splitlines()] == [ROOT.id, CHILD.id]
+        await pilot.press("a")
+        assert {one.did for one in options.ledger.entries} == {"acknowledged"}
+        assert [one.incident for one in options.ledger.entries] == [ROOT.id, CHILD.id]
+        assert app.selection == (app.chosen,)
+        # Another one beside them is acknowledged with them; only then a second time takes all back.
+        await pilot.press("M", "a", "M", "a")
+        await pilot.pause()
+        assert [one.did for one in options.ledger.entries[2:]] == ["acknowledged", *["taken back"] * 3]
+        await pilot.press("M", "n", "2")
+        await pilot.pause()
+        assert {one.incident for one in options.ledger.entries[-3:] if one.did == "snoozed"} == {
+            ROOT.id,
+            CHILD.id,
+            ENDED.id,
+        }
+
+    run(flow, options=options)
+
+
+def test_marks_are_taken_back_and_hold_only_for_what_is_in_the_list():
+    async def flow(app, pilot):
+        await pilot.press("space", "g", "space")
+        assert app.selection == (app.chosen,)
+        await pilot.press("M", "slash", *"bubble", "enter")
+        assert [one.id for one in app.selection] == [CHILD.id]
+        await pilot.press("escape", "escape")
+        assert page(app).count == 3
+        assert app.selection == (app.chosen,)
+
+    run(flow)
+
+
+@pytest.mark.parametrize("number", ["2", "3", "4", "5"])
+def test_every_screen_copies_what_it_tells_as_text(number):
+    async def flow(app, pilot):
+        await pilot.press(number, "j", "j", "y")
+        assert len(app.clipboard.splitlines()) >= 2
+        assert not app.clipboard.startswith("{")
+
+    run(flow)

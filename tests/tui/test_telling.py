@@ -10,12 +10,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from skewscope.adapters.cut import cut
-from skewscope.adapters.recording import load, open_recording
-from skewscope.adapters.replay import demo_path
 from skewscope.engine.incident import Advice
 from skewscope.engine.topology import Pool
-from skewscope.kb.load import catalogue as real_catalogue
 from skewscope.kb.problems import InputError
 from skewscope.tui import keymap, ledger, pictures, plan
 from skewscope.tui.changes import changes
@@ -114,15 +110,12 @@ def test_a_hostile_name_stays_text_on_the_page():
     assert "\x1b" not in html
 
 
-def test_commands_write_lines_and_pages(tmp_path):
-    run, part, page = CliRunner().invoke, tmp_path / "part", tmp_path / "r.html"
-    whole = open_recording(demo_path())
-    begin = load(whole, real_catalogue(), workers=1).start
-    cut(whole, part, begin, begin + 35)
-    lines = run(cli, ["watch", "--json", str(part)])
+def test_commands_write_lines_and_pages(tmp_path, brief):
+    run, page = CliRunner().invoke, tmp_path / "r.html"
+    lines = run(cli, ["watch", "--json", str(brief)])
     assert lines.exit_code == 1
     assert "opened" in {json.loads(each)["what"] for each in lines.output.splitlines()}
-    assert run(cli, ["report", "--html", "-o", str(page), str(part)]).exit_code == 1
+    assert run(cli, ["report", "--html", "-o", str(page), str(brief)]).exit_code == 1
     assert page.read_text().startswith("<!doctype html>")
 
 

@@ -156,6 +156,8 @@ class Actions(Page):
             return status.sentence(f"Nothing was acknowledged, snoozed or applied. {how}", "dim", columns_)
         if self.view == "rules":
             return status.sentence("No rule has judged anything yet.", "dim", columns_)
+        if self.desk.scene is not None and not self.desk.scene.delivered:
+            return status.sentence("Nothing is advised, for nothing could be watched.", "warn", columns_)
         return status.sentence("Nothing is advised: nothing that fires has advice.", "ok", columns_)
 
     def row(self, at: int) -> Line:
@@ -165,8 +167,8 @@ class Actions(Page):
     def bare(self, at: int) -> Line:
         """The same where there is no room."""
         item = self.items[at]
-        text = " ".join(self._cell(item, c.id)[0] for c in COLUMNS[self.view][:3])
-        return ((text, ""),)
+        first = ("mark", "where", "what") if isinstance(item, Act) else [c.id for c in COLUMNS[self.view][:3]]
+        return ((" ".join(self._cell(item, column)[0] for column in first), ""),)
 
     def _cell(self, item: Act | Entry | RuleHealth, column: str) -> Cell:
         if isinstance(item, Act):

@@ -7,8 +7,11 @@ from skewscope.tui import query
 from skewscope.tui.columns import Widths
 from skewscope.tui.desk import Desk, Jump
 from skewscope.tui.status import Frame, small
-from skewscope.tui.text import Line, line
+from skewscope.tui.text import Line, line, plain
 from skewscope.tui.whereabouts import Scope
+
+COPIED, MOST_COPIED = 100, 1000
+"""Columns and rows of what is copied as text."""
 
 
 class Page:
@@ -18,8 +21,6 @@ class Page:
     number: ClassVar[int] = 0
     fields: ClassVar[str] = ""
     """An example of a filter, shown while one is typed."""
-    slow: ClassVar[bool] = False
-    """Whether filtering takes so long that it waits for a pause in typing."""
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
@@ -121,11 +122,6 @@ class Page:
         return [int(n) for n in found.mask.nonzero()[0]]
 
     @property
-    def busy(self) -> bool:
-        """Whether `leave` has something to do."""
-        return self.zoomed or bool(self.filter) or bool(self.desk.scope.name)
-
-    @property
     def subject(self) -> str:
         """The catalogue's entry of what is under the cursor, '' for none."""
         return ""
@@ -164,6 +160,10 @@ class Page:
         """Sideways in a wide table."""
         whole = sum(cells + 1 for _, cells in self.widths)
         self.left = min(max(self.left + 10 * arg, 0), max(whole - 20, 0)) if self.wide else 0
+
+    def told(self) -> str:
+        """What is told of the row under the cursor, as text; '' for nothing."""
+        return plain(self.pane(COPIED, MOST_COPIED)) if self.count else ""
 
     def copied(self) -> str:
         """What is under the cursor, as JSON; '' for nothing."""

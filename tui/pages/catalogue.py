@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from skewscope.adapters.scene import RuleHealth
 from skewscope.engine.incident import Incident
+from skewscope.kb.search import index, search
 from skewscope.tui import detail, status, units
 from skewscope.tui.desk import Desk, Jump
 from skewscope.tui.pages.base import Page
@@ -59,7 +60,6 @@ class CataloguePage(Page):
     name = "catalogue"
     number = 4
     fields: ClassVar[str] = "any words; a misspelling is forgiven"
-    slow: ClassVar[bool] = True
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
@@ -111,11 +111,13 @@ class CataloguePage(Page):
     def _found(self) -> list[Leaf]:
         """What a search finds, best first."""
         if self._searched[0] != self.filter:
-            from skewscope.kb.query import search  # noqa: PLC0415 - the index takes a moment
-
             hits = search(self.desk.words.catalogue, self.filter)
             self._searched = self.filter, [Leaf(_plural(h.kind), h.id, h.name, 0) for h in hits]
         return self._searched[1]
+
+    def warm(self) -> None:
+        """Make the index before somebody searches: done while the first letter is typed, it would be felt."""
+        index(self.desk.words.catalogue)
 
     def narrow(self, text: str) -> None:
         """Search; every entry holds words, so this is no filter but a ranking."""
@@ -294,11 +296,6 @@ class CataloguePage(Page):
         self.open = (self.open | {kind}) - {f"-group {group}"}
         self.collect()
         self.cursor, self.touched = max(self.find((kind, id_)), 0), True
-
-    @property
-    def busy(self) -> bool:
-        """Whether there is something to leave."""
-        return bool(self.link >= 0 or self.back or super().busy)
 
     def do_leave(self, arg: int) -> None:
         """Back where a link was followed; then from the links to the tree; then out of the search."""

@@ -14,9 +14,9 @@ from skewscope.tui import columns, deep, detail, evidence, pictures, status, uni
 from skewscope.tui.desk import Desk
 from skewscope.tui.detail import Words
 from skewscope.tui.ledger import Standing
-from skewscope.tui.pages.base import Page, waiting
+from skewscope.tui.pages.base import COPIED, Page, waiting
 from skewscope.tui.query import Table
-from skewscope.tui.text import Line, Span, line, wrap
+from skewscope.tui.text import Line, Span, line, plain, wrap
 
 FOLDS = ("everything is shown", "what is explained is folded", "one row for each condition")
 SPARK = 12
@@ -41,6 +41,13 @@ class Diagnoses(Page):
         self.cells = view.Cells(desk.words, 0.0, {})
         self._traces: dict[tuple[str, str], evidence.Trace | None] = {}
         self._thens: dict[str, Scene] = {}
+        self.marks: set[str] = set()
+        """Ids of what is marked."""
+
+    @property
+    def marked(self) -> tuple[Incident, ...]:
+        """What is marked and in the list."""
+        return tuple(row.incident for row in self.rows if row.incident.id in self.marks)
 
     @property
     def selected(self) -> Incident | None:
@@ -102,11 +109,14 @@ class Diagnoses(Page):
 
     def row(self, at: int) -> Line:
         """One incident."""
-        return columns.row(self.widths, lambda column: self.cells.cell(self.rows[at], column), (" ", ""))
+        return columns.row(self.widths, lambda column: self.cells.cell(self.rows[at], column), self._gutter(at))
 
     def bare(self, at: int) -> Line:
         """One incident where there is no room."""
-        return view.bare_line(self.rows[at], self.desk.words)
+        return view.bare_line(self.rows[at], self.cells, self._gutter(at))
+
+    def _gutter(self, at: int) -> Span:
+        return ("*", "key") if self.rows[at].incident.id in self.marks else (" ", "")
 
     # --- the pane
 
@@ -194,9 +204,36 @@ class Diagnoses(Page):
         self.desk.tell(FOLDS[self.folded], False)
         self.renew()
 
+    def do_mark(self, arg: int) -> None:
+        """Mark the incident under the cursor, or with 1 all that are shown; and take that back."""
+        here = {self.selected.id} if self.selected else set()
+        if arg:
+            here = {row.incident.id for row in self.rows}
+        self.marks = self.marks - here if here <= self.marks else self.marks | here
+        count = len(self.marked)
+        self.desk.tell(f"{count} marked: a, n and y are about all of them" if count else "nothing is marked", False)
+        if not arg and self.cursor < self.count - 1 and not self.zoomed:
+            self.cursor, self.touched = self.cursor + 1, True
+
+    def do_leave(self, arg: int) -> None:
+        """Out of the detail; then marks are taken back; then the rest."""
+        if self.marks and not self.zoomed:
+            self.marks.clear()
+        else:
+            super().do_leave(arg)
+
+    @property
+    def _chosen(self) -> tuple[Incident, ...]:
+        return self.marked or ((self.selected,) if self.selected else ())
+
+    def told(self) -> str:
+        """All that is known of the incident, or of those that are marked."""
+        parts = (detail.full(one, self.desk.words, self.desk.now, COPIED) for one in self._chosen)
+        return "\n".join(plain(lines) for lines in parts)
+
     def copied(self) -> str:
-        """The incident as the contract has it."""
-        return self.selected.as_line() if self.selected else ""
+        """The incident as the contract has it, a line each where some are marked."""
+        return "\n".join(one.as_line() for one in self._chosen)
 
 
 def beside_peers(scene: Scene, row: int) -> Line:

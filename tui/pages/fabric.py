@@ -278,6 +278,9 @@ class Fabric(Page):
     def _wrong(self, scene: Scene, node: str, columns: int) -> list[Line]:
         here = [i for i in scene.incidents if i.state == "firing" and node in self.desk.where.of(i)]
         if not here:
+            mine = self._thermometer().rows_of(scene, node)
+            if not len(mine) or scene.signals.now.stale[mine].all():
+                return [line("nobody reports from here, so nothing is known of it", "warn")]
             return [line("nothing is wrong here that could be seen", "ok")]
         words = self.desk.words
         return [
@@ -310,13 +313,20 @@ class Fabric(Page):
         off = np.nan_to_num(np.abs(signals.deviation[mine]))
         best = mine[np.argsort(-off, kind="stable")[: min(MOST_WORST, rows - 1)]].tolist()
         out: list[Line] = [line(f"furthest from normal, of {len(mine)} series", "label")]
+        names = [signals.roster.series[row].signal for row in best]
+        entities = [signals.roster.series[row].entity for row in best]
+        first, second = max(28, *(len(n) + 1 for n in names)), max(14, *(len(n) + 1 for n in entities))
         for row in best:
             one = signals.roster.series[row]
             value = units.brief(float(signals.now.value[row]), one.unit, share=units.is_share(one.signal))
             z = float(signals.deviation[row])
             role = "crit" if abs(z) >= 10 else "warn" if abs(z) >= 4 else "dim"
             spark = pictures.sparkline(signals.trend(row, 12), 12)
-            cells: Line = ((pad(one.signal, 28), ""), (pad(one.entity, 14), "dim"), (pad(value, 10, right=True), ""))
+            cells: Line = (
+                (pad(one.signal, first), ""),
+                (pad(one.entity, second), "dim"),
+                (pad(value, 10, right=True), ""),
+            )
             out.append(fit((*cells, (f" {sigma(z):>6} ", role), (spark, "info")), columns))
         return out
 

@@ -12,12 +12,12 @@ from skewscope.adapters.scene import TREND, Roster, Scene, Signals
 from skewscope.tui import columns, pictures, status, units
 from skewscope.tui.columns import Cell, Column
 from skewscope.tui.desk import Desk
-from skewscope.tui.pages.base import Page, waiting
+from skewscope.tui.pages.base import COPIED, Page, waiting
 from skewscope.tui.pages.diagnoses import beside_peers, sigma
 from skewscope.tui.pictures import Curve
 from skewscope.tui.query import Table
 from skewscope.tui.status import Frame, small
-from skewscope.tui.text import Line, Span, fit, line, wrap
+from skewscope.tui.text import Line, Span, fit, line, plain, wrap
 
 COLUMNS = (
     Column("signal", "signal", 24, 34, 0, shrinks=True),
@@ -239,9 +239,17 @@ class SignalTable(Page):
         """The series under the cursor over time, with its peers."""
         if self.cursor >= self.count or self.desk.scene is None:
             return []
-        return self._told(self.desk.scene, int(self.order[self.cursor]), columns_, rows)
+        row = int(self.order[self.cursor])
+        out = self._about(self.desk.scene, row, columns_)
+        return out + self._chart(row, columns_, min(max(rows - len(out) - 1, 3), MOST_ROWS))
 
-    def _told(self, scene: Scene, row: int, columns_: int, rows: int) -> list[Line]:
+    def told(self) -> str:
+        """The series and its numbers, without its chart."""
+        if self.cursor >= self.count or self.desk.scene is None:
+            return ""
+        return plain(self._about(self.desk.scene, int(self.order[self.cursor]), COPIED))
+
+    def _about(self, scene: Scene, row: int, columns_: int) -> list[Line]:
         one, now = self.signals.roster.series[row], self.signals.now
         known = self.desk.words.catalogue.signals.get(one.signal)
         title: Line = (
@@ -253,8 +261,7 @@ class SignalTable(Page):
         value = units.human(float(now.value[row]), one.unit, share=units.is_share(one.signal))
         age: Span = (f"  {units.seconds(round(float(now.age[row]), 1))} old", "alarm" if now.stale[row] else "dim")
         out = [fit(title, columns_), fit(((f"{value}  ", "key"), *beside_peers(scene, row), age), columns_)]
-        out += wrap(line(f"{known.name}. {known.note}".rstrip(), "dim"), columns_)[:3] if known else []
-        return out + self._chart(row, columns_, min(max(rows - len(out) - 1, 3), MOST_ROWS))
+        return out + (wrap(line(f"{known.name}. {known.note}".rstrip(), "dim"), columns_)[:3] if known else [])
 
     def _chart(self, row: int, columns_: int, rows: int) -> list[Line]:
         samples = columns_ * 2

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skewscope.adapters.simulator.faults.registry import SERVING, Target, alike, fault, prefer
+from skewscope.adapters.simulator.faults.registry import SERVING, Target, alike, fault, prefer, prefilling
 from skewscope.adapters.simulator.push import Push
 from skewscope.adapters.simulator.serving import CACHE_TOKENS, HITS, PREFILL_TOKENS
 from skewscope.adapters.simulator.world import World
@@ -150,12 +150,10 @@ def skipped(p: Push, _w: World, at: Target, _strength: float, _age: float) -> No
     p.spinning[at.job] = 1.0
 
 
-@fault("storage-nic-asymmetry", "job", ("pd",))
+@fault("storage-nic-asymmetry", "prefill", ("pd",))
 def storage(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
     """Stored cache is read through the prefill nodes alone."""
-    nodes = list(w.fleet.jobs[at.job].nodes)
-    half = nodes[: len(nodes) // 2]
-    p.other_in[half, 0] += 25e9 * (0.75 + 0.2 * strength)
+    p.other_in[list(prefilling(w.fleet.jobs[at.job].nodes)), 0] += 25e9 * (0.75 + 0.2 * strength)
     p.transfer[at.job] *= 3
     p.prefill[at.job] *= 0.4
 

@@ -88,7 +88,7 @@ def copies_out(p: Push, w: World, at: Target, strength: float, _age: float) -> N
     _stalls(p, w, at, 0.3 + 0.8 * strength)
 
 
-@fault("kv-offload-pcie-bottleneck", "job", SERVING)
+@fault("kv-offload-pcie-bottleneck", "gpus", SERVING)
 def offloaded(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
     """Cached prompts are read back over PCIe, which takes longer than to compute them."""
     nodes = list(w.fleet.jobs[at.job].nodes)

@@ -2,7 +2,7 @@
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -108,6 +108,11 @@ def spare(p: Push, w: World, job: int) -> None:
     p.out[job] = 1.0
 
 
+def prefilling(nodes: Sequence[int]) -> tuple[int, ...]:
+    """Those of a job's nodes that prefill, where the others decode."""
+    return tuple(nodes[: len(nodes) // 2])
+
+
 def _gpu(fleet: Fleet, job: int, member: int, node: int, gpu: int, _rail: int) -> Target:
     name = fleet.topology.nodes[node].name
     return Target("gpu", f"{name}/gpu{gpu}", (name,), node, gpu, 0, job, member)
@@ -138,6 +143,18 @@ def _job(fleet: Fleet, job: int, _member: int, _node: int, _gpu: int, _rail: int
     # What befalls a whole job may be told on any of its rails.
     rails = tuple(fleet.port(n, p) for n in made.nodes for p in range(1, fleet.ports))
     return Target("group", made.name, (front, *only, *rails), made.nodes[0], 0, 0, job, 0, made.nodes)
+
+
+def _gpus(fleet: Fleet, job: int, member: int, node: int, gpu: int, rail: int) -> Target:
+    whole = _job(fleet, job, member, node, gpu, rail)
+    every = tuple(f"{fleet.topology.nodes[n].name}/gpu{g}" for n in whole.nodes for g in range(GPUS))
+    return replace(whole, also=(*whole.also, *every))
+
+
+def _prefill(fleet: Fleet, job: int, member: int, node: int, gpu: int, rail: int) -> Target:
+    whole = _job(fleet, job, member, node, gpu, rail)
+    fronts = tuple(fleet.port(n, 0) for n in prefilling(whole.nodes))
+    return replace(whole, also=(*whole.also, *fronts))
 
 
 def _member(fleet: Fleet, job: int, member: int, node: int, _gpu: int, _rail: int) -> Target:
@@ -177,6 +194,8 @@ TARGETS: Mapping[str, Callable[[Fleet, int, int, int, int, int], Target]] = {
     "port": _port,
     "front": _front,
     "job": _job,
+    "gpus": _gpus,
+    "prefill": _prefill,
     "member": _member,
     "pool": _pool,
     "leaf": _leaf,

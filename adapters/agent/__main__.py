@@ -1,0 +1,49 @@
+"""`python -m skewscope.adapters.agent`: the agent where not even the command line's library is installed."""
+
+import argparse
+import logging
+import os
+import sys
+from pathlib import Path
+
+from skewscope.kb.problems import InputError
+
+FINE, FOUND, FAILED = 0, 1, 2
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs or checks; gives the exit code."""
+    parser = argparse.ArgumentParser(prog="skewscope agent", description="Observes a node from its DPU.")
+    parser.add_argument("--config", type=Path, default=Path("/etc/skewscope/agent.yaml"), help="agent.yaml")
+    parser.add_argument("--check", action="store_true", help="only say what is wrong with the configuration")
+    told = parser.parse_args(arguments)
+    return check(told.config) if told.check else run(told.config)
+
+
+def check(config: Path) -> int:
+    """Prints all faults of a configuration."""
+    from skewscope.adapters.agent import config as configuration  # noqa: PLC0415 - see `run`
+
+    problems = configuration.check(config)
+    for problem in problems:
+        print(problem, file=sys.stderr)  # noqa: T201
+    return FOUND if problems else FINE
+
+
+def run(config: Path) -> int:
+    """Runs an agent until it is told to end."""
+    # Linear algebra is not what an agent does: its threads would only take memory.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from skewscope.adapters.agent import loop  # noqa: PLC0415
+
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        loop.run(config)
+    except InputError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return FAILED
+    return FINE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

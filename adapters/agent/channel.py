@@ -1,0 +1,95 @@
+"""One kept HTTP connection to a controller, with what proves who we are."""
+
+import http.client
+import os
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from skewscope.adapters.agent.config import Controller
+from skewscope.adapters.wire_rows import CONTENT_TYPE, PATH
+
+MOST_ANSWER = 1 << 16
+MOST_TOKEN = 4096
+TIMEOUT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An answer as it came."""
+
+    status: int
+    text: bytes
+    retry_after: str = ""
+    etag: str = ""
+
+
+class Channel:
+    """One kept connection to a controller."""
+
+    def __init__(self, controller: Controller, timeout: float = TIMEOUT) -> None:
+        self._controller = controller
+        self._timeout = timeout
+        self._open: http.client.HTTPConnection | None = None
+
+    def post(self, body: bytes) -> Told:
+        """The answer to a body of rows."""
+        return self._ask("POST", PATH, body, {"Content-Type": CONTENT_TYPE})
+
+    def get(self, path: str, etag: str, most: int) -> Told:
+        """The answer to a question; `etag` is what is known already."""
+        return self._ask("GET", path, None, {"If-None-Match": etag} if etag else {}, most)
+
+    def _ask(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], most: int = MOST_ANSWER
+    ) -> Told:
+        """One exchange; the connection is kept where that went well."""
+        parts = urlsplit(self._controller.url)
+        headers = {**headers, **_authorization(self._controller)}
+        for fresh in (False, True):
+            try:
+                if self._open is None:
+                    fresh = True  # noqa: PLW2901 - nothing was kept
+                    self._open = self._connection()
+                self._open.request(method, parts.path + path, body, headers)
+                answer = self._open.getresponse()
+                text = answer.read(most + 1)
+                if len(text) > most:
+                    raise http.client.HTTPException(f"an answer of more than {most} bytes")
+                return Told(answer.status, text, answer.headers.get("Retry-After", ""), answer.headers.get("ETag", ""))
+            except (OSError, http.client.HTTPException):
+                self.close()
+                # A kept connection may have been closed by the other side meanwhile.
+                if fresh:
+                    raise
+        raise AssertionError  # pragma: no cover - the second attempt answers or raises
+
+    def close(self) -> None:
+        """Ends the connection."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _connection(self) -> http.client.HTTPConnection:
+        parts = urlsplit(self._controller.url)
+        host = parts.hostname or ""
+        if parts.scheme == "http":
+            return http.client.HTTPConnection(host, parts.port, timeout=self._timeout)
+        context = ssl.create_default_context(cafile=self._controller.ca_file or None)
+        if self._controller.certificate_file:
+            context.load_cert_chain(self._controller.certificate_file, self._controller.key_file)
+        return http.client.HTTPSConnection(host, parts.port, timeout=self._timeout, context=context)
+
+
+def _authorization(controller: Controller) -> dict[str, str]:
+    """The token, read each time: it may be renewed while the agent runs."""
+    token = os.environ.get(controller.token_env, "") if controller.token_env else ""
+    if controller.token_file:
+        with Path(controller.token_file).open(encoding="ascii") as file:
+            token = file.read(MOST_TOKEN).strip()
+    if not token:
+        return {}
+    if not token.isprintable():
+        raise ValueError("the token holds characters that do not print")
+    return {"Authorization": f"Bearer {token}"}

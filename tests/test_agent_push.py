@@ -1,0 +1,189 @@
+"""Rows on their way: in tables, kept while nobody takes them, sent in order, announced again where it is asked for."""
+
+import numpy as np
+import pytest
+from agent_trees import on_port
+from hypothesis import given
+from hypothesis import strategies as st
+from receiver import Receiver, Taken
+
+from skewscope.adapters.agent.channel import Channel, Told
+from skewscope.adapters.agent.config import Controller
+from skewscope.adapters.agent.push import LONGEST_WAIT, Sender
+from skewscope.adapters.agent.tables import Tables
+from skewscope.adapters.wire_rows import MOST_COLUMNS, MOST_TABLES, Hello, Row, encode
+
+HELLO = Hello("n0", "boot", "1")
+KEYS = [on_port(f"s{n}") for n in range(9)]
+
+
+def row(sequence: int, table: int = 0, columns: int = 3) -> Row:
+    return Row(sequence, float(sequence), table, np.full(columns, float(sequence)))
+
+
+class Controllers:
+    """Takes bodies as a controller does, with the mishaps that a test wants: one a body."""
+
+    def __init__(self, *mishaps: str) -> None:
+        self.taken = Taken()
+        self.mishaps = list(mishaps)
+
+    def __call__(self, body: bytes) -> Told:
+        mishap = self.mishaps.pop(0) if self.mishaps else ""
+        if mishap == "away":
+            raise ConnectionRefusedError(111, "refused")
+        if mishap == "forgotten":
+            self.taken.tables.clear()
+        if mishap.isdecimal():
+            return Told(int(mishap), b"{}", "1")
+        status, text = self.taken.take(body)
+        if mishap == "answer lost":
+            raise TimeoutError
+        return Told(status, text)
+
+
+def sender(post: Controllers, most_bytes: int = 1 << 20) -> Sender:
+    return Sender(Controller("http://127.0.0.1:1"), HELLO, most_bytes, post)
+
+
+MISHAPS = st.lists(st.sampled_from(["", "away", "forgotten", "answer lost", "503", "413", "409"]), max_size=12)
+
+
+@given(MISHAPS, st.lists(st.tuples(st.integers(0, 2), st.integers(1, 9)), min_size=1, max_size=20))
+def test_every_row_arrives_once_whatever_happens_on_the_way(mishaps, rows):
+    post = Controllers(*mishaps)
+    sending = sender(post)
+    widths = {}
+    for number, (table, columns) in enumerate(rows, 1):
+        widths[table] = max(columns, widths.get(table, 0))
+        sending.add(row(number, table, widths[table]), KEYS[: widths[table]])
+        sending.attempt()
+    for _ in range(3 * (len(mishaps) + len(rows))):
+        sending.attempt()
+    refused = sending.backlog.refused
+    assert len(post.taken.rows) + refused >= len(rows)
+    assert refused <= mishaps.count("413")
+    assert not sending.backlog.rows
+    assert sending.backlog.size == 0
+    for sequence, (time, values) in post.taken.rows.items():
+        assert time == sequence
+        assert values == dict.fromkeys(KEYS[: len(values)], float(sequence))
+
+
+def test_the_oldest_rows_make_room_and_are_counted():
+    post = Controllers(*["away"] * 10)
+    sending = sender(post, most_bytes=5 * 224)
+    for number in range(1, 10):
+        sending.add(row(number), KEYS[:3])
+        sending.attempt()
+    assert [one.sequence for one in sending.backlog.rows] == [5, 6, 7, 8, 9]
+    assert sending.backlog.dropped == 4
+    post.mishaps.clear()
+    sending.attempt()
+    assert sorted(post.taken.rows) == [5, 6, 7, 8, 9]
+
+
+def test_series_are_announced_once_and_later_ones_when_they_come():
+    bodies = []
+    post = Controllers()
+
+    def noted(body: bytes) -> Told:
+        bodies.append(len(body))
+        return post(body)
+
+    sending = sender(noted)
+    for number, columns in ((1, 2), (2, 2), (3, 5)):
+        sending.add(row(number, 0, columns), KEYS[:columns])
+        assert sending.attempt() == 0.0
+    assert sending.backlog.announced == {0: 5}
+    assert bodies[1] < bodies[0]
+    assert len(post.taken.rows[3][1]) == 5
+
+
+def test_one_who_may_not_is_not_asked_again_soon_and_the_rows_wait():
+    sending = sender(Controllers("401"))
+    sending.add(row(1), KEYS[:3])
+    assert sending.attempt() == LONGEST_WAIT
+    assert len(sending.backlog.rows) == 1
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b'{"taken": "all"}', b'{"taken": true}', b"[" * 9999])
+def test_an_answer_that_says_nothing_takes_nothing(text):
+    sending = sender(lambda _: Told(200, text))
+    sending.add(row(1), KEYS[:3])
+    assert sending.attempt() > 0
+    assert len(sending.backlog.rows) == 1
+
+
+def test_a_controller_cannot_take_more_than_was_sent():
+    sending = sender(lambda _: Told(200, b'{"taken": 99}'))
+    sending.add(row(1), KEYS[:3])
+    sending.attempt()
+    assert not sending.backlog.rows
+    sending.add(row(100), KEYS[:3])
+    assert len(sending.backlog.rows) == 1
+
+
+def test_a_token_is_read_anew_each_time_and_an_answer_is_bounded(tmp_path):
+    receiver = Receiver(topology="x" * 100)
+    try:
+        token = tmp_path / "token"
+        channel = Channel(Controller(receiver.url, token_file=str(token)))
+        token.write_text("one\n")
+        body = encode([HELLO])
+        for text in ("one", "two"):
+            token.write_text(f"{text}\n")
+            channel.post(body)
+        assert receiver.tokens == {"Bearer one", "Bearer two"}
+        assert len(channel.get("/", "", 100).text) == 100
+        with pytest.raises(Exception, match="more than 99 bytes"):
+            channel.get("/", "", 99)
+        token.unlink()
+        with pytest.raises(OSError, match="No such file"):
+            channel.post(body)
+    finally:
+        receiver.close()
+
+
+def test_what_two_sources_deliver_is_taken_from_the_first_for_good():
+    tables = Tables()
+    key = on_port("port.rx_bytes")
+    assert list(tables.fill("fast", 1, [("a", [(key, 1.0)]), ("b", [(key, 2.0)])]).values) == [1.0]
+    assert np.isnan(tables.fill("fast", 2, [("b", [(key, 2.0)])]).values[0])
+    assert tables.fill("slow", 2, [("c", [(key, 3.0)])]).keys == []
+    assert list(tables.fill("fast", 3, [("b", [(key, 9.0)]), ("a", [(key, 4.0)])]).values) == [4.0]
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(KEYS), st.floats(allow_nan=False)), max_size=9))
+def test_a_row_says_what_its_source_said_and_a_table_only_grows(told):
+    tables = Tables()
+    before = []
+    for time, samples in enumerate(told):
+        table = tables.fill("one", time, [("a", samples.items())])
+        if table is None:
+            assert not samples
+            continue
+        assert table.keys[: len(before)] == before
+        before = list(table.keys)
+        assert {k: v for k, v in zip(table.keys, table.values.tolist(), strict=True) if v == v} == samples
+
+
+def test_there_is_an_end_to_tables_columns_and_names():
+    tables = Tables()
+    assert (
+        len(tables.fill("one", 0, [("a", ((on_port("s", str(n)), 1.0) for n in range(MOST_COLUMNS + 5)))]).keys)
+        == MOST_COLUMNS
+    )
+    assert not tables.fill("two", 0, [("a", [(on_port("s", "x" * 600), 1.0), (on_port("s", "\x1b"), 1.0)])]).keys
+    assert tables.left_out == 7
+    for n in range(MOST_TABLES + 5):
+        found = tables.fill(f"t{n}", 0, [("a", [(on_port("u", str(n)), 1.0)])])
+        assert (found is None) == (n >= MOST_TABLES - 2)
+
+
+def test_what_is_not_renewed_is_no_longer_told():
+    tables = Tables()
+    for time in (1, 2):
+        tables.fill("one", time, [("a", [(KEYS[0], 1.0)])])
+    (table,) = tables.all()
+    assert [table.stale(now) for now in (3, 5, 5.5)] == [False, False, True]

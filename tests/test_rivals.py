@@ -1,0 +1,89 @@
+"""What else an incident may be: look-alikes, what nothing there can judge, other roots in the same place."""
+
+from dataclasses import replace
+
+import pytest
+from incident_makers import N1, N2, RULES, SILENT, UNSEEN, Says, cluster, incidents, play, verdict
+
+from skewscope.engine.calibration import Calibration
+from skewscope.engine.confidence import PRIOR, probability
+from skewscope.engine.incidents import Incidents
+from skewscope.engine.verdict import NO, YES
+from skewscope.kb.model import Link
+
+
+def test_a_look_alike_competes_with_the_test_that_separates_it():
+    engine = play({("late", N1): [(10, 40, Says())]}, every=("late",))
+    (rival,) = engine.all()[0].competing
+    assert (rival.condition, rival.separate_by) == ("bubble", "who is late follows the stages")
+    judged = play({("late", N1): [(10, 40, Says())]}, every=("late", "bubble"))
+    assert judged.all()[0].competing[0].confidence < rival.confidence
+    partly = Says(fires=False, state=NO, score=3.0, evidence=(YES, NO, NO))
+    suspected = play({("late", N1): [(10, 40, Says())], ("bubble", N1): [(0, 99, partly)]}, every=("late", "bubble"))
+    assert suspected.all()[0].competing[0].confidence > rival.confidence
+
+
+@pytest.mark.parametrize(
+    ("other", "says", "expected"),
+    [
+        ("bubble", {N1: UNSEEN}, ("bubble",)),
+        ("bubble", {N1: SILENT}, ()),
+        ("lossy", {N1: UNSEEN}, ("lossy",)),
+        ("lossy", {N2: UNSEEN}, ()),
+        ("blind", {N1: UNSEEN}, ()),
+    ],
+    ids=["look-alike", "judged", "cause", "cause of another member", "neither"],
+)
+def test_what_nothing_here_can_judge_is_a_candidate(other, says, expected):
+    engine = incidents()
+    engine.step(1.0, [verdict("late", {N1: Says()}), verdict(other, says)])
+    late = next(one for one in engine.all() if one.condition == "late")
+    assert late.candidates == expected
+    assert late.as_json()["candidates"] == list(expected)
+
+
+def test_what_was_measured_where_a_rule_spoke_does_not_count_where_it_is_silent():
+    sure = {name: replace(info, calibration=Calibration(shift=4.0)) for name, info in RULES.items()}
+    engine = Incidents(sure, incidents().catalogue, cluster())
+    engine.step(1.0, [verdict("late", {N1: Says()}), verdict("bubble", {N1: UNSEEN})])
+    (late,) = engine.all()
+    assert late.competing[0].confidence == pytest.approx(probability(PRIOR), abs=0.01)
+    spoken = Incidents(sure, incidents().catalogue, cluster())
+    spoken.step(1.0, [verdict("late", {N1: Says()}), verdict("bubble", {N1: Says()})])
+    late = next(one for one in spoken.all() if one.condition == "late")
+    assert late.competing[0].confidence > 0.9
+
+
+def test_a_look_alike_of_another_member_does_not_compete():
+    partly = Says(fires=False, state=NO, score=3.0, evidence=(YES, NO, NO))
+
+    def chance(script):
+        (one,) = play({("late", N1): [(10, 40, Says())], **script}, every=("late", "bubble")).all()
+        return one.competing[0].confidence
+
+    assert chance({("bubble", N2): [(0, 99, partly)]}) == chance({})
+    assert chance({("bubble", N1): [(0, 99, partly)]}) > chance({})
+
+
+def test_a_look_alike_that_a_root_explains_is_left_little_chance_beside_it():
+    engine = incidents()
+    engine.step(1.0, [verdict("late", {N1: Says()}), verdict("bubble", {N1: Says(score=7.0)})])
+    before = next(one for one in engine.all() if one.condition == "late")
+    assert before.competing[0].confidence > 0.9
+    engine.catalogue.conditions["late"] = replace(engine.catalogue.conditions["late"], effects=(Link("bubble", "it"),))
+    again = Incidents(RULES, engine.catalogue, cluster())
+    again.step(1.0, [verdict("late", {N1: Says()}), verdict("bubble", {N1: Says(score=7.0)})])
+    late, bubble = sorted(again.all(), key=lambda one: one.condition, reverse=True)
+    assert bubble.explained_by == late.id
+    assert late.competing[0].condition == "bubble"
+    assert late.competing[0].confidence < 0.1 < late.confidence
+
+
+def test_another_root_in_the_same_place_competes_and_makes_it_less_sure():
+    alone = play({("late", N1): [(10, 40, Says())]}).all()[0]
+    engine = play({("late", N1): [(10, 40, Says())], ("blind", N1): [(10, 40, Says())]})
+    late = next(one for one in engine.all() if one.condition == "late")
+    assert "blind" in {c.condition for c in late.competing}
+    assert late.confidence < alone.confidence
+    apart = play({("late", N1): [(10, 40, Says())], ("blind", "D:n15"): [(10, 40, Says())]})
+    assert next(one for one in apart.all() if one.condition == "late").confidence == alone.confidence
