@@ -17,7 +17,7 @@ import pytest
 
 from skewscope.adapters.controller.api import ROUTES
 from skewscope.adapters.controller.store import Reader
-from skewscope.adapters.replay import demo_path
+from skewscope.adapters.recording import demo_path
 from skewscope.adapters.wire_rows import MOST_PACKED, PATH, Announced, Hello, Row, encode
 from skewscope.engine.feed import SeriesKey
 
