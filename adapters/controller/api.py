@@ -16,6 +16,7 @@ from skewscope.adapters.controller import health, metrics
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.store import MOST_EVENTS, Event, Reader
 from skewscope.adapters.controller.work import Known
+from skewscope.adapters.topology_text import around, text_of
 from skewscope.adapters.wire_rows import CONTENT_TYPE, PATH
 from skewscope.engine.incident import rfc3339
 
@@ -75,6 +76,8 @@ class Route:
     content: str = "application/json"
     query: tuple[tuple[str, str], ...] = ()
     """Names of what may be asked more closely, and what each means."""
+    agents: bool = False
+    """Whether agents may ask as well."""
     missing: bool = False
     """Whether there may be no such thing."""
 
@@ -98,8 +101,9 @@ async def own_metrics(_request: Request, site: Site) -> Response:
 
 
 async def topology(request: Request, site: Site) -> Response:
-    """The topology file, as it was when it was read last."""
-    text = await asyncio.to_thread(site.controller.config.topology_path.read_bytes)
+    """The topology, or as much of a large one as concerns a node."""
+    whole, node = site.controller.config.topology, request.query_params.get("node", "")
+    text = (await asyncio.to_thread(lambda: text_of(around(whole, node) if node else whole))).encode()
     tag = f'"{hashlib.sha256(text).hexdigest()[:32]}"'
     if tag in [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]:
         return Response(status_code=304, headers={"ETag": tag})
@@ -200,7 +204,11 @@ ROUTES = (
     Route("/healthz", "", "Whether the process answers.", alive, "text/plain"),
     Route("/readyz", "", "Whether ticks go on.", ready, "text/plain"),
     Route("/metrics", "read", "The controller's own metrics, as Prometheus text.", own_metrics, "text/plain"),
-    Route(f"{API}/topology", "read", "The topology, with an ETag.", topology, "application/yaml"),
+    Route(
+        *(f"{API}/topology", "read", "The topology, with an ETag.", topology, "application/yaml"),
+        query=(("node", "only what concerns this node, of a large fleet"),),
+        agents=True,
+    ),
     Route(
         *(f"{API}/incidents", "read", "The newest incidents.", incidents),
         query=(("state", "firing or resolved; both when left out"),),

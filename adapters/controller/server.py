@@ -72,7 +72,7 @@ class App:
             try:
                 self._host(request.scope)
                 if route.role:
-                    self.gate.admit(self._caller(request.scope), route.role)
+                    self.gate.admit(self._caller(request.scope), route.role, agents=route.agents)
             except DeniedError as error:
                 return _denied(error)
             return await route.answer(request, site)
