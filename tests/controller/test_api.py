@@ -30,7 +30,7 @@ auth:
     - {name: s, role: admin, token: "${ADMIN}"}
 agents: {tokens: [{node: n0, token: "${N0}"}]}
 """
-READ = [route.path.format(id="x", kind="node", name="n0") for route in ROUTES if route.role]
+READ = [route.path.format(id="x", kind="node", name="n0") for route in ROUTES if route.role and route.method == "GET"]
 OPEN = [route.path for route in ROUTES if not route.role]
 
 
