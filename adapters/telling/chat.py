@@ -6,8 +6,10 @@ file of their own, one a line; they are never shown.
 
 import importlib
 import importlib.util
+import logging
 import threading
 from asyncio import Future, get_running_loop
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,7 +81,8 @@ class Chat:
     """When messages were sent, in the last hour."""
     _held: int = 0
     """Messages that were not sent since, for there were too many."""
-    _thread: threading.Thread | None = None
+    _busy: bool = False
+    """Whether a thread is still at a message, perhaps one that nobody waits for any more."""
 
     @property
     def name(self) -> str:
@@ -119,22 +122,24 @@ class Chat:
         self._sent.append(loop.time())
 
     async def _notified(self, title: str, body: str) -> None:
-        if self._thread is not None and self._thread.is_alive():
+        if self._busy:
             raise TellError("the message before this one still hangs")
         loop = get_running_loop()
         done: Future[bool] = loop.create_future()
 
         def tell(result: bool) -> None:
+            self._busy = False
             if not done.done():
                 done.set_result(result)
 
         def work() -> None:
             result = _apprised(self.settings.addresses, title, body)
-            if not loop.is_closed():
+            # The loop may be closed by now.
+            with suppress(RuntimeError):
                 loop.call_soon_threadsafe(tell, result)
 
-        self._thread = threading.Thread(target=work, name=f"teller {self.name}", daemon=True)
-        self._thread.start()
+        self._busy = True
+        threading.Thread(target=work, name=f"teller {self.name}", daemon=True).start()
         if not await done:
             raise TellError("not every place took the message")
 
@@ -142,6 +147,8 @@ class Chat:
 def _apprised(addresses: tuple[Secret, ...], title: str, body: str) -> bool:
     """Whether a message arrived everywhere."""
     apprise: Any = importlib.import_module("apprise")
+    # What it logs may hold parts of addresses.
+    logging.getLogger("apprise").disabled = True
     try:
         places = apprise.Apprise()
         added = [places.add(address.text) for address in addresses]

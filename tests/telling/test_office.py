@@ -1,6 +1,7 @@
 """Tellers that hang, raise or refuse: each is on its own."""
 
 import asyncio
+import itertools
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ ONE = incident(3, opened_at=900.0)
 @dataclass
 class Shows:
     name: str = "board"
-    scope: Scope = Scope()
+    scope: Scope = field(default_factory=Scope)
     patience: float = 0.05
     period: float = 30.0
     troubles: deque = field(default_factory=deque)
@@ -33,7 +34,7 @@ class Shows:
 @dataclass
 class Sends:
     name: str = "messenger"
-    scope: Scope = Scope()
+    scope: Scope = field(default_factory=Scope)
     patience: float = 0.05
     troubles: deque = field(default_factory=deque)
     sent: list = field(default_factory=list)
@@ -111,7 +112,7 @@ def test_what_fails_is_tried_again_later_and_later():
         office.start(board)
         await clock.pass_(400.0)
         times = [at for at, _ in board.shown]
-        gaps = [round(b - a) for a, b in zip(times, times[1:], strict=False)]
+        gaps = [round(b - a) for a, b in itertools.pairwise(times)]
         assert gaps[:9] == [1, 2, 4, 8, 16, 32, 60, 60, 60]
         (standing,) = office.standings()
         assert (standing.up, standing.failed, standing.trouble) == (True, 9, "")
