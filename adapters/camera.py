@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from skewscope.adapters.film import Film
 from skewscope.adapters.scene import Frame, Roster, RuleHealth, Scene, Series, Signals, Spoken, beside
 from skewscope.engine.baseline import Baseline
 from skewscope.engine.diagnosis import Diagnosis
@@ -29,12 +28,19 @@ MOST_SPOKEN = 200
 """Entities of which the evidence is kept at each tick."""
 
 
+class Album(Protocol):
+    """What keeps the scenes that a camera makes."""
+
+    def add(self, scene: Scene, frame: Frame) -> None:
+        """Take one more; `scene` comes without its frames."""
+
+
 @dataclass
 class Camera:
     """Looks at a diagnosis after each tick and adds to a film what there is to see."""
 
     diagnosis: Diagnosis
-    film: Film
+    film: Album
     _roster: Roster = field(default_factory=Roster)
     _number: Index = field(default_factory=lambda: np.empty(0, np.intp))
     """Of each row, its series in the panel."""

@@ -15,7 +15,9 @@ T = TypeVar("T")
 NODE_LABELS = ("nodename", "hostname", "Hostname", "host", "exported_instance", "instance")
 DEVICE_LABELS = ("device", "interface", "hca", "netdev", "ifname", "dev", "device_name")
 GPU_LABELS = ("gpu", "gpu_id", "gpu_index", "minor_number")
-GPU = re.compile(r"(?:gpu|nvidia)?(\d{1,4})")
+UUID_LABELS = ("uuid", "UUID", "GPU_UUID")
+"""They tell GPUs apart, but not which is which."""
+GPU = re.compile(r"(?:gpu|nvidia)?(\d{1,4})", re.IGNORECASE)
 
 # Words of the catalogue for what is measured, and the kind of entity that it is known by.
 KINDS = {
@@ -97,7 +99,9 @@ class Entities:
             return f"{node.name}/{named}"
         devices = [device for label in DEVICE_LABELS if (device := place.take(label))]
         for device in devices:
-            for name in (f"{device}:{named}", f"{device}/{named}", device) if named else (device,):
+            # A device that is told without a port is its first one.
+            bare = (device,) if named in ("", "1") or not named.isdigit() else ()
+            for name in (f"{device}:{named}", f"{device}/{named}", *bare) if named else (device,):
                 if port := self.topology.port_of_device.get((node.name, name)):
                     return port.id
         if devices:
@@ -110,6 +114,8 @@ class Entities:
             raise Nowhere("it is of a part of a GPU (MIG)")
         node = self.node(place)
         text = next((value for label in GPU_LABELS if (value := place.take(label))), "")
+        if not text and node.gpus == 1 and any(label in place.labels for label in UUID_LABELS):
+            text = "0"
         match = GPU.fullmatch(text)
         if not match:
             raise Nowhere("no label says which GPU it is of")
@@ -137,11 +143,11 @@ class Entities:
         groups = [group] if group else self.topology.groups
         # A GPU that is a member is meant before the node it is in.
         for name in names:
-            found = [f"{each.name}:{name}" for each in groups if name in each.members]
+            found = _meant([each for each in groups if name in each.members], place)
             if len(found) > 1:
                 raise Nowhere("it could be a member of several groups")
             if found:
-                return found[0]
+                return f"{found[0].name}:{name}"
         raise Nowhere("it is a member of no group")
 
     def _member_names(self, place: Place, group: Group | None, index: str) -> list[str]:
@@ -229,6 +235,15 @@ class Entities:
             for node in [group.front_end] if group.front_end else map(self.topology.node_of.__getitem__, group.members):
                 fronts.setdefault(node, group.name)
         return fronts
+
+
+def _meant(groups: list[Group], place: Place) -> list[Group]:
+    """Of several groups those that a communicator's labels fit: by its name, else by how many ranks it has."""
+    if len(groups) < 2:
+        return groups
+    named = [group for group in groups if group.name == place.labels.get("comm_name")]
+    size = place.labels.get("nranks")
+    return named or [group for group in groups if str(len(group.members)) == size] or groups
 
 
 finders: dict[str, Callable[[Entities, Place], str]] = {

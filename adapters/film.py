@@ -47,6 +47,11 @@ class Film:
             self._skip *= 2
             self._scenes, self._frames = self._scenes[::2], self._frames[::2]
 
+    def begin(self, scene: Scene, frame: Frame) -> None:
+        """Forget all of it, and begin with this."""
+        self._seen, self._skip = 1, 1
+        self._scenes, self._frames = [scene], [frame]
+
     def times(self) -> Sequence[float]:
         """When the scenes are."""
         return [scene.time for scene in self._scenes]

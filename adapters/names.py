@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from skewscope.adapters.entities import DEVICE_LABELS, GPU_LABELS, NODE_LABELS, Entities, Nowhere
+from skewscope.adapters.entities import DEVICE_LABELS, GPU_LABELS, NODE_LABELS, UUID_LABELS, Entities, Nowhere
 from skewscope.adapters.grammar import Labels
 from skewscope.adapters.openmetrics import Target
 from skewscope.engine.feed import SeriesKey, SeriesTable
@@ -36,6 +36,8 @@ HOLE = re.compile(r"<([PN])>")
 HOLES = {"P": range(8), "N": range(256)}
 PARTS = ("bucket", "sum", "count")
 MOST_UNMAPPED = 10_000
+MOST_CARDS = 1024
+"""GPUs that one page may speak of by UUID."""
 
 # Labels that say where a page was fetched, or repeat what a number says already; they tell no two series apart.
 ORIGIN = frozenset(
@@ -186,12 +188,24 @@ class Names:
         key = SeriesKey(origin.signal, kind, name, selector(origin, kind, own, every))
         return Mapped(key, origin.rank, scale, origin.exporter == "dcgm")
 
-    def known(self, static: Mapping[str, str], intake: Intake) -> Callable[[str, Labels], list[Target]]:
-        """What a reader of text asks for each series: its numbers in `intake`, none where it has no place."""
+    def known(
+        self, static: Mapping[str, str], intake: Intake, *, yielding: bool = False
+    ) -> Callable[[str, Labels], list[Target]]:
+        """What a reader of text asks for each series: its numbers in `intake`, none where it has no place.
+
+        Args:
+            static: labels of all its series.
+            intake: where they get their numbers.
+            yielding: whether a series' own labels win over those.
+        """
+        cards: dict[str, str] = {}
 
         def targets(metric: str, labels: Labels) -> list[Target]:
+            own = dict(labels)
+            given = {name: value for name, value in static.items() if name not in own} if yielding else static
+            _card(own, cards)
             try:
-                mapped = self.resolve(metric, dict(labels), static)
+                mapped = self.resolve(metric, own, given)
             except Nowhere as reason:
                 if not metric.endswith("_created"):
                     intake.ignore(metric, str(reason))
@@ -210,6 +224,18 @@ class Names:
     def hint(self, signal: str) -> str:
         """The signal that was probably meant."""
         return nearest(signal, self._ids)
+
+
+def _card(labels: dict[str, str], cards: dict[str, str]) -> None:
+    """Adds the number of a GPU that a series names by its UUID alone, once a series with both has told it."""
+    uuid = next((labels[name] for name in UUID_LABELS if labels.get(name)), "")
+    if not uuid or any(name in labels for name in GPU_LABELS):
+        return
+    if number := labels.get("index"):
+        if len(cards) < MOST_CARDS:
+            cards[uuid] = number
+    elif uuid in cards:
+        labels["gpu"] = cards[uuid]
 
 
 def selector(origin: Origin, kind: str, own: Mapping[str, str], every: Mapping[str, str]) -> str:

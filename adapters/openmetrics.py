@@ -27,6 +27,7 @@ MOST_KEY_BYTES = 1 << 29
 MOST_COMMENTS = 50_000
 MOST_SAMPLES = 50_000_000
 MOST_FAULTS = 10
+INFO = b"_info{"
 
 # Seconds reach 1e11 in the year 5138; milliseconds reached it in 1973.
 MOST_SECONDS = 1e11
@@ -150,13 +151,15 @@ class Exposition:
 
     def _slots(self, keys: list[bytes], page: Page) -> list[int]:
         """The slot of each key; -1 for what is no text of a series, as far as splitting at blanks can tell."""
-        for key in dict.fromkeys(keys):
-            if key and key not in self._slot and not key.startswith(b"#"):
-                match = grammar.SERIES.match(key)
-                if match and match.end() == len(key) and len(key) < MOST_LINE:
-                    # What is faulty is told by the exact grammar, which knows the line.
-                    with suppress(ValueError):
-                        self._learn(key, match, page)
+        new = [key for key in dict.fromkeys(keys) if key and key not in self._slot and not key.startswith(b"#")]
+        # Series that tell what the labels of others mean come first.
+        new.sort(key=lambda key: INFO not in key)
+        for key in new:
+            match = grammar.SERIES.match(key)
+            if match and match.end() == len(key) and len(key) < MOST_LINE:
+                # What is faulty is told by the exact grammar, which knows the line.
+                with suppress(ValueError):
+                    self._learn(key, match, page)
         get = self._slot.get
         return [get(key, -1) for key in keys]
 

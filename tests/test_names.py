@@ -1,11 +1,13 @@
+import io
 import math
 
 import pytest
 import yaml
-from telemetry import catalogue, cluster
+from telemetry import CLUSTER, catalogue, cluster
 
 from skewscope.adapters.entities import Nowhere
 from skewscope.adapters.names import PACKETS, Intake, Names, implied
+from skewscope.adapters.openmetrics import Exposition
 from skewscope.engine.feed import SeriesKey
 
 NAMES = Names(catalogue(), cluster())
@@ -286,3 +288,43 @@ def test_scales_that_the_facts_tell_are_those_that_the_names_imply(shared):
     ]
     assert len(told) >= 3
     assert all(math.isclose(a, b) for a, b in told)
+
+
+def test_a_gpu_that_is_told_by_its_uuid_is_known_from_a_series_with_both_whatever_their_order():
+    intake = Intake()
+    reader = Exposition(NAMES.known({"node": "n0"}, intake))
+    page = b'nvidia_smi_utilization_gpu_ratio{uuid="a-1"} 0.5\nnvidia_smi_gpu_info{index="1",uuid="a-1"} 1\n'
+    block = reader.read(io.BytesIO(page), "page", 1.0)
+    assert [(intake.keys[n].entity, v) for n, v in zip(block.series, block.value, strict=True)] == [("n0/gpu1", 50.0)]
+
+
+def test_the_only_gpu_of_a_node_needs_no_number():
+    alone = cluster("version: 1\nnodes:\n  - {name: n0, gpus: 1}\n")
+    (found,) = Names(catalogue(), alone).resolve("gpu_gfx_activity", {"node": "n0", "GPU_UUID": "66"}, {})
+    assert found.key.entity == "n0/gpu0"
+
+
+def test_labels_that_yield_stand_behind_those_of_a_series():
+    intake = Intake()
+    known = NAMES.known({"node": "n0"}, intake, yielding=True)
+    known("node_netstat_Tcp_RetransSegs", (("node", "n1"),))
+    known("node_netstat_Tcp_RetransSegs", ())
+    assert [key.entity for key in intake.keys] == ["n1", "n0"]
+
+
+def test_a_rank_of_several_groups_is_told_by_its_communicator():
+    text = CLUSTER + "  - {name: chat 2, replicas: [C]}\n"
+    more = text.replace("groups:\n", "groups:\n  - {name: D, kind: data-parallel, members: [n0, n1]}\n")
+    names = Names(catalogue(), cluster(more.replace("members: [n1/gpu1]", "members: [n0, n1, n1/gpu1]")))
+    with pytest.raises(Nowhere, match="several groups"):
+        names.resolve("nccl_bus_bandwidth_gbs", {"node": "n0"}, {})
+    (named,) = names.resolve("nccl_bus_bandwidth_gbs", {"node": "n0", "comm_name": "D"}, {})
+    (sized,) = names.resolve("nccl_bus_bandwidth_gbs", {"node": "n0", "nranks": "3"}, {})
+    assert (named.key.entity, sized.key.entity) == ("D:n0", "C:n0")
+
+
+def test_a_device_without_a_port_is_its_first():
+    labels = {"node": "n0", "device": "eth1"}
+    assert mapped("node_infiniband_port_data_received_bytes_total", {**labels, "port": "1"})
+    with pytest.raises(Nowhere, match="belongs to no port"):
+        mapped("node_infiniband_port_data_received_bytes_total", {**labels, "port": "2"})

@@ -124,6 +124,13 @@ def _report(name: str, outcome: "Outcome") -> None:
 
 @click.group(cls=Grouped, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @recording_option
+@click.option("--url", metavar="URL", help="Show what a controller sees: where `skewscope run` listens.")
+@click.option(
+    *("--token-file", "token_file"),
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help=f"The token for --url; without it, the one in {start.TOKEN}.",
+)
 @click.option("--ascii", "ascii_", is_flag=True, help="Draw with ASCII only.")
 @click.option("--write", is_flag=True, help="Let the console change things: acknowledge, snooze.")
 @click.option("--theme", default="", metavar="NAME", help=f"Colours: {', '.join(start.THEMES)}.")
@@ -133,16 +140,26 @@ def _report(name: str, outcome: "Outcome") -> None:
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
 )
 @click.pass_context
-def cli(ctx: click.Context, /, recording: Path | None, ascii_: bool, **wishes: Any) -> None:
+def cli(
+    ctx: click.Context, /, recording: Path | None, url: str | None, token_file: Path | None, ascii_: bool, **wishes: Any
+) -> None:
     """Which skew, on which node, with what evidence: an LLM cluster watched from its DPUs.
 
-    Without a command it opens the console on the built-in demo, or on what --replay names. Where there is no terminal
-    it prints the same as text.
+    Without a command it opens the console on the built-in demo, or on what --replay or --url names. Where there is no
+    terminal it prints a recording as text.
 
     Exit codes: 0 fine, 1 found something, 2 could not run.
     """
-    if ctx.invoked_subcommand is None:
-        ctx.exit(_console(recording, start.Wishes(ascii_ or ascii_wanted(), **wishes)))
+    if ctx.invoked_subcommand is not None:
+        return
+    asked = start.Wishes(ascii_ or ascii_wanted(), **wishes)
+    if url is None:
+        ctx.exit(_console(recording, asked))
+    if recording is not None:
+        raise click.UsageError("--replay and --url are two things to look at; give one.")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError(f"--url needs a terminal; {url.rstrip('/')}/api/v1/incidents tells the same as JSON.")
+    ctx.exit(start.attached(url, token_file, asked))
 
 
 def _console(recording: Path | None, wishes: start.Wishes) -> int:

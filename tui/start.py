@@ -3,6 +3,7 @@
 import getpass
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,9 +11,13 @@ from typing import TYPE_CHECKING
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, nearest
 
 if TYPE_CHECKING:
+    from skewscope.adapters.agent.config import Controller
     from skewscope.adapters.film import Film
+    from skewscope.adapters.replay import Progress
 
 KEYS = "keys.toml"
+TOKEN = "SKEWSCOPE_TOKEN"  # noqa: S105 - its name, not what is in it
+"""The variable that may hold a token."""
 LEDGER = "ledger.jsonl"
 READING_SWITCH_S = 0.001
 """How long the thread that reads may keep a key waiting each time, instead of Python's 5 ms."""
@@ -72,6 +77,45 @@ def console(recording: Path, wishes: Wishes) -> int:
     open_recording(recording)  # what is wrong with it is told before a screen opens
     from multiprocessing import resource_tracker  # noqa: PLC0415
 
+    resource_tracker.ensure_running()  # processes that read need it, and it needs the standard error the console takes
+    return _shown(wishes, lambda film, heard: _read(recording, film, heard))
+
+
+def attached(url: str, token_file: Path | None, wishes: Wishes) -> int:
+    """Show what a controller sees in the console; the exit code.
+
+    Raises:
+        SkewscopeError: what keeps it from starting, or that nobody answers.
+    """
+    where = controller(url, token_file)
+    return _shown(wishes, lambda film, heard: _attach(where, film, heard))
+
+
+def controller(url: str, token_file: Path | None) -> "Controller":
+    """A controller to ask, with the token that is in a file or else in the environment.
+
+    Raises:
+        InputError: the address is none, or the file cannot be read.
+    """
+    from urllib.parse import urlsplit  # noqa: PLC0415
+
+    from skewscope.adapters.agent.config import Controller  # noqa: PLC0415
+
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        good = False
+    if not good:
+        raise InputError([Problem("--url", 0, "", repr(url), "http://HOST:PORT or https://HOST:PORT")])
+    if token_file is not None and not os.access(token_file, os.R_OK):
+        raise InputError([Problem("--token-file", 0, "", f"{token_file}, which cannot be read", "a file with a token")])
+    token, variable = (str(token_file), "") if token_file else ("", TOKEN)
+    return Controller(url.rstrip("/"), token, variable, os.environ.get("SSL_CERT_FILE", ""))
+
+
+def _shown(wishes: Wishes, read: Callable[["Film", "Progress"], None]) -> int:
+    """Opens the console on a film that `read` makes; the exit code."""
     from skewscope.adapters.film import Film  # noqa: PLC0415
     from skewscope.tui import keymap, ledger  # noqa: PLC0415
     from skewscope.tui.app import Console, Options  # noqa: PLC0415
@@ -92,16 +136,22 @@ def console(recording: Path, wishes: Wishes) -> int:
         who=who(),
     )
     sys.setswitchinterval(READING_SWITCH_S)
-    resource_tracker.ensure_running()  # processes that read need it, and it needs the standard error the console takes
     film = Film()
-    shown = Console(film, Words(catalogue()), options, read=lambda heard: _read(recording, film, heard))
+    shown = Console(film, Words(catalogue()), options, read=lambda heard: read(film, heard))
     failure = shown.run()
     if isinstance(failure, SkewscopeError):
         raise failure
     return shown.return_code or 0
 
 
-def _read(recording: Path, film: "Film", heard: object) -> None:
+def _read(recording: Path, film: "Film", heard: "Progress") -> None:
     from skewscope.adapters.replay import replay  # noqa: PLC0415
 
-    replay(recording, progress=heard, film=film, workers=None)  # type: ignore[arg-type]
+    replay(recording, progress=heard, film=film, workers=None)
+
+
+def _attach(where: "Controller", film: "Film", heard: "Progress") -> None:
+    from skewscope.adapters.agent.channel import Channel  # noqa: PLC0415
+    from skewscope.adapters.attached import Attached  # noqa: PLC0415
+
+    Attached(where.url, Channel(where), film).open(heard)

@@ -62,10 +62,15 @@ def from_file(path: Path) -> Topology:
     Raises:
         InputError: it is none.
     """
-    return _sound(read(path))
+    return sound(read(path))
 
 
-def _sound(document: Document) -> Topology:
+def sound(document: Document) -> Topology:
+    """The topology in a document.
+
+    Raises:
+        InputError: all that is wrong with it.
+    """
     found, problems = topology_file.topology(document)
     if problems:
         raise InputError(problems)
@@ -93,7 +98,7 @@ class Asked:
                     return None
                 if answer.status != HTTPStatus.OK:
                     raise ValueError(f"it answers {answer.status}")
-                found = _sound(parse(answer.text.decode("utf-8"), f"{url}{PATH}"))
+                found = sound(parse(answer.text.decode("utf-8"), f"{url}{PATH}"))
             except (OSError, http.client.HTTPException, ValueError, InputError) as error:
                 self._say(f"{url} tells no topology: {error}")
                 continue

@@ -10,11 +10,14 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
+from skewscope.adapters.broadcast import CONTENT_TYPE as SCENE
+from skewscope.adapters.broadcast import encoded
 from skewscope.adapters.controller import health, metrics, silencing
 from skewscope.adapters.controller.answers import fault
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.store import MOST_EVENTS, Event, Reader
 from skewscope.adapters.controller.work import Known
+from skewscope.adapters.topology_text import around, text_of
 from skewscope.adapters.wire_rows import CONTENT_TYPE, PATH
 from skewscope.engine.incident import rfc3339
 
@@ -74,6 +77,8 @@ class Route:
     content: str = "application/json"
     query: tuple[tuple[str, str], ...] = ()
     """Names of what may be asked more closely, and what each means."""
+    agents: bool = False
+    """Whether agents may ask as well."""
     missing: bool = False
     """Whether there may be no such thing."""
     method: str = "GET"
@@ -98,8 +103,9 @@ async def own_metrics(_request: Request, site: Site) -> Response:
 
 
 async def topology(request: Request, site: Site) -> Response:
-    """The topology file, as it was when it was read last."""
-    text = await asyncio.to_thread(site.controller.config.topology_path.read_bytes)
+    """The topology, or as much of a large one as concerns a node."""
+    whole, node = site.controller.config.topology, request.query_params.get("node", "")
+    text = (await asyncio.to_thread(lambda: text_of(around(whole, node) if node else whole))).encode()
     tag = f'"{hashlib.sha256(text).hexdigest()[:32]}"'
     if tag in [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]:
         return Response(status_code=304, headers={"ETag": tag})
@@ -190,6 +196,23 @@ def _event(event: Event) -> str:
     return f"id: {event.number}\nevent: incident\ndata: {json.dumps(told, ensure_ascii=False)}\n\n"
 
 
+async def scene(request: Request, site: Site) -> Response:
+    """What a console shows: all series and incidents now; 204 where it has that already."""
+    controller, asked = site.controller, request.query_params
+    controller.onlookers.asked(controller.clock.now())
+    shot = controller.onlookers.newest
+    if shot is None:
+        return fault(503, "nothing to show yet; ask again in a second", **{"Retry-After": "1"})
+    try:
+        rows, after = int(asked.get("rows", "0")[:9]), float(asked.get("after", "0"))
+    except ValueError:
+        return fault(400, "rows and after are numbers")
+    if rows < 0 or shot.scene.time <= after:
+        return Response(status_code=204)
+    message = await asyncio.to_thread(encoded, shot, asked.get("roster", ""), rows)
+    return Response(message, media_type=SCENE)
+
+
 async def openapi(_request: Request, _site: Site) -> Response:
     """This description."""
     return JSONResponse(described())
@@ -199,7 +222,11 @@ ROUTES = (
     Route("/healthz", "", "Whether the process answers.", alive, "text/plain"),
     Route("/readyz", "", "Whether ticks go on.", ready, "text/plain"),
     Route("/metrics", "read", "The controller's own metrics, as Prometheus text.", own_metrics, "text/plain"),
-    Route(f"{API}/topology", "read", "The topology, with an ETag.", topology, "application/yaml"),
+    Route(
+        *(f"{API}/topology", "read", "The topology, with an ETag.", topology, "application/yaml"),
+        query=(("node", "only what concerns this node, of a large fleet"),),
+        agents=True,
+    ),
     Route(
         *(f"{API}/incidents", "read", "The newest incidents.", incidents),
         query=(("state", "firing or resolved; both when left out"),),
@@ -213,6 +240,14 @@ ROUTES = (
     Route(f"{API}/silences/{{id}}", "approve", "Ends a silence.", silencing.end, missing=True, method="DELETE"),
     Route(f"{API}/events", "read", "What happens to incidents, as server-sent events.", events, "text/event-stream"),
     Route(f"{API}/health/{{kind}}/{{name}}", "read", "How well something is.", how_well, missing=True),
+    Route(
+        *(f"{API}/scene", "read", "What a console shows now.", scene, SCENE),
+        query=(
+            ("roster", "the name of the list of series that is known"),
+            ("rows", "how many of its series are known"),
+            ("after", "the time of the scene that is known, s since 1970"),
+        ),
+    ),
     Route(f"{API}/openapi.json", "", "This description.", openapi),
 )
 

@@ -21,6 +21,7 @@ from skewscope.adapters.controller.agents import NAME, Pushed, Receiver
 from skewscope.adapters.controller.carried import Carried
 from skewscope.adapters.controller.config import Config, Wanted
 from skewscope.adapters.controller.gathering import Gathering
+from skewscope.adapters.controller.onlookers import Onlookers
 from skewscope.adapters.controller.recorder import Recorder
 from skewscope.adapters.controller.silences import Silence
 from skewscope.adapters.controller.store import Reader, Store
@@ -82,6 +83,7 @@ class Controller:
         self.receiver = Receiver(self.config.topology, self.clock)
         self.office = Office(self.clock, Reader(self.config.store).letters, self._arrived)
         self.subscribers.append(self._tell)
+        self.onlookers = Onlookers()
         self._pool = ThreadPoolExecutor(1, "engine")
         self._stack = ExitStack()
         self._work: Work | None = None
@@ -216,7 +218,7 @@ class Controller:
         gathering.read(machine.diagnosis.detector.panel)
         carried = Carried.of(store.open_incidents())
         return Work(
-            *(machine, gathering, store, carried, self._recorder(), self.config.store_retention),
+            *(machine, gathering, store, carried, self._recorder(), self.onlookers, self.config.store_retention),
             topology=self.config.topology,
             silences=store.silences(),
         )

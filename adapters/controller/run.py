@@ -25,7 +25,7 @@ SELDOM = (100_000, 50, 1000)
 """How seldom garbage is looked for: next to nothing of ours lies in circles, and a fleet has millions of names."""
 
 M_MMAP_THRESHOLD = -3
-LARGE = 12 << 20
+LARGE = 1 << 20
 """Bytes from which an array is large."""
 
 log = logging.getLogger(__name__)

@@ -74,7 +74,7 @@ class App:
                 self._host(request.scope)
                 if route.role:
                     caller = request.scope[CALLER] = self._caller(request.scope)
-                    self.gate.admit(caller, route.role)
+                    self.gate.admit(caller, route.role, agents=route.agents)
             except DeniedError as error:
                 return _denied(error)
             return await route.answer(request, site)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from skewscope.adapters.controller.carried import Carried
 from skewscope.adapters.controller.gathering import Gathering
+from skewscope.adapters.controller.onlookers import Onlookers
 from skewscope.adapters.controller.recorder import Recorder
 from skewscope.adapters.controller.silences import Silence, ended, silenced
 from skewscope.adapters.controller.store import Event, Store
@@ -56,6 +57,7 @@ class Work:
     store: Store
     carried: Carried
     recorder: Recorder | None = None
+    onlookers: Onlookers = field(default_factory=Onlookers)
     retention: float = 0.0
     """Seconds that resolved incidents are kept in the store; 0 for ever."""
     topology: Topology = field(default_factory=Topology)
@@ -82,6 +84,7 @@ class Work:
         self._expire(t)
         hidden = silenced(self.silences, incidents, self.topology, t)
         mail = self._post(t, incidents, hidden)
+        self.onlookers.look(self.machine.diagnosis, snapshot, t)
         self._tidy(t)
         self._ticks += 1
         series = len(self.gathering.table.keys)

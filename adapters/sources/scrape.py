@@ -7,14 +7,12 @@ other moments after a restart. What a text of a series stands for is worked out 
 import asyncio
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from skewscope.adapters.grammar import Labels as Pairs
 from skewscope.adapters.openmetrics import Exposition
-from skewscope.adapters.openmetrics import Target as Wanted
 from skewscope.adapters.sources import World
 from skewscope.adapters.sources.base import Batch, Listing, Sink, scrubbed
 from skewscope.adapters.sources.fetch import FetchError, fetch
@@ -94,11 +92,9 @@ class Scrape:
                 page.task.cancel()
         for target in targets:
             if target not in self.pages:
-                page = self.pages[target] = Page(target, Exposition(self._known(target)))
+                known = self.world.names.known(as_mapping(target), self.listing, yielding=self.settings.honor_labels)
+                page = self.pages[target] = Page(target, Exposition(known))
                 page.task = asyncio.create_task(self._scraped(page, sink, readers))
-
-    def _known(self, target: Target) -> "_Known":
-        return _Known(self, as_mapping(target))
 
     async def _scraped(self, page: Page, sink: Sink, readers: ThreadPoolExecutor) -> None:
         """Scrapes one target for ever."""
@@ -124,22 +120,6 @@ class Scrape:
     def _troubles(self) -> list[str]:
         down = [f"{page.target.url}: {page.trouble}" for page in self.pages.values() if page.trouble]
         return [f"{len(down)} of {len(self.pages)} targets are down: {listed(down, 2)}"] if down else []
-
-
-@dataclass
-class _Known:
-    """What the series of one target stand for."""
-
-    scrape: Scrape
-    labels: Mapping[str, str]
-
-    def __call__(self, metric: str, own: Pairs) -> Sequence[Wanted]:
-        """The numbers of a series in the source's listing."""
-        static = self.labels
-        if self.scrape.settings.honor_labels:
-            theirs = dict(own)
-            static = {name: value for name, value in static.items() if name not in theirs}
-        return self.scrape.world.names.known(static, self.scrape.listing)(metric, own)
 
 
 def _moment(target: Target, period: float) -> float:

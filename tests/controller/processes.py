@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from skewscope.adapters.replay import demo_path
+from skewscope.adapters.recording import demo_path
 from skewscope.adapters.wire_rows import PATH, Announced, Hello, Row, encode
 from skewscope.engine.feed import SeriesKey
 

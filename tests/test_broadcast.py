@@ -1,0 +1,178 @@
+"""Scenes on their way to a console far away: what arrives is what was seen, and a broken way is told."""
+
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewscope.adapters import attached as attached_module
+from skewscope.adapters.agent.channel import Channel
+from skewscope.adapters.agent.config import Controller
+from skewscope.adapters.attached import Attached
+from skewscope.adapters.broadcast import _FLOATS, BadSceneError, Onlooker, Shot, encoded
+from skewscope.adapters.film import Film
+from skewscope.adapters.recording import demo_path
+from skewscope.kb.problems import SkewscopeError
+
+
+def shots(film, roster="r1", step=30):
+    for at in range(0, len(film.times()), step):
+        scene = film.scene(at)
+        yield Shot(roster, scene, scene.signals.now)
+
+
+def test_what_arrives_is_what_was_seen(demo):
+    film, _ = demo
+    there = Onlooker(film.topology)
+    sizes = []
+    for shot in shots(film):
+        message = encoded(shot, there.roster, len(there.series))
+        sizes.append(len(message))
+        scene, frame = there.take(message)
+        assert [i.as_json() for i in scene.incidents] == [i.as_json() for i in shot.scene.incidents]
+        assert [i.history for i in scene.incidents] == [i.history for i in shot.scene.incidents]
+        for name in ("time", "start", "end", "topology", "sources", "missing", "rules", "delivered", "terms"):
+            assert getattr(scene, name) == getattr(shot.scene, name), name
+        assert scene.signals.roster.series == shot.scene.signals.roster.series[: len(frame.value)]
+        for name in (*_FLOATS, "stale"):
+            assert np.array_equal(getattr(frame, name), getattr(shot.frame, name), equal_nan=name != "stale")
+        assert repr(frame.said) == repr(shot.frame.said)
+    # Series and names of evidence go once.
+    assert len(encoded(shot)) > 1.3 * sizes[-1]
+
+
+def test_whoever_asks_from_another_list_gets_it_all(demo):
+    film, _ = demo
+    shot = next(shots(film, step=100))
+    assert encoded(shot, "another", 5) == encoded(shot)
+    with pytest.raises(BadSceneError, match="go on from others"):
+        Onlooker().take(encoded(shot, "r1", 5))
+
+
+@given(st.data())
+def test_a_damaged_message_is_refused(demo, data):
+    film, _ = demo
+    message = zstandard.decompress(encoded(next(shots(film, step=100))), 1 << 24)
+    at = data.draw(st.integers(0, len(message)))
+    cut = zstandard.compress(message[:at])
+    for damaged in (message[:at], cut, data.draw(st.binary(max_size=50)), zstandard.compress(data.draw(st.binary()))):
+        if damaged != zstandard.compress(message):
+            with pytest.raises(BadSceneError):
+                Onlooker().take(damaged)
+
+
+class Playing:
+    """A controller that shows a film: each question sees the next scene."""
+
+    def __init__(self, film):
+        self.left = list(shots(film, step=40))
+        self.status = 200
+
+    def answer(self, path, query):
+        if self.status != 200:
+            return self.status, b""
+        if path == "/api/v1/topology":
+            return 200, (demo_path() / "topology.yaml").read_bytes()
+        if not self.left:
+            return 204, b""
+        return 200, encoded(self.left.pop(0), query["roster"][0] if "roster" in query else "", int(query["rows"][0]))
+
+
+@contextmanager
+def served(playing):
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            parts = urlsplit(self.path)
+            status, body = playing.answer(parts.path, parse_qs(parts.query))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def onlooker(url):
+    return Attached(url, Channel(Controller(url)), Film())
+
+
+def test_a_console_follows_a_controller(demo):
+    film, _ = demo
+    playing = Playing(film)
+    wanted = [shot.scene.time for shot in playing.left]
+    with served(playing) as url:
+        found = onlooker(url)
+        while playing.left:
+            assert found.look()
+        assert found.look(), "nothing new is no trouble"
+    assert found.film.times() == wanted
+    assert found.film.topology == film.topology
+    last = found.film.scene(len(wanted) - 1)
+    assert len(last.signals.frames) == len(wanted)
+
+
+def test_a_controller_that_was_started_anew_is_shown_from_there(demo):
+    film, _ = demo
+    playing = Playing(film)
+    again = list(shots(film, "r2", step=60))
+    with served(playing) as url:
+        found = onlooker(url)
+        for _ in range(3):
+            found.look()
+        playing.left = again[-2:]
+        found.look()
+        found.look()
+    assert found.film.times() == [shot.scene.time for shot in again[-2:]]
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [(401, "SKEWSCOPE_TOKEN"), (403, "role read"), (500, "answers 500"), (503, "answers 503")],
+)
+def test_who_is_not_let_in_is_told_why(demo, status, told):
+    playing = Playing(demo[0])
+    playing.status = status
+    with served(playing) as url, pytest.raises(SkewscopeError, match=told):
+        onlooker(url).open(lambda _what, _share: None)
+
+
+def test_where_nobody_answers_that_is_told_at_once():
+    with pytest.raises(SkewscopeError, match="no answer"):
+        onlooker("http://127.0.0.1:9").open(lambda _what, _share: None)
+
+
+def test_what_is_lost_is_told_and_found_again(demo, monkeypatch):
+    monkeypatch.setattr(attached_module, "PERIOD", 0.01)
+    monkeypatch.setattr(attached_module, "SLOWEST", 0.02)
+    playing = Playing(demo[0])
+    troubles = []
+    with served(playing) as url:
+        found = onlooker(url)
+        found.open(lambda _what, _share: None)
+        for status in (500, 200):
+            playing.status = status
+            end = threading.Event()
+            for _ in range(500):
+                if bool(found.film.trouble) == (status == 500):
+                    break
+                end.wait(0.02)
+            troubles.append(found.film.trouble)
+        found.ended.set()
+    assert troubles == ["it answers 500", ""]
