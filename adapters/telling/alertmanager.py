@@ -56,7 +56,7 @@ def read(fields: Fields, at: Path_, name: str) -> Settings:
     more = ("period", "labels", "severity_label", "link", "explained")
     fields.known(at, ("kind", "urls"), (*SCOPE, *HTTP, *more))
     found = urls(fields, at, PATH)
-    if not found and isinstance(fields.at((*at, "urls")), list):
+    if fields.at((*at, "urls")) == []:
         fields.fault((*at, "urls"), "nobody to tell", "at least one Alertmanager")
     link = fields.text((*at, "link"))
     if link and urlsplit(link).scheme not in ("http", "https"):

@@ -43,8 +43,9 @@ def read(fields: Fields, at: Path_, name: str) -> Settings:
     """The settings of one entry; faults are noted."""
     fields.known(at, ("kind", "urls"), (*SCOPE, *HTTP, "source", "mode", "explained"))
     found = urls(fields, at, "")
-    if len(found) != 1 and isinstance(fields.at((*at, "urls")), list):
-        fields.fault((*at, "urls"), f"{len(found)} addresses", "one", "Write an entry for each.")
+    listed = fields.at((*at, "urls"))
+    if isinstance(listed, list) and len(listed) != 1:
+        fields.fault((*at, "urls"), f"{len(listed)} addresses", "one", "Write an entry for each.")
     source = fields.text((*at, "source")) or SOURCE
     if any(c.isspace() for c in source) or not source.isascii():
         fields.fault((*at, "source"), f"{source!r:.80}", "a URI or a path")

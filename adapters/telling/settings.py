@@ -40,10 +40,12 @@ def urls(fields: Fields, at: Path_, path: str) -> tuple[str, ...]:
         text = fields.some_text(item)
         if not text:
             continue
+        if "@" in text:
+            fields.fault(item, "an address with a password", "one without", "A secret belongs under bearer.")
+            continue
         url = address(text, Where((), (), (), "http", "", ()))
-        if not url or "@" in url:
-            hint = "A password belongs under bearer." if "@" in url else ""
-            fields.fault(item, f"{text!r:.80}", "HOST:PORT, or an address that begins with http:// or https://", hint)
+        if not url:
+            fields.fault(item, f"{text!r:.80}", "HOST:PORT, or an address that begins with http:// or https://")
             continue
         found.append(url if url.endswith(path) else url.rstrip("/") + path)
     return tuple(dict.fromkeys(found))
