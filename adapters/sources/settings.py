@@ -37,14 +37,15 @@ def settings(fields: Fields, at: Path_, name: str) -> Settings:
     most = int(number(fields, (*at, "most_mib"), 64.0, (0.001, 1024.0)) * (1 << 20))
     folder = Path(fields.document.file).parent
     trust = fields.text((*at, "trust"))
-    wish = Wish(timeout, most, _bearer(fields, (*at, "bearer"), folder), str(folder / trust) if trust else "")
+    wish = Wish(timeout, most, bearer(fields, (*at, "bearer"), folder), str(folder / trust) if trust else "")
     where = _where(fields, at, folder)
     if not (where.targets or where.files or where.names):
         fields.fault(at, "nothing to scrape", "targets, files or dns")
     return Settings(name, where, wish, period, yes(fields, (*at, "honor_labels")))
 
 
-def _bearer(fields: Fields, at: Path_, folder: Path) -> Secret | None:
+def bearer(fields: Fields, at: Path_, folder: Path) -> Secret | None:
+    """The token that is sent along; None for none."""
     if fields.at(at) is None:
         return None
     fields.known(at, (), ("token", "file"))
