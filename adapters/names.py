@@ -7,7 +7,7 @@ units and labels; all of that ends here.
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -161,6 +161,11 @@ class Names:
         self._entities = Entities(topology)
         self._ids = tuple(catalogue.signals)
         self._histograms = frozenset(s.id for s in catalogue.signals.values() if s.type == "histogram")
+
+    @property
+    def metrics(self) -> Collection[str]:
+        """Every name of a metric that delivers a signal."""
+        return self._origins.keys()
 
     def resolve(self, metric: str, labels: Mapping[str, str], static: Mapping[str, str]) -> list[Mapped]:
         """The series that a metric with its labels delivers; `static` labels are the input's own and win.

@@ -265,6 +265,7 @@ def _anonymous(fields: Fields, tokens: tuple[Token, ...]) -> str:
 
 def _sources(fields: Fields) -> tuple[Wanted, ...]:
     found: dict[str, Wanted] = {}
+    paths: dict[str, str] = {}
     for at in fields.items(("sources",), MOST_SOURCES):
         if not isinstance(fields.at(at), dict):
             fields.fault(at, kind_of(fields.at(at)), "a mapping with kind and name")
@@ -276,4 +277,8 @@ def _sources(fields: Fields) -> tuple[Wanted, ...]:
             fields.fault((*at, "name"), f"{name!r} for the second time", "a name of its own")
         if kind:
             found[name] = Wanted(kind, name, kinds()[kind].read(fields, at, name))
+            path = getattr(found[name].settings, "path", "")
+            if path and path in paths:
+                fields.fault((*at, "path"), f"{path!r}, which {paths[path]!r} has", "a path of its own", "Add a name.")
+            paths.setdefault(path, name)
     return tuple(found.values())
