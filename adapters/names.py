@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from skewscope.adapters.entities import DEVICE_LABELS, GPU_LABELS, NODE_LABELS, UUID_LABELS, Entities, Nowhere
+from skewscope.adapters.entities import DEVICE_LABELS, GPU_LABELS, NODE_LABELS, UUID_LABELS, Entities, Nowhere, Place
 from skewscope.adapters.grammar import Labels
 from skewscope.adapters.openmetrics import Target
 from skewscope.engine.feed import SeriesKey, SeriesTable
@@ -166,6 +166,13 @@ class Names:
     def metrics(self) -> Collection[str]:
         """Every name of a metric that delivers a signal."""
         return self._origins.keys()
+
+    def node(self, host: str) -> str:
+        """The node that a host's name or address stands for; '' for none."""
+        try:
+            return self._entities.node(Place({"host": host})).name
+        except Nowhere:
+            return ""
 
     def resolve(self, metric: str, labels: Mapping[str, str], static: Mapping[str, str]) -> list[Mapped]:
         """The series that a metric with its labels delivers; `static` labels are the input's own and win.
