@@ -22,9 +22,20 @@ from skewscope.kb.problems import nearest
 # Exporters whose names in the catalogue are what a page of theirs shows. The others are tools and kernel interfaces.
 PAGES = frozenset(
     (
-        *("amd_dme", "cumulus_otlp", "dcgm", "dts_ethtool", "dts_sysfs", "dynamo", "gie", "kserve", "llm_d"),
-        *("nccl_inspector", "node_exporter", "node_exporter_ib", "nvidia_smi_exporter", "omnistat", "sglang"),
-        *("skewscope_agent", "tgi", "triton", "trtllm_serve", "vllm"),
+        *(
+            "amd_dme",
+            "cumulus_otlp",
+            "dcgm",
+            "dts_ethtool",
+            "dts_sysfs",
+            "dynamo",
+            "gie",
+            "kernel_log",
+            "kserve",
+            "llm_d",
+        ),
+        *("nccl_inspector", "node_exporter", "node_exporter_ib", "nvidia_smi_exporter", "omnistat"),
+        *("sglang", "skewscope_agent", "tgi", "triton", "trtllm_serve", "vllm"),
     )
 )
 # A name that several signals claim serves them all; a signal that several names deliver is taken from the name of
