@@ -57,7 +57,7 @@ def taken(body: bytes, headers: Headers, wanted: Settings, series: Series) -> Re
     written = left = 0
     try:
         for key, named, samples, histograms in (_second if second else _first)(data):
-            targets = series.targets(key, lambda named=named: _name(named))
+            targets = series.targets(key, _name, named)
             left += histograms
             written += len(samples)
             for time, value in samples if targets else ():
