@@ -3,6 +3,7 @@
 import signal
 
 import numpy as np
+import pytest
 
 from tests.controller.processes import Sender, running
 from tests.telling.servers import alertmanager, free_port, listening
@@ -50,6 +51,7 @@ def test_a_fault_is_told_and_so_is_its_end(tmp_path):
             manager.until(lambda: [post.json["status"] for post in manager.ear.posts] == ["firing", "resolved"])
 
 
+@pytest.mark.slow
 def test_a_kill_loses_no_letter_and_no_silence(tmp_path):
     with listening() as ear, listening() as hangs, alertmanager(tmp_path) as manager:
         hangs.hangs = True
