@@ -124,7 +124,7 @@ async def incidents(request: Request, site: Site) -> Response:
 def _marked(told: dict[str, Any], site: Site) -> dict[str, Any]:
     """An incident, and the silence that hides it from those who are told; None where it fires and none does."""
     known = site.controller.known
-    return told | {"silenced_by": known.silenced.get(told["id"]) if known else None}
+    return told | {"silenced_by": known.snapshot.silenced.get(told["id"]) if known else None}
 
 
 async def incident(request: Request, site: Site) -> Response:

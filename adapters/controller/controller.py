@@ -269,7 +269,7 @@ class Controller:
         self._done.append((teller, number))
 
     def _tell(self, known: Known) -> None:
-        self.office.take(known.snapshot.time, known.snapshot.incidents, known.silenced, known.mail)
+        self.office.take(known.snapshot.time, known.snapshot.incidents, known.snapshot.silenced, known.mail)
 
     async def change_silence(self, who: str, what: str, silence: Silence) -> None:
         """Takes in a silence that is new or another than before; it counts from the next tick on."""
