@@ -7,11 +7,11 @@ units and labels; all of that ends here.
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from skewscope.adapters.entities import DEVICE_LABELS, GPU_LABELS, NODE_LABELS, UUID_LABELS, Entities, Nowhere
+from skewscope.adapters.entities import DEVICE_LABELS, GPU_LABELS, NODE_LABELS, UUID_LABELS, Entities, Nowhere, Place
 from skewscope.adapters.grammar import Labels
 from skewscope.adapters.openmetrics import Target
 from skewscope.engine.feed import SeriesKey, SeriesTable
@@ -22,9 +22,20 @@ from skewscope.kb.problems import nearest
 # Exporters whose names in the catalogue are what a page of theirs shows. The others are tools and kernel interfaces.
 PAGES = frozenset(
     (
-        *("amd_dme", "cumulus_otlp", "dcgm", "dts_ethtool", "dts_sysfs", "dynamo", "gie", "kserve", "llm_d"),
-        *("nccl_inspector", "node_exporter", "node_exporter_ib", "nvidia_smi_exporter", "omnistat", "sglang"),
-        *("skewscope_agent", "tgi", "triton", "trtllm_serve", "vllm"),
+        *(
+            "amd_dme",
+            "cumulus_otlp",
+            "dcgm",
+            "dts_ethtool",
+            "dts_sysfs",
+            "dynamo",
+            "gie",
+            "kernel_log",
+            "kserve",
+            "llm_d",
+        ),
+        *("nccl_inspector", "node_exporter", "node_exporter_ib", "nvidia_smi_exporter", "omnistat"),
+        *("sglang", "skewscope_agent", "tgi", "triton", "trtllm_serve", "vllm"),
     )
 )
 # A name that several signals claim serves them all; a signal that several names deliver is taken from the name of
@@ -161,6 +172,18 @@ class Names:
         self._entities = Entities(topology)
         self._ids = tuple(catalogue.signals)
         self._histograms = frozenset(s.id for s in catalogue.signals.values() if s.type == "histogram")
+
+    @property
+    def metrics(self) -> Collection[str]:
+        """Every name of a metric that delivers a signal."""
+        return self._origins.keys()
+
+    def node(self, host: str) -> str:
+        """The node that a host's name or address stands for; '' for none."""
+        try:
+            return self._entities.node(Place({"host": host})).name
+        except Nowhere:
+            return ""
 
     def resolve(self, metric: str, labels: Mapping[str, str], static: Mapping[str, str]) -> list[Mapped]:
         """The series that a metric with its labels delivers; `static` labels are the input's own and win.

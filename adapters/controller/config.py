@@ -280,6 +280,7 @@ def _anonymous(fields: Fields, tokens: tuple[Token, ...]) -> str:
 def _wanted(fields: Fields, what: str, known: Mapping[str, Kind], taken: tuple[str, ...] = ()) -> tuple[Wanted, ...]:
     """The entries of a list whose fields depend on their kind."""
     found: dict[str, Wanted] = {}
+    paths: dict[str, str] = {}
     for at in fields.items((what,), MOST_WANTED):
         if not isinstance(fields.at(at), dict):
             fields.fault(at, kind_of(fields.at(at)), "a mapping with kind and name")
@@ -292,4 +293,8 @@ def _wanted(fields: Fields, what: str, known: Mapping[str, Kind], taken: tuple[s
             fields.fault((*at, "name"), f"{name!r} for the second time", "a name of its own")
         if kind:
             found[name] = Wanted(kind, name, known[kind].read(fields, at, name))
+            path = getattr(found[name].settings, "path", "")
+            if path and path in paths:
+                fields.fault((*at, "path"), f"{path!r}, which {paths[path]!r} has", "a path of its own", "Add a name.")
+            paths.setdefault(path, name)
     return tuple(found.values())

@@ -3,9 +3,10 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -24,6 +25,7 @@ from skewscope.adapters.controller.auth import DeniedError, Gate
 from skewscope.adapters.controller.config import Listen, Tls
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.store import Reader
+from skewscope.adapters.sources import pushed
 from skewscope.adapters.wire_rows import MOST_PACKED, PATH, BadRowsError
 from skewscope.kb.problems import SkewscopeError
 
@@ -37,14 +39,26 @@ PEER = "skewscope.peer"
 """Where the name in a client's certificate stands in a request's scope."""
 
 
+MOST_PUSHED = 16 << 20
+"""Bytes that are taken of who is no agent, as they travel."""
+
+
 class TooLargeError(Exception):
-    """A body that is larger than any agent sends."""
+    """A body that is larger than anybody sends."""
 
-    def __init__(self) -> None:
-        super().__init__(f"more than {MOST_PACKED} bytes")
+    def __init__(self, most: int) -> None:
+        super().__init__(f"more than {most} bytes")
 
 
-STATUS: dict[type[Exception], int] = {ForeignNodeError: 403, BadRowsError: 400, TooLargeError: 413, BusyError: 503}
+STATUS: dict[type[Exception], int] = {
+    ForeignNodeError: 403,
+    BadRowsError: 400,
+    TooLargeError: 413,
+    BusyError: 503,
+    pushed.UnfitError: 400,
+    pushed.BusyError: 503,
+}
+BUSY = (BusyError, pushed.BusyError)
 
 
 @dataclass
@@ -63,8 +77,11 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
-        if scope["type"] == "http" and scope["path"] == PATH and scope["method"] == "POST":
-            await (await self._rows(scope, receive))(scope, receive, send)
+        posted = scope["type"] == "http" and scope["method"] == "POST"
+        if posted and scope["path"] == PATH:
+            await (await self._received(scope, receive, self._rows))(scope, receive, send)
+        elif posted and (source := self.controller.supervisor.receiving(scope["path"])) is not None:
+            await (await self._received(scope, receive, partial(self._pushed, source)))(scope, receive, send)
         else:
             await self._site(scope, receive, send)
 
@@ -88,33 +105,50 @@ class App:
     def _caller(self, scope: Scope) -> Any:
         return self.gate.caller(_header(scope, b"authorization"), scope.get(PEER, ""))
 
-    async def _rows(self, scope: Scope, receive: Receive) -> Response:
-        """Takes rows of an agent."""
+    async def _received(self, scope: Scope, receive: Receive, take: "Take") -> Response:
+        """Lets somebody push."""
         try:
             self._host(scope)
             allowed = self.gate.node(self._caller(scope))
             async with asyncio.timeout(PATIENCE):
-                body = await _body(scope, receive)
-            return JSONResponse({"taken": self.controller.receiver.take(body, allowed)})
+                return await take(scope, receive, allowed)
         except UnknownTablesError as error:
             return JSONResponse({"unknown": error.tables}, 409)
         except DeniedError as error:
             return _denied(error)
         except TimeoutError:
             return fault(408, f"the body took more than {PATIENCE:g} s")
-        except (ForeignNodeError, BadRowsError, TooLargeError, BusyError) as error:
-            later = {"Retry-After": "1"} if isinstance(error, BusyError) else {}
+        except tuple(STATUS) as error:
+            later = {"Retry-After": "1"} if isinstance(error, BUSY) else {}
             return fault(STATUS[type(error)], str(error), **later)
+
+    async def _rows(self, scope: Scope, receive: Receive, allowed: str | None) -> Response:
+        """Takes rows of an agent."""
+        body = await _body(scope, receive, MOST_PACKED)
+        return JSONResponse({"taken": self.controller.receiver.take(body, allowed)})
+
+    async def _pushed(self, source: pushed.Receiving, scope: Scope, receive: Receive, allowed: str | None) -> Response:
+        """Takes what somebody pushes to a source that speaks of the whole fleet."""
+        if allowed is not None:
+            raise DeniedError("this needs an agent's token for every node ('*')", known=True)
+        body = await _body(scope, receive, MOST_PUSHED)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        reply = await source.take(body, headers)
+        return Response(reply.body or None, reply.status, dict(reply.headers))
+
+
+Take = Callable[[Scope, Receive, str | None], Awaitable[Response]]
+"""Takes what is pushed by who may speak for a node, or for all."""
 
 
 def _header(scope: Scope, name: bytes) -> str:
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
 
 
-async def _body(scope: Scope, receive: Receive) -> bytes:
+async def _body(scope: Scope, receive: Receive, most: int) -> bytes:
     told = _header(scope, b"content-length")
-    if told.isdigit() and int(told[:12]) > MOST_PACKED:
-        raise TooLargeError
+    if told.isdigit() and int(told[:12]) > most:
+        raise TooLargeError(most)
     parts, size = [], 0
     while True:
         message = await receive()
@@ -122,8 +156,8 @@ async def _body(scope: Scope, receive: Receive) -> bytes:
             return b""
         parts.append(message.get("body", b""))
         size += len(parts[-1])
-        if size > MOST_PACKED:
-            raise TooLargeError
+        if size > most:
+            raise TooLargeError(most)
         if not message.get("more_body"):
             return parts[0] if len(parts) == 1 else b"".join(parts)
 

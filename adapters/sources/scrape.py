@@ -7,12 +7,13 @@ other moments after a restart. What a text of a series stands for is worked out 
 import asyncio
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from skewscope.adapters.openmetrics import Exposition
+from skewscope.adapters.grammar import Labels as Pairs
+from skewscope.adapters.openmetrics import Exposition, Known
 from skewscope.adapters.sources import World
 from skewscope.adapters.sources.base import Batch, Listing, Sink, scrubbed
 from skewscope.adapters.sources.fetch import FetchError, fetch
@@ -54,6 +55,8 @@ class Scrape:
 
     settings: Settings
     world: World
+    spoken: Callable[[Pairs], Pairs] = tuple
+    """Turns the labels of a page into those that we know."""
     listing: Listing = field(default_factory=Listing)
     pages: dict[Target, Page] = field(default_factory=dict)
 
@@ -92,9 +95,13 @@ class Scrape:
                 page.task.cancel()
         for target in targets:
             if target not in self.pages:
-                known = self.world.names.known(as_mapping(target), self.listing, yielding=self.settings.honor_labels)
-                page = self.pages[target] = Page(target, Exposition(known))
+                page = self.pages[target] = Page(target, Exposition(self._known(target)))
                 page.task = asyncio.create_task(self._scraped(page, sink, readers))
+
+    def _known(self, target: Target) -> Known:
+        """What the series of one target stand for."""
+        known = self.world.names.known(as_mapping(target), self.listing, yielding=self.settings.honor_labels)
+        return lambda metric, labels: known(metric, self.spoken(labels))
 
     async def _scraped(self, page: Page, sink: Sink, readers: ThreadPoolExecutor) -> None:
         """Scrapes one target for ever."""

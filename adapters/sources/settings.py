@@ -33,15 +33,21 @@ def settings(fields: Fields, at: Path_, name: str) -> Settings:
     """The settings of a source; faults are noted."""
     fields.known(at, ("kind",), OPTIONAL)
     period = number(fields, (*at, "period"), 1.0, (0.1, 3600.0))
+    folder = Path(fields.document.file).parent
+    asked = wish(fields, at, period)
+    where = _where(fields, at, folder)
+    if not (where.targets or where.files or where.names):
+        fields.fault(at, "nothing to scrape", "targets, files or dns")
+    return Settings(name, where, asked, period, yes(fields, (*at, "honor_labels")))
+
+
+def wish(fields: Fields, at: Path_, period: float) -> Wish:
+    """How pages are asked for that come each period: the fields `timeout`, `most_mib`, `bearer` and `trust`."""
     timeout = number(fields, (*at, "timeout"), min(10.0, period), (0.01, period))
     most = int(number(fields, (*at, "most_mib"), 64.0, (0.001, 1024.0)) * (1 << 20))
     folder = Path(fields.document.file).parent
     trust = fields.text((*at, "trust"))
-    wish = Wish(timeout, most, bearer(fields, (*at, "bearer"), folder), str(folder / trust) if trust else "")
-    where = _where(fields, at, folder)
-    if not (where.targets or where.files or where.names):
-        fields.fault(at, "nothing to scrape", "targets, files or dns")
-    return Settings(name, where, wish, period, yes(fields, (*at, "honor_labels")))
+    return Wish(timeout, most, bearer(fields, (*at, "bearer"), folder), str(folder / trust) if trust else "")
 
 
 def bearer(fields: Fields, at: Path_, folder: Path) -> Secret | None:

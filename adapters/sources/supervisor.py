@@ -8,9 +8,11 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import cast
 
 from skewscope.adapters.clock import Clock
 from skewscope.adapters.sources.base import Batch, Sink, Source, scrubbed
+from skewscope.adapters.sources.pushed import Receiving
 
 LEAST_WAIT, MOST_WAIT = 1.0, 60.0
 """Seconds before a source is started again."""
@@ -104,6 +106,7 @@ class Kept:
             self._stands(up=True)
         elif now - heard > patience:
             self._stands(up=False)
+            self.trouble = self.sink.trouble or self.trouble
             if period and not self.resting:
                 self._restart(f"no batch for {now - heard:.0f} s")
 
@@ -158,6 +161,13 @@ class Supervisor:
     def take(self) -> dict[str, list[Batch]]:
         """What each source handed over since the last time."""
         return {name: kept.sink.take() for name, kept in self._kept.items()}
+
+    def receiving(self, path: str) -> Receiving | None:
+        """The source that is pushed to at a path; None where there is none."""
+        for kept in self._kept.values():
+            if getattr(kept.source, "path", "") == path:
+                return cast("Receiving", kept.source)
+        return None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,0 +1,172 @@
+"""A real Prometheus is asked, and pushes; and servers that only pretend to be one are asked."""
+
+import asyncio
+import contextlib
+import json
+import math
+import re
+import time
+
+import numpy as np
+import pytest
+from telemetry import catalogue, cluster
+
+from skewscope.adapters.clock import SystemClock
+from skewscope.adapters.names import Names
+from skewscope.adapters.sources import World
+from skewscope.adapters.sources.base import Sink
+from skewscope.adapters.sources.fetch import FetchError, Wish
+from skewscope.adapters.sources.prometheus_query import AnswerError, Query, Settings, read, selectors
+from skewscope.adapters.sources.pushed import Settings as Pushed
+from skewscope.adapters.sources.remote_write import PATH, taken
+from skewscope.adapters.sources.samples import Series
+from skewscope.kb.fields import Fields
+from skewscope.kb.yamlfile import parse
+from tests.controller.prometheus import Scraping, Serving, prometheus, until
+
+NAMES = Names(catalogue(), cluster())
+PUSHED = Pushed("prom", PATH)
+MATRIX = '{"status": "success", "data": {"resultType": "matrix", "result": %s}}'
+INSTANCE = re.compile(r"instance=[^,]*,")
+PAGE = """node_netstat_Tcp_RetransSegs{node="n0"} 17
+node_netstat_Tcp_RetransSegs{node="n1"} 21
+nvidia_smi_utilization_gpu_ratio{node="n0",gpu="1"} 0.25
+vllm:time_to_first_token_seconds_bucket{node="n0",le="0.5"} 3
+vllm:time_to_first_token_seconds_bucket{node="n0",le="+Inf"} 5
+go_goroutines 9
+"""
+EXPECTED = {
+    ("host.retrans", "n0", ""): 17.0,
+    ("host.retrans", "n1", ""): 21.0,
+    ("gpu.util", "n0/gpu1", ""): 25.0,
+    ("serve.ttft", "A", "bucket:0.5"): 3.0,
+    ("serve.ttft", "A", "bucket:+Inf"): 5.0,
+}
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """A page that is scraped, and the Prometheus that scrapes it."""
+    with Serving(PAGE) as page, Scraping(tmp_path_factory.mktemp("prometheus")) as server:
+        server.begin(page.address, page.address)
+        until(lambda: b"RetransSegs" in server.get("/api/v1/label/__name__/values"))
+        yield page, server
+
+
+def told(batches):
+    """The last value of each series."""
+    found = {}
+    for batch in batches:
+        keys = [batch.columns.keys[n] for n in batch.numbers]
+        found |= {(k.signal, k.entity, INSTANCE.sub("", k.selector)): v for k, v in zip(keys, batch.value, strict=True)}
+    return found
+
+
+def asked(url, seconds, **wishes):
+    """What a source hands over that asks for so long."""
+
+    async def play():
+        clock = SystemClock()
+        sink = Sink(clock)
+        query = Query(Settings("q", url, Wish(5.0), 1.0, **wishes), World(cluster(), NAMES, clock))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(query.run(sink), seconds)
+        return sink
+
+    return asyncio.run(play())
+
+
+@prometheus
+def test_a_prometheus_is_asked_for_raw_samples_each_of_them_once(pair):
+    _, server = pair
+    batches = asked(f"http://{server.address}", 5.5).take()
+    assert told(batches) == EXPECTED
+    times = [
+        (batch.columns.keys[n], t) for batch in batches for n, t in zip(batch.numbers, batch.time.tolist(), strict=True)
+    ]
+    assert len(times) == len(set(times))
+    assert 3 * len(EXPECTED) <= len(times) <= 9 * len(EXPECTED)
+    assert all(time.time() - 20 < t < time.time() + 1 for _, t in times)
+
+
+@prometheus
+def test_a_prometheus_is_asked_for_steps(pair):
+    _, server = pair
+    batches = asked(f"http://{server.address}", 4.5, step=1.0).take()
+    assert told(batches) == EXPECTED
+    assert all(t == math.floor(t) for batch in batches for t in batch.time.tolist())
+
+
+@prometheus
+def test_only_series_with_the_wanted_labels_are_asked_for(pair):
+    _, server = pair
+    batches = asked(f"http://{server.address}", 2.5, match=(("node", "n1"),)).take()
+    assert told(batches) == {("host.retrans", "n1", ""): 21.0}
+
+
+@prometheus
+def test_what_a_prometheus_pushes_is_what_the_page_says(pair):
+    page, _ = pair
+    until(lambda: len(page.posted) >= 3)
+    series, batches = Series(NAMES, {}, yielding=True), []
+    for body, headers in list(page.posted):
+        batch, reply = taken(body, headers, PUSHED, series)
+        assert reply.status == 204
+        batches += [batch] if batch else []
+    assert told(batches) == EXPECTED
+    assert series.trouble == ""
+
+
+def test_names_are_asked_for_in_questions_of_bounded_length(monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.sources.prometheus_query.MOST_SELECTOR", 18)
+    assert list(selectors(["abcdefgh", "ijklmnop", "qr"], (("a", 'b"c'),))) == [
+        '{__name__=~"abcdefgh|ijklmnop",a="b\\"c"}',
+        '{__name__=~"qr",a="b\\"c"}',
+    ]
+    assert list(selectors([], ())) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        ("<html>", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ('{"status": "error", "error": "too many samples"}', "too many samples"),
+        ("[1]", "without success"),
+        ('{"status": "success", "data": {"resultType": "vector", "result": []}}', "where series were asked"),
+        (
+            '{"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}, "values": [[1]]}]}}',
+            "shape",
+        ),
+        ('{"status": "success", "data": {"resultType": "matrix", "result": [{"metric": 3}]}}', "shape"),
+        ('{"status": "success", "data": 5}', "shape"),
+    ],
+)
+def test_an_answer_that_is_none_is_told(answer, fault):
+    query = Query(Settings("q", "http://x", Wish(), 1.0), World(cluster(), NAMES, SystemClock()))
+    with pytest.raises(AnswerError, match=fault):
+        query._read(answer.encode())
+
+
+def test_odd_numbers_are_values_or_none():
+    query = Query(Settings("q", "http://x", Wish(), 1.0), World(cluster(), NAMES, SystemClock()))
+    metric = {"__name__": "node_netstat_Tcp_RetransSegs", "node": "n0"}
+    values = [[1.5, "NaN"], [2.5, "+Inf"], [3, "4"], ["nan", "1"], [1e300, "1"]]
+    result = [{"metric": metric, "values": values}]
+    batch = query._read(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}).encode())
+    assert batch.time.tolist() == [1.5, 2.5, 3.0]
+    assert np.isnan(batch.value[0])
+
+
+def test_a_server_that_is_gone_ends_the_source():
+    with pytest.raises(FetchError):
+        asked("http://127.0.0.1:9", 5.0)
+
+
+def test_settings_are_read_with_all_their_faults():
+    text = "{kind: prometheus-query, url: 'https://p:9090/', period: 10, step: 2, match: {cluster: a}}"
+    found = read(Fields(parse(text, "c.yaml")), (), "p")
+    assert (found.url, found.period, found.step, found.match) == ("https://p:9090", 10.0, 2.0, (("cluster", "a"),))
+    faulty = Fields(parse("{kind: prometheus-query, url: 'ftp://p', step: 99, quiet: 1}", "c.yaml"))
+    read(faulty, (), "p")
+    assert sorted(problem.field for problem in faulty.problems) == ["quiet", "step", "url"]

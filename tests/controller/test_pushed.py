@@ -1,0 +1,64 @@
+"""A controller that runs, pushed to over HTTP by who may and who may not."""
+
+import http.client
+
+import numpy as np
+
+from bench.beside import labels, stored, written
+from skewscope.adapters.controller.api import API
+from tests.controller.test_api import AUTH, TOKENS, running
+from tests.controller.test_otlp import JSON
+
+SOURCES = """
+sources:
+  - {kind: remote-write, name: prom}
+  - {kind: remote-write, name: other, path: /api/v1/write/other}
+  - {kind: otlp, name: collector}
+"""
+FLEET = "0123456789abcdef-fleet"
+
+
+def body():
+    of = labels({"__name__": "node_netstat_Tcp_RetransSegs", "node": "n0"})
+    return stored(written([of], np.array([1_795_000_000_250]), np.eye(1)))
+
+
+def answer_to_a_size(port, size):
+    """What is said to somebody who announces so many bytes."""
+    talk = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    talk.putrequest("POST", "/api/v1/write")
+    talk.putheader("Content-Length", str(size))
+    talk.endheaders()
+    return talk.getresponse().status
+
+
+def values(controller, token=""):
+    return {one["name"]: one["values"] for one in controller.json(f"{API}/sources", token)["sources"]}
+
+
+def test_what_is_pushed_arrives_at_its_source_and_nothing_else_is_taken(tmp_path):
+    with running(tmp_path, SOURCES) as controller:
+        point = '{"timeUnixNano": "1795000000000000000", "asInt": "3"}'
+        gauge = f'{{"name": "skewscope_host_up", "gauge": {{"dataPoints": [{point}]}}}}'
+        of = '{"attributes": [{"key": "host.name", "value": {"stringValue": "n0"}}]}'
+        request = f'{{"resourceMetrics": [{{"resource": {of}, "scopeMetrics": [{{"metrics": [{gauge}]}}]}}]}}'
+        assert controller.ask("/api/v1/write", body=body())[0] == 204
+        assert controller.ask("/api/v1/write/other", body=body())[0] == 204
+        status, headers, answer = controller.ask(
+            "/v1/metrics", body=request.encode(), **{"Content-Type": JSON["content-type"]}
+        )
+        assert (status, headers["Content-Type"], answer) == (200, "application/json", b"{}")
+        assert controller.ask("/api/v1/write", body=b"garbage")[0] == 400
+        assert answer_to_a_size(controller.port, 17 << 20) == 413
+        assert controller.ask("/api/v1/write/nobody", body=body())[0] in (404, 405)
+        controller.until(lambda: values(controller) == {"prom": 1, "other": 1, "collector": 1})
+
+
+def test_only_who_speaks_for_all_nodes_may_push(tmp_path):
+    token = tmp_path / "fleet"
+    token.write_text(FLEET)
+    more = AUTH.replace("agents: {tokens: [", "agents: {tokens: [{node: '*', file: fleet}, ")
+    with running(tmp_path, SOURCES + more) as controller:
+        answers = [controller.ask("/api/v1/write", t, body())[0] for t in ("", TOKENS["N0"], TOKENS["ADMIN"], FLEET)]
+        assert answers[1:] == [403, 403, 204]
+        assert answers[0] in (401, 403)
