@@ -49,6 +49,13 @@ def test_a_fault_is_told_and_so_is_its_end(tmp_path):
             found.until(lambda: (sender.send(1, 10.0, pause=0.2), not manager.alerts())[1], 60)
             assert whats(ear.heard(2)) == ["opened", "resolved"]
             manager.until(lambda: [post.json["status"] for post in manager.ear.posts] == ["firing", "resolved"])
+            # Another config: those that are told no more are gone, the others go on as they were.
+            config = tmp_path / "skewscope.yaml"
+            config.write_text("".join(line for line in config.open() if "dead" not in line and "hangs" not in line))
+            found.process.send_signal(signal.SIGHUP)
+            found.until(lambda: len(found.json("/api/v1/tellers")["tellers"]) == 2)
+            told = {each["name"]: each["told"] for each in found.json("/api/v1/tellers")["tellers"]}
+            assert told["events"] == 2
 
 
 @pytest.mark.slow
