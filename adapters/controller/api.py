@@ -149,6 +149,7 @@ async def tellers(_request: Request, site: Site) -> Response:
     """How those do who are told."""
     told = [asdict(one) for one in site.controller.office.standings()]
     for one in told:
+        one["dropped"] = site.controller.dropped(one["name"])
         one["since"] = rfc3339(one["since"])
         one["last"] = None if one["last"] is None else rfc3339(one["last"])
     return JSONResponse({"tellers": told})

@@ -265,6 +265,10 @@ class Controller:
         assert self._work is not None
         self._work.post_anew(Outbox(scopes, self._done))
 
+    def dropped(self, teller: str) -> int:
+        """Letters of a teller that waited too long."""
+        return self._work.outbox.dropped.get(teller, 0) if self._work is not None else 0
+
     def _arrived(self, teller: str, number: int) -> None:
         self._done.append((teller, number))
 

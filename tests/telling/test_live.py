@@ -45,7 +45,9 @@ def test_a_fault_is_told_and_so_is_its_end(tmp_path):
             found.until(lambda: len(hangs.posts) > 1)
             states = {each["name"]: each["up"] for each in found.json("/api/v1/tellers")["tellers"]}
             assert states == {"ops": True, "dead": False, "events": True, "hangs": False}
-            assert 'skewscope_teller_up{teller="dead"} 0.0' in found.ask("/metrics")[2].decode()
+            page = found.ask("/metrics")[2].decode()
+            assert 'skewscope_teller_up{teller="dead"} 0.0' in page
+            assert 'skewscope_teller_dropped_total{teller="hangs"} 0.0' in page
             found.until(lambda: (sender.send(1, 10.0, pause=0.2), not manager.alerts())[1], 60)
             assert whats(ear.heard(2)) == ["opened", "resolved"]
             manager.until(lambda: [post.json["status"] for post in manager.ear.posts] == ["firing", "resolved"])
