@@ -1,20 +1,19 @@
 """The commands around topologies: find one in what a scheduler knows."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from skewscope.kb.problems import InputError, Problem
-from skewscope.tui.terminal import Commands
+from skewscope.tui.terminal import Commanded, Commands
 
 if TYPE_CHECKING:
     from skewscope.adapters.discovery.drawn import Drawn
 
 FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
-FILES = {"type": FILE, "multiple": True, "metavar": "FILE"}
 MOST_BYTES = 512 << 20
 
 
@@ -24,15 +23,20 @@ class Topologies(Commands):
     section = "Live"
 
 
+def _files(name: str, what: str) -> Callable[[Commanded], Commanded]:
+    """An option that names files."""
+    return click.option(name, type=FILE, multiple=True, metavar="FILE", help=what)
+
+
 @click.group("topology", cls=Topologies)
 def topology() -> None:
     """Who is connected to whom: find it out."""
 
 
 @topology.command("discover")
-@click.option("--slurm", **FILES, help="topology.conf, or what `scontrol show topology` or `show nodes` prints.")
-@click.option("--kubernetes", **FILES, help="What `kubectl get nodes,pods -A -o json` prints.")
-@click.option("--ports", **FILES, help="A page of a node's node_exporter, in a file that is called as the node.")
+@_files("--slurm", "topology.conf, or what `scontrol show topology` or `show nodes` prints.")
+@_files("--kubernetes", "What `kubectl get nodes,pods -A -o json` prints.")
+@_files("--ports", "A page of a node's node_exporter, in a file that is called as the node.")
 def discover(slurm: tuple[Path, ...], kubernetes: tuple[Path, ...], ports: tuple[Path, ...]) -> None:
     """Write a topology.yaml out of what a scheduler knows; what it does not know is marked.
 

@@ -29,7 +29,7 @@ class Place(NamedTuple):
     """Where a pod stands among those that it works with."""
 
     group: str
-    index: int
+    rank: int
     pool: str
 
 
@@ -92,16 +92,16 @@ def _place(pod: Mapping[str, Any]) -> Place | None:
     with suppress(KeyError):
         name = labels["leaderworkerset.sigs.k8s.io/name"]
         number = labels["leaderworkerset.sigs.k8s.io/group-index"]
-        index = int(labels["leaderworkerset.sigs.k8s.io/worker-index"])
-        return Place(f"{space}.{name}.{number}", index, f"{space}.{name}")
+        rank = int(labels["leaderworkerset.sigs.k8s.io/worker-index"])
+        return Place(f"{space}.{name}.{number}", rank, f"{space}.{name}")
     with suppress(KeyError):
-        index = int(labels["training.kubeflow.org/replica-index"])
+        rank = int(labels["training.kubeflow.org/replica-index"])
         # The master has an index of its own: it comes before all workers.
         worker = labels.get("training.kubeflow.org/replica-type", "worker") != "master"
-        return Place(f"{space}.{labels['training.kubeflow.org/job-name']}", index + worker, "")
+        return Place(f"{space}.{labels['training.kubeflow.org/job-name']}", rank + worker, "")
     with suppress(KeyError):
-        index = int(labels["batch.kubernetes.io/job-completion-index"])
-        return Place(f"{space}.{labels['batch.kubernetes.io/job-name']}", index, "")
+        rank = int(labels["batch.kubernetes.io/job-completion-index"])
+        return Place(f"{space}.{labels['batch.kubernetes.io/job-name']}", rank, "")
     return None
 
 

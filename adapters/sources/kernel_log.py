@@ -193,7 +193,7 @@ class KernelLog:
                 self._take(event)
         rows = Rows()
         for (metric, of), value in self._kept.items():
-            rows.put(self.series.targets((metric, of), lambda m=metric, of=of: (m, of)), now, value)
+            rows.put(self.series.of(metric, of), now, value)
         return rows.batch(self.series.listing)
 
     def _take(self, event: Event) -> None:

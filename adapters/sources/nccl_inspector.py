@@ -151,7 +151,7 @@ class Inspector:
             self._put(rows, TIMED[name], labels(group, member, collective=kind), (time, value))
 
     def _put(self, rows: Rows, metric: str, of: tuple[tuple[str, str], ...], sample: tuple[float, float]) -> None:
-        rows.put(self.series.targets((metric, of), lambda: (metric, of)), *sample)
+        rows.put(self.series.of(metric, of), *sample)
 
     def _trouble(self) -> str:
         broken = sum(records.broken for records in self._records.values())

@@ -123,7 +123,7 @@ class Ras:
             return f"{target[0]}:{target[1]}: {error or type(error).__name__}"
         rows, now = Rows(), self.world.clock.now()
         for metric, of, value in values:
-            rows.put(self.series.targets((metric, of), lambda m=metric, of=of: (m, of)), now, value)
+            rows.put(self.series.of(metric, of), now, value)
         if batch := rows.batch(self.series.listing):
             sink.put(batch)
         return ""

@@ -92,7 +92,7 @@ class Otlp:
         return Read(rows.batch(series.listing), reply)
 
     def _put(self, sample: Sample, rows: Rows, series: Series) -> None:
-        targets = series.targets((sample.name, sample.labels), lambda: (sample.name, sample.labels))
+        targets = series.of(sample.name, sample.labels)
         for target in targets:
             value = sample.value
             if sample.delta:

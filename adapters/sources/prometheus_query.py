@@ -144,9 +144,8 @@ class Query:
         """What is new in an answer."""
         data, rows = _data(answer), Rows()
         for labelled, samples in _matrix(data):
-            own = {label: value for label, value in labelled.items() if label != "__name__"}
-            metric, key = labelled.get("__name__", ""), tuple(sorted(labelled.items()))
-            targets = self.series.targets(key, lambda m=metric, own=own: (m, tuple(own.items())))
+            own = tuple(sorted((label, value) for label, value in labelled.items() if label != "__name__"))
+            targets = self.series.of(labelled.get("__name__", ""), own)
             for time, value in samples if targets else ():
                 rows.put(targets, time, value)
         batch = rows.batch(self.series.listing)

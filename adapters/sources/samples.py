@@ -49,6 +49,14 @@ class Series:
             found = self._targets[key] = self.learned(*named())
         return found
 
+    def known(self, key: Hashable) -> Sequence[Target] | None:
+        """Where the values of a series go that was asked for before; None for one that was not."""
+        return self._targets.get(key)
+
+    def of(self, metric: str, labels: Labels) -> Sequence[Target]:
+        """Where the values of a series go, whose name and labels are at hand."""
+        return self.targets((metric, labels), lambda: (metric, labels))
+
     def learned(self, metric: str, labels: Labels) -> Sequence[Target]:
         """Where the values of a series go that is not asked for again."""
         if len(self.listing.keys) >= MOST_SERIES:
