@@ -105,7 +105,7 @@ def decode(body: bytes) -> Iterator[Frame]:
     """
     rest = memoryview(_unpacked(body))
     first = True
-    while rest:
+    while rest or first:
         if len(rest) < _HEAD.size:
             raise BadRowsError(f"{len(rest)} bytes after the last frame")
         kind, length = _HEAD.unpack_from(rest)

@@ -68,6 +68,7 @@ HELLO_FRAME = (0, json.dumps({"node": "n0", "boot": "b", "version": "1"}).encode
         (packed(HELLO_FRAME, (2, struct.pack("<QdII", 1, float("nan"), 0, 0))), "without a time"),
         (zstandard.compress(bytes(wire_rows.MOST_BYTES + 1)), "when unpacked"),
         (zstandard.compress(struct.pack("<BI", 0, 4_000_000_000) + b"{}"), "cut short"),
+        (zstandard.compress(b""), "0 bytes after"),
     ],
 )
 def test_bad_bodies_are_named(body: bytes, told: str) -> None:

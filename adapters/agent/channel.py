@@ -1,6 +1,7 @@
 """One kept HTTP connection to a controller, with what proves who we are."""
 
 import http.client
+import json
 import os
 import ssl
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from skewscope.adapters.agent.config import Controller
 from skewscope.adapters.wire_rows import CONTENT_TYPE, PATH
 
 MOST_ANSWER = 1 << 16
+MOST_TOLD = 4 << 20
+"""Bytes of an answer to people."""
 MOST_TOKEN = 4096
 TIMEOUT = 10.0
 
@@ -40,6 +43,11 @@ class Channel:
     def get(self, path: str, etag: str, most: int) -> Told:
         """The answer to a question; `etag` is what is known already."""
         return self._ask("GET", path, None, {"If-None-Match": etag} if etag else {}, most)
+
+    def send(self, method: str, path: str, told: object = None) -> Told:
+        """The answer to something that is told as JSON."""
+        body = None if told is None else json.dumps(told).encode()
+        return self._ask(method, path, body, {} if body is None else {"Content-Type": "application/json"}, MOST_TOLD)
 
     def _ask(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], most: int = MOST_ANSWER

@@ -12,10 +12,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 
 from skewscope.adapters.broadcast import CONTENT_TYPE as SCENE
 from skewscope.adapters.broadcast import encoded
-from skewscope.adapters.controller import health, metrics
+from skewscope.adapters.controller import health, metrics, silencing
+from skewscope.adapters.controller.answers import fault
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.store import MOST_EVENTS, Event, Reader
 from skewscope.adapters.controller.work import Known
+from skewscope.adapters.topology_text import around, text_of
 from skewscope.adapters.wire_rows import CONTENT_TYPE, PATH
 from skewscope.engine.incident import rfc3339
 
@@ -75,8 +77,11 @@ class Route:
     content: str = "application/json"
     query: tuple[tuple[str, str], ...] = ()
     """Names of what may be asked more closely, and what each means."""
+    agents: bool = False
+    """Whether agents may ask as well."""
     missing: bool = False
     """Whether there may be no such thing."""
+    method: str = "GET"
 
 
 async def alive(_request: Request, _site: Site) -> Response:
@@ -98,8 +103,9 @@ async def own_metrics(_request: Request, site: Site) -> Response:
 
 
 async def topology(request: Request, site: Site) -> Response:
-    """The topology file, as it was when it was read last."""
-    text = await asyncio.to_thread(site.controller.config.topology_path.read_bytes)
+    """The topology, or as much of a large one as concerns a node."""
+    whole, node = site.controller.config.topology, request.query_params.get("node", "")
+    text = (await asyncio.to_thread(lambda: text_of(around(whole, node) if node else whole))).encode()
     tag = f'"{hashlib.sha256(text).hexdigest()[:32]}"'
     if tag in [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]:
         return Response(status_code=304, headers={"ETag": tag})
@@ -111,13 +117,20 @@ async def incidents(request: Request, site: Site) -> Response:
     state = request.query_params.get("state", "")
     if state not in ("", "firing", "resolved"):
         return fault(400, f"state is {state[:40]!r}: firing, resolved or nothing was expected")
-    return JSONResponse({"incidents": await asyncio.to_thread(site.reader.incidents, state, MOST_LISTED)})
+    found = await asyncio.to_thread(site.reader.incidents, state, MOST_LISTED)
+    return JSONResponse({"incidents": [_marked(one, site) for one in found]})
+
+
+def _marked(told: dict[str, Any], site: Site) -> dict[str, Any]:
+    """An incident, and the silence that hides it from those who are told; None where it fires and none does."""
+    known = site.controller.known
+    return told | {"silenced_by": known.silenced.get(told["id"]) if known else None}
 
 
 async def incident(request: Request, site: Site) -> Response:
     """One incident, with its history."""
     found = await asyncio.to_thread(site.reader.incident, request.path_params["id"])
-    return fault(404, "no such incident") if found is None else JSONResponse(found)
+    return fault(404, "no such incident") if found is None else JSONResponse(_marked(found, site))
 
 
 async def sources(_request: Request, site: Site) -> Response:
@@ -130,6 +143,15 @@ async def sources(_request: Request, site: Site) -> Response:
     telemetry = [asdict(one) for one in known.snapshot.sources] if known else []
     missing = known.snapshot.missing if known else ()
     return JSONResponse({"sources": told, "telemetry": telemetry, "missing": missing})
+
+
+async def tellers(_request: Request, site: Site) -> Response:
+    """How those do who are told."""
+    told = [asdict(one) for one in site.controller.office.standings()]
+    for one in told:
+        one["since"] = rfc3339(one["since"])
+        one["last"] = None if one["last"] is None else rfc3339(one["last"])
+    return JSONResponse({"tellers": told})
 
 
 async def how_well(request: Request, site: Site) -> Response:
@@ -200,13 +222,22 @@ ROUTES = (
     Route("/healthz", "", "Whether the process answers.", alive, "text/plain"),
     Route("/readyz", "", "Whether ticks go on.", ready, "text/plain"),
     Route("/metrics", "read", "The controller's own metrics, as Prometheus text.", own_metrics, "text/plain"),
-    Route(f"{API}/topology", "read", "The topology, with an ETag.", topology, "application/yaml"),
+    Route(
+        *(f"{API}/topology", "read", "The topology, with an ETag.", topology, "application/yaml"),
+        query=(("node", "only what concerns this node, of a large fleet"),),
+        agents=True,
+    ),
     Route(
         *(f"{API}/incidents", "read", "The newest incidents.", incidents),
         query=(("state", "firing or resolved; both when left out"),),
     ),
     Route(f"{API}/incidents/{{id}}", "read", "One incident, with its history.", incident, missing=True),
     Route(f"{API}/sources", "read", "How sources do, and what cannot be seen.", sources),
+    Route(f"{API}/tellers", "read", "How those do who are told.", tellers),
+    Route(f"{API}/silences", "read", "Silences, those that begin last first.", silencing.listed),
+    Route(f"{API}/silences", "approve", "A new silence.", silencing.add, method="POST"),
+    Route(f"{API}/silences/preview", "read", "What a silence would hide.", silencing.preview, method="POST"),
+    Route(f"{API}/silences/{{id}}", "approve", "Ends a silence.", silencing.end, missing=True, method="DELETE"),
     Route(f"{API}/events", "read", "What happens to incidents, as server-sent events.", events, "text/event-stream"),
     Route(f"{API}/health/{{kind}}/{{name}}", "read", "How well something is.", how_well, missing=True),
     Route(
@@ -221,14 +252,11 @@ ROUTES = (
 )
 
 
-def fault(status: int, why: str, **headers: str) -> Response:
-    """An answer that tells what is wrong."""
-    return JSONResponse({"error": why}, status, headers=headers)
-
-
 def described() -> dict[str, Any]:
     """The OpenAPI description of all routes."""
-    paths: dict[str, Any] = {route.path: {"get": _operation(route)} for route in ROUTES}
+    paths: dict[str, Any] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     paths[PATH] = {"post": _rows()}
     return {
         "openapi": "3.1.0",
@@ -246,6 +274,8 @@ def _operation(route: Route) -> dict[str, Any]:
     answers = {"200": {"description": "The answer.", "content": {route.content: {}}}}
     if route.role:
         answers |= {"401": {"description": "No token of ours."}, "403": {"description": "Not with this role."}}
+    if route.method == "POST":
+        answers["400"] = {"description": "What is wrong with it, all of it at once."}
     if route.missing:
         answers["404"] = {"description": "There is no such thing."}
     security = {"security": [{"token": []}], "x-role": route.role} if route.role else {"security": []}

@@ -69,13 +69,13 @@ class Gate:
             return Caller(certificate, named.role) if named else Caller(certificate, AGENT, certificate)
         return Caller("anonymous", self._config.anonymous)
 
-    def admit(self, caller: Caller, role: str) -> None:
-        """Lets somebody do what a role may.
+    def admit(self, caller: Caller, role: str, *, agents: bool = False) -> None:
+        """Lets somebody do what a role may, and `agents` too where that is for them.
 
         Raises:
             DeniedError: it may not.
         """
-        if not caller.may(role):
+        if not (caller.may(role) or (agents and caller.role == AGENT)):
             raise DeniedError(f"this needs the role {role!r}", known=caller.name != "anonymous")
 
     def node(self, caller: Caller) -> str | None:

@@ -3,12 +3,13 @@
 Unknown fields are faults. `${NAME}` stands for an environment variable in secrets, and nowhere else.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from skewscope.adapters import telling
 from skewscope.adapters.controller.recorder import Retention
 from skewscope.adapters.more_fields import number, yes
 from skewscope.adapters.secret import HOW, Secret, secret
@@ -26,7 +27,9 @@ ANY = "*"
 DAY = 86400.0
 GIB = 1 << 30
 HOST, PORT = "127.0.0.1", 8470
-MOST_SOURCES = 1000
+MOST_WANTED = 1000
+"""Sources, and tellers."""
+UNNAMED = {"sources": "source", "tell": "teller"}
 MOST_TOKENS = 20_000
 HOSTS = ("localhost",)
 
@@ -66,9 +69,17 @@ class Listen:
         return _loopback(self.host)
 
 
+class Kind(Protocol):
+    """What knows the fields of one kind of source or teller."""
+
+    def read(self, fields: Fields, at: Path_, name: str) -> Hashable:
+        """The settings of one of them; faults are noted in `fields`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One source."""
+    """One source, or one entry of those who are told."""
 
     kind: str
     name: str
@@ -96,6 +107,8 @@ class Config:
     retention: Retention = field(default_factory=Retention)
     grace: float = 0.25
     """Seconds after a tick's end in which its samples may still come."""
+    tell: tuple[Wanted, ...] = ()
+    """Who is told what was found."""
 
 
 def read(path: Path) -> Config:
@@ -106,7 +119,7 @@ def read(path: Path) -> Config:
     """
     fields = Fields(yamlfile.read(path))
     folder = path.parent
-    optional = ("sources", "listen", "tls", "auth", "agents", "store", "record", "engine", "note")
+    optional = ("sources", "listen", "tls", "auth", "agents", "store", "record", "engine", "tell", "note")
     if not fields.known((), ("version", "topology"), optional):
         raise InputError(fields.problems)
     fields.version()
@@ -118,7 +131,7 @@ def read(path: Path) -> Config:
         path,
         topology_path,
         cluster,
-        _sources(fields),
+        _wanted(fields, "sources", kinds(), ("agents",)),
         listen,
         _tls(fields, folder),
         tokens,
@@ -131,6 +144,7 @@ def read(path: Path) -> Config:
             int(GIB * number(fields, ("record", "retention_gib"), 50.0, (0.01, 1e6))),
         ),
         _grace(fields),
+        _wanted(fields, "tell", telling.kinds()),
     )
     if not (listen.loopback or listen.unprotected or any(token.role != "agent" for token in tokens)):
         hint = "Add tokens under auth, or say `unprotected: true` under listen."
@@ -263,20 +277,22 @@ def _anonymous(fields: Fields, tokens: tuple[Token, ...]) -> str:
     return role or ("none" if any(token.role != "agent" for token in tokens) else "read")
 
 
-def _sources(fields: Fields) -> tuple[Wanted, ...]:
+def _wanted(fields: Fields, what: str, known: Mapping[str, Kind], taken: tuple[str, ...] = ()) -> tuple[Wanted, ...]:
+    """The entries of a list whose fields depend on their kind."""
     found: dict[str, Wanted] = {}
     paths: dict[str, str] = {}
-    for at in fields.items(("sources",), MOST_SOURCES):
+    for at in fields.items((what,), MOST_WANTED):
         if not isinstance(fields.at(at), dict):
             fields.fault(at, kind_of(fields.at(at)), "a mapping with kind and name")
             continue
-        kind, name = fields.text((*at, "kind"), choice=kinds()), fields.text((*at, "name")) or f"source {at[-1]}"
+        kind = fields.text((*at, "kind"), choice=known)
+        name = fields.text((*at, "name")) or f"{UNNAMED[what]} {at[-1]}"
         if fields.at((*at, "kind")) is None:
             fields.fault((*at, "kind"), "no value", "the field 'kind'")
-        if name in found or name == "agents":
+        if name in found or name in taken:
             fields.fault((*at, "name"), f"{name!r} for the second time", "a name of its own")
         if kind:
-            found[name] = Wanted(kind, name, kinds()[kind].read(fields, at, name))
+            found[name] = Wanted(kind, name, known[kind].read(fields, at, name))
             path = getattr(found[name].settings, "path", "")
             if path and path in paths:
                 fields.fault((*at, "path"), f"{path!r}, which {paths[path]!r} has", "a path of its own", "Add a name.")

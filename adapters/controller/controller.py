@@ -8,12 +8,14 @@ import asyncio
 import gc
 import logging
 import math
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import ParamSpec, TypeVar
 
+from skewscope.adapters import telling
 from skewscope.adapters.clock import Clock, SystemClock
 from skewscope.adapters.controller.agents import NAME, Pushed, Receiver
 from skewscope.adapters.controller.carried import Carried
@@ -21,13 +23,17 @@ from skewscope.adapters.controller.config import Config, Wanted
 from skewscope.adapters.controller.gathering import Gathering
 from skewscope.adapters.controller.onlookers import Onlookers
 from skewscope.adapters.controller.recorder import Recorder
-from skewscope.adapters.controller.store import Store
+from skewscope.adapters.controller.silences import Silence
+from skewscope.adapters.controller.store import Reader, Store
 from skewscope.adapters.controller.work import Known, Work
 from skewscope.adapters.machine import assembled
 from skewscope.adapters.names import Names
 from skewscope.adapters.sources import World, kinds
 from skewscope.adapters.sources.base import Batch
 from skewscope.adapters.sources.supervisor import Standing, Supervisor
+from skewscope.adapters.telling.base import Scope
+from skewscope.adapters.telling.office import Office, is_messenger
+from skewscope.adapters.telling.outbox import Outbox
 from skewscope.engine.diagnosis import TICK
 from skewscope.kb.load import catalogue
 from skewscope.kb.model import Catalogue
@@ -65,6 +71,8 @@ class Controller:
     subscribers: list[Subscriber] = field(default_factory=list)
     pace: Pace = field(default_factory=Pace)
     catalogue: Catalogue = field(default_factory=catalogue)
+    _done: deque[tuple[str, int]] = field(default_factory=deque)
+    """Tellers, and the numbers up to which their letters have arrived."""
     _left: dict[str, list[Batch]] = field(default_factory=dict)
     """Handed over by sources that have ended."""
     _resting: tuple[int, int] = (0, 0)
@@ -73,6 +81,8 @@ class Controller:
     def __post_init__(self) -> None:
         self.supervisor = Supervisor(self.clock)
         self.receiver = Receiver(self.config.topology, self.clock)
+        self.office = Office(self.clock, Reader(self.config.store).letters, self._arrived)
+        self.subscribers.append(self._tell)
         self.onlookers = Onlookers()
         self._pool = ThreadPoolExecutor(1, "engine")
         self._stack = ExitStack()
@@ -92,6 +102,7 @@ class Controller:
         self.supervisor.start(Pushed(self.receiver, self.clock))
         for wanted in self.config.sources:
             self._start(wanted)
+        await self._post_anew()
         await self._in_thread(self._note, "started")
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -143,6 +154,7 @@ class Controller:
             gc.freeze()
 
     async def _close(self) -> None:
+        await self.office.close()
         for name, batches in (await self.supervisor.close()).items():
             self._left.setdefault(name, []).extend(batches)
         if self._work is not None:
@@ -173,6 +185,9 @@ class Controller:
         for wanted in config.sources:
             if wanted.name not in self.supervisor.names:
                 self._start(wanted)
+        if (before.tell, before.topology) != (config.tell, config.topology):
+            same = before.topology == config.topology
+            await self._post_anew(kept=[w for w in before.tell if w in config.tell] if same else [])
         await self._in_thread(self._note, "reloaded")
         return tuple(told)
 
@@ -202,8 +217,11 @@ class Controller:
         machine = self._stack.enter_context(assembled(self.config.topology, self.catalogue, gathering.table))
         gathering.read(machine.diagnosis.detector.panel)
         carried = Carried.of(store.open_incidents())
-        recorder = self._recorder()
-        return Work(machine, gathering, store, carried, recorder, self.onlookers, self.config.store_retention)
+        return Work(
+            *(machine, gathering, store, carried, self._recorder(), self.onlookers, self.config.store_retention),
+            topology=self.config.topology,
+            silences=store.silences(),
+        )
 
     def _recorder(self) -> Recorder | None:
         folder = self.config.record
@@ -227,6 +245,36 @@ class Controller:
     def _note(self, what: str) -> None:
         assert self._work is not None
         self._work.store.note(self.clock.now(), "controller", what, {"config": str(self.config.path)})
+
+    # --- those who are told
+
+    async def _post_anew(self, kept: Sequence[Wanted] = ()) -> None:
+        """Starts who is to be told; those of the entries that are kept go on as they are."""
+        tellers = {w.name: telling.kinds()[w.kind].build(w.settings, self.config.topology) for w in self.config.tell}
+        going = {teller.name for wanted in kept for teller in tellers[wanted.name]}
+        for name in self.office.names:
+            if name not in going:
+                await self.office.stop(name)
+        found = [teller for some in tellers.values() for teller in some]
+        await self._in_thread(self._outbox, {teller.name: teller.scope for teller in found if is_messenger(teller)})
+        for teller in found:
+            if teller.name not in going:
+                self.office.start(teller)
+
+    def _outbox(self, scopes: Mapping[str, Scope]) -> None:
+        assert self._work is not None
+        self._work.post_anew(Outbox(scopes, self._done))
+
+    def _arrived(self, teller: str, number: int) -> None:
+        self._done.append((teller, number))
+
+    def _tell(self, known: Known) -> None:
+        self.office.take(known.snapshot.time, known.snapshot.incidents, known.silenced, known.mail)
+
+    async def change_silence(self, who: str, what: str, silence: Silence) -> None:
+        """Takes in a silence that is new or another than before; it counts from the next tick on."""
+        assert self._work is not None
+        await self._in_thread(self._work.change_silence, self.clock.now(), who, what, silence)
 
     # --- sources
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skewscope.adapters.controller.work import Known
+from skewscope.adapters.places import ends, names_of, nodes_of
 from skewscope.engine.incident import Incident, rfc3339
 from skewscope.engine.topology import Topology
 
@@ -72,10 +73,7 @@ def _takes(one: Incident) -> float:
 def _nodes(topology: Topology, kind: str, name: str) -> set[str] | None:
     if kind == "node":
         return {name} if name in topology.node else None
-    group = topology.group.get(name)
-    if group is None or kind not in KINDS:
-        return None
-    return {topology.node_of[member] for member in group.members} | ({group.front_end} if group.front_end else set())
+    return nodes_of(name, topology) if kind in KINDS and name in topology.group else None
 
 
 def _hits(one: Incident, nodes: set[str], kind: str, name: str) -> bool:
@@ -83,5 +81,4 @@ def _hits(one: Incident, nodes: set[str], kind: str, name: str) -> bool:
     if one.kind in ("group", "replica"):
         # What is wrong with a whole group is no fault of each of its nodes.
         return kind != "node" and one.name == name
-    names = {one.name, *one.also}
-    return any(end.split("/", maxsplit=1)[0] in nodes for each in names for end in each.replace(">", "--").split("--"))
+    return any(end in nodes for name in names_of(one) for end in ends(name))

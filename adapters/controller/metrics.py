@@ -1,13 +1,14 @@
-"""What a controller tells of itself, as Prometheus text; what it tells of the fleet is told elsewhere."""
+"""What a controller tells of itself and of what it found, as Prometheus text."""
 
 import resource
 from collections.abc import Iterable, Iterator
 
+from skewscope.adapters.controller import diagnoses
 from skewscope.adapters.controller.controller import Controller
+from skewscope.adapters.controller.diagnoses import Family, Sample
 from skewscope.adapters.exposition import ESCAPES
 
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
-Sample = tuple[dict[str, str], float]
 
 
 def text(controller: Controller) -> str:
@@ -15,7 +16,7 @@ def text(controller: Controller) -> str:
     return "".join(line for family in _families(controller) for line in _lines(*family))
 
 
-def _families(controller: Controller) -> Iterator[tuple[str, str, str, Iterable[Sample]]]:
+def _families(controller: Controller) -> Iterator[Family]:
     """Name, type, meaning and samples of each metric."""
     pace, known, agents = controller.pace, controller.known, controller.receiver.agents.values()
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -52,9 +53,30 @@ def _families(controller: Controller) -> Iterator[tuple[str, str, str, Iterable[
         [({"source": s.name}, s.restarts) for s in standings],
     )
     yield "skewscope_agents", "gauge", "Agents that were ever heard.", [({}, len(agents))]
+    if known is not None:
+        yield from diagnoses.families(known)
+    yield from _tellers(controller)
     yield (
         *("skewscope_agent_rows_repeated_total", "counter", "Rows that came twice."),
         [({}, sum(agent.repeated for agent in agents))],
+    )
+
+
+def _tellers(controller: Controller) -> Iterator[Family]:
+    """How those who are told do."""
+    told = controller.office.standings()
+    yield "skewscope_teller_up", "gauge", "Whether the last thing arrived.", [({"teller": s.name}, s.up) for s in told]
+    yield (
+        *("skewscope_teller_told_total", "counter", "How often something arrived."),
+        [({"teller": s.name}, s.told) for s in told],
+    )
+    yield (
+        *("skewscope_teller_failed_total", "counter", "How often something did not."),
+        [({"teller": s.name}, s.failed) for s in told],
+    )
+    yield (
+        *("skewscope_teller_refused_total", "counter", "Letters thrown away, since they would never be taken."),
+        [({"teller": s.name}, s.refused) for s in told],
     )
 
 

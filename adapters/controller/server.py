@@ -19,7 +19,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from skewscope.adapters.controller.agents import BusyError, ForeignNodeError, UnknownTablesError
-from skewscope.adapters.controller.api import ROUTES, Route, Site, fault
+from skewscope.adapters.controller.answers import CALLER, fault
+from skewscope.adapters.controller.api import ROUTES, Route, Site
 from skewscope.adapters.controller.auth import DeniedError, Gate
 from skewscope.adapters.controller.config import Listen, Tls
 from skewscope.adapters.controller.controller import Controller
@@ -71,7 +72,7 @@ class App:
     def __post_init__(self) -> None:
         self.gate = Gate(self.controller.config)
         site = Site(self.controller, Reader(self.controller.config.store))
-        routes = [StarletteRoute(route.path, self._answering(route, site)) for route in ROUTES]
+        routes = [StarletteRoute(route.path, self._answering(route, site), methods=[route.method]) for route in ROUTES]
         self._site = Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,7 +90,8 @@ class App:
             try:
                 self._host(request.scope)
                 if route.role:
-                    self.gate.admit(self._caller(request.scope), route.role)
+                    caller = request.scope[CALLER] = self._caller(request.scope)
+                    self.gate.admit(caller, route.role, agents=route.agents)
             except DeniedError as error:
                 return _denied(error)
             return await route.answer(request, site)

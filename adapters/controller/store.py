@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 
 from skewscope.adapters.controller import audit
 from skewscope.adapters.controller.contract import incident_of
+from skewscope.adapters.controller.silences import Silence, as_row, of_row
+from skewscope.adapters.telling import outbox
+from skewscope.adapters.telling.base import Letter
 from skewscope.engine.incident import Evidence, Incident
 from skewscope.engine.incidents import Change
 from skewscope.kb.problems import InputError, Problem
@@ -21,6 +24,8 @@ from skewscope.kb.problems import InputError, Problem
 PATIENCE = 5.0
 """Seconds to wait for another process that writes."""
 MOST_EVENTS = 1000
+MOST_LOOKED_AT = 10_000
+SILENCES = "SELECT id, match, starts, ends, owner, comment, ended FROM silences"
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -42,6 +47,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE audit (
             number INTEGER PRIMARY KEY, t REAL NOT NULL, who TEXT NOT NULL, what TEXT NOT NULL, told TEXT NOT NULL,
             previous TEXT NOT NULL, hash TEXT NOT NULL) STRICT""",
+    ),
+    (
+        """CREATE TABLE silences (
+            id TEXT PRIMARY KEY, match TEXT NOT NULL, starts REAL NOT NULL, ends REAL, owner TEXT NOT NULL,
+            comment TEXT NOT NULL, ended TEXT NOT NULL) STRICT""",
+        *outbox.TABLES,
     ),
 )
 """What each version of the schema adds to the one before; what stands here is never changed."""
@@ -74,7 +85,8 @@ class Store:
         self._connection.close()
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All of what is written within, or nothing."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield self._connection
@@ -88,7 +100,7 @@ class Store:
         new = {one.id: (one, line) for one in incidents if self._written.get(one.id) != (line := one.as_line())}
         if not new and not changes:
             return ()
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             for one, line in new.values():
                 _put(connection, t, one, line)
             events = tuple(_happened(connection, change) for change in changes)
@@ -105,7 +117,7 @@ class Store:
 
     def note(self, t: float, who: str, what: str, told: Mapping[str, Any]) -> None:
         """Adds a line to the audit log."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             audit.append(connection, t, who, what, told)
 
     def open_incidents(self) -> list[Incident]:
@@ -115,10 +127,21 @@ class Store:
         self._written |= dict(found)
         return [incident_of(json.loads(line)) for _, line in found]
 
+    def silences(self) -> list[Silence]:
+        """Those that nobody ended so far, nor time."""
+        return [of_row(row) for row in self._connection.execute(f"{SILENCES} WHERE ended = ''")]
+
+    def keep_silence(self, t: float, who: str, what: str, silence: Silence) -> None:
+        """Writes a silence as it is now, and what was done to it into the audit log."""
+        told = silence.as_json(t)
+        with self.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO silences VALUES (?, ?, ?, ?, ?, ?, ?)", as_row(silence))
+            audit.append(connection, t, who, what, told)
+
     def prune(self, before: float) -> None:
         """Drops incidents that resolved before a time; the audit log keeps what happened."""
         old = "SELECT id FROM incidents WHERE state = 'resolved' AND resolved_at < ?"
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             for table in ("history", "evidence", "advice"):
                 connection.execute(f"DELETE FROM {table} WHERE incident IN ({old})", (before,))  # noqa: S608
             connection.execute("DELETE FROM incidents WHERE state = 'resolved' AND resolved_at < ?", (before,))
@@ -131,13 +154,14 @@ class Reader:
     path: Path
 
     @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection that cannot write."""
         with closing(_opened(self.path, write=False)) as connection:
             yield connection
 
     def incident(self, id_: str) -> dict[str, Any] | None:
         """The contract's object of an incident, with its history; None for one that is not there."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             row = connection.execute("SELECT told FROM incidents WHERE id = ?", (id_,)).fetchone()
             if row is None:
                 return None
@@ -149,18 +173,35 @@ class Reader:
         """The contract's objects, those that opened last first."""
         where, values = ("WHERE state = ?", (state,)) if state else ("", ())
         ordered = f"SELECT told FROM incidents {where} ORDER BY opened_at DESC, id LIMIT ?"  # noqa: S608
-        with self._reading() as connection:
+        with self.reading() as connection:
             return [json.loads(row[0]) for row in connection.execute(ordered, (*values, most))]
+
+    def since(self, t: float, most: int = MOST_LOOKED_AT) -> list[Incident]:
+        """Incidents that fired at any time since then, those that opened last first."""
+        asked = "SELECT told FROM incidents WHERE coalesce(resolved_at, ?) >= ? ORDER BY opened_at DESC, id LIMIT ?"
+        with self.reading() as connection:
+            return [incident_of(json.loads(row[0])) for row in connection.execute(asked, (t, t, most))]
+
+    def silences(self, most: int = 1000) -> list[Silence]:
+        """All of them, those that begin last first."""
+        with self.reading() as connection:
+            rows = connection.execute(f"{SILENCES} ORDER BY starts DESC, id LIMIT ?", (most,))
+            return [of_row(row) for row in rows]
+
+    def letters(self, teller: str, after: int, most: int) -> list[Letter]:
+        """What is on its way to a teller, after a number, oldest first."""
+        with self.reading() as connection:
+            return outbox.waiting(connection, teller, after, most)
 
     def events(self, after: int, most: int = MOST_EVENTS) -> list[Event]:
         """What happened after an event, in order."""
         asked = "SELECT number, incident, t, what FROM history WHERE number > ? ORDER BY number LIMIT ?"
-        with self._reading() as connection:
+        with self.reading() as connection:
             return [Event(*row) for row in connection.execute(asked, (after, most))]
 
     def last_event(self) -> int:
         """The number of the newest event; 0 for none."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             (number,) = connection.execute("SELECT coalesce(max(number), 0) FROM history").fetchone()
             return int(number)
 
@@ -171,7 +212,7 @@ class Reader:
             InputError: a line is not what was written.
         """
         try:
-            with self._reading() as connection:
+            with self.reading() as connection:
                 return audit.verified(connection, str(self.path))
         except sqlite3.Error as error:
             raise _no_store(self.path, error) from None

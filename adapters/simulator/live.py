@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from skewscope.adapters.exposition import ESCAPES
 from skewscope.adapters.names import PARTS
 from skewscope.adapters.simulator.exporters import source_of
-from skewscope.adapters.simulator.output import Spelled, described
+from skewscope.adapters.simulator.output import Spelled
+from skewscope.adapters.topology_text import text_of
 from skewscope.engine.feed import Block, SeriesKey
 from skewscope.engine.topology import Topology
 from skewscope.kb.model import Catalogue, Signal
@@ -151,7 +152,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], pages: Pages, topology: Topology) -> None:
         self.address_family = AF_INET6 if ":" in address[0] else AF_INET
         self._pages = pages
-        self._fixed = {TOPOLOGY: described(topology).encode()}
+        self._fixed = {TOPOLOGY: text_of(topology).encode()}
         self._fixed["/"] = "".join(f"{path}\n" for path in (*pages.paths, TOPOLOGY)).encode()
         self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
         super().__init__(address, _Handler)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,8 +10,9 @@ import yaml
 from numpy.typing import NDArray
 
 from skewscope.adapters.recording import FILE
+from skewscope.adapters.topology_text import text_of
 from skewscope.engine.feed import Block, SeriesKey, together
-from skewscope.engine.topology import Node, Topology
+from skewscope.engine.topology import Topology
 
 SAMPLES = "samples.parquet"
 LABELS = ("node", "port", "gpu", "group", "replica", "rank", "pool", "direction", "priority", "le")
@@ -80,7 +80,7 @@ def write(folder: Path, topology: Topology, series: Sequence[Spelled], blocks: I
         truth: what `labels.json` is to hold.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "topology.yaml").write_text(described(topology), encoding="utf-8")
+    (folder / "topology.yaml").write_text(text_of(topology), encoding="utf-8")
     inputs = [{"kind": "parquet", "path": SAMPLES}]
     description = {"version": 1, "topology": "topology.yaml", "note": "simulated", "inputs": inputs}
     (folder / FILE).write_text(_yaml(description), encoding="utf-8")
@@ -136,27 +136,3 @@ def _picked(codes: NDArray[np.int32], series: NDArray[np.int32], words: Any, pa:
 
 def _yaml(data: Any) -> str:
     return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
-
-
-def described(topology: Topology) -> str:
-    """The topology as its file has it."""
-    whole = {
-        "version": 1,
-        "nodes": [_node(node) for node in topology.nodes],
-        "groups": [
-            {"name": group.name, "kind": group.kind, "members": list(group.members)}
-            | ({"front_end": group.front_end} if group.front_end else {})
-            for group in topology.groups
-        ],
-        "pools": [{"name": pool.name, "replicas": list(pool.replicas)} for pool in topology.pools],
-    }
-    return _yaml(whole)
-
-
-def _node(node: Node) -> dict[str, Any]:
-    ports = []
-    for port in node.ports:
-        made = {k: v for k, v in asdict(port).items() if k not in {"node", "speed"} and v}
-        made |= {k: list(made[k]) for k in ("addresses", "devices") if k in made}
-        ports.append(made | {"speed": f"{port.speed / 125e6:g} Gbit/s"} if port.speed else made)
-    return {"name": node.name, "rack": node.rack, "gpus": node.gpus, "dpu": {"sees": list(node.sees)}, "ports": ports}

@@ -1,4 +1,7 @@
-"""One page over HTTP, as a scraper asks for it: bounded in time and size, never following anybody elsewhere."""
+"""One exchange over HTTP: bounded in time and size, never following anybody elsewhere.
+
+`fetch` asks for a page as a scraper does; `exchange` may send something and gives whatever the answer was.
+"""
 
 import asyncio
 import ssl
@@ -14,6 +17,8 @@ MOST_HEAD = 1 << 16
 """Bytes of a line, and of all headers."""
 CHUNK = 1 << 16
 PORTS = {"http": 80, "https": 443}
+EMPTY = (204, 304)
+"""Answers without a page."""
 
 
 class FetchError(Exception):
@@ -33,6 +38,25 @@ class Wish:
     """File of the authorities that a server's certificate is checked against; '' for the system's."""
 
 
+class Sent(NamedTuple):
+    """What is posted."""
+
+    body: bytes
+    content: str
+    """Its type."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """More of them."""
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    """By their names in lower case."""
+    page: bytes
+
+
 class _Head(NamedTuple):
     status: int
     headers: dict[str, str]
@@ -44,8 +68,20 @@ async def fetch(url: str, wish: Wish) -> bytes:
     Raises:
         FetchError: there is none, or it is too large or too slow.
     """
+    answer = await exchange(url, wish)
+    if answer.status != 200:
+        raise FetchError(f"the answer {answer.status}")
+    return answer.page
+
+
+async def exchange(url: str, wish: Wish, sent: Sent | None = None) -> Answer:
+    """What a server answers: to a GET, or to a POST of what is sent.
+
+    Raises:
+        FetchError: nothing at all, or it is too large or too slow.
+    """
     try:
-        return await asyncio.wait_for(_fetched(urlsplit(url), wish), wish.timeout)
+        return await asyncio.wait_for(_exchanged(urlsplit(url), wish, sent), wish.timeout)
     except TimeoutError:
         raise FetchError(f"no answer within {wish.timeout:g} s") from None
     except (OSError, ssl.SSLError, EOFError) as error:
@@ -54,26 +90,25 @@ async def fetch(url: str, wish: Wish) -> bytes:
         raise FetchError(f"an answer that is no HTTP ({error})") from None
 
 
-async def _fetched(url: SplitResult, wish: Wish) -> bytes:
+async def _exchanged(url: SplitResult, wish: Wish, sent: Sent | None) -> Answer:
     assert url.hostname is not None
     context = ssl.create_default_context(cafile=wish.trust or None) if url.scheme == "https" else None
     port = url.port or PORTS[url.scheme]
     reader, writer = await asyncio.open_connection(url.hostname, port, ssl=context, limit=MOST_HEAD)
     try:
-        writer.write(_request(url, wish))
+        writer.write(_request(url, wish, sent))
         head = await _head(reader)
-        if head.status != 200:
-            raise FetchError(f"the answer {head.status}")
-        return await _page(reader, head, wish.most)
+        page = b"" if head.status in EMPTY else await _page(reader, head, wish.most)
+        return Answer(head.status, head.headers, page)
     finally:
         # What is still coming is of no interest to anybody.
         writer.transport.abort()
 
 
-def _request(url: SplitResult, wish: Wish) -> bytes:
+def _request(url: SplitResult, wish: Wish, sent: Sent | None) -> bytes:
     target = url._replace(scheme="", netloc="", fragment="").geturl() or "/"
     lines = [
-        f"GET {target} HTTP/1.1",
+        f"{'GET' if sent is None else 'POST'} {target} HTTP/1.1",
         f"Host: {url.netloc.rpartition('@')[2]}",
         "User-Agent: skewscope",
         f"Accept: {ACCEPT}",
@@ -82,7 +117,10 @@ def _request(url: SplitResult, wish: Wish) -> bytes:
     ]
     if wish.bearer is not None:
         lines.append(f"Authorization: Bearer {wish.bearer.text}")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+    if sent is not None:
+        lines += [f"Content-Type: {sent.content}", f"Content-Length: {len(sent.body)}"]
+        lines += [f"{name}: {value}" for name, value in sent.headers]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + (sent.body if sent else b"")
 
 
 async def _head(reader: asyncio.StreamReader) -> _Head:

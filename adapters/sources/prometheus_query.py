@@ -144,8 +144,7 @@ class Query:
         """What is new in an answer."""
         data, rows = _data(answer), Rows()
         for labelled, samples in _matrix(data):
-            own = tuple(sorted((label, value) for label, value in labelled.items() if label != "__name__"))
-            targets = self.series.of(labelled.get("__name__", ""), own)
+            targets = self.series.targets(tuple(sorted(labelled.items())), _named, labelled)
             for time, value in samples if targets else ():
                 rows.put(targets, time, value)
         batch = rows.batch(self.series.listing)
@@ -189,6 +188,12 @@ def _data(answer: bytes) -> Any:
         told = found.get("error") if isinstance(found, dict) else ""
         raise AnswerError(f"the answer is an error: {told}" if told else "an answer without success")
     return found.get("data")
+
+
+def _named(labelled: Mapping[str, str]) -> tuple[str, Labels]:
+    """Name and labels of a series."""
+    own = ((label, value) for label, value in labelled.items() if label != "__name__")
+    return labelled.get("__name__", ""), tuple(own)
 
 
 def _matrix(data: Any) -> Iterator[tuple[Mapping[str, str], Iterable[tuple[float, float]]]]:

@@ -5,7 +5,6 @@ the catalogue comes in them.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
-from functools import partial
 
 import cramjam
 
@@ -61,7 +60,7 @@ def taken(body: bytes, headers: Headers, wanted: Settings, series: Series) -> Re
     written = 0
     try:
         for key, named, samples in _second(data) if second else _first(data, series, rows):
-            targets = series.targets(key, partial(_name, named))
+            targets = series.targets(key, _name, named)
             written += len(samples)
             for time, value in samples if targets else ():
                 rows.put(targets, time, value)

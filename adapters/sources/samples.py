@@ -5,6 +5,7 @@ Sources that read pages have `adapters.openmetrics` for this; here it is for all
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,8 +20,11 @@ MOST_REMEMBERED = 4_000_000
 """Names of series that are remembered, wanted ones or not; beyond it all are forgotten and learned anew."""
 MOST_SECONDS = 1e11
 
-Named = Callable[[], tuple[str, Labels]]
-"""Gives name and labels of a series, when they are needed."""
+T = TypeVar("T")
+
+
+def _as_told(told: tuple[str, Labels]) -> tuple[str, Labels]:
+    return told
 
 
 @dataclass
@@ -40,22 +44,26 @@ class Series:
     def __post_init__(self) -> None:
         self._known = self.names.known(self.labels, self.listing, yielding=self.yielding)
 
-    def targets(self, key: Hashable, named: Named) -> Sequence[Target]:
-        """Where the values of a series go; `key` is whatever says that it is the same one."""
+    def of(self, metric: str, labels: Labels) -> Sequence[Target]:
+        """Where the values of a series go that has this name and these labels."""
+        told = metric, labels
+        return self.targets(told, _as_told, told)
+
+    def targets(self, key: Hashable, named: Callable[[T], tuple[str, Labels]], told: T) -> Sequence[Target]:
+        """Where the values of a series go; `key` is whatever says that it is the same one.
+
+        Where it is new, `named` makes name and labels of what was told of it.
+        """
         found = self._targets.get(key)
         if found is None:
             if len(self._targets) >= MOST_REMEMBERED:
                 self._targets.clear()
-            found = self._targets[key] = self.learned(*named())
+            found = self._targets[key] = self.learned(*named(told))
         return found
 
     def known(self, key: Hashable) -> Sequence[Target] | None:
         """Where the values of a series go that was asked for before; None for one that was not."""
         return self._targets.get(key)
-
-    def of(self, metric: str, labels: Labels) -> Sequence[Target]:
-        """Where the values of a series go, whose name and labels are at hand."""
-        return self.targets((metric, labels), lambda: (metric, labels))
 
     def learned(self, metric: str, labels: Labels) -> Sequence[Target]:
         """Where the values of a series go that is not asked for again."""

@@ -47,10 +47,11 @@ def wish(fields: Fields, at: Path_, period: float) -> Wish:
     most = int(number(fields, (*at, "most_mib"), 64.0, (0.001, 1024.0)) * (1 << 20))
     folder = Path(fields.document.file).parent
     trust = fields.text((*at, "trust"))
-    return Wish(timeout, most, _bearer(fields, (*at, "bearer"), folder), str(folder / trust) if trust else "")
+    return Wish(timeout, most, bearer(fields, (*at, "bearer"), folder), str(folder / trust) if trust else "")
 
 
-def _bearer(fields: Fields, at: Path_, folder: Path) -> Secret | None:
+def bearer(fields: Fields, at: Path_, folder: Path) -> Secret | None:
+    """The token that is sent along; None for none."""
     if fields.at(at) is None:
         return None
     fields.known(at, (), ("token", "file"))

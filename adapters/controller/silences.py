@@ -1,0 +1,171 @@
+"""Silences: what is not told for a while, since somebody works there. It is still found, kept, shown and judged.
+
+A silence names conditions, entities, nodes, groups or racks; an incident has to match each of these that is named, and
+with everything that it is on: what hits others as well is told.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from skewscope.adapters.places import names_of, nodes_of
+from skewscope.engine.incident import Incident, rfc3339
+from skewscope.engine.topology import Topology
+
+DAY = 86400.0
+MOST_SHARE = 0.25
+"""Of the fleet's nodes that silences may cover at any time ..."""
+FEW = 1
+"""... and so many they always may."""
+MOST_DAYS = 7.0
+"""That a silence may last."""
+MATCHERS = ("condition", "entity", "node", "group", "rack")
+
+Match = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """One of them."""
+
+    id: str
+    match: Match
+    """(one of `MATCHERS`, names): all matchers must match, each by one of its names."""
+    starts: float
+    """Seconds since 1970."""
+    ends: float | None
+    """None for never."""
+    owner: str
+    comment: str
+    ended: str = ""
+    """Who ended it; '' while nobody has."""
+
+    def active(self, t: float) -> bool:
+        """Whether it holds at a time."""
+        return not self.ended and self.starts <= t and (self.ends is None or t < self.ends)
+
+    def over(self, t: float) -> bool:
+        """Whether it will never hold again."""
+        return bool(self.ended) or (self.ends is not None and self.ends <= t)
+
+    def meets(self, other: "Silence") -> bool:
+        """Whether both hold at some time."""
+        return self.starts < (other.ends or float("inf")) and other.starts < (self.ends or float("inf"))
+
+    def as_json(self, now: float) -> dict[str, Any]:
+        """What is told of it."""
+        state = "ended" if self.over(now) else "active" if self.active(now) else "waiting"
+        return asdict(self) | {
+            "match": {field: list(names) for field, names in self.match},
+            "starts": rfc3339(self.starts),
+            "ends": None if self.ends is None else rfc3339(self.ends),
+            "state": state,
+        }
+
+
+def hides(silence: Silence, one: Incident, topology: Topology) -> bool:
+    """Whether an incident matches, whenever it was."""
+    return all(MATCH[field](one, frozenset(names), topology) for field, names in silence.match)
+
+
+def _condition(one: Incident, names: frozenset[str], _topology: Topology) -> bool:
+    return one.condition in names
+
+
+def _entity(one: Incident, names: frozenset[str], _topology: Topology) -> bool:
+    return set(names_of(one)) <= names
+
+
+def _everywhere(one: Incident, nodes: set[str], topology: Topology) -> bool:
+    """Whether everything that an incident is on touches some nodes, and a whole group lies in them."""
+    for name in names_of(one):
+        inside = nodes_of(name, topology)
+        if name in topology.group and not inside <= nodes:
+            return False
+        if not inside & nodes:
+            return False
+    return True
+
+
+def _node(one: Incident, names: frozenset[str], topology: Topology) -> bool:
+    return _everywhere(one, set(names), topology)
+
+
+def _group(one: Incident, names: frozenset[str], topology: Topology) -> bool:
+    members = {node for name in names for node in nodes_of(name, topology)}
+    return set(names_of(one)) <= names or (one.name not in topology.group and _everywhere(one, members, topology))
+
+
+def _rack(one: Incident, names: frozenset[str], topology: Topology) -> bool:
+    return _everywhere(one, {node.name for node in topology.nodes if node.rack in names}, topology)
+
+
+MATCH: Mapping[str, Callable[[Incident, frozenset[str], Topology], bool]] = {
+    "condition": _condition,
+    "entity": _entity,
+    "node": _node,
+    "group": _group,
+    "rack": _rack,
+}
+
+
+def silenced(
+    silences: Iterable[Silence], incidents: Iterable[Incident], topology: Topology, t: float
+) -> dict[str, str]:
+    """The silence of each firing incident that has one now."""
+    active = [silence for silence in silences if silence.active(t)]
+    if not active:
+        return {}
+    firing = (one for one in incidents if one.state == "firing")
+    pairs = ((one.id, next((s.id for s in active if hides(s, one, topology)), "")) for one in firing)
+    return {incident: silence for incident, silence in pairs if silence}
+
+
+# --- too broad ones
+
+
+def covered(silence: Silence, topology: Topology) -> set[str]:
+    """The nodes on which it can hide something."""
+    nodes = set(topology.node)
+    for field, names in silence.match:
+        if field == "rack":
+            nodes &= {node.name for node in topology.nodes if node.rack in names}
+        elif field != "condition":
+            nodes &= {node for name in names for node in nodes_of(name, topology)}
+    return nodes
+
+
+def too_broad(new: Silence, others: Iterable[Silence], topology: Topology) -> tuple[str, ...]:
+    """Why a silence would hide too much, beside those that hold at the same time; empty where it would not."""
+    return tuple(_too_broad(new, others, topology))
+
+
+def _too_broad(new: Silence, others: Iterable[Silence], topology: Topology) -> Iterator[str]:
+    if new.ends is None:
+        yield "it has no end"
+    elif new.ends - new.starts > MOST_DAYS * DAY:
+        yield f"it lasts {(new.ends - new.starts) / DAY:.1f} days, more than {MOST_DAYS:g}"
+    alone = covered(new, topology)
+    beside = set(alone).union(*(covered(each, topology) for each in others if not each.ended and each.meets(new)))
+    most = max(int(MOST_SHARE * len(topology.nodes)), FEW)
+    if len(beside) > most:
+        with_others = "" if beside == alone else f", with others that hold at the same time {len(beside)}"
+        yield f"it covers {len(alone)} of {len(topology.nodes)} nodes{with_others}, more than {most}"
+
+
+def ended(silence: Silence, by: str, t: float) -> Silence:
+    """The silence, ended at a time by somebody; one that never began holds for no time at all."""
+    return replace(silence, ended=by, ends=max(min(t, silence.ends or t), min(silence.starts, t)))
+
+
+def as_row(silence: Silence) -> tuple[Any, ...]:
+    """What a store keeps."""
+    match = json.dumps({field: list(names) for field, names in silence.match})
+    return silence.id, match, silence.starts, silence.ends, silence.owner, silence.comment, silence.ended
+
+
+def of_row(row: Sequence[Any]) -> Silence:
+    """What a store kept."""
+    id_, match, *rest = row
+    return Silence(id_, tuple((field, tuple(names)) for field, names in json.loads(match).items()), *rest)

@@ -1,0 +1,98 @@
+"""Letters on their way, in the controller's store: what is to be told survives a kill until it has arrived.
+
+Written by the thread that owns the store. What a desk has been told is kept beside the letters and in their
+transaction: a controller that starts again goes on where it stopped, and tells nothing twice but what it could not know
+to have arrived.
+"""
+
+import json
+import sqlite3
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from skewscope.adapters.controller.contract import incident_of
+from skewscope.adapters.telling.base import OPENED, RESOLVED, WITHDRAWN, Letter, Scope, Told
+from skewscope.adapters.telling.desk import Desk
+from skewscope.engine.incident import Incident
+
+TABLES = (
+    """CREATE TABLE letters (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, teller TEXT NOT NULL, t REAL NOT NULL, what TEXT NOT NULL,
+        why TEXT NOT NULL, told TEXT NOT NULL) STRICT""",
+    "CREATE INDEX letters_by_teller ON letters (teller, number)",
+    "CREATE TABLE telling (teller TEXT NOT NULL, incident TEXT NOT NULL, PRIMARY KEY (teller, incident)) STRICT",
+)
+"""What the store's schema has for it."""
+MOST_WAITING = 10_000
+"""Letters that wait for one teller; the oldest are dropped."""
+
+
+@dataclass
+class Outbox:
+    """The desks of all messengers."""
+
+    scopes: Mapping[str, Scope]
+    """What each messenger wants, by its name."""
+    done: deque[tuple[str, int]] = field(default_factory=deque)
+    """Tellers, and the numbers up to which their letters have arrived: filled by whoever sends them."""
+    dropped: dict[str, int] = field(default_factory=dict)
+    """Letters that waited too long, by teller."""
+    _desks: dict[str, Desk] = field(default_factory=dict)
+
+    def open(self, connection: sqlite3.Connection) -> None:
+        """Goes on where the last controller stopped; forgets tellers that are no more."""
+        self._desks = {name: Desk(scope) for name, scope in self.scopes.items()}
+        asked = "SELECT teller, told FROM telling JOIN incidents ON incidents.id = telling.incident"
+        for teller, line in connection.execute(asked).fetchall():
+            if teller in self._desks:
+                one = incident_of(json.loads(line))
+                self._desks[teller].told[one.id] = one
+        kept = json.dumps(list(self.scopes))
+        for table in ("letters", "telling"):
+            unknown = f"DELETE FROM {table} WHERE teller NOT IN (SELECT value FROM json_each(?))"  # noqa: S608
+            connection.execute(unknown, (kept,))
+
+    def turn(self, t: float, incidents: Iterable[Incident], silenced: Mapping[str, str]) -> list[tuple[str, Told]]:
+        """What a tick gives to tell, and whom; to be written before the next one."""
+        there = tuple(incidents)
+        return [(name, told) for name, desk in self._desks.items() for told in desk.turn(t, there, silenced)]
+
+    def arrived(self) -> dict[str, int]:
+        """What has arrived since the last time: for each teller, up to which number."""
+        found: dict[str, int] = {}
+        while self.done:
+            teller, number = self.done.popleft()
+            found[teller] = number
+        return found
+
+    def write(self, connection: sqlite3.Connection, t: float, found: Iterable[tuple[str, Told]]) -> None:
+        """Puts letters into the store, as part of the transaction that is open."""
+        for teller, told in found:
+            row = (teller, t, told.what, told.why, told.incident.as_line())
+            connection.execute("INSERT INTO letters (teller, t, what, why, told) VALUES (?, ?, ?, ?, ?)", row)
+            if told.what == OPENED:
+                connection.execute("INSERT OR REPLACE INTO telling VALUES (?, ?)", (teller, told.incident.id))
+            elif told.what in (RESOLVED, WITHDRAWN):
+                gone = (teller, told.incident.id)
+                connection.execute("DELETE FROM telling WHERE teller = ? AND incident = ?", gone)
+            self._bound(connection, teller)
+
+    def _bound(self, connection: sqlite3.Connection, teller: str) -> None:
+        count = connection.execute("SELECT count(*) FROM letters WHERE teller = ?", (teller,))
+        if (more := count.fetchone()[0] - MOST_WAITING) > 0:
+            oldest = "SELECT number FROM letters WHERE teller = ? ORDER BY number LIMIT ?"
+            connection.execute(f"DELETE FROM letters WHERE number IN ({oldest})", (teller, more))  # noqa: S608
+            self.dropped[teller] = self.dropped.get(teller, 0) + more
+
+
+def delivered(connection: sqlite3.Connection, until: Mapping[str, int]) -> None:
+    """Drops the letters of tellers up to a number."""
+    connection.executemany("DELETE FROM letters WHERE teller = ? AND number <= ?", until.items())
+
+
+def waiting(connection: sqlite3.Connection, teller: str, after: int, most: int) -> list[Letter]:
+    """The oldest letters of a teller after a number."""
+    asked = "SELECT number, t, what, why, told FROM letters WHERE teller = ? AND number > ? ORDER BY number LIMIT ?"
+    rows = connection.execute(asked, (teller, after, most))
+    return [Letter(number, t, Told(what, why, incident_of(json.loads(line)))) for number, t, what, why, line in rows]

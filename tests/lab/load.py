@@ -1,0 +1,73 @@
+"""Clients: they come at random moments, whether or not those before them were served."""
+
+import random
+import socket
+import struct
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.lab.namespaces import enter
+
+PATIENCE = 60.0
+"""Seconds that a client waits for a part of its answer."""
+REQUEST = struct.Struct("!III")
+"""Number, tokens of the prompt, tokens of the answer; the prompt's own bytes follow."""
+BYTES_PER_TOKEN = 4
+DONE = b"[DONE]"
+
+
+@dataclass
+class Load:
+    """Requests a second to some front ends, with lengths as of real traces: log-normal."""
+
+    space: str
+    """The namespace in which the clients are."""
+    fronts: Mapping[str, tuple[str, int]]
+    """Addresses by replica."""
+    rps: float = 3.0
+    seed: int = 1
+    weights: dict[str, float] = field(default_factory=dict)
+    """How much each replica gets; 1 where nothing is said."""
+    sent: int = 0
+    done: int = 0
+    _times: float = 1.0
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        """Has clients come from now on."""
+        threading.Thread(target=self._run, name="load", daemon=True).start()
+
+    def stop(self) -> None:
+        """Has no more clients come."""
+        self._stop.set()
+
+    def times(self, factor: float) -> None:
+        """Has so many times as many clients come as usual."""
+        self._times = factor
+
+    def _run(self) -> None:
+        chance = random.Random(self.seed)
+        while not self._stop.wait(chance.expovariate(self.rps * self._times)):
+            names = list(self.fronts)
+            (name,) = chance.choices(names, [self.weights.get(each, 1.0) for each in names])
+            prompt = int(min(4000, chance.lognormvariate(5.5, 0.8)))
+            answer = int(min(200, max(4, chance.lognormvariate(3.2, 0.6))))
+            self.sent += 1
+            request = REQUEST.pack(self.sent, prompt, answer) + bytes(prompt * BYTES_PER_TOKEN)
+            threading.Thread(target=self._one, args=(self.fronts[name], request), daemon=True).start()
+
+    def _one(self, front: tuple[str, int], request: bytes) -> None:
+        try:
+            enter(self.space)
+            with socket.create_connection(front, timeout=PATIENCE) as client:
+                client.sendall(request)
+                tail = b""
+                while DONE not in tail:
+                    part = client.recv(65536)
+                    if not part:
+                        return
+                    tail = (tail + part)[-64:]
+                self.done += 1
+        except OSError:
+            return

@@ -1,0 +1,36 @@
+"""One node of a replica, as a process in its namespace: `python -m tests.lab.worker NODE MODE NODES STATE`."""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+from tests.lab.cluster import NORTH_SOUTH, address
+from tests.lab.front import FrontEnd
+from tests.lab.mesh import Mesh
+from tests.lab.state import State
+from tests.lab.steps import STEPS, Ranks
+from tests.lab.vllm_page import Numbers, serve
+
+
+def main(node: str, mode: str, nodes: str, state: str) -> None:
+    """Works until it is ended; `nodes` are those of the replica, in the order of their ranks, with commas between."""
+    ranks = Ranks(Mesh(node, nodes.split(",")), State(Path(state), node))
+    ranks.state.follow()
+    step = partial(STEPS[mode], ranks)
+    if ranks.mesh.rank:
+        while True:
+            step(*ranks.mesh.told())
+
+    def led(batch: int, prefill: int) -> None:
+        ranks.mesh.tell(batch, prefill)
+        step(batch, prefill)
+
+    here, numbers = address(node, NORTH_SOUTH), Numbers()
+    serve(here, numbers)
+    front = FrontEnd(here, numbers)
+    front.start()
+    front.serve(led)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
