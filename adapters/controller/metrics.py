@@ -52,6 +52,7 @@ def _families(controller: Controller) -> Iterator[Family]:
         *("skewscope_source_restarts_total", "counter", "Times that a source was started again."),
         [({"source": s.name}, s.restarts) for s in standings],
     )
+    yield "skewscope_leads", "gauge", "Whether this controller is the one that tells.", [({}, controller.leads)]
     yield "skewscope_agents", "gauge", "Agents that were ever heard.", [({}, len(agents))]
     if known is not None:
         yield from diagnoses.families(known)
