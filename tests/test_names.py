@@ -6,8 +6,9 @@ import yaml
 from telemetry import CLUSTER, catalogue, cluster
 
 from skewscope.adapters.entities import Nowhere
-from skewscope.adapters.names import PACKETS, Intake, Names, implied
+from skewscope.adapters.names import PACKETS, Intake, Names
 from skewscope.adapters.openmetrics import Exposition
+from skewscope.adapters.scales import implied
 from skewscope.engine.feed import SeriesKey
 
 NAMES = Names(catalogue(), cluster())

@@ -115,6 +115,37 @@ def test_every_page_among_the_samples_is_in_the_table(shared):
     assert pages <= {p for family in FAMILIES.values() for glob in family["files"] for p in folder.glob(glob)}
 
 
+# Samples that are no pages: who reads them, or why nobody does.
+ELSEWHERE = {
+    "*/PROVENANCE": "where the samples are from",
+    "ai-dynamo-dynamo/fpm_trace_v1.jsonl": "nobody: one made-up record of a format of its own, and no rule reads it",
+    "influxdata-telegraf/*": "nobody: XML and JSON of nvidia-smi and rocm-smi, whose exporters are read; flow exports",
+    "isc-ethq/*": "the agent's tests: statistics of ethtool",
+    "leptonai-gpud/dmesg*": "test_kernel_log",
+    "leptonai-gpud/kmsg*": "test_kernel_log",
+    "leptonai-gpud/fabricmanager.log": "nobody: no condition shows in what the fabric manager logs there",
+    "leptonai-gpud/lspci*": "nobody: names of devices, once",
+    "leptonai-gpud/nvidia-smi*": "nobody: links of NVLink, which DCGM counts",
+    "leptonai-gpud/sys-class-infiniband*": "the agent's tests: /sys",
+    "mellanox-network-operator/*": "nobody: settings of DTS, of which the documentation speaks",
+    "nvidia-dcgm-exporter/*.csv": "nobody: which fields dcgm-exporter is told to export",
+    "nvidia-nccl/*": "test_nccl",
+    "prometheus-node_exporter/*": "the agent's tests: /proc, /sys and statistics of ethtool",
+    "prometheus-procfs/*": "the agent's tests: /sys",
+    "rocm-device-metrics-exporter/nic/*": "nobody: what tools of AMD's NICs print",
+    "utkuozdemir-nvidia_gpu_exporter/*.txt": "nobody: what nvidia-smi prints, whose pages are read",
+}
+
+
+def test_every_sample_is_read_or_left_for_a_reason(shared):
+    folder = shared / "fixtures"
+    pages = {p for family in FAMILIES.values() for glob in family["files"] for p in folder.glob(glob)}
+    others = [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and p not in pages]
+    reasons = {name: [glob for glob in ELSEWHERE if fnmatch.fnmatchcase(name, glob)] for name in others}
+    assert [name for name, found in reasons.items() if not found] == []
+    assert {glob for found in reasons.values() for glob in found} == set(ELSEWHERE)
+
+
 def test_both_generations_of_dcgm_are_one(shared):
     aliases = {r["old_name"]: r["new_name"] for r in csv.DictReader((shared / "facts/dcgm_field_aliases.csv").open())}
     compared = 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, nearest
-from skewscope.tui import agent, controlling, knowledge, silencing, simulated, start, telling, text
+from skewscope.tui import agent, controlling, knowledge, silencing, simulated, start, telling, text, topologies
 from skewscope.tui.catalogue import catalogue, checked, kb
 from skewscope.tui.terminal import (
     FAILED,
@@ -301,6 +301,7 @@ cli.add_command(controlling.run)
 cli.add_command(controlling.config)
 cli.add_command(controlling.audit)
 cli.add_command(silencing.silence)
+cli.add_command(topologies.topology)
 cli.add_command(kb)
 cli.add_command(knowledge.rules)
 cli.add_command(agent.agent)

@@ -270,6 +270,10 @@ class Controller:
         assert self._work is not None
         self._work.post_anew(Outbox(scopes, self._done))
 
+    def dropped(self, teller: str) -> int:
+        """Letters of a teller that waited too long."""
+        return self._work.outbox.dropped.get(teller, 0) if self._work is not None else 0
+
     def _arrived(self, teller: str, number: int) -> None:
         self._done.append((teller, number))
 
@@ -283,7 +287,7 @@ class Controller:
 
     def _tell(self, known: Known) -> None:
         self.office.active = self.leads
-        self.office.take(known.snapshot.time, known.snapshot.incidents, known.silenced, known.mail)
+        self.office.take(known.snapshot.time, known.snapshot.incidents, known.snapshot.silenced, known.mail)
 
     async def change_silence(self, who: str, what: str, silence: Silence) -> None:
         """Takes in a silence that is new or another than before; it counts from the next tick on."""

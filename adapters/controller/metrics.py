@@ -79,6 +79,10 @@ def _tellers(controller: Controller) -> Iterator[Family]:
         *("skewscope_teller_refused_total", "counter", "Letters thrown away, since they would never be taken."),
         [({"teller": s.name}, s.refused) for s in told],
     )
+    yield (
+        *("skewscope_teller_dropped_total", "counter", "Letters that waited too long."),
+        [({"teller": s.name}, controller.dropped(s.name)) for s in told],
+    )
 
 
 def _lines(name: str, kind: str, meaning: str, samples: Iterable[Sample]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Sources of kind `remote-write`: a Prometheus, or whatever speaks as one, pushes its samples here.
 
-Versions 1 and 2 of the protocol are read. Times are the samples' own; native histograms are left out and counted in
-the reply, for no signal of the catalogue comes in them.
+Versions 1 and 2 of the protocol are read. Times are the samples' own; native histograms are left out, for no signal of
+the catalogue comes in them.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -32,6 +32,9 @@ PATH = "/api/v1/write"
 SECOND = "io.prometheus.write.v2.Request"
 SAMPLE = 10
 """Bytes of a sample before its time, as everybody writes it: a tag, a double, a tag."""
+ONE = b"\x12\x10\x09"
+ONE_SIZE = 18
+"""How a sample begins whose time takes six bytes, as all do from 2004 to 2109; and its size with tag and length."""
 Samples = list[tuple[float, float]]
 
 
@@ -54,16 +57,16 @@ def taken(body: bytes, headers: Headers, wanted: Settings, series: Series) -> Re
     second = SECOND in headers.get("content-type", "")
     data = memoryview(unpacked(body, wanted.most))
     rows = Rows()
-    written = left = 0
+    written = 0
     try:
-        for key, named, samples, histograms in (_second if second else _first)(data):
+        for key, named, samples in _second(data) if second else _first(data, series, rows):
             targets = series.targets(key, _name, named)
-            left += histograms
             written += len(samples)
             for time, value in samples if targets else ():
                 rows.put(targets, time, value)
     except ProtobufError as error:
         raise UnfitError(f"no write request: {error}") from None
+    # The short way counts none: only the second version is told how many were taken.
     told = (
         ("X-Prometheus-Remote-Write-Samples-Written", str(written)),
         ("X-Prometheus-Remote-Write-Histograms-Written", "0"),
@@ -87,25 +90,51 @@ def unpacked(body: bytes, most: int) -> bytes:
         raise UnfitError(f"no snappy block ({error!s:.60})") from None
 
 
-Found = tuple[Hashable, Iterable[tuple[str, str]], Samples, int]
-"""What says that a series is the same, its labels, its samples, and how many histograms it has besides."""
+Found = tuple[Hashable, Iterable[tuple[str, str]], Samples]
+"""What says that a series is the same, its labels, and its samples."""
 
 
-def _first(data: memoryview) -> Iterator[Found]:
-    """The series of a request of version 1."""
+def _first(data: memoryview, series: Series, rows: Rows) -> Iterator[Found]:
+    """The series of a request of version 1, but for those that took the short way into `rows`."""
     for number, value in fields(data):
-        if number == 1:
-            labels: list[memoryview] = []
-            samples: Samples = []
-            histograms = 0
-            for what, inner in fields(part(value)):
-                if what == 1:
-                    labels.append(part(inner))
-                elif what == 2:
-                    samples.append(_sample(part(inner)))
-                histograms += what == 4
-            # Labels are told before anything else is looked at: their bytes are what a series is known by.
-            yield b"".join(labels), _Pairs(labels), samples, histograms
+        if number != 1:
+            continue
+        one = bytes(part(value))
+        if _short(one, series, rows):
+            continue
+        end = _labels_end(memoryview(one))
+        labels: list[memoryview] = []
+        samples: Samples = []
+        others, late = False, False
+        for what, inner in fields(memoryview(one)):
+            if what == 1:
+                late = late or others
+                labels.append(part(inner))
+            elif what == 2:
+                samples.append(_sample(part(inner)))
+            others = others or what != 1
+        # The bytes of its labels are what a series is known by, where they stand together as everybody writes them.
+        yield (tuple(map(bytes, labels)) if late else one[:end]), _Pairs(labels), samples
+
+
+def _short(one: bytes, series: Series, rows: Rows) -> bool:
+    """Takes the only sample of a series whose labels were met before; whether it is one."""
+    if one[-ONE_SIZE:-15] != ONE or one[-7] != 0x10 or one[-1] > 127 or min(one[-6:-1]) < 128:
+        return False
+    targets = series.known(one[:-ONE_SIZE])
+    if targets:
+        time, _ = varint(memoryview(one), len(one) - 6)
+        rows.put(targets, time / 1e3, DOUBLE.unpack_from(one, len(one) - 15)[0])
+    return targets is not None
+
+
+def _labels_end(one: memoryview) -> int:
+    """Where the labels at the beginning of a series end."""
+    at = 0
+    while at < len(one) and one[at] == 0x0A:
+        size, at = varint(one, at + 1)
+        at += size
+    return at
 
 
 class _Pairs:
@@ -128,17 +157,15 @@ def _second(data: memoryview) -> Iterator[Found]:
         if number == 5:
             refs: list[int] = []
             samples: Samples = []
-            histograms = 0
             for what, inner in fields(part(value)):
                 if what == 1:
                     refs += packed(inner)
                 elif what == 2:
                     samples.append(_sample(part(inner)))
-                histograms += what == 3
             if len(refs) % 2 or any(ref >= len(symbols) for ref in refs):
                 raise ProtobufError("labels that are not in the table")
             names = tuple(symbols[ref] for ref in refs)
-            yield names, zip(names[::2], names[1::2], strict=True), samples, histograms
+            yield names, zip(names[::2], names[1::2], strict=True), samples
 
 
 def _sample(data: memoryview) -> tuple[float, float]:

@@ -61,6 +61,10 @@ class Series:
             found = self._targets[key] = self.learned(*named(told))
         return found
 
+    def known(self, key: Hashable) -> Sequence[Target] | None:
+        """Where the values of a series go that was asked for before; None for one that was not."""
+        return self._targets.get(key)
+
     def learned(self, metric: str, labels: Labels) -> Sequence[Target]:
         """Where the values of a series go that is not asked for again."""
         if len(self.listing.keys) >= MOST_SERIES:

@@ -14,9 +14,11 @@ from functools import cached_property
 
 from skewscope.adapters.grammar import Labels as Pairs
 from skewscope.adapters.openmetrics import Exposition, Known
+from skewscope.adapters.openmetrics import Target as Wanted
 from skewscope.adapters.sources import World
 from skewscope.adapters.sources.base import Batch, Listing, Sink, scrubbed
 from skewscope.adapters.sources.fetch import FetchError, fetch
+from skewscope.adapters.sources.samples import Series
 from skewscope.adapters.sources.settings import Settings, settings
 from skewscope.adapters.sources.targets import Target, as_mapping, found
 from skewscope.kb.fields import Fields
@@ -25,6 +27,8 @@ from skewscope.kb.yamlfile import Path_
 
 AT_ONCE = 128
 """Pages that are fetched at a time."""
+MOST_REMEMBERED = 32 << 20
+"""Bytes of the texts of series that are remembered of a target; beyond it all are forgotten and learned anew."""
 AGAIN = 10.0
 """Seconds between two looks at files and names of targets."""
 
@@ -59,6 +63,8 @@ class Scrape:
     """Turns the labels of a page into those that we know."""
     listing: Listing = field(default_factory=Listing)
     pages: dict[Target, Page] = field(default_factory=dict)
+    refused: int = 0
+    """Series that there was no room for."""
 
     @property
     def name(self) -> str:
@@ -100,8 +106,15 @@ class Scrape:
 
     def _known(self, target: Target) -> Known:
         """What the series of one target stand for."""
-        known = self.world.names.known(as_mapping(target), self.listing, yielding=self.settings.honor_labels)
-        return lambda metric, labels: known(metric, self.spoken(labels))
+        series = Series(self.world.names, as_mapping(target), self.settings.honor_labels, self.listing)
+
+        def known(metric: str, labels: Pairs) -> Sequence[Wanted]:
+            found = series.learned(metric, self.spoken(labels))
+            self.refused += series.refused
+            series.refused = 0
+            return found
+
+        return known
 
     async def _scraped(self, page: Page, sink: Sink, readers: ThreadPoolExecutor) -> None:
         """Scrapes one target for ever."""
@@ -122,11 +135,14 @@ class Scrape:
         text = await fetch(page.target.url, self.settings.wish)
         loop = asyncio.get_running_loop()
         block = await loop.run_in_executor(readers, page.reader.read, io.BytesIO(text), page.target.url, at)
+        if page.reader.remembered > MOST_REMEMBERED:
+            page.reader = Exposition(self._known(page.target))
         sink.put(Batch(self.listing, block.series, block.time, block.value))
 
     def _troubles(self) -> list[str]:
         down = [f"{page.target.url}: {page.trouble}" for page in self.pages.values() if page.trouble]
-        return [f"{len(down)} of {len(self.pages)} targets are down: {listed(down, 2)}"] if down else []
+        said = [f"{len(down)} of {len(self.pages)} targets are down: {listed(down, 2)}"] if down else []
+        return [*said, f"{self.refused} series too many"] if self.refused else said
 
 
 def _moment(target: Target, period: float) -> float:

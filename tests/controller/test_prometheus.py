@@ -5,7 +5,11 @@ import contextlib
 import json
 import math
 import re
+import shutil
+import socket
+import subprocess
 import time
+import urllib.request
 
 import numpy as np
 import pytest
@@ -20,7 +24,11 @@ from skewscope.adapters.sources.prometheus_query import AnswerError, Query, Sett
 from skewscope.adapters.sources.pushed import Settings as Pushed
 from skewscope.adapters.sources.remote_write import PATH, taken
 from skewscope.adapters.sources.samples import Series
+from skewscope.adapters.sources.scrape import Scrape
+from skewscope.adapters.sources.settings import Settings as Scraped
+from skewscope.adapters.sources.targets import Target, Where
 from skewscope.kb.fields import Fields
+from skewscope.kb.load import catalogue as whole_catalogue
 from skewscope.kb.yamlfile import parse
 from tests.controller.prometheus import Scraping, Serving, prometheus, until
 
@@ -170,3 +178,49 @@ def test_settings_are_read_with_all_their_faults():
     faulty = Fields(parse("{kind: prometheus-query, url: 'ftp://p', step: 99, quiet: 1}", "c.yaml"))
     read(faulty, (), "p")
     assert sorted(problem.field for problem in faulty.problems) == ["quiet", "step", "url"]
+
+
+@pytest.mark.skipif(not shutil.which("prometheus-node-exporter"), reason="needs prometheus-node-exporter")
+def test_a_real_node_exporter_is_scraped_value_by_value(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = ["prometheus-node-exporter", f"--web.listen-address={address}", "--log.level=error"]
+    process = subprocess.Popen(command, cwd=tmp_path)
+    try:
+        until(lambda: not process.poll() and answers(address))
+        where = Where((Target(f"http://{address}/metrics", (("node", "n0"),)),))
+        clock = SystemClock()
+        names = Names(whole_catalogue(), cluster())
+
+        async def play():
+            sink = Sink(clock)
+            scrape = Scrape(Scraped("node", where, Wish(5.0), 0.5), World(cluster(), names, clock))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(scrape.run(sink), 3.0)
+            return sink.take()
+
+        before = page_of(address)
+        found = told(asyncio.run(play()))
+        after = page_of(address)
+        for metric, signal in (
+            ("node_netstat_Tcp_InSegs", "host.tcp_in_segs"),
+            ("node_vmstat_oom_kill", "host.oom_kill"),
+        ):
+            assert before[metric] <= found[signal, "n0", ""] <= after[metric]
+        assert found["host.tcp_in_segs", "n0", ""] > 0
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def answers(address):
+    with contextlib.suppress(OSError):
+        return bool(page_of(address))
+    return False
+
+
+def page_of(address):
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
+        lines = (line.split() for line in page.read().decode().splitlines() if not line.startswith("#"))
+        return {words[0]: float(words[-1]) for words in lines}

@@ -166,3 +166,32 @@ def test_a_path_is_the_usual_one_or_below_it():
     faulty = Fields(parse("{kind: remote-write, path: /api/v1/rows, pfad: x}", "c.yaml"))
     read(faulty, (), "b")
     assert [p.field for p in faulty.problems] == ["pfad", "path"]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.floats(allow_nan=False), st.integers(17 * 10**11, 19 * 10**11)),
+        max_size=20,
+    )
+)
+def test_the_short_way_gives_what_the_long_one_does(samples):
+    known, long = series(), []
+    short = []
+    for gpu, value, time in samples:
+        body = one({**UTIL, "gpu": str("abc".index(gpu) % 2)}, [time], [value])
+        short += rows(body, of=known)[0]
+        long += rows(body)[0]
+    assert short == long
+
+
+def test_labels_that_stand_behind_a_sample_are_labels():
+    first, second = (
+        put(1, put(1, b"__name__") + put(2, UTIL["__name__"].encode())),
+        put(1, put(1, b"node") + put(2, b"n0")),
+    )
+    known = series()
+    for gpu in (b"0", b"1"):
+        late = put(1, put(1, b"gpu") + put(2, gpu))
+        body = stored(put(1, first + second + put(2, sample(5.0, 1_795_000_000_000)) + late))
+        assert rows(body, of=known)[0] == [(f"n0/gpu{gpu.decode()}", 1_795_000_000.0, 5.0)]
+    assert rows(stored(put(1, first + second + put(2, sample(5.0, 1_795_000_000_000)))), of=known)[0] == []

@@ -1,0 +1,79 @@
+"""Ports of a node, out of a page of its node_exporter.
+
+The page knows devices and their speeds. Which of them leads where it does not know: a device with the address under
+which the scheduler knows the node is north-south, an RDMA device is taken for east-west, and says that it is a guess.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+
+from skewscope.adapters.discovery.drawn import DrawnNode, DrawnPort
+from skewscope.adapters.grammar import REST, SERIES, series
+from skewscope.kb.problems import InputError, Problem
+
+MOST_LINES = 1_000_000
+WANTED = re.compile(
+    r"node_(?:uname_info|network_(?:address_info|speed_bytes)|infiniband_(?:info|rate_bytes_per_second))\b"
+)
+UNREAL = re.compile(r"(?:lo|docker|veth|br-|virbr|cni|flannel|cali|tunl|bond|tap|dummy|cilium|lxc|ovs|pf\d+(?:hpf|vf))")
+EAST_WEST = "an RDMA device is taken for one of the rails"
+NORTH_SOUTH = "nothing says which network it is on"
+
+
+def node(text: str, name: str, known: DrawnNode | None = None) -> DrawnNode:
+    """A node with its ports.
+
+    Args:
+        text: a page of node_exporter.
+        name: what the node is called where the page does not say.
+        known: what is known of it besides.
+
+    Raises:
+        InputError: it is no such page.
+    """
+    speeds: dict[str, float] = {}
+    rdma: dict[str, float] = {}
+    addresses: defaultdict[str, list[str]] = defaultdict(list)
+    for metric, labels, value in _samples(text, name):
+        device, port = labels.get("device", ""), labels.get("port", "1")
+        if metric == "node_uname_info":
+            name = labels.get("nodename") or name
+        elif metric == "node_network_speed_bytes" and not UNREAL.match(device) and value > 0:
+            speeds[device] = value
+        elif metric == "node_infiniband_rate_bytes_per_second":
+            rdma[device if port == "1" else f"{device}:{port}"] = value
+        elif metric == "node_network_address_info" and labels.get("scope", "global") == "global":
+            addresses[device].append(labels.get("address", "").partition("/")[0])
+    own = set(known.addresses) if known else set()
+    ports = [_netdev(device, speed, addresses[device], own) for device, speed in sorted(speeds.items())]
+    ports += [
+        DrawnPort(d.replace(":", "-"), "east-west", EAST_WEST, speed, (), (d,)) for d, speed in sorted(rdma.items())
+    ]
+    return DrawnNode(name, ports=tuple(ports))
+
+
+def _netdev(device: str, speed: float, addresses: Iterable[str], own: set[str]) -> DrawnPort:
+    told = tuple(dict.fromkeys(address for address in addresses if address))
+    guess = "" if own & set(told) else NORTH_SOUTH
+    return DrawnPort(device, "north-south", guess, speed, told, (device,))
+
+
+def _samples(text: str, file: str) -> Iterable[tuple[str, dict[str, str], float]]:
+    found = []
+    for number, line in enumerate(text.splitlines()[:MOST_LINES], 1):
+        if not WANTED.match(line):
+            continue
+        data = line.encode()
+        match = SERIES.match(data)
+        rest = REST.fullmatch(data, match.end()) if match else None
+        try:
+            if match is None or rest is None:
+                raise ValueError(f"no sample in {line!r:.60}")
+            metric, labels = series(match)
+            found.append((metric, dict(labels), float(rest["value"])))
+        except ValueError as error:
+            raise InputError([Problem(file, number, "", str(error), "a page of node_exporter")]) from None
+    if not found:
+        raise InputError([Problem(file, 0, "", "no port", "a page of node_exporter, with node_network_speed_bytes")])
+    return found

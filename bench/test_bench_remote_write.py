@@ -1,0 +1,31 @@
+"""Values a second out of what a Prometheus pushes: requests of 2,000 series, each of which was met before.
+
+`extra_info` has the values a second. Half of the series are of names that the catalogue knows.
+"""
+
+import numpy as np
+
+from bench.beside import labels, stored, written
+from skewscope.adapters.names import Names
+from skewscope.adapters.sources.pushed import Settings
+from skewscope.adapters.sources.remote_write import PATH, taken
+from skewscope.adapters.sources.samples import Series
+from skewscope.engine.topology import Node, Topology
+from skewscope.kb.load import catalogue
+
+SERIES = 2000
+NAMES = ("of_nobody", "DCGM_FI_DEV_GPU_UTIL")
+
+
+def test_a_request_whose_series_are_known(benchmark):
+    topology = Topology(tuple(Node(f"n{n:03d}", gpus=8) for n in range(SERIES // 16)))
+    series = Series(Names(catalogue(), topology), {}, yielding=True)
+    body = b""
+    for n in range(SERIES):
+        of = {"__name__": NAMES[n % 2], "Hostname": f"n{n // 16:03d}", "gpu": str(n // 2 % 8)}
+        body += written([labels(of)], np.array([1_795_000_000_000]), np.array([[float(n)]]))
+    packed = stored(body)
+    wanted = Settings("bench", PATH)
+    assert len(taken(packed, {}, wanted, series).batch.value) == SERIES // 2
+    benchmark(lambda: taken(packed, {}, wanted, series))
+    benchmark.extra_info["values_per_second"] = round(SERIES / benchmark.stats.stats.median)
