@@ -115,6 +115,22 @@ def test_an_answer_that_says_nothing_takes_nothing(text):
     assert len(sending.backlog.rows) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b'{"error": "\'n9\' is no node of the topology"}', "it answers 403: 'n9' is no node of the topology"),
+        (b'{"error": "\\u001b[31m"}', "it answers 403"),
+        (b'{"error": 7}', "it answers 403"),
+        (b"<html>", "it answers 403"),
+    ],
+)
+def test_why_a_controller_refuses_is_told_on(text, said, caplog):
+    one = sender(lambda _body: Told(403, text))
+    one.add(row(1), list(KEYS))
+    one.attempt()
+    assert caplog.records[-1].getMessage().endswith(said)
+
+
 def test_a_controller_cannot_take_more_than_was_sent():
     sending = sender(lambda _: Told(200, b'{"taken": 99}'))
     sending.add(row(1), KEYS[:3])

@@ -84,7 +84,7 @@ def test_a_check_tells_all_faults_and_an_exit_code(tmp_path, code, first):
     good, bad = configured(tmp_path, 1), tmp_path / "bad.yaml"
     bad.write_text("version: 1\nnode: 5\nwhat: 1\n")
     process = started(code, ABSENT, *first, "--check", "--config", good)
-    assert process.communicate(timeout=60) == ("", "")
+    assert process.communicate(timeout=60) == (f"{good}: fine.\n", "")
     assert process.returncode == 0
     process = started(code, ABSENT, *first, "--check", "--config", str(bad))
     _, told = process.communicate(timeout=60)

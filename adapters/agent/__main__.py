@@ -21,13 +21,16 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def check(config: Path) -> int:
-    """Prints all faults of a configuration."""
+    """Prints all faults of a configuration, or that it has none."""
     from skewscope.adapters.agent import config as configuration  # noqa: PLC0415 - see `run`
 
     problems = configuration.check(config)
     for problem in problems:
         print(problem, file=sys.stderr)  # noqa: T201
-    return FOUND if problems else FINE
+    if problems:
+        return FOUND
+    print(f"{config}: fine.")  # noqa: T201
+    return FINE
 
 
 def run(config: Path) -> int:

@@ -23,6 +23,8 @@ MOST_BATCH = 1 << 20
 """Bytes of rows in one body."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds before the next attempt, doubled each time."""
+MOST_WHY = 200
+"""Characters of what a controller says that are told on."""
 ROW_OVERHEAD = 200
 """Bytes that a row costs in memory besides its numbers."""
 _PERMANENT = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST)
@@ -174,7 +176,7 @@ class Sender:
                 self.backlog.drop_oldest()
             self._most = max(self._most // 2, 1)
             return self._failed("a body was too large for it", quiet=True)
-        wait = self._failed(f"it answers {answer.status}")
+        wait = self._failed(f"it answers {answer.status}{_why(answer.text)}")
         if answer.status in _PERMANENT:
             return LONGEST_WAIT
         return max(wait, min(_seconds(answer.retry_after), LONGEST_WAIT))
@@ -205,13 +207,24 @@ class Sender:
         return wait
 
 
-def _numbers(text: bytes, name: str) -> list[int]:
-    """The numbers that an answer gives under a name; none where it says nothing of the kind."""
+def _told(text: bytes, name: str) -> object:
+    """What an answer gives under a name; None where it says nothing of the kind."""
     try:
         told = json.loads(text)
     except (ValueError, RecursionError):
-        return []
-    value = told.get(name) if isinstance(told, dict) else None
+        return None
+    return told.get(name) if isinstance(told, dict) else None
+
+
+def _why(text: bytes) -> str:
+    """What a controller says is wrong, as the end of a line."""
+    told = _told(text, "error")
+    return f": {told[:MOST_WHY]}" if isinstance(told, str) and told.isprintable() else ""
+
+
+def _numbers(text: bytes, name: str) -> list[int]:
+    """The numbers that an answer gives under a name; none where it says nothing of the kind."""
+    value = _told(text, name)
     return [one for one in (value if isinstance(value, list) else [value]) if type(one) is int]
 
 

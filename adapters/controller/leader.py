@@ -22,6 +22,8 @@ RENEW = 0.2
 """Of a lease, after which it is renewed."""
 SAFE = 0.7
 """Of a lease, after which who could not renew it has lost it."""
+LEASE = 15.0
+"""Seconds, where a config does not say."""
 MOST_BYTES = 1000
 
 log = logging.getLogger(__name__)
@@ -32,7 +34,7 @@ class Lock:
     """What a config says of it."""
 
     path: Path
-    lease: float = 15.0
+    lease: float = LEASE
     """Seconds."""
 
 

@@ -27,9 +27,10 @@ def main() -> None:
         parser.error(why)
     if asked.folder.exists():
         parser.error(f"{asked.folder} is there already")
-    record(SCENARIOS[asked.scenario], asked.folder.resolve(), Times(*asked.fault, asked.seconds), asked.seed)
+    begin, end = asked.fault
+    record(SCENARIOS[asked.scenario], asked.folder.resolve(), Times(begin, end, asked.seconds), asked.seed)
     shutil.rmtree(asked.folder / "work")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
