@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from skewscope.adapters import telling
-from skewscope.adapters.controller.leader import Lock
+from skewscope.adapters.controller.leader import LEASE, Lock
 from skewscope.adapters.controller.recorder import Retention
 from skewscope.adapters.more_fields import number, yes
 from skewscope.adapters.secret import HOW, Secret, secret
@@ -201,7 +201,7 @@ def _record(fields: Fields, folder: Path) -> Path | None:
 
 def _leader(fields: Fields, folder: Path) -> Lock | None:
     name = _mapping(fields, ("leader",), ("lock",), ("lease",))
-    lease = number(fields, ("leader", "lease"), Lock.lease, (1.0, 600.0))
+    lease = number(fields, ("leader", "lease"), LEASE, (1.0, 600.0))
     if name and not (folder / name).parent.is_dir():
         hint = "All controllers need the same file, on storage that they share."
         fields.fault(("leader", "lock"), f"no folder {str((folder / name).parent)!r}", "a file in a folder", hint)

@@ -23,6 +23,7 @@ RENEW = 0.2
 SAFE = 0.7
 """Of a lease, after which who could not renew it has lost it."""
 MOST_BYTES = 1000
+LEASE = 15.0
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class Lock:
     """What a config says of it."""
 
     path: Path
-    lease: float = 15.0
+    lease: float = LEASE
     """Seconds."""
 
 
