@@ -58,6 +58,7 @@ def encoded(shot: Shot, roster: str = "", rows: int = 0) -> bytes:
         "incidents": [_told(incident) for incident in scene.incidents],
         "sources": [astuple(source) for source in scene.sources],
         "missing": scene.missing,
+        "silenced": dict(scene.silenced),
         "rules": [astuple(rule) for rule in scene.rules],
         "terms": dict(scene.terms) if not first else None,
         "said": [[*key, *astuple(spoken)] for key, spoken in frame.said.items()],
@@ -124,6 +125,7 @@ class Onlooker:
             Signals(self._known, ()),
             frozenset(self._known.by_signal),
             self._terms,
+            {str(incident): str(silence) for incident, silence in head.get("silenced", {}).items()},
         )
 
 

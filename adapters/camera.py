@@ -76,6 +76,7 @@ class Camera:
             Signals(self._roster, ()),
             self._delivered,
             self._terms,
+            snapshot.silenced,
         )
         self.film.add(scene, self._frame(snapshot.time))
 

@@ -1,8 +1,8 @@
 """Rules, policies and the diagnosis of one fleet, put together: what plays a recording and what runs live share it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from skewscope.adapters.coverage import Sight
 from skewscope.adapters.durable import best_matcher
@@ -34,6 +34,8 @@ class Snapshot:
     sources: tuple[SourceState, ...]
     missing: tuple[str, ...]
     """What cannot be seen, and why, in sentences."""
+    silenced: Mapping[str, str] = field(default_factory=dict)
+    """The silence of each firing incident that has one."""
 
 
 @dataclass(frozen=True, slots=True)

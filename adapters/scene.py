@@ -294,6 +294,8 @@ class Scene:
     """Ids of the signals that ever had a value."""
     terms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By rule, the names of its evidence in the order of `Spoken.verdicts`."""
+    silenced: Mapping[str, str] = field(default_factory=dict)
+    """The silence of each firing incident that has one: it is told to nobody but here."""
 
 
 class Feed(Protocol):

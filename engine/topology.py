@@ -76,6 +76,14 @@ class Topology:
         return {node.name: node for node in self.nodes}
 
     @cached_property
+    def racks(self) -> Mapping[str, frozenset[str]]:
+        """The nodes of each rack, by its name; nodes without one are in ''."""
+        found: dict[str, set[str]] = {}
+        for node in self.nodes:
+            found.setdefault(node.rack, set()).add(node.name)
+        return {rack: frozenset(names) for rack, names in found.items()}
+
+    @cached_property
     def group(self) -> Mapping[str, Group]:
         """Groups by name."""
         return {group.name: group for group in self.groups}

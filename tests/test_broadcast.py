@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -45,6 +46,13 @@ def test_what_arrives_is_what_was_seen(demo):
         assert repr(frame.said) == repr(shot.frame.said)
     # Series and names of evidence go once.
     assert len(encoded(shot)) > 1.3 * sizes[-1]
+
+
+def test_what_is_silenced_arrives_as_well(demo):
+    film, _ = demo
+    shot = next(shots(film, step=100))
+    shot = replace(shot, scene=replace(shot.scene, silenced={"i-1": "s-1"}))
+    assert Onlooker(film.topology).take(encoded(shot))[0].silenced == {"i-1": "s-1"}
 
 
 def test_whoever_asks_from_another_list_gets_it_all(demo):

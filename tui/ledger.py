@@ -25,12 +25,16 @@ class Entry:
     note: str = ""
 
 
+SILENCED = "silenced"
+"""A controller tells nobody else; `who` is the silence then."""
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What holds of an incident by the ledger."""
 
     state: str = ""
-    """acknowledged, snoozed or ''."""
+    """acknowledged, snoozed, silenced or ''."""
     who: str = ""
     until: float | None = None
 

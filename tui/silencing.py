@@ -1,6 +1,5 @@
 """The commands for silences: what is not told for a while, since somebody works there."""
 
-import http.client
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -117,13 +116,15 @@ def _asked(url: str, token_file: Path | None, method: str, path: str, told: obje
     Raises:
         SkewscopeError: nobody answers, or what is wrong.
     """
+    from http.client import HTTPException  # noqa: PLC0415
+
     from skewscope.adapters.agent.channel import Channel  # noqa: PLC0415
 
     channel = Channel(start.controller(url, token_file))
     try:
         answer = channel.send(method, path, told)
         found = json.loads(answer.text)
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, HTTPException, ValueError) as error:
         raise SkewscopeError(f"{url}: no answer of a controller ({error}).") from None
     finally:
         channel.close()

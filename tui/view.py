@@ -9,7 +9,7 @@ from skewscope.engine.incident import Incident
 from skewscope.tui import columns, detail, query, units
 from skewscope.tui.columns import Cell, Column, Widths
 from skewscope.tui.detail import Words
-from skewscope.tui.ledger import Standing
+from skewscope.tui.ledger import SILENCED, Standing
 from skewscope.tui.status import SEVERITIES
 from skewscope.tui.text import Line, Span, width
 
@@ -186,6 +186,8 @@ class Cells:
         standing = self.standing.get(incident.id)
         if standing is None:
             return incident.state
+        if standing.state == SILENCED:
+            return SILENCED
         if standing.until is None:
             return "acknowledged"
         return f"snoozed {units.short(standing.until - self.now)}"

@@ -124,7 +124,7 @@ async def incidents(request: Request, site: Site) -> Response:
 def _marked(told: dict[str, Any], site: Site) -> dict[str, Any]:
     """An incident, and the silence that hides it from those who are told; None where it fires and none does."""
     known = site.controller.known
-    return told | {"silenced_by": known.silenced.get(told["id"]) if known else None}
+    return told | {"silenced_by": known.snapshot.silenced.get(told["id"]) if known else None}
 
 
 async def incident(request: Request, site: Site) -> Response:
@@ -149,6 +149,7 @@ async def tellers(_request: Request, site: Site) -> Response:
     """How those do who are told."""
     told = [asdict(one) for one in site.controller.office.standings()]
     for one in told:
+        one["dropped"] = site.controller.dropped(one["name"])
         one["since"] = rfc3339(one["since"])
         one["last"] = None if one["last"] is None else rfc3339(one["last"])
     return JSONResponse({"tellers": told})

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from skewscope.adapters import telling
+from skewscope.adapters.controller.leader import LEASE, Lock
 from skewscope.adapters.controller.recorder import Retention
 from skewscope.adapters.more_fields import number, yes
 from skewscope.adapters.secret import HOW, Secret, secret
@@ -109,6 +110,8 @@ class Config:
     """Seconds after a tick's end in which its samples may still come."""
     tell: tuple[Wanted, ...] = ()
     """Who is told what was found."""
+    leader: Lock | None = None
+    """By what several controllers agree on which of them tells."""
 
 
 def read(path: Path) -> Config:
@@ -119,7 +122,7 @@ def read(path: Path) -> Config:
     """
     fields = Fields(yamlfile.read(path))
     folder = path.parent
-    optional = ("sources", "listen", "tls", "auth", "agents", "store", "record", "engine", "tell", "note")
+    optional = ("sources", "listen", "tls", "auth", "agents", "store", "record", "engine", "tell", "leader", "note")
     if not fields.known((), ("version", "topology"), optional):
         raise InputError(fields.problems)
     fields.version()
@@ -145,6 +148,7 @@ def read(path: Path) -> Config:
         ),
         _grace(fields),
         _wanted(fields, "tell", telling.kinds()),
+        _leader(fields, folder),
     )
     if not (listen.loopback or listen.unprotected or any(token.role != "agent" for token in tokens)):
         hint = "Add tokens under auth, or say `unprotected: true` under listen."
@@ -193,6 +197,15 @@ def _mapping(fields: Fields, at: Path_, required: tuple[str, ...], optional: tup
 def _record(fields: Fields, folder: Path) -> Path | None:
     name = _mapping(fields, ("record",), ("path",), ("retention_hours", "retention_gib"))
     return folder / name if name else None
+
+
+def _leader(fields: Fields, folder: Path) -> Lock | None:
+    name = _mapping(fields, ("leader",), ("lock",), ("lease",))
+    lease = number(fields, ("leader", "lease"), LEASE, (1.0, 600.0))
+    if name and not (folder / name).parent.is_dir():
+        hint = "All controllers need the same file, on storage that they share."
+        fields.fault(("leader", "lock"), f"no folder {str((folder / name).parent)!r}", "a file in a folder", hint)
+    return Lock(folder / name, lease) if name else None
 
 
 def _grace(fields: Fields) -> float:

@@ -21,6 +21,7 @@ from skewscope.adapters.controller.agents import NAME, Pushed, Receiver
 from skewscope.adapters.controller.carried import Carried
 from skewscope.adapters.controller.config import Config, Wanted
 from skewscope.adapters.controller.gathering import Gathering
+from skewscope.adapters.controller.leader import Leader
 from skewscope.adapters.controller.onlookers import Onlookers
 from skewscope.adapters.controller.recorder import Recorder
 from skewscope.adapters.controller.silences import Silence
@@ -82,6 +83,7 @@ class Controller:
         self.supervisor = Supervisor(self.clock)
         self.receiver = Receiver(self.config.topology, self.clock)
         self.office = Office(self.clock, Reader(self.config.store).letters, self._arrived)
+        self.leader = Leader(self.config.leader, self._note_lead)
         self.subscribers.append(self._tell)
         self.onlookers = Onlookers()
         self._pool = ThreadPoolExecutor(1, "engine")
@@ -102,8 +104,10 @@ class Controller:
         self.supervisor.start(Pushed(self.receiver, self.clock))
         for wanted in self.config.sources:
             self._start(wanted)
+        self.office.active = self.leads
         await self._post_anew()
         await self._in_thread(self._note, "started")
+        self.leader.start()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Ticks until it is told to stop; what was handed over until then is judged."""
@@ -155,6 +159,7 @@ class Controller:
 
     async def _close(self) -> None:
         await self.office.close()
+        await self.leader.close()
         for name, batches in (await self.supervisor.close()).items():
             self._left.setdefault(name, []).extend(batches)
         if self._work is not None:
@@ -171,7 +176,7 @@ class Controller:
     async def reload(self, config: Config) -> tuple[str, ...]:
         """Goes on by another config; what needs a restart is left as it was, and told."""
         before, self.config = self.config, config
-        told = [what for what in ("listen", "tls", "store") if getattr(before, what) != getattr(config, what)]
+        told = [what for what in ("listen", "tls", "store", "leader") if getattr(before, what) != getattr(config, what)]
         self.config = replace(config, **{what: getattr(before, what) for what in told})
         gone = [w for w in before.sources if w not in config.sources or before.topology != config.topology]
         for wanted in gone:
@@ -265,11 +270,24 @@ class Controller:
         assert self._work is not None
         self._work.post_anew(Outbox(scopes, self._done))
 
+    def dropped(self, teller: str) -> int:
+        """Letters of a teller that waited too long."""
+        return self._work.outbox.dropped.get(teller, 0) if self._work is not None else 0
+
     def _arrived(self, teller: str, number: int) -> None:
         self._done.append((teller, number))
 
+    @property
+    def leads(self) -> bool:
+        """Whether this controller is the one that tells."""
+        return self.leader.leads
+
+    async def _note_lead(self, leads: bool) -> None:
+        await self._in_thread(self._note, "leads" if leads else "follows")
+
     def _tell(self, known: Known) -> None:
-        self.office.take(known.snapshot.time, known.snapshot.incidents, known.silenced, known.mail)
+        self.office.active = self.leads
+        self.office.take(known.snapshot.time, known.snapshot.incidents, known.snapshot.silenced, known.mail)
 
     async def change_silence(self, who: str, what: str, silence: Silence) -> None:
         """Takes in a silence that is new or another than before; it counts from the next tick on."""

@@ -17,7 +17,7 @@ Family = tuple[str, str, str, Iterable[Sample]]
 
 def state_of(one: Incident, known: Known) -> str:
     """How a firing incident stands, one of `STATES`."""
-    if one.id in known.silenced:
+    if one.id in known.snapshot.silenced:
         return "silenced"
     if one.explained_by is not None:
         return "explained"

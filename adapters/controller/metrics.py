@@ -52,6 +52,7 @@ def _families(controller: Controller) -> Iterator[Family]:
         *("skewscope_source_restarts_total", "counter", "Times that a source was started again."),
         [({"source": s.name}, s.restarts) for s in standings],
     )
+    yield "skewscope_leads", "gauge", "Whether this controller is the one that tells.", [({}, controller.leads)]
     yield "skewscope_agents", "gauge", "Agents that were ever heard.", [({}, len(agents))]
     if known is not None:
         yield from diagnoses.families(known)
@@ -77,6 +78,10 @@ def _tellers(controller: Controller) -> Iterator[Family]:
     yield (
         *("skewscope_teller_refused_total", "counter", "Letters thrown away, since they would never be taken."),
         [({"teller": s.name}, s.refused) for s in told],
+    )
+    yield (
+        *("skewscope_teller_dropped_total", "counter", "Letters that waited too long."),
+        [({"teller": s.name}, controller.dropped(s.name)) for s in told],
     )
 
 

@@ -5,7 +5,7 @@ with everything that it is on: what hits others as well is told.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -64,75 +64,71 @@ class Silence:
         }
 
 
-def hides(silence: Silence, one: Incident, topology: Topology) -> bool:
-    """Whether an incident matches, whenever it was."""
-    return all(MATCH[field](one, frozenset(names), topology) for field, names in silence.match)
+@dataclass(frozen=True)
+class Shade:
+    """A silence over a topology, with the nodes that its names stand for looked up once."""
+
+    silence: Silence
+    topology: Topology
+    names: Mapping[str, frozenset[str]]
+    """Of each matcher."""
+    nodes: Mapping[str, frozenset[str]]
+    """That the names of each matcher of a place stand for."""
+
+    def hides(self, one: Incident) -> bool:
+        """Whether an incident matches, whenever it was."""
+        return all(self._matches(field, names, one) for field, names in self.names.items())
+
+    def _matches(self, field: str, names: frozenset[str], one: Incident) -> bool:
+        if field == "condition":
+            return one.condition in names
+        there = names_of(one)
+        if field == "entity":
+            return names.issuperset(there)
+        if field == "group":
+            named = names.issuperset(there)
+            return named or (one.name not in self.topology.group and self._inside(there, self.nodes[field]))
+        return self._inside(there, self.nodes[field])
+
+    def _inside(self, there: Iterable[str], nodes: frozenset[str]) -> bool:
+        """Whether everything touches some nodes, and a whole group lies in them."""
+        found = ((name, nodes_of(name, self.topology)) for name in there)
+        return all(on <= nodes and bool(on) if name in self.topology.group else on & nodes for name, on in found)
 
 
-def _condition(one: Incident, names: frozenset[str], _topology: Topology) -> bool:
-    return one.condition in names
+def shade(silence: Silence, topology: Topology) -> Shade:
+    """The shade of a silence."""
+    names = {field: frozenset(some) for field, some in silence.match}
+    places = {field: _standing_for(field, some, topology) for field, some in names.items() if field != "condition"}
+    return Shade(silence, topology, names, places)
 
 
-def _entity(one: Incident, names: frozenset[str], _topology: Topology) -> bool:
-    return set(names_of(one)) <= names
-
-
-def _everywhere(one: Incident, nodes: set[str], topology: Topology) -> bool:
-    """Whether everything that an incident is on touches some nodes, and a whole group lies in them."""
-    for name in names_of(one):
-        inside = nodes_of(name, topology)
-        if name in topology.group and not inside <= nodes:
-            return False
-        if not inside & nodes:
-            return False
-    return True
-
-
-def _node(one: Incident, names: frozenset[str], topology: Topology) -> bool:
-    return _everywhere(one, set(names), topology)
-
-
-def _group(one: Incident, names: frozenset[str], topology: Topology) -> bool:
-    members = {node for name in names for node in nodes_of(name, topology)}
-    return set(names_of(one)) <= names or (one.name not in topology.group and _everywhere(one, members, topology))
-
-
-def _rack(one: Incident, names: frozenset[str], topology: Topology) -> bool:
-    return _everywhere(one, {node.name for node in topology.nodes if node.rack in names}, topology)
-
-
-MATCH: Mapping[str, Callable[[Incident, frozenset[str], Topology], bool]] = {
-    "condition": _condition,
-    "entity": _entity,
-    "node": _node,
-    "group": _group,
-    "rack": _rack,
-}
+def _standing_for(field: str, names: Iterable[str], topology: Topology) -> frozenset[str]:
+    if field == "rack":
+        return frozenset().union(*(topology.racks.get(name, frozenset()) for name in names))
+    return frozenset().union(*(nodes_of(name, topology) for name in names))
 
 
 def silenced(
     silences: Iterable[Silence], incidents: Iterable[Incident], topology: Topology, t: float
 ) -> dict[str, str]:
     """The silence of each firing incident that has one now."""
-    active = [silence for silence in silences if silence.active(t)]
+    active = [shade(silence, topology) for silence in silences if silence.active(t)]
     if not active:
         return {}
     firing = (one for one in incidents if one.state == "firing")
-    pairs = ((one.id, next((s.id for s in active if hides(s, one, topology)), "")) for one in firing)
+    pairs = ((one.id, next((each.silence.id for each in active if each.hides(one)), "")) for one in firing)
     return {incident: silence for incident, silence in pairs if silence}
 
 
 # --- too broad ones
 
 
-def covered(silence: Silence, topology: Topology) -> set[str]:
+def covered(silence: Silence, topology: Topology) -> frozenset[str]:
     """The nodes on which it can hide something."""
-    nodes = set(topology.node)
-    for field, names in silence.match:
-        if field == "rack":
-            nodes &= {node.name for node in topology.nodes if node.rack in names}
-        elif field != "condition":
-            nodes &= {node for name in names for node in nodes_of(name, topology)}
+    nodes = frozenset(topology.node)
+    for some in shade(silence, topology).nodes.values():
+        nodes &= some
     return nodes
 
 
@@ -147,7 +143,7 @@ def _too_broad(new: Silence, others: Iterable[Silence], topology: Topology) -> I
     elif new.ends - new.starts > MOST_DAYS * DAY:
         yield f"it lasts {(new.ends - new.starts) / DAY:.1f} days, more than {MOST_DAYS:g}"
     alone = covered(new, topology)
-    beside = set(alone).union(*(covered(each, topology) for each in others if not each.ended and each.meets(new)))
+    beside = alone.union(*(covered(each, topology) for each in others if not each.ended and each.meets(new)))
     most = max(int(MOST_SHARE * len(topology.nodes)), FEW)
     if len(beside) > most:
         with_others = "" if beside == alone else f", with others that hold at the same time {len(beside)}"

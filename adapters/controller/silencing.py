@@ -19,7 +19,7 @@ from skewscope.adapters.controller.silences import (
     Silence,
     covered,
     ended,
-    hides,
+    shade,
     too_broad,
 )
 from skewscope.adapters.more_fields import number, yes
@@ -200,7 +200,8 @@ def _preview(silence: Silence, site: "Site") -> dict[str, Any]:
     controller, cluster = site.controller, site.controller.config.topology
     now = controller.clock.now()
     past = [one for one in site.reader.since(now - PAST) if one.likely and one.explained_by is None]
-    hidden = [one for one in past if hides(silence, one, cluster)]
+    over = shade(silence, cluster)
+    hidden = [one for one in past if over.hides(one)]
     firing = [one for one in hidden if one.state == "firing"]
     others = [one for one in site.reader.silences() if not one.over(now)]
     return {

@@ -42,8 +42,6 @@ class Known:
     """Samples that a newer one stood for, so far: too much had come at once."""
     covered: Mapping[str, float]
     """For each node, the share of its telemetry that comes."""
-    silenced: Mapping[str, str] = field(default_factory=dict)
-    """The silence of each firing incident that has one."""
     mail: frozenset[str] = frozenset()
     """Tellers that have new letters in the store."""
 
@@ -84,13 +82,14 @@ class Work:
         self._expire(t)
         hidden = silenced(self.silences, incidents, self.topology, t)
         mail = self._post(t, incidents, hidden)
+        snapshot = replace(snapshot, silenced=hidden)
         self.onlookers.look(self.machine.diagnosis, snapshot, t)
         self._tidy(t)
         self._ticks += 1
         series = len(self.gathering.table.keys)
         return Known(
             *(snapshot, events, len(block), series, self._count.dropped, self.gathering.passed_over),
-            *(self._covered, hidden, mail),
+            *(self._covered, mail),
         )
 
     def _expire(self, t: float) -> None:

@@ -8,7 +8,7 @@ to have arrived.
 import json
 import sqlite3
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from skewscope.adapters.controller.contract import incident_of
@@ -66,16 +66,20 @@ class Outbox:
             found[teller] = number
         return found
 
-    def write(self, connection: sqlite3.Connection, t: float, found: Iterable[tuple[str, Told]]) -> None:
+    def write(self, connection: sqlite3.Connection, t: float, found: Sequence[tuple[str, Told]]) -> None:
         """Puts letters into the store, as part of the transaction that is open."""
+        # Several are told of the same incident; `found` keeps it alive, so that its address is its own.
+        incidents = {id(told.incident): told.incident for _, told in found}
+        written = {address: one.as_line() for address, one in incidents.items()}
         for teller, told in found:
-            row = (teller, t, told.what, told.why, told.incident.as_line())
+            row = (teller, t, told.what, told.why, written[id(told.incident)])
             connection.execute("INSERT INTO letters (teller, t, what, why, told) VALUES (?, ?, ?, ?, ?)", row)
             if told.what == OPENED:
                 connection.execute("INSERT OR REPLACE INTO telling VALUES (?, ?)", (teller, told.incident.id))
             elif told.what in (RESOLVED, WITHDRAWN):
                 gone = (teller, told.incident.id)
                 connection.execute("DELETE FROM telling WHERE teller = ? AND incident = ?", gone)
+        for teller in {teller for teller, _ in found}:
             self._bound(connection, teller)
 
     def _bound(self, connection: sqlite3.Connection, teller: str) -> None:

@@ -16,8 +16,8 @@ from skewscope.adapters.controller.silences import (
     as_row,
     covered,
     ended,
-    hides,
     of_row,
+    shade,
     silenced,
     too_broad,
 )
@@ -52,7 +52,7 @@ def silence(id_="s-1", starts=0.0, ends=3600.0, **match):
     ],
 )
 def test_every_matcher_that_is_named_must_match(match, hidden):
-    assert hides(silence(**match), incident(3), FLEET) is hidden
+    assert shade(silence(**match), FLEET).hides(incident(3)) is hidden
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_every_matcher_that_is_named_must_match(match, hidden):
     ],
 )
 def test_what_hits_others_as_well_is_told(kind, name, also, match, hidden):
-    assert hides(silence(**match), incident(3, kind=kind, name=name, also=also), FLEET) is hidden
+    assert shade(silence(**match), FLEET).hides(incident(3, kind=kind, name=name, also=also)) is hidden
 
 
 def test_only_what_fires_is_silenced_and_only_in_time():
@@ -117,7 +117,7 @@ def test_what_is_hidden_is_on_covered_nodes_and_a_row_is_the_silence(match, plac
     kind, name = place
     one, made = incident(3, kind=kind, name=name), silence(**match)
     assert of_row(as_row(made)) == made
-    if hides(made, one, FLEET) and "entity" not in match:
+    if shade(made, FLEET).hides(one) and "entity" not in match:
         members = {"A": {"n0", "n1"}, "B": {"n4", "n8"}}.get(name, {name.split("/")[0]})
         assert members & covered(made, FLEET)
 

@@ -2,6 +2,7 @@
 
 import argparse
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -20,6 +21,8 @@ def main() -> None:
     parser.add_argument("--fault", type=float, nargs=2, default=(25.0, 55.0), metavar=("BEGIN", "END"))
     parser.add_argument("--seed", type=int, default=1, help="of the clients")
     asked = parser.parse_args()
+    # Whoever ends it: namespaces and processes are taken away.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     if why := missing((*COMMANDS, "tcpdump")):
         parser.error(why)
     if asked.folder.exists():

@@ -91,7 +91,8 @@ class FrontEnd:
             step(len(self._active), prefill)
             self.numbers.step(len(self._active), prefill)
             self._active = [one for one in self._active if self._goes_on(one)]
-            self.numbers.running, self.numbers.waiting = len(self._active), self._waiting.qsize()
+            if not self._active:
+                self.numbers.running = 0
 
     def _admitted(self) -> int:
         """Takes in who waits, as far as there is room; gives the tokens of their prompts."""

@@ -17,18 +17,25 @@ BYTES_PER_TOKEN = 4
 DONE = b"[DONE]"
 
 
+@dataclass(frozen=True)
+class Demand:
+    """How much clients ask for; lengths are log-normal, as those of real traces."""
+
+    rps: float = 3.0
+    spread: float = 0.6
+    """Of the logarithm of an answer's length."""
+    seed: int = 1
+
+
 @dataclass
 class Load:
-    """Requests a second to some front ends, with lengths as of real traces: log-normal."""
+    """Clients of some front ends."""
 
     space: str
     """The namespace in which the clients are."""
     fronts: Mapping[str, tuple[str, int]]
     """Addresses by replica."""
-    rps: float = 3.0
-    seed: int = 1
-    weights: dict[str, float] = field(default_factory=dict)
-    """How much each replica gets; 1 where nothing is said."""
+    demand: Demand = field(default_factory=Demand)
     sent: int = 0
     done: int = 0
     _times: float = 1.0
@@ -47,12 +54,12 @@ class Load:
         self._times = factor
 
     def _run(self) -> None:
-        chance = random.Random(self.seed)
-        while not self._stop.wait(chance.expovariate(self.rps * self._times)):
-            names = list(self.fronts)
-            (name,) = chance.choices(names, [self.weights.get(each, 1.0) for each in names])
+        demand = self.demand
+        chance, names = random.Random(demand.seed), list(self.fronts)
+        while not self._stop.wait(chance.expovariate(demand.rps * self._times)):
+            name = chance.choice(names)
             prompt = int(min(4000, chance.lognormvariate(5.5, 0.8)))
-            answer = int(min(200, max(4, chance.lognormvariate(3.2, 0.6))))
+            answer = int(min(200, max(4, chance.lognormvariate(3.2, demand.spread))))
             self.sent += 1
             request = REQUEST.pack(self.sent, prompt, answer) + bytes(prompt * BYTES_PER_TOKEN)
             threading.Thread(target=self._one, args=(self.fronts[name], request), daemon=True).start()

@@ -72,7 +72,7 @@ class Network:
     def _drop(self, space: str, end: str, node: str, share: float) -> None:
         hook = f"type filter hook ingress device {end} priority 0"
         rule = f"numgen random mod 1000 < {round(share * 1000)} drop"
-        table = f"table netdev lab-{node} {{ chain {end} {{ {hook}; {rule}; }} }}\n"
+        table = f"table netdev lab-{node} {{\nchain {end} {{\n{hook};\n{rule}\n}}\n}}\n"
         run(*inside(space, "nft", "-f", "-"), text=table)
 
     def unlose(self, node: str) -> None:

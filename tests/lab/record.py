@@ -14,6 +14,7 @@ import yaml
 import zstandard
 
 from tests.lab.cluster import EXPORTER, NODES, PAGE, PORTS, device, topology
+from tests.lab.load import Demand
 from tests.lab.namespaces import enter, inside
 from tests.lab.running import Lab, process, running
 from tests.lab.scenarios import Scenario
@@ -39,7 +40,11 @@ def record(scenario: Scenario, folder: Path, times: Times, seed: int = 1) -> Non
     work = folder / "work"
     work.mkdir(parents=True)
     (folder / "pcap").mkdir()
-    with running("lab", scenario.replicas, work, seed) as lab, capturing(lab, folder), scraping(lab, folder):
+    with (
+        running("lab", scenario.replicas, work, Demand(seed=seed)) as lab,
+        capturing(lab, folder),
+        scraping(lab, folder),
+    ):
         start = time.time()
         sleep_until(start + times.begin)
         scenario.begin(lab)

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from tests.lab import state
 from tests.lab.cluster import EXPORTER, FRONT, NODES, NORTH_SOUTH, PAGE, Replica, address
-from tests.lab.load import Load
+from tests.lab.load import Demand, Load
 from tests.lab.namespaces import inside
 from tests.lab.network import Network, network
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ("ip", "tc", "nft")
 EXPORTS = ("netdev", "netclass", "netstat", "sockstat", "softnet")
+USUAL = Demand()
 PATIENCE = 5.0
 """Seconds that a process may take to end."""
 
@@ -64,7 +65,7 @@ def process(command: Sequence[str], log: Path) -> Iterator["subprocess.Popen[byt
 
 
 @contextmanager
-def running(name: str, replicas: Sequence[Replica], folder: Path, seed: int = 1) -> Iterator[Lab]:
+def running(name: str, replicas: Sequence[Replica], folder: Path, demand: Demand = USUAL) -> Iterator[Lab]:
     """A lab that runs meanwhile; `folder` is for what its processes need and say."""
     with network(name) as made, ExitStack() as stack:
         for one in replicas:
@@ -75,7 +76,7 @@ def running(name: str, replicas: Sequence[Replica], folder: Path, seed: int = 1)
         for node in NODES if exporter() else ():
             stack.enter_context(process(inside(made.node(node), *_exporting(node)), folder / "exporter.log"))
         fronts = {one.name: (address(one.nodes[0], NORTH_SOUTH), FRONT) for one in replicas}
-        load = Load(made.switch, fronts, seed=seed)
+        load = Load(made.switch, fronts, demand)
         load.start()
         stack.callback(load.stop)
         yield Lab(made, replicas, folder, load)

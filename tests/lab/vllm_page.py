@@ -49,6 +49,7 @@ class Numbers:
 
     def step(self, batch: int, prefill: int) -> None:
         """A step was made."""
+        self.running = batch
         self.prompt_tokens += prefill
         self.generation_tokens += batch
 

@@ -1,6 +1,8 @@
 """One node of a replica, as a process in its namespace: `python -m tests.lab.worker NODE MODE NODES STATE`."""
 
+import os
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from tests.lab.vllm_page import Numbers, serve
 
 def main(node: str, mode: str, nodes: str, state: str) -> None:
     """Works until it is ended; `nodes` are those of the replica, in the order of their ranks, with commas between."""
+    _first()
     ranks = Ranks(Mesh(node, nodes.split(",")), State(Path(state), node))
     ranks.state.follow()
     step = partial(STEPS[mode], ranks)
@@ -32,5 +35,13 @@ def main(node: str, mode: str, nodes: str, state: str) -> None:
     front.serve(led)
 
 
+def _first() -> None:
+    """Goes before all else on this machine: a node is a machine of its own, which nobody else keeps waiting."""
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    # A peer that is ended resets its connections.
+    with suppress(ConnectionError):
+        main(*sys.argv[1:])

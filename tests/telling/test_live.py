@@ -3,6 +3,7 @@
 import signal
 
 import numpy as np
+import pytest
 
 from tests.controller.processes import Sender, running
 from tests.telling.servers import alertmanager, free_port, listening
@@ -44,12 +45,22 @@ def test_a_fault_is_told_and_so_is_its_end(tmp_path):
             found.until(lambda: len(hangs.posts) > 1)
             states = {each["name"]: each["up"] for each in found.json("/api/v1/tellers")["tellers"]}
             assert states == {"ops": True, "dead": False, "events": True, "hangs": False}
-            assert 'skewscope_teller_up{teller="dead"} 0.0' in found.ask("/metrics")[2].decode()
+            page = found.ask("/metrics")[2].decode()
+            assert 'skewscope_teller_up{teller="dead"} 0.0' in page
+            assert 'skewscope_teller_dropped_total{teller="hangs"} 0.0' in page
             found.until(lambda: (sender.send(1, 10.0, pause=0.2), not manager.alerts())[1], 60)
             assert whats(ear.heard(2)) == ["opened", "resolved"]
             manager.until(lambda: [post.json["status"] for post in manager.ear.posts] == ["firing", "resolved"])
+            # Another config: those that are told no more are gone, the others go on as they were.
+            config = tmp_path / "skewscope.yaml"
+            config.write_text("".join(line for line in config.open() if "dead" not in line and "hangs" not in line))
+            found.process.send_signal(signal.SIGHUP)
+            found.until(lambda: len(found.json("/api/v1/tellers")["tellers"]) == 2)
+            told = {each["name"]: each["told"] for each in found.json("/api/v1/tellers")["tellers"]}
+            assert told["events"] == 2
 
 
+@pytest.mark.slow
 def test_a_kill_loses_no_letter_and_no_silence(tmp_path):
     with listening() as ear, listening() as hangs, alertmanager(tmp_path) as manager:
         hangs.hangs = True

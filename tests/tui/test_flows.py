@@ -130,6 +130,18 @@ def test_with_leave_to_write_one_acknowledges_and_snoozes(tmp_path):
     assert [entry.did for entry in read(ledger.path).entries] == ["acknowledged", "taken back", "snoozed"]
 
 
+def test_what_a_controller_silenced_is_still_there_and_marked():
+    feed = Film()
+    hidden = replace(snapshot(100.0, (ROOT, CHILD)), silenced={ROOT.id: "s-12"})
+    feed.add(replace(scene(hidden), silenced=hidden.silenced), frames(100.0)[-1])
+
+    async def flow(app, pilot):
+        assert page(app).cells.cell(page(app).rows[0], "state") == ("silenced", "dim")
+        assert "silenced by s-12: nobody else is told" in screen_text(app)
+
+    run(flow, feed, size=(120, 40))
+
+
 def test_a_scope_set_in_the_fabric_narrows_every_screen():
     async def flow(app, pilot):
         await pilot.press("2", "l", "l", "enter")

@@ -13,7 +13,7 @@ from skewscope.engine.incident import Evidence, Incident
 from skewscope.tui import columns, deep, detail, evidence, pictures, status, units, view
 from skewscope.tui.desk import Desk
 from skewscope.tui.detail import Words
-from skewscope.tui.ledger import Standing
+from skewscope.tui.ledger import SILENCED, Standing
 from skewscope.tui.pages.base import COPIED, Page, waiting
 from skewscope.tui.query import Table
 from skewscope.tui.text import Line, Span, line, plain, wrap
@@ -63,7 +63,9 @@ class Diagnoses(Page):
         """Rank what is in scope and kept."""
         desk = self.desk
         self.incidents = desk.incidents()
-        self.standing = desk.ledger.standings(self.incidents, desk.now)
+        hidden = desk.scene.silenced if desk.scene else {}
+        silenced = {id_: Standing(SILENCED, silence) for id_, silence in hidden.items()}
+        self.standing = silenced | desk.ledger.standings(self.incidents, desk.now)
         self._traces, self._thens = {}, {}
         kept = [self.incidents[n] for n in self.kept()]
         rows = view.ranked(kept, fold=self.folded > 0, standing=self.standing)
@@ -145,6 +147,8 @@ class Diagnoses(Page):
         standing = self.standing.get(chosen.id)
         if standing is None:
             return []
+        if standing.state == SILENCED:
+            return wrap(line(f"silenced by {standing.who}: nobody else is told", "info"), columns_)
         until = f" until {units.clock(standing.until)} UTC" if standing.until is not None else ""
         return wrap(line(f"{standing.state} by {standing.who}{until}; a takes that back", "info"), columns_)
 
