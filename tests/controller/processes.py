@@ -32,16 +32,17 @@ KEYS = (SeriesKey("host.softnet_squeezed", "node", "n0"), SeriesKey("wire.active
 class Running:
     """A controller that runs."""
 
-    def __init__(self, folder, process, port):
-        self.folder, self.process, self.port = folder, process, port
+    def __init__(self, folder, process, context=None):
+        self.folder, self.process, self.port, self.context = folder, process, 0, context
 
     def ask(self, path, token="", body=None, method=None, **headers):
         """(status, headers, body) of an answer."""
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", body, headers, method=method)
+        scheme = "https" if self.context else "http"
+        request = urllib.request.Request(f"{scheme}://127.0.0.1:{self.port}{path}", body, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=20, context=self.context) as answer:
                 return answer.status, answer.headers, answer.read()
         except urllib.error.HTTPError as error:
             return error.code, error.headers, error.read()
@@ -66,7 +67,8 @@ class Running:
 
 
 @contextmanager
-def running(folder, more=""):
+def running(folder, more="", context=None):
+    """A controller that runs meanwhile; `context` is how it is asked, where it speaks TLS."""
     if not (folder / "topology.yaml").exists():
         (folder / "topology.yaml").write_bytes((demo_path() / "topology.yaml").read_bytes())
     (folder / "skewscope.yaml").write_text(f"version: 1\ntopology: topology.yaml\nlisten: {{port: 0}}\n{more}")
@@ -74,7 +76,7 @@ def running(folder, more=""):
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(command, stderr=log, env=os.environ | TOKENS)
     try:
-        found = Running(folder, process, 0)
+        found = Running(folder, process, context)
         found.until(lambda: process.poll() is not None or "listening on" in found.log(), 60)
         match = re.search(r"listening on \S+ port (\d+)", found.log())
         assert match, found.log()
