@@ -113,7 +113,7 @@ def arranged(plan: Plan, what: Sequence[Together]) -> Scenario:
         for name, severity in some:
             begin = t + float(random.integers(0, 8))
             benign = name in EVENTS
-            at = _somebody(fleet, random) if benign else _elsewhere(name, fleet, random, taken)
+            at = _somebody(fleet, random, set()) if benign else _elsewhere(name, fleet, random, taken)
             taken.add(at.job)
             condition, event = ("", name) if benign else (name, "")
             episodes.append(Episode(condition, severity, STRENGTHS[severity], at, begin, begin + LASTS, event))
