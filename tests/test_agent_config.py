@@ -161,3 +161,16 @@ def test_whatever_is_written_is_understood_or_told(tmp_path_factory, value):
     path = written(tmp_path_factory.mktemp("config"), json.dumps(value))
     with suppress(InputError):
         load(path)
+
+
+def test_a_name_may_stand_in_the_environment(tmp_path, monkeypatch):
+    text = "version: 1\nnode_env: OWN_NAME\nports: {p0: ew}\n"
+    monkeypatch.setenv("OWN_NAME", "n7")
+    assert load(written(tmp_path, text)).node == "n7"
+    monkeypatch.setenv("OWN_NAME", "n7/ew")
+    assert faults(tmp_path, text) == [
+        "agent.yaml:2: node_env: found 'n7/ew' in OWN_NAME, expected a name without any of '/>:,'."
+    ]
+    monkeypatch.delenv("OWN_NAME")
+    assert len(faults(tmp_path, text)) == 1
+    assert any("both or neither" in fault for fault in faults(tmp_path, f"{text}node: n0\n"))

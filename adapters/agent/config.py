@@ -1,5 +1,6 @@
 """What an agent is told in its `agent.yaml`: all faults at once, with their lines."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -93,11 +94,24 @@ def load(path: Path) -> Config:
         InputError: it has faults; all of them are told.
     """
     fields = Fields(read(path))
-    known = ("runs_on", "root", "topology", "ports", "collect", "observe", "controllers", "relay", "listen", "buffer")
-    if fields.known((), ("version", "node"), known):
+    known = (
+        "node",
+        "node_env",
+        "runs_on",
+        "root",
+        "topology",
+        "ports",
+        "collect",
+        "observe",
+        "controllers",
+        "relay",
+        "listen",
+        "buffer",
+    )
+    if fields.known((), ("version",), known):
         fields.version()
     config = Config(
-        fields.text(("node",), without=NODE_WITHOUT),
+        _node(fields),
         fields.text(("runs_on",), choice=(DPU, HOST)) or DPU,
         fields.text(("root",)) or "/",
         _beside(path, fields.text(("topology",))),
@@ -124,6 +138,19 @@ def _check_whole(fields: Fields, config: Config) -> None:
         fields.fault((), "neither controllers nor listen", "somewhere for the numbers to go")
     if not config.ports and not config.topology and not config.controllers and not fields.problems:
         fields.fault((), "no ports", "ports, or a topology that names their devices")
+
+
+def _node(fields: Fields) -> str:
+    """The node's name: it stands there, or in the environment, as where one file serves many nodes."""
+    name, env = fields.text(("node",), without=NODE_WITHOUT), fields.text(("node_env",))
+    if bool(fields.at(("node",))) == bool(fields.at(("node_env",))):
+        fields.fault((), "both or neither of 'node' and 'node_env'", "one of them")
+    if not env:
+        return name
+    name = os.environ.get(env, "")
+    if not name or not name.isprintable() or set(name) & set(NODE_WITHOUT):
+        fields.fault(("node_env",), f"{name!r:.40} in {env}", f"a name without any of {NODE_WITHOUT!r}")
+    return name
 
 
 def _ports(fields: Fields, path: Path_) -> dict[str, str]:
