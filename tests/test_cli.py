@@ -135,7 +135,8 @@ def test_an_id_that_nobody_knows_is_told_with_the_nearest():
 )
 def test_a_misspelt_command_is_told_with_the_nearest(words, meant):
     out, err = run(*words, code=2)
-    assert f"Did you mean '{meant}'?" in err
+    assert "Did you mean" in err
+    assert f"'{meant}'" in err
     assert not out
 
 

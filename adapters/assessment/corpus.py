@@ -1,6 +1,7 @@
 """The simulated corpus: fleets in which one fault after another comes and goes, beside what only looks like one."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from skewscope.adapters.simulator import benign
 from skewscope.adapters.simulator.benign import EVENTS
 from skewscope.adapters.simulator.emit import Emitter
 from skewscope.adapters.simulator.exporters import PERIODS
-from skewscope.adapters.simulator.faults.registry import Target, faults, target
+from skewscope.adapters.simulator.faults.registry import Target, alike, faults, target
 from skewscope.adapters.simulator.fleet import Fleet, Plan, build
 from skewscope.adapters.simulator.load import made_up, of_trace
 from skewscope.adapters.simulator.push import F64, Push
@@ -112,7 +113,7 @@ def arranged(plan: Plan, what: Sequence[Together]) -> Scenario:
         for name, severity in some:
             begin = t + float(random.integers(0, 8))
             benign = name in EVENTS
-            at = _somebody(fleet, random) if benign else _elsewhere(name, fleet, random, taken)
+            at = _somebody(fleet, random, set()) if benign else _elsewhere(name, fleet, random, taken)
             taken.add(at.job)
             condition, event = ("", name) if benign else (name, "")
             episodes.append(Episode(condition, severity, STRENGTHS[severity], at, begin, begin + LASTS, event))
@@ -132,9 +133,16 @@ def _elsewhere(name: str, fleet: Fleet, random: np.random.Generator, taken: Coll
     return found
 
 
-def _somebody(fleet: Fleet, random: np.random.Generator) -> Target:
-    """A replica to which something benign happens."""
+def _somebody(fleet: Fleet, random: np.random.Generator, besides: AbstractSet[int]) -> Target:
+    """A replica to which something benign happens, in a pool where it happens to nobody of `besides`.
+
+    Who drains all but one replica of a pool has made a backlog, and that is worth telling.
+    """
     job = int(random.choice(np.flatnonzero(fleet.serving)))
+    for _ in range(TRIES):
+        if besides.isdisjoint(alike(fleet, job)):
+            break
+        job = int(random.choice(np.flatnonzero(fleet.serving)))
     made = fleet.jobs[job]
     return Target("group", made.name, (), made.nodes[0], 0, 0, job, 0, made.nodes)
 
@@ -148,8 +156,10 @@ def quiet(seed: int, *, nodes: int, seconds: float, profile: str = "fine") -> Sc
     turn = 0
     while t + 120 < seconds:
         name = names[turn % len(names)]
+        hit: set[int] = set()
         for _ in range(1 if name in benign.EVERYWHERE else max(1, nodes // PATCH)):
-            at = _somebody(fleet, random)
+            at = _somebody(fleet, random, hit)
+            hit.add(at.job)
             episodes.append(Episode("", "", float(random.uniform(0.3, 1)), at, t, t + 60, name))
         turn += 1
         t += 120

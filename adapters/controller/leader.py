@@ -25,6 +25,7 @@ SAFE = 0.7
 LEASE = 15.0
 """Seconds, where a config does not say."""
 MOST_BYTES = 1000
+LEASE = 15.0
 
 log = logging.getLogger(__name__)
 

@@ -111,7 +111,7 @@ class Query:
         """Asks until it is cancelled, or there is no answer."""
         while True:
             now = self.world.clock.now()
-            if now - self._looked > NAMES_AGAIN:
+            if not self._names or now - self._looked > NAMES_AGAIN:
                 self._names, self._looked = await self._there(), now
             since = max(self._asked, now - MOST_BACK) if math.isfinite(self._asked) else now - self.settings.period
             for selector in selectors(self._names, self.settings.match):

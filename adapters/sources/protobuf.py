@@ -46,6 +46,8 @@ def fields(data: memoryview) -> Iterator[tuple[int, Value]]:
     while at < len(data):
         tag, at = varint(data, at)
         number, wire = tag >> 3, tag & 7
+        if not number:
+            raise ProtobufError("a field of number 0")
         if wire == 0:
             whole, at = varint(data, at)
             yield number, whole
@@ -56,7 +58,7 @@ def fields(data: memoryview) -> Iterator[tuple[int, Value]]:
             size = 8 if wire == 1 else 4
         else:
             raise ProtobufError(f"a field of kind {wire}")
-        if not number or size > len(data) - at:
+        if size > len(data) - at:
             raise ProtobufError("a field beyond the end")
         yield number, data[at : at + size]
         at += size

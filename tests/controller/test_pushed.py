@@ -6,6 +6,7 @@ import numpy as np
 
 from bench.beside import labels, stored, written
 from skewscope.adapters.controller.api import API
+from tests.controller.prometheus import Scraping, Serving, prometheus
 from tests.controller.test_api import AUTH, TOKENS, running
 from tests.controller.test_otlp import JSON
 
@@ -36,6 +37,10 @@ def values(controller, token=""):
     return {one["name"]: one["values"] for one in controller.json(f"{API}/sources", token)["sources"]}
 
 
+def standings(controller):
+    return {one["name"]: (one["up"], one["trouble"]) for one in controller.json(f"{API}/sources")["sources"]}
+
+
 def test_what_is_pushed_arrives_at_its_source_and_nothing_else_is_taken(tmp_path):
     with running(tmp_path, SOURCES) as controller:
         point = '{"timeUnixNano": "1795000000000000000", "asInt": "3"}'
@@ -62,3 +67,22 @@ def test_only_who_speaks_for_all_nodes_may_push(tmp_path):
         answers = [controller.ask("/api/v1/write", t, body())[0] for t in ("", TOKENS["N0"], TOKENS["ADMIN"], FLEET)]
         assert answers[1:] == [403, 403, 204]
         assert answers[0] in (401, 403)
+
+
+@prometheus
+def test_a_real_prometheus_pushes_to_a_controller_and_is_asked_by_it(tmp_path):
+    text = "".join(f'node_netstat_Tcp_RetransSegs{{node="n{n}"}} 17\n' for n in range(3))
+    with Serving(text) as page, Scraping(tmp_path) as server:
+        more = f"""sources:
+  - {{kind: scrape, name: directly, targets: ["{page.address}"], honor_labels: true}}
+  - {{kind: remote-write, name: pushed}}
+  - {{kind: prometheus-query, name: asked, url: "http://{server.address}", period: 1}}
+  - {{kind: prometheus-query, name: in steps, url: "http://{server.address}", period: 1, step: 1}}
+"""
+        names = ("asked", "directly", "in steps", "pushed")
+        with running(tmp_path, more) as controller:
+            server.begin(page.address, f"127.0.0.1:{controller.port}")
+            controller.until(lambda: standings(controller) == dict.fromkeys(names, (True, "")), 60)
+            assert min(values(controller).values()) >= 3
+            # It would try for long to get rid of its last samples once nobody takes them.
+            server.begin(page.address)
