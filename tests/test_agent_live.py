@@ -1,8 +1,6 @@
 """An agent on a real interface: two network namespaces, a pair of veths between them, and real TCP."""
 
-import ctypes
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +13,7 @@ import pytest
 from receiver import Receiver
 
 from skewscope.adapters.agent.observed import BY_FLOW
+from tests.lab.namespaces import missing, within
 
 # Tests may run side by side, each in a process of its own.
 NODE, PEER = (f"skewt-{os.getpid()}-{end}" for end in "ab")
@@ -59,21 +58,7 @@ def ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=20)
 
 
-def possible() -> str:
-    """Why this cannot run here, '' where it can."""
-    if sys.platform != "linux" or os.geteuid() != 0:
-        return "network namespaces take root on Linux"
-    if not shutil.which("ip"):
-        return "no ip command here"
-    try:
-        ip("netns", "add", NODE)
-        ip("netns", "delete", NODE)
-    except (subprocess.SubprocessError, OSError):
-        return "no network namespaces here"
-    return ""
-
-
-pytestmark = pytest.mark.skipif(bool(possible()), reason=possible() or "-")
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
 
 
 @pytest.fixture
@@ -141,31 +126,12 @@ def until(true: Callable[[], bool], seconds: float = 25.0) -> None:
 @contextmanager
 def outside(port: int = 0) -> Iterator[Receiver]:
     """A receiver that an agent in the namespace reaches: it listens in there."""
-    with _in_namespace(NODE):
+    with within(NODE):
         receiver = Receiver(("127.0.0.1", port), TOPOLOGY)
     try:
         yield receiver
     finally:
         receiver.close()
-
-
-@contextmanager
-def _in_namespace(name: str) -> Iterator[None]:
-    """A socket that is made meanwhile belongs to a network namespace."""
-    here = os.open("/proc/self/ns/net", os.O_RDONLY)
-    there = os.open(f"/run/netns/{name}", os.O_RDONLY)
-    try:
-        setns(there)
-        yield
-    finally:
-        setns(here)
-        os.close(here)
-        os.close(there)
-
-
-def setns(handle: int) -> None:
-    if ctypes.CDLL(None, use_errno=True).setns(handle, 0x40000000):
-        raise OSError(ctypes.get_errno(), "setns")
 
 
 @pytest.mark.usefixtures("wire")
