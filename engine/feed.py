@@ -41,6 +41,10 @@ class SeriesTable:
             self.keys.append(key)
         return found
 
+    def copy(self) -> "SeriesTable":
+        """The same series under the same numbers, to which others may be added from now on."""
+        return SeriesTable(list(self.keys), dict(self._number))
+
 
 @dataclass(frozen=True, slots=True)
 class Block:

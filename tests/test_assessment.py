@@ -114,7 +114,7 @@ def test_a_large_quiet_fleet_has_as_many_benign_events_to_a_node_as_a_small_one(
     assert counts["traffic surge"] == 1
 
 
-@pytest.mark.parametrize(("days", "nodes"), [(0.5, 64), (1.0, 64), (100.0, 1024), (0.0, 0)])
+@pytest.mark.parametrize(("days", "nodes"), [(0.5, 64), (1.0, 64), (100.0, 2048), (0.0, 0)])
 def test_as_many_quiet_node_days_as_are_asked_for(monkeypatch, days, nodes):
     ran = []
 
@@ -252,6 +252,13 @@ def test_fleets_side_by_side_are_told_apart():
     assert found.of("ingress-loss").found == found.of("egress-loss").found == 1
     assert found.placed == 1.0
     assert not runs[-1].told
+
+
+@pytest.mark.slow
+def test_what_is_seen_several_ways_at_once_is_seen_as_each_way_alone():
+    wanted = corpus.scenarios(["ingress-loss", "tp-straggler"], 3, nodes=16, strengths=["heavy"])
+    hows = [drive.How(name) for name in ("without packets", "everything", "every other sample")]
+    assert drive.run_each_way(wanted, 1, hows) == [drive.run_all(wanted, 1, how) for how in hows]
 
 
 @pytest.mark.slow

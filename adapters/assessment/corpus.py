@@ -26,6 +26,8 @@ BEFORE, AT_FIRST = 30, 5
 """Seconds before a fault with which a job's pace is compared, and of the fault that are left out."""
 LASTS, BETWEEN = 45.0, 60.0
 """Seconds that a fault stays, and that follow until the next one."""
+EACH = 120.0
+"""Seconds from one benign event of a quiet fleet to the next."""
 PATCH = 64
 """Nodes of a quiet fleet of which one replica at a time has something benign happen to it."""
 TRIES = 20
@@ -69,7 +71,7 @@ class Scenario:
 
 
 def scenarios(
-    conditions: Sequence[str], seed: int, *, nodes: int = 64, each: int = 10, strengths: Sequence[str] = ()
+    conditions: Sequence[str], seed: int, *, nodes: int = 64, each: int = 5, strengths: Sequence[str] = ()
 ) -> list[Scenario]:
     """Runs in which every condition occurs at every severity, `each` episodes to a run."""
     random = np.random.default_rng(seed)
@@ -77,7 +79,7 @@ def scenarios(
     return _runs([wanted[n] for n in random.permutation(len(wanted))], random, nodes, each, "faults")
 
 
-def pairs(conditions: Sequence[str], seed: int, *, count: int, nodes: int = 64, each: int = 8) -> list[Scenario]:
+def pairs(conditions: Sequence[str], seed: int, *, count: int, nodes: int = 64, each: int = 4) -> list[Scenario]:
     """Runs in which two different conditions occur at a time, in different jobs."""
     random = np.random.default_rng(seed)
     names = [name for name in conditions if faults()[name].target not in EVERYWHERE]
@@ -147,6 +149,10 @@ def _somebody(fleet: Fleet, random: np.random.Generator, besides: AbstractSet[in
     return Target("group", made.name, (), made.nodes[0], 0, 0, job, 0, made.nodes)
 
 
+QUIET = SETTLING + EACH * (len(EVENTS) + 1)
+"""Seconds in which a quiet fleet has met every benign event."""
+
+
 def quiet(seed: int, *, nodes: int, seconds: float, profile: str = "fine") -> Scenario:
     """A run without any fault, with benign events one after another; a large fleet has as many to a node as a small."""
     random = np.random.default_rng(seed)
@@ -154,7 +160,7 @@ def quiet(seed: int, *, nodes: int, seconds: float, profile: str = "fine") -> Sc
     fleet, episodes, t = build(plan), [], SETTLING
     names = sorted(EVENTS)
     turn = 0
-    while t + 120 < seconds:
+    while t + EACH < seconds:
         name = names[turn % len(names)]
         hit: set[int] = set()
         for _ in range(1 if name in benign.EVERYWHERE else max(1, nodes // PATCH)):
@@ -162,7 +168,7 @@ def quiet(seed: int, *, nodes: int, seconds: float, profile: str = "fine") -> Sc
             hit.add(at.job)
             episodes.append(Episode("", "", float(random.uniform(0.3, 1)), at, t, t + 60, name))
         turn += 1
-        t += 120
+        t += EACH
     return Scenario(f"quiet-{seed}", plan, tuple(episodes), seconds, profile)
 
 

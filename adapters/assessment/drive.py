@@ -96,21 +96,46 @@ class How:
     """What confidence is worth; None for what comes with Skewscope."""
 
 
-def run(found: Sequence[Scenario], how: How) -> list[Run]:
-    """What the engine makes of scenarios that are watched side by side; their prefixes differ."""
+def run(found: Sequence[Scenario], hows: Sequence[How]) -> list[list[Run]]:
+    """What the engine makes of scenarios that are watched side by side, each way; their prefixes differ.
+
+    What happens is played once, however many ways it is looked at.
+    """
     known = catalogue()
     table = SeriesTable()
     paces: list[list[F64]] = [[] for _ in found]
     playing = [played(scenario, known, table, own) for scenario, own in zip(found, paces, strict=True)]
     topology = beside(fleet.topology for fleet, _ in playing)
-    diagnosis = Diagnosis(rules(known).values(), known, topology, worth=how.worth or calibration())
-    seen = Seen(VANTAGES[how.vantage], known, topology)
+    watching = [_Watch.of(how, topology, table.copy()) for how in hows]
     lasts = max(int(scenario.lasts) for scenario in found)
     for n in range(lasts):
         block = together(next(blocks, empty()) for _, blocks in playing)
-        diagnosis.step(START + n, seen.of(block, table), table)
-    everything = told(as_contract(diagnosis.incidents, ""), START, topology)
-    return [_own(scenario, everything, own) for scenario, own in zip(found, paces, strict=True)]
+        for watch in watching:
+            watch.step(START + n, block)
+    return [[_own(scenario, watch.told, own) for scenario, own in zip(found, paces, strict=True)] for watch in watching]
+
+
+@dataclass(frozen=True)
+class _Watch:
+    """One engine, and what it sees of what happens."""
+
+    topology: Topology
+    table: SeriesTable
+    diagnosis: Diagnosis
+    seen: Seen
+
+    @staticmethod
+    def of(how: How, topology: Topology, table: SeriesTable) -> "_Watch":
+        known = catalogue()
+        diagnosis = Diagnosis(rules(known).values(), known, topology, worth=how.worth or calibration())
+        return _Watch(topology, table, diagnosis, Seen(VANTAGES[how.vantage], known, topology))
+
+    def step(self, t: float, block: Block) -> None:
+        self.diagnosis.step(t, self.seen.of(block, self.table), self.table)
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        return told(as_contract(self.diagnosis.incidents, ""), START, self.topology)
 
 
 def _own(scenario: Scenario, everything: Sequence[Told], paces: Sequence[F64]) -> Run:
@@ -164,18 +189,30 @@ VERDICTS = {word: verdict for verdict, word in WORDS.items()}
 
 def run_all(found: Sequence[Scenario], workers: int, how: How | None = None, beside_each_other: int = 8) -> list[Run]:
     """All scenarios, in order: several at once in each of several processes."""
+    return run_each_way(found, workers, [how or How()], beside_each_other)[0]
+
+
+def run_each_way(
+    found: Sequence[Scenario], workers: int, hows: Sequence[How], beside_each_other: int = 8
+) -> list[list[Run]]:
+    """All scenarios, in order, each way: several at once in each of several processes."""
     named = [_renamed(scenario, f"f{n}.") for n, scenario in enumerate(found)]
-    how = how or How()
-    size = max(1, min(beside_each_other, -(-len(named) // max(workers, 1))))
-    order = sorted(range(len(named)), key=lambda n: -named[n].lasts)
-    batches = [[named[n] for n in order[k : k + size]] for k in range(0, len(order), size)]
+    batches = _batches(named, workers, beside_each_other)
     if workers <= 1:
-        ran = [run(batch, how) for batch in batches]
+        ran = [run(batch, hows) for batch in batches]
     else:
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            ran = list(pool.map(run, batches, [how] * len(batches)))
-    by_name = {one.name: one for batch in ran for one in batch}
-    return [by_name[scenario.name] for scenario in found]
+            ran = list(pool.map(run, batches, [hows] * len(batches)))
+    by_name = [{one.name: one for batch in ran for one in batch[n]} for n in range(len(hows))]
+    return [[names[scenario.name] for scenario in found] for names in by_name]
+
+
+def _batches(found: Sequence[Scenario], workers: int, most: int) -> list[list[Scenario]]:
+    """As many batches as keep all workers busy, of scenarios that last about as long; longest first."""
+    turns = -(-len(found) // (most * max(workers, 1)))
+    size = -(-len(found) // (turns * max(workers, 1))) if found else 1
+    order = sorted(found, key=lambda scenario: -scenario.lasts)
+    return [order[k : k + size] for k in range(0, len(order), size)]
 
 
 def _renamed(scenario: Scenario, prefix: str) -> Scenario:

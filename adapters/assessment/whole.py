@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
 
-from skewscope.adapters.assessment.corpus import Scenario, pairs, quiet, scenarios
-from skewscope.adapters.assessment.drive import How, Run, recorded_all, run_all
+from skewscope.adapters.assessment.corpus import QUIET, Scenario, pairs, quiet, scenarios
+from skewscope.adapters.assessment.drive import How, Run, recorded_all, run_all, run_each_way
 from skewscope.adapters.assessment.score import Score, heard, scored
 from skewscope.adapters.assessment.vantages import FULL, VANTAGES
 from skewscope.engine.attribution import Causes
@@ -17,7 +17,9 @@ from skewscope.kb.load import catalogue
 DAY = 86400.0
 FEW, AT_ONCE = 10, 8
 """With less telemetry only a third of the conditions are told again, unless they are so few; in so many fleets."""
-MANY, LARGE = 20.0, 1024
+SIDE_BY_SIDE = 16
+"""So many fleets at most are watched by one engine: the more, the cheaper each; a few GiB are enough."""
+MANY, LARGE = 20.0, 2048
 """From so many quiet node-days on fleets are so large: a node of a large fleet is cheaper to judge."""
 PAIRS_TO_EACH = 3
 """One pair of faults for so many conditions."""
@@ -63,32 +65,31 @@ def assessed(order: Order, recordings: Sequence[Path] = (), tell: Progress | Non
     two = two if order.together else []
     say("faults, alone and in pairs", 0.0)
     still = _still(order, faulty)
-    ran = run_all([*faulty, *two], order.workers)
+    ran = run_all([*faulty, *two], order.workers, None, SIDE_BY_SIDE)
     say("quiet fleets", 0.25)
     alone, together = [*ran[: len(faulty)], *_quiet(order, still)], ran[len(faulty) :]
-    by_vantage = {}
     third = order.conditions[order.seed % 3 :: 3] if len(order.conditions) > FEW else order.conditions
     each = -(-len(third) // (AT_ONCE * order.workers))
     some = scenarios(third, order.seed + 2, nodes=order.nodes, each=each, strengths=("medium",))
-    for n, name in enumerate(order.vantages):
-        say(f"telemetry: {name}", 0.5 + 0.5 * n / len(order.vantages))
-        by_vantage[name] = scored(run_all(some, order.workers, How(name)))
+    say("telemetry taken away", 0.6)
+    ways = run_each_way(some, order.workers, [How(name) for name in order.vantages]) if order.vantages else []
+    by_vantage = {name: scored(runs) for name, runs in zip(order.vantages, ways, strict=True)}
+    say("recordings", 0.9)
     found = scored(recorded_all(recordings, order.workers)) if recordings else None
     say("done", 1.0)
     return Assessment(order, scored(alone), scored(together), by_vantage, found)
 
 
 def _still(order: Order, faulty: Sequence[Scenario]) -> list[Scenario]:
-    """Quiet fleets for as long as is asked for, each about as long as the longest other; every third is read seldom.
+    """Quiet fleets for as long as is asked for, each until all that is benign has happened; every third is read seldom.
 
     Many node-days are those of large fleets.
     """
-    longest = max((s.lasts for s in faulty), default=3600.0)
     wanted, nodes = sum(s.lasts for s in faulty) * order.nodes, order.nodes
     if order.quiet_node_days is not None:
         wanted = order.quiet_node_days * DAY
         nodes = LARGE if order.quiet_node_days >= MANY else nodes
-    count = max(1, round(wanted / (longest * nodes))) if wanted else 0
+    count = max(1, round(wanted / (QUIET * nodes))) if wanted else 0
     seconds = wanted / (count * nodes) if count else 0.0
     profiles = ["usual" if n % 3 == 2 else "fine" for n in range(count)]
     seeds = range(order.seed * 1000, order.seed * 1000 + count)
@@ -115,7 +116,7 @@ def calibrated(order: Order, tell: Progress | None = None) -> Calibration:
 def _training(order: Order, worth: Calibration | None) -> list[Run]:
     faulty = scenarios(order.conditions, order.seed, nodes=order.nodes, strengths=order.severities)
     how = How(FULL.name, worth or Calibration())
-    return [*run_all(faulty, order.workers, how), *_quiet(order, _still(order, faulty), how)]
+    return [*run_all(faulty, order.workers, how, SIDE_BY_SIDE), *_quiet(order, _still(order, faulty), how)]
 
 
 def _quiet(order: Order, still: Sequence[Scenario], how: How | None = None) -> list[Run]:

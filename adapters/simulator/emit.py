@@ -35,19 +35,42 @@ class Place:
 
 @dataclass
 class _Source:
-    """One exporter's series, side by side."""
+    """One exporter's series, side by side: gauges, then counters."""
 
     rows: list[tuple[Callable[[World], F64], Place]]
+    order: list[int]
+    """In which the rows stand side by side."""
     numbers: NDArray[np.int32]
     nodes: Index
-    counter: NDArray[np.bool_]
+    gauges: int
+    """How many of the series are gauges."""
     grain: F64
-    """What a counter counts in: whole things, or microseconds of a time."""
+    """[counters] what one counts in: whole things, or microseconds of a time."""
     wraps: F64
+    """[counters] where one begins anew."""
     phase: Index
     period: int
     mute: str
     total: F64
+    """[series]"""
+
+    def add(self, world: World) -> None:
+        """Takes in what a second made of each series."""
+        said = [place.take(np.asarray(value(world), np.float64)) for value, place in self.rows]
+        now = np.concatenate([said[n] for n in self.order])
+        self.total[: self.gauges] = now[: self.gauges]
+        count = self.total[self.gauges :]
+        count += np.nan_to_num(now[self.gauges :])
+        over = np.flatnonzero(count >= self.wraps)
+        count[over] -= self.wraps[over]
+
+    def read(self, chosen: Index) -> F64:
+        """What is read of some series, in their order."""
+        value = self.total[chosen]
+        first = int(np.searchsorted(chosen, self.gauges))
+        grain = self.grain[chosen[first:] - self.gauges]
+        value[first:] = np.floor(value[first:] / grain) * grain
+        return value
 
 
 class Emitter:
@@ -81,24 +104,36 @@ class Emitter:
         self._second = -1
 
     def _source(self, name: str, pairs: list[tuple[Row, Place]], period: int) -> _Source:
-        numbers, nodes, counter, grain, wraps = [], [], [], [], []
-        for row, place in pairs:
-            signal = self.catalogue.signals[row.signal]
+        counts = [self.catalogue.signals[row.signal].type == "counter" for row, _ in pairs]
+        order = sorted(range(len(pairs)), key=counts.__getitem__)
+        gauges = sum(len(place.names) for counted, (_, place) in zip(counts, pairs, strict=True) if not counted)
+        numbers: list[int] = []
+        grain, wraps = [np.empty(0)], [np.empty(0)]
+        for row, place in (pairs[n] for n in order):
             keys = (SeriesKey(row.signal, place.kind, one, row.selector) for one in place.names)
             numbers += [self.table.number(key) for key in keys]
-            nodes.append(place.nodes)
-            counter.append(np.full(len(place.names), signal.type == "counter"))
-            grain.append(np.full(len(place.names), 1e-6 if signal.unit == "s" else 1.0))
-            size = min((size for size, _ in ranges_of(signal)), default=np.inf) if signal.type == "counter" else np.inf
-            wraps.append(np.full(len(place.names), size))
-        at = np.concatenate(nodes)
-        total = np.where(np.concatenate(counter), 1000.0, 0.0)
-        rows = [(row.value, place) for row, place in pairs]
+            signal, many = self.catalogue.signals[row.signal], len(place.names)
+            if signal.type == "counter":
+                grain.append(np.full(many, 1e-6 if signal.unit == "s" else 1.0))
+                wraps.append(np.full(many, min((size for size, _ in ranges_of(signal)), default=np.inf)))
+        at = np.concatenate([pairs[n][1].nodes for n in order])
         # Not all nodes are read in the same second.
         phase = (at * 7) % period
-        made = np.array(numbers, np.int32)
-        counts, grains, ends = np.concatenate(counter), np.concatenate(grain), np.concatenate(wraps)
-        return _Source(rows, made, at, counts, grains, ends, phase, period, MUTES[name], total)
+        total = np.zeros(len(at))
+        total[gauges:] = 1000.0
+        return _Source(
+            [(row.value, place) for row, place in pairs],
+            order,
+            np.array(numbers, np.int32),
+            at,
+            gauges,
+            np.concatenate(grain),
+            np.concatenate(wraps),
+            phase,
+            period,
+            MUTES[name],
+            total,
+        )
 
     def _parts(self, signal: str, place: Place) -> NDArray[np.int32]:
         parts = [*(f"bucket:{bound:g}" for bound in BOUNDS), "bucket:+Inf", "count", "sum"]
@@ -118,16 +153,15 @@ class Emitter:
 
     def _plain(self, world: World) -> Iterator[tuple[NDArray[np.int32], F64]]:
         for source in self._sources:
-            now = np.concatenate([place.take(np.asarray(value(world), np.float64)) for value, place in source.rows])
-            source.total = np.where(source.counter, source.total + np.nan_to_num(now), now)
-            source.total = np.where(source.total >= source.wraps, source.total - source.wraps, source.total)
-            due = (self._second % source.period) == source.phase
-            mute = np.asarray(getattr(world.push, source.mute)[source.nodes] > 0 if source.mute else False)
-            if source.mute == MUTES["engine"]:
-                source.total[mute] = 0.0  # an engine is silent while it restarts
-            chosen = due & ~mute
-            value = np.where(source.counter, np.floor(source.total / source.grain) * source.grain, source.total)
-            yield source.numbers[chosen], value[chosen]
+            source.add(world)
+            chosen = (self._second % source.period) == source.phase
+            if source.mute:
+                mute = getattr(world.push, source.mute)[source.nodes] > 0
+                chosen &= ~mute
+                if source.mute == MUTES["engine"]:
+                    source.total[mute] = 0.0  # an engine is silent while it restarts
+            at = np.flatnonzero(chosen)
+            yield source.numbers[at], source.read(at)
 
     def _histograms(self, world: World) -> Iterator[tuple[NDArray[np.int32], F64]]:
         mute = world.push.mute_engine

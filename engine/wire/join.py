@@ -135,9 +135,13 @@ class WireJoin:
     """(bucket, index in it) by group."""
     links: list[tuple[int, int]] = field(default_factory=list)
     """(series of a port, series of a rank): values handed on as they are."""
+    ranks: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """(group, member) of the ranks on each node."""
 
     def __post_init__(self) -> None:
         for group in self.topology.groups:
+            for member in group.members:
+                self.ranks.setdefault(self.topology.node_of[member], []).append((group.name, member))
             nodes = tuple(dict.fromkeys(self.topology.node_of[m] for m in group.members))
             size = 1 << max(1, len(nodes) - 1).bit_length()
             bucket = self.buckets.setdefault(size, _Bucket())
@@ -202,13 +206,11 @@ class WireJoin:
         port = self.topology.port.get(key.entity)
         if port is None or port.network != "east-west":
             return
-        for group in self.topology.groups:
-            if key.selector in self.place and key.selector != group.name:
+        for group, member in self.ranks.get(port.node, ()):
+            if key.selector in self.place and key.selector != group:
                 continue
-            for member in group.members:
-                if self.topology.node_of[member] == port.node:
-                    rank = SeriesKey(HANDED[key.signal], "rank", f"{group.name}:{member}", port.name)
-                    self.links.append((number, table.number(rank)))
+            rank = SeriesKey(HANDED[key.signal], "rank", f"{group}:{member}", port.name)
+            self.links.append((number, table.number(rank)))
 
 
 def _recent(cells: _Cells, shape: tuple[int, ...], said: tuple[F64, F64], reach: F64) -> tuple[F64, Mask]:
