@@ -43,13 +43,21 @@ def test_segments_seen_twice_are_retransmissions(first: int) -> None:
     assert says.of("wire.peer_retransmit_ratio", "n0/ew>n1/ew")[0] == pytest.approx(3 / 103)
 
 
-@pytest.mark.parametrize(("delay", "again"), [(20e-6, 0), (5e-3, 1)])
+@pytest.mark.parametrize(("again", "counted"), [(1, 0), (2, 2), (3, 3)])
+def test_a_single_repeat_proves_nothing(again: int, counted: int) -> None:
+    seq, times = numbered(100)
+    says = told(stream(seq + seq[10 : 10 + again], times + [0.2 + i * 1e-3 for i in range(again)]))
+    assert says.of("wire.retransmit_ratio", "n0/ew")[0] == pytest.approx(counted / (100 + again))
+
+
+@pytest.mark.parametrize(("delay", "again"), [(20e-6, 0), (5e-3, 2)])
 def test_a_hole_filled_at_once_is_reordering_and_later_a_retransmission(delay: float, again: int) -> None:
     seq, times = numbered(100)
-    times[50] = times[51] + delay
+    for hole in (30, 50):
+        times[hole] = times[hole + 1] + delay
     says = told(stream(seq, times))
     assert says.of("wire.retransmit_ratio", "n0/ew")[0] == pytest.approx(again / 100)
-    assert says.of("wire.out_of_order_ratio", "n0/ew")[0] == pytest.approx((1 - again) / 100)
+    assert says.of("wire.out_of_order_ratio", "n0/ew")[0] == pytest.approx((2 - again) / 100)
 
 
 def test_keep_alives_and_resent_nothing_are_no_loss() -> None:

@@ -164,11 +164,9 @@ class Transport:
         lost = again & ~fate.needless
         for word, way in (("tx", chunk.tx), ("rx", chunk.rx)):
             sent = self._windowed(f"sent {word}", chunk, data & way)
-            out.put(
-                "wire.retransmit_ratio",
-                ratio(self._windowed(f"again {word}", chunk, lost & data & way), sent, LEAST),
-                word,
-            )
+            repeated = self._windowed(f"again {word}", chunk, lost & data & way)
+            # One repeat proves nothing: a late acknowledgement provokes one at the end of a stream.
+            out.put("wire.retransmit_ratio", ratio(np.where(repeated > 1, repeated, 0.0), sent, LEAST), word)
             out.put(
                 "wire.out_of_order_ratio",
                 ratio(self._windowed(f"shuffled {word}", chunk, shuffled & way), sent, LEAST),
@@ -177,7 +175,7 @@ class Transport:
         repeats = self._windowed("again by peer", chunk, again & data, len(names))
         counted = self._windowed("sent by peer", chunk, data, len(names))
         share = ratio(repeats, counted, LEAST)
-        # One repeat proves nothing: late acknowledgements provoke single ones, and of few segments one is much.
+        # Of few segments one is much.
         out.put("wire.own_retransmit_ratio", _lower_median(ratio(np.maximum(repeats - 1, 0), counted, LEAST)))
         for name, row in zip(names, share, strict=True):
             if name:
