@@ -91,7 +91,9 @@ class Incidents:
         """What changed by the verdicts of one tick."""
         self._changes = []
         self.tracks.take(t, verdicts)
-        if self.tracks.live or self._near:
+        if not (self.tracks.live or self._near):
+            self._rivals.prepare()
+        else:
             self._follow_policies(t)
             self.tracks.drop(t - max(self.timing.fold_s, self.timing.explain_s))
             if self._epoch(t) != self._sorted_out:

@@ -40,14 +40,25 @@ class Neighbours:
             return (name,)
         return self.places.nodes_of_group(name) if what == "group" else ()
 
+    @property
+    def full(self) -> bool:
+        """Whether one more list would have the others forgotten."""
+        return len(self._known) >= MOST
+
+    def learn(self, kind: str, names: tuple[str, ...]) -> bool:
+        """Makes a list of names known, which takes a while for a whole fleet; whether it was not."""
+        known = self._known.get((kind, id(names)))
+        if known is not None and known[0] is names:
+            return False
+        if self.full:
+            self._known.clear()
+        self._known[kind, id(names)] = names, self._indexed(kind, names)
+        return True
+
     def _index(self, kind: str, names: tuple[str, ...]) -> Mapping[str, Sequence[int]]:
         """Entities by node where they lie on one, else by token."""
-        known = self._known.get((kind, id(names)))
-        if known is None or known[0] is not names:
-            if len(self._known) >= MOST:
-                self._known.clear()
-            known = self._known[kind, id(names)] = names, self._indexed(kind, names)
-        return known[1]
+        self.learn(kind, names)
+        return self._known[kind, id(names)][1]
 
     def _indexed(self, kind: str, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
         found: dict[str, list[int]] = {}

@@ -31,6 +31,12 @@ class Rivals:
         self._tests: dict[str, dict[str, str]] = {}
         self._neighbours = Neighbours(places)
 
+    def prepare(self) -> None:
+        """Learns where one more rule's entities lie, in a tick that has time for it: no fault has to wait for that."""
+        for verdict in self.tracks.said():
+            if self._neighbours.full or self._neighbours.learn(verdict.kind, verdict.names):
+                return
+
     def compare(self, cases: Sequence[Case]) -> None:
         """Note what else each of some cases could be, in the tick in which they spoke loudest.
 

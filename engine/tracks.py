@@ -310,6 +310,10 @@ class Tracks:
                     began, own = float(since[i]), said.some(np.array([k]))
                     yield self._key(verdict, i), began, voice_of(self.rules[rule], began, own)
 
+    def said(self) -> Iterable[RuleVerdict]:
+        """What the rules say in this tick."""
+        return self._now.values()
+
     def said_of(self, condition: str) -> Iterator[tuple[RuleInfo, RuleVerdict]]:
         """What the rules of a condition say in this tick. To be asked right after `take`."""
         for rule in self._rules_of.get(condition, ()):

@@ -29,3 +29,15 @@ def test_near_is_who_shares_a_token(kind, at):
     names = tuple(ENTITIES.names[kind])
     near = [i for i, name in enumerate(names) if tokens & neighbours.tokens(Entity(kind, name))]
     assert neighbours.near(kind, names, tokens).tolist() == near
+
+
+def test_a_list_of_names_is_learnt_once_and_as_many_as_there_is_room_for(monkeypatch):
+    monkeypatch.setattr("skewscope.engine.neighbours.MOST", 2)
+    neighbours = Neighbours(Places(TOPOLOGY))
+    nodes, ranks = tuple(ENTITIES.names["node"]), tuple(ENTITIES.names["rank"])
+    assert [neighbours.learn(*of) for of in (("node", nodes), ("node", nodes))] == [True, False]
+    assert not neighbours.full
+    neighbours.learn("rank", ranks)
+    assert neighbours.full
+    neighbours.learn("group", tuple(ENTITIES.names["group"]))
+    assert neighbours.learn("node", nodes)

@@ -8,6 +8,7 @@ from incident_makers import N1, N2, RULES, SILENT, UNSEEN, Says, cluster, incide
 from skewscope.engine.calibration import Calibration
 from skewscope.engine.confidence import PRIOR, probability
 from skewscope.engine.incidents import Incidents
+from skewscope.engine.neighbours import Neighbours
 from skewscope.engine.verdict import NO, YES
 from skewscope.kb.model import Link
 
@@ -87,3 +88,17 @@ def test_another_root_in_the_same_place_competes_and_makes_it_less_sure():
     assert late.confidence < alone.confidence
     apart = play({("late", N1): [(10, 40, Says())], ("blind", "D:n15"): [(10, 40, Says())]})
     assert next(one for one in apart.all() if one.condition == "late").confidence == alone.confidence
+
+
+def test_in_quiet_ticks_one_list_of_entities_after_another_is_learnt(monkeypatch):
+    learnt = []
+    index = Neighbours._indexed
+    monkeypatch.setattr(Neighbours, "_indexed", lambda self, *of: learnt.append(of) or index(self, *of))
+    engine, quiet = incidents(), Says(fires=False, state=NO)
+    said = [verdict(name, {N1: quiet}) for name in ("late", "bubble", "lossy")]
+    lists = {(one.kind, id(one.names)) for one in said}
+    for n in range(5):
+        engine.step(float(n), said)
+    assert len(learnt) == len(lists)
+    engine.step(9.0, [replace(said[0], firing=verdict("late", {N1: Says()}).firing), *said[1:]])
+    assert len(learnt) == len(lists)
