@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.sets import F64, Index, Sets, sets
-from skewscope.engine.topology import FLEET, Topology
+from skewscope.engine.topology import FLEET, Group, Topology
 from skewscope.rules.expr import Peers
 from skewscope.rules.kinds import CONTAINERS, KINDS
 from skewscope.rules.model import Where
@@ -241,8 +241,8 @@ class Entities:
         mask[: len(self.names[kind])] = True
         if where.networks and kind == "port":
             mask &= self.in_networks(where.networks)
-        if where.groups:
-            mask &= self._in_groups(kind, where.groups)
+        if where.groups or where.nodes:
+            mask &= self._in_groups(kind, where)
         return mask
 
     def named(self, kind: str, where: Where) -> tuple[str, ...]:
@@ -255,8 +255,12 @@ class Entities:
         wanted = frozenset(networks)
         return np.array([self.topology.port[name].network in wanted for name in self.names["port"]], bool)
 
-    def _in_groups(self, kind: str, kinds: tuple[str, ...]) -> NDArray[np.bool_]:
-        good = np.array([self.topology.group[name].kind in kinds for name in self.names["group"]], bool)
+    def _wanted(self, group: Group, where: Where) -> bool:
+        on = {self.topology.node_of[member] for member in group.members}
+        return (not where.groups or group.kind in where.groups) and where.nodes in (0, len(on))
+
+    def _in_groups(self, kind: str, where: Where) -> NDArray[np.bool_]:
+        good = np.array([self._wanted(self.topology.group[name], where) for name in self.names["group"]], bool)
         if kind == "group":
             return good
         mask = np.zeros(self.count(kind), bool)

@@ -142,7 +142,11 @@ class _Reader:
         if "group" in data and self.data["scope"] not in {"rank", "group", "replica", "node", "gpu", "port"}:
             found = f"a kind of group for a {self.data['scope']}"
             self.fault(("where", "group"), found, "it only for what is in groups")
-        return Where(_listed(data.get("group")), _listed(data.get("network")))
+        if "nodes" in data and self.data["scope"] not in {"rank", "group", "replica"}:
+            self.fault(
+                ("where", "nodes"), f"nodes of a group for a {self.data['scope']}", "it only for ranks and groups"
+            )
+        return Where(_listed(data.get("group")), _listed(data.get("network")), data.get("nodes", 0))
 
     def peers(self) -> Peers:
         scope, where = self.data["scope"], self.data.get("where", {})

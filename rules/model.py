@@ -15,6 +15,8 @@ class Where:
 
     groups: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
+    nodes: int = 0
+    """On how many nodes the group lies; 0: on any number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,11 @@ def test_where_leaves_what_a_rule_asks_for():
     assert left("rank", groups=("pipeline-parallel",)) == ["C:n0", "C:n4"]
     assert left("group", groups=("tensor-parallel",)) == ["A", "B"]
     assert left("replica", groups=("tensor-parallel",)) == ["A", "B"]
+    assert left("group", nodes=2) == [
+        g.name for g in e.topology.groups if len({e.topology.node_of[m] for m in g.members}) == 2
+    ]
+    assert left("rank", nodes=2, groups=("pipeline-parallel",)) == ["C:n0", "C:n4"]
+    assert not left("group", nodes=7)
     assert left("node", groups=("pipeline-parallel",)) == ["n0", "n4"]
     assert left("gpu", groups=("tensor-parallel",)) == [f"n{n}/gpu{g}" for n in (0, 1, 2) for g in (0, 1)] + ["n3/gpu0"]
     assert left("port", networks=("east-west",)) == [f"n{n}/ew" for n in range(6)]
