@@ -164,18 +164,18 @@ class Sight:
         if first == size:
             return
         new = self.table.keys[first:size]
-        told = [self._signals.setdefault(key.signal, len(self._signals)) for key in new]
-        self._signal = np.append(self._signal, np.array(told, np.int32))
+        numbers = (self._signals.setdefault(key.signal, len(self._signals)) for key in new)
+        told = np.fromiter(numbers, np.int32, len(new))
+        self._signal = np.append(self._signal, told)
         for telemetry in KINDS:
             place, of = self._place[telemetry.name], telemetry.of
-            rows = [
-                (number, place[who])
-                for number, key in enumerate(new, first)
-                if key.signal.startswith(telemetry.prefixes) and (who := of(key.entity)) in place
-            ]
-            table = np.array(rows, np.int32).reshape(-1, 2)
+            its = np.array([signal.startswith(telemetry.prefixes) for signal in self._signals], bool)
+            at = np.flatnonzero(its[told]).astype(np.int32)
+            entities = [new[n].entity for n in at]
+            places = {entity: place.get(of(entity), -1) for entity in set(entities)}
+            who = np.fromiter((places[entity] for entity in entities), np.int32, len(at))
             series, whose = self._at[telemetry.name]
-            self._at[telemetry.name] = np.append(series, table[:, 0]), np.append(whose, table[:, 1])
+            self._at[telemetry.name] = np.append(series, first + at[who >= 0]), np.append(whose, who[who >= 0])
 
 
 def _few_first(names: Iterable[str]) -> tuple[int, list[str]]:

@@ -12,7 +12,7 @@ import numpy as np
 from skewscope.engine.counters import Ranges, increases, ranges_of
 from skewscope.engine.counting import Tally
 from skewscope.engine.entities import Entities
-from skewscope.engine.feed import Block, Column, Frame, SeriesKey, SeriesTable
+from skewscope.engine.feed import I32, Block, Column, Frame, SeriesKey, SeriesTable
 from skewscope.engine.laid import Laid, Part, Parts
 from skewscope.engine.moments import Moment, even
 from skewscope.engine.rhythm import Rhythm, longer
@@ -24,6 +24,10 @@ from skewscope.rules.kinds import contains, kind_of
 
 WATERMARK = 5.0
 """Seconds by which a sample may come after a later one of its series and still be placed."""
+SPARE = 16
+"""Where series are added, room is made for one in so many at least: each time all that is kept of them is copied."""
+CHUNK = 1 << 15
+"""So many samples are taken in at a time: what is worked with should stay in the cache."""
 
 
 @dataclass(slots=True)
@@ -122,7 +126,7 @@ class Panel:
             return
         first, new = self._size, size - known
         # Not twice as much: of a fleet that is there, little more comes.
-        self._grow(first + max(new, known // 4))
+        self._grow(first + max(new, known // SPARE))
         self._known, self._size = size, first + new
         self._straight &= first == known
         self._place_of = np.concatenate((self._place_of, np.arange(first, first + new)))
@@ -217,30 +221,51 @@ class Panel:
         series, time, value = block.series, block.time, block.value
         if not len(series):
             return
-        sound = np.isfinite(time)
-        if series.min() < 0 or series.max() >= self._known or not sound.all():
-            sound &= (series >= 0) & (series < self._known)
+        if series.min() < 0 or series.max() >= self._known or not np.isfinite(time).all():
+            sound = np.isfinite(time) & (series >= 0) & (series < self._known)
             series, time, value = series[sound], time[sound], value[sound]
-        # Most of what exporters offer no rule reads.
-        read = np.flatnonzero(self._read[series if self._straight else self._place_of[series]])
-        self.count.taken += len(series) - len(read)
-        at: Index = (series if self._straight else self._place_of[series])[read].astype(np.intp)
-        time, value = time[read], value[read]
-        if len(time) and time.max() > self.t:
-            self.count.ahead += int((time > self.t + self.tick).sum())
-            time = np.minimum(time, self.t)
-        if (at[1:] > at[:-1]).all() or not (several := np.bincount(at)[at] > 1).any():
-            yield alone(at, time, value)
+        if (series[1:] > series[:-1]).all() or not (several := np.bincount(series)[series] > 1).any():
+            yield from self._apart(series, time, value)
             return
         if not several.all():
             one = ~several
-            yield alone(at[one], time[one], value[one])
-            at, time, value = at[several], time[several], value[several]
-        order = np.lexsort((value, time, at))
-        at, time, value = at[order], time[order], value[order]
-        # Of two samples of one series at one time, one is enough.
-        same = np.append((at[1:] == at[:-1]) & (time[1:] == time[:-1]), False)
-        yield marked(at[~same], time[~same], value[~same])
+            yield from self._apart(series[one], time[one], value[one])
+            series, time, value = series[several], time[several], value[several]
+        yield from self._ordered(series, time, value)
+
+    def _apart(self, series: I32, time: F64, value: F64) -> Iterator[Samples]:
+        """Samples of which no two are of one series, so many at a time that what is worked with stays in the cache."""
+        for begin in range(0, len(series), CHUNK):
+            some = slice(begin, begin + CHUNK)
+            yield alone(*self._read_by_rules(series[some], time[some], value[some]))
+
+    def _ordered(self, series: I32, time: F64, value: F64) -> Iterator[Samples]:
+        """Samples put in order, as many at a time; all of a series are together."""
+        by_series = np.argsort(series, kind="stable")
+        numbers = series[by_series]
+        end = 0
+        while end < len(numbers):
+            begin, last = end, min(end + CHUNK, len(numbers)) - 1
+            end = int(np.searchsorted(numbers, numbers[last], side="right"))
+            some = by_series[begin:end]
+            at, when, what = self._read_by_rules(series[some], time[some], value[some])
+            order = np.lexsort((what, when, at))
+            at, when, what = at[order], when[order], what[order]
+            # Of two samples of one series at one time, one is enough.
+            same = np.append((at[1:] == at[:-1]) & (when[1:] == when[:-1]), False)[: len(at)]
+            yield marked(at[~same], when[~same], what[~same])
+
+    def _read_by_rules(self, series: I32, time: F64, value: F64) -> tuple[Index, F64, F64]:
+        """(place, time, value) of samples that somebody reads; most of what exporters offer no rule does."""
+        at: Index = series.astype(np.intp) if self._straight else self._place_of[series]
+        read = self._read[at]
+        if not read.all():
+            self.count.taken += len(read) - int(np.count_nonzero(read))
+            at, time, value = at[read], time[read], value[read]
+        if len(time) and time.max() > self.t:
+            self.count.ahead += int((time > self.t + self.tick).sum())
+            time = np.minimum(time, self.t)
+        return at, time, value
 
     def _in_order(self, found: Samples) -> Samples:
         newest = self.times[found.series]

@@ -265,9 +265,9 @@ class Lanes:
         if rows.version == self._version:
             return
         self._version = rows.version
-        found = np.unique(rows.series[rows.series >= 0])
-        # Lanes keep their order: a new series gets a new lane at the end.
-        self.series = np.concatenate((self.series, np.setdiff1d(found, self.series)))
+        # Each series stands there once. Lanes keep their order: a new series gets a new lane at the end.
+        found = np.sort(rows.series[rows.series >= 0])
+        self.series = np.concatenate((self.series, np.setdiff1d(found, self.series, assume_unique=True)))
         first, size = int(self.series.min()), len(self.series)
         self._order = np.argsort(self.series, kind="stable")
         self._sorted = self.series[self._order]

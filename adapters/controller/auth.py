@@ -45,7 +45,8 @@ class Gate:
         self._tokens = {self._digest(token.secret.text): token for token in config.tokens}
         self._names = {token.name: token for token in config.tokens if token.role != AGENT}
         agents = any(token.role == AGENT for token in config.tokens)
-        protected = not config.listen.loopback and not config.listen.unprotected
+        self._loopback = config.listen.loopback
+        protected = not self._loopback and not config.listen.unprotected
         self._open_to_agents = not agents and not protected and config.anonymous != "none"
 
     def _digest(self, text: str) -> bytes:
@@ -92,7 +93,7 @@ class Gate:
 
     def hosted(self, host: str) -> bool:
         """Whether a request may be for this host: on loopback, a page in a browser must not reach us by a name."""
-        if not self._config.listen.loopback:
+        if not self._loopback:
             return True
         return _is_loopback(host)
 

@@ -138,8 +138,7 @@ class Controller:
         for name, batches in self._left.items():
             handed[name] = batches + handed.get(name, [])
         self._left = {}
-        assert self._work is not None
-        self.known = await self._in_thread(self._work.step, t, handed)
+        self.known = await self._in_thread(self._step, t, handed)
         self.pace.ticks += 1
         self.pace.took = self.clock.now() - begun
         self._rest(self.known.series)
@@ -183,7 +182,7 @@ class Controller:
             self._left[wanted.name] = self._left.get(wanted.name, []) + await self.supervisor.stop(wanted.name)
         if before.topology != config.topology:
             self.receiver.topology = config.topology
-            self._work = await self._in_thread(self._anew)
+            await self._in_thread(self._anew)
         elif (before.record, before.retention) != (config.record, config.retention):
             await self._in_thread(self._record_anew)
         self._want()
@@ -232,14 +231,19 @@ class Controller:
         folder = self.config.record
         return Recorder(folder, self.config.topology_path, self.config.retention) if folder else None
 
-    def _anew(self) -> Work:
+    def _step(self, t: float, handed: Mapping[str, Sequence[Batch]]) -> Known:
+        # Looked up here: a tick that waited for a reload is for the new engine, the old one is closed.
+        assert self._work is not None
+        return self._work.step(t, handed)
+
+    def _anew(self) -> None:
         """Another engine, for another topology; open incidents go on."""
         assert self._work is not None
         store = self._work.store
         if self._work.recorder is not None:
             self._work.recorder.close()
         self._stack.close()
-        return self._with(store)
+        self._work = self._with(store)
 
     def _record_anew(self) -> None:
         assert self._work is not None
@@ -291,8 +295,11 @@ class Controller:
 
     async def change_silence(self, who: str, what: str, silence: Silence) -> None:
         """Takes in a silence that is new or another than before; it counts from the next tick on."""
+        await self._in_thread(self._silence, self.clock.now(), who, what, silence)
+
+    def _silence(self, t: float, who: str, what: str, silence: Silence) -> None:
         assert self._work is not None
-        await self._in_thread(self._work.change_silence, self.clock.now(), who, what, silence)
+        self._work.change_silence(t, who, what, silence)
 
     # --- sources
 

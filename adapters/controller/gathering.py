@@ -5,14 +5,15 @@ catalogue lists first counts, as in a recording; a better one that comes later t
 runs where the engine runs: nothing else may number its series.
 """
 
-from collections.abc import Collection, Iterable
+from array import array
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
 from skewscope.adapters.sources.base import Batch, Columns, values_in
-from skewscope.engine.feed import F64, I32, Block, SeriesKey, SeriesTable, empty
+from skewscope.engine.feed import I32, Block, SeriesKey, SeriesTable
 from skewscope.engine.panel import WATERMARK, Panel
 from skewscope.engine.sets import Index, Mask
 
@@ -22,6 +23,8 @@ MOST_AHEAD = 5.0
 
 MOST_AT_ONCE = 2_500_000
 """Values that a tick takes in; they are put in order, and a tick that is late must not be the cause of the next."""
+NONE = 1 << 30
+"""Stands for the rank of what nobody delivers: worse than any."""
 MOST_SERIES = 16_000_000
 """Series that the engine is given."""
 
@@ -37,20 +40,19 @@ class _Mapping:
     """Whether nothing better came since."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Entity:
     """Which names deliver the signals of one entity."""
 
-    best: dict[str, int] = field(default_factory=dict)
-    """Rank of the best name, by signal."""
+    best: "array[int]"
+    """Rank of the best name of each signal that is read; `NONE` where nobody delivers it. No dict: a fleet has many."""
     mappings: list[ref[_Mapping]] = field(default_factory=list)
     """Of all columns that have something of it, as long as they are there."""
 
     def join(self, mapping: _Mapping) -> None:
         """Notes that some columns have something of it."""
-        if not any(other() is mapping for other in self.mappings[-1:]):
-            self.mappings = [other for other in self.mappings if other() is not None]
-            self.mappings.append(ref(mapping))
+        self.mappings = [other for other in self.mappings if other() not in (None, mapping)]
+        self.mappings.append(ref(mapping))
 
     def upset(self) -> None:
         """All columns that have something of it are to be looked at anew."""
@@ -61,11 +63,13 @@ class _Entity:
 
 @dataclass(slots=True)
 class _Part:
-    """Samples of one batch, for the engine."""
+    """What of one batch is for the engine."""
 
-    time: F64 | float
+    batch: Batch
+    places: Index
+    """Of its values."""
     series: I32
-    value: F64
+    """Their numbers."""
 
 
 class Gathering:
@@ -79,14 +83,15 @@ class Gathering:
         """Series beyond those that there is room for."""
         self.passed_over = 0
         """Values of rows that a newer one stood for, when too much came at once."""
-        self._wanted = frozenset(wanted)
+        self._place = {signal: n for n, signal in enumerate(wanted)}
+        """Of each signal that is read, among the ranks of an entity."""
         self._mappings: WeakKeyDictionary[Columns, _Mapping] = WeakKeyDictionary()
         self._entities: dict[tuple[str, str], _Entity] = {}
         self._held: list[Batch] = []
 
     def read(self, panel: Panel) -> None:
-        """Give numbers to what a panel keeps."""
-        self._wanted = panel.wanted | panel.also
+        """Gives numbers to what a panel keeps; to be told before the first block."""
+        self._place = {signal: n for n, signal in enumerate(sorted(panel.wanted | panel.also))}
 
     def block(self, batches: Iterable[Batch], until: float) -> Block:
         """All that is of the tick that ends at `until`, or of an earlier one; what is of a later one waits for it."""
@@ -94,17 +99,14 @@ class Gathering:
         due = [now for batch in waiting if (now := self._due(batch, until))]
         if values_in(due) > MOST_AT_ONCE:
             due = self._newest(due)
-        parts = [self._part(batch) for batch in due]
-        parts = [part for part in parts if len(part.series)]
-        if not parts:
-            return empty()
-        times = [_full(part) for part in parts]
-        self.late += sum(int(np.count_nonzero(time < until - 1.0 - WATERMARK)) for time in times)
-        value = np.concatenate([part.value for part in parts])
+        parts = [part for batch in due if len((part := self._part(batch)).series)]
+        # In the order of their numbers, as far as batches go: the engine finds its places one after another then.
+        parts.sort(key=lambda part: int(part.series[0]))
+        block = _joined(parts)
+        self.late += int(np.count_nonzero(block.time < until - 1.0 - WATERMARK))
         # Nothing can be counted with infinities.
-        if np.isinf(value).any():
-            value = np.where(np.isinf(value), np.nan, value)
-        return Block(np.concatenate(times), np.concatenate([part.series for part in parts]), value)
+        block.value[np.isinf(block.value)] = np.nan
+        return block
 
     def _newest(self, due: list[Batch]) -> list[Batch]:
         """Only the newest row of each table, where more came than a tick can take: the next one is not late for it."""
@@ -132,12 +134,10 @@ class Gathering:
             places, numbers = mapping.dense
             # Series are announced before their values, so a batch is no longer than its columns.
             size = int(np.searchsorted(places, len(batch.value)))
-            time = batch.time if isinstance(batch.time, float | int) else batch.time[places[:size]]
-            return _Part(time, numbers[:size], batch.value[places[:size]])
+            return _Part(batch, places[:size], numbers[:size])
         numbers = mapping.numbers[batch.numbers]
         some = np.flatnonzero(numbers >= 0)
-        time = batch.time if isinstance(batch.time, float | int) else batch.time[some]
-        return _Part(time, numbers[some], batch.value[some])
+        return _Part(batch, some, numbers[some])
 
     # --- numbers
 
@@ -157,22 +157,34 @@ class Gathering:
     def _rank(self, columns: Columns, mapping: _Mapping, size: int) -> None:
         """Notes by which names new columns come; whoever came by a worse one is looked at anew."""
         new = slice(len(mapping.numbers), size)
+        joined: set[_Entity] = set()
         for key, rank in zip(columns.keys[new], columns.ranks[new], strict=True):
-            if key.signal not in self._wanted:
+            place = self._place.get(key.signal)
+            if place is None:
                 continue
-            entity = self._entities.setdefault((key.kind, key.entity), _Entity())
-            entity.join(mapping)
-            best = entity.best.setdefault(key.signal, rank)
+            entity = self._entity(key)
+            if entity not in joined:
+                joined.add(entity)
+                entity.join(mapping)
+            best = entity.best[place]
             if rank < best:
-                entity.best[key.signal] = rank
-                entity.upset()
+                entity.best[place] = rank
+                if best != NONE:
+                    entity.upset()
+
+    def _entity(self, key: SeriesKey) -> _Entity:
+        found = self._entities.get((key.kind, key.entity))
+        if found is None:
+            found = self._entities[key.kind, key.entity] = _Entity(array("i", [NONE]) * len(self._place))
+        return found
 
     def _numbers(self, columns: Columns, size: int) -> I32:
         pairs = zip(columns.keys[:size], columns.ranks[:size], strict=True)
         return np.fromiter((self._number(key, rank) for key, rank in pairs), np.int32, size)
 
     def _number(self, key: SeriesKey, rank: int) -> int:
-        if key.signal not in self._wanted or rank > self._entities[key.kind, key.entity].best[key.signal]:
+        place = self._place.get(key.signal)
+        if place is None or rank > self._entities[key.kind, key.entity].best[place]:
             return -1
         if len(self.table.keys) >= MOST_SERIES:
             self.unplaced += 1
@@ -193,7 +205,17 @@ def _some(batch: Batch, which: Mask) -> Batch:
     return Batch(batch.columns, numbers, batch.time[at], batch.value[at])
 
 
-def _full(part: _Part) -> F64:
-    if isinstance(part.time, float | int):
-        return np.full(len(part.series), float(part.time))
-    return part.time
+def _joined(parts: Sequence[_Part]) -> Block:
+    """All samples of some parts; each value is copied once."""
+    ends = np.cumsum([len(part.series) for part in parts], dtype=np.intp).tolist()
+    size = ends[-1] if ends else 0
+    block = Block(np.empty(size), np.empty(size, np.int32), np.empty(size))
+    begin = 0
+    for part, end in zip(parts, ends, strict=True):
+        at, time = slice(begin, end), part.batch.time
+        block.series[at] = part.series
+        block.time[at] = time if isinstance(time, float | int) else time[part.places]
+        # All places are there, so the mode changes nothing; without one numpy would fill a copy first.
+        part.batch.value.take(part.places, out=block.value[at], mode="clip")
+        begin = end
+    return block

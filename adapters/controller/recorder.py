@@ -13,16 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 import numpy as np
+import zstandard
 
 from skewscope.adapters.recording import FILE
-from skewscope.adapters.sources.base import Batch, Columns, values_in
+from skewscope.adapters.sources.base import Batch, Columns
 
 SPAN = 60
 """Seconds of a file."""
-MOST_BUFFERED = 4_000_000
-"""Values that wait for a row group of their own."""
+MOST_BUFFERED = 1_000_000
+"""Values, or as many eights of bytes of text, that wait for a row group of their own."""
 ENDING = ".wide.parquet"
 TOPOLOGY = "topology.yaml"
 PART = ".part"
@@ -38,6 +40,25 @@ class Retention:
     """Bytes, of all files."""
 
 
+class _Texts:
+    """What columns are, as it stands in each file: packed, for a fleet's is long, and dear to write anew each time."""
+
+    def __init__(self) -> None:
+        self._packed: WeakKeyDictionary[Columns, tuple[int, bytes]] = WeakKeyDictionary()
+
+    def of(self, columns: Columns, first: int, size: int) -> str:
+        """Columns `first`... to `size` as JSON."""
+        kept, packed = self._packed.get(columns, (0, b""))
+        if first == 0 and kept == size:
+            return zstandard.ZstdDecompressor().decompress(packed).decode()
+        pairs = zip(columns.keys[first:size], columns.ranks[first:size], strict=True)
+        series = [[k.signal, k.kind, k.entity, k.selector, rank] for k, rank in pairs]
+        text = json.dumps(series, separators=(",", ":"), ensure_ascii=False)
+        if first == 0:
+            self._packed[columns] = size, zstandard.ZstdCompressor(level=1).compress(text.encode())
+        return text
+
+
 @dataclass
 class _File:
     """One file while it is written."""
@@ -45,6 +66,7 @@ class _File:
     path: Path
     """Its name once it is whole."""
     writer: Any
+    texts: _Texts
     numbers: dict[int, int] = field(default_factory=dict)
     """By the identity of columns: their number in this file."""
     known: list[Columns] = field(default_factory=list)
@@ -79,10 +101,9 @@ class _File:
             self.told.append(0)
         size, first = len(columns.ranks), self.told[table]
         if size > first:
-            pairs = zip(columns.keys[first:size], columns.ranks[first:size], strict=True)
-            series = [[k.signal, k.kind, k.entity, k.selector, rank] for k, rank in pairs]
-            text = json.dumps(series, separators=(",", ":"), ensure_ascii=False)
+            text = self.texts.of(columns, first, size)
             self.rows.append({"table": table, "first": first, "series": text})
+            self.values += len(text) // 8
             self.told[table] = size
         return table
 
@@ -143,6 +164,7 @@ class Recorder:
         self.folder = folder
         self.retention = retention or Retention()
         self._files: dict[str, _File] = {}
+        self._texts = _Texts()
         self._span: int | None = None
         folder.mkdir(parents=True, exist_ok=True)
         for left in folder.glob(f"*{PART}"):
@@ -162,8 +184,8 @@ class Recorder:
             file = self._files.get(name) or self._opened(name, span)
             for batch in batches:
                 file.add(batch)
-            if file.values >= MOST_BUFFERED or values_in(batches) >= MOST_BUFFERED:
-                file.flush()
+                if file.values >= MOST_BUFFERED:
+                    file.flush()
 
     def close(self) -> None:
         """Makes all files whole."""
@@ -184,7 +206,7 @@ class Recorder:
         writer = pq.ParquetWriter(
             path.with_name(path.name + PART), schema(), compression="zstd", compression_level=1, use_dictionary=False
         )
-        file = self._files[name] = _File(path, writer)
+        file = self._files[name] = _File(path, writer, self._texts)
         return file
 
     def _rotate(self, t: float) -> None:

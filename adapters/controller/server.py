@@ -16,7 +16,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from skewscope.adapters.controller.agents import BusyError, ForeignNodeError, UnknownTablesError
 from skewscope.adapters.controller.answers import CALLER, fault
@@ -24,21 +23,16 @@ from skewscope.adapters.controller.api import ROUTES, Route, Site
 from skewscope.adapters.controller.auth import DeniedError, Gate
 from skewscope.adapters.controller.config import Listen, Tls
 from skewscope.adapters.controller.controller import Controller
+from skewscope.adapters.controller.protocol import PATIENCE, PEER, Connection
 from skewscope.adapters.controller.store import Reader
 from skewscope.adapters.sources import pushed
 from skewscope.adapters.wire_rows import MOST_PACKED, PATH, BadRowsError
 from skewscope.kb.problems import SkewscopeError
 
-PATIENCE = 10.0
-"""Seconds that a body may take to come."""
 IDLE = 75
 """Seconds that a connection may wait for its next request: agents keep theirs."""
 MOST_CONNECTIONS = 20_000
 BACKLOG = 2048
-PEER = "skewscope.peer"
-"""Where the name in a client's certificate stands in a request's scope."""
-
-
 MOST_PUSHED = 16 << 20
 """Bytes that are taken of who is no agent, as they travel."""
 
@@ -105,27 +99,41 @@ class App:
     def _caller(self, scope: Scope) -> Any:
         return self.gate.caller(_header(scope, b"authorization"), scope.get(PEER, ""))
 
+    def admitted(self, scope: Scope) -> str | None:
+        """The node that a sender of rows may speak for; None for any.
+
+        Raises:
+            DeniedError: it may not send any, or not here.
+        """
+        self._host(scope)
+        return self.gate.node(self._caller(scope))
+
+    def taken(self, body: bytes, allowed: str | None) -> int | Response:
+        """Takes rows of an agent; gives the highest sequence taken so far, or what is to be answered instead."""
+        try:
+            return self.controller.receiver.take(body, allowed)
+        except UnknownTablesError as error:
+            return JSONResponse({"unknown": error.tables}, 409)
+        except tuple(STATUS) as error:
+            return _refused(error)
+
     async def _received(self, scope: Scope, receive: Receive, take: "Take") -> Response:
         """Lets somebody push."""
         try:
-            self._host(scope)
-            allowed = self.gate.node(self._caller(scope))
+            allowed = self.admitted(scope)
             async with asyncio.timeout(PATIENCE):
                 return await take(scope, receive, allowed)
-        except UnknownTablesError as error:
-            return JSONResponse({"unknown": error.tables}, 409)
         except DeniedError as error:
             return _denied(error)
         except TimeoutError:
             return fault(408, f"the body took more than {PATIENCE:g} s")
         except tuple(STATUS) as error:
-            later = {"Retry-After": "1"} if isinstance(error, BUSY) else {}
-            return fault(STATUS[type(error)], str(error), **later)
+            return _refused(error)
 
     async def _rows(self, scope: Scope, receive: Receive, allowed: str | None) -> Response:
-        """Takes rows of an agent."""
-        body = await _body(scope, receive, MOST_PACKED)
-        return JSONResponse({"taken": self.controller.receiver.take(body, allowed)})
+        """Takes rows of an agent that came the long way (see `protocol`)."""
+        found = self.taken(await _body(scope, receive, MOST_PACKED), allowed)
+        return found if isinstance(found, Response) else JSONResponse({"taken": found})
 
     async def _pushed(self, source: pushed.Receiving, scope: Scope, receive: Receive, allowed: str | None) -> Response:
         """Takes what somebody pushes to a source that speaks of the whole fleet."""
@@ -162,6 +170,11 @@ async def _body(scope: Scope, receive: Receive, most: int) -> bytes:
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def _refused(error: Exception) -> Response:
+    later = {"Retry-After": "1"} if isinstance(error, BUSY) else {}
+    return fault(STATUS[type(error)], str(error), **later)
+
+
 def _denied(error: DeniedError) -> Response:
     if error.known:
         return fault(403, str(error))
@@ -171,21 +184,6 @@ def _denied(error: DeniedError) -> Response:
 async def _no_route(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return fault(error.status_code, error.detail, **(error.headers or {}))
-
-
-class _Protocol(HttpToolsProtocol):
-    """Tells the application whose certificate a client has."""
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        certificate = self.transport.get_extra_info("peercert") if self.transport else None
-        if certificate:
-            self.scope[PEER] = _common_name(certificate)  # type: ignore[literal-required]
-
-
-def _common_name(certificate: dict[str, Any]) -> str:
-    parts = [pair for group in certificate.get("subject", ()) for pair in group]
-    return next((value for name, value in parts if name == "commonName"), "")
 
 
 class Server(uvicorn.Server):
@@ -221,7 +219,8 @@ def server(app: App, tls: Tls | None) -> Server:
     """What serves an application on sockets that it is given, until its `should_exit` is set."""
     settings = uvicorn.Config(
         app,
-        http=_Protocol,
+        http=Connection,
+        proxy_headers=False,
         ws="none",
         lifespan="off",
         interface="asgi3",

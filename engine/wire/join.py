@@ -135,13 +135,13 @@ class WireJoin:
     """(bucket, index in it) by group."""
     links: list[tuple[int, int]] = field(default_factory=list)
     """(series of a port, series of a rank): values handed on as they are."""
-    ranks: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    """(group, member) of the ranks on each node."""
+    _links: I64 = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    """The same as an array."""
+    _ranks: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """(group, member) of all ranks on each node."""
 
     def __post_init__(self) -> None:
         for group in self.topology.groups:
-            for member in group.members:
-                self.ranks.setdefault(self.topology.node_of[member], []).append((group.name, member))
             nodes = tuple(dict.fromkeys(self.topology.node_of[m] for m in group.members))
             size = 1 << max(1, len(nodes) - 1).bit_length()
             bucket = self.buckets.setdefault(size, _Bucket())
@@ -149,6 +149,8 @@ class WireJoin:
             bucket.groups.append(group)
             bucket.nodes.append(nodes)
             bucket.receivers.append({})
+            for member in group.members:
+                self._ranks.setdefault(self.topology.node_of[member], []).append((group.name, member))
 
     def __call__(self, t: float, table: SeriesTable, latest: F64, times: F64) -> Block:
         """Samples of ranks and groups, stamped `t`, from what ports said in the tick that ends at `t`.
@@ -163,7 +165,9 @@ class WireJoin:
         age = (t - times) / self.step
         told = [bucket.told(latest, age, table, self.step) for bucket in self.buckets.values() if bucket.hears]
         if self.links:
-            source, target = np.array(self.links).T
+            if len(self._links) < len(self.links):
+                self._links = np.array(self.links)
+            source, target = self._links.T
             told.append((target, np.where(age[source] < FRESH, latest[source], np.nan)))
         if not told:
             return empty()
@@ -206,11 +210,10 @@ class WireJoin:
         port = self.topology.port.get(key.entity)
         if port is None or port.network != "east-west":
             return
-        for group, member in self.ranks.get(port.node, ()):
-            if key.selector in self.place and key.selector != group:
-                continue
-            rank = SeriesKey(HANDED[key.signal], "rank", f"{group}:{member}", port.name)
-            self.links.append((number, table.number(rank)))
+        for group, member in self._ranks.get(port.node, ()):
+            if key.selector not in self.place or key.selector == group:
+                rank = SeriesKey(HANDED[key.signal], "rank", f"{group}:{member}", port.name)
+                self.links.append((number, table.number(rank)))
 
 
 def _recent(cells: _Cells, shape: tuple[int, ...], said: tuple[F64, F64], reach: F64) -> tuple[F64, Mask]:

@@ -38,7 +38,7 @@ def test_what_is_of_a_later_tick_waits_for_it_and_what_is_far_off_does_not():
     row = Batch(columns, None, 11.2, np.array([3.0]))
     far = Batch(columns, None, 500.0, np.array([4.0]))
     assert seen(gathering, gathering.block([both, row, far], 11.0)) == [(KEY, 1.0), (KEY, 4.0)]
-    assert seen(gathering, gathering.block([], 12.0)) == [(OTHER, 2.0), (KEY, 3.0)]
+    assert seen(gathering, gathering.block([], 12.0)) == [(KEY, 3.0), (OTHER, 2.0)]
     assert len(gathering.block([], 13.0)) == 0
 
 
