@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from receiver import Receiver
 
-from skewscope.adapters.agent.channel import Channel
-from skewscope.adapters.agent.config import Controller
+from skewscope.adapters.channel import Channel, Controller
 from skewscope.adapters.wire_rows import Hello, encode
 
 BODY = encode([Hello("n0", "boot", "1")])

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skewscope.adapters import attached as attached_module
-from skewscope.adapters.agent.channel import Channel
-from skewscope.adapters.agent.config import Controller
 from skewscope.adapters.attached import Attached
 from skewscope.adapters.broadcast import _FLOATS, BadSceneError, Onlooker, Shot, encoded
+from skewscope.adapters.channel import Channel, Controller
 from skewscope.adapters.film import Film
 from skewscope.adapters.recording import demo_path
 from skewscope.kb.problems import SkewscopeError

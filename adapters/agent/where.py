@@ -8,8 +8,8 @@ from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import quote
 
-from skewscope.adapters.agent.channel import Channel
 from skewscope.adapters.agent.config import Config
+from skewscope.adapters.channel import Channel
 from skewscope.engine import topology_file
 from skewscope.engine.topology import Node, Port, Topology
 from skewscope.kb.problems import InputError
