@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+SEVERITIES = ("info", "warning", "critical")
 LIKELY = 0.4
 """From here on it is told as a diagnosis, below as a suspicion. Telling from half of the best F1 on makes for the best
 F1 (Z. Lipton, C. Elkan, B. Narayanaswamy, "Optimal thresholding of classifiers to maximize F1 measure", 2014)."""

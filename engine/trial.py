@@ -11,6 +11,7 @@ import numpy as np
 from skewscope.engine.detect import Detector
 from skewscope.engine.entities import Entities
 from skewscope.engine.feed import F64, Block, SeriesKey, SeriesTable, together
+from skewscope.engine.incident import SEVERITIES
 from skewscope.engine.judge import Truth
 from skewscope.engine.topology import FLEET, Group, Node, Pool, Port, Topology, beside
 from skewscope.engine.verdict import UNKNOWN, RuleVerdict
@@ -28,7 +29,6 @@ BOUNDS = tuple(m * 10.0**e for e in range(-4, 3) for m in (1.0, 2.0, 5.0))
 """Upper bounds of the buckets of histograms, in base units."""
 OBSERVED = 10.0
 """Observations of a histogram per second."""
-SEVERITIES = ("info", "warning", "critical")
 
 
 @dataclass(frozen=True, slots=True)

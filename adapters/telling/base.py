@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from skewscope.engine.incident import Incident
+from skewscope.engine.incident import SEVERITIES, Incident
 
-SEVERITIES = ("info", "warning", "critical")
 OPENED, CHANGED, RESOLVED, WITHDRAWN = "opened", "changed", "resolved", "withdrawn"
 """What can happen to what is told: it is new; its severity or its place is another; it is over; it goes on, but is told
 no longer, for another one explains it or somebody silenced it."""
