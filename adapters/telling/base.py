@@ -102,3 +102,33 @@ class Messenger(Teller, Protocol):
             TellError: it could not.
         """
         ...
+
+
+class Entry(Protocol):
+    """The settings of one entry of the config."""
+
+    @property
+    def name(self) -> str:
+        """What the entry is called."""
+        ...
+
+    @property
+    def scope(self) -> Scope:
+        """Which incidents it asks for."""
+        ...
+
+
+class Configured:
+    """The only teller of its entry: it is called as the entry is, and wants what that asks for."""
+
+    settings: Entry
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.settings.name
+
+    @property
+    def scope(self) -> Scope:
+        """Which incidents it wants."""
+        return self.settings.scope
