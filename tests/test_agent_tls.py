@@ -33,7 +33,7 @@ def secured(receiver: Receiver, folder: Path, *, both: bool) -> str:
     if both:
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(folder / "cert.pem")
-    receiver._server.socket = context.wrap_socket(receiver._server.socket, server_side=True)
+    receiver.server.socket = context.wrap_socket(receiver.server.socket, server_side=True)
     return receiver.url.replace("http:", "https:")
 
 

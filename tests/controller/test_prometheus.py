@@ -56,7 +56,7 @@ EXPECTED = {
 def pair(tmp_path_factory):
     """A page that is scraped, and the Prometheus that scrapes it."""
     with Serving(PAGE) as page, Scraping(tmp_path_factory.mktemp("prometheus")) as server:
-        server.begin(page.address, page.address)
+        server.begin(page.place, page.place)
         until(lambda: b"RetransSegs" in server.get("/api/v1/label/__name__/values"))
         yield page, server
 
