@@ -10,9 +10,10 @@ import numpy as np
 
 from skewscope.engine.detect import Detector
 from skewscope.engine.entities import Entities
-from skewscope.engine.feed import F64, Block, SeriesKey, SeriesTable, together
+from skewscope.engine.feed import F64, Block, SeriesKey, SeriesTable
 from skewscope.engine.incident import SEVERITIES
 from skewscope.engine.judge import Truth
+from skewscope.engine.sets import Mask
 from skewscope.engine.topology import FLEET, Group, Node, Pool, Port, Topology, beside
 from skewscope.engine.verdict import UNKNOWN, RuleVerdict
 from skewscope.kb.model import Catalogue
@@ -157,8 +158,7 @@ def _strangers(script: "Script", rule: Rule) -> Iterator[str]:
 def _played(detector: Detector, scripts: Sequence["Script"], table: SeriesTable, tick: float) -> dict[str, _Notes]:
     notes = {rule: _Notes(len(detector.names(rule))) for rule in detector.rules}
     ends = {len(script.times) - 1 for script in scripts}
-    for n in range(max(ends, default=-1) + 1):
-        block = together(script.block(n) for script in scripts if n < len(script.times))
+    for n, block in enumerate(blocks(scripts, tick)):
         for verdict in detector.step(START + n * tick, block, table):
             notes[verdict.rule].take(n * tick, verdict, keep=n in ends)
     return notes
@@ -235,14 +235,15 @@ class Script:
         self.entities = Entities(self.topology)
         self.faults: list[str] = []
         self.times: F64 = np.arange(round(case.lasts / case.tick) + 1, dtype=np.float64) * case.tick
+        self._shapes: dict[Piece, tuple[Mask, F64]] = {}
         pieces: dict[SeriesKey, list[Piece]] = {}
         for given in case.given:
             for key in self._keys(given):
                 pieces.setdefault(key, []).extend(given.pieces)
         series = [made for key, found in pieces.items() for made in self._series(key, found)]
         self.values: F64 = np.array([values for _, values in series]).reshape(len(series), len(self.times))
-        self._numbers = np.array([self.table.number(key) for key, _ in series], np.int32)
-        self._given = ~np.isnan(self.values)
+        self.numbers = np.array([self.table.number(key) for key, _ in series], np.int32)
+        """Of its series, in the table."""
 
     @property
     def ends(self) -> float:
@@ -261,12 +262,6 @@ class Script:
     def _full(self) -> Mapping[str, Mapping[str, str]]:
         names = {**self.entities.names, "peer": _pairs(self.entities)}
         return {kind: {self.bare(name): name for name in found} for kind, found in names.items()}
-
-    def block(self, n: int) -> Block:
-        """The samples of one tick."""
-        there = self._given[:, n]
-        numbers = self._numbers[there]
-        return Block(np.full(len(numbers), START + self.times[n]), numbers, self.values[there, n])
 
     def _keys(self, given: Given) -> Iterator[SeriesKey]:
         kind = kind_of(self.catalogue.signals[given.signal].entity)
@@ -294,14 +289,22 @@ class Script:
     def _laid(self, key: SeriesKey, pieces: list[Piece]) -> F64:
         """Values in base units over time: later pieces lie over earlier ones; NaN where there is no sample."""
         values = np.full(len(self.times), np.nan)
-        noise = _noise(f"{self.case.name}|{self._plain(key)}", len(self.times))
+        some = any(piece.noise for piece in pieces)
+        noise = _noise(f"{self.case.name}|{self._plain(key)}", len(self.times)) if some else None
         for piece in pieces:
-            at = (self.times >= piece.begin - 1e-9) & (self.times < piece.end - 1e-9)
-            values[at] = (_shape(piece, self.times, self.case.lasts) * (1 + piece.noise * noise))[at]
-            if piece.every:
-                off = np.mod(self.times + 1e-9, piece.every) > 2e-9
-                values[at & off] = np.nan
+            at, shape = self._drawn(piece)
+            values[at] = shape if noise is None else shape * (1 + piece.noise * noise[at])
         return values
+
+    def _drawn(self, piece: Piece) -> tuple[Mask, F64]:
+        """When a piece says something, and what but for its noise: the same for every series that it is given for."""
+        if piece not in self._shapes:
+            at = (self.times >= piece.begin - 1e-9) & (self.times < piece.end - 1e-9)
+            shape = _shape(piece, self.times, self.case.lasts)
+            if piece.every:
+                shape[np.mod(self.times + 1e-9, piece.every) > 2e-9] = np.nan
+            self._shapes[piece] = at, shape[at]
+        return self._shapes[piece]
 
     def _plain(self, key: SeriesKey) -> SeriesKey:
         return replace(key, entity=self.bare(key.entity))
@@ -325,6 +328,20 @@ class Script:
             selector = ",".join(word for word in (key.selector, part) if word)
             counted = np.where(gone, np.nan, np.cumsum(more))
             yield SeriesKey(key.signal, key.kind, key.entity, selector), counted
+
+
+def blocks(scripts: Sequence[Script], tick: float) -> Iterator[Block]:
+    """The samples of all scripts together, tick by tick, to the end of the longest."""
+    most, size = max((len(one.times) for one in scripts), default=0), sum(len(one.numbers) for one in scripts)
+    values = np.full((most, size), np.nan)
+    numbers = np.concatenate([np.empty(0, np.int32), *(one.numbers for one in scripts)])
+    first = 0
+    for one in scripts:
+        values[: len(one.times), first : first + len(one.numbers)] = one.values.T
+        first += len(one.numbers)
+    for n, row in enumerate(values):
+        there = np.flatnonzero(~np.isnan(row))
+        yield Block(np.full(len(there), START + n * tick), numbers[there], row[there])
 
 
 def _shape(piece: Piece, times: F64, lasts: float) -> F64:
