@@ -33,8 +33,18 @@ def demo() -> tuple[Film, Outcome]:
 @pytest.fixture(scope="session")
 def brief(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first 35 seconds of the demo, in which a rank turns slow: for whoever needs any recording of a fault."""
-    folder = tmp_path_factory.mktemp("recordings") / "brief"
+    return begun(tmp_path_factory.mktemp("recordings") / "brief", 35)
+
+
+@pytest.fixture(scope="session")
+def moment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first 5 seconds of the demo, in which nothing happens: for whoever needs any recording."""
+    return begun(tmp_path_factory.mktemp("recordings") / "moment", 5)
+
+
+def begun(folder: Path, seconds: float) -> Path:
+    """The first seconds of the demo, as a recording in a folder."""
     whole = open_recording(demo_path())
     begin = load(whole, catalogue(), workers=1).start
-    cut(whole, folder, begin, begin + 35)
+    cut(whole, folder, begin, begin + seconds)
     return folder

@@ -87,6 +87,9 @@ def test_the_demo_tells_its_three_faults_and_the_last_is_still_open(demo):
         ("fabric-loss", "n5", "resolved"),
         ("burst-admission-backlog", "A", "firing"),
     ]
+    told = demo[1].incidents
+    assert list(told) == sorted(told, key=lambda one: (one.opened_at, one.condition, one.name))
+    assert [one.resolved_at is None for one in told] == [False, False, True]
 
 
 def rewritten(source: Path, folder: Path, change) -> Path:
