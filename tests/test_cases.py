@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from skewscope.engine.feed import SeriesTable
-from skewscope.engine.trial import Script, blocks, cluster, run_case
+from skewscope.engine.script import Script, blocks, cluster
+from skewscope.engine.trial import run_case
 from skewscope.kb.yamlfile import parse as yaml
 from skewscope.rules import case
 from tests.machine import CATALOGUE, rule
