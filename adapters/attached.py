@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import quote
 
-from skewscope.adapters.agent.channel import Channel, Told
-from skewscope.adapters.agent.where import sound
 from skewscope.adapters.broadcast import Onlooker
+from skewscope.adapters.channel import Channel, Told
 from skewscope.adapters.film import Film
+from skewscope.engine.topology_file import sound
 from skewscope.kb.problems import SkewscopeError
 from skewscope.kb.yamlfile import parse
 

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from skewscope.adapters.controller.contract import incident_of
 from skewscope.adapters.scene import Frame, Roster, RuleHealth, Scene, Series, Signals, SourceState, Spoken
-from skewscope.engine.incident import Incident
+from skewscope.engine.incident import Incident, incident_of
 from skewscope.engine.topology import Topology
 from skewscope.kb.problems import SkewscopeError
 

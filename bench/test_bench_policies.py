@@ -14,9 +14,10 @@ from random import Random
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from policy_makers import SEVERITIES, diagnosis, topology
+from policy_makers import diagnosis, topology
 
 from skewscope.adapters.durable import DurableMatcher
+from skewscope.engine.incident import SEVERITIES
 from skewscope.engine.matcher import ReferenceMatcher
 from skewscope.engine.policy import Fact, compile_policies, fact
 from skewscope.rules.policy import load

@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from skewscope.engine.incident import Advice
+from skewscope.engine.incident import SEVERITIES, Advice
 from skewscope.engine.places import Entity, Places
 from skewscope.engine.policy import Conclusion, Fact, fact
 from skewscope.engine.tracks import Key, Track
 from skewscope.kb.model import Catalogue
 
-SEVERITIES = ("info", "warning", "critical")
 STEP = 0.05
 """Confidence and coverage reach the policies in such steps: they never stand still, and a fact is sent on change."""
 

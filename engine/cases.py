@@ -5,9 +5,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from skewscope.engine.advice import SEVERITIES
 from skewscope.engine.confidence import CORROBORATED, RIVAL, probability
-from skewscope.engine.incident import Advice, BlastRadius, Competing, Evidence, Impact, Incident
+from skewscope.engine.incident import SEVERITIES, Advice, BlastRadius, Competing, Evidence, Impact, Incident
 from skewscope.engine.places import Entity, Places
 from skewscope.engine.tracks import Item, Voice
 from skewscope.engine.verdict import UNKNOWN

@@ -1,10 +1,12 @@
 """A diagnosis with its life: what `skewscope replay --json` prints, one a line."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+SEVERITIES = ("info", "warning", "critical")
 LIKELY = 0.4
 """From here on it is told as a diagnosis, below as a suspicion. Telling from half of the best F1 on makes for the best
 F1 (Z. Lipton, C. Elkan, B. Narayanaswamy, "Optimal thresholding of classifiers to maximize F1 measure", 2014)."""
@@ -133,6 +135,41 @@ class Incident:
         return json.dumps(self.as_json(), allow_nan=False, ensure_ascii=False, separators=(", ", ": "))
 
 
+def incident_of(told: Mapping[str, Any]) -> Incident:
+    """The incident that `Incident.as_json` told; its flaps and history are not in there."""
+    entity = told["entity"]
+    return Incident(
+        told["id"],
+        told["condition"],
+        entity["kind"],
+        entity["name"],
+        told["state"],
+        _seconds(told["opened_at"]),
+        None if told["resolved_at"] is None else _seconds(told["resolved_at"]),
+        told["severity"],
+        told["confidence"],
+        told["coverage"],
+        Impact(**told["impact"]),
+        BlastRadius(**told["blast_radius"]),
+        told["rule"],
+        told["rule_hash"],
+        tuple(told["also"]),
+        tuple(Evidence(**item) for item in told["evidence"]),
+        tuple(Evidence(**item) for item in told["against"]),
+        tuple(told["unseen"]),
+        tuple(told["candidates"]),
+        tuple(Competing(**one) for one in told["competing"]),
+        told["explained_by"],
+        tuple(Advice(**one) for one in told["mitigations"]),
+        told["input_hash"],
+        moves=told["moves"],
+    )
+
+
 def rfc3339(seconds: float) -> str:
     """A time as RFC 3339 in UTC, to the millisecond."""
     return datetime.fromtimestamp(round(seconds, 3), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()

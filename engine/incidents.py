@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from skewscope.engine.advice import SEVERITIES, Context, advice_of, facts_of
+from skewscope.engine.advice import Context, advice_of, facts_of
 from skewscope.engine.attribution import Causes, Fold, attribute, fold, leader_of
 from skewscope.engine.cases import Case, entities_of, final_root, told
 from skewscope.engine.coincidence import coincide
-from skewscope.engine.incident import Advice, BlastRadius, Incident
+from skewscope.engine.incident import SEVERITIES, Advice, BlastRadius, Incident
 from skewscope.engine.matcher import Policies
 from skewscope.engine.nearness import Suspect
 from skewscope.engine.places import NODE_BOUND, Entity, Places

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from skewscope.engine.topology import Group, Node, Pool, Port, Topology
 from skewscope.kb.fields import Fields
-from skewscope.kb.problems import Problem, listed
+from skewscope.kb.problems import InputError, Problem, listed
 from skewscope.kb.yamlfile import Document, Path_
 
 NETWORKS = ("north-south", "east-west")
@@ -39,6 +39,18 @@ def topology(document: Document) -> tuple[Topology, tuple[Problem, ...]]:
     _check_pools(fields, read)
     problems = tuple(sorted(set(fields.problems)))
     return (Topology() if problems else read), problems
+
+
+def sound(document: Document) -> Topology:
+    """The topology in a document.
+
+    Raises:
+        InputError: all that is wrong with it.
+    """
+    found, problems = topology(document)
+    if problems:
+        raise InputError(problems)
+    return found
 
 
 def speed(text: str) -> float | None:

@@ -1,34 +1,20 @@
 """Cases put to their rule: telemetry is made as a case says, the rule is run alone on it, the verdicts are compared."""
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from skewscope.engine.detect import Detector
-from skewscope.engine.entities import Entities
-from skewscope.engine.feed import F64, Block, SeriesKey, SeriesTable, together
+from skewscope.engine.feed import F64, SeriesTable
+from skewscope.engine.incident import SEVERITIES
 from skewscope.engine.judge import Truth
-from skewscope.engine.topology import FLEET, Group, Node, Pool, Port, Topology, beside
+from skewscope.engine.script import START, Script, blocks
+from skewscope.engine.topology import beside
 from skewscope.engine.verdict import UNKNOWN, RuleVerdict
 from skewscope.kb.model import Catalogue
-from skewscope.kb.units import unit
-from skewscope.rules.case import Case, CaseFile, Cluster, Firing, Given, Piece, network_of
-from skewscope.rules.kinds import kind_of
+from skewscope.rules.case import Case, CaseFile, Firing
 from skewscope.rules.model import Rule
-
-START = 1_700_000_000.0
-"""When every case begins: far from zero, as real times are."""
-NORTH_SOUTH, EAST_WEST = 25e9, 50e9
-"""Speeds of the ports, in bytes per second."""
-BOUNDS = tuple(m * 10.0**e for e in range(-4, 3) for m in (1.0, 2.0, 5.0))
-"""Upper bounds of the buckets of histograms, in base units."""
-OBSERVED = 10.0
-"""Observations of a histogram per second."""
-SEVERITIES = ("info", "warning", "critical")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +64,7 @@ class _Notes:
         if keep:
             self._kept[at] = self._fired.copy(), self._cleared.copy(), self._severity.copy(), self._state.copy()
 
-    def outcome(self, script: "Script", names: Sequence[str]) -> _Outcome:
+    def outcome(self, script: Script, names: Sequence[str]) -> _Outcome:
         """What had been said of a case's own entities by its end, of all those that the rule judges."""
         fired, cleared, severity, state = self._kept[script.ends]
         own = [(n, script.bare(name)) for n, name in enumerate(names) if name.startswith(script.prefix)]
@@ -147,18 +133,17 @@ def _side_by_side(rules: Sequence[Rule], cases: Sequence[Case], catalogue: Catal
     return found
 
 
-def _strangers(script: "Script", rule: Rule) -> Iterator[str]:
+def _strangers(script: Script, rule: Rule) -> Iterator[str]:
     case, known = script.case, script.entities.numbers[rule.scope]
     for name in (*(firing.at for firing in case.expect), *(case.unknown or ())):
         if script.full(rule.scope, name) not in known:
             yield f"expects something of {name!r}, which is no {rule.scope} of the case"
 
 
-def _played(detector: Detector, scripts: Sequence["Script"], table: SeriesTable, tick: float) -> dict[str, _Notes]:
+def _played(detector: Detector, scripts: Sequence[Script], table: SeriesTable, tick: float) -> dict[str, _Notes]:
     notes = {rule: _Notes(len(detector.names(rule))) for rule in detector.rules}
     ends = {len(script.times) - 1 for script in scripts}
-    for n in range(max(ends, default=-1) + 1):
-        block = together(script.block(n) for script in scripts if n < len(script.times))
+    for n, block in enumerate(blocks(scripts, tick)):
         for verdict in detector.step(START + n * tick, block, table):
             notes[verdict.rule].take(n * tick, verdict, keep=n in ends)
     return notes
@@ -188,163 +173,3 @@ def _missed(name: str, firing: Firing, outcome: _Outcome) -> Iterator[str]:
         yield f"{name} does not clear by {firing.clears_by:g} s"
     if firing.severity and SEVERITIES[outcome.severity[name]] != firing.severity:
         yield f"{name} is {SEVERITIES[outcome.severity[name]]}, not {firing.severity}"
-
-
-# --- topology
-
-
-def cluster(short: Cluster, prefix: str = "") -> Topology:
-    """The topology that a case's shorthand stands for: nodes n0, n1, ... with the ports ns and ew.
-
-    Every name, and that of the fleet, begins with `prefix`.
-    """
-    count = sum(nodes for _, _, nodes, _ in short.groups) + short.nodes
-    gpus = max([short.gpus, *(gpus for *_, gpus in short.groups)])
-    fleet = f"{prefix}{FLEET}"
-    nodes = tuple(_node(f"{prefix}n{n}", gpus, fleet) for n in range(max(count, 1)))
-    groups, first = [], 0
-    for name, kind, size, per_node in short.groups:
-        names = [f"{prefix}n{n}" for n in range(first, first + size)]
-        members = [f"{node}/gpu{g}" for node in names for g in range(per_node)] if per_node else names
-        groups.append(Group(f"{prefix}{name}", kind, tuple(members), names[0]))
-        first += size
-    everyone = (("pool", tuple(name for name, *_ in short.groups)),) if groups else ()
-    pools = everyone if short.pools is None else short.pools
-    named = (Pool(f"{prefix}{name}", tuple(f"{prefix}{replica}" for replica in found)) for name, found in pools)
-    return Topology(nodes, tuple(groups), tuple(named))
-
-
-def _node(name: str, gpus: int, fleet: str) -> Node:
-    ports = (Port(name, "ns", "north-south", NORTH_SOUTH), Port(name, "ew", "east-west", EAST_WEST))
-    return Node(name, gpus=gpus, sees=("north-south", "east-west"), ports=ports, fleet=fleet)
-
-
-# --- telemetry
-
-
-class Script:
-    """The samples of a case: every series' values at every tick, made beforehand."""
-
-    def __init__(self, case: Case, catalogue: Catalogue, table: SeriesTable, prefix: str = "") -> None:
-        self.case = case
-        self.catalogue = catalogue
-        self.table = table
-        self.prefix = prefix
-        """Of the names of its entities; the case itself does not know of it."""
-        self.topology = cluster(case.cluster, prefix)
-        self.entities = Entities(self.topology)
-        self.faults: list[str] = []
-        self.times: F64 = np.arange(round(case.lasts / case.tick) + 1, dtype=np.float64) * case.tick
-        pieces: dict[SeriesKey, list[Piece]] = {}
-        for given in case.given:
-            for key in self._keys(given):
-                pieces.setdefault(key, []).extend(given.pieces)
-        series = [made for key, found in pieces.items() for made in self._series(key, found)]
-        self.values: F64 = np.array([values for _, values in series]).reshape(len(series), len(self.times))
-        self._numbers = np.array([self.table.number(key) for key, _ in series], np.int32)
-        self._given = ~np.isnan(self.values)
-
-    @property
-    def ends(self) -> float:
-        """Seconds until its last tick."""
-        return (len(self.times) - 1) * self.case.tick
-
-    def bare(self, name: str) -> str:
-        """The name that the case gives to an entity."""
-        return name.replace(self.prefix, "")
-
-    def full(self, kind: str, name: str) -> str:
-        """The name of an entity in `entities`, from that which the case gives it."""
-        return self._full[kind].get(name, "")
-
-    @cached_property
-    def _full(self) -> Mapping[str, Mapping[str, str]]:
-        names = {**self.entities.names, "peer": _pairs(self.entities)}
-        return {kind: {self.bare(name): name for name in found} for kind, found in names.items()}
-
-    def block(self, n: int) -> Block:
-        """The samples of one tick."""
-        there = self._given[:, n]
-        numbers = self._numbers[there]
-        return Block(np.full(len(numbers), START + self.times[n]), numbers, self.values[there, n])
-
-    def _keys(self, given: Given) -> Iterator[SeriesKey]:
-        kind = kind_of(self.catalogue.signals[given.signal].entity)
-        network = network_of(given.words)
-        selector = ",".join(word for word in given.words if word.replace("_", "-") != network)
-        ports = self.topology.port
-        found = [name for bare, name in self._full[kind].items() if fnmatchcase(bare, given.entity)]
-        if kind in {"port", "peer"} and network:
-            found = [name for name in found if ports[name.partition(">")[0]].network == network]
-        if not found:
-            self.faults.append(f"gives {given.signal} for {given.entity!r}, which is no {kind} of the case")
-        for name in found:
-            yield SeriesKey(given.signal, kind, name, selector)
-
-    def _series(self, key: SeriesKey, pieces: list[Piece]) -> Iterator[tuple[SeriesKey, F64]]:
-        signal = self.catalogue.signals[key.signal]
-        values = self._laid(key, pieces) / unit(signal.unit).factor
-        if signal.type == "histogram":
-            yield from self._histogram(key, values)
-        elif signal.type == "counter":
-            yield key, self._counted(values, pieces)
-        else:
-            yield key, values
-
-    def _laid(self, key: SeriesKey, pieces: list[Piece]) -> F64:
-        """Values in base units over time: later pieces lie over earlier ones; NaN where there is no sample."""
-        values = np.full(len(self.times), np.nan)
-        noise = _noise(f"{self.case.name}|{self._plain(key)}", len(self.times))
-        for piece in pieces:
-            at = (self.times >= piece.begin - 1e-9) & (self.times < piece.end - 1e-9)
-            values[at] = (_shape(piece, self.times, self.case.lasts) * (1 + piece.noise * noise))[at]
-            if piece.every:
-                off = np.mod(self.times + 1e-9, piece.every) > 2e-9
-                values[at & off] = np.nan
-        return values
-
-    def _plain(self, key: SeriesKey) -> SeriesKey:
-        return replace(key, entity=self.bare(key.entity))
-
-    def _counted(self, rates: F64, pieces: list[Piece]) -> F64:
-        """A counter that grows at these rates; unread while they are missing, begun anew where a piece says so."""
-        total = 1000.0 + np.cumsum(np.nan_to_num(rates)) * self.case.tick
-        for restart in sorted(piece.restart for piece in pieces if piece.restart is not None):
-            after = self.times >= restart
-            if after.any():
-                total[after] -= total[np.argmax(after)]
-        return np.where(np.isnan(rates), np.nan, total)
-
-    def _histogram(self, key: SeriesKey, values: F64) -> Iterator[tuple[SeriesKey, F64]]:
-        seen = np.where(np.isnan(values), 0.0, OBSERVED * self.case.tick)
-        gone = np.isnan(values)
-        factor = unit(self.catalogue.signals[key.signal].unit).factor
-        parts = {f"bucket:{bound / factor:g}": seen * (values <= bound / factor) for bound in BOUNDS}
-        parts |= {"bucket:+Inf": seen, "count": seen, "sum": np.nan_to_num(seen * values)}
-        for part, more in parts.items():
-            selector = ",".join(word for word in (key.selector, part) if word)
-            counted = np.where(gone, np.nan, np.cumsum(more))
-            yield SeriesKey(key.signal, key.kind, key.entity, selector), counted
-
-
-def _shape(piece: Piece, times: F64, lasts: float) -> F64:
-    if piece.missing:
-        return np.full(len(times), np.nan)
-    if piece.to_value is None:
-        return np.full(len(times), piece.value)
-    end = min(piece.end, lasts)
-    share = np.clip((times - piece.begin) / max(end - piece.begin, 1e-9), 0.0, 1.0)
-    ramp: F64 = piece.value + (piece.to_value - piece.value) * share
-    return ramp
-
-
-def _noise(seed: str, size: int) -> F64:
-    """Normal noise within three deviations, the same for the same seed."""
-    number = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big")
-    return np.clip(np.random.default_rng(number).standard_normal(size), -3.0, 3.0)
-
-
-def _pairs(entities: Entities) -> list[str]:
-    """Every port and every other one that it may talk to."""
-    ports = list(entities.topology.port.values())
-    return [f"{a.id}>{b.id}" for a in ports for b in ports if a is not b and a.network == b.network]

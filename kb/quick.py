@@ -11,7 +11,7 @@ from typing import Any
 Check = Callable[[Any], bool]
 Schema = Mapping[str, Any]
 
-TOLD = frozenset(("$schema", "$id", "$defs", "title", "description"))
+TOLD = frozenset(("$schema", "$id", "$defs", "title", "description", "default"))
 """Keywords that ask nothing of a document."""
 
 
@@ -35,10 +35,14 @@ def _check(schema: Schema, defs: Mapping[str, Schema], made: dict[str, Check]) -
         parts.insert(0, made[name])
     # Both of them walk over items: a mapping's are its names.
     parts += [_items(_check(schema[key], defs, made)) for key in ("items", "propertyNames") if key in schema]
+    if "anyOf" in schema:
+        parts.append(_any([_check(part, defs, made) for part in schema["anyOf"]]))
+    if "if" in schema:
+        parts.append(_either(schema["if"], *(_check(schema[key], defs, made) for key in ("then", "else"))))
     return _all(parts)
 
 
-_INNER = frozenset(("$ref", "items", "propertyNames"))
+_INNER = frozenset(("$ref", "items", "propertyNames", "anyOf", "if", "then", "else"))
 
 
 def _order(pair: tuple[str, object]) -> bool:
@@ -71,14 +75,26 @@ def _all(parts: list[Check]) -> Check:
     return lambda value: all(part(value) for part in parts)
 
 
+def _any(parts: list[Check]) -> Check:
+    return lambda value: any(part(value) for part in parts)
+
+
+def _either(asked: Schema, then: Check, otherwise: Check) -> Check:
+    # Only of these types is it also sure that a value is not of them.
+    (kind,) = [{"object": dict, "array": list, "string": str}[asked[key]] for key in asked]
+    return lambda value: then(value) if isinstance(value, kind) else otherwise(value)
+
+
 def _items(item: Check) -> Check:
     return lambda value: all(map(item, value))
 
 
-def _type(wanted: str) -> Check:
+def _type(wanted: str | list[str]) -> Check:
     # bool is an int to Python, never to a schema; 1.0 is an integer to a schema, and left to the full check here.
+    kinds: dict[str, tuple[type, ...]]
     kinds = {"object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "integer": (int,)}
-    known = {**kinds, "number": (int, float)}[wanted]
+    kinds |= {"number": (int, float)}
+    known = frozenset(kind for name in ([wanted] if isinstance(wanted, str) else wanted) for kind in kinds[name])
     return lambda value: type(value) in known
 
 
@@ -104,11 +120,13 @@ _makers: Mapping[str, Callable[[Any], Check]] = {
     "enum": _enum,
     "pattern": _pattern,
     "uniqueItems": _unique,
-    "minLength": lambda least: lambda value: len(value) >= least,
-    "maxLength": lambda most: lambda value: len(value) <= most,
+    "const": lambda wanted: _enum([wanted]),
+    "minLength": lambda least: lambda value: not isinstance(value, str) or len(value) >= least,
+    "maxLength": lambda most: lambda value: not isinstance(value, str) or len(value) <= most,
     "minItems": lambda least: lambda value: len(value) >= least,
     "maxItems": lambda most: lambda value: len(value) <= most,
     "minProperties": lambda least: lambda value: len(value) >= least,
+    "maxProperties": lambda most: lambda value: len(value) <= most,
     "minimum": lambda least: lambda value: value >= least,
     "maximum": lambda most: lambda value: value <= most,
     "exclusiveMinimum": lambda least: lambda value: value > least,

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from skewscope.kb.problems import nearest
 
@@ -15,6 +16,8 @@ Dimension = tuple[tuple[str, int], ...]
 """Powers of base units in alphabetical order: `(('By', 1), ('s', -1))` is bytes per second."""
 
 MOST_TEXT = 64
+MOST_KNOWN = 1024
+"""Units that are kept, once read."""
 
 
 def _times(a: Dimension, b: Dimension, sign: int) -> Dimension:
@@ -85,6 +88,7 @@ _COUNTED = re.compile(r"\{([a-z][a-z_]{0,30})\}")
 _POWER = re.compile(r"(?P<name>\{[a-z_]+\}|[A-Za-z%]+|1)(?P<power>-?[1-9][0-9]?)?")
 
 
+@lru_cache(MOST_KNOWN)
 def unit(text: str) -> Unit:
     """The unit that a text like `By/s`, `{packet}`, `J.s2` or `1/s` writes.
 

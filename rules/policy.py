@@ -6,16 +6,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
+from typing import TYPE_CHECKING, Any
 
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem, nearest
 from skewscope.kb.yamlfile import Document, kind_of, read
+from skewscope.rules.shape import quick, validator
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 HERE = Path(__file__).parent
+SHIPPED = HERE / "policies"
 MOST_FILES = 2000
 MOST_NUMBER = 1e9
 
@@ -115,8 +117,21 @@ class Policy:
         return self.document.problem(path, found, expected, hint)
 
 
-def load(folder: Path = HERE / "policies") -> tuple[tuple[Policy, ...], list[Problem]]:
+def load(folder: Path = SHIPPED) -> tuple[tuple[Policy, ...], list[Problem]]:
     """Every policy of a folder, in the order of ids, and what is wrong with the rest."""
+    if folder != SHIPPED:
+        return _loaded(folder)
+    found, problems = _shipped()
+    return found, list(problems)
+
+
+@cache
+def _shipped() -> tuple[tuple[Policy, ...], list[Problem]]:
+    """Those of the package: who replays several recordings reads them once."""
+    return _loaded(SHIPPED)
+
+
+def _loaded(folder: Path) -> tuple[tuple[Policy, ...], list[Problem]]:
     policies: list[Policy] = []
     problems: list[Problem] = []
     files = sorted(folder.glob("*.yaml"))
@@ -164,13 +179,10 @@ def parse(document: Document, name: str = "") -> Policy:
     )
 
 
-@cache
-def _schema() -> Draft202012Validator:
-    return Draft202012Validator(json.loads((HERE / "schema" / "policy.json").read_text(encoding="utf-8")))
-
-
 def _misshapen(document: Document) -> Iterable[Problem]:
-    for error in _schema().iter_errors(document.data):
+    if quick("policy")(document.data):
+        return
+    for error in validator("policy").iter_errors(document.data):
         path = tuple(error.absolute_path)
         schema: Any = error.schema
         known = dict(schema.get("properties", {})) if isinstance(schema, dict) else {}
@@ -181,7 +193,7 @@ def _misshapen(document: Document) -> Iterable[Problem]:
             yield document.problem(path, *_told(error))
 
 
-def _told(error: ValidationError) -> tuple[str, str]:
+def _told(error: "ValidationError") -> tuple[str, str]:
     """A schema's complaint as (found, expected)."""
     value: Any = error.instance
     want: Any = error.validator_value

@@ -4,13 +4,15 @@ import json
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
+from typing import TYPE_CHECKING, Any
 
 from skewscope.kb.problems import Problem, nearest
+from skewscope.kb.quick import Check, checker
 from skewscope.kb.yamlfile import Document, kind_of
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+    from jsonschema.protocols import Validator
 
 SCHEMAS = Path(__file__).parent / "schema"
 
@@ -26,16 +28,37 @@ _types = {
 
 def misshapen(document: Document, schema: str) -> Iterator[Problem]:
     """What in a document is not as `schema/<schema>.json` says."""
-    for error in sorted(_validator(schema).iter_errors(document.data), key=lambda e: [str(p) for p in e.absolute_path]):
+    if quick(schema)(document.data):
+        return
+    for error in sorted(validator(schema).iter_errors(document.data), key=lambda e: [str(p) for p in e.absolute_path]):
         yield from _told(document, error)
 
 
 @cache
-def _validator(name: str) -> Draft202012Validator:
-    return Draft202012Validator(json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8")))
+def schema(name: str) -> dict[str, Any]:
+    """The schema of a rule, of cases or of a policy."""
+    found: dict[str, Any] = json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
+    return found
 
 
-def _told(document: Document, error: ValidationError) -> Iterator[Problem]:
+@cache
+def quick(name: str) -> Check:
+    """Whether a document is surely as a schema says: see `kb.quick`."""
+    plain = {key: value for key, value in schema(name).items() if key != "oneOf"}
+    wanted = [frozenset(one["required"]) for one in schema(name).get("oneOf", ())]
+    check = checker(plain)
+    return lambda data: check(data) and (not wanted or sum(fields <= data.keys() for fields in wanted) == 1)
+
+
+@cache
+def validator(name: str) -> "Validator":
+    """The full check of a schema."""
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - 0.1 s, and only where something is wrong
+
+    return Draft202012Validator(schema(name))
+
+
+def _told(document: Document, error: "ValidationError") -> Iterator[Problem]:
     path, value, want = tuple(error.absolute_path), error.instance, error.validator_value
     if error.validator == "additionalProperties" and isinstance(error.schema, dict):
         known = sorted(error.schema.get("properties", {}))

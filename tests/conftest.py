@@ -7,11 +7,17 @@ import pytest
 
 from skewscope.adapters.cut import cut
 from skewscope.adapters.film import Film
-from skewscope.adapters.recording import demo_path, load, open_recording
+from skewscope.adapters.recording import demo_path, load, open_recording, within
 from skewscope.adapters.replay import Outcome, replay
 from skewscope.kb.load import catalogue
 
 root = Path(__file__).resolve().parent.parent
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are processors: many tests wait for other processes and for the clock."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.fixture(scope="session")
@@ -25,16 +31,28 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def demo() -> tuple[Film, Outcome]:
-    """The demo on film, and what came of it."""
+    """The first 75 s of the demo on film, in which one fault passes and another comes, and what came of it."""
     film = Film()
-    return film, replay(demo_path(), film=film)
+    whole = open_recording(demo_path())
+    begin = load(whole, catalogue(), workers=1).start
+    return film, replay(within(whole, None, begin + 75), film=film)
 
 
 @pytest.fixture(scope="session")
 def brief(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first 35 seconds of the demo, in which a rank turns slow: for whoever needs any recording of a fault."""
-    folder = tmp_path_factory.mktemp("recordings") / "brief"
+    return begun(tmp_path_factory.mktemp("recordings") / "brief", 35)
+
+
+@pytest.fixture(scope="session")
+def moment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first 5 seconds of the demo, in which nothing happens: for whoever needs any recording."""
+    return begun(tmp_path_factory.mktemp("recordings") / "moment", 5)
+
+
+def begun(folder: Path, seconds: float) -> Path:
+    """The first seconds of the demo, as a recording in a folder."""
     whole = open_recording(demo_path())
     begin = load(whole, catalogue(), workers=1).start
-    cut(whole, folder, begin, begin + 35)
+    cut(whole, folder, begin, begin + seconds)
     return folder

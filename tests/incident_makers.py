@@ -97,6 +97,7 @@ class Says:
     evidence: tuple[int, int, int] = (YES, YES, NO)
 
 
+SPEAKS = Says()
 SILENT = Says(fires=False, state=NO, score=0.0, impact=0.0, severity=0, evidence=(NO, NO, NO))
 LOST = Says(fires=True, state=UNKNOWN, score=0.0, evidence=(UNKNOWN, UNKNOWN, UNKNOWN), coverage=0.0)
 
@@ -130,11 +131,11 @@ def ranks():
     return [(g, n) for i, g in enumerate(GROUPS) for n in NAMES[4 * i : 4 * i + 4]]
 
 
-def track(condition, kind, name, since=0.0, score=5.0, impact=-0.3, value=2.0) -> Track:
-    """Something that fires."""
+def track(condition, kind, name, says=SPEAKS) -> Track:
+    """Something that fires since 0 s."""
     rule = info(condition)
-    voice = Voice(rule, since, score, 1.0, impact, (YES, YES, NO), (value, 1.0, 0.0))
-    return Track(condition, Entity(kind, name), since, since, {rule.rule: voice}, {rule.rule})
+    voice = Voice(rule, 0.0, says.score, says.coverage, says.impact, says.evidence, (says.value, 1.0, 0.0))
+    return Track(condition, Entity(kind, name), 0.0, 0.0, {rule.rule: voice}, {rule.rule})
 
 
 def incidents(**how) -> Incidents:

@@ -9,6 +9,7 @@ import ipaddress
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import zstandard
 
@@ -43,11 +44,17 @@ def cooked2(payload: bytes, kind: int) -> bytes:
 
 def arp(sender: str, target: str) -> bytes:
     """An ARP request, to be framed with `ARP`."""
-    ends = (ipaddress.ip_address(end).packed for end in (sender, target))
+    ends = iter((packed_address(sender), packed_address(target)))
     return struct.pack(">HHBBH", 1, IPV4, 6, 4, 1) + b"\0".join((b"\2\0\0\0\0\1" + next(ends), bytes(5) + next(ends)))
 
 
 # Network layer
+
+
+@lru_cache(1024)
+def packed_address(text: str) -> bytes:
+    """The bytes of an IPv4 or IPv6 address."""
+    return ipaddress.ip_address(text).packed
 
 
 def ipv4(
@@ -67,7 +74,7 @@ def ipv4(
     header = 20 + len(options)
     length = header + len(payload) if length is None else length
     words = (0x40 + header // 4, tos, length & 0xFFFF, 7, more << 13 | offset // 8, 64, protocol)
-    ends = ipaddress.IPv4Address(src).packed + ipaddress.IPv4Address(dst).packed
+    ends = packed_address(src) + packed_address(dst)
     front, back = struct.pack(">BBHHHBB", *words), ends + options
     return front + struct.pack(">H", _checksum(front + bytes(2) + back)) + back + payload
 
@@ -81,7 +88,7 @@ def _checksum(header: bytes) -> int:
 def ipv6(src: str, dst: str, protocol: int, payload: bytes, *, tclass: int = 0, length: int | None = None) -> bytes:
     """An IPv6 packet; `protocol` and `payload` may come from `extended`."""
     length = len(payload) if length is None else length
-    ends = ipaddress.IPv6Address(src).packed + ipaddress.IPv6Address(dst).packed
+    ends = packed_address(src) + packed_address(dst)
     return struct.pack(">IHBB", 6 << 28 | tclass << 20 | 5, length, protocol, 64) + ends + payload
 
 

@@ -6,13 +6,13 @@ from typing import Any
 from hypothesis import reject
 from hypothesis import strategies as st
 
+from skewscope.engine.incident import SEVERITIES
 from skewscope.engine.policy import Fact, Program, compile_policies, fact
 from skewscope.kb import yamlfile
 from skewscope.kb.problems import InputError
 from skewscope.rules.policy import Policy, parse
 
 CONDITIONS = ["late", "lossy", "full", "blind"]
-SEVERITIES = ["info", "warning", "critical"]
 
 
 def policy(**fields: Any) -> Policy:

@@ -1,13 +1,13 @@
 """A controller in small: takes what agents push, keeps it, and answers as the contract wants."""
 
 import json
-import threading
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import SHUT_RDWR, socket
+
+from loopback import Asked, Says, Server
 
 from skewscope.adapters.wire_rows import Announced, Hello, Row, decode
 from skewscope.engine.feed import SeriesKey
+
+ETAG = {"ETag": '"1"'}
 
 
 class Taken:
@@ -56,52 +56,15 @@ class Receiver(Taken):
         self.tokens: set[str] = set()
         self.paths: list[str] = []
         self.topology = topology
-        self._clients: list[socket] = []
-        receiver = self
+        self.server = Server(self._answer, address)
+        self.url, self.close = self.server.url, self.server.close
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.tokens.add(self.headers.get("Authorization", ""))
-                self._send(*receiver.take(body))
-
-            def do_GET(self) -> None:
-                receiver.paths.append(self.path)
-                if self.headers.get("If-None-Match") == '"1"':
-                    self._send(304, b"")
-                else:
-                    self._send(200 if receiver.topology else 404, receiver.topology.encode())
-
-            def _send(self, status: int, body: bytes) -> None:
-                self.send_response(status)
-                self.send_header("ETag", '"1"')
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-
-            def process_request(self, request: socket, client_address: object) -> None:
-                receiver._clients.append(request)
-                super().process_request(request, client_address)
-
-        self._server = Server(address, Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        host, port = self._server.server_address[:2]
-        return f"http://{host}:{port}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        for client in self._clients:
-            with suppress(OSError):
-                client.shutdown(SHUT_RDWR)
+    def _answer(self, asked: Asked) -> Says:
+        if asked.method == "POST":
+            self.tokens.add(asked.headers.get("authorization", ""))
+            status, text = self.take(asked.body)
+            return Says(status, text, ETAG)
+        self.paths.append(asked.path)
+        if asked.headers.get("if-none-match") == ETAG["ETag"]:
+            return Says(304, headers=ETAG)
+        return Says(200 if self.topology else 404, self.topology.encode(), ETAG)

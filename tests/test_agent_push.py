@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from receiver import Receiver, Taken
 
-from skewscope.adapters.agent.channel import Channel, Told
-from skewscope.adapters.agent.config import Controller
 from skewscope.adapters.agent.push import LONGEST_WAIT, Sender
 from skewscope.adapters.agent.tables import Tables
+from skewscope.adapters.channel import Channel, Controller, Told
 from skewscope.adapters.wire_rows import MOST_COLUMNS, MOST_TABLES, Hello, Row, encode
 
 HELLO = Hello("n0", "boot", "1")

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from receiver import Receiver
 
-from skewscope.adapters.agent.channel import Channel
-from skewscope.adapters.agent.config import Controller
+from skewscope.adapters.channel import Channel, Controller
 from skewscope.adapters.wire_rows import Hello, encode
 
 BODY = encode([Hello("n0", "boot", "1")])
@@ -34,7 +33,7 @@ def secured(receiver: Receiver, folder: Path, *, both: bool) -> str:
     if both:
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(folder / "cert.pem")
-    receiver._server.socket = context.wrap_socket(receiver._server.socket, server_side=True)
+    receiver.server.socket = context.wrap_socket(receiver.server.socket, server_side=True)
     return receiver.url.replace("http:", "https:")
 
 

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from incident_makers import NAMES, catalogue, places, track
+from incident_makers import NAMES, Says, catalogue, places, track
 
 from skewscope.engine.attribution import CAUSE_BEFORE_S, Causes, Fold, attribute, dominates, fold, leader_of
 from skewscope.engine.nearness import Suspect, closeness
@@ -56,17 +56,17 @@ def leaders(tracks, before=None):
     ],
 )
 def test_one_condition_folds_where_a_path_is_shared(tracks, expected):
-    made = [track("late", kind, name, value=value) for kind, name, value in tracks]
+    made = [track("late", kind, name, Says(value=value)) for kind, name, value in tracks]
     assert leaders(made) == expected
     assert leaders(made[::-1]) == expected
 
 
 def test_who_was_stood_for_stays_so_until_nearly_as_loud():
     before = {rank("A:n2"): Fold(rank("A:n1"), "louder")}
-    loud = track("late", "rank", "A:n1", value=9)
-    assert leaders([loud, track("late", "rank", "A:n2", value=6)], before) == ["A:n1"]
-    assert leaders([loud, track("late", "rank", "A:n2", value=6)]) == ["A:n1", "A:n2"]
-    assert leaders([loud, track("late", "rank", "A:n2", value=8)], before) == ["A:n1", "A:n2"]
+    loud = track("late", "rank", "A:n1", Says(value=9))
+    assert leaders([loud, track("late", "rank", "A:n2", Says(value=6))], before) == ["A:n1"]
+    assert leaders([loud, track("late", "rank", "A:n2", Says(value=6))]) == ["A:n1", "A:n2"]
+    assert leaders([loud, track("late", "rank", "A:n2", Says(value=8))], before) == ["A:n1", "A:n2"]
 
 
 def test_a_crowd_stays_one_while_it_thins_out():
@@ -88,7 +88,7 @@ def test_a_crowd_stays_one_while_it_thins_out():
     ],
 )
 def test_dominance_is_by_score_then_impact_then_numbers(loud, quiet, expected):
-    a, b = track("late", "rank", "A:n1", **loud).voice, track("late", "rank", "A:n2", **quiet).voice
+    a, b = track("late", "rank", "A:n1", Says(**loud)).voice, track("late", "rank", "A:n2", Says(**quiet)).voice
     assert dominates(a, b, 2.0) is expected
 
 
@@ -214,7 +214,7 @@ def test_policies_may_ask_where_something_is(entity, expected):
 
 
 loudnesses = st.lists(
-    st.builds(lambda e, v: track("late", *e, value=v), kinds, st.sampled_from([1.0, 2.0, 9.0])),
+    st.builds(lambda e, v: track("late", *e, Says(value=v)), kinds, st.sampled_from([1.0, 2.0, 9.0])),
     max_size=10,
     unique_by=lambda t: t.entity,
 )

@@ -1,9 +1,7 @@
 """Scenes on their way to a console far away: what arrives is what was seen, and a broken way is told."""
 
 import threading
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -11,12 +9,12 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from loopback import Says, Server
 
 from skewscope.adapters import attached as attached_module
-from skewscope.adapters.agent.channel import Channel
-from skewscope.adapters.agent.config import Controller
 from skewscope.adapters.attached import Attached
 from skewscope.adapters.broadcast import _FLOATS, BadSceneError, Onlooker, Shot, encoded
+from skewscope.adapters.channel import Channel, Controller
 from skewscope.adapters.film import Film
 from skewscope.adapters.recording import demo_path
 from skewscope.kb.problems import SkewscopeError
@@ -92,29 +90,12 @@ class Playing:
         return 200, encoded(self.left.pop(0), query["roster"][0] if "roster" in query else "", int(query["rows"][0]))
 
 
-@contextmanager
 def served(playing):
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(asked):
+        parts = urlsplit(asked.path)
+        return Says(*playing.answer(parts.path, parse_qs(parts.query)))
 
-        def do_GET(self):
-            parts = urlsplit(self.path)
-            status, body = playing.answer(parts.path, parse_qs(parts.query))
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    return Server(answer)
 
 
 def onlooker(url):
@@ -125,8 +106,8 @@ def test_a_console_follows_a_controller(demo):
     film, _ = demo
     playing = Playing(film)
     wanted = [shot.scene.time for shot in playing.left]
-    with served(playing) as url:
-        found = onlooker(url)
+    with served(playing) as server:
+        found = onlooker(server.url)
         while playing.left:
             assert found.look()
         assert found.look(), "nothing new is no trouble"
@@ -140,8 +121,8 @@ def test_a_controller_that_was_started_anew_is_shown_from_there(demo):
     film, _ = demo
     playing = Playing(film)
     again = list(shots(film, "r2", step=60))
-    with served(playing) as url:
-        found = onlooker(url)
+    with served(playing) as server:
+        found = onlooker(server.url)
         for _ in range(3):
             found.look()
         playing.left = again[-2:]
@@ -157,8 +138,8 @@ def test_a_controller_that_was_started_anew_is_shown_from_there(demo):
 def test_who_is_not_let_in_is_told_why(demo, status, told):
     playing = Playing(demo[0])
     playing.status = status
-    with served(playing) as url, pytest.raises(SkewscopeError, match=told):
-        onlooker(url).open(lambda _what, _share: None)
+    with served(playing) as server, pytest.raises(SkewscopeError, match=told):
+        onlooker(server.url).open(lambda _what, _share: None)
 
 
 def test_where_nobody_answers_that_is_told_at_once():
@@ -171,8 +152,8 @@ def test_what_is_lost_is_told_and_found_again(demo, monkeypatch):
     monkeypatch.setattr(attached_module, "SLOWEST", 0.02)
     playing = Playing(demo[0])
     troubles = []
-    with served(playing) as url:
-        found = onlooker(url)
+    with served(playing) as server:
+        found = onlooker(server.url)
         found.open(lambda _what, _share: None)
         for status in (500, 200):
             playing.status = status

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from skewscope.engine.feed import SeriesTable
-from skewscope.engine.trial import Script, cluster, run_case
+from skewscope.engine.script import Script, blocks, cluster
+from skewscope.engine.trial import run_case
 from skewscope.kb.yamlfile import parse as yaml
 from skewscope.rules import case
 from tests.machine import CATALOGUE, rule
@@ -33,8 +34,7 @@ def script(given, head=HEAD):
     case_ = one(f"given: {{{given}}}, expect: []", head)
     made = Script(case_, CATALOGUE, SeriesTable())
     values = {key: [] for key in made.table.keys}
-    for n in range(len(made.times)):
-        block = made.block(n)
+    for block in blocks([made], case_.tick):
         found = dict(zip(block.series.tolist(), block.value.tolist(), strict=True))
         for number, key in enumerate(made.table.keys):
             values[key].append(found.get(number, np.nan))

@@ -14,7 +14,6 @@ import zstandard
 from click.testing import CliRunner
 from telemetry import record
 
-from skewscope.adapters.recording import demo_path
 from skewscope.rules.load import HERE
 from skewscope.tui.cli import cli
 
@@ -38,18 +37,16 @@ def process(*words, **kw):
 
 
 @pytest.fixture(scope="module")
-def replayed():
-    return run("replay", demo_path(), "--json", code=1)
+def replayed(brief):
+    return run("replay", brief, "--json", code=1)
 
 
 def test_replay_prints_one_incident_a_line_with_the_contract_s_fields(replayed):
     out, err = replayed
     found = [json.loads(line) for line in out.splitlines()]
-    assert [tuple(each) for each in found] == [CONTRACT] * 3
-    assert [each["condition"] for each in found] == ["tp-straggler", "fabric-loss", "burst-admission-backlog"]
-    assert [each["state"] for each in found] == ["resolved", "resolved", "firing"]
-    assert found[-1]["resolved_at"] is None
-    assert found == sorted(found, key=lambda each: (each["opened_at"], each["condition"], each["entity"]["name"]))
+    assert [tuple(each) for each in found] == [CONTRACT]
+    assert [(each["condition"], each["state"]) for each in found] == [("tp-straggler", "firing")]
+    assert found[0]["resolved_at"] is None
     assert not err
 
 
@@ -74,11 +71,11 @@ def test_a_report_tells_what_why_why_not_and_what_to_do(brief):
     assert max(map(len, out.splitlines())) <= 110
 
 
-def test_explain_takes_an_incident_or_a_condition(brief):
-    incident = json.loads(run("replay", brief, "--json", code=1)[0])["id"]
+def test_explain_takes_an_incident_or_a_condition(replayed, brief, moment):
+    incident = json.loads(replayed[0])["id"]
     assert "n2" in run("explain", incident, "--replay", brief)[0]
     assert "straggler" in run("explain", "tp-straggler")[0]
-    assert "Did you mean 'tp-straggler'?" in run("explain", "tp-stragler", "--replay", brief, code=2)[1]
+    assert "Did you mean 'tp-straggler'?" in run("explain", "tp-stragler", "--replay", moment, code=2)[1]
 
 
 LISTS = {
@@ -96,8 +93,8 @@ LISTS = {
 
 
 @pytest.mark.parametrize("words", LISTS, ids=" ".join)
-def test_what_lists_or_shows_does_so_as_text_and_as_json(words, brief):
-    told = (*words, "--replay", brief) if words == ("coverage",) else words
+def test_what_lists_or_shows_does_so_as_text_and_as_json(words, moment):
+    told = (*words, "--replay", moment) if words == ("coverage",) else words
     assert len(run(*told)[0]) > 40
     found = json.loads(run(*told, "--json")[0])
     assert found
@@ -315,11 +312,11 @@ RULE = "telemetry-blackout-of-a-node"
 
 @pytest.fixture
 def own_rules(tmp_path):
-    """A folder with one rule of ours, its cases and the policies."""
+    """A folder with one rule of ours, its cases and no policies."""
     (tmp_path / "cases").mkdir()
     for name in (f"{RULE}.yaml", f"cases/{RULE}.yaml"):
         shutil.copy(HERE / name, tmp_path / name)
-    shutil.copytree(HERE / "policies", tmp_path / "policies")
+    (tmp_path / "policies").mkdir()
     return tmp_path
 
 

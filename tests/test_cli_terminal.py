@@ -36,14 +36,14 @@ class Terminal:
         os.close(self.theirs)
 
 
-def on_terminal(words, stdout=True, **environment):
+def on_terminal(words, stdout=True, command=COMMAND, **environment):
     """What a command writes to a terminal: its standard output, or its standard error."""
     terminal = Terminal()
     streams = {"stdout": terminal.theirs, "stderr": subprocess.PIPE}
     if not stdout:
         streams = {"stdout": subprocess.PIPE, "stderr": terminal.theirs}
     plain = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}
-    process = subprocess.Popen([*COMMAND, *words], env={**plain, "TERM": "xterm", **environment}, **streams)
+    process = subprocess.Popen([*command, *words], env={**plain, "TERM": "xterm", **environment}, **streams)
     terminal.close()
     while terminal.read():
         pass
@@ -60,11 +60,22 @@ def test_a_terminal_gets_colours_unless_it_wants_none(environment, coloured):
     assert "Tensor-parallel straggler" in shown
 
 
-@pytest.mark.parametrize("columns", [60, 80, 132])
+WIDTHS = (60, 80, 132)
+IN_EACH_WIDTH = f"""
+import os, sys
+from skewscope.tui.cli import cli
+for columns in {WIDTHS}:
+    os.environ["COLUMNS"] = str(columns)
+    cli(sys.argv[1:], standalone_mode=False)
+    print(end="\\f", flush=True)
+"""
+
+
 @pytest.mark.parametrize("words", [["kb", "list"], ["kb", "show", "tp-straggler"], ["rules", "list"]], ids=" ".join)
-def test_lines_keep_to_the_terminal_s_width(words, columns):
-    shown, _ = on_terminal(words, NO_COLOR="1", COLUMNS=str(columns))
-    assert max(map(len, shown.splitlines())) <= columns
+def test_lines_keep_to_the_terminal_s_width(words):
+    shown, _ = on_terminal(words, command=(sys.executable, "-c", IN_EACH_WIDTH), NO_COLOR="1")
+    for columns, text in zip(WIDTHS, shown.split("\f")[:-1], strict=True):
+        assert 40 < max(map(len, text.splitlines())) <= columns
 
 
 def test_the_progress_bar_is_on_standard_error_and_json_stays_json(brief):
@@ -75,8 +86,8 @@ def test_the_progress_bar_is_on_standard_error_and_json_stays_json(brief):
     assert [json.loads(line)["condition"] for line in out.decode().splitlines()] == ["tp-straggler"]
 
 
-def test_no_progress_means_none(brief):
-    bar, _ = on_terminal(["replay", str(brief), "--json", "--no-progress"], stdout=False)
+def test_no_progress_means_none(moment):
+    bar, _ = on_terminal(["replay", str(moment), "--json", "--no-progress"], stdout=False)
     assert not bar
 
 

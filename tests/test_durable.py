@@ -11,10 +11,11 @@ from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from policy_makers import SEVERITIES, diagnosis, policy, program, programs, steps, topology
+from policy_makers import diagnosis, policy, program, programs, steps, topology
 
 from skewscope.adapters import durable
 from skewscope.adapters.durable import DurableMatcher, Ids, available, best_matcher, definition
+from skewscope.engine.incident import SEVERITIES
 from skewscope.engine.matcher import ReferenceMatcher
 from skewscope.engine.policy import Conclusion, Program, Rule, Shape, compile_policies, fact, fnv1a32
 from skewscope.rules.policy import load

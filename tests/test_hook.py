@@ -7,9 +7,9 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from loopback import Says, Server
 
 from skewscope.adapters import Health
 
@@ -21,25 +21,12 @@ def answering(told, status=200):
     """An address, and what was asked."""
     asked = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append((self.path, self.headers.get("Authorization")))
-            body = told if isinstance(told, bytes) else json.dumps(told).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(request):
+        asked.append((request.path, request.headers.get("authorization")))
+        return Says(status, told if isinstance(told, bytes) else json.dumps(told).encode())
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
+    with Server(answer) as server:
+        yield server.url, asked
 
 
 def test_an_answer_is_told_with_reasons_coverage_and_age():

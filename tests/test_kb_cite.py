@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skewscope.kb.cite import address, authors, bibtex, byline, csl
-from skewscope.kb.load import load
+from skewscope.kb.load import catalogue
 from skewscope.kb.model import Source
 
-SOURCES = tuple(load()[0].sources.values())
+SOURCES = tuple(catalogue().sources.values())
 
 
 def source(**fields):

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skewscope.kb.claims import about, claims, sources_about
-from skewscope.kb.load import load
+from skewscope.kb.load import catalogue
 
-CATALOGUE = load()[0]
+CATALOGUE = catalogue()
 
 
 def test_every_claim_leads_to_a_source_with_a_locator_and_says_how_it_was_seen():

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import contextmanager
 
 import pytest
 from kb_damage import ISOLATE, copied, replaced, written
@@ -12,10 +13,35 @@ from skewscope.kb.load import kept, load
 from skewscope.kb.problems import InputError
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A catalogue that is whole again after each test."""
+    return copied(tmp_path_factory.mktemp("catalogue"))
+
+
 @pytest.fixture
-def copy(tmp_path, monkeypatch):
+def copy(folder, tmp_path, monkeypatch):
+    """The same, of which nothing is kept yet."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return copied(tmp_path)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def compiled_once(folder):
+    """Where it is kept."""
+    cache = folder.parent / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(cache))
+        kept(folder)
+    return cache
+
+
+@pytest.fixture
+def known(compiled_once, copy, tmp_path):
+    """The same, of which all is kept."""
+    shutil.copytree(compiled_once, tmp_path / "cache")
+    assert compiled.read(copy) is not None
+    return copy
 
 
 def place(tmp_path):
@@ -37,45 +63,53 @@ def test_what_was_kept_is_what_is_read_again(copy):
     assert again.version == files.version
 
 
-def changed_text(copy):
-    path = copy / ISOLATE
-    path.write_text(replaced(path, "risk: medium", "risk: high"))
+@contextmanager
+def moved(path, target):
+    path.rename(target)
+    yield
+    target.rename(path)
 
 
-def same_size_and_time(copy):
-    path = copy / ISOLATE
+@contextmanager
+def made(path):
+    path.mkdir()
+    yield
+    path.rmdir()
+
+
+@contextmanager
+def same_size_and_time(path):
     before = path.stat()
-    path.write_text(replaced(path, "the remaining", "the REMAINING"))
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert path.stat().st_size == before.st_size
+    with written(path, replaced(path, "the remaining", "the REMAINING")):
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert path.stat().st_size == before.st_size
+        yield
 
 
 CHANGES = {
-    "another text": changed_text,
-    "another text of the same size and time": same_size_and_time,
-    "an entry more": lambda copy: shutil.copy(copy / ISOLATE, copy / "mitigations/one-more.yaml"),
-    "an entry less": lambda copy: min((copy / "findings").iterdir()).unlink(),
-    "an entry under another name": lambda copy: (copy / ISOLATE).rename(copy / "mitigations/zzz.yaml"),
-    "a file that is no entry": lambda copy: (copy / "signals/notes.txt").write_text("x"),
-    "a folder more": lambda copy: (copy / "signals/more.yaml").mkdir(),
-    "another version": lambda copy: (copy / "catalogue.yaml").write_text("version: 99.0.0\n"),
-    "no version": lambda copy: (copy / "catalogue.yaml").unlink(),
-    "a folder less": lambda copy: shutil.rmtree(copy / "findings"),
+    "another text": lambda copy: written(copy / ISOLATE, replaced(copy / ISOLATE, "risk: medium", "risk: high")),
+    "another text of the same size and time": lambda copy: same_size_and_time(copy / ISOLATE),
+    "an entry more": lambda copy: written(copy / "mitigations/one-more.yaml", (copy / ISOLATE).read_text()),
+    "an entry less": lambda copy: moved(min((copy / "findings").iterdir()), copy / "away"),
+    "an entry under another name": lambda copy: moved(copy / ISOLATE, copy / "mitigations/zzz.yaml"),
+    "a file that is no entry": lambda copy: written(copy / "signals/notes.txt", "x"),
+    "a folder more": lambda copy: made(copy / "signals/more.yaml"),
+    "another version": lambda copy: written(copy / "catalogue.yaml", "version: 99.0.0\n"),
+    "no version": lambda copy: moved(copy / "catalogue.yaml", copy / "away"),
+    "a folder less": lambda copy: moved(copy / "findings", copy / "away"),
 }
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_whatever_changes_in_the_folder_is_seen(copy, what):
-    kept(copy)
-    assert compiled.read(copy) is not None
-    CHANGES[what](copy)
-    assert compiled.read(copy) is None
+def test_whatever_changes_in_the_folder_is_seen_and_so_is_that_it_is_put_right(known, what):
+    with CHANGES[what](known):
+        assert compiled.read(known) is None
+    assert compiled.read(known) is not None
 
 
-def test_another_state_of_the_code_is_seen(copy, monkeypatch):
-    kept(copy)
+def test_another_state_of_the_code_is_seen(known, monkeypatch):
     monkeypatch.setattr(compiled, "_code", lambda: "another")
-    assert compiled.read(copy) is None
+    assert compiled.read(known) is None
 
 
 @pytest.mark.parametrize(
@@ -83,19 +117,18 @@ def test_another_state_of_the_code_is_seen(copy, monkeypatch):
     [b"", b"\n", b"{}", b"\xff\xfe\x00", b"skewscope catalogue x y\n{}", b"[" * 100_000],
     ids=["nothing", "a line", "no head", "no text", "a foreign head", "a deep one"],
 )
-def test_a_broken_file_is_passed_over_and_mended(copy, tmp_path, content):
-    fresh = kept(copy)
+def test_a_broken_file_is_passed_over_and_mended(known, tmp_path, content):
+    fresh = kept(known)
     place(tmp_path).write_bytes(content)
-    assert compiled.read(copy) is None
-    assert kept(copy) == fresh
-    assert compiled.read(copy) is not None
+    assert compiled.read(known) is None
+    assert kept(known) == fresh
+    assert compiled.read(known) is not None
 
 
-def test_a_body_that_is_not_what_was_written_is_passed_over(copy, tmp_path):
-    kept(copy)
+def test_a_body_that_is_not_what_was_written_is_passed_over(known, tmp_path):
     path = place(tmp_path)
     path.write_bytes(path.read_bytes().replace(b"medium", b"high  ", 1))
-    assert compiled.read(copy) is None
+    assert compiled.read(known) is None
 
 
 def test_a_damaged_catalogue_is_refused_each_time_and_never_kept(copy, tmp_path):

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from skewscope.kb.drawing import Part, as_json, dot, mermaid, part
 from skewscope.kb.graph import causal, edges
-from skewscope.kb.load import load
+from skewscope.kb.load import catalogue
 from skewscope.kb.problems import InputError
 
-CATALOGUE = load()[0]
+CATALOGUE = catalogue()
 
 
 def test_the_whole_graph_has_every_condition_and_every_edge_once():

@@ -18,10 +18,17 @@ from skewscope.kb.markdown import pages
 from skewscope.kb.markdown.text import bullets, code, heading, link, plain, table
 
 CATALOGUE = catalogue()
-PAGES = pages(CATALOGUE, {"tp-straggler": ("late-rank",)})
-WRITTEN = sorted(name for name in PAGES if name.endswith(".md"))
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40)
 MARKS = st.text(st.sampled_from("\\`*_[]()<>|~$&#+-=:%{}@! \t1.)a"), min_size=1, max_size=12)
+
+
+@cache
+def book() -> dict[str, str]:
+    return pages(CATALOGUE, {"tp-straggler": ("late-rank",)})
+
+
+def written() -> list[str]:
+    return sorted(name for name in book() if name.endswith(".md"))
 
 
 @cache
@@ -54,22 +61,22 @@ def words(text: str) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_entry_has_a_page_and_stands_in_the_index_of_its_kind(kind: str) -> None:
-    index = PAGES[f"{kind}.md"]
+    index = book()[f"{kind}.md"]
     for id_ in getattr(CATALOGUE, kind):
-        assert f"`{id_}`" in PAGES[f"{kind}/{id_}.md"]
+        assert f"`{id_}`" in book()[f"{kind}/{id_}.md"]
         assert f"({kind}/{id_}.md)" in index, id_
 
 
 def test_every_link_leads_to_a_page_or_out() -> None:
-    for name in WRITTEN:
-        for target in Seen(rendered(PAGES[name])).links:
+    for name in written():
+        for target in Seen(rendered(book()[name])).links:
             if not target.startswith("https://") and not target.startswith("http://"):
-                assert normpath(join(dirname(name), target)) in PAGES, f"{name}: {target}"
+                assert normpath(join(dirname(name), target)) in book(), f"{name}: {target}"
 
 
 def test_every_page_has_one_title_and_skips_no_level_of_headings() -> None:
-    for name in WRITTEN:
-        levels = [int(tag[1]) for tag in Seen(rendered(PAGES[name])).tags if re.fullmatch(r"h\d", tag)]
+    for name in written():
+        levels = [int(tag[1]) for tag in Seen(rendered(book()[name])).tags if re.fullmatch(r"h\d", tag)]
         assert levels[0] == 1, name
         assert levels.count(1) == 1, name
         assert all(after <= before + 1 for before, after in pairwise(levels)), name
@@ -77,7 +84,7 @@ def test_every_page_has_one_title_and_skips_no_level_of_headings() -> None:
 
 def test_the_page_of_a_condition_tells_all_that_is_known_of_it() -> None:
     for c in CATALOGUE.conditions.values():
-        shown = words(Seen(rendered(PAGES[f"conditions/{c.id}.md"])).text)
+        shown = words(Seen(rendered(book()[f"conditions/{c.id}.md"])).text)
         texts = [c.name, c.what, *c.aliases, *c.why, *c.notes]
         texts += [t for claim in c.impacts for t in (claim.text, claim.scale, claim.seen)]
         texts += [t for o in c.observability for t in (o.reason, *o.needs)]
@@ -91,7 +98,7 @@ def test_the_page_of_a_condition_tells_all_that_is_known_of_it() -> None:
 
 def test_what_is_not_confirmed_says_so_wherever_it_stands() -> None:
     for c in CATALOGUE.conditions.values():
-        page = PAGES[f"conditions/{c.id}.md"]
+        page = book()[f"conditions/{c.id}.md"]
         for claim in c.impacts:
             if claim.seen == "secondary notes only":
                 line = next(line for line in page.splitlines() if line.startswith("- ") and plain(claim.text) in line)
@@ -101,13 +108,13 @@ def test_what_is_not_confirmed_says_so_wherever_it_stands() -> None:
 
 
 def test_a_rule_is_named_where_there_is_one_and_else_the_reason_why_not() -> None:
-    assert "Recognised by `late-rank`." in PAGES["conditions/tp-straggler.md"]
+    assert "Recognised by `late-rank`." in book()["conditions/tp-straggler.md"]
     without = next(c for c in CATALOGUE.conditions.values() if c.without_rule)
-    assert "No rule recognises it" in PAGES[f"conditions/{without.id}.md"]
+    assert "No rule recognises it" in book()[f"conditions/{without.id}.md"]
 
 
 def test_pages_are_the_same_each_time() -> None:
-    assert pages(CATALOGUE, {"tp-straggler": ("late-rank",)}) == PAGES
+    assert pages(CATALOGUE, {"tp-straggler": ("late-rank",)}) == book()
 
 
 @settings(deadline=None)

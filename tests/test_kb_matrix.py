@@ -2,11 +2,11 @@
 
 import pytest
 
-from skewscope.kb.load import load
+from skewscope.kb.load import catalogue
 from skewscope.kb.matrix import ACTORS, DEPLOYMENTS, REACH, counted, matrix
 from skewscope.kb.shape import schema
 
-CATALOGUE = load()[0]
+CATALOGUE = catalogue()
 ROWS = matrix(CATALOGUE)
 
 

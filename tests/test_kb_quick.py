@@ -12,6 +12,8 @@ from skewscope.kb.kinds import KINDS, shipped
 from skewscope.kb.quick import checker
 from skewscope.kb.shape import schema
 from skewscope.kb.yamlfile import read
+from skewscope.rules.load import HERE
+from skewscope.rules.shape import quick, validator
 
 SINGULAR = [kind.removesuffix("s") for kind in KINDS]
 SAMPLES = [
@@ -19,6 +21,8 @@ SAMPLES = [
     for kind in KINDS
     for path in sorted((shipped() / kind).glob("*.yaml"))[::9]
 ]
+OF_RULES = {"rule": "*.yaml", "cases": "cases/*.yaml", "policy": "policies/*.yaml"}
+SAMPLES += [(kind, read(path).data) for kind, files in OF_RULES.items() for path in sorted(HERE.glob(files))[::9]]
 JUNK = [
     None,
     True,
@@ -37,11 +41,11 @@ JUNK = [
     {"x": 1},
     10**30,
 ]
-QUICK = {kind: checker(schema(kind)) for kind in SINGULAR}
-FULL = {kind: Draft202012Validator(schema(kind)) for kind in SINGULAR}
+QUICK = {kind: checker(schema(kind)) for kind in SINGULAR} | {kind: quick(kind) for kind in OF_RULES}
+FULL = {kind: Draft202012Validator(schema(kind)) for kind in SINGULAR} | {kind: validator(kind) for kind in OF_RULES}
 
 
-@pytest.mark.parametrize("kind", SINGULAR)
+@pytest.mark.parametrize("kind", [*SINGULAR, *OF_RULES])
 def test_what_is_sound_is_quickly_known_to_be(kind):
     sound = [data for of, data in SAMPLES if of == kind]
     assert sound
@@ -91,6 +95,8 @@ def test_any_value_is_answered(value):
 def test_a_keyword_that_it_does_not_know_is_refused_and_not_passed_over():
     with pytest.raises(KeyError):
         checker({"type": "object", "properties": {"x": {"oneOf": []}}})
+    with pytest.raises(KeyError):
+        checker({"if": {"type": "integer"}, "then": {"minimum": 0}, "else": {}})
 
 
 def test_schemas_are_plain_json_of_known_keywords():

@@ -80,13 +80,17 @@ def test_health_gives_nothing(shared):
     assert replay(shared / "recordings" / "healthy").incidents == ()
 
 
-def test_the_demo_tells_its_three_faults_and_the_last_is_still_open(demo):
-    found = [(i.condition, i.name, i.state) for i in diagnoses(demo[1])]
+def test_the_demo_tells_its_three_faults_and_the_last_is_still_open():
+    outcome = replay(demo_path())
+    found = [(i.condition, i.name, i.state) for i in diagnoses(outcome)]
     assert found == [
         ("tp-straggler", "n2", "resolved"),
         ("fabric-loss", "n5", "resolved"),
         ("burst-admission-backlog", "A", "firing"),
     ]
+    told = outcome.incidents
+    assert list(told) == sorted(told, key=lambda one: (one.opened_at, one.condition, one.name))
+    assert [one.resolved_at is None for one in told] == [False, False, True]
 
 
 def rewritten(source: Path, folder: Path, change) -> Path:

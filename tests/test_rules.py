@@ -71,7 +71,7 @@ def changed(tmp_path: Path, old: str, new: str) -> tuple[Path, int]:
     """A copy of a few rules with one of them changed, and the line of the change."""
     folder = tmp_path / "rules"
     (folder / "cases").mkdir(parents=True)
-    shutil.copytree(HERE / "policies", folder / "policies")
+    (folder / "policies").mkdir()
     for name in (RULE, *BESIDE):
         for file in (f"{name}.yaml", f"cases/{name}.yaml"):
             shutil.copy(HERE / file, folder / file)

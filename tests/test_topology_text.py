@@ -3,10 +3,10 @@
 import pytest
 
 from skewscope.adapters import topology_text
-from skewscope.adapters.agent.where import sound
 from skewscope.adapters.recording import demo_path, open_recording
 from skewscope.adapters.simulator.fleet import Plan, build
 from skewscope.adapters.topology_text import around, text_of
+from skewscope.engine.topology_file import sound
 from skewscope.kb.yamlfile import parse
 
 FLEETS = {

@@ -20,7 +20,7 @@ SHAPES = {
     "long bursts": Shape(size=4, compute=20e-3, segments=64, spacing=60e-6),
     "a training step": Shape(size=4, compute=2.5, transit=1e-3, spacing=100e-6, segments=400),
 }
-ROUNDS = {"a training step": 30}
+ROUNDS = {"a training step": 30, "long bursts": 150}
 EVERYDAY = ("three members", "long bursts")
 NAMES = [pytest.param(name, marks=() if name in EVERYDAY else pytest.mark.slow) for name in SHAPES]
 

@@ -285,14 +285,11 @@ def _readable(path: Path | None) -> frozenset[str]:
     """What the DPUs of a topology read by themselves; nothing without one."""
     if path is None:
         return frozenset()
-    from skewscope.engine.topology_file import topology  # noqa: PLC0415
+    from skewscope.engine.topology_file import sound  # noqa: PLC0415
     from skewscope.kb.yamlfile import read  # noqa: PLC0415
     from skewscope.rules.coverage import readable  # noqa: PLC0415
 
-    found, problems = topology(read(path))
-    if problems:
-        raise InputError(problems)
-    return readable(catalogue(), {network for node in found.nodes for network in node.sees})
+    return readable(catalogue(), {network for node in sound(read(path)).nodes for network in node.sees})
 
 
 cli.add_command(telling.watch)

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skewscope.adapters.scene import Rows, Scene
-from skewscope.engine.incident import Incident
-from skewscope.tui.status import SEVERITIES
+from skewscope.engine.incident import SEVERITIES, Incident
 from skewscope.tui.whereabouts import Whereabouts
 
 FULL = 20.0

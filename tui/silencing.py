@@ -118,7 +118,7 @@ def _asked(url: str, token_file: Path | None, method: str, path: str, told: obje
     """
     from http.client import HTTPException  # noqa: PLC0415
 
-    from skewscope.adapters.agent.channel import Channel  # noqa: PLC0415
+    from skewscope.adapters.channel import Channel  # noqa: PLC0415
 
     channel = Channel(start.controller(url, token_file))
     try:

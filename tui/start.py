@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, nearest
 
 if TYPE_CHECKING:
-    from skewscope.adapters.agent.config import Controller
+    from skewscope.adapters.channel import Controller
     from skewscope.adapters.film import Film
     from skewscope.adapters.replay import Progress
 
@@ -99,7 +99,7 @@ def controller(url: str, token_file: Path | None) -> "Controller":
     """
     from urllib.parse import urlsplit  # noqa: PLC0415
 
-    from skewscope.adapters.agent.config import Controller  # noqa: PLC0415
+    from skewscope.adapters.channel import Controller  # noqa: PLC0415
 
     try:
         parts = urlsplit(url)
@@ -151,7 +151,7 @@ def _read(recording: Path, film: "Film", heard: "Progress") -> None:
 
 
 def _attach(where: "Controller", film: "Film", heard: "Progress") -> None:
-    from skewscope.adapters.agent.channel import Channel  # noqa: PLC0415
     from skewscope.adapters.attached import Attached  # noqa: PLC0415
+    from skewscope.adapters.channel import Channel  # noqa: PLC0415
 
     Attached(where.url, Channel(where), film).open(heard)

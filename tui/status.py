@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from skewscope.engine.incident import Incident
+from skewscope.engine.incident import SEVERITIES, Incident
 from skewscope.tui import units
 from skewscope.tui.detail import GLYPHS
 from skewscope.tui.text import Line, Span, cut, fit, line_width, pad, spread, wrap
@@ -12,7 +12,6 @@ from skewscope.tui.text import Line, Span, cut, fit, line_width, pad, spread, wr
 if TYPE_CHECKING:
     from skewscope.adapters.scene import SourceState
 
-SEVERITIES = ("info", "warning", "critical")
 STALE_S = 10.0
 """Data older than this looks old."""
 PAGES = ("Diagnoses", "Fabric", "Signals", "Catalogue", "Actions")

@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skewscope.engine.incident import Incident
+from skewscope.engine.incident import SEVERITIES, Incident
 from skewscope.tui import columns, detail, query, units
 from skewscope.tui.columns import Cell, Column, Widths
 from skewscope.tui.detail import Words
 from skewscope.tui.ledger import SILENCED, Standing
-from skewscope.tui.status import SEVERITIES
 from skewscope.tui.text import Line, Span, width
 
 

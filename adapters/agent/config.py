@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
+from skewscope.adapters.channel import Controller
 from skewscope.engine.topology_file import NODE_WITHOUT
 from skewscope.kb.fields import Fields
 from skewscope.kb.problems import InputError, Problem
@@ -28,18 +29,6 @@ SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0}
 SIZE = re.compile(r"(\d{1,6})\s*(KiB|MiB)")
 PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,2})?)\s*%")
 LISTEN = re.compile(r"(\[[0-9a-fA-F:]+\]|[0-9.]+):(\d{1,5})")
-
-
-@dataclass(frozen=True, slots=True)
-class Controller:
-    """Where rows go."""
-
-    url: str
-    token_file: str = ""
-    token_env: str = ""
-    ca_file: str = ""
-    certificate_file: str = ""
-    key_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)

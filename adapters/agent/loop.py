@@ -10,10 +10,10 @@ from pathlib import Path
 
 from skewscope.adapters.agent import own, page
 from skewscope.adapters.agent.agent import Agent
-from skewscope.adapters.agent.channel import Channel
 from skewscope.adapters.agent.config import Config, load
 from skewscope.adapters.agent.observer import Clocks
 from skewscope.adapters.agent.where import Asked, from_file
+from skewscope.adapters.channel import Channel
 from skewscope.adapters.wire_rows import Hello
 from skewscope.engine.topology import Topology
 from skewscope.kb.load import signals

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Protocol
 
-from skewscope.adapters.agent.channel import Channel, Told
-from skewscope.adapters.agent.config import Controller
+from skewscope.adapters.channel import Channel, Controller, Told
 from skewscope.adapters.wire_rows import Announced, Frame, Hello, Row, encode
 from skewscope.engine.feed import SeriesKey
 

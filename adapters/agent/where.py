@@ -8,12 +8,12 @@ from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import quote
 
-from skewscope.adapters.agent.channel import Channel
 from skewscope.adapters.agent.config import Config
-from skewscope.engine import topology_file
+from skewscope.adapters.channel import Channel
 from skewscope.engine.topology import Node, Port, Topology
+from skewscope.engine.topology_file import sound
 from skewscope.kb.problems import InputError
-from skewscope.kb.yamlfile import Document, parse, read
+from skewscope.kb.yamlfile import parse, read
 
 log = logging.getLogger("skewscope.agent")
 
@@ -63,18 +63,6 @@ def from_file(path: Path) -> Topology:
         InputError: it is none.
     """
     return sound(read(path))
-
-
-def sound(document: Document) -> Topology:
-    """The topology in a document.
-
-    Raises:
-        InputError: all that is wrong with it.
-    """
-    found, problems = topology_file.topology(document)
-    if problems:
-        raise InputError(problems)
-    return found
 
 
 class Asked:

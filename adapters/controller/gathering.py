@@ -19,8 +19,6 @@ from skewscope.engine.sets import Index, Mask
 
 MOST_AHEAD = 5.0
 """Seconds that a sample from the future waits for its tick; what is further off counts as of now."""
-
-
 MOST_AT_ONCE = 2_500_000
 """Values that a tick takes in; they are put in order, and a tick that is late must not be the cause of the next."""
 NONE = 1 << 30

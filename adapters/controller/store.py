@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from skewscope.adapters.controller import audit
-from skewscope.adapters.controller.contract import incident_of
 from skewscope.adapters.controller.silences import Silence, as_row, of_row
 from skewscope.adapters.telling import outbox
 from skewscope.adapters.telling.base import Letter
-from skewscope.engine.incident import Evidence, Incident
+from skewscope.engine.incident import Evidence, Incident, incident_of
 from skewscope.engine.incidents import Change
 from skewscope.kb.problems import InputError, Problem
 

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from skewscope.engine.incident import Incident
+from skewscope.engine.incident import SEVERITIES, Incident
 
-SEVERITIES = ("info", "warning", "critical")
 OPENED, CHANGED, RESOLVED, WITHDRAWN = "opened", "changed", "resolved", "withdrawn"
 """What can happen to what is told: it is new; its severity or its place is another; it is over; it goes on, but is told
 no longer, for another one explains it or somebody silenced it."""
@@ -103,3 +102,33 @@ class Messenger(Teller, Protocol):
             TellError: it could not.
         """
         ...
+
+
+class Entry(Protocol):
+    """The settings of one entry of the config."""
+
+    @property
+    def name(self) -> str:
+        """What the entry is called."""
+        ...
+
+    @property
+    def scope(self) -> Scope:
+        """Which incidents it asks for."""
+        ...
+
+
+class Configured:
+    """The only teller of its entry: it is called as the entry is, and wants what that asks for."""
+
+    settings: Entry
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.settings.name
+
+    @property
+    def scope(self) -> Scope:
+        """Which incidents it wants."""
+        return self.settings.scope

@@ -17,7 +17,7 @@ from typing import Any
 from skewscope.adapters.more_fields import number
 from skewscope.adapters.secret import Secret
 from skewscope.adapters.telling import words
-from skewscope.adapters.telling.base import CHANGED, RESOLVED, WITHDRAWN, Letter, Scope, TellError
+from skewscope.adapters.telling.base import CHANGED, RESOLVED, WITHDRAWN, Configured, Letter, Scope, TellError
 from skewscope.adapters.telling.settings import SCOPE, scope
 from skewscope.engine.topology import Topology
 from skewscope.kb.fields import Fields
@@ -72,7 +72,7 @@ def build(settings: Settings, topology: Topology) -> tuple["Chat", ...]:
 
 
 @dataclass
-class Chat:
+class Chat(Configured):
     """Sends messages through Apprise, in a thread that nobody waits for."""
 
     settings: Settings
@@ -83,16 +83,6 @@ class Chat:
     """Messages that were not sent since, for there were too many."""
     _busy: bool = False
     """Whether a thread is still at a message, perhaps one that nobody waits for any more."""
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return self.settings.name
-
-    @property
-    def scope(self) -> Scope:
-        """Which incidents it wants."""
-        return self.settings.scope
 
     @property
     def patience(self) -> float:

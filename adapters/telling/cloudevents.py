@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from skewscope.adapters.sources.fetch import Answer, FetchError, Sent, Wish, exchange
 from skewscope.adapters.telling import words
-from skewscope.adapters.telling.base import Letter, Scope, TellError
+from skewscope.adapters.telling.base import Configured, Letter, Scope, TellError
 from skewscope.adapters.telling.settings import HTTP, SCOPE, scope, urls, wish
 from skewscope.engine.incident import rfc3339
 from skewscope.engine.topology import Topology
@@ -59,21 +59,11 @@ def build(settings: Settings, topology: Topology) -> tuple["CloudEvents", ...]:
 
 
 @dataclass(frozen=True)
-class CloudEvents:
+class CloudEvents(Configured):
     """Posts events to one address."""
 
     settings: Settings
     topology: Topology
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return self.settings.name
-
-    @property
-    def scope(self) -> Scope:
-        """Which incidents it wants."""
-        return self.settings.scope
 
     @property
     def patience(self) -> float:

@@ -6,8 +6,8 @@ What was told once stays told while it fires, even where its confidence sinks: t
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from skewscope.adapters.telling.base import CHANGED, OPENED, RESOLVED, SEVERITIES, WITHDRAWN, Scope, Told
-from skewscope.engine.incident import Incident
+from skewscope.adapters.telling.base import CHANGED, OPENED, RESOLVED, WITHDRAWN, Scope, Told
+from skewscope.engine.incident import SEVERITIES, Incident
 
 
 @dataclass

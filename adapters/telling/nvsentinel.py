@@ -14,7 +14,7 @@ from typing import Any
 
 from skewscope.adapters.more_fields import number
 from skewscope.adapters.telling import protobuf, words
-from skewscope.adapters.telling.base import OPENED, RESOLVED, Letter, Scope, TellError
+from skewscope.adapters.telling.base import OPENED, RESOLVED, Configured, Letter, Scope, TellError
 from skewscope.adapters.telling.settings import SCOPE, scope
 from skewscope.engine.topology import Topology
 from skewscope.kb.fields import Fields
@@ -76,22 +76,12 @@ def build(settings: Settings, topology: Topology) -> tuple["NvSentinel", ...]:
 
 
 @dataclass
-class NvSentinel:
+class NvSentinel(Configured):
     """Sends health events to one platform connector."""
 
     settings: Settings
     topology: Topology
     _channel: Any = field(default=None)
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return self.settings.name
-
-    @property
-    def scope(self) -> Scope:
-        """Which incidents it wants."""
-        return self.settings.scope
 
     @property
     def patience(self) -> float:

@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from skewscope.adapters.controller.contract import incident_of
 from skewscope.adapters.telling.base import OPENED, RESOLVED, WITHDRAWN, Letter, Scope, Told
 from skewscope.adapters.telling.desk import Desk
-from skewscope.engine.incident import Incident
+from skewscope.engine.incident import Incident, incident_of
 
 TABLES = (
     """CREATE TABLE letters (

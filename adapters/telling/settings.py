@@ -6,7 +6,8 @@ from skewscope.adapters.more_fields import number, yes
 from skewscope.adapters.sources.fetch import Wish
 from skewscope.adapters.sources.settings import bearer
 from skewscope.adapters.sources.targets import Where, address
-from skewscope.adapters.telling.base import SEVERITIES, Scope
+from skewscope.adapters.telling.base import Scope
+from skewscope.engine.incident import SEVERITIES
 from skewscope.kb.fields import Fields
 from skewscope.kb.yamlfile import Path_
 

@@ -12,15 +12,17 @@ from skewscope.adapters.controller.recorder import Recorder
 from skewscope.adapters.controller.store import Store
 from skewscope.adapters.controller.work import Work
 from skewscope.adapters.machine import assembled
-from skewscope.adapters.recording import Loaded, Recording, demo_path, load, open_recording
+from skewscope.adapters.recording import Loaded, Recording, demo_path, load, open_recording, within
 from skewscope.adapters.replay import ticks
 from skewscope.adapters.sources.base import Batch, Listing
 from skewscope.kb.load import catalogue
 
 
-def demo() -> tuple[Recording, Loaded]:
-    """The recording that comes with Skewscope."""
-    recording = open_recording(demo_path())
+def demo(seconds: float) -> tuple[Recording, Loaded]:
+    """The first seconds of the recording that comes with Skewscope."""
+    whole = open_recording(demo_path())
+    begin = load(whole, catalogue(), workers=1).start
+    recording = within(whole, None, begin + seconds)
     return recording, load(recording, catalogue(), workers=1)
 
 

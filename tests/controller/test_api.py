@@ -8,11 +8,11 @@ import time
 import numpy as np
 import pytest
 
-from skewscope.adapters.agent.where import sound
 from skewscope.adapters.controller.api import ROUTES
 from skewscope.adapters.controller.store import Reader
 from skewscope.adapters.recording import demo_path, open_recording
 from skewscope.adapters.wire_rows import MOST_PACKED, PATH, Announced, Hello, Row, encode
+from skewscope.engine.topology_file import sound
 from skewscope.kb.yamlfile import parse
 from tests.controller.processes import AUTH, KEYS, TOKENS, Sender, running
 

@@ -10,9 +10,8 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 
-from skewscope.adapters.agent.channel import Channel
-from skewscope.adapters.agent.config import Controller
 from skewscope.adapters.agent.where import Asked
+from skewscope.adapters.channel import Channel, Controller
 from skewscope.adapters.wire_rows import Announced, Hello, Row, encode
 from tests.controller.processes import AUTH, KEYS, TOKENS, running
 

@@ -56,7 +56,7 @@ EXPECTED = {
 def pair(tmp_path_factory):
     """A page that is scraped, and the Prometheus that scrapes it."""
     with Serving(PAGE) as page, Scraping(tmp_path_factory.mktemp("prometheus")) as server:
-        server.begin(page.address, page.address)
+        server.begin(page.place, page.place)
         until(lambda: b"RetransSegs" in server.get("/api/v1/label/__name__/values"))
         yield page, server
 
@@ -70,24 +70,33 @@ def told(batches):
     return found
 
 
-def asked(url, seconds, **wishes):
+async def asked(url, seconds, **wishes):
     """What a source hands over that asks for so long."""
+    clock = SystemClock()
+    sink = Sink(clock)
+    query = Query(Settings("q", url, Wish(5.0), 1.0, **wishes), World(cluster(), NAMES, clock))
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(query.run(sink), seconds)
+    return sink.take()
+
+
+WISHES = {"raw": {}, "steps": {"step": 1.0}, "one node": {"match": (("node", "n1"),)}}
+
+
+@pytest.fixture(scope="module")
+def handed(pair):
+    """What sources hand over that ask beside one another."""
 
     async def play():
-        clock = SystemClock()
-        sink = Sink(clock)
-        query = Query(Settings("q", url, Wish(5.0), 1.0, **wishes), World(cluster(), NAMES, clock))
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(query.run(sink), seconds)
-        return sink
+        url = f"http://{pair[1].address}"
+        return await asyncio.gather(*(asked(url, 5.5, **wishes) for wishes in WISHES.values()))
 
-    return asyncio.run(play())
+    return dict(zip(WISHES, asyncio.run(play()), strict=True))
 
 
 @prometheus
-def test_a_prometheus_is_asked_for_raw_samples_each_of_them_once(pair):
-    _, server = pair
-    batches = asked(f"http://{server.address}", 5.5).take()
+def test_a_prometheus_is_asked_for_raw_samples_each_of_them_once(handed):
+    batches = handed["raw"]
     assert told(batches) == EXPECTED
     times = [
         (batch.columns.keys[n], t) for batch in batches for n, t in zip(batch.numbers, batch.time.tolist(), strict=True)
@@ -98,18 +107,15 @@ def test_a_prometheus_is_asked_for_raw_samples_each_of_them_once(pair):
 
 
 @prometheus
-def test_a_prometheus_is_asked_for_steps(pair):
-    _, server = pair
-    batches = asked(f"http://{server.address}", 4.5, step=1.0).take()
+def test_a_prometheus_is_asked_for_steps(handed):
+    batches = handed["steps"]
     assert told(batches) == EXPECTED
     assert all(t == math.floor(t) for batch in batches for t in batch.time.tolist())
 
 
 @prometheus
-def test_only_series_with_the_wanted_labels_are_asked_for(pair):
-    _, server = pair
-    batches = asked(f"http://{server.address}", 2.5, match=(("node", "n1"),)).take()
-    assert told(batches) == {("host.retrans", "n1", ""): 21.0}
+def test_only_series_with_the_wanted_labels_are_asked_for(handed):
+    assert told(handed["one node"]) == {("host.retrans", "n1", ""): 21.0}
 
 
 @prometheus
@@ -168,7 +174,7 @@ def test_odd_numbers_are_values_or_none():
 
 def test_a_server_that_is_gone_ends_the_source():
     with pytest.raises(FetchError):
-        asked("http://127.0.0.1:9", 5.0)
+        asyncio.run(asked("http://127.0.0.1:9", 5.0))
 
 
 def test_settings_are_read_with_all_their_faults():

@@ -74,15 +74,15 @@ def test_a_real_prometheus_pushes_to_a_controller_and_is_asked_by_it(tmp_path):
     text = "".join(f'node_netstat_Tcp_RetransSegs{{node="n{n}"}} 17\n' for n in range(3))
     with Serving(text) as page, Scraping(tmp_path) as server:
         more = f"""sources:
-  - {{kind: scrape, name: directly, targets: ["{page.address}"], honor_labels: true}}
+  - {{kind: scrape, name: directly, targets: ["{page.place}"], honor_labels: true}}
   - {{kind: remote-write, name: pushed}}
   - {{kind: prometheus-query, name: asked, url: "http://{server.address}", period: 1}}
   - {{kind: prometheus-query, name: in steps, url: "http://{server.address}", period: 1, step: 1}}
 """
         names = ("asked", "directly", "in steps", "pushed")
         with running(tmp_path, more) as controller:
-            server.begin(page.address, f"127.0.0.1:{controller.port}")
+            server.begin(page.place, f"127.0.0.1:{controller.port}")
             controller.until(lambda: standings(controller) == dict.fromkeys(names, (True, "")), 60)
             assert min(values(controller).values()) >= 3
             # It would try for long to get rid of its last samples once nobody takes them.
-            server.begin(page.address)
+            server.begin(page.place)

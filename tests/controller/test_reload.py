@@ -5,7 +5,6 @@ import signal
 import threading
 import time
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from skewscope.adapters.wire_rows import PATH, Announced, Hello, Row, encode
 from skewscope.engine.feed import SeriesKey
 from skewscope.kb.load import catalogue
 from tests.controller.processes import running
+from tests.loopback import Says, Server
 
 NODES = ("n0", "n1")
 KEYS = tuple(SeriesKey("host.softnet_squeezed", "node", node) for node in NODES)
@@ -53,21 +53,12 @@ def page():
     """A page that says how often it was asked for."""
     asked = []
 
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append(time.time())
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b'skewscope_host_softnet_squeezed{node="n2"} 1\n')
+    def answer(_):
+        asked.append(time.time())
+        return Says(200, b'skewscope_host_softnet_squeezed{node="n2"} 1\n')
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server.server_port, asked
-    server.shutdown()
-    server.server_close()
+    with Server(answer) as server:
+        yield server.server_port, asked
 
 
 def told(found):

@@ -13,8 +13,8 @@ from dataclasses import replace
 import pytest
 
 from skewscope.adapters.controller.carried import AGAIN, GONE, WAIT, Carried
-from skewscope.adapters.controller.contract import incident_of
 from skewscope.adapters.controller.store import Reader, Store
+from skewscope.engine.incident import incident_of
 from skewscope.engine.incidents import Change
 from skewscope.kb.problems import InputError
 from tests.controller.writer import incident

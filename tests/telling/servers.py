@@ -9,9 +9,10 @@ import time
 import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+
+from tests.loopback import Asked, Says, Server
 
 CONFIG = """
 route: {{receiver: hook, group_by: [alertname, fleet], group_wait: 1s, group_interval: 1s, repeat_interval: 1h}}
@@ -22,24 +23,11 @@ receivers:
 
 
 @dataclass
-class Post:
-    """What somebody posted."""
-
-    path: str
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def json(self):
-        return json.loads(self.body)
-
-
-@dataclass
 class Ear:
     """A server that listens, and answers what it is told to."""
 
     port: int = 0
-    posts: list[Post] = field(default_factory=list)
+    posts: list[Asked] = field(default_factory=list)
     answers: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     """The next ones, in order; 200 then."""
     hangs: bool = False
@@ -59,33 +47,20 @@ def listening():
     """An `Ear`."""
     ear, ended = Ear(), threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            ear.posts.append(Post(self.path, {k.lower(): v for k, v in self.headers.items()}, body))
-            if ear.hangs:
-                ended.wait(60)
-                return
-            status, headers = ear.answers.pop(0) if ear.answers else (200, {})
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def answer(asked):
+        ear.posts.append(asked)
+        if ear.hangs:
+            ended.wait(60)
+            return None
+        status, headers = ear.answers.pop(0) if ear.answers else (200, {})
+        return Says(status, headers=headers)
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    ear.port = server.server_address[1]
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield ear
-    finally:
-        ended.set()
-        server.shutdown()
-        server.server_close()
+    with Server(answer) as server:
+        ear.port = server.server_port
+        try:
+            yield ear
+        finally:
+            ended.set()
 
 
 def free_port():

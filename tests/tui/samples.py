@@ -1,6 +1,7 @@
 """Incidents and outcomes as a replay gives them, small and fixed."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -142,6 +143,7 @@ def series() -> Roster:
     return Roster((*ranks, *ports, *pairs, Series("serve.waiting", "replica", "A", "", "{request}", -1)))
 
 
+@cache
 def frames(end: float, *, late: bool = True) -> tuple[Frame, ...]:
     """Seconds in which n2 turns late; n7's port fell silent."""
     size = len(series().series)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from skewscope.adapters.agent.config import Controller
 from skewscope.adapters.wire_rows import CONTENT_TYPE, PATH
 
 MOST_ANSWER = 1 << 16
@@ -16,6 +15,18 @@ MOST_TOLD = 4 << 20
 """Bytes of an answer to people."""
 MOST_TOKEN = 4096
 TIMEOUT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """Where a controller is, and what proves who it is and who we are; each '' where there is none."""
+
+    url: str
+    token_file: str = ""
+    token_env: str = ""
+    ca_file: str = ""
+    certificate_file: str = ""
+    key_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +102,7 @@ class Channel:
 
 
 def _authorization(controller: Controller) -> dict[str, str]:
-    """The token, read each time: it may be renewed while the agent runs."""
+    """The token, read each time: it may be renewed while we run."""
     token = os.environ.get(controller.token_env, "") if controller.token_env else ""
     if controller.token_file:
         with Path(controller.token_file).open(encoding="ascii") as file:
