@@ -249,7 +249,7 @@ class Controller:
 
     def _note(self, what: str) -> None:
         assert self._work is not None
-        self._work.store.note(self.clock.now(), "controller", what, {"config": str(self.config.path)})
+        self._work.keeping.note(self.clock.now(), "controller", what, {"config": str(self.config.path)})
 
     # --- those who are told
 
@@ -272,7 +272,7 @@ class Controller:
 
     def dropped(self, teller: str) -> int:
         """Letters of a teller that waited too long."""
-        return self._work.outbox.dropped.get(teller, 0) if self._work is not None else 0
+        return self._work.keeping.outbox.dropped.get(teller, 0) if self._work is not None else 0
 
     def _arrived(self, teller: str, number: int) -> None:
         self._done.append((teller, number))
@@ -290,7 +290,11 @@ class Controller:
         self.office.take(known.snapshot.time, known.snapshot.incidents, known.snapshot.silenced, known.mail)
 
     async def change_silence(self, who: str, what: str, silence: Silence) -> None:
-        """Takes in a silence that is new or another than before; it counts from the next tick on."""
+        """Takes in a silence that is new or another than before; it counts from the next tick on.
+
+        Raises:
+            StoreError: it could not be written, and nothing has changed.
+        """
         assert self._work is not None
         await self._in_thread(self._work.change_silence, self.clock.now(), who, what, silence)
 

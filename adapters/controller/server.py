@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sqlite3
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from skewscope.adapters.controller.api import ROUTES, Route, Site
 from skewscope.adapters.controller.auth import DeniedError, Gate
 from skewscope.adapters.controller.config import Listen, Tls
 from skewscope.adapters.controller.controller import Controller
-from skewscope.adapters.controller.store import Reader
+from skewscope.adapters.controller.store import Reader, StoreError
 from skewscope.adapters.sources import pushed
 from skewscope.adapters.wire_rows import MOST_PACKED, PATH, BadRowsError
 from skewscope.kb.problems import SkewscopeError
@@ -92,9 +93,11 @@ class App:
                 if route.role:
                     caller = request.scope[CALLER] = self._caller(request.scope)
                     self.gate.admit(caller, route.role, agents=route.agents)
+                return await route.answer(request, site)
             except DeniedError as error:
                 return _denied(error)
-            return await route.answer(request, site)
+            except (StoreError, sqlite3.Error) as error:
+                return fault(503, f"nothing was changed: {error}" if route.method != "GET" else f"the store: {error}")
 
         return answer
 
