@@ -129,6 +129,8 @@ class Scrape:
                 page.trouble = ""
             except (FetchError, InputError) as error:
                 page.trouble = scrubbed(error) or "it failed"
+            except Exception as error:  # noqa: BLE001 - a target that nobody thought of must not end its own scraping
+                page.trouble = scrubbed(f"{type(error).__name__}: {error}")
 
     async def _once(self, page: Page, sink: Sink, readers: ThreadPoolExecutor) -> None:
         at = self.world.clock.now()
