@@ -39,6 +39,8 @@ from skewscope.engine.diagnosis import TICK
 from skewscope.kb.load import catalogue
 from skewscope.kb.model import Catalogue
 
+SET_BACK = 5.0
+"""Seconds by which a clock may be set back and simply be waited for."""
 STILL = 10
 """Ticks without a new series after which all that is there is taken out of the collector's rounds."""
 
@@ -122,6 +124,9 @@ class Controller:
     async def tick(self, stopped: "asyncio.Task[bool] | None" = None) -> None:
         """Waits for the end of the next whole second, and judges it; earlier when it is to stop."""
         begun = self.clock.now()
+        if self._t - begun > SET_BACK:
+            await self._set_back(self._t - begun)
+            begun = self.clock.now()
         end = max((math.floor((begun - self.config.grace) / TICK) + 1) * TICK, self._t + TICK)
         waiting = asyncio.ensure_future(self.clock.sleep(end + self.config.grace - begun))
         await asyncio.wait({waiting, *([stopped] if stopped else [])}, return_when=asyncio.FIRST_COMPLETED)
@@ -130,6 +135,17 @@ class Controller:
             self.pace.skipped += max(round((end - self._t) / TICK) - 1, 0)
         self._t = end
         await self._judge(end)
+
+    async def _set_back(self, seconds: float) -> None:
+        """Begins anew in the time that is now: the engine's never runs backwards, and waiting would be blindness."""
+        log.warning("the clock was set back by %.0f s: windows fill again", seconds)
+        self._t = -math.inf
+        for wanted in self.config.sources:
+            await self.supervisor.stop(wanted.name)
+            self._start(wanted)
+        self._work = await self._in_thread(self._anew)
+        self._want()
+        await self._in_thread(self._note, f"the clock was set back by {seconds:.0f} s")
 
     async def _judge(self, t: float) -> None:
         begun = self.clock.now()
@@ -233,13 +249,15 @@ class Controller:
         return Recorder(folder, self.config.topology_path, self.config.retention) if folder else None
 
     def _anew(self) -> Work:
-        """Another engine, for another topology; open incidents go on."""
+        """Another engine, for another topology or time; open incidents go on, and what waits to be written."""
         assert self._work is not None
-        store = self._work.store
+        keeping = self._work.keeping
         if self._work.recorder is not None:
             self._work.recorder.close()
         self._stack.close()
-        return self._with(store)
+        made = self._with(keeping.store)
+        made.keeping = keeping
+        return made
 
     def _record_anew(self) -> None:
         assert self._work is not None
