@@ -21,11 +21,12 @@ from skewscope.adapters.controller.agents import NAME, Pushed, Receiver
 from skewscope.adapters.controller.carried import Carried
 from skewscope.adapters.controller.config import Config, Wanted
 from skewscope.adapters.controller.gathering import Gathering
-from skewscope.adapters.controller.leader import Leader
+from skewscope.adapters.controller.leader import RENEW, Leader
 from skewscope.adapters.controller.onlookers import Onlookers
 from skewscope.adapters.controller.recorder import Recorder
 from skewscope.adapters.controller.silences import Silence
 from skewscope.adapters.controller.store import Reader, Store
+from skewscope.adapters.controller.succession import Succession
 from skewscope.adapters.controller.work import Known, Work
 from skewscope.adapters.machine import assembled
 from skewscope.adapters.names import Names
@@ -85,7 +86,10 @@ class Controller:
         self.supervisor = Supervisor(self.clock)
         self.receiver = Receiver(self.config.topology, self.clock)
         self.office = Office(self.clock, Reader(self.config.store).letters, self._arrived)
-        self.leader = Leader(self.config.leader, self._note_lead)
+        self.leader = Leader(self.config.leader, Succession(self.office, self.clock, self._judged, self._note_lead))
+        self.office.active = lambda: self.leads
+        if self.config.leader:
+            self.office.handover.margin += 2 * RENEW * self.config.leader.lease
         self.subscribers.append(self._tell)
         self.onlookers = Onlookers()
         self._pool = ThreadPoolExecutor(1, "engine")
@@ -106,7 +110,6 @@ class Controller:
         self.supervisor.start(Pushed(self.receiver, self.clock))
         for wanted in self.config.sources:
             self._start(wanted)
-        self.office.active = self.leads
         await self._post_anew()
         await self._in_thread(self._note, "started")
         self.leader.start()
@@ -300,12 +303,15 @@ class Controller:
         """Whether this controller is the one that tells."""
         return self.leader.leads
 
+    def _judged(self) -> float | None:
+        return self.known.snapshot.time if self.known else None
+
     async def _note_lead(self, leads: bool) -> None:
         await self._in_thread(self._note, "leads" if leads else "follows")
 
     def _tell(self, known: Known) -> None:
-        self.office.active = self.leads
-        self.office.take(known.snapshot.time, known.snapshot.incidents, known.snapshot.silenced, known.mail)
+        mail = known.mail if known.stored else None
+        self.office.take(known.snapshot.time, known.snapshot.incidents, known.snapshot.silenced, mail)
 
     async def change_silence(self, who: str, what: str, silence: Silence) -> None:
         """Takes in a silence that is new or another than before; it counts from the next tick on.
