@@ -1,11 +1,12 @@
 """The HTTP server: who asks is known before anything is answered, and rows of agents take the shortest way."""
 
 import asyncio
+import resource
 import socket
 import sqlite3
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -31,7 +32,7 @@ from skewscope.adapters.wire_rows import MOST_PACKED, PATH, BadRowsError
 from skewscope.kb.problems import SkewscopeError
 
 PATIENCE = 10.0
-"""Seconds that a body may take to come."""
+"""Seconds that a request may take to come, and then its body."""
 IDLE = 75
 """Seconds that a connection may wait for its next request: agents keep theirs."""
 MOST_CONNECTIONS = 20_000
@@ -177,7 +178,35 @@ async def _no_route(_request: Request, error: Exception) -> Response:
 
 
 class _Protocol(HttpToolsProtocol):
-    """Tells the application whose certificate a client has."""
+    """Tells the application whose certificate a client has, and waits for nobody who does not ask."""
+
+    _asking: asyncio.TimerHandle | None = None
+    """When a connection ends that has not asked for anything by then."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > (self.limit_concurrency or MOST_CONNECTIONS):
+            transport.abort()
+        else:
+            self._asking = self.loop.call_later(PATIENCE, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        if self._asking is None and (self.cycle is None or self.cycle.response_complete):
+            self._asking = self.loop.call_later(PATIENCE, self.transport.abort)
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        self._asked()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._asked()
+        super().connection_lost(exc)
+
+    def _asked(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+            self._asking = None
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -220,6 +249,15 @@ def listening(listen: Listen) -> socket.socket:
     return door
 
 
+def most_connections() -> int:
+    """How many there may be at a time: files, sources and tellers need a quarter of what the process may open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, max(soft * 3 // 4, 1))
+
+
 def server(app: App, tls: Tls | None) -> Server:
     """What serves an application on sockets that it is given, until its `should_exit` is set."""
     settings = uvicorn.Config(
@@ -232,7 +270,7 @@ def server(app: App, tls: Tls | None) -> Server:
         log_config=None,
         server_header=False,
         date_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
+        limit_concurrency=most_connections(),
         timeout_keep_alive=IDLE,
         timeout_graceful_shutdown=3,
         ssl_certfile=tls.certificate if tls else None,

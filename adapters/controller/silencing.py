@@ -179,12 +179,13 @@ def _time(fields: Fields, at: Path_, now: float) -> float | None:
         return None
     try:
         when = datetime.fromisoformat(told)
-    except ValueError:
+        seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
         fields.fault(at, f"{told!r:.60}", "a time such as 2026-11-21T17:30:00Z")
         return None
-    seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     if abs(seconds - now) > YEAR:
         fields.fault(at, f"{told!r:.60}", "a time within a year")
+        return None
     return seconds
 
 

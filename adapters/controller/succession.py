@@ -1,4 +1,4 @@
-"""What a controller has to do with who leads: how far it has told, what it hears of the other, and whether it judges."""
+"""A controller's part in who leads: how far it has told, what it hears of the other, and whether it judges."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

@@ -201,7 +201,8 @@ def test_everything_that_is_wrong_is_told_at_once(controller):
     found = {problem["field"] for problem in told["problems"]}
     assert {"coment", "comment", "match.colour", "match.node[0]", "match.node[1]", ""} <= found
     assert "Did you mean 'n3'?" in told["error"]
-    for body in ({}, {"match": {}, "hours": 1, "comment": "x"}, [], NARROW | {"hours": 1e9}):
+    far = {"match": {"node": ["n3"]}, "comment": "x", "ends": "0001-01-01T00:00:00+23:59"}
+    for body in ({}, {"match": {}, "hours": 1, "comment": "x"}, [], NARROW | {"hours": 1e9}, far):
         assert controller.send(PATH, body, TOKENS["APPROVE"])[0] == 400
     assert controller.ask(PATH, TOKENS["APPROVE"], b"{}", "POST")[0] == 415
     assert controller.send(PATH, {"match": "x" * 100_000}, TOKENS["APPROVE"])[0] == 413
