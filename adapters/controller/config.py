@@ -3,7 +3,9 @@
 Unknown fields are faults. `${NAME}` stands for an environment variable in secrets, and nowhere else.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+import ssl
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -128,7 +130,9 @@ def read(path: Path) -> Config:
     fields.version()
     _no_variables(fields)
     topology_path, cluster = _topology(fields, folder)
-    tokens = (*_tokens(fields, folder), *_agents(fields, folder, cluster))
+    placed = (*_tokens(fields, folder), *_agents(fields, folder, cluster))
+    _own_secrets(fields, placed)
+    tokens = tuple(token for _, token in placed)
     listen = _listen(fields)
     config = Config(
         path,
@@ -139,7 +143,7 @@ def read(path: Path) -> Config:
         _tls(fields, folder),
         tokens,
         _anonymous(fields, tokens),
-        folder / (_mapping(fields, ("store",), ("path",), ("retention_days",)) or "skewscope.db"),
+        _store(fields, folder),
         DAY * number(fields, ("store", "retention_days"), 0.0, (0.0, 36500.0)),
         _record(fields, folder),
         Retention(
@@ -153,6 +157,9 @@ def read(path: Path) -> Config:
     if not (listen.loopback or listen.unprotected or any(token.role != "agent" for token in tokens)):
         hint = "Add tokens under auth, or say `unprotected: true` under listen."
         fields.fault(("listen",), f"{listen.host} without tokens", "loopback, or tokens that protect it", hint)
+    elif not (listen.loopback or listen.unprotected or config.anonymous == "none"):
+        found, hint = f"{config.anonymous!r} for all who reach {listen.host}", "Say `unprotected: true` under listen."
+        fields.fault(("auth", "anonymous"), found, "'none' where it can be reached from elsewhere", hint)
     if fields.problems:
         raise InputError(set(fields.problems))
     return config
@@ -194,8 +201,18 @@ def _mapping(fields: Fields, at: Path_, required: tuple[str, ...], optional: tup
     return fields.text((*at, required[0]))
 
 
+def _store(fields: Fields, folder: Path) -> Path:
+    path = folder / (_mapping(fields, ("store",), ("path",), ("retention_days",)) or "skewscope.db")
+    if not path.parent.is_dir() or path.is_dir():
+        found = f"no folder {str(path.parent)!r}" if not path.parent.is_dir() else f"a folder, {str(path)!r}"
+        fields.fault(("store", "path"), found, "a file in a folder that is there")
+    return path
+
+
 def _record(fields: Fields, folder: Path) -> Path | None:
     name = _mapping(fields, ("record",), ("path",), ("retention_hours", "retention_gib"))
+    if name and (folder / name).exists() and not (folder / name).is_dir():
+        fields.fault(("record", "path"), f"{name!r}, which is no folder", "a folder")
     return folder / name if name else None
 
 
@@ -246,17 +263,46 @@ def _tls(fields: Fields, folder: Path) -> Tls | None:
     if fields.at(at) is None:
         return None
     fields.known(at, ("certificate", "key"), ("clients",))
-    return Tls(*(_file(fields, (*at, name), folder) for name in ("certificate", "key", "clients")))
+    found = Tls(*(_file(fields, (*at, name), folder) for name in ("certificate", "key", "clients")))
+    if found.certificate and found.key:
+        with _usable(fields, (*at, "certificate"), "a certificate in PEM form, and its key, without a password"):
+            # Asked on a terminal else, where nobody is.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(found.certificate, found.key, password=str)
+    if found.clients:
+        with _usable(fields, (*at, "clients"), "certificates of authorities in PEM form"):
+            ssl.create_default_context(cafile=found.clients)
+    return found
+
+
+@contextmanager
+def _usable(fields: Fields, at: Path_, expected: str) -> Iterator[None]:
+    """Notes a file that OpenSSL can do nothing with."""
+    try:
+        yield
+    except OSError as error:
+        why = getattr(error, "reason", "") or error.strerror or type(error).__name__
+        fields.fault(at, f"files that cannot be used ({why.replace('_', ' ').lower()})", expected)
 
 
 def _file(fields: Fields, at: Path_, folder: Path) -> str:
     name = fields.text(at)
     if name and not (folder / name).is_file():
         fields.fault(at, f"no file {name!r}", "a file in PEM form", "Paths are told from the folder of this file.")
+        return ""
     return str(folder / name) if name else ""
 
 
-def _tokens(fields: Fields, folder: Path) -> Iterator[Token]:
+def _own_secrets(fields: Fields, placed: Iterable[tuple[Path_, Token]]) -> None:
+    """Faults of secrets that stand for somebody else already: nobody could tell the two apart."""
+    first: dict[str, Token] = {}
+    for at, token in placed:
+        other = first.setdefault(token.secret.text, token)
+        if other is not token:
+            who = f"the secret of {other.name!r}, whose role is {other.role!r}"
+            fields.fault(at, who, "a secret of its own")
+
+
+def _tokens(fields: Fields, folder: Path) -> Iterator[tuple[Path_, Token]]:
     if fields.at(("auth",)) is not None:
         fields.known(("auth",), (), ("tokens", "anonymous"))
     seen: set[str] = set()
@@ -268,10 +314,10 @@ def _tokens(fields: Fields, folder: Path) -> Iterator[Token]:
             fields.fault((*at, "name"), f"{name!r} for the second time", "a name of its own")
         seen.add(name)
         if (found := secret(fields, at, folder)) is not None:
-            yield Token(name, role, found)
+            yield at, Token(name, role, found)
 
 
-def _agents(fields: Fields, folder: Path, cluster: Topology) -> Iterator[Token]:
+def _agents(fields: Fields, folder: Path, cluster: Topology) -> Iterator[tuple[Path_, Token]]:
     if fields.at(("agents",)) is not None:
         fields.known(("agents",), (), ("tokens",))
     for at in fields.items(("agents", "tokens"), MOST_TOKENS):
@@ -282,7 +328,7 @@ def _agents(fields: Fields, folder: Path, cluster: Topology) -> Iterator[Token]:
             hint = fields.nearest(node, cluster.node)
             fields.fault((*at, "node"), f"an unknown node {node!r}", "a node of the topology, or '*'", hint)
         if (found := secret(fields, at, folder)) is not None:
-            yield Token(node, "agent", found)
+            yield at, Token(node, "agent", found)
 
 
 def _anonymous(fields: Fields, tokens: tuple[Token, ...]) -> str:
