@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from skewscope.adapters import telling
 from skewscope.adapters.controller.leader import LEASE, Lock
 from skewscope.adapters.controller.recorder import Retention
+from skewscope.adapters.controller.silences import MOST_DAYS, MOST_SHARE, Limits
 from skewscope.adapters.more_fields import number, yes
 from skewscope.adapters.secret import HOW, Secret, secret
 from skewscope.adapters.sources import kinds
@@ -32,6 +33,9 @@ GIB = 1 << 30
 HOST, PORT = "127.0.0.1", 8470
 MOST_WANTED = 1000
 """Sources, and tellers."""
+OPTIONAL = (
+    *("sources", "listen", "tls", "auth", "agents", "store", "record", "engine", "tell", "leader", "silences", "note"),
+)
 UNNAMED = {"sources": "source", "tell": "teller"}
 MOST_TOKENS = 20_000
 HOSTS = ("localhost",)
@@ -114,6 +118,8 @@ class Config:
     """Who is told what was found."""
     leader: Lock | None = None
     """By what several controllers agree on which of them tells."""
+    silences: Limits = field(default_factory=Limits)
+    """Beyond which a silence needs an admin."""
 
 
 def read(path: Path) -> Config:
@@ -124,7 +130,20 @@ def read(path: Path) -> Config:
     """
     fields = Fields(yamlfile.read(path))
     folder = path.parent
-    optional = ("sources", "listen", "tls", "auth", "agents", "store", "record", "engine", "tell", "leader", "note")
+    optional = (
+        "sources",
+        "listen",
+        "tls",
+        "auth",
+        "agents",
+        "store",
+        "record",
+        "engine",
+        "tell",
+        "leader",
+        "silences",
+        "note",
+    )
     if not fields.known((), ("version", "topology"), optional):
         raise InputError(fields.problems)
     fields.version()
@@ -153,6 +172,7 @@ def read(path: Path) -> Config:
         _grace(fields),
         _wanted(fields, "tell", telling.kinds()),
         _leader(fields, folder),
+        _limits(fields),
     )
     if not (listen.loopback or listen.unprotected or any(token.role != "agent" for token in tokens)):
         hint = "Add tokens under auth, or say `unprotected: true` under listen."
@@ -223,6 +243,16 @@ def _leader(fields: Fields, folder: Path) -> Lock | None:
         hint = "All controllers need the same file, on storage that they share."
         fields.fault(("leader", "lock"), f"no folder {str((folder / name).parent)!r}", "a file in a folder", hint)
     return Lock(folder / name, lease) if name else None
+
+
+def _limits(fields: Fields) -> Limits:
+    at = ("silences",)
+    if fields.at(at) is not None:
+        fields.known(at, (), ("most_share", "most_days"))
+    return Limits(
+        number(fields, (*at, "most_share"), MOST_SHARE, (0.0, 1.0)),
+        number(fields, (*at, "most_days"), MOST_DAYS, (0.01, 366.0)),
+    )
 
 
 def _grace(fields: Fields) -> float:

@@ -14,7 +14,6 @@ from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.silences import (
     DAY,
     MATCHERS,
-    MOST_DAYS,
     Match,
     Silence,
     covered,
@@ -214,8 +213,8 @@ def _preview(silence: Silence, site: "Site") -> dict[str, Any]:
         "week": _shown(hidden),
         "week_count": len(hidden),
         "week_of": len(past),
-        "too_broad": list(too_broad(silence, others, cluster)),
-        "most_days": MOST_DAYS,
+        "too_broad": list(too_broad(silence, others, cluster, controller.config.silences)),
+        "most_days": controller.config.silences.days,
     }
 
 

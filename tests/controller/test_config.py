@@ -92,6 +92,7 @@ sources:
   - {kind: scrape, targets: ["n0:9100/x y", "ftp://n0"], period: 0}
   - {kind: scrape, name: x, timeout: 99}
 engine: {graze: 1}
+silences: {most_share: 25, most_dayz: 1}
 """
     )
     with pytest.raises(InputError) as error:
@@ -103,6 +104,7 @@ engine: {graze: 1}
         *((11, "unknown node 'n77'"), (12, "without a variable"), (13, "retention_hours"), (14, "no file 'no.pem'")),
         *((15, "unknown field 'surprise'"), (17, "Did you mean 'scrape'?"), (18, "'n0:9100/x y'"), (18, "'ftp://n0'")),
         *((18, "period"), (19, "timeout"), (19, "nothing to scrape"), (20, "Did you mean 'grace'?")),
+        *((21, "a number from 0 to 1"), (21, "Did you mean 'most_days'?")),
     ]:
         assert any(text.startswith(f"{line}:") and part in text for text in told), (line, part, told)
     assert not [text for text in told if LONG in text or "in-the-open-0" in text]
