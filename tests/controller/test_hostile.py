@@ -176,6 +176,36 @@ def test_what_nobody_thought_of_does_not_end_the_scraping_of_a_target(world, mon
     asyncio.run(asyncio.wait_for(play(), 30))
 
 
+@pytest.mark.parametrize(
+    ("off", "up", "part"),
+    [(-3600.0, False, "s old"), (3600.0, True, "s ahead"), (-60.0, True, ""), (2.0, True, "")],
+)
+def test_a_page_whose_times_are_far_off_is_told(world, monkeypatch, off, up, part):
+    monkeypatch.setattr("skewscope.adapters.sources.scrape.AGAIN", 0.1)
+
+    async def says_when(writer):
+        when = int((world.clock.now() + off) * 1000)
+        writer.write(page(b'node_netstat_Tcp_RetransSegs{node="n0"} 17 %d\n' % when))
+        await writer.drain()
+
+    async def play():
+        async with AsyncExitStack() as stack:
+            supervisor = Supervisor(world.clock)
+            supervisor.start(scraping("strange", await serving(stack, says_when), world))
+            await asyncio.sleep(1.5)
+            supervisor.look()
+            kept = supervisor._kept["strange"]
+            trouble = kept.sink.trouble
+            (standing,) = supervisor.standings()
+            await supervisor.close()
+        return standing, trouble
+
+    standing, trouble = asyncio.run(play())
+    assert (standing.values > 0) is up
+    assert part in trouble
+    assert bool(trouble) is bool(part)
+
+
 def test_a_flood_of_new_series_stops_at_its_bound_and_is_told(world, monkeypatch):
     monkeypatch.setattr("skewscope.adapters.sources.samples.MOST_SERIES", 50)
     monkeypatch.setattr("skewscope.adapters.sources.scrape.MOST_REMEMBERED", 10_000)
