@@ -146,7 +146,7 @@ class Controller:
         for wanted in self.config.sources:
             await self.supervisor.stop(wanted.name)
             self._start(wanted)
-        self._work = await self._in_thread(self._anew)
+        await self._in_thread(self._anew)
         self._want()
         await self._in_thread(self._note, f"the clock was set back by {seconds:.0f} s")
 
@@ -157,8 +157,8 @@ class Controller:
         for name, batches in self._left.items():
             handed[name] = batches + handed.get(name, [])
         self._left = {}
-        assert self._work is not None
-        self.known = await self._in_thread(self._work.step, t, handed)
+        # Which work it is, is asked in its thread: a reload may just be making another.
+        self.known = await self._in_thread(lambda: self._working.step(t, handed))
         self.pace.ticks += 1
         self.pace.took = self.clock.now() - begun
         self._rest(self.known.series)
@@ -202,7 +202,7 @@ class Controller:
             self._left[wanted.name] = self._left.get(wanted.name, []) + await self.supervisor.stop(wanted.name)
         if before.topology != config.topology:
             self.receiver.topology = config.topology
-            self._work = await self._in_thread(self._anew)
+            await self._in_thread(self._anew)
         elif (before.record, before.retention) != (config.record, config.retention):
             await self._in_thread(self._record_anew)
         self._want()
@@ -251,7 +251,12 @@ class Controller:
         folder = self.config.record
         return Recorder(folder, self.config.topology_path, self.config.retention) if folder else None
 
-    def _anew(self) -> Work:
+    @property
+    def _working(self) -> Work:
+        assert self._work is not None
+        return self._work
+
+    def _anew(self) -> None:
         """Another engine, for another topology or time; open incidents go on, and what waits to be written."""
         assert self._work is not None
         keeping = self._work.keeping
@@ -260,7 +265,7 @@ class Controller:
         self._stack.close()
         made = self._with(keeping.store)
         made.keeping = keeping
-        return made
+        self._work = made
 
     def _record_anew(self) -> None:
         assert self._work is not None
@@ -319,8 +324,7 @@ class Controller:
         Raises:
             StoreError: it could not be written, and nothing has changed.
         """
-        assert self._work is not None
-        await self._in_thread(self._work.change_silence, self.clock.now(), who, what, silence)
+        await self._in_thread(lambda: self._working.change_silence(self.clock.now(), who, what, silence))
 
     # --- sources
 
