@@ -1,5 +1,7 @@
 """More kinds of field than `kb.fields` reads."""
 
+from pathlib import Path
+
 from skewscope.kb.fields import Fields, finite
 from skewscope.kb.yamlfile import Path_, kind_of
 
@@ -22,3 +24,13 @@ def yes(fields: Fields, at: Path_) -> bool:
     if value is not None and not isinstance(value, bool):
         fields.fault(at, f"{kind_of(value)} ({value!r:.40})", "true or false")
     return value is True
+
+
+def file(fields: Fields, at: Path_) -> str:
+    """The path of a file that is named from the folder of the config; '' where none is, or it is not there."""
+    name = fields.text(at)
+    path = Path(fields.document.file).parent / name
+    if name and not path.is_file():
+        fields.fault(at, f"no file {name!r}", "a file that can be read", "Paths are told from the folder of this file.")
+        return ""
+    return str(path) if name else ""

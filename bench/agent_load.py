@@ -5,6 +5,7 @@ real TCP between them, and in the last round as many small RoCEv2 datagrams as a
 says that the agent's process used, and what the agent says of itself.
 """
 
+import json
 import os
 import platform
 import re
@@ -143,17 +144,26 @@ def told(text: str, name: str) -> list[float]:
     return [float(v) for v in re.findall(rf"^skewscope_agent_{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE)]
 
 
+def on_the_wire() -> int:
+    """Packets that the eight devices have sent and received."""
+    said = subprocess.run(["ip", "-n", NODE, "-s", "-j", "link"], capture_output=True, text=True, check=True).stdout
+    ports = [link["stats64"] for link in json.loads(said) if link["ifname"].startswith("p")]
+    return sum(port[way]["packets"] for port in ports for way in ("rx", "tx"))
+
+
 def measure(what: str, pid: int, seconds: float) -> None:
     time.sleep(8)  # until it has settled
     before, begun = used(pid), time.monotonic()
-    counted = sum(told(page(pid), "packets_seen_total"))
+    counted, passed = sum(told(page(pid), "packets_seen_total")), on_the_wire()
     time.sleep(seconds)
-    share = (used(pid) - before) / (time.monotonic() - begun)
+    took = time.monotonic() - begun
+    share, wire = (used(pid) - before) / took, (on_the_wire() - passed) / took
     text = page(pid)
     packets = (sum(told(text, "packets_seen_total")) - counted) / seconds
     sampled = told(text, "sampled_share")
     print(
-        f"{what:28} {share:7.1%} of a core, at most {most_memory(pid):5.1f} MiB, {packets:9,.0f} packets/s looked at,"
+        f"{what:28} {share:7.1%} of a core, at most {most_memory(pid):5.1f} MiB,"
+        f" {wire:9,.0f} packets/s on the wire, {packets:9,.0f} looked at,"
         f" share of flows {min(sampled, default=1):.2f} to {max(sampled, default=1):.2f},"
         f" {sum(told(text, 'ticks_withheld_total')):.0f} port-seconds withheld so far"
     )

@@ -110,6 +110,7 @@ nonsense: 1
         ("version: 1\nnode: n0\n", "no ports"),
         ("version: 2\nnode: n0\nports: {a: b}\n", "a version up to 1"),
         ("version: 1\nnode: n0\nports: [a]\n", "a mapping of at most"),
+        ("version: 1\nnode: n0\nports: {a: b}\nrelay: [{url: 'http://a'}, {url: 'http://a'}]\n", "for the second time"),
         ("version: 1\nnode: n0\nports: {a: b}\nlisten: off\n", "neither controllers nor listen"),
         ("", "a mapping"),
     ],
@@ -119,12 +120,15 @@ def test_what_could_do_nothing_is_a_fault(tmp_path, text, expected):
 
 
 def test_a_check_looks_for_the_files_that_are_named(tmp_path):
-    path = written(tmp_path, WHOLE)
-    assert [problem.file for problem in check(path)] == [
-        str(tmp_path / "token"),
-        "/etc/ca.pem",
-        str(tmp_path / "topology.yaml"),
+    path = written(tmp_path, WHOLE.replace("/etc/ca.pem", "ca.pem") + "more: 1\n")
+    assert [(problem.line, problem.field) for problem in check(path)] == [
+        *((5, "topology"), (10, "controllers[0].ca_file"), (10, "controllers[0].token_file"), (16, "more")),
     ]
+    for name in ("topology.yaml", "ca.pem", "token"):
+        (tmp_path / name).write_text("nodes: 5\n\1")
+    told = {(Path(problem.file).name, problem.field) for problem in check(path)}
+    assert {("agent.yaml", "controllers[0].ca_file"), ("agent.yaml", "controllers[0].token_file")} < told
+    assert any(file == "topology.yaml" for file, _ in told)
     assert check(tmp_path / "none.yaml")
 
 

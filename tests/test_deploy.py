@@ -13,6 +13,7 @@ from skewscope.adapters.agent.config import Config as AgentConfig
 from skewscope.adapters.agent.config import load
 from skewscope.adapters.controller import config
 from skewscope.kb.fields import Fields
+from tests.certificates import signed_by_itself
 from tests.controller.processes import running
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -85,9 +86,11 @@ def local(text, folder):
     """A config with the paths of a container as they are in a folder."""
     for path in set(re.findall(r"/etc/skewscope-[\w./-]+", text)):
         file = folder / path.replace("/", "_")
-        file.write_text("0123456789abcdef")
+        file.write_text(f"0123456789abcdef of {file.name}")
         text = text.replace(path, str(file))
-    return text
+    if "tls.crt" in text:
+        signed_by_itself(folder, *(f"_etc_skewscope-tls_tls.{end}" for end in ("crt", "key")))
+    return text.replace("/var/lib/skewscope", str(folder))
 
 
 def test_the_configs_in_kubernetes_are_good_and_meet_their_pods(tmp_path, monkeypatch):
@@ -189,8 +192,8 @@ def test_alert_rules_say_what_they_should_when_they_should():
 
 def test_the_guide_of_the_controller_names_every_field(tmp_path, monkeypatch):
     (text,) = EXAMPLE.findall((ROOT / "docs" / "controller.md").read_text())
-    for name in ("server.pem", "server.key", "ca.pem"):
-        (tmp_path / name).write_text("-")
+    signed_by_itself(tmp_path, "server.pem", "server.key")
+    signed_by_itself(tmp_path, "ca.pem", "ca.key")
     for name in ("grafana", "n0"):
         (tmp_path / f"{name}.token").write_text(f"{name}-0123456789abcdef")
     monkeypatch.setenv("OPS_TOKEN", "ops-0123456789abcdef")

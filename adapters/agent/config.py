@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
+from skewscope.adapters.agent import named
 from skewscope.adapters.channel import Controller
 from skewscope.engine.topology_file import NODE_WITHOUT
 from skewscope.kb.fields import Fields
@@ -82,6 +83,14 @@ def load(path: Path) -> Config:
     Raises:
         InputError: it has faults; all of them are told.
     """
+    config, problems = _read(path)
+    if problems:
+        raise InputError(problems)
+    return config
+
+
+def _read(path: Path, *, files: bool = False) -> tuple[Config, list[Problem]]:
+    """The configuration in a file and its faults; also those of the `files` that it names, which may come later."""
     fields = Fields(read(path))
     known = (
         "node",
@@ -113,12 +122,16 @@ def load(path: Path) -> Config:
         _size(fields, ("buffer",), USUAL_BUFFER, (MIB, 1024 * MIB)),
     )
     _check_whole(fields, config)
-    if fields.problems:
-        raise InputError(sorted(set(fields.problems)))
-    return config
+    if files:
+        named.note(fields, config)
+    return config, sorted(set(fields.problems))
 
 
 def _check_whole(fields: Fields, config: Config) -> None:
+    for name, urls in (("controllers", [c.url for c in config.controllers]), ("relay", [t.url for t in config.relay])):
+        for index, url in enumerate(urls):
+            if url and url in urls[:index]:
+                fields.fault((name, index, "url"), f"{url!r:.80} for the second time", "an address of its own")
     for index, device in enumerate(config.observe.devices):
         if config.ports and device not in config.ports:
             hint = fields.nearest(device, config.ports)
@@ -178,10 +191,9 @@ def _observe(fields: Fields) -> Observe:
 
 
 def _controller(fields: Fields, path: Path_, file: Path) -> Controller:
-    files = ("token_file", "ca_file", "certificate_file", "key_file")
-    fields.known(path, ("url",), ("token_env", "allow_plain_http", *files))
+    fields.known(path, ("url",), ("token_env", "allow_plain_http", *named.FILES))
     url = _url(fields, (*path, "url"))
-    found = {name: _beside(file, fields.text((*path, name))) for name in files}
+    found = {name: _beside(file, fields.text((*path, name))) for name in named.FILES}
     env = fields.text((*path, "token_env"))
     if found["token_file"] and env:
         fields.fault((*path, "token_env"), "a second place of the token", "token_file or token_env")
@@ -293,11 +305,8 @@ def _beside(file: Path, path: str) -> str:
 
 
 def check(path: Path) -> tuple[Problem, ...]:
-    """All that is wrong with a configuration and with what it names."""
+    """All that is wrong with a configuration and with the files that it names."""
     try:
-        config = load(path)
+        return tuple(_read(path, files=True)[1])
     except InputError as error:
         return error.problems
-    named = [each for c in config.controllers for each in (c.token_file, c.ca_file, c.certificate_file, c.key_file)]
-    missing = [one for one in (*named, config.topology) if one and not Path(one).is_file()]
-    return tuple(Problem(one, 0, "", "no such file", "a file that the configuration names") for one in missing)

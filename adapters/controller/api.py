@@ -118,7 +118,18 @@ async def incidents(request: Request, site: Site) -> Response:
     if state not in ("", "firing", "resolved"):
         return fault(400, f"state is {state[:40]!r}: firing, resolved or nothing was expected")
     found = await asyncio.to_thread(site.reader.incidents, state, MOST_LISTED)
-    return JSONResponse({"incidents": [_marked(one, site) for one in found]})
+    return JSONResponse({"incidents": [_marked(one, site) for one in _with_unstored(found, state, site)]})
+
+
+def _with_unstored(found: list[dict[str, Any]], state: str, site: Site) -> list[dict[str, Any]]:
+    """The same, and what is known beyond it while the store takes nothing."""
+    known = site.controller.known
+    if known is None or known.stored:
+        return found
+    newer = {one.id: one.as_json() for one in known.snapshot.incidents}
+    whole = {one["id"]: one for one in found} | newer
+    here = [one for one in whole.values() if state in ("", one["state"])]
+    return sorted(here, key=lambda one: one["opened_at"], reverse=True)[:MOST_LISTED]
 
 
 def _marked(told: dict[str, Any], site: Site) -> dict[str, Any]:

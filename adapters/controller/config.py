@@ -3,7 +3,9 @@
 Unknown fields are faults. `${NAME}` stands for an environment variable in secrets, and nowhere else.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+import ssl
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any, Protocol
 from skewscope.adapters import telling
 from skewscope.adapters.controller.leader import LEASE, Lock
 from skewscope.adapters.controller.recorder import Retention
+from skewscope.adapters.controller.silences import MOST_DAYS, MOST_SHARE, Limits
 from skewscope.adapters.more_fields import number, yes
 from skewscope.adapters.secret import HOW, Secret, secret
 from skewscope.adapters.sources import kinds
@@ -30,6 +33,9 @@ GIB = 1 << 30
 HOST, PORT = "127.0.0.1", 8470
 MOST_WANTED = 1000
 """Sources, and tellers."""
+OPTIONAL = (
+    *("sources", "listen", "tls", "auth", "agents", "store", "record", "engine", "tell", "leader", "silences", "note"),
+)
 UNNAMED = {"sources": "source", "tell": "teller"}
 MOST_TOKENS = 20_000
 HOSTS = ("localhost",)
@@ -112,6 +118,8 @@ class Config:
     """Who is told what was found."""
     leader: Lock | None = None
     """By what several controllers agree on which of them tells."""
+    silences: Limits = field(default_factory=Limits)
+    """Beyond which a silence needs an admin."""
 
 
 def read(path: Path) -> Config:
@@ -122,13 +130,28 @@ def read(path: Path) -> Config:
     """
     fields = Fields(yamlfile.read(path))
     folder = path.parent
-    optional = ("sources", "listen", "tls", "auth", "agents", "store", "record", "engine", "tell", "leader", "note")
+    optional = (
+        "sources",
+        "listen",
+        "tls",
+        "auth",
+        "agents",
+        "store",
+        "record",
+        "engine",
+        "tell",
+        "leader",
+        "silences",
+        "note",
+    )
     if not fields.known((), ("version", "topology"), optional):
         raise InputError(fields.problems)
     fields.version()
     _no_variables(fields)
     topology_path, cluster = _topology(fields, folder)
-    tokens = (*_tokens(fields, folder), *_agents(fields, folder, cluster))
+    placed = (*_tokens(fields, folder), *_agents(fields, folder, cluster))
+    _own_secrets(fields, placed)
+    tokens = tuple(token for _, token in placed)
     listen = _listen(fields)
     config = Config(
         path,
@@ -139,7 +162,7 @@ def read(path: Path) -> Config:
         _tls(fields, folder),
         tokens,
         _anonymous(fields, tokens),
-        folder / (_mapping(fields, ("store",), ("path",), ("retention_days",)) or "skewscope.db"),
+        _store(fields, folder),
         DAY * number(fields, ("store", "retention_days"), 0.0, (0.0, 36500.0)),
         _record(fields, folder),
         Retention(
@@ -149,10 +172,14 @@ def read(path: Path) -> Config:
         _grace(fields),
         _wanted(fields, "tell", telling.kinds()),
         _leader(fields, folder),
+        _limits(fields),
     )
     if not (listen.loopback or listen.unprotected or any(token.role != "agent" for token in tokens)):
         hint = "Add tokens under auth, or say `unprotected: true` under listen."
         fields.fault(("listen",), f"{listen.host} without tokens", "loopback, or tokens that protect it", hint)
+    elif not (listen.loopback or listen.unprotected or config.anonymous == "none"):
+        found, hint = f"{config.anonymous!r} for all who reach {listen.host}", "Say `unprotected: true` under listen."
+        fields.fault(("auth", "anonymous"), found, "'none' where it can be reached from elsewhere", hint)
     if fields.problems:
         raise InputError(set(fields.problems))
     return config
@@ -194,8 +221,18 @@ def _mapping(fields: Fields, at: Path_, required: tuple[str, ...], optional: tup
     return fields.text((*at, required[0]))
 
 
+def _store(fields: Fields, folder: Path) -> Path:
+    path = folder / (_mapping(fields, ("store",), ("path",), ("retention_days",)) or "skewscope.db")
+    if not path.parent.is_dir() or path.is_dir():
+        found = f"no folder {str(path.parent)!r}" if not path.parent.is_dir() else f"a folder, {str(path)!r}"
+        fields.fault(("store", "path"), found, "a file in a folder that is there")
+    return path
+
+
 def _record(fields: Fields, folder: Path) -> Path | None:
     name = _mapping(fields, ("record",), ("path",), ("retention_hours", "retention_gib"))
+    if name and (folder / name).exists() and not (folder / name).is_dir():
+        fields.fault(("record", "path"), f"{name!r}, which is no folder", "a folder")
     return folder / name if name else None
 
 
@@ -206,6 +243,16 @@ def _leader(fields: Fields, folder: Path) -> Lock | None:
         hint = "All controllers need the same file, on storage that they share."
         fields.fault(("leader", "lock"), f"no folder {str((folder / name).parent)!r}", "a file in a folder", hint)
     return Lock(folder / name, lease) if name else None
+
+
+def _limits(fields: Fields) -> Limits:
+    at = ("silences",)
+    if fields.at(at) is not None:
+        fields.known(at, (), ("most_share", "most_days"))
+    return Limits(
+        number(fields, (*at, "most_share"), MOST_SHARE, (0.0, 1.0)),
+        number(fields, (*at, "most_days"), MOST_DAYS, (0.01, 366.0)),
+    )
 
 
 def _grace(fields: Fields) -> float:
@@ -246,17 +293,46 @@ def _tls(fields: Fields, folder: Path) -> Tls | None:
     if fields.at(at) is None:
         return None
     fields.known(at, ("certificate", "key"), ("clients",))
-    return Tls(*(_file(fields, (*at, name), folder) for name in ("certificate", "key", "clients")))
+    found = Tls(*(_file(fields, (*at, name), folder) for name in ("certificate", "key", "clients")))
+    if found.certificate and found.key:
+        with _usable(fields, (*at, "certificate"), "a certificate in PEM form, and its key, without a password"):
+            # Asked on a terminal else, where nobody is.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(found.certificate, found.key, password=str)
+    if found.clients:
+        with _usable(fields, (*at, "clients"), "certificates of authorities in PEM form"):
+            ssl.create_default_context(cafile=found.clients)
+    return found
+
+
+@contextmanager
+def _usable(fields: Fields, at: Path_, expected: str) -> Iterator[None]:
+    """Notes a file that OpenSSL can do nothing with."""
+    try:
+        yield
+    except OSError as error:
+        why = getattr(error, "reason", "") or error.strerror or type(error).__name__
+        fields.fault(at, f"files that cannot be used ({why.replace('_', ' ').lower()})", expected)
 
 
 def _file(fields: Fields, at: Path_, folder: Path) -> str:
     name = fields.text(at)
     if name and not (folder / name).is_file():
         fields.fault(at, f"no file {name!r}", "a file in PEM form", "Paths are told from the folder of this file.")
+        return ""
     return str(folder / name) if name else ""
 
 
-def _tokens(fields: Fields, folder: Path) -> Iterator[Token]:
+def _own_secrets(fields: Fields, placed: Iterable[tuple[Path_, Token]]) -> None:
+    """Faults of secrets that stand for somebody else already: nobody could tell the two apart."""
+    first: dict[str, Token] = {}
+    for at, token in placed:
+        other = first.setdefault(token.secret.text, token)
+        if other is not token:
+            who = f"the secret of {other.name!r}, whose role is {other.role!r}"
+            fields.fault(at, who, "a secret of its own")
+
+
+def _tokens(fields: Fields, folder: Path) -> Iterator[tuple[Path_, Token]]:
     if fields.at(("auth",)) is not None:
         fields.known(("auth",), (), ("tokens", "anonymous"))
     seen: set[str] = set()
@@ -268,10 +344,10 @@ def _tokens(fields: Fields, folder: Path) -> Iterator[Token]:
             fields.fault((*at, "name"), f"{name!r} for the second time", "a name of its own")
         seen.add(name)
         if (found := secret(fields, at, folder)) is not None:
-            yield Token(name, role, found)
+            yield at, Token(name, role, found)
 
 
-def _agents(fields: Fields, folder: Path, cluster: Topology) -> Iterator[Token]:
+def _agents(fields: Fields, folder: Path, cluster: Topology) -> Iterator[tuple[Path_, Token]]:
     if fields.at(("agents",)) is not None:
         fields.known(("agents",), (), ("tokens",))
     for at in fields.items(("agents", "tokens"), MOST_TOKENS):
@@ -282,7 +358,7 @@ def _agents(fields: Fields, folder: Path, cluster: Topology) -> Iterator[Token]:
             hint = fields.nearest(node, cluster.node)
             fields.fault((*at, "node"), f"an unknown node {node!r}", "a node of the topology, or '*'", hint)
         if (found := secret(fields, at, folder)) is not None:
-            yield Token(node, "agent", found)
+            yield at, Token(node, "agent", found)
 
 
 def _anonymous(fields: Fields, tokens: tuple[Token, ...]) -> str:

@@ -21,11 +21,12 @@ from skewscope.adapters.controller.agents import NAME, Pushed, Receiver
 from skewscope.adapters.controller.carried import Carried
 from skewscope.adapters.controller.config import Config, Wanted
 from skewscope.adapters.controller.gathering import Gathering
-from skewscope.adapters.controller.leader import Leader
+from skewscope.adapters.controller.leader import RENEW, Leader
 from skewscope.adapters.controller.onlookers import Onlookers
 from skewscope.adapters.controller.recorder import Recorder
 from skewscope.adapters.controller.silences import Silence
 from skewscope.adapters.controller.store import Reader, Store
+from skewscope.adapters.controller.succession import Succession
 from skewscope.adapters.controller.work import Known, Work
 from skewscope.adapters.machine import assembled
 from skewscope.adapters.names import Names
@@ -39,6 +40,8 @@ from skewscope.engine.diagnosis import TICK
 from skewscope.kb.load import catalogue
 from skewscope.kb.model import Catalogue
 
+SET_BACK = 5.0
+"""Seconds by which a clock may be set back and simply be waited for."""
 STILL = 10
 """Ticks without a new series after which all that is there is taken out of the collector's rounds."""
 
@@ -83,7 +86,10 @@ class Controller:
         self.supervisor = Supervisor(self.clock)
         self.receiver = Receiver(self.config.topology, self.clock)
         self.office = Office(self.clock, Reader(self.config.store).letters, self._arrived)
-        self.leader = Leader(self.config.leader, self._note_lead)
+        self.leader = Leader(self.config.leader, Succession(self.office, self.clock, self._judged, self._note_lead))
+        self.office.active = lambda: self.leads
+        if self.config.leader:
+            self.office.handover.margin += 2 * RENEW * self.config.leader.lease
         self.subscribers.append(self._tell)
         self.onlookers = Onlookers()
         self._pool = ThreadPoolExecutor(1, "engine")
@@ -104,7 +110,6 @@ class Controller:
         self.supervisor.start(Pushed(self.receiver, self.clock))
         for wanted in self.config.sources:
             self._start(wanted)
-        self.office.active = self.leads
         await self._post_anew()
         await self._in_thread(self._note, "started")
         self.leader.start()
@@ -122,6 +127,9 @@ class Controller:
     async def tick(self, stopped: "asyncio.Task[bool] | None" = None) -> None:
         """Waits for the end of the next whole second, and judges it; earlier when it is to stop."""
         begun = self.clock.now()
+        if self._t - begun > SET_BACK:
+            await self._set_back(self._t - begun)
+            begun = self.clock.now()
         end = max((math.floor((begun - self.config.grace) / TICK) + 1) * TICK, self._t + TICK)
         waiting = asyncio.ensure_future(self.clock.sleep(end + self.config.grace - begun))
         await asyncio.wait({waiting, *([stopped] if stopped else [])}, return_when=asyncio.FIRST_COMPLETED)
@@ -131,6 +139,17 @@ class Controller:
         self._t = end
         await self._judge(end)
 
+    async def _set_back(self, seconds: float) -> None:
+        """Begins anew in the time that is now: the engine's never runs backwards, and waiting would be blindness."""
+        log.warning("the clock was set back by %.0f s: windows fill again", seconds)
+        self._t = -math.inf
+        for wanted in self.config.sources:
+            await self.supervisor.stop(wanted.name)
+            self._start(wanted)
+        await self._in_thread(self._anew)
+        self._want()
+        await self._in_thread(self._note, f"the clock was set back by {seconds:.0f} s")
+
     async def _judge(self, t: float) -> None:
         begun = self.clock.now()
         self.supervisor.look()
@@ -138,7 +157,8 @@ class Controller:
         for name, batches in self._left.items():
             handed[name] = batches + handed.get(name, [])
         self._left = {}
-        self.known = await self._in_thread(self._step, t, handed)
+        # Which work it is, is asked in its thread: a reload may just be making another.
+        self.known = await self._in_thread(lambda: self._working.step(t, handed))
         self.pace.ticks += 1
         self.pace.took = self.clock.now() - begun
         self._rest(self.known.series)
@@ -231,19 +251,21 @@ class Controller:
         folder = self.config.record
         return Recorder(folder, self.config.topology_path, self.config.retention) if folder else None
 
-    def _step(self, t: float, handed: Mapping[str, Sequence[Batch]]) -> Known:
-        # Looked up here: a tick that waited for a reload is for the new engine, the old one is closed.
+    @property
+    def _working(self) -> Work:
         assert self._work is not None
-        return self._work.step(t, handed)
+        return self._work
 
     def _anew(self) -> None:
-        """Another engine, for another topology; open incidents go on."""
+        """Another engine, for another topology or time; open incidents go on, and what waits to be written."""
         assert self._work is not None
-        store = self._work.store
+        keeping = self._work.keeping
         if self._work.recorder is not None:
             self._work.recorder.close()
         self._stack.close()
-        self._work = self._with(store)
+        made = self._with(keeping.store)
+        made.keeping = keeping
+        self._work = made
 
     def _record_anew(self) -> None:
         assert self._work is not None
@@ -253,7 +275,7 @@ class Controller:
 
     def _note(self, what: str) -> None:
         assert self._work is not None
-        self._work.store.note(self.clock.now(), "controller", what, {"config": str(self.config.path)})
+        self._work.keeping.note(self.clock.now(), "controller", what, {"config": str(self.config.path)})
 
     # --- those who are told
 
@@ -276,7 +298,7 @@ class Controller:
 
     def dropped(self, teller: str) -> int:
         """Letters of a teller that waited too long."""
-        return self._work.outbox.dropped.get(teller, 0) if self._work is not None else 0
+        return self._work.keeping.outbox.dropped.get(teller, 0) if self._work is not None else 0
 
     def _arrived(self, teller: str, number: int) -> None:
         self._done.append((teller, number))
@@ -286,20 +308,23 @@ class Controller:
         """Whether this controller is the one that tells."""
         return self.leader.leads
 
+    def _judged(self) -> float | None:
+        return self.known.snapshot.time if self.known else None
+
     async def _note_lead(self, leads: bool) -> None:
         await self._in_thread(self._note, "leads" if leads else "follows")
 
     def _tell(self, known: Known) -> None:
-        self.office.active = self.leads
-        self.office.take(known.snapshot.time, known.snapshot.incidents, known.snapshot.silenced, known.mail)
+        mail = known.mail if known.stored else None
+        self.office.take(known.snapshot.time, known.snapshot.incidents, known.snapshot.silenced, mail)
 
     async def change_silence(self, who: str, what: str, silence: Silence) -> None:
-        """Takes in a silence that is new or another than before; it counts from the next tick on."""
-        await self._in_thread(self._silence, self.clock.now(), who, what, silence)
+        """Takes in a silence that is new or another than before; it counts from the next tick on.
 
-    def _silence(self, t: float, who: str, what: str, silence: Silence) -> None:
-        assert self._work is not None
-        self._work.change_silence(t, who, what, silence)
+        Raises:
+            StoreError: it could not be written, and nothing has changed.
+        """
+        await self._in_thread(lambda: self._working.change_silence(self.clock.now(), who, what, silence))
 
     # --- sources
 

@@ -12,11 +12,13 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 RENEW = 0.2
 """Of a lease, after which it is renewed."""
@@ -24,8 +26,7 @@ SAFE = 0.7
 """Of a lease, after which who could not renew it has lost it."""
 LEASE = 15.0
 """Seconds, where a config does not say."""
-MOST_BYTES = 1000
-LEASE = 15.0
+MOST_BYTES = 1 << 17
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ class Turn:
     lock: Lock
     name: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}")
     now: Callable[[], float] = time.monotonic
+    heard: bytes = b""
+    """What stood there when another had renewed it last."""
     _renewed: float = float("-inf")
     _seen: bytes | None = None
     """What stood in the file when it was last looked at ..."""
@@ -57,8 +60,8 @@ class Turn:
         """Whether it is ours now; any thread may ask."""
         return self.now() - self._renewed < SAFE * self.lock.lease
 
-    def take(self) -> bool:
-        """Renews what is ours, or takes what nobody has; whether it is ours.
+    def take(self, said: str = "") -> bool:
+        """Renews what is ours, or takes what nobody has; whether it is ours. `said` is a line for whoever is next.
 
         Raises:
             OSError: the file cannot be read, written or locked.
@@ -69,14 +72,16 @@ class Turn:
             if found != self._seen:
                 self._seen, self._since = found, begun
             holder = found.split(b"\n")[0]
+            if holder != self.name.encode():
+                self.heard = found
             free = not holder or begun - self._since >= self.lock.lease
             if holder == self.name.encode() or free:
                 # Told from before the file was opened: storage may have kept us waiting.
-                self._write(handle, self.name)
+                self._write(handle, self.name, said)
                 self._renewed = begun
         return self.ours
 
-    def give(self) -> None:
+    def give(self, said: str = "") -> None:
         """Gives it back, if it is ours, so that nobody has to wait for its end.
 
         Raises:
@@ -85,11 +90,11 @@ class Turn:
         self._renewed = float("-inf")
         with self._held() as handle:
             if os.pread(handle, MOST_BYTES, 0).split(b"\n")[0] == self.name.encode():
-                self._write(handle, "")
+                self._write(handle, "", said)
 
-    def _write(self, handle: int, name: str) -> None:
+    def _write(self, handle: int, name: str, said: str) -> None:
         # Another number each time: a file that changes is a turn that goes on.
-        text = f"{name}\n{secrets.token_hex(8)}\n".encode()
+        text = f"{name}\n{secrets.token_hex(8)}\n{said}\n".encode()
         os.pwrite(handle, text, 0)
         os.ftruncate(handle, len(text))
         os.fsync(handle)
@@ -106,17 +111,44 @@ class Turn:
             os.close(handle)
 
 
+def line(found: bytes) -> str:
+    """What somebody who leads wrote for whoever is next; '' for nothing."""
+    _, _, said, *_ = (*found.split(b"\n"), b"", b"", b"")
+    return said.decode("utf-8", "replace")
+
+
+class Part(Protocol):
+    """What a controller has to do with it."""
+
+    @property
+    def able(self) -> bool:
+        """Whether it judges, second by second: who does not should not lead."""
+        ...
+
+    def progress(self) -> str:
+        """How far it has told, in a line."""
+        ...
+
+    def hear(self, said: str) -> None:
+        """Such a line of who leads, or led before."""
+        ...
+
+    async def changed(self, leads: bool) -> None:
+        """Told when that changes."""
+        ...
+
+
 @dataclass
 class Leader:
     """Says whether this controller tells; without a lock it always does."""
 
     lock: Lock | None
-    changed: Callable[[bool], Awaitable[None]]
-    """Told when that changes."""
+    part: Part
     _turn: Turn | None = field(init=False)
     _task: "asyncio.Task[None] | None" = None
     _doing: "asyncio.Future[object] | None" = None
     _told: bool | None = None
+    _heard: bytes = b""
     _trouble: str = ""
 
     def __post_init__(self) -> None:
@@ -126,8 +158,8 @@ class Leader:
 
     @property
     def leads(self) -> bool:
-        """Whether this controller tells."""
-        return self._turn is None or self._turn.ours
+        """Whether this controller tells: it is its turn, and it has heard what the one before it told."""
+        return self._turn is None or (bool(self._told) and self._turn.ours)
 
     def start(self) -> None:
         """Takes part from now on."""
@@ -139,16 +171,20 @@ class Leader:
         if self._task is not None:
             self._task.cancel()
         if self._turn is not None:
-            await self._tried(self._turn.give, self._turn.lock.lease * RENEW)
+            await self._tried(partial(self._turn.give, self.part.progress()), self._turn.lock.lease * RENEW)
         self._thread.shutdown(wait=False)
 
     async def _run(self, turn: Turn) -> None:
         while True:
-            await self._tried(turn.take, turn.lock.lease)
+            if self.part.able:
+                await self._tried(partial(turn.take, self.part.progress()), turn.lock.lease)
+            if turn.heard != self._heard:
+                self._heard = turn.heard
+                self.part.hear(line(turn.heard))
             if self._told != turn.ours:
                 self._told = turn.ours
                 log.info("this controller %s", "leads and tells" if turn.ours else "follows and tells nobody")
-                await self.changed(turn.ours)
+                await self.part.changed(turn.ours)
             await asyncio.sleep(RENEW * turn.lock.lease)
 
     async def _tried(self, do: Callable[[], object], patience: float) -> None:

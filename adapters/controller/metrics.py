@@ -38,6 +38,8 @@ def _families(controller: Controller) -> Iterator[Family]:
         yield "skewscope_samples_passed_over_total", "counter", "Samples that newer ones stood for.", [({}, over)]
         firing = sum(one.state == "firing" for one in known.snapshot.incidents)
         yield "skewscope_incidents_firing", "gauge", "Incidents that fire.", [({}, firing)]
+        yield "skewscope_store_up", "gauge", "Whether the store takes what is written.", [({}, known.stored)]
+        yield "skewscope_recording_up", "gauge", "Whether what is to be recorded is.", [({}, known.recorded)]
         yield "skewscope_last_tick_timestamp_seconds", "gauge", "End of the last tick.", [({}, known.snapshot.time)]
     yield "skewscope_source_up", "gauge", "Whether batches come.", [({"source": s.name}, s.up) for s in standings]
     yield (

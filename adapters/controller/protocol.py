@@ -20,7 +20,7 @@ from skewscope.adapters.controller.auth import DeniedError
 from skewscope.adapters.wire_rows import MOST_PACKED, PATH
 
 PATIENCE = 10.0
-"""Seconds that a body may take to come."""
+"""Seconds that a request may take to come, and then its body."""
 PEER = "skewscope.peer"
 """Where the name in a client's certificate stands in a request's scope."""
 LENGTH = b"content-length"
@@ -58,9 +58,18 @@ class _Body:
 
 
 class Connection(HttpToolsProtocol):
-    """One connection; it tells the application whose certificate the client has."""
+    """One connection: it tells whose certificate the client has, and waits for nobody who does not ask."""
 
     _rows: _Body | None = None
+    _asking: asyncio.TimerHandle | None = None
+    """When a connection ends that has not asked for anything by then."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if self.limit_concurrency and len(self.connections) > self.limit_concurrency:
+            transport.abort()
+        else:
+            self._asking = self.loop.call_later(PATIENCE, transport.abort)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -69,6 +78,7 @@ class Connection(HttpToolsProtocol):
             self.scope[PEER] = _common_name(certificate)  # type: ignore[literal-required]
 
     def on_headers_complete(self) -> None:
+        self._asked()
         self._rows = self._awaited() if self.url == PATH.encode() else None
         if self._rows is None:
             super().on_headers_complete()
@@ -94,6 +104,9 @@ class Connection(HttpToolsProtocol):
         return cast("Taker", self.config.app)
 
     def data_received(self, data: bytes) -> None:
+        idle = self._rows is None and (self.cycle is None or self.cycle.response_complete)
+        if idle and self._asking is None:
+            self._asking = self.loop.call_later(PATIENCE, self.transport.abort)
         super().data_received(data)
         if self._rows is not None and self._rows.slow is None:
             self._rows.slow = self.loop.call_later(PATIENCE, self._too_slow)
@@ -134,7 +147,13 @@ class Connection(HttpToolsProtocol):
         rows, self._rows = self._rows, None
         if rows is not None and rows.slow is not None:
             rows.slow.cancel()
+        self._asked()
         super().connection_lost(exc)
+
+    def _asked(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+            self._asking = None
 
 
 def _written(answer: Response) -> bytes:

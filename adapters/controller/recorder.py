@@ -7,8 +7,10 @@ name when it is whole; one that was being written when a controller was killed i
 """
 
 import json
+import logging
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ import zstandard
 
 from skewscope.adapters.recording import FILE
 from skewscope.adapters.sources.base import Batch, Columns
+from skewscope.kb.problems import InputError, Problem
 
 SPAN = 60
 """Seconds of a file."""
@@ -28,6 +31,8 @@ MOST_BUFFERED = 1_000_000
 ENDING = ".wide.parquet"
 TOPOLOGY = "topology.yaml"
 PART = ".part"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,26 +163,45 @@ def _lists(found: Sequence[Any], kind: Any, pa: Any) -> Any:
 
 
 class Recorder:
-    """Writes a folder that `skewscope replay` plays."""
+    """Writes a folder that `skewscope replay` plays. A disk that is full costs the rest of a file's span, no more."""
 
     def __init__(self, folder: Path, topology: Path, retention: Retention | None = None) -> None:
+        """Begins in a folder, which is made where it is not there.
+
+        Raises:
+            InputError: nothing can be written there.
+        """
         self.folder = folder
         self.retention = retention or Retention()
+        self.trouble = ""
+        """Why nothing is recorded just now; '' while it is."""
         self._files: dict[str, _File] = {}
         self._texts = _Texts()
         self._span: int | None = None
-        folder.mkdir(parents=True, exist_ok=True)
-        for left in folder.glob(f"*{PART}"):
-            left.unlink()
-        shutil.copyfile(topology, folder / TOPOLOGY)
-        self._describe()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for left in folder.glob(f"*{PART}"):
+                left.unlink()
+            shutil.copyfile(topology, folder / TOPOLOGY)
+            self._describe()
+        except OSError as error:
+            found = f"no folder that can be written ({error.strerror or error})"
+            raise InputError([Problem(str(folder), 0, "", found, "a folder for recordings, with room")]) from None
 
     def take(self, t: float, handed: Mapping[str, Sequence[Batch]]) -> None:
         """Keeps what sources handed over in the tick that ends at `t`."""
         span = int(t // SPAN)
-        if self._span is not None and span != self._span:
-            self._rotate(t)
+        try:
+            if self._span is not None and span != self._span:
+                self._rotate(t)
+                self._said("")
+            if not self.trouble:
+                self._take(span, handed)
+        except OSError as error:
+            self._given_up(error)
         self._span = span
+
+    def _take(self, span: int, handed: Mapping[str, Sequence[Batch]]) -> None:
         for name, batches in handed.items():
             if not batches:
                 continue
@@ -189,10 +213,34 @@ class Recorder:
 
     def close(self) -> None:
         """Makes all files whole."""
-        for file in self._files.values():
+        try:
+            self._whole()
+            self._describe()
+        except OSError as error:
+            self._given_up(error)
+
+    def _whole(self) -> None:
+        while self._files:
+            _, file = self._files.popitem()
             file.close()
+
+    def _given_up(self, error: OSError) -> None:
+        """What is open could not be read by anybody: it makes room, and the next span begins anew."""
+        for file in self._files.values():
+            with suppress(OSError):
+                file.writer.close()
         self._files.clear()
-        self._describe()
+        for left in self.folder.glob(f"*{PART}"):
+            with suppress(OSError):
+                left.unlink()
+        self._said(f"{self.folder} takes no recording: {error.strerror or error}")
+
+    def _said(self, trouble: str) -> None:
+        if trouble and trouble != self.trouble:
+            log.error("%s; the rest of this minute is not recorded", trouble)
+        elif self.trouble and not trouble:
+            log.info("%s is recorded to again", self.folder)
+        self.trouble = trouble
 
     def _opened(self, name: str, span: int) -> _File:
         import pyarrow.parquet as pq  # noqa: PLC0415
@@ -210,9 +258,7 @@ class Recorder:
         return file
 
     def _rotate(self, t: float) -> None:
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        self._whole()
         self._prune(t)
         self._describe()
 

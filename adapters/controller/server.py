@@ -1,10 +1,12 @@
 """The HTTP server: who asks is known before anything is answered, and rows of agents take the shortest way."""
 
 import asyncio
+import resource
 import socket
+import sqlite3
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -24,7 +26,7 @@ from skewscope.adapters.controller.auth import DeniedError, Gate
 from skewscope.adapters.controller.config import Listen, Tls
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.protocol import PATIENCE, PEER, Connection
-from skewscope.adapters.controller.store import Reader
+from skewscope.adapters.controller.store import Reader, StoreError
 from skewscope.adapters.sources import pushed
 from skewscope.adapters.wire_rows import MOST_PACKED, PATH, BadRowsError
 from skewscope.kb.problems import SkewscopeError
@@ -86,9 +88,11 @@ class App:
                 if route.role:
                     caller = request.scope[CALLER] = self._caller(request.scope)
                     self.gate.admit(caller, route.role, agents=route.agents)
+                return await route.answer(request, site)
             except DeniedError as error:
                 return _denied(error)
-            return await route.answer(request, site)
+            except (StoreError, sqlite3.Error) as error:
+                return fault(503, f"nothing was changed: {error}" if route.method != "GET" else f"the store: {error}")
 
         return answer
 
@@ -215,6 +219,15 @@ def listening(listen: Listen) -> socket.socket:
     return door
 
 
+def most_connections() -> int:
+    """How many there may be at a time: files, sources and tellers need a quarter of what the process may open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, max(soft * 3 // 4, 1))
+
+
 def server(app: App, tls: Tls | None) -> Server:
     """What serves an application on sockets that it is given, until its `should_exit` is set."""
     settings = uvicorn.Config(
@@ -228,7 +241,7 @@ def server(app: App, tls: Tls | None) -> Server:
         log_config=None,
         server_header=False,
         date_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
+        limit_concurrency=most_connections(),
         timeout_keep_alive=IDLE,
         timeout_graceful_shutdown=3,
         ssl_certfile=tls.certificate if tls else None,

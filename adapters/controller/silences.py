@@ -15,14 +15,22 @@ from skewscope.engine.topology import Topology
 
 DAY = 86400.0
 MOST_SHARE = 0.25
-"""Of the fleet's nodes that silences may cover at any time ..."""
-FEW = 1
-"""... and so many they always may."""
 MOST_DAYS = 7.0
-"""That a silence may last."""
+FEW = 1
+"""Nodes that silences may always cover."""
 MATCHERS = ("condition", "entity", "node", "group", "rack")
 
 Match = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Beyond which a silence is too broad, and needs an admin."""
+
+    share: float = MOST_SHARE
+    """Of the fleet's nodes that silences may cover at any time."""
+    days: float = MOST_DAYS
+    """That one may last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,19 +140,21 @@ def covered(silence: Silence, topology: Topology) -> frozenset[str]:
     return nodes
 
 
-def too_broad(new: Silence, others: Iterable[Silence], topology: Topology) -> tuple[str, ...]:
+def too_broad(
+    new: Silence, others: Iterable[Silence], topology: Topology, limits: Limits = Limits()
+) -> tuple[str, ...]:
     """Why a silence would hide too much, beside those that hold at the same time; empty where it would not."""
-    return tuple(_too_broad(new, others, topology))
+    return tuple(_too_broad(new, others, topology, limits))
 
 
-def _too_broad(new: Silence, others: Iterable[Silence], topology: Topology) -> Iterator[str]:
+def _too_broad(new: Silence, others: Iterable[Silence], topology: Topology, limits: Limits) -> Iterator[str]:
     if new.ends is None:
         yield "it has no end"
-    elif new.ends - new.starts > MOST_DAYS * DAY:
-        yield f"it lasts {(new.ends - new.starts) / DAY:.1f} days, more than {MOST_DAYS:g}"
+    elif new.ends - new.starts > limits.days * DAY:
+        yield f"it lasts {(new.ends - new.starts) / DAY:.1f} days, more than {limits.days:g}"
     alone = covered(new, topology)
     beside = alone.union(*(covered(each, topology) for each in others if not each.ended and each.meets(new)))
-    most = max(int(MOST_SHARE * len(topology.nodes)), FEW)
+    most = max(int(limits.share * len(topology.nodes)), FEW)
     if len(beside) > most:
         with_others = "" if beside == alone else f", with others that hold at the same time {len(beside)}"
         yield f"it covers {len(alone)} of {len(topology.nodes)} nodes{with_others}, more than {most}"

@@ -14,7 +14,6 @@ from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.silences import (
     DAY,
     MATCHERS,
-    MOST_DAYS,
     Match,
     Silence,
     covered,
@@ -179,12 +178,13 @@ def _time(fields: Fields, at: Path_, now: float) -> float | None:
         return None
     try:
         when = datetime.fromisoformat(told)
-    except ValueError:
+        seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
         fields.fault(at, f"{told!r:.60}", "a time such as 2026-11-21T17:30:00Z")
         return None
-    seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     if abs(seconds - now) > YEAR:
         fields.fault(at, f"{told!r:.60}", "a time within a year")
+        return None
     return seconds
 
 
@@ -213,8 +213,8 @@ def _preview(silence: Silence, site: "Site") -> dict[str, Any]:
         "week": _shown(hidden),
         "week_count": len(hidden),
         "week_of": len(past),
-        "too_broad": list(too_broad(silence, others, cluster)),
-        "most_days": MOST_DAYS,
+        "too_broad": list(too_broad(silence, others, cluster, controller.config.silences)),
+        "most_days": controller.config.silences.days,
     }
 
 

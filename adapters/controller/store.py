@@ -6,8 +6,8 @@ at most the transaction that it had not finished, and has told nobody of it.
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,6 +57,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 """What each version of the schema adds to the one before; what stands here is never changed."""
 
 
+class StoreError(Exception):
+    """A store that takes nothing just now, and why: a full disk, a file that is torn."""
+
+
 class Event(NamedTuple):
     """Something that happened to an incident, with its place among all that ever happened."""
 
@@ -85,19 +89,37 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All of what is written within, or nothing."""
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield self._connection
-        except BaseException:
-            self._connection.execute("ROLLBACK")
-            raise
-        self._connection.execute("COMMIT")
+        """All of what is written within, or nothing.
 
-    def keep(self, t: float, incidents: Iterable[Incident], changes: Sequence[Change]) -> tuple[Event, ...]:
-        """Writes what a tick changed, all of it or nothing; what happened, numbered."""
+        Raises:
+            StoreError: nothing could be written.
+        """
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield self._connection
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise StoreError(f"the store {self.path} takes nothing: {error}") from error
+        finally:
+            # Some failures end the transaction by themselves; one that stayed open would be the end of all later ones.
+            if self._connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")
+
+    def keep(
+        self,
+        t: float,
+        incidents: Iterable[Incident],
+        changes: Collection[Change],
+        also: Callable[[sqlite3.Connection], None] | None = None,
+    ) -> tuple[Event, ...]:
+        """Writes what a tick changed and whatever `also` writes, all of it or nothing; what happened, numbered.
+
+        Raises:
+            StoreError: nothing could be written.
+        """
         new = {one.id: (one, line) for one in incidents if self._written.get(one.id) != (line := one.as_line())}
-        if not new and not changes:
+        if not new and not changes and also is None:
             return ()
         with self.transaction() as connection:
             for one, line in new.values():
@@ -105,6 +127,8 @@ class Store:
             events = tuple(_happened(connection, change) for change in changes)
             for event in events:
                 audit.append(connection, event.t, "engine", event.what, {"incident": event.incident})
+            if also is not None:
+                also(connection)
         self._written |= {id_: line for id_, (_, line) in new.items()}
         return events
 
@@ -120,15 +144,33 @@ class Store:
             audit.append(connection, t, who, what, told)
 
     def open_incidents(self) -> list[Incident]:
-        """Those that fired when the last controller stopped."""
-        rows = self._connection.execute("SELECT id, told FROM incidents WHERE state = 'firing' ORDER BY opened_at, id")
-        found = list(rows)
-        self._written |= dict(found)
-        return [incident_of(json.loads(line)) for _, line in found]
+        """Those that fired when the last controller stopped.
+
+        Raises:
+            InputError: the store is damaged.
+        """
+        asked = "SELECT id, told FROM incidents WHERE state = 'firing' ORDER BY opened_at, id"
+        with self._sound():
+            found = list(self._connection.execute(asked))
+            self._written |= dict(found)
+            return [incident_of(json.loads(line)) for _, line in found]
 
     def silences(self) -> list[Silence]:
-        """Those that nobody ended so far, nor time."""
-        return [of_row(row) for row in self._connection.execute(f"{SILENCES} WHERE ended = ''")]
+        """Those that nobody ended so far, nor time.
+
+        Raises:
+            InputError: the store is damaged.
+        """
+        with self._sound():
+            return [of_row(row) for row in self._connection.execute(f"{SILENCES} WHERE ended = ''")]
+
+    @contextmanager
+    def _sound(self) -> Iterator[None]:
+        """What is read at the start tells of damage in words."""
+        try:
+            yield
+        except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+            raise _no_store(self.path, error) from None
 
     def keep_silence(self, t: float, who: str, what: str, silence: Silence) -> None:
         """Writes a silence as it is now, and what was done to it into the audit log."""
@@ -250,8 +292,9 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         raise _no_store(path, error) from None
 
 
-def _no_store(path: Path, error: sqlite3.Error) -> InputError:
-    return InputError([Problem(str(path), 0, "", f"no usable database ({error})", "an SQLite file of Skewscope")])
+def _no_store(path: Path, error: Exception) -> InputError:
+    found, hint = f"no usable database ({error})", "Restore a copy of it, or move it away to begin with an empty one."
+    return InputError([Problem(str(path), 0, "", found, "an SQLite file of Skewscope, on a disk with room", hint)])
 
 
 def _put(connection: sqlite3.Connection, t: float, one: Incident, line: str) -> None:

@@ -1,20 +1,23 @@
 """One tick of a controller, in the thread that owns engine, store and recording; nothing else may touch these."""
 
 import itertools
+import logging
+import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from skewscope.adapters.controller.carried import Carried
 from skewscope.adapters.controller.gathering import Gathering
+from skewscope.adapters.controller.keeping import Keeping
 from skewscope.adapters.controller.onlookers import Onlookers
 from skewscope.adapters.controller.recorder import Recorder
 from skewscope.adapters.controller.silences import Silence, ended, silenced
-from skewscope.adapters.controller.store import Event, Store
+from skewscope.adapters.controller.store import Event, Store, StoreError
 from skewscope.adapters.machine import Machine, Snapshot, Span
 from skewscope.adapters.scene import SourceState
 from skewscope.adapters.sources.base import Batch
-from skewscope.adapters.telling.outbox import Outbox, delivered
-from skewscope.engine.incident import Incident
+from skewscope.adapters.telling.outbox import Outbox
 from skewscope.engine.panel import Count
 from skewscope.engine.topology import Topology
 
@@ -24,6 +27,8 @@ LOOK = 10
 """Ticks between two looks at who reports what: that changes slowly, and looking at all series is dear."""
 TIDY = 600
 """Ticks between two times of throwing old things away."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,10 @@ class Known:
     """For each node, the share of its telemetry that comes."""
     mail: frozenset[str] = frozenset()
     """Tellers that have new letters in the store."""
+    stored: bool = True
+    """Whether the store takes what is written."""
+    recorded: bool = True
+    """Whether the recording does, where there is one."""
 
 
 @dataclass
@@ -61,11 +70,14 @@ class Work:
     topology: Topology = field(default_factory=Topology)
     silences: list[Silence] = field(default_factory=list)
     """Those that hold, will, or ended by themselves while nobody looked."""
-    outbox: Outbox = field(default_factory=lambda: Outbox({}))
+    keeping: Keeping = field(init=False)
     _begun: float | None = None
     _ticks: int = 0
     _seen: tuple[tuple[SourceState, ...], tuple[str, ...]] = ((), ())
     _covered: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.keeping = Keeping(self.store)
 
     def step(self, t: float, handed: Mapping[str, Sequence[Batch]]) -> Known:
         """Takes in what sources handed over and judges the tick that ends at `t`."""
@@ -77,52 +89,59 @@ class Work:
         snapshot = self._snapshot(t)
         incidents, changes = self.carried.over(t, snapshot.incidents, changes)
         snapshot = replace(snapshot, incidents=incidents)
-        # Only what is on the disk is told.
-        events = self.store.keep(t, incidents, changes)
         self._expire(t)
         hidden = silenced(self.silences, incidents, self.topology, t)
-        mail = self._post(t, incidents, hidden)
-        snapshot = replace(snapshot, silenced=hidden)
+        self.keeping.tell(t, incidents, hidden)
+        # Only what is on the disk is told: an incident and the letters about it get there together.
+        events = self.keeping.keep(t, incidents, changes)
+        snapshot = replace(snapshot, silenced=hidden, missing=(*snapshot.missing, *self.troubles()))
         self.onlookers.look(self.machine.diagnosis, snapshot, t)
         self._tidy(t)
         self._ticks += 1
         series = len(self.gathering.table.keys)
+        recorded = self.recorder is None or not self.recorder.trouble
         return Known(
             *(snapshot, events, len(block), series, self._count.dropped, self.gathering.passed_over),
-            *(self._covered, mail),
+            *(self._covered, self.keeping.mail, not self.keeping.trouble, recorded),
         )
+
+    def troubles(self) -> tuple[str, ...]:
+        """What is not kept, in sentences."""
+        store, recorder = self.keeping.trouble, self.recorder.trouble if self.recorder else ""
+        return tuple(trouble for trouble in (store, recorder) if trouble)
 
     def _expire(self, t: float) -> None:
         for one in [silence for silence in self.silences if silence.over(t)]:
-            self.change_silence(t, "controller", "silence is over", ended(one, "time", t))
+            try:
+                self.change_silence(t, "controller", "silence is over", ended(one, "time", t))
+            except StoreError:
+                return  # it hides nothing any more, and is written as soon as that can be
 
     def change_silence(self, t: float, who: str, what: str, silence: Silence) -> None:
-        """Takes in a silence that is new or another than before."""
+        """Takes in a silence that is new or another than before.
+
+        Raises:
+            StoreError: it could not be written; nothing has changed.
+        """
         self.store.keep_silence(t, who, what, silence)
         self.silences = [one for one in self.silences if one.id != silence.id]
         if not silence.over(t):
             self.silences.append(silence)
 
-    def _post(self, t: float, incidents: Sequence[Incident], hidden: Mapping[str, str]) -> frozenset[str]:
-        """Puts letters into the store, and takes those out that have arrived; who has new ones."""
-        found, arrived = self.outbox.turn(t, incidents, hidden), self.outbox.arrived()
-        if found or arrived:
-            with self.store.transaction() as connection:
-                self.outbox.write(connection, t, found)
-                delivered(connection, arrived)
-        return frozenset(teller for teller, _ in found)
-
     def post_anew(self, outbox: Outbox) -> None:
         """Writes letters for other tellers from now on."""
-        with self.store.transaction() as connection:
-            outbox.open(connection)
-        self.outbox = outbox
+        try:
+            with self.store.transaction() as connection:
+                outbox.open(connection)
+        except StoreError as error:
+            log.error("%s; what tellers that are no more were to be told stays there", error)  # noqa: TRY400
+        self.keeping.outbox = outbox
 
     def close(self, t: float) -> None:
         """Writes what is not written yet."""
         if self.recorder is not None:
             self.recorder.close()
-        self.store.note(t, "controller", "stopped", {})
+        self.keeping.note(t, "controller", "stopped", {})
         self.store.close()
 
     @property
@@ -143,6 +162,9 @@ class Work:
             return
         self.machine.diagnosis.incidents.forget(t - KEPT)
         self.carried.forget(t - KEPT)
-        self.store.forget_before(t - KEPT)
-        if self.retention:
-            self.store.prune(t - self.retention)
+        if self.keeping.trouble:
+            return
+        with suppress(StoreError, sqlite3.Error):
+            self.store.forget_before(t - KEPT)
+            if self.retention:
+                self.store.prune(t - self.retention)

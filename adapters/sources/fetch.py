@@ -131,7 +131,7 @@ async def _head(reader: asyncio.StreamReader) -> _Head:
         size += len(line)
         if size > MOST_HEAD:
             raise ValueError("headers without end")
-    if not lines or not lines[0].startswith("HTTP/1."):
+    if not lines or not lines[0].startswith("HTTP/1.") or len(lines[0].split()) < 2:
         raise ValueError("no status line")
     pairs = (line.partition(":") for line in lines[1:])
     return _Head(int(lines[0].split()[1]), {name.strip().lower(): value.strip() for name, _, value in pairs})

@@ -21,6 +21,7 @@ from skewscope.adapters.sources.fetch import FetchError, fetch
 from skewscope.adapters.sources.samples import Series
 from skewscope.adapters.sources.settings import Settings, settings
 from skewscope.adapters.sources.targets import Target, as_mapping, found
+from skewscope.engine.feed import F64
 from skewscope.kb.fields import Fields
 from skewscope.kb.problems import InputError, listed
 from skewscope.kb.yamlfile import Path_
@@ -29,6 +30,8 @@ AT_ONCE = 128
 """Pages that are fetched at a time."""
 MOST_REMEMBERED = 32 << 20
 """Bytes of the texts of series that are remembered of a target; beyond it all are forgotten and learned anew."""
+OLD, AHEAD = 300.0, 5.0
+"""Seconds beyond which the newest value of a page is of no use to anybody, and by which a clock may be ahead."""
 AGAIN = 10.0
 """Seconds between two looks at files and names of targets."""
 
@@ -50,6 +53,8 @@ class Page:
     target: Target
     reader: Exposition
     trouble: str = "not scraped yet"
+    odd: str = ""
+    """What is strange about what it says."""
     task: "asyncio.Task[None] | None" = None
 
 
@@ -129,6 +134,8 @@ class Scrape:
                 page.trouble = ""
             except (FetchError, InputError) as error:
                 page.trouble = scrubbed(error) or "it failed"
+            except Exception as error:  # noqa: BLE001 - a target that nobody thought of must not end its own scraping
+                page.trouble = scrubbed(f"{type(error).__name__}: {error}")
 
     async def _once(self, page: Page, sink: Sink, readers: ThreadPoolExecutor) -> None:
         at = self.world.clock.now()
@@ -137,12 +144,29 @@ class Scrape:
         block = await loop.run_in_executor(readers, page.reader.read, io.BytesIO(text), page.target.url, at)
         if page.reader.remembered > MOST_REMEMBERED:
             page.reader = Exposition(self._known(page.target))
+        page.odd = _odd(block.time, at)
         sink.put(Batch(self.listing, block.series, block.time, block.value))
 
     def _troubles(self) -> list[str]:
         down = [f"{page.target.url}: {page.trouble}" for page in self.pages.values() if page.trouble]
+        odd = [f"{page.target.url}: {page.odd}" for page in self.pages.values() if page.odd and not page.trouble]
         said = [f"{len(down)} of {len(self.pages)} targets are down: {listed(down, 2)}"] if down else []
+        said += [f"{len(odd)} of {len(self.pages)} are odd: {listed(odd, 2)}"] if odd else []
         return [*said, f"{self.refused} series too many"] if self.refused else said
+
+
+def _odd(times: F64, now: float) -> str:
+    """What is strange about the times of a page.
+
+    Raises:
+        FetchError: all of it is so old that it says nothing of now.
+    """
+    if not len(times):
+        return ""
+    newest = float(times.max())
+    if now - newest > OLD:
+        raise FetchError(f"its newest value is {now - newest:.0f} s old; is its clock right?")
+    return f"its clock is {newest - now:.0f} s ahead" if newest - now > AHEAD else ""
 
 
 def _moment(target: Target, period: float) -> float:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from skewscope.adapters.more_fields import number, yes
+from skewscope.adapters.more_fields import file, number, yes
 from skewscope.adapters.secret import Secret, secret
 from skewscope.adapters.sources.fetch import Wish
 from skewscope.adapters.sources.targets import SCHEMES, Target, Where, address, group, labels
@@ -46,8 +46,7 @@ def wish(fields: Fields, at: Path_, period: float) -> Wish:
     timeout = number(fields, (*at, "timeout"), min(10.0, period), (0.01, period))
     most = int(number(fields, (*at, "most_mib"), 64.0, (0.001, 1024.0)) * (1 << 20))
     folder = Path(fields.document.file).parent
-    trust = fields.text((*at, "trust"))
-    return Wish(timeout, most, bearer(fields, (*at, "bearer"), folder), str(folder / trust) if trust else "")
+    return Wish(timeout, most, bearer(fields, (*at, "bearer"), folder), file(fields, (*at, "trust")))
 
 
 def bearer(fields: Fields, at: Path_, folder: Path) -> Secret | None:

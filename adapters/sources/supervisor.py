@@ -83,7 +83,8 @@ class Kept:
             self.restarts += 1
             self._tell(trouble)
             self.resting = True
-            await self.clock.sleep(min(LEAST_WAIT * 2.0 ** (self.failures - 1), MOST_WAIT))
+            # After a day of failures the power itself would be too large for a number.
+            await self.clock.sleep(min(LEAST_WAIT * 2.0 ** min(self.failures - 1, 10), MOST_WAIT))
             self.resting = False
 
     def _tell(self, trouble: str) -> None:

@@ -10,7 +10,7 @@ import logging
 import threading
 from asyncio import Future, get_running_loop
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from skewscope.kb.fields import Fields
 from skewscope.kb.yamlfile import Path_
 
 PATIENCE = 30.0
-"""Seconds for all places together."""
+"""Seconds for one message."""
 MOST_ADDRESSES = 32
 MOST_BYTES = 1 << 16
 SETTLES = 5.0
@@ -67,13 +67,18 @@ def _addresses(fields: Fields, at: Path_) -> tuple[Secret, ...]:
 
 
 def build(settings: Settings, topology: Topology) -> tuple["Chat", ...]:
-    """Its only teller."""
-    return (Chat(settings, topology),)
+    """One teller for each address: what one of them does not take is tried again there, and not in all the others."""
+    if len(settings.addresses) == 1:
+        return (Chat(settings, topology),)
+    return tuple(
+        Chat(replace(settings, name=f"{settings.name} {number}", addresses=(each,)), topology)
+        for number, each in enumerate(settings.addresses, 1)
+    )
 
 
 @dataclass
 class Chat(Configured):
-    """Sends messages through Apprise, in a thread that nobody waits for."""
+    """Sends messages to one place through Apprise, in a thread that nobody waits for."""
 
     settings: Settings
     topology: Topology
@@ -131,7 +136,7 @@ class Chat(Configured):
         self._busy = True
         threading.Thread(target=work, name=f"teller {self.name}", daemon=True).start()
         if not await done:
-            raise TellError("not every place took the message")
+            raise TellError("the message was not taken")
 
 
 def _apprised(addresses: tuple[Secret, ...], title: str, body: str) -> bool:

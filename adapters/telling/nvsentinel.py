@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from skewscope.adapters.more_fields import number
+from skewscope.adapters.more_fields import file, number
 from skewscope.adapters.telling import protobuf, words
 from skewscope.adapters.telling.base import OPENED, RESOLVED, Configured, Letter, Scope, TellError
 from skewscope.adapters.telling.settings import SCOPE, scope
@@ -58,16 +58,11 @@ def read(fields: Fields, at: Path_, name: str) -> Settings:
     target = fields.text((*at, "target")) or SOCKET
     if not TARGET.fullmatch(target):
         fields.fault((*at, "target"), f"{target!r:.80}", f"{SOCKET}, or HOST:PORT")
-    folder = Path(fields.document.file).parent
-    token, trust = (fields.text((*at, each)) for each in PATH_FIELDS)
-    for each, file in (("token_file", token), ("trust", trust)):
-        if file and not (folder / file).is_file():
-            fields.fault((*at, each), f"no file {file!r}", "a file that can be read")
-    if token and not trust and not target.startswith("unix:"):
+    token, trust = (file(fields, (*at, each)) for each in PATH_FIELDS)
+    if token and not fields.at((*at, "trust")) and not target.startswith("unix:"):
         fields.fault((*at, "token_file"), "a token without TLS", "the field 'trust', or a socket")
     timeout = number(fields, (*at, "timeout"), 5.0, (0.1, 60.0))
-    paths = (str(folder / file) if file else "" for file in (token, trust))
-    return Settings(name, scope(fields, at), target, timeout, *paths)
+    return Settings(name, scope(fields, at), target, timeout, token, trust)
 
 
 def build(settings: Settings, topology: Topology) -> tuple["NvSentinel", ...]:
@@ -119,8 +114,8 @@ class NvSentinel(Configured):
         if not self.settings.token_file:
             return ()
         try:
-            with Path(self.settings.token_file).open(encoding="ascii") as file:
-                token = file.read(MOST_TOKEN).strip()
+            with Path(self.settings.token_file).open(encoding="ascii") as opened:
+                token = opened.read(MOST_TOKEN).strip()
         except (OSError, UnicodeDecodeError):
             raise TellError("no readable token") from None
         return (("authorization", f"Bearer {token}"),)

@@ -14,6 +14,7 @@ from skewscope.adapters.clock import Clock
 from skewscope.adapters.sources.base import scrubbed
 from skewscope.adapters.telling.base import Board, Letter, Messenger, Teller, TellError
 from skewscope.adapters.telling.desk import Desk
+from skewscope.adapters.telling.handover import Handover
 from skewscope.engine.incident import Incident
 
 LEAST_WAIT, MOST_WAIT = 1.0, 60.0
@@ -65,6 +66,10 @@ class Kept:
     """What a board shows; messengers have theirs where letters are written."""
     after: int = 0
     """The number of the last letter that is done."""
+    until: float = 0.0
+    """All letters up to then are done ..."""
+    idle: bool = False
+    """... and all there are, while it waits for news."""
     up: bool = True
     since: float = 0.0
     last: float | None = None
@@ -128,10 +133,13 @@ class Office:
     mail: Mail
     done: Callable[[str, int], None]
     """Told that a teller needs its letters up to a number no more."""
-    active: bool = True
-    """Whether anybody is told; of two controllers only one does."""
+    active: Callable[[], bool] = lambda: True
+    """Whether anybody is told, asked before each thing that is: of two controllers only one tells."""
+    handover: Handover = field(default_factory=Handover)
     _kept: dict[str, Kept] = field(default_factory=dict)
     _t: float = 0.0
+    _whole: bool = True
+    """Whether all letters of that tick are where they can be found."""
 
     def start(self, teller: Teller) -> None:
         """Starts a teller that has a name of its own."""
@@ -153,9 +161,12 @@ class Office:
         """Ends all of them."""
         await asyncio.gather(*(self.stop(name) for name in list(self._kept)))
 
-    def take(self, t: float, incidents: Iterable[Incident], silenced: Mapping[str, str], mail: Collection[str]) -> None:
-        """What a tick found out, and who has new letters; this waits for nobody."""
-        self._t = t
+    def take(
+        self, t: float, incidents: Iterable[Incident], silenced: Mapping[str, str], mail: Collection[str] | None
+    ) -> None:
+        """What a tick found out, and who has new letters, None where they could not be written; waits for nobody."""
+        self._t, self._whole = t, mail is not None
+        mail = mail or ()
         for name, kept in self._kept.items():
             if kept.desk.turn(t, incidents, silenced) if is_board(kept.teller) else name in mail:
                 kept.news.set()
@@ -169,13 +180,21 @@ class Office:
         """How each of them does, by name."""
         return tuple(kept.standing() for _, kept in sorted(self._kept.items()))
 
+    def progress(self, now: float) -> str:
+        """How far messengers are, for whoever takes over; `now` by the clock that letters have their times from."""
+        for kept in self._kept.values():
+            if kept.idle and not kept.news.is_set() and self._whole:
+                kept.until = max(kept.until, self._t)
+        until = {name: kept.until for name, kept in self._kept.items() if is_messenger(kept.teller)}
+        return self.handover.text(now, until)
+
     # --- boards
 
     async def _shown(self, kept: Kept, board: Board) -> None:
         while True:
             kept.news.clear()
             wait = board.period
-            if self.active and self._t:
+            if self.active() and self._t:
                 shown = tuple(kept.desk.told.values())
                 error = await kept.tried(asyncio.ensure_future(board.show(shown, self.clock.now())))
                 if error is not None:
@@ -204,12 +223,23 @@ class Office:
             kept.news.clear()
             letters = await self._letters(kept)
             for letter in letters:
-                if self.active:
-                    await self._delivered(kept, letter)
-                kept.after = letter.number
+                await self._passed_on(kept, letter)
+                kept.after, kept.until = letter.number, max(kept.until, letter.t)
                 self.done(kept.teller.name, letter.number)
             if len(letters) < MOST_LETTERS:
+                kept.idle = True
                 await self._news(kept, MOST_WAIT)
+                kept.idle = False
+
+    async def _passed_on(self, kept: Kept, letter: Letter) -> None:
+        """Comes back when a letter is told, by us or by who leads; until then it is kept."""
+        name = kept.teller.name
+        while not self.handover.passed(name, letter, self._t, ours=self.active()):
+            if self.active():
+                if self.handover.marked(name, letter) or await self._delivered(kept, letter):
+                    return
+            else:
+                await self.clock.sleep(LOOK)
 
     async def _letters(self, kept: Kept) -> Sequence[Letter]:
         try:
@@ -218,18 +248,20 @@ class Office:
             log.exception("the letters of %s", kept.teller.name)
             return ()
 
-    async def _delivered(self, kept: Kept, letter: Letter) -> None:
-        """Tries until it has arrived, or would never be taken."""
+    async def _delivered(self, kept: Kept, letter: Letter) -> bool:
+        """Tries until it has arrived, or would never be taken; not so where it is another's turn before that."""
         messenger = kept.teller
         assert is_messenger(messenger)
-        while self.active:
+        while self.active():
             error = await kept.tried(asyncio.ensure_future(messenger.send(letter)))
             if error is None:
-                return
+                self.handover.told(messenger.name, letter)
+                return True
             if error.refused:
                 kept.refused += 1
-                return
+                return True
             await self.clock.sleep(kept.wait(error))
+        return False
 
 
 def is_board(teller: Teller) -> TypeGuard[Board]:

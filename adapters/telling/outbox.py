@@ -8,7 +8,7 @@ to have arrived.
 import json
 import sqlite3
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from skewscope.adapters.telling.base import OPENED, RESOLVED, WITHDRAWN, Letter, Scope, Told
@@ -65,12 +65,12 @@ class Outbox:
             found[teller] = number
         return found
 
-    def write(self, connection: sqlite3.Connection, t: float, found: Sequence[tuple[str, Told]]) -> None:
-        """Puts letters into the store, as part of the transaction that is open."""
+    def write(self, connection: sqlite3.Connection, found: Collection[tuple[float, str, Told]]) -> None:
+        """Puts letters into the store, each with its time and its teller, as part of the transaction that is open."""
         # Several are told of the same incident; `found` keeps it alive, so that its address is its own.
-        incidents = {id(told.incident): told.incident for _, told in found}
+        incidents = {id(told.incident): told.incident for _, _, told in found}
         written = {address: one.as_line() for address, one in incidents.items()}
-        for teller, told in found:
+        for t, teller, told in found:
             row = (teller, t, told.what, told.why, written[id(told.incident)])
             connection.execute("INSERT INTO letters (teller, t, what, why, told) VALUES (?, ?, ?, ?, ?)", row)
             if told.what == OPENED:
@@ -78,7 +78,7 @@ class Outbox:
             elif told.what in (RESOLVED, WITHDRAWN):
                 gone = (teller, told.incident.id)
                 connection.execute("DELETE FROM telling WHERE teller = ? AND incident = ?", gone)
-        for teller in {teller for teller, _ in found}:
+        for teller in {teller for _, teller, _ in found}:
             self._bound(connection, teller)
 
     def _bound(self, connection: sqlite3.Connection, teller: str) -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from skewscope.adapters.more_fields import number, yes
+from skewscope.adapters.more_fields import file, number, yes
 from skewscope.adapters.sources.fetch import Wish
 from skewscope.adapters.sources.settings import bearer
 from skewscope.adapters.sources.targets import Where, address
@@ -29,9 +29,8 @@ def scope(fields: Fields, at: Path_, after: float = 0.0) -> Scope:
 def wish(fields: Fields, at: Path_) -> Wish:
     """How somebody is posted to."""
     folder = Path(fields.document.file).parent
-    trust = fields.text((*at, "trust"))
     timeout = number(fields, (*at, "timeout"), 5.0, (0.1, 60.0))
-    return Wish(timeout, MOST_ANSWER, bearer(fields, (*at, "bearer"), folder), str(folder / trust) if trust else "")
+    return Wish(timeout, MOST_ANSWER, bearer(fields, (*at, "bearer"), folder), file(fields, (*at, "trust")))
 
 
 def urls(fields: Fields, at: Path_, path: str) -> tuple[str, ...]:

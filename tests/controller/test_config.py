@@ -46,7 +46,7 @@ auth:
     - {name: ops, role: admin, token: "${SECRET}"}
     - {name: grafana, role: read, file: token.txt}
 agents:
-  tokens: [{node: n0, token: "${SECRET}"}, {node: "*", token: "${SECRET}"}]
+  tokens: [{node: n0, file: n0.txt}, {node: "*", file: any.txt}]
 store: {path: s.db, retention_days: 30}
 record: {path: rec, retention_hours: 2, retention_gib: 1}
 engine: {grace: 0.5}
@@ -55,7 +55,8 @@ sources:
   - {kind: scrape, name: found, files: [t.yaml], dns: [{name: a.example, port: 1}, {name: _m._tcp.example}]}
 """
     )
-    (path.parent / "token.txt").write_text("another-secret-of-length\n")
+    for name in ("token", "n0", "any"):
+        (path.parent / f"{name}.txt").write_text(f"another-secret-of-{name}\n")
     config = read(path)
     assert [(t.name, t.role) for t in config.tokens] == [
         *(("ops", "admin"), ("grafana", "read")),
@@ -91,6 +92,7 @@ sources:
   - {kind: scrape, targets: ["n0:9100/x y", "ftp://n0"], period: 0}
   - {kind: scrape, name: x, timeout: 99}
 engine: {graze: 1}
+silences: {most_share: 25, most_dayz: 1}
 """
     )
     with pytest.raises(InputError) as error:
@@ -102,6 +104,7 @@ engine: {graze: 1}
         *((11, "unknown node 'n77'"), (12, "without a variable"), (13, "retention_hours"), (14, "no file 'no.pem'")),
         *((15, "unknown field 'surprise'"), (17, "Did you mean 'scrape'?"), (18, "'n0:9100/x y'"), (18, "'ftp://n0'")),
         *((18, "period"), (19, "timeout"), (19, "nothing to scrape"), (20, "Did you mean 'grace'?")),
+        *((21, "a number from 0 to 1"), (21, "Did you mean 'most_days'?")),
     ]:
         assert any(text.startswith(f"{line}:") and part in text for text in told), (line, part, told)
     assert not [text for text in told if LONG in text or "in-the-open-0" in text]
@@ -111,6 +114,36 @@ def test_beyond_loopback_needs_tokens_or_a_word(written):
     with pytest.raises(InputError, match="without tokens"):
         read(written("listen: {host: 10.0.0.1}"))
     assert read(written("listen: {host: 10.0.0.1, unprotected: true}")).listen.unprotected
+
+
+def test_beyond_loopback_whoever_comes_without_a_token_may_nothing_but_by_a_word(written):
+    tokens = '[{{name: a, role: read, token: "${{SECRET}}"}}]'
+    more = f"auth: {{{{anonymous: {{}}, tokens: {tokens}}}}}\nlisten: {{{{host: 0.0.0.0{{}}}}}}\n"
+    for role in ("read", "approve", "admin"):
+        with pytest.raises(InputError, match=f"'{role}' for all who reach 0.0.0.0"):
+            read(written(more.format(role, "")))
+        assert read(written(more.format(role, ", unprotected: true"))).anonymous == role
+    assert read(written(more.format("none", ""))).anonymous == "none"
+
+
+def test_files_that_cannot_be_used_are_told_before_the_start(written):
+    path = written(
+        """store: {path: nowhere/s.db}
+record: {path: topology.yaml}
+tls: {certificate: topology.yaml, key: topology.yaml, clients: topology.yaml}
+auth: {tokens: [{name: a, role: read, token: "${SECRET}"}, {name: b, role: admin, token: "${SECRET}"}]}
+sources: [{kind: scrape, targets: ["n0:1"], trust: none.pem}]
+tell: [{kind: cloudevents, urls: ["h:1"], trust: none.pem}]
+"""
+    )
+    with pytest.raises(InputError) as error:
+        read(path)
+    assert {problem.field for problem in error.value.problems} == {
+        *("store.path", "record.path", "tls.certificate", "tls.clients", "auth.tokens[1]"),
+        *("sources[0].trust", "tell[0].trust"),
+    }
+    assert all(problem.line for problem in error.value.problems)
+    assert LONG not in str(error.value)
 
 
 def test_the_command_checks(written):

@@ -12,6 +12,7 @@ from telemetry import catalogue, cluster
 
 from skewscope.adapters.clock import SystemClock
 from skewscope.adapters.names import Names
+from skewscope.adapters.openmetrics import Exposition
 from skewscope.adapters.sources import World, kinds
 from skewscope.adapters.sources.fetch import Wish
 from skewscope.adapters.sources.scrape import Scrape
@@ -75,6 +76,7 @@ HOSTILE = {
     "a gigabyte line": one_line,
     "a flood": without_end,
     "hangs up": says(b""),
+    "half a status line": says(b"HTTP/1.1\r\n\r\n"),
     "no HTTP": says(b"\0\1\2\3" * 1000),
     "endless headers": says(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 100_000),
     "a lie about its length": says(HEAD + b"Content-Length: 99999999999\r\n\r\nx"),
@@ -144,6 +146,64 @@ def test_none_of_them_hurts_another(world):
             assert not one.up, name
     # What does not fit is left out whole: of none of them there is a value.
     assert {name: batches for name, batches in taken.items() if batches} == {}
+
+
+def test_what_nobody_thought_of_does_not_end_the_scraping_of_a_target(world, monkeypatch):
+    """Beside a sound target, so that the source as a whole is not started anew."""
+    count = 0
+    read = Exposition.read
+
+    def strange(self, stream, file, at=None):
+        nonlocal count
+        if file.endswith("/strange"):
+            count += 1
+            raise ZeroDivisionError
+        return read(self, stream, file, at)
+
+    monkeypatch.setattr(Exposition, "read", strange)
+
+    async def play():
+        async with AsyncExitStack() as stack:
+            port = await serving(stack, says(page(SOUND)))
+            targets = tuple(Target(f"http://127.0.0.1:{port}/{end}", (("node", "n0"),)) for end in ("sound", "strange"))
+            source = Scrape(Settings("both", Where(targets), Wish(PERIOD, 2 << 20), PERIOD), world)
+            supervisor = Supervisor(world.clock)
+            supervisor.start(source)
+            while count < 3:  # noqa: ASYNC110 - as below
+                await asyncio.sleep(0.05)
+            await supervisor.close()
+
+    asyncio.run(asyncio.wait_for(play(), 30))
+
+
+@pytest.mark.parametrize(
+    ("off", "up", "part"),
+    [(-3600.0, False, "s old"), (3600.0, True, "s ahead"), (-60.0, True, ""), (2.0, True, "")],
+)
+def test_a_page_whose_times_are_far_off_is_told(world, monkeypatch, off, up, part):
+    monkeypatch.setattr("skewscope.adapters.sources.scrape.AGAIN", 0.1)
+
+    async def says_when(writer):
+        when = int((world.clock.now() + off) * 1000)
+        writer.write(page(b'node_netstat_Tcp_RetransSegs{node="n0"} 17 %d\n' % when))
+        await writer.drain()
+
+    async def play():
+        async with AsyncExitStack() as stack:
+            supervisor = Supervisor(world.clock)
+            supervisor.start(scraping("strange", await serving(stack, says_when), world))
+            await asyncio.sleep(1.5)
+            supervisor.look()
+            kept = supervisor._kept["strange"]
+            trouble = kept.sink.trouble
+            (standing,) = supervisor.standings()
+            await supervisor.close()
+        return standing, trouble
+
+    standing, trouble = asyncio.run(play())
+    assert (standing.values > 0) is up
+    assert part in trouble
+    assert bool(trouble) is bool(part)
 
 
 def test_a_flood_of_new_series_stops_at_its_bound_and_is_told(world, monkeypatch):

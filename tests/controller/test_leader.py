@@ -5,9 +5,10 @@ import multiprocessing
 import signal
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 from skewscope.adapters.controller import config
 from skewscope.adapters.controller.leader import SAFE, Leader, Lock, Turn
 from skewscope.kb.problems import InputError
-from tests.controller.processes import running
+from tests.controller.processes import Sender, running
+from tests.telling.servers import listening
 
 
 @dataclass
@@ -111,35 +113,92 @@ def test_while_another_process_looks_at_the_file_nothing_happens(tmp_path):
     assert Turn(Lock(tmp_path / "lock")).take()
 
 
-def test_storage_that_fails_is_told_and_nobody_leads(tmp_path, caplog):
-    said = []
+@dataclass
+class Part:
+    """What a test wants of a controller."""
 
-    async def changed(leads):
-        said.append(leads)
+    able: bool = True
+    said: str = "said"
+    heard: list[str] = field(default_factory=list)
+    changes: list[bool] = field(default_factory=list)
+
+    def progress(self):
+        return self.said
+
+    def hear(self, said):
+        self.heard.append(said)
+
+    async def changed(self, leads):
+        self.changes.append(leads)
+
+
+def test_storage_that_fails_is_told_and_nobody_leads(tmp_path, caplog):
+    part = Part()
 
     async def scenario():
-        leader = Leader(Lock(tmp_path / "gone" / "lock", 1.0), changed)
+        leader = Leader(Lock(tmp_path / "gone" / "lock", 1.0), part)
         leader.start()
         await asyncio.sleep(0.5)
         assert not leader.leads
         await leader.close()
 
     asyncio.run(scenario())
-    assert said == [False]
+    assert part.changes == [False]
     assert [r.getMessage() for r in caplog.records if "gone" in r.getMessage()]
 
 
-def test_without_a_lock_a_controller_leads(tmp_path):
-    async def changed(leads):
-        raise AssertionError(leads)
+def test_without_a_lock_a_controller_leads():
+    part = Part()
 
     async def scenario():
-        leader = Leader(None, changed)
+        leader = Leader(None, part)
         leader.start()
         assert leader.leads
         await leader.close()
 
     asyncio.run(scenario())
+    assert part.changes == []
+
+
+def test_the_next_one_hears_what_the_one_before_said_and_only_then_leads(tmp_path):
+    lock, first, second = Lock(tmp_path / "lock", 1.0), Part(said="told until 5"), Part()
+
+    async def scenario():
+        one, two = Leader(lock, first), Leader(lock, second)
+        one.start()
+        await until(lambda: one.leads)
+        two.start()
+        await until(lambda: second.heard)
+        first.said = "told until 7"
+        await one.close()
+        await until(lambda: two.leads)
+        assert (second.heard[0], second.heard[-1]) == ("told until 5", "told until 7")
+        await two.close()
+
+    asyncio.run(scenario())
+    assert (first.heard, first.changes, second.changes) == ([], [True], [False, True])
+
+
+def test_who_does_not_judge_leaves_it_to_another(tmp_path):
+    lock, first, second = Lock(tmp_path / "lock", 1.0), Part(), Part()
+
+    async def scenario():
+        one, two = Leader(lock, first), Leader(lock, second)
+        one.start()
+        await until(lambda: one.leads)
+        two.start()
+        first.able = False
+        await until(lambda: two.leads)
+        assert not one.leads
+        await asyncio.gather(one.close(), two.close())
+
+    asyncio.run(scenario())
+
+
+async def until(done):
+    async with asyncio.timeout(20):
+        while not done():  # noqa: ASYNC110 - what is waited for happens in a thread
+            await asyncio.sleep(0.02)
 
 
 def test_what_is_wrong_with_it_is_told(tmp_path):
@@ -169,3 +228,39 @@ def test_of_two_controllers_the_other_takes_over_from_one_that_is_killed(tmp_pat
             time.sleep(0.1)
         first.process.send_signal(signal.SIGKILL)
         second.until(lambda: leads(second))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_what_happens_between_a_leader_and_the_next_is_told_once(tmp_path, how):
+    """A fault that begins after the leader is gone, or stands still, and before the other has taken over."""
+    with ExitStack() as stack:
+        ear = stack.enter_context(listening())
+        tell = f"tell: [{{kind: cloudevents, name: events, urls: ['http://127.0.0.1:{ear.port}/']}}]\n"
+        more = f"leader: {{lock: {tmp_path / 'lock'}, lease: 15}}\n{tell}"
+        found = []
+        for name in "ab":
+            (tmp_path / name).mkdir()
+            found.append(stack.enter_context(running(tmp_path / name, more)))
+        found[0].until(lambda: any(map(leads, found)))
+        first, second = found if leads(found[0]) else reversed(found)
+        senders = [Sender(first), Sender(second)]
+        for sender in senders:
+            sender.send(8, 10.0)
+        first.process.send_signal(how)
+        stack.callback(first.process.send_signal, signal.SIGCONT)
+        sender = senders[1]
+        sender.send(14, np.nan)
+        second.until(lambda: (sender.send(1, np.nan, pause=0.2), second.json("/api/v1/incidents")["incidents"])[1], 40)
+        assert not leads(second)
+        assert ear.posts == []
+        second.until(lambda: (sender.send(1, np.nan, pause=0.2), leads(second))[1], 40)
+        (event,) = ear.heard()
+        assert event.json["type"] == "io.skewscope.incident.opened"
+        assert event.json["data"]["id"] == second.json("/api/v1/incidents")["incidents"][0]["id"]
+        if how == signal.SIGSTOP:
+            first.process.send_signal(signal.SIGCONT)
+            for _ in range(20):
+                sender.send(1, np.nan, pause=0.2)
+                assert (leads(first), leads(second)) == (False, True)
+        assert len(ear.posts) == 1

@@ -1,9 +1,7 @@
 """Who comes with a certificate of our authority is known by the name in it."""
 
 import http.client
-import shutil
 import ssl
-import subprocess
 import time
 from urllib.error import URLError
 
@@ -13,21 +11,15 @@ import pytest
 from skewscope.adapters.agent.where import Asked
 from skewscope.adapters.channel import Channel, Controller
 from skewscope.adapters.wire_rows import Announced, Hello, Row, encode
+from tests.certificates import KEY, openssl
 from tests.controller.processes import AUTH, KEYS, TOKENS, running
 
-KEY = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
 TLS = "tls: {certificate: server.pem, key: server.key, clients: ca.pem}\n"
-
-
-def openssl(folder, *words):
-    subprocess.run(["openssl", *" ".join(words).split()], cwd=folder, check=True, capture_output=True, timeout=30)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Certificates: of our authority for the server, a reader `r`, the node n0 and the stranger n9, and of another."""
-    if not shutil.which("openssl"):
-        pytest.skip("no openssl here to make certificates")
     made = tmp_path_factory.mktemp("tls")
     for authority in ("ca", "foreign"):
         openssl(made, f"req -x509 {KEY} -days 2 -subj /CN={authority} -keyout {authority}.key -out {authority}.pem")

@@ -12,6 +12,7 @@ from skewscope.adapters.controller.silences import (
     DAY,
     MATCHERS,
     MOST_DAYS,
+    Limits,
     Silence,
     as_row,
     covered,
@@ -92,6 +93,21 @@ def test_too_broad_ones_are_told_why():
     assert too_broad(silence(condition=["incast"], rack=["r0"]), [], FLEET) == ()
     assert too_broad(silence(rack=["r0"], ends=None), [], FLEET) == ("it has no end",)
     assert "more than 7" in too_broad(silence(rack=["r0"], ends=(MOST_DAYS + 1) * DAY), [], FLEET)[0]
+
+
+def test_the_limits_are_the_operators():
+    wide, long = silence(rack=["r0", "r1"]), silence(rack=["r0"], ends=8 * DAY)
+    assert too_broad(wide, [], FLEET, Limits(share=0.5)) == too_broad(long, [], FLEET, Limits(days=8.0)) == ()
+    assert too_broad(silence(node=["n0", "n1"]), [], FLEET, Limits(share=0.0)) == (
+        "it covers 2 of 16 nodes, more than 1",
+    )
+
+
+def test_a_controller_keeps_the_limits_of_its_config(tmp_path):
+    long = {"match": {"condition": ["pfc-storm"]}, "hours": 48, "comment": "x"}
+    with running(tmp_path, f"{AUTH}silences: {{most_share: 1, most_days: 1}}\n") as found:
+        status, told = found.send(PATH, long, TOKENS["APPROVE"])
+        assert (status, told["preview"]["too_broad"]) == (409, ["it lasts 2.0 days, more than 1"])
 
 
 def test_many_narrow_ones_are_a_broad_one():
@@ -201,7 +217,8 @@ def test_everything_that_is_wrong_is_told_at_once(controller):
     found = {problem["field"] for problem in told["problems"]}
     assert {"coment", "comment", "match.colour", "match.node[0]", "match.node[1]", ""} <= found
     assert "Did you mean 'n3'?" in told["error"]
-    for body in ({}, {"match": {}, "hours": 1, "comment": "x"}, [], NARROW | {"hours": 1e9}):
+    far = {"match": {"node": ["n3"]}, "comment": "x", "ends": "0001-01-01T00:00:00+23:59"}
+    for body in ({}, {"match": {}, "hours": 1, "comment": "x"}, [], NARROW | {"hours": 1e9}, far):
         assert controller.send(PATH, body, TOKENS["APPROVE"])[0] == 400
     assert controller.ask(PATH, TOKENS["APPROVE"], b"{}", "POST")[0] == 415
     assert controller.send(PATH, {"match": "x" * 100_000}, TOKENS["APPROVE"])[0] == 413

@@ -72,6 +72,22 @@ def test_a_source_that_fails_is_started_again_more_and_more_rarely_and_hurts_no_
     asyncio.run(play())
 
 
+def test_a_source_that_fails_for_days_is_still_started_again():
+    async def play():
+        clock = FakeClock()
+        supervisor = Supervisor(clock)
+        failing = Failing(clock)
+        supervisor.start(failing)
+        await clock.pass_(2 * 86400.0)
+        assert failing.runs > 2800
+        before = failing.runs
+        await clock.pass_(600.0)
+        assert failing.runs == before + 10
+        await supervisor.close()
+
+    asyncio.run(play())
+
+
 def test_a_source_that_hangs_is_down_and_started_again():
     async def play():
         clock = FakeClock()

@@ -1,12 +1,17 @@
 """A controller's work: what it diagnoses live is what a replay of its recording gives."""
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from skewscope.adapters.controller.store import Reader
+from skewscope.adapters.controller.store import Reader, StoreError
 from skewscope.adapters.recording import load, open_recording, within
 from skewscope.adapters.replay import replay
+from skewscope.adapters.telling.base import Scope
+from skewscope.adapters.telling.outbox import Outbox
 from skewscope.kb.load import catalogue
 from tests.controller.fleets import batches, demo, working
 
@@ -30,3 +35,64 @@ def test_the_same_samples_replayed_give_the_same_incidents_as_live(tmp_path: Pat
     assert {i["id"]: i["state"] for i in Reader(tmp_path / "store.db").incidents()} == {
         i["id"]: i["state"] for i in live
     }
+
+
+def full(store, *, is_full):
+    """A disk without room, or with."""
+    (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
+    store._connection.execute(f"PRAGMA max_page_count = {pages if is_full else 1 << 30}")
+
+
+def test_a_full_disk_ends_no_diagnosing_and_loses_nothing(tmp_path, caplog):
+    recording, loaded = demo()
+    found = {}
+    for name in ("sound", "full"):
+        (tmp_path / name).mkdir()
+        with working(tmp_path / name, recording) as work:
+            work.post_anew(Outbox({"chat": Scope()}))
+            stored = []
+            for n, (t, handed) in enumerate(batches(recording, loaded)):
+                if name == "full" and n in (5, 80):
+                    full(work.store, is_full=n == 5)
+                known = work.step(t, {"demo": handed})
+                stored.append(known.stored)
+            work.close(t)
+        reader = Reader(tmp_path / name / "store.db")
+        letters = [(each.t, each.told.what, each.told.incident.condition) for each in reader.letters("chat", 0, 99)]
+        events = [(each.t, each.what) for each in reader.events(0)]
+        found[name] = told(known.snapshot.incidents), letters, events, reader.verify()[0]
+        assert all(stored) == (name == "sound")
+        assert stored[-1]
+    assert found["full"] == found["sound"]
+    assert found["sound"][1]
+    assert ["disk is full" in r.getMessage() for r in caplog.records if r.levelname == "ERROR"] == [True]
+
+
+def test_a_failure_at_the_last_moment_leaves_no_transaction_open(tmp_path):
+    with working(tmp_path, demo()[0]) as work:
+        full(work.store, is_full=True)
+        with pytest.raises(StoreError, match="disk is full"):
+            work.store.note(0.0, "tester", "did", {"x": "x" * 100_000})
+        full(work.store, is_full=False)
+        work.keeping.note(1.0, "tester", "did", {})
+    assert Reader(tmp_path / "store.db").verify()[0] == 1
+
+
+def test_a_recording_that_has_no_room_is_told_and_begins_anew(tmp_path, monkeypatch):
+    recording, loaded = demo()
+    feed = list(batches(recording, loaded))
+    t, handed = feed[0]
+    with working(tmp_path, recording, record=True) as work:
+        assert work.step(t, {"demo": handed}).recorded
+        monkeypatch.setattr(type(next(iter(work.recorder._files.values()))), "add", no_room)
+        known = work.step(t + 1, {"demo": feed[1][1]})
+        assert (known.recorded, any("takes no recording" in each for each in known.snapshot.missing)) == (False, True)
+        assert not list((tmp_path / "recorded").glob("*.part"))
+        monkeypatch.undo()
+        assert work.step(t + 61, {"demo": feed[2][1]}).recorded
+        work.close(t + 62)
+    assert len(list((tmp_path / "recorded").glob("*.wide.parquet"))) == 1
+
+
+def no_room(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

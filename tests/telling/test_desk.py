@@ -95,7 +95,7 @@ def turned(store, box, t, incidents, hidden=None):
     store.keep(t, incidents, [])
     found = box.turn(t, incidents, hidden or {})
     with store.transaction() as connection:
-        box.write(connection, t, found)
+        box.write(connection, [(t, *each) for each in found])
         outbox.delivered(connection, box.arrived())
 
 

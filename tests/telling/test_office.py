@@ -2,10 +2,12 @@
 
 import asyncio
 import itertools
+import json
 from collections import deque
 from dataclasses import dataclass, field
 
 from skewscope.adapters.telling.base import OPENED, Letter, Scope, TellError, Told
+from skewscope.adapters.telling.handover import mark
 from skewscope.adapters.telling.office import MOST_WAIT, Office
 from tests.controller.clocks import FakeClock, settled
 from tests.telling.incidents import incident
@@ -183,25 +185,73 @@ def test_what_is_refused_for_ever_is_thrown_away():
     going(test)
 
 
-def test_who_does_not_tell_keeps_up_and_can_take_over():
+def test_who_does_not_tell_keeps_its_letters_and_takes_over_with_those_that_nobody_told():
     async def test(office, clock, mail):
-        office.active = False
+        office.active = lambda: False
         board, messenger = Shows(), Sends()
-        mail.put(3)
+        # The first was told long ago; of the two about then one was told; the last came later.
+        mail.letters = [letter(1, 900.0, n=3), letter(2, 990.0, n=4), letter(3, 990.0, n=5), letter(4, 1001.0, n=3)]
         for teller in (board, messenger):
             office.start(teller)
         told(office, ONE)
-        await until(lambda: len(mail.done) == 3)
+        office.handover.hear(1000.0, said(1.0, mail.letters[1]))
         await clock.pass_(MOST_WAIT)
+        await until(lambda: mail.done)
         assert (board.shown, messenger.sent) == ([], [])
-        office.active = True
-        mail.put(1)
-        told(office, ONE)
+        assert mail.done == [("messenger", 1)]
+        office.active = lambda: True
         await clock.pass_(2.0)
-        await until(lambda: messenger.sent == [4])
+        await until(lambda: len(mail.done) == 4)
+        assert messenger.sent == [3, 4]
         assert board.shown[-1][1] == ["i-3"]
 
     going(test)
+
+
+def test_who_lost_the_turn_while_a_letter_would_not_arrive_keeps_it():
+    async def test(office, clock, mail):
+        mail.put(1)
+        messenger = Sends(troubles=deque([TellError("no")] * 3))
+        office.start(messenger)
+        await until(lambda: messenger.sent == [1])
+        office.active = lambda: False
+        await clock.pass_(60.0)
+        assert (messenger.sent, mail.done) == ([1], [])
+        office.active = lambda: True
+        await clock.pass_(60.0)
+        await until(lambda: mail.done == [("messenger", 1)])
+
+    going(test)
+
+
+def test_what_one_says_of_its_progress_is_what_it_told():
+    async def test(office, clock, mail):
+        mail.letters = [letter(1, 990.0), letter(2, 999.0)]
+        messenger = Sends()
+        office.start(messenger)
+        await until(lambda: len(mail.done) == 2)
+        told(office)
+        await until(lambda: json.loads(office.progress(1000.0))["messenger"][0] == 0.0)
+        assert json.loads(office.progress(1003.5))["messenger"] == [3.5, [mark(one) for one in mail.letters]]
+        messenger.troubles.extend([TellError("no")] * 99)
+        mail.letters.append(letter(3, 1000.5))
+        await clock.pass_(30.0)
+        told(office)
+        await until(lambda: len(messenger.sent) > 2)
+        assert json.loads(office.progress(1030.0))["messenger"][0] == 30.0
+        # Letters that could not be written are not told, whatever became of the others.
+        office.take(1031.0, (), {}, None)
+        assert json.loads(office.progress(1031.0))["messenger"][0] == 31.0
+
+    going(test)
+
+
+def letter(number, t, n=3):
+    return Letter(number, t, Told(OPENED, "", incident(n)))
+
+
+def said(lag, *letters):
+    return json.dumps({"messenger": [lag, [mark(one) for one in letters]]})
 
 
 def test_tellers_can_be_stopped():

@@ -1,0 +1,20 @@
+"""Certificates for tests, made by openssl; without it the tests that need them are skipped."""
+
+import shutil
+import subprocess
+
+import pytest
+
+KEY = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+
+
+def openssl(folder, *words):
+    """Has openssl do something in a folder."""
+    if not shutil.which("openssl"):
+        pytest.skip("no openssl here to make certificates")
+    subprocess.run(["openssl", *" ".join(words).split()], cwd=folder, check=True, capture_output=True, timeout=30)
+
+
+def signed_by_itself(folder, certificate, key):
+    """A certificate and its key."""
+    openssl(folder, f"req -x509 {KEY} -days 2 -subj /CN=test -keyout {key} -out {certificate}")
