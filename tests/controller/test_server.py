@@ -6,6 +6,7 @@ import resource
 
 import pytest
 
+from skewscope.adapters.controller import protocol
 from skewscope.adapters.controller import server as module
 from skewscope.adapters.controller.config import Listen
 from skewscope.adapters.controller.server import listening, most_connections, server
@@ -23,7 +24,7 @@ async def app(_scope, receive, send):
 @contextlib.asynccontextmanager
 async def serving(monkeypatch, most=1000):
     """Where a server is that waits 0.3 s for a request."""
-    monkeypatch.setattr(module, "PATIENCE", 0.3)
+    monkeypatch.setattr(protocol, "PATIENCE", 0.3)
     monkeypatch.setattr(module, "most_connections", lambda: most)
     with listening(Listen(port=0)) as door:
         web = server(app, None)

@@ -44,7 +44,7 @@ def full(store, *, is_full):
 
 
 def test_a_full_disk_ends_no_diagnosing_and_loses_nothing(tmp_path, caplog):
-    recording, loaded = demo()
+    recording, loaded = demo(75.0)
     found = {}
     for name in ("sound", "full"):
         (tmp_path / name).mkdir()
@@ -52,7 +52,7 @@ def test_a_full_disk_ends_no_diagnosing_and_loses_nothing(tmp_path, caplog):
             work.post_anew(Outbox({"chat": Scope()}))
             stored = []
             for n, (t, handed) in enumerate(batches(recording, loaded)):
-                if name == "full" and n in (5, 80):
+                if name == "full" and n in (5, 60):
                     full(work.store, is_full=n == 5)
                 known = work.step(t, {"demo": handed})
                 stored.append(known.stored)
@@ -69,7 +69,7 @@ def test_a_full_disk_ends_no_diagnosing_and_loses_nothing(tmp_path, caplog):
 
 
 def test_a_failure_at_the_last_moment_leaves_no_transaction_open(tmp_path):
-    with working(tmp_path, demo()[0]) as work:
+    with working(tmp_path, demo(75.0)[0]) as work:
         full(work.store, is_full=True)
         with pytest.raises(StoreError, match="disk is full"):
             work.store.note(0.0, "tester", "did", {"x": "x" * 100_000})
@@ -79,7 +79,7 @@ def test_a_failure_at_the_last_moment_leaves_no_transaction_open(tmp_path):
 
 
 def test_a_recording_that_has_no_room_is_told_and_begins_anew(tmp_path, monkeypatch):
-    recording, loaded = demo()
+    recording, loaded = demo(75.0)
     feed = list(batches(recording, loaded))
     t, handed = feed[0]
     with working(tmp_path, recording, record=True) as work:
