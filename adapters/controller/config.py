@@ -122,6 +122,23 @@ class Config:
     """Beyond which a silence needs an admin."""
 
 
+OPTIONAL = (
+    "sources",
+    "listen",
+    "tls",
+    "auth",
+    "agents",
+    "store",
+    "record",
+    "engine",
+    "tell",
+    "leader",
+    "silences",
+    "note",
+)
+"""Fields of the file; its version and topology must be there."""
+
+
 def read(path: Path) -> Config:
     """The config in a file.
 
@@ -130,21 +147,7 @@ def read(path: Path) -> Config:
     """
     fields = Fields(yamlfile.read(path))
     folder = path.parent
-    optional = (
-        "sources",
-        "listen",
-        "tls",
-        "auth",
-        "agents",
-        "store",
-        "record",
-        "engine",
-        "tell",
-        "leader",
-        "silences",
-        "note",
-    )
-    if not fields.known((), ("version", "topology"), optional):
+    if not fields.known((), ("version", "topology"), OPTIONAL):
         raise InputError(fields.problems)
     fields.version()
     _no_variables(fields)
@@ -174,15 +177,22 @@ def read(path: Path) -> Config:
         _leader(fields, folder),
         _limits(fields),
     )
-    if not (listen.loopback or listen.unprotected or any(token.role != "agent" for token in tokens)):
-        hint = "Add tokens under auth, or say `unprotected: true` under listen."
-        fields.fault(("listen",), f"{listen.host} without tokens", "loopback, or tokens that protect it", hint)
-    elif not (listen.loopback or listen.unprotected or config.anonymous == "none"):
-        found, hint = f"{config.anonymous!r} for all who reach {listen.host}", "Say `unprotected: true` under listen."
-        fields.fault(("auth", "anonymous"), found, "'none' where it can be reached from elsewhere", hint)
+    if not (listen.loopback or listen.unprotected):
+        _exposed(fields, config)
     if fields.problems:
         raise InputError(set(fields.problems))
     return config
+
+
+def _exposed(fields: Fields, config: Config) -> None:
+    """Faults of a controller that can be reached from elsewhere by who need not say who he is."""
+    host = config.listen.host
+    if all(token.role == "agent" for token in config.tokens):
+        hint = "Add tokens under auth, or say `unprotected: true` under listen."
+        fields.fault(("listen",), f"{host} without tokens", "loopback, or tokens that protect it", hint)
+    elif config.anonymous != "none":
+        found, hint = f"{config.anonymous!r} for all who reach {host}", "Say `unprotected: true` under listen."
+        fields.fault(("auth", "anonymous"), found, "'none' where it can be reached from elsewhere", hint)
 
 
 def _no_variables(fields: Fields) -> None:
