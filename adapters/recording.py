@@ -10,23 +10,18 @@ import importlib
 import json
 import os
 import pkgutil
-import signal
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
-from multiprocessing import active_children, get_context, resource_tracker
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
 from skewscope.adapters.merge import Piece, merged
 from skewscope.adapters.names import Intake, Names, Unmapped
 from skewscope.adapters.openmetrics import MOST_SECONDS
+from skewscope.adapters.processes import ProcessEndedError, spread
 from skewscope.engine.feed import Block, SeriesTable
 from skewscope.engine.topology import Topology
 from skewscope.engine.topology_file import topology
@@ -344,57 +339,15 @@ def _taken(
         for index, source in enumerate(inputs):
             yield index, take(recording, names, source)
         return
-    others = {process.pid for process in active_children()}
-    with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (recording, names)) as pool:
-        # The largest first: what is short fills the gaps at the end.
-        order = sorted(range(len(inputs)), key=lambda index: -sizes[index])
-        try:
-            with _interrupts_later():
-                waiting: dict[Future[Taken], int] = {pool.submit(_take_here, inputs[index]): index for index in order}
-            for future in as_completed(waiting):
-                yield waiting[future], future.result()
-        except BrokenProcessPool:
-            hint = "Was there enough memory? Fewer workers need less."
-            fault = Problem(str(recording.path), 0, "", "the end of a process that read it", "samples", hint)
-            raise InputError([fault]) from None
-        except BaseException:
-            # Nobody waits for the rest.
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in active_children():
-                if process.pid not in others:
-                    process.terminate()
-            raise
-
-
-@contextmanager
-def _interrupts_later() -> Iterator[None]:
-    """Ctrl-C is answered after this; processes started in here never hear it: they would print where it hit them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    resource_tracker.ensure_running()  # it would take our mask away
-    heard: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _frame: heard.append(number))
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    # The largest first: what is short fills the gaps at the end.
+    order = sorted(range(len(inputs)), key=lambda index: -sizes[index])
     try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, before)
-        if heard:
-            signal.raise_signal(signal.SIGINT)
-
-
-_here: list[tuple[Recording, Names]] = []
-"""What a worker process works on: sent once, not with every input."""
-
-
-def _begin(recording: Recording, names: Names) -> None:
-    _here[:] = [(recording, names)]
-
-
-def _take_here(source: Input) -> Taken:
-    return take(*_here[0], source)
+        for place, one in spread(partial(take, recording, names), [inputs[index] for index in order], workers):
+            yield order[place], one
+    except ProcessEndedError:
+        hint = "Was there enough memory? Fewer workers need less."
+        fault = Problem(str(recording.path), 0, "", "the end of a process that read it", "samples", hint)
+        raise InputError([fault]) from None
 
 
 def take(recording: Recording, names: Names, source: Input) -> Taken:

@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from skewscope.adapters.assessment.corpus import START, Scenario, lost, played
 from skewscope.adapters.assessment.vantages import FULL, VANTAGES, Seen
+from skewscope.adapters.processes import spread
 from skewscope.adapters.replay import replay
 from skewscope.adapters.simulator.faults.registry import Target
 from skewscope.engine.calibration import Calibration, calibration
@@ -24,6 +24,9 @@ from skewscope.engine.topology import Topology, beside
 from skewscope.kb.load import catalogue
 from skewscope.kb.problems import InputError, Problem
 from skewscope.rules.load import rules
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 MOST_BYTES = 10_000_000
 """Of a file of labels."""
@@ -198,11 +201,7 @@ def run_each_way(
     """All scenarios, in order, each way: several at once in each of several processes."""
     named = [_renamed(scenario, f"f{n}.") for n, scenario in enumerate(found)]
     batches = _batches(named, workers, beside_each_other)
-    if workers <= 1:
-        ran = [run(batch, hows) for batch in batches]
-    else:
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            ran = list(pool.map(run, batches, [hows] * len(batches)))
+    ran = _in_turn(partial(run, hows=hows), batches, workers)
     by_name = [{one.name: one for batch in ran for one in batch[n]} for n in range(len(hows))]
     return [[names[scenario.name] for scenario in found] for names in by_name]
 
@@ -227,10 +226,15 @@ def _prefixed(at: Target, prefix: str) -> Target:
 
 def recorded_all(paths: Sequence[Path], workers: int) -> list[Run]:
     """Labelled recordings, replayed in several processes."""
-    if min(workers, len(paths)) <= 1:
-        return [recorded(path) for path in paths]
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        return list(pool.map(recorded, paths))
+    return _in_turn(recorded, paths, workers)
+
+
+def _in_turn(work: Callable[[T], R], items: Sequence[T], workers: int) -> list[R]:
+    """What `work` gives for each item, in order, in as many processes as that is worth."""
+    if min(workers, len(items)) <= 1:
+        return [work(item) for item in items]
+    found = dict(spread(work, items, workers))
+    return [found[index] for index in range(len(items))]
 
 
 def recorded(path: Path, how: How | None = None) -> Run:
