@@ -10,7 +10,7 @@ from receiver import Receiver, Taken
 from skewscope.adapters.agent.push import LONGEST_WAIT, Sender
 from skewscope.adapters.agent.tables import Tables
 from skewscope.adapters.channel import Channel, Controller, Told
-from skewscope.adapters.wire_rows import MOST_COLUMNS, MOST_TABLES, Hello, Row, encode
+from skewscope.adapters.wire_rows import MOST_COLUMNS, MOST_TABLES, Announced, Frame, Hello, Row, decode, encode
 
 HELLO = Hello("n0", "boot", "1")
 KEYS = [on_port(f"s{n}") for n in range(9)]
@@ -45,7 +45,7 @@ def sender(post: Controllers, most_bytes: int = 1 << 20) -> Sender:
     return Sender(Controller("http://127.0.0.1:1"), HELLO, most_bytes, post)
 
 
-MISHAPS = st.lists(st.sampled_from(["", "away", "forgotten", "answer lost", "503", "413", "409"]), max_size=12)
+MISHAPS = st.lists(st.sampled_from(["", "away", "forgotten", "answer lost", "503", "413", "409", "400"]), max_size=12)
 
 
 @given(MISHAPS, st.lists(st.tuples(st.integers(0, 2), st.integers(1, 9)), min_size=1, max_size=20))
@@ -61,7 +61,8 @@ def test_every_row_arrives_once_whatever_happens_on_the_way(mishaps, rows):
         sending.attempt()
     refused = sending.backlog.refused
     assert len(post.taken.rows) + refused >= len(rows)
-    assert refused <= mishaps.count("413")
+    # Each body that is too large or wrong takes one row with it, or what came meanwhile where nothing else is taken.
+    assert refused <= mishaps.count("413") + len(rows) * (mishaps.count("400") > 1)
     assert not sending.backlog.rows
     assert sending.backlog.size == 0
     for sequence, (time, values) in post.taken.rows.items():
@@ -104,6 +105,68 @@ def test_one_who_may_not_is_not_asked_again_soon_and_the_rows_wait():
     sending.add(row(1), KEYS[:3])
     assert sending.attempt() == LONGEST_WAIT
     assert len(sending.backlog.rows) == 1
+
+
+def wrong(*tables):
+    """Takes bodies as a controller does that calls those wrong which hold rows of some tables."""
+    post = Controllers()
+
+    def answer(body: bytes) -> Told:
+        bodies.append([frame for frame in decode(body) if not isinstance(frame, Hello)])
+        if any(isinstance(frame, Row) and frame.table in tables for frame in bodies[-1]):
+            return Told(400, b'{"error": "strange"}')
+        return post(body)
+
+    bodies: list[list[Frame]] = []
+    return answer, bodies, post
+
+
+def test_a_row_that_is_called_wrong_is_announced_anew_once_and_given_up_and_all_others_arrive(caplog):
+    answer, bodies, post = wrong(1)
+    sending = sender(answer)
+    for number in range(1, 31):
+        sending.add(row(number, table=int(number % 10 == 5)), KEYS[:3])
+        if number % 7 == 0:
+            sending.attempt()
+    for _ in range(60):
+        sending.attempt()
+    assert sorted(post.taken.rows) == [n for n in range(1, 31) if n % 10 != 5]
+    assert sending.backlog.refused == 3
+    assert not sending.backlog.rows
+    assert sending.reached
+    told = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert told == ["http://127.0.0.1:1 calls rows wrong, which are given up: strange; more are only counted"]
+    alone = [body for body in bodies if [f.sequence for f in body if isinstance(f, Row)] == [5]]
+    assert all(isinstance(body[0], Announced) for body in alone)
+    assert len(alone) <= 2
+
+
+def test_series_that_a_controller_has_in_another_way_are_announced_anew_before_anything_is_lost():
+    post = Controllers("", "400")
+    sending = sender(post)
+    for number in (1, 2):
+        sending.add(row(number), KEYS[:3])
+        sending.attempt()
+    post.taken.tables.clear()
+    assert sending.attempt() == 0.0
+    assert sorted(post.taken.rows) == [1, 2]
+    assert sending.backlog.refused == 0
+
+
+def test_one_who_calls_everything_wrong_is_asked_ever_less_often_and_gets_no_body_for_ever():
+    answer, bodies, _ = wrong(0)
+    sending = sender(answer)
+    for number in range(1, 101):
+        sending.add(row(number), KEYS[:3])
+    waits = [sending.attempt() for _ in range(40)]
+    assert not sending.backlog.rows
+    assert sending.backlog.refused == 100
+    assert not sending.reached
+    some = [wait for wait in waits if wait]
+    assert some == sorted(some)
+    assert some[-1] > 8 * some[0]
+    firsts = [next(f.sequence for f in body if isinstance(f, Row)) for body in bodies]
+    assert max(map(firsts.count, set(firsts))) <= 9, "a hundred rows are halved seven times"
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b'{"taken": "all"}', b'{"taken": true}', b"[" * 9999])

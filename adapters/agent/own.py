@@ -34,6 +34,8 @@ def _senders(agent: Agent) -> Iterator[Own]:
     yield _each("rows_waiting", "gauge", "Rows that a controller has not taken yet.", label, waiting)
     dropped = {url: b.dropped + b.refused for url, b in backlogs.items()}
     yield _each("rows_dropped", "counter", "Rows that a controller will never get.", label, dropped)
+    refused = {url: b.refused for url, b in backlogs.items()}
+    yield _each("rows_refused", "counter", "Rows of these that a controller called wrong or too large.", label, refused)
     failures = {sender.controller.url: sender.failures for sender in agent.senders}
     yield _each("push_failures", "counter", "Attempts to push that failed.", label, failures)
 

@@ -26,7 +26,7 @@ MOST_WHY = 200
 """Characters of what a controller says that are told on."""
 ROW_OVERHEAD = 200
 """Bytes that a row costs in memory besides its numbers."""
-_PERMANENT = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST)
+_PERMANENT = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
 
 class Post(Protocol):
@@ -86,21 +86,25 @@ class Backlog:
     def taken(self, sequence: int) -> None:
         """Forgets all rows up to a sequence."""
         with self._lock:
-            while self.rows and self.rows[0].sequence <= sequence:
-                self.size -= _cost(self.rows.popleft())
+            self._forget(sequence)
+
+    def give_up(self, sequence: int) -> None:
+        """Forgets all rows up to a sequence, which the controller would not take."""
+        with self._lock:
+            self.refused += self._forget(sequence)
+
+    def _forget(self, sequence: int) -> int:
+        """How many rows there were up to a sequence."""
+        before = len(self.rows)
+        while self.rows and self.rows[0].sequence <= sequence:
+            self.size -= _cost(self.rows.popleft())
+        return before - len(self.rows)
 
     def known(self, frames: list[Frame]) -> None:
         """Remembers that the announcements among these frames arrived."""
         for frame in frames:
             if isinstance(frame, Announced):
                 self.announced[frame.table] = frame.first + len(frame.series)
-
-    def drop_oldest(self) -> None:
-        """Gives up on the oldest row."""
-        with self._lock:
-            if self.rows:
-                self.size -= _cost(self.rows.popleft())
-                self.refused += 1
 
 
 def _cost(row: Row) -> int:
@@ -120,6 +124,11 @@ class Sender:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._most = MOST_BATCH
+        self._anew = False
+        """Whether all series were announced anew since a body was taken, for one was called wrong."""
+        self._given_up = 0
+        """Bodies that were called wrong and given up since one was taken."""
+        self._told_wrong = False
         self._wait = FIRST_WAIT
         self._thread = threading.Thread(target=self._run, name=f"push {controller.url}", daemon=True)
 
@@ -170,15 +179,44 @@ class Sender:
             for table in _numbers(answer.text, "unknown"):
                 self.backlog.announced.pop(table, None)
             return self._failed("it has to be told the series again", quiet=True)
+        rows = [frame for frame in frames if isinstance(frame, Row)]
+        if answer.status == HTTPStatus.BAD_REQUEST:
+            return self._wrong(rows, _why(answer.text))
         if answer.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            if sum(isinstance(frame, Row) for frame in frames) == 1:
-                self.backlog.drop_oldest()
-            self._most = max(self._most // 2, 1)
+            if len(rows) == 1:
+                self.backlog.give_up(rows[0].sequence)
+            self._halve(rows)
             return self._failed("a body was too large for it", quiet=True)
         wait = self._failed(f"it answers {answer.status}{_why(answer.text)}")
         if answer.status in _PERMANENT:
             return LONGEST_WAIT
         return max(wait, min(_seconds(answer.retry_after), LONGEST_WAIT))
+
+    def _wrong(self, rows: list[Row], why: str) -> float:
+        """A body is called wrong: what it knows of us may be; then some row is, and is looked for by halves."""
+        if not self._anew:
+            self._anew = True
+            self.backlog.announced.clear()
+            self.failures += 1
+            return 0.0
+        if len(rows) > 1 and not self._given_up:
+            self._halve(rows)
+            self.failures += 1
+            return 0.0
+        if not self._told_wrong:
+            self._told_wrong = True
+            log.warning("%s calls rows wrong, which are given up%s; more are only counted", self.controller.url, why)
+        self.backlog.give_up(rows[-1].sequence)
+        self._given_up += 1
+        if self._given_up == 1:
+            return self._failed("", quiet=True)
+        # It takes none at all: no use in looking for those that it would take.
+        self._most = min(self._most * 2, MOST_BATCH)
+        return self._failed(f"it answers {HTTPStatus.BAD_REQUEST.value}{why}")
+
+    def _halve(self, rows: list[Row]) -> None:
+        """Has the next body hold half as much."""
+        self._most = max(sum(map(_cost, rows)) // 2, 1)
 
     def _fine(self, answer: Told, frames: list[Frame]) -> float:
         sent = max(frame.sequence for frame in frames if isinstance(frame, Row))
@@ -190,6 +228,7 @@ class Sender:
         if not self.reached:
             log.info("%s takes rows", self.controller.url)
         self.reached, self._wait = True, FIRST_WAIT
+        self._anew, self._given_up = False, 0
         self._most = min(self._most * 2, MOST_BATCH)
         return 0.0 if found[0] >= sent else FIRST_WAIT
 
