@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from skewscope.adapters.controller.answers import fault
 from skewscope.adapters.controller.auth import DeniedError
+from skewscope.adapters.controller.porch import Porch
 from skewscope.adapters.wire_rows import MOST_PACKED, PATH
 
 PATIENCE = 10.0
@@ -63,13 +64,16 @@ class Connection(HttpToolsProtocol):
     _rows: _Body | None = None
     _asking: asyncio.TimerHandle | None = None
     """When a connection ends that has not asked for anything by then."""
+    porch: Porch
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if self.limit_concurrency and len(self.connections) > self.limit_concurrency:
-            transport.abort()
-        else:
-            self._asking = self.loop.call_later(PATIENCE, transport.abort)
+        self._asking = self.loop.call_later(PATIENCE, transport.abort)
+        self.porch.enter(self)
+
+    def abort(self) -> None:
+        """Ends it at once."""
+        self.transport.abort()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -79,6 +83,7 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._asked()
+        self.porch.busy(self)
         self._rows = self._awaited() if self.url == PATH.encode() else None
         if self._rows is None:
             super().on_headers_complete()
@@ -148,7 +153,13 @@ class Connection(HttpToolsProtocol):
         if rows is not None and rows.slow is not None:
             rows.slow.cancel()
         self._asked()
+        self.porch.leave(self)
         super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.pipeline:
+            self.porch.rest(self)
 
     def _asked(self) -> None:
         if self._asking is not None:

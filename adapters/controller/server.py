@@ -25,6 +25,8 @@ from skewscope.adapters.controller.api import ROUTES, Route, Site
 from skewscope.adapters.controller.auth import DeniedError, Gate
 from skewscope.adapters.controller.config import Listen, Tls
 from skewscope.adapters.controller.controller import Controller
+from skewscope.adapters.controller.door import Handshake
+from skewscope.adapters.controller.porch import Porch
 from skewscope.adapters.controller.protocol import PATIENCE, PEER, Connection
 from skewscope.adapters.controller.store import Reader, StoreError
 from skewscope.adapters.sources import pushed
@@ -191,7 +193,30 @@ async def _no_route(_request: Request, error: Exception) -> Response:
 
 
 class Server(uvicorn.Server):
-    """Leaves signals to the process."""
+    """Leaves signals to the process, and knows all who are connected, those too whose TLS has still to begin."""
+
+    porch: Porch
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begins to serve on sockets."""
+        await self.lifespan.startup()
+        # At as many as this uvicorn itself turns requests away.
+        self.porch = Porch(max((self.config.limit_concurrency or MOST_CONNECTIONS) - 1, 1))
+        serve = asyncio.get_running_loop().create_server
+        self.servers = [await serve(self._coming, sock=door, backlog=BACKLOG) for door in sockets or ()]
+        self.started = True
+
+    def _coming(self) -> asyncio.Protocol:
+        inner = Connection(self.config, self.server_state, self.lifespan.state)
+        inner.porch = self.porch
+        return Handshake(inner, self.config.ssl, self.porch) if self.config.ssl else inner
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends; who has not ended its handshake is not waited for."""
+        for who in self.porch.resting:
+            if isinstance(who, Handshake):
+                who.abort()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

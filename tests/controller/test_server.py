@@ -3,13 +3,16 @@
 import asyncio
 import contextlib
 import resource
+import ssl
 
 import pytest
 
 from skewscope.adapters.controller import protocol
 from skewscope.adapters.controller import server as module
-from skewscope.adapters.controller.config import Listen
+from skewscope.adapters.controller.config import Listen, Tls
+from skewscope.adapters.controller.porch import Porch
 from skewscope.adapters.controller.server import listening, most_connections, server
+from tests.certificates import signed_by_itself
 
 ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -21,13 +24,27 @@ async def app(_scope, receive, send):
     await send({"type": "http.response.body", "body": b"ok"})
 
 
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    signed_by_itself(folder, "server.pem", "server.key")
+    return Tls(str(folder / "server.pem"), str(folder / "server.key"))
+
+
+def trusting():
+    """Of a client to whom any certificate will do."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
 @contextlib.asynccontextmanager
-async def serving(monkeypatch, most=1000):
+async def serving(monkeypatch, most=1000, tls=None):
     """Where a server is that waits 0.3 s for a request."""
     monkeypatch.setattr(protocol, "PATIENCE", 0.3)
     monkeypatch.setattr(module, "most_connections", lambda: most)
     with listening(Listen(port=0)) as door:
-        web = server(app, None)
+        web = server(app, tls)
         task = asyncio.create_task(web.serve([door]))
         try:
             async with asyncio.timeout(30):
@@ -60,18 +77,79 @@ def test_who_does_not_ask_to_the_end_is_let_go(monkeypatch, said, before):
     asyncio.run(play())
 
 
-def test_who_asks_is_answered_beside_many_who_do_not(monkeypatch):
+@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02\x00\x01", ASK])
+def test_who_does_not_end_its_handshake_is_let_go(monkeypatch, tls, said):
+    """One that says nothing, one that says half of it, and one that does not speak TLS."""
+
     async def play():
-        async with serving(monkeypatch, most=20) as where:
-            idle = [await asyncio.open_connection(*where) for _ in range(60)]
-            await asyncio.sleep(0.5)
+        async with serving(monkeypatch, tls=tls) as where:
             reader, writer = await asyncio.open_connection(*where)
-            writer.write(ASK)
-            assert b"200 OK" in await reader.readuntil(b"ok")
-            for _, each in (*idle, (reader, writer)):
-                each.close()
+            writer.write(said)
+            with contextlib.suppress(ConnectionError):
+                assert b"200 OK" not in await asyncio.wait_for(reader.read(), 10)
+            writer.close()
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_who_asks_is_answered_beside_many_who_do_not(monkeypatch, tls, secure):
+    """However long those may rest: who rests for longest makes room."""
+
+    async def play():
+        async with serving(monkeypatch, most=20, tls=tls if secure else None) as where:
+            monkeypatch.setattr(protocol, "PATIENCE", 60.0)
+            idle = [await asyncio.open_connection(*where) for _ in range(60)]
+            reader, writer = await asyncio.open_connection(*where, ssl=trusting() if secure else None)
+            for _ in range(2):
+                writer.write(ASK)
+                assert b"200 OK" in await asyncio.wait_for(reader.readuntil(b"ok"), 10)
+            for _, each in (*idle, (reader, writer)):
+                each.transport.abort()
+
+    asyncio.run(play())
+
+
+def test_a_server_that_ends_does_not_wait_for_a_handshake(monkeypatch, tls):
+    async def play():
+        async with serving(monkeypatch, tls=tls) as where:
+            monkeypatch.setattr(protocol, "PATIENCE", 60.0)
+            reader, writer = await asyncio.open_connection(*where)
+            await asyncio.sleep(0.1)
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.close()
+
+    asyncio.run(play())
+
+
+def test_who_rests_longest_makes_room_and_who_is_busy_does_not():
+    gone = []
+
+    class Somebody:
+        def __init__(self, name):
+            self.name = name
+
+        def abort(self):
+            gone.append(self.name)
+
+    porch = Porch(3)
+    first, second, third, fourth, fifth, sixth = (Somebody(n) for n in range(1, 7))
+    for who in (first, second, third):
+        porch.enter(who)
+    porch.busy(first)
+    porch.rest(second)
+    porch.enter(fourth)
+    assert gone == [3]
+    porch.rest(third)
+    assert porch.resting == (second, fourth), "who is gone does not rest"
+    porch.leave(second)
+    porch.enter(fifth)
+    assert gone == [3]
+    porch.busy(fourth)
+    porch.busy(fifth)
+    porch.enter(sixth)
+    assert gone == [3, 6], "there is nobody else to go"
 
 
 def test_files_and_sources_keep_a_part_of_what_may_be_open():
