@@ -9,6 +9,7 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from skewscope.adapters.broadcast import CONTENT_TYPE as SCENE
 from skewscope.adapters.broadcast import encoded
@@ -187,20 +188,35 @@ async def events(request: Request, site: Site) -> Response:
         return fault(503, "too many streams")
     if last and not (last.isascii() and last.isdigit() and len(last) < 19):
         return fault(400, "Last-Event-ID is no number")
-    after = int(last) if last else await asyncio.to_thread(site.reader.last_event)
-    return StreamingResponse(
-        _stream(site, after), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-    )
+    # Counted before anything is waited for: those who ask at the same moment must not all find room.
+    site.streams += 1
+    try:
+        return Events(site, int(last) if last else await asyncio.to_thread(site.reader.last_event))
+    except BaseException:
+        site.streams -= 1
+        raise
+
+
+class Events(StreamingResponse):
+    """A stream of events, one of those that a site counts until it ends."""
+
+    def __init__(self, site: Site, after: int) -> None:
+        self._site = site
+        head = {"Cache-Control": "no-store"}
+        super().__init__(_stream(site, after), media_type="text/event-stream", headers=head)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Streams."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._site.streams -= 1
 
 
 async def _stream(site: Site, after: int) -> AsyncIterator[str]:
-    site.streams += 1
-    try:
-        yield ": hello\n\n"
-        async for found in site.events(after):
-            yield "".join(map(_event, found)) or ": alive\n\n"
-    finally:
-        site.streams -= 1
+    yield ": hello\n\n"
+    async for found in site.events(after):
+        yield "".join(map(_event, found)) or ": alive\n\n"
 
 
 def _event(event: Event) -> str:

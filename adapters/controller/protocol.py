@@ -22,6 +22,12 @@ from skewscope.adapters.wire_rows import MOST_PACKED, PATH
 
 PATIENCE = 10.0
 """Seconds that a request may take to come, and then its body."""
+MOST_HEAD = 1 << 16
+"""Bytes of a request besides its body, and as many as that has; the first piece of a request counts for nothing."""
+MOST_AHEAD = 32
+"""Requests that may wait for the answer to one before them."""
+UNREAD = 30.0
+"""Seconds that an answer may wait for somebody who does not read it."""
 PEER = "skewscope.peer"
 """Where the name in a client's certificate stands in a request's scope."""
 LENGTH = b"content-length"
@@ -29,6 +35,10 @@ TAKEN = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %
 NUMBER = len('{"taken":}')
 
 log = logging.getLogger(__name__)
+
+
+class TooFarAheadError(Exception):
+    """A client asks on and on without hearing any answer."""
 
 
 class Taker(Protocol):
@@ -64,6 +74,12 @@ class Connection(HttpToolsProtocol):
     _rows: _Body | None = None
     _asking: asyncio.TimerHandle | None = None
     """When a connection ends that has not asked for anything by then."""
+    _unread: asyncio.TimerHandle | None = None
+    """When a connection ends whose client does not read what it is answered."""
+    _begun = False
+    """Whether a request begins in what is read just now."""
+    _besides = 0
+    """Bytes of a request beyond its body, less those of its body."""
     porch: Porch
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -76,6 +92,7 @@ class Connection(HttpToolsProtocol):
         self.transport.abort()
 
     def on_message_begin(self) -> None:
+        self._begun, self._besides = True, 0
         super().on_message_begin()
         certificate = self.transport.get_extra_info("peercert") if self.transport else None
         if certificate:
@@ -84,6 +101,9 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._asked()
         self.porch.busy(self)
+        if len(self.pipeline) >= MOST_AHEAD:
+            self.transport.abort()
+            raise TooFarAheadError
         self._rows = self._awaited() if self.url == PATH.encode() else None
         if self._rows is None:
             super().on_headers_complete()
@@ -112,11 +132,19 @@ class Connection(HttpToolsProtocol):
         idle = self._rows is None and (self.cycle is None or self.cycle.response_complete)
         if idle and self._asking is None:
             self._asking = self.loop.call_later(PATIENCE, self.transport.abort)
+        self._begun = False
         super().data_received(data)
+        if not self._begun:
+            # Headers and trailers are kept for as long as more of them come.
+            self._besides += len(data)
+            if self._besides > MOST_HEAD:
+                self._end(fault(431, f"more than {MOST_HEAD} bytes besides the body", Connection="close"))
+                return
         if self._rows is not None and self._rows.slow is None:
             self._rows.slow = self.loop.call_later(PATIENCE, self._too_slow)
 
     def on_body(self, body: bytes) -> None:
+        self._besides -= 2 * len(body)
         if self._rows is None:
             super().on_body(body)
         else:
@@ -144,15 +172,33 @@ class Connection(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._rows = None
-        late = fault(408, f"the body took more than {PATIENCE:g} s", Connection="close")
-        self.transport.write(_written(late))
-        self.transport.close()
+        self._end(fault(408, f"the body took more than {PATIENCE:g} s", Connection="close"))
+
+    def _end(self, answer: Response) -> None:
+        """Answers, and hears no more."""
+        if not self.transport.is_closing():
+            self.transport.write(_written(answer))
+            self.transport.close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(UNREAD, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._read()
+
+    def _read(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         rows, self._rows = self._rows, None
         if rows is not None and rows.slow is not None:
             rows.slow.cancel()
         self._asked()
+        self._read()
         self.porch.leave(self)
         super().connection_lost(exc)
 

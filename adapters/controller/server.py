@@ -31,7 +31,7 @@ from skewscope.adapters.controller.protocol import PATIENCE, PEER, Connection
 from skewscope.adapters.controller.store import Reader, StoreError
 from skewscope.adapters.sources import pushed
 from skewscope.adapters.wire_rows import MOST_PACKED, PATH, BadRowsError
-from skewscope.kb.problems import SkewscopeError
+from skewscope.kb.problems import InputError, SkewscopeError
 
 IDLE = 75
 """Seconds that a connection may wait for its next request: agents keep theirs."""
@@ -39,6 +39,9 @@ MOST_CONNECTIONS = 20_000
 BACKLOG = 2048
 MOST_PUSHED = 16 << 20
 """Bytes that are taken of who is no agent, as they travel."""
+
+MOST_UNDER_WAY = 256 << 20
+"""Bytes of bodies that are coming in or waiting to be read."""
 
 
 class TooLargeError(Exception):
@@ -60,11 +63,41 @@ BUSY = (BusyError, pushed.BusyError)
 
 
 @dataclass
+class Room:
+    """How many bytes of bodies may be under way at a time, of all senders together."""
+
+    most: int
+    taken: int = 0
+
+    @contextmanager
+    def guest(self) -> Iterator[Callable[[int], None]]:
+        """What takes room for so many more bytes of a body; all of it is given back in the end.
+
+        Raises:
+            pushed.BusyError: there is none, when it is called.
+        """
+        mine = 0
+
+        def more(size: int) -> None:
+            nonlocal mine
+            if self.taken + size > self.most:
+                raise pushed.BusyError("too many bodies at once")
+            mine += size
+            self.taken += size
+
+        try:
+            yield more
+        finally:
+            self.taken -= mine
+
+
+@dataclass
 class App:
     """Answers requests."""
 
     controller: Controller
     gate: Gate = field(init=False)
+    _room: Room = field(default_factory=lambda: Room(MOST_UNDER_WAY))
     _site: ASGIApp = field(init=False)
 
     def __post_init__(self) -> None:
@@ -93,7 +126,7 @@ class App:
                 return await route.answer(request, site)
             except DeniedError as error:
                 return _denied(error)
-            except (StoreError, sqlite3.Error) as error:
+            except (StoreError, sqlite3.Error, InputError) as error:
                 return fault(503, f"nothing was changed: {error}" if route.method != "GET" else f"the store: {error}")
 
         return answer
@@ -138,14 +171,18 @@ class App:
 
     async def _rows(self, scope: Scope, receive: Receive, allowed: str | None) -> Response:
         """Takes rows of an agent that came the long way (see `protocol`)."""
-        found = self.taken(await _body(scope, receive, MOST_PACKED), allowed)
+        with self._room.guest() as place:
+            found = self.taken(await _body(scope, receive, MOST_PACKED, place), allowed)
         return found if isinstance(found, Response) else JSONResponse({"taken": found})
 
     async def _pushed(self, source: pushed.Receiving, scope: Scope, receive: Receive, allowed: str | None) -> Response:
         """Takes what somebody pushes to a source that speaks of the whole fleet."""
         if allowed is not None:
             raise DeniedError("this needs an agent's token for every node ('*')", known=True)
-        body = await _body(scope, receive, MOST_PUSHED)
+        with self._room.guest() as place:
+            return await self._read(source, scope, await _body(scope, receive, MOST_PUSHED, place))
+
+    async def _read(self, source: pushed.Receiving, scope: Scope, body: bytes) -> Response:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         reply = await source.take(body, headers)
         return Response(reply.body or None, reply.status, dict(reply.headers))
@@ -159,7 +196,7 @@ def _header(scope: Scope, name: bytes) -> str:
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
 
 
-async def _body(scope: Scope, receive: Receive, most: int) -> bytes:
+async def _body(scope: Scope, receive: Receive, most: int, place: Callable[[int], None]) -> bytes:
     told = _header(scope, b"content-length")
     if told.isdigit() and int(told[:12]) > most:
         raise TooLargeError(most)
@@ -169,6 +206,7 @@ async def _body(scope: Scope, receive: Receive, most: int) -> bytes:
         if message["type"] == "http.disconnect":
             return b""
         parts.append(message.get("body", b""))
+        place(len(parts[-1]))
         size += len(parts[-1])
         if size > most:
             raise TooLargeError(most)

@@ -8,6 +8,8 @@ import struct
 from collections.abc import Iterator
 
 MOST_SHIFT = 63
+MOST_FIELDS = 1_000_000
+"""Of one message: two bytes make a field, and each takes a hundred times that while it is read."""
 DOUBLE = struct.Struct("<d")
 FIXED = struct.Struct("<Q")
 
@@ -42,8 +44,11 @@ def fields(data: memoryview) -> Iterator[tuple[int, Value]]:
     Raises:
         ProtobufError: it is none.
     """
-    at = 0
+    at, left = 0, MOST_FIELDS
     while at < len(data):
+        left -= 1
+        if left < 0:
+            raise ProtobufError(f"more than {MOST_FIELDS} fields in one message")
         tag, at = varint(data, at)
         number, wire = tag >> 3, tag & 7
         if not number:

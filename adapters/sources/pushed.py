@@ -129,14 +129,16 @@ class Pushed:
 
     async def run(self, sink: Sink) -> None:
         """Takes in until it is cancelled."""
-        with ThreadPoolExecutor(1, f"pushed {self.name}") as readers:
-            self._sink, self._readers = sink, readers
-            try:
-                while True:
-                    sink.trouble = "; ".join(filter(None, (self._trouble, self.series.trouble)))
-                    await self.world.clock.sleep(LOOK)
-            finally:
-                self._sink = self._readers = None
+        readers = ThreadPoolExecutor(1, f"pushed {self.name}")
+        self._sink, self._readers = sink, readers
+        try:
+            while True:
+                sink.trouble = "; ".join(filter(None, (self._trouble, self.series.trouble)))
+                await self.world.clock.sleep(LOOK)
+        finally:
+            self._sink = self._readers = None
+            # A body that takes long to read must hold up nobody else.
+            readers.shutdown(wait=False, cancel_futures=True)
 
     async def take(self, body: bytes, headers: Headers) -> Reply:
         """Takes a body in.

@@ -18,6 +18,10 @@ MOST_SERIES = 2_000_000
 """Series that a source may number; of what comes beyond, nothing is taken."""
 MOST_REMEMBERED = 4_000_000
 """Names of series that are remembered, wanted ones or not; beyond it all are forgotten and learned anew."""
+MOST_REMEMBERED_TEXT = 1 << 29
+"""Characters of all of them together, as above."""
+MOST_TEXT = 1 << 16
+"""Characters of one series' name and labels, as in a line of a page."""
 MOST_SECONDS = 1e11
 
 T = TypeVar("T")
@@ -40,6 +44,8 @@ class Series:
     refused: int = 0
     """That there was no room for."""
     _targets: dict[Hashable, Sequence[Target]] = field(default_factory=dict)
+    _text: int = 0
+    """Characters of the names and labels of those."""
 
     def __post_init__(self) -> None:
         self._known = self.names.known(self.labels, self.listing, yielding=self.yielding)
@@ -56,9 +62,16 @@ class Series:
         """
         found = self._targets.get(key)
         if found is None:
-            if len(self._targets) >= MOST_REMEMBERED:
+            name, labels = named(told)
+            size = len(name) + sum(len(label) + len(value) for label, value in labels)
+            if size > MOST_TEXT:
+                self.refused += 1
+                return ()
+            if len(self._targets) >= MOST_REMEMBERED or self._text > MOST_REMEMBERED_TEXT:
                 self._targets.clear()
-            found = self._targets[key] = self.learned(*named(told))
+                self._text = 0
+            self._text += size
+            found = self._targets[key] = self.learned(name, labels)
         return found
 
     def known(self, key: Hashable) -> Sequence[Target] | None:

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from controller.processes import KEYS
 
-from skewscope.adapters.controller import config, protocol
+from skewscope.adapters.controller import api, config, protocol
+from skewscope.adapters.controller import server as module
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.server import App, listening, server
+from skewscope.adapters.controller.store import Store
 from skewscope.adapters.recording import demo_path
 from skewscope.adapters.wire_rows import MOST_PACKED, PATH, Announced, Hello, Row, encode
 
@@ -175,3 +177,66 @@ def test_who_hangs_up_in_the_middle_leaves_nothing_behind(talk):
 
     _, controller = talk(conversation)
     assert controller.receiver.agents == {}
+
+
+def test_there_is_an_end_to_streams_also_for_those_who_ask_at_once(talk, monkeypatch, tmp_path):
+    Store(tmp_path / "skewscope.db").close()
+    monkeypatch.setattr(api, "MOST_STREAMS", 3)
+    asked = f"GET {api.API}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+
+    async def status(reader):
+        return int((await reader.readuntil(b"\r\n\r\n")).split()[1])
+
+    async def together(where):
+        talks = [await asyncio.open_connection(*where) for _ in range(10)]
+        for _, writer in talks:
+            writer.write(asked)
+        found = [await status(reader) for reader, _ in talks]
+        for _, writer in talks:
+            writer.transport.abort()
+        return found
+
+    async def conversation(_reader, writer):
+        where = writer.get_extra_info("peername")
+        first = await together(where)
+        while (again := await together(where)).count(200) < 3:  # noqa: ASYNC110 - nobody tells when those are gone
+            await asyncio.sleep(0.05)
+        return first, again
+
+    (first, again), _ = talk(conversation)
+    assert sorted(first) == sorted(again) == [200] * 3 + [503] * 7
+
+
+def test_there_is_an_end_to_the_bodies_of_all_together(talk, monkeypatch):
+    """Who finds no room is asked to come again, and room is given back."""
+    monkeypatch.setattr(module, "MOST_UNDER_WAY", 3000)
+    size = 2000
+    head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {size}\r\n\r\n".encode()
+
+    async def status(reader):
+        return int((await reader.readuntil(b"\r\n\r\n")).split()[1])
+
+    async def conversation(reader, writer):
+        writer.write(head + b"x" * (size - 1))
+        other, there = await asyncio.open_connection(*writer.get_extra_info("peername"))
+        await asyncio.sleep(0.1)
+        there.write(head + b"x" * size)
+        found = [await status(other)]
+        there.close()
+        writer.write(b"x")
+        found.append(await status(reader))
+        other, there = await asyncio.open_connection(*writer.get_extra_info("peername"))
+        there.write(head + b"x" * size)
+        found.append(await status(other))
+        there.close()
+        return found
+
+    found, _ = talk(conversation)
+    assert found == [503, 400, 400]
+
+
+def test_a_store_that_is_gone_is_told_and_no_fault_of_ours(talk):
+    asked = f"GET {api.API}/incidents HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+    (found,), _ = talk(says(asked))
+    assert found[0] == 503
+    assert "no such file" in found[1]["error"]

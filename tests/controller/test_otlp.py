@@ -14,6 +14,7 @@ from telemetry import cluster
 
 from skewscope.adapters.names import Names
 from skewscope.adapters.sources.otlp import PATH, Otlp
+from skewscope.adapters.sources.otlp_wire import _message
 from skewscope.adapters.sources.pushed import Settings, UnfitError
 from skewscope.adapters.sources.samples import Series
 from skewscope.kb.load import catalogue
@@ -193,6 +194,31 @@ def test_a_body_may_be_packed_but_not_without_end():
 def test_what_is_no_request_is_refused(body):
     with pytest.raises(UnfitError):
         taken(body.encode(), JSON)
+
+
+def test_messages_without_end_are_not_read_to_their_end(monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.sources.otlp_wire.MOST_MESSAGES", 100)
+    metric = b"\x12\x00" * 9
+    body = b"".join(b"\x0a" + bytes([len(metric)]) + metric for _ in range(11))
+    with pytest.raises(UnfitError, match="more than 100 messages"):
+        taken(body)
+    assert taken(body[: len(body) // 11 * 9]) == {}
+    with pytest.raises(UnfitError, match="more than 100 objects"):
+        taken(b'{"resourceMetrics": [' + b"{}," * 100 + b"{}]}", JSON)
+
+
+def test_a_packed_list_that_comes_in_parts_is_one():
+    sent = Sent(host_name="n0")
+    made = sent.metric("vllm:time_to_first_token_seconds").histogram
+    point = made.data_points.add(time_unix_nano=T * 10**9, count=6)
+    point.bucket_counts.extend([1, 2, 3])
+    point.explicit_bounds.extend([0.25, 0.5])
+    packed = made.data_points[0].SerializeToString()
+    at = packed.index(b"\x32\x18") + 2
+    parts = b"".join(b"\x32\x08" + packed[at + 8 * n : at + 8 * n + 8] for n in range(3))
+    again = _message(memoryview(packed[: at - 2] + parts + packed[at + 24 :]), "histogram", iter(range(99)))
+    assert again == _message(memoryview(packed), "histogram", iter(range(99)))
+    assert again["bucketCounts"] == [1, 2, 3]
 
 
 @given(st.binary(max_size=200))

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import struct
+import threading
 
 import cramjam
 import numpy as np
@@ -133,6 +134,52 @@ def test_series_without_end_do_not_fill_the_memory(monkeypatch):
         rows(one({**UTIL, "id": str(n)}, [1_795_000_000_000], [1]), of=known)
     assert len(known.listing.keys) == 3
     assert known.trouble.startswith("17 series too many")
+
+
+def test_labels_without_end_do_not_fill_the_memory(monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.sources.samples.MOST_TEXT", 100)
+    monkeypatch.setattr("skewscope.adapters.sources.samples.MOST_REMEMBERED_TEXT", 1000)
+    known = series()
+    for n in range(100):
+        rows(one({**UTIL, "id": f"{n:30}"}, [1_795_000_000_000], [1]), of=known)
+        rows(one({**UTIL, "id": "x" * 100 + str(n)}, [1_795_000_000_000], [1]), of=known)
+    assert known.refused == 100
+    assert len(known._targets) < 20
+
+
+@pytest.mark.parametrize("headers", [{}, {"content-type": SECOND}])
+@pytest.mark.parametrize("field", [1, 4, 9])
+def test_fields_without_end_are_not_read_to_their_end(monkeypatch, headers, field):
+    monkeypatch.setattr("skewscope.adapters.sources.protobuf.MOST_FIELDS", 1000)
+    rows(stored(put(field, b"") * 1000), headers=headers)
+    with pytest.raises(UnfitError, match="more than 1000 fields"):
+        rows(stored(put(field, b"") * 1001), headers=headers)
+
+
+def test_a_source_that_ends_does_not_wait_for_a_body_that_takes_long():
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(*_):
+        begun.set()
+        assert go_on.wait(30)
+        return pushed.Read(None, pushed.Reply())
+
+    async def play():
+        source = Pushed(WANTED, World(cluster(), NAMES, FakeClock()), slow)
+        running = asyncio.create_task(source.run(Sink(FakeClock())))
+        await asyncio.sleep(0)
+        talks = [asyncio.create_task(source.take(b"", {})) for _ in range(2)]
+        await asyncio.to_thread(begun.wait, 30)
+        running.cancel()
+        await asyncio.wait({running})
+        with pytest.raises(BusyError):
+            await source.take(b"", {})
+        assert not talks[0].done()
+        go_on.set()
+        await asyncio.wait(talks)
+        assert talks[1].cancelled()
+
+    asyncio.run(play())
 
 
 def test_a_source_that_is_pushed_to_hands_over_what_it_is_given_and_says_when_it_has_no_room(monkeypatch):

@@ -110,6 +110,95 @@ def test_who_asks_is_answered_beside_many_who_do_not(monkeypatch, tls, secure):
     asyncio.run(play())
 
 
+CHUNKED = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+FLOODS = {
+    "a header": (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ", b"x" * 65536),
+    "headers": (b"GET / HTTP/1.1\r\nHost: localhost\r\n", b"x: y\r\n" * 10000),
+    "an address": (b"GET /", b"x" * 65536),
+    "parts of no size": (
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"1;x=" + b"y" * 65536,
+    ),
+    "trailers": (CHUNKED + b"1\r\nx\r\n0\r\n", b"x: y\r\n" * 10000),
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=list(FLOODS))
+def test_headers_without_end_are_not_taken_in(monkeypatch, flood):
+    async def play():
+        async with serving(monkeypatch) as where:
+            monkeypatch.setattr(protocol, "PATIENCE", 60.0)
+            reader, writer = await asyncio.open_connection(*where)
+            writer.write(flood[0])
+            with contextlib.suppress(ConnectionError):
+                for _ in range(200):
+                    writer.write(flood[1])
+                    await asyncio.wait_for(writer.drain(), 10)
+                pytest.fail("all of it was taken")
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), 10) == b""
+            writer.transport.abort()
+
+    asyncio.run(play())
+
+
+def test_a_request_that_comes_in_pieces_may_be_as_long_as_any(monkeypatch):
+    async def play():
+        async with serving(monkeypatch) as where:
+            reader, writer = await asyncio.open_connection(*where)
+            size = 4 << 20
+            writer.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % size)
+            writer.write(b"x" * size + ASK)
+            for _ in range(2):
+                assert b"200 OK" in await asyncio.wait_for(reader.readuntil(b"ok"), 10)
+            writer.close()
+
+    asyncio.run(play())
+
+
+def test_who_asks_on_and_on_and_hears_nothing_is_let_go(monkeypatch):
+    async def play():
+        async with serving(monkeypatch) as where:
+            reader, writer = await asyncio.open_connection(*where)
+            writer.write(ASK * 10_000)
+            with contextlib.suppress(ConnectionError):
+                assert (await asyncio.wait_for(reader.read(), 10)).count(b"200 OK") == 0
+            writer.close()
+
+    asyncio.run(play())
+
+
+def test_who_does_not_read_what_it_is_told_is_let_go(monkeypatch):
+    ended = asyncio.Event()
+
+    async def endless(_scope, receive, send):
+        """Until nobody is there any more."""
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            gone = asyncio.ensure_future(_gone(receive))
+            while not gone.done():
+                await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
+                await asyncio.sleep(0)
+        finally:
+            ended.set()
+
+    async def play():
+        monkeypatch.setattr(protocol, "UNREAD", 0.3)
+        monkeypatch.setitem(globals(), "app", endless)
+        async with serving(monkeypatch) as where:
+            _, writer = await asyncio.open_connection(*where, limit=1 << 10)
+            writer.write(ASK)
+            await asyncio.wait_for(ended.wait(), 20)
+            writer.transport.abort()
+
+    asyncio.run(play())
+
+
+async def _gone(receive):
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 def test_a_server_that_ends_does_not_wait_for_a_handshake(monkeypatch, tls):
     async def play():
         async with serving(monkeypatch, tls=tls) as where:
