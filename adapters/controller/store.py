@@ -79,9 +79,12 @@ class Store:
     _written: dict[str, str] = field(default_factory=dict)
     """What was last written of each incident that may still change."""
 
+    _file: tuple[int, int] = field(init=False)
+
     def __post_init__(self) -> None:
         self._connection = _opened(self.path)
         _migrate(self._connection, self.path)
+        self._file = _identity(self.path)
 
     def close(self) -> None:
         """Lets go of the file."""
@@ -94,6 +97,9 @@ class Store:
         Raises:
             StoreError: nothing could be written.
         """
+        if _identity(self.path) != self._file:
+            # SQLite would go on writing into a file that nobody finds again.
+            raise StoreError(f"the store {self.path} was taken away; put it back, or restart to begin another")
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             yield self._connection
@@ -273,6 +279,15 @@ def _opened(path: Path, *, write: bool = True) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise _no_store(path, error) from None
     return connection
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """What says that a file is the same one; nothing that any has where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return -1, -1
+    return found.st_dev, found.st_ino
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from skewscope.adapters.controller.api import ROUTES
+from skewscope.adapters.controller.config import ROLES
 from skewscope.adapters.controller.store import Reader
 from skewscope.adapters.recording import demo_path, open_recording
 from skewscope.adapters.wire_rows import MOST_PACKED, PATH, Announced, Hello, Row, encode
@@ -39,6 +40,25 @@ def test_without_the_right_token_nothing_is_told(guarded, path):
     good = (200, 204, 503) if path.endswith("scene") else (200, 404)
     assert guarded.ask(path, TOKENS["READ"])[0] in good
     assert guarded.ask(path, TOKENS["ADMIN"])[0] in good
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if route.method != "GET"], ids=lambda route: route.summary)
+def test_what_changes_something_is_for_its_role_and_those_above_it(guarded, route):
+    path = route.path.format(id="x")
+    for token in ("", "wrong-0123456789abcdef"):
+        assert guarded.ask(path, token, b"{}", route.method)[0] == 401
+    roles = {"N0": "none", "READ": "read", "APPROVE": "approve", "ADMIN": "admin"}
+    for name, role in roles.items():
+        status = guarded.ask(path, TOKENS[name], b"{}", route.method)[0]
+        assert (status == 403) == (ROLES.index(role) < ROLES.index(route.role)), (name, status)
+
+
+@pytest.mark.parametrize("path", [PATH, f"{PATH}?x=1", *READ, *OPEN])
+@pytest.mark.parametrize("method", ["HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+def test_in_no_other_way_anything_is_told_or_changed(guarded, path, method):
+    status, _, text = guarded.ask(path, method=method)
+    assert text == b"" or json.loads(text).keys() == {"error"}
+    assert status in (401, 404, 405) or (status == 200 and method == "HEAD" and path in OPEN)
 
 
 @pytest.mark.parametrize("path", OPEN)

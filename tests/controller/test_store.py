@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from skewscope.adapters.controller.carried import AGAIN, GONE, WAIT, Carried
-from skewscope.adapters.controller.store import Reader, Store
+from skewscope.adapters.controller.store import Reader, Store, StoreError
 from skewscope.engine.incident import incident_of
 from skewscope.engine.incidents import Change
 from skewscope.kb.problems import InputError
@@ -39,6 +39,23 @@ def test_what_did_not_change_is_not_written(tmp_path):
     before = store._connection.total_changes
     assert store.keep(6.0, [one], []) == ()
     assert store._connection.total_changes == before
+
+
+@pytest.mark.parametrize("how", ["moved away", "deleted", "replaced"])
+def test_a_file_that_was_taken_away_takes_nothing_until_it_is_back(tmp_path, how):
+    store, one = Store(tmp_path / "s.db"), incident(3)
+    kept = tmp_path / "kept.db"
+    os.link(store.path, kept)
+    store.path.unlink()
+    if how == "moved away":
+        store.path.mkdir()
+    elif how == "replaced":
+        Store(store.path).close()
+    with pytest.raises(StoreError, match="was taken away"):
+        store.keep(5.0, [one], [Change(5.0, one.id, "opened")])
+    if how == "deleted":
+        os.link(kept, store.path)
+        assert store.keep(5.0, [one], [Change(5.0, one.id, "opened")])
 
 
 @pytest.mark.parametrize(
