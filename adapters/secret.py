@@ -26,6 +26,14 @@ class Secret:
     __str__ = __repr__
 
 
+def hidden(text: str, *secrets: Secret | None) -> str:
+    """A text of somebody else, who may have been told these secrets, without them."""
+    for each in secrets:
+        if each is not None and each.text:
+            text = text.replace(each.text, "***")
+    return text
+
+
 def secret(fields: Fields, at: Path_, folder: Path, least: int = LEAST) -> Secret | None:
     """The secret that the fields `token: ${NAME}` or `file: PATH` of a mapping name; None with a fault."""
     named, file = fields.at((*at, "token")), fields.at((*at, "file"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from skewscope.adapters.secret import Secret
+from skewscope.adapters.secret import Secret, hidden
 
 ACCEPT = "application/openmetrics-text;version=1.0.0;q=0.7,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
 MOST_HEAD = 1 << 16
@@ -87,7 +87,7 @@ async def exchange(url: str, wish: Wish, sent: Sent | None = None) -> Answer:
     except (OSError, ssl.SSLError, EOFError) as error:
         raise FetchError(str(error) or type(error).__name__) from None
     except (ValueError, zlib.error, asyncio.LimitOverrunError) as error:
-        raise FetchError(f"an answer that is no HTTP ({error})") from None
+        raise FetchError(f"an answer that is no HTTP ({hidden(str(error), wish.bearer)})") from None
 
 
 async def _exchanged(url: SplitResult, wish: Wish, sent: Sent | None) -> Answer:

@@ -17,8 +17,9 @@ import numpy as np
 
 from skewscope.adapters.grammar import escaped
 from skewscope.adapters.more_fields import number, yes
+from skewscope.adapters.secret import hidden
 from skewscope.adapters.sources import World
-from skewscope.adapters.sources.base import Batch, Sink
+from skewscope.adapters.sources.base import Batch, Sink, scrubbed
 from skewscope.adapters.sources.fetch import Wish, fetch
 from skewscope.adapters.sources.samples import Rows, Series
 from skewscope.adapters.sources.settings import wish
@@ -69,7 +70,7 @@ def read(fields: Fields, at: Path_, name: str) -> Settings:
     told = fields.text((*at, "url"))
     url = address(told, Where(path="")) if told else ""
     if told and not url:
-        fields.fault((*at, "url"), f"{told!r:.80}", "an address that begins with http:// or https://")
+        fields.fault((*at, "url"), f"{scrubbed(told)!r:.80}", "an address that begins with http:// or https://")
     honor = fields.at((*at, "honor_labels")) is None or yes(fields, (*at, "honor_labels"))
     match, own = labels(fields, (*at, "match")), labels(fields, (*at, "labels"))
     return Settings(name, url.rstrip("/"), wish(fields, at, period), period, step, match, own, honor)
@@ -124,7 +125,7 @@ class Query:
 
     async def _there(self) -> tuple[str, ...]:
         answer = await fetch(f"{self.settings.url}/api/v1/label/{quote('__name__')}/values", self.settings.wish)
-        there = await asyncio.to_thread(_data, answer)
+        there = await asyncio.to_thread(_data, answer, self.settings.wish)
         if not isinstance(there, list):
             raise AnswerError("no list of names")
         return tuple(sorted({name for name in there if isinstance(name, str)} & set(self.world.names.metrics)))
@@ -142,7 +143,7 @@ class Query:
 
     def _read(self, answer: bytes) -> Batch | None:
         """What is new in an answer."""
-        data, rows = _data(answer), Rows()
+        data, rows = _data(answer, self.settings.wish), Rows()
         for labelled, samples in _matrix(data):
             targets = self.series.targets(tuple(sorted(labelled.items())), _named, labelled)
             for time, value in samples if targets else ():
@@ -174,7 +175,7 @@ def selectors(names: Sequence[str], match: Labels) -> Iterator[str]:
         yield f'{{__name__=~"{"|".join(some)}"{more}}}'
 
 
-def _data(answer: bytes) -> Any:
+def _data(answer: bytes, wish_: Wish) -> Any:
     """What an answer holds.
 
     Raises:
@@ -186,7 +187,9 @@ def _data(answer: bytes) -> Any:
         raise AnswerError("an answer that is no JSON") from None
     if not isinstance(found, dict) or found.get("status") != "success":
         told = found.get("error") if isinstance(found, dict) else ""
-        raise AnswerError(f"the answer is an error: {told}" if told else "an answer without success")
+        raise AnswerError(
+            f"the answer is an error: {hidden(str(told), wish_.bearer)}" if told else "an answer without success"
+        )
     return found.get("data")
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from skewscope.adapters.more_fields import file, number, yes
 from skewscope.adapters.secret import Secret, secret
+from skewscope.adapters.sources.base import scrubbed
 from skewscope.adapters.sources.fetch import Wish
 from skewscope.adapters.sources.targets import SCHEMES, Target, Where, address, group, labels
 from skewscope.kb.fields import Fields
@@ -76,7 +77,7 @@ def _targets(fields: Fields, at: Path_, base: Where) -> list[Target]:
     text = fields.some_text(at)
     url = address(text, base) if text else ""
     if text and not url:
-        fields.fault(at, f"{text!r:.80}", "HOST:PORT, or an address that begins with http:// or https://")
+        fields.fault(at, f"{scrubbed(text)!r:.80}", "HOST:PORT, or an address that begins with http:// or https://")
     return [Target(url, base.labels)] if url else []
 
 

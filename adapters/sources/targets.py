@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from skewscope.adapters.sources.base import scrubbed
 from skewscope.adapters.sources.srv import services
 from skewscope.kb import yamlfile
 from skewscope.kb.fields import Fields
@@ -81,7 +82,9 @@ def group(fields: Fields, at: Path_, where: Where) -> list[Target]:
     made = [(item, text, address(text, where)) for item, text in texts if text]
     for item, text, url in made:
         if not url:
-            fields.fault(item, f"{text!r:.80}", "HOST:PORT, or an address that begins with http:// or https://")
+            fields.fault(
+                item, f"{scrubbed(text)!r:.80}", "HOST:PORT, or an address that begins with http:// or https://"
+            )
     return [Target(url, _merged(where.labels, own)) for _, _, url in made if url]
 
 
@@ -105,7 +108,7 @@ def address(text: str, where: Where) -> str:
     url = text if "://" in text else f"{where.scheme}://{text}{where.path}"
     try:
         parts = urlsplit(url)
-        good = parts.scheme in SCHEMES and parts.hostname and not parts.username and parts.port != 0
+        good = parts.scheme in SCHEMES and parts.hostname and "@" not in parts.netloc and parts.port != 0
     except ValueError:
         return ""
     return url if good and url.isascii() and url.isprintable() and " " not in url else ""

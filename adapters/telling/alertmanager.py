@@ -12,6 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from skewscope.adapters.more_fields import number, yes
+from skewscope.adapters.secret import hidden
+from skewscope.adapters.sources.base import scrubbed
 from skewscope.adapters.sources.fetch import FetchError, Sent, Wish, exchange
 from skewscope.adapters.sources.targets import Labels, labels
 from skewscope.adapters.telling import words
@@ -59,8 +61,9 @@ def read(fields: Fields, at: Path_, name: str) -> Settings:
     if fields.at((*at, "urls")) == []:
         fields.fault((*at, "urls"), "nobody to tell", "at least one Alertmanager")
     link = fields.text((*at, "link"))
-    if link and urlsplit(link).scheme not in ("http", "https"):
-        fields.fault((*at, "link"), f"{link!r:.80}", "an address that begins with http:// or https://")
+    if link and (urlsplit(link).scheme not in ("http", "https") or "@" in urlsplit(link).netloc):
+        found_link = f"{scrubbed(link)!r:.80}"
+        fields.fault((*at, "link"), found_link, "an address that begins with http:// or https://, without a password")
     more_labels = labels(fields, (*at, "labels"))
     for own in [label for label, _ in more_labels if label in OWN]:
         fields.fault((*at, "labels", own), f"{own!r}", "a label that Skewscope does not set itself")
@@ -169,7 +172,8 @@ class Alertmanager:
         except FetchError as error:
             raise TellError(str(error)) from None
         if answer.status != 200:
-            raise TellError(f"the answer {answer.status}: {answer.page[:200].decode(errors='replace')}")
+            said = hidden(answer.page.decode(errors="replace"), self.settings.wish.bearer)
+            raise TellError(f"the answer {answer.status}: {said[:200]}")
 
 
 def _annotations(one: Incident) -> Mapping[str, str]:

@@ -144,6 +144,7 @@ def _apprised(addresses: tuple[Secret, ...], title: str, body: str) -> bool:
     apprise: Any = importlib.import_module("apprise")
     # What it logs may hold parts of addresses.
     logging.getLogger("apprise").disabled = True
+    logging.getLogger("urllib3").setLevel(logging.INFO)
     try:
         places = apprise.Apprise()
         added = [places.add(address.text) for address in addresses]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from skewscope.adapters.more_fields import file, number
+from skewscope.adapters.secret import Secret, hidden
 from skewscope.adapters.telling import protobuf, words
 from skewscope.adapters.telling.base import OPENED, RESOLVED, Configured, Letter, Scope, TellError
 from skewscope.adapters.telling.settings import SCOPE, scope
@@ -93,12 +94,14 @@ class NvSentinel(Configured):
         if not events:
             return
         grpc: Any = importlib.import_module("grpc")
+        token = self._token()
         try:
             call = self._opened(grpc).unary_unary(METHOD)
-            await call(events, timeout=self.settings.timeout, metadata=self._metadata())
+            await call(events, timeout=self.settings.timeout, metadata=_metadata(token))
         except grpc.aio.AioRpcError as error:
             refused = error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)
-            raise TellError(f"{error.code().name}: {error.details()}", refused=refused) from None
+            said = hidden(str(error.details()), token)
+            raise TellError(f"{error.code().name}: {said}", refused=refused) from None
 
     def _opened(self, grpc: Any) -> Any:
         if self._channel is None:
@@ -110,15 +113,18 @@ class NvSentinel(Configured):
                 self._channel = grpc.aio.insecure_channel(target)
         return self._channel
 
-    def _metadata(self) -> tuple[tuple[str, str], ...]:
+    def _token(self) -> Secret | None:
         if not self.settings.token_file:
-            return ()
+            return None
         try:
             with Path(self.settings.token_file).open(encoding="ascii") as opened:
-                token = opened.read(MOST_TOKEN).strip()
+                return Secret(opened.read(MOST_TOKEN).strip())
         except (OSError, UnicodeDecodeError):
             raise TellError("no readable token") from None
-        return (("authorization", f"Bearer {token}"),)
+
+
+def _metadata(token: Secret | None) -> tuple[tuple[str, str], ...]:
+    return (("authorization", f"Bearer {token.text}"),) if token else ()
 
 
 def health_events(letter: Letter, topology: Topology) -> bytes:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from skewscope.adapters.more_fields import file, number, yes
+from skewscope.adapters.sources.base import scrubbed
 from skewscope.adapters.sources.fetch import Wish
 from skewscope.adapters.sources.settings import bearer
 from skewscope.adapters.sources.targets import Where, address
@@ -45,7 +46,9 @@ def urls(fields: Fields, at: Path_, path: str) -> tuple[str, ...]:
             continue
         url = address(text, Where((), (), (), "http", "", ()))
         if not url:
-            fields.fault(item, f"{text!r:.80}", "HOST:PORT, or an address that begins with http:// or https://")
+            fields.fault(
+                item, f"{scrubbed(text)!r:.80}", "HOST:PORT, or an address that begins with http:// or https://"
+            )
             continue
         found.append(url if url.endswith(path) else url.rstrip("/") + path)
     return tuple(dict.fromkeys(found))

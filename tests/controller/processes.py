@@ -66,13 +66,18 @@ class Running:
         return (self.folder / "log").read_text()
 
 
+CLI = "from skewscope.tui.cli import main; main()"
+LOUD = f"import logging; logging.basicConfig(level=logging.DEBUG); {CLI}"
+"""As a program, one whose log tells everything."""
+
+
 @contextmanager
-def running(folder, more="", context=None):
+def running(folder, more="", context=None, program=CLI):
     """A controller that runs meanwhile; `context` is how it is asked, where it speaks TLS."""
     if not (folder / "topology.yaml").exists():
         (folder / "topology.yaml").write_bytes((demo_path() / "topology.yaml").read_bytes())
     (folder / "skewscope.yaml").write_text(f"version: 1\ntopology: topology.yaml\nlisten: {{port: 0}}\n{more}")
-    command = [sys.executable, "-m", "skewscope.tui.cli", "run", "--config", str(folder / "skewscope.yaml")]
+    command = [sys.executable, "-c", program, "run", "--config", str(folder / "skewscope.yaml")]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(command, stderr=log, env=os.environ | TOKENS)
     try:
