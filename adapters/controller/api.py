@@ -16,10 +16,10 @@ from skewscope.adapters.broadcast import encoded
 from skewscope.adapters.controller import health, metrics, silencing
 from skewscope.adapters.controller.answers import fault
 from skewscope.adapters.controller.controller import Controller
+from skewscope.adapters.controller.openapi import described
 from skewscope.adapters.controller.store import MOST_EVENTS, Event, Reader
 from skewscope.adapters.controller.work import Known
 from skewscope.adapters.topology_text import around, text_of
-from skewscope.adapters.wire_rows import CONTENT_TYPE, PATH
 from skewscope.engine.incident import rfc3339
 
 API = "/api/v1"
@@ -83,6 +83,10 @@ class Route:
     missing: bool = False
     """Whether there may be no such thing."""
     method: str = "GET"
+    good: str = "200"
+    """The status of the answer, where all is well."""
+    others: tuple[tuple[str, str], ...] = ()
+    """Further statuses, and what each means."""
 
 
 async def alive(_request: Request, _site: Site) -> Response:
@@ -241,32 +245,43 @@ async def scene(request: Request, site: Site) -> Response:
     return Response(message, media_type=SCENE)
 
 
-async def openapi(_request: Request, _site: Site) -> Response:
+async def openapi(_request: Request, site: Site) -> Response:
     """This description."""
-    return JSONResponse(described())
+    return JSONResponse(described(ROUTES, site.controller.supervisor.receivers))
 
 
+TOO_MUCH = (("409", "Too broad, unless an admin forces it; or too many."),)
 ROUTES = (
     Route("/healthz", "", "Whether the process answers.", alive, "text/plain"),
-    Route("/readyz", "", "Whether ticks go on.", ready, "text/plain"),
+    Route("/readyz", "", "Whether ticks go on.", ready, "text/plain", others=(("503", "They do not."),)),
     Route("/metrics", "read", "The controller's own metrics, as Prometheus text.", own_metrics, "text/plain"),
     Route(
         *(f"{API}/topology", "read", "The topology, with an ETag.", topology, "application/yaml"),
         query=(("node", "only what concerns this node, of a large fleet"),),
         agents=True,
+        others=(("304", "It is what `If-None-Match` names."),),
     ),
     Route(
         *(f"{API}/incidents", "read", "The newest incidents.", incidents),
         query=(("state", "firing or resolved; both when left out"),),
+        others=(("400", "No such state."),),
     ),
     Route(f"{API}/incidents/{{id}}", "read", "One incident, with its history.", incident, missing=True),
     Route(f"{API}/sources", "read", "How sources do, and what cannot be seen.", sources),
     Route(f"{API}/tellers", "read", "How those do who are told.", tellers),
     Route(f"{API}/silences", "read", "Silences, those that begin last first.", silencing.listed),
-    Route(f"{API}/silences", "approve", "A new silence.", silencing.add, method="POST"),
+    Route(f"{API}/silences", "approve", "A new silence.", silencing.add, method="POST", good="201", others=TOO_MUCH),
     Route(f"{API}/silences/preview", "read", "What a silence would hide.", silencing.preview, method="POST"),
-    Route(f"{API}/silences/{{id}}", "approve", "Ends a silence.", silencing.end, missing=True, method="DELETE"),
-    Route(f"{API}/events", "read", "What happens to incidents, as server-sent events.", events, "text/event-stream"),
+    Route(
+        *(f"{API}/silences/{{id}}", "approve", "Ends a silence.", silencing.end),
+        missing=True,
+        method="DELETE",
+        others=(("409", "It is over already."),),
+    ),
+    Route(
+        *(f"{API}/events", "read", "What happens to incidents, as server-sent events.", events, "text/event-stream"),
+        others=(("400", "`Last-Event-ID` is no number."),),
+    ),
     Route(f"{API}/health/{{kind}}/{{name}}", "read", "How well something is.", how_well, missing=True),
     Route(
         *(f"{API}/scene", "read", "What a console shows now.", scene, SCENE),
@@ -275,55 +290,7 @@ ROUTES = (
             ("rows", "how many of its series are known"),
             ("after", "the time of the scene that is known, s since 1970"),
         ),
+        others=(("204", "Nothing newer than `after`."), ("400", "Rows or after that are no numbers.")),
     ),
     Route(f"{API}/openapi.json", "", "This description.", openapi),
 )
-
-
-def described() -> dict[str, Any]:
-    """The OpenAPI description of all routes."""
-    paths: dict[str, Any] = {}
-    for route in ROUTES:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
-    paths[PATH] = {"post": _rows()}
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "Skewscope controller", "version": "1"},
-        "paths": paths,
-        "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
-    }
-
-
-def _operation(route: Route) -> dict[str, Any]:
-    names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
-    text = {"schema": {"type": "string"}}
-    asked = [{"name": name, "in": "path", "required": True, **text} for name in names]
-    asked += [{"name": name, "in": "query", "description": meaning, **text} for name, meaning in route.query]
-    answers = {"200": {"description": "The answer.", "content": {route.content: {}}}}
-    if route.role:
-        answers |= {"401": {"description": "No token of ours."}, "403": {"description": "Not with this role."}}
-    if route.method == "POST":
-        answers["400"] = {"description": "What is wrong with it, all of it at once."}
-    if route.missing:
-        answers["404"] = {"description": "There is no such thing."}
-    security = {"security": [{"token": []}], "x-role": route.role} if route.role else {"security": []}
-    return {"summary": route.summary, "parameters": asked, "responses": answers, **security}
-
-
-def _rows() -> dict[str, Any]:
-    said = {
-        "200": "The highest sequence that was taken.",
-        "400": "No body of an agent.",
-        "401": "No token of ours.",
-        "403": "Not this sender, or not this node.",
-        "409": "Tables that are to be announced again.",
-        "413": "Too large.",
-        "503": "Too much waits; send it again after `Retry-After` seconds.",
-    }
-    return {
-        "summary": "Rows of an agent.",
-        "requestBody": {"required": True, "content": {CONTENT_TYPE: {}}},
-        "responses": {status: {"description": meaning} for status, meaning in said.items()},
-        "security": [{"token": []}],
-        "x-role": "agent",
-    }

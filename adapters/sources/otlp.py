@@ -16,12 +16,13 @@ from skewscope.adapters.grammar import MOST_LABELS
 from skewscope.adapters.sources import World
 from skewscope.adapters.sources.otlp_wire import of_json, of_protobuf
 from skewscope.adapters.sources.protobuf import ProtobufError
-from skewscope.adapters.sources.pushed import Headers, Pushed, Read, Reply, Settings, UnfitError, settings
+from skewscope.adapters.sources.pushed import About, Headers, Pushed, Read, Reply, Settings, UnfitError, settings
 from skewscope.adapters.sources.samples import Rows, Series
 from skewscope.kb.fields import Fields
 from skewscope.kb.yamlfile import Path_
 
 PATH = "/v1/metrics"
+ABOUT = About("Metrics of OpenTelemetry (OTLP).", ("application/x-protobuf", "application/json"), "200")
 DELTA = 1
 """The temporality of differences."""
 NO_VALUE = 1
@@ -48,7 +49,7 @@ def read(fields: Fields, at: Path_, name: str) -> Settings:
 
 def build(wanted: Settings, world: World) -> Pushed:
     """The source."""
-    return Pushed(wanted, world, Otlp().taken)
+    return Pushed(wanted, world, Otlp().taken, ABOUT)
 
 
 @dataclass(frozen=True, slots=True)

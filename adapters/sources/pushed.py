@@ -54,8 +54,23 @@ Reader = Callable[[bytes, Headers, "Settings", Series], Read]
 """Reads a body; raises UnfitError. It runs in one thread, one body at a time."""
 
 
+class About(NamedTuple):
+    """What is told of a path that somebody may push to."""
+
+    summary: str
+    contents: tuple[str, ...]
+    """Types of a body."""
+    good: str = "204"
+    """The status of the answer, where all of it was taken."""
+
+
 class Receiving(Protocol):
     """A source that is pushed to."""
+
+    @property
+    def about(self) -> About:
+        """What it takes."""
+        ...
 
     @property
     def path(self) -> str:
@@ -103,6 +118,7 @@ class Pushed:
     settings: Settings
     world: World
     reader: Reader
+    about: About
     series: Series = field(init=False)
     unfit: int = 0
     """Bodies that were none."""

@@ -23,13 +23,14 @@ from skewscope.adapters.sources.protobuf import (
     varint,
     whole,
 )
-from skewscope.adapters.sources.pushed import Headers, Pushed, Read, Reply, Settings, UnfitError, settings
+from skewscope.adapters.sources.pushed import About, Headers, Pushed, Read, Reply, Settings, UnfitError, settings
 from skewscope.adapters.sources.samples import Rows, Series
 from skewscope.kb.fields import Fields
 from skewscope.kb.yamlfile import Path_
 
 PATH = "/api/v1/write"
 SECOND = "io.prometheus.write.v2.Request"
+ABOUT = About("Samples of a Prometheus (remote write, both versions).", ("application/x-protobuf",))
 SAMPLE = 10
 """Bytes of a sample before its time, as everybody writes it: a tag, a double, a tag."""
 ONE = b"\x12\x10\x09"
@@ -45,7 +46,7 @@ def read(fields: Fields, at: Path_, name: str) -> Settings:
 
 def build(wanted: Settings, world: World) -> Pushed:
     """The source."""
-    return Pushed(wanted, world, taken)
+    return Pushed(wanted, world, taken, ABOUT)
 
 
 def taken(body: bytes, headers: Headers, wanted: Settings, series: Series) -> Read:

@@ -165,10 +165,13 @@ class Supervisor:
 
     def receiving(self, path: str) -> Receiving | None:
         """The source that is pushed to at a path; None where there is none."""
-        for kept in self._kept.values():
-            if getattr(kept.source, "path", "") == path:
-                return cast("Receiving", kept.source)
-        return None
+        return next((one for one in self.receivers if one.path == path), None)
+
+    @property
+    def receivers(self) -> tuple[Receiving, ...]:
+        """All sources that are pushed to."""
+        found = (kept.source for kept in self._kept.values() if hasattr(kept.source, "take"))
+        return tuple(cast("Receiving", one) for one in found)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ import http.client
 import numpy as np
 
 from bench.beside import labels, stored, written
-from skewscope.adapters.controller.api import API
+from skewscope.adapters.controller.api import API, ROUTES
+from skewscope.adapters.wire_rows import PATH
 from tests.controller.prometheus import Scraping, Serving, prometheus
 from tests.controller.test_api import AUTH, TOKENS, running
 from tests.controller.test_otlp import JSON
@@ -57,6 +58,28 @@ def test_what_is_pushed_arrives_at_its_source_and_nothing_else_is_taken(tmp_path
         assert answer_to_a_size(controller.port, 17 << 20) == 413
         assert controller.ask("/api/v1/write/nobody", body=body())[0] in (404, 405)
         controller.until(lambda: values(controller) == {"prom": 1, "other": 1, "collector": 1})
+
+
+def test_what_is_served_is_described_and_what_is_described_is_served(tmp_path):
+    with running(tmp_path, SOURCES + "auth: {anonymous: admin}\n") as controller:
+        paths = controller.json(f"{API}/openapi.json")["paths"]
+        described = {(path, method.upper()) for path, told in paths.items() for method in told}
+        pushed = {"/api/v1/write", "/api/v1/write/other", "/v1/metrics", PATH}
+        assert described == {(one.path, one.method) for one in ROUTES} | {(path, "POST") for path in pushed}
+        for path, method in described:
+            told = paths[path][method.lower()]
+            bodies = list(told.get("requestBody", {}).get("content", ())) or ["application/json"]
+            assert told["summary"].endswith(".")
+            for content in bodies:
+                headers = {"Content-Type": content, "Last-Event-ID": "nonsense"}
+                body = b"nonsense" if method == "POST" else None
+                asked = path.format(id="x", kind="node", name="n0")
+                status, _, answer = controller.ask(asked, "", body, method, **headers)
+                assert str(status) in told["responses"], (path, method, answer)
+        for path, method in described:
+            asked = path.format(id="x", kind="node", name="n0")
+            assert controller.ask(asked + "/more", method=method)[0] in (404, 405)
+            assert controller.ask(asked, method="PUT")[0] in (404, 405)
 
 
 def test_only_who_speaks_for_all_nodes_may_push(tmp_path):

@@ -18,7 +18,7 @@ from skewscope.adapters.sources import World, pushed
 from skewscope.adapters.sources.base import Sink
 from skewscope.adapters.sources.protobuf import ProtobufError, fields
 from skewscope.adapters.sources.pushed import BusyError, Pushed, Settings, UnfitError
-from skewscope.adapters.sources.remote_write import PATH, SECOND, read, taken
+from skewscope.adapters.sources.remote_write import ABOUT, PATH, SECOND, read, taken
 from skewscope.adapters.sources.samples import Series
 from skewscope.kb.fields import Fields
 from skewscope.kb.yamlfile import parse
@@ -165,7 +165,7 @@ def test_a_source_that_ends_does_not_wait_for_a_body_that_takes_long():
         return pushed.Read(None, pushed.Reply())
 
     async def play():
-        source = Pushed(WANTED, World(cluster(), NAMES, FakeClock()), slow)
+        source = Pushed(WANTED, World(cluster(), NAMES, FakeClock()), slow, ABOUT)
         running = asyncio.create_task(source.run(Sink(FakeClock())))
         await asyncio.sleep(0)
         talks = [asyncio.create_task(source.take(b"", {})) for _ in range(2)]
@@ -185,7 +185,7 @@ def test_a_source_that_ends_does_not_wait_for_a_body_that_takes_long():
 def test_a_source_that_is_pushed_to_hands_over_what_it_is_given_and_says_when_it_has_no_room(monkeypatch):
     async def play():
         clock = FakeClock()
-        source = Pushed(WANTED, World(cluster(), NAMES, clock), taken)
+        source = Pushed(WANTED, World(cluster(), NAMES, clock), taken, ABOUT)
         with pytest.raises(BusyError):
             await source.take(one(UTIL, [1_795_000_000_000], [1]), {})
         sink = Sink(clock)
