@@ -1,10 +1,11 @@
 """Incidents that were open when a controller stopped: they go on under their old names, or end with a reason.
 
 An engine that starts knows nothing of before, and opens anew what still holds. Here that becomes the incident that was
-there: same id, same opening time, not announced again.
+there: same id, same opening time, not announced again. Where the engine cannot say yet whether it still holds, as long
+as an agent has not come back, it goes on too: what is unknown ends nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from skewscope.engine.incident import Incident
@@ -12,8 +13,11 @@ from skewscope.engine.incidents import Change
 
 WAIT = 90.0
 """Seconds in which what still holds has fired again: windows and holds are full by then."""
+UNHEARD = 86400.0
+"""Seconds after which what nobody can say anything of is given up: a node may be gone for good."""
 AGAIN = "still there after a restart"
 GONE = "resolved: not seen again after a restart"
+LOST = "resolved: nothing was heard of it for a day after a restart"
 
 Key = tuple[str, str, str]
 
@@ -23,7 +27,11 @@ class Carried:
     """What was open before, matched by condition and entity with what fires now."""
 
     waiting: dict[Key, Incident]
+    unknown: Callable[[Incident], bool] = lambda _: False
+    """Whether the engine cannot say if an incident still holds."""
     _since: float | None = None
+    _judged: dict[Key, float] = field(default_factory=dict)
+    """Since when the engine can say that of those that wait."""
     _known: dict[str, Incident] = field(default_factory=dict)
     """By the engine's id: what it was before."""
     _ended: list[Incident] = field(default_factory=list)
@@ -44,8 +52,7 @@ class Carried:
             if one.id not in self._known and (before := self.waiting.pop(_key(one), None)):
                 self._known[one.id] = before
         told = [_renamed(change, self._known) for change in changes]
-        if t - self._since > WAIT:
-            told += self._end(t)
+        told += self._end(t, self._since)
         gone = (*self.waiting.values(), *self._ended)
         return (*(self._as_before(one) for one in incidents), *gone), tuple(told)
 
@@ -57,11 +64,17 @@ class Carried:
         """Those of before that nothing was heard of yet."""
         return tuple(self.waiting.values())
 
-    def _end(self, t: float) -> list[Change]:
-        ended = [replace(one, state="resolved", resolved_at=t) for one in self.waiting.values()]
-        self.waiting.clear()
-        self._ended += ended
-        return [Change(t, one.id, GONE) for one in ended]
+    def _end(self, t: float, since: float) -> list[Change]:
+        """Ends those that the engine has judged for long enough, and those that it could not for too long."""
+        told = []
+        for key, one in tuple(self.waiting.items()):
+            if self.unknown(one):
+                self._judged[key] = t
+            judged = t - self._judged.get(key, since)
+            if judged > WAIT or t - since > UNHEARD:
+                self._ended.append(replace(self.waiting.pop(key), state="resolved", resolved_at=t))
+                told.append(Change(t, one.id, GONE if judged > WAIT else LOST))
+        return told
 
     def _as_before(self, one: Incident) -> Incident:
         before = self._known.get(one.id)

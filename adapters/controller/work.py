@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from skewscope.adapters.controller.carried import Carried
+from skewscope.adapters.controller.doubt import Doubt
 from skewscope.adapters.controller.gathering import Gathering
 from skewscope.adapters.controller.keeping import Keeping
 from skewscope.adapters.controller.onlookers import Onlookers
@@ -78,6 +79,7 @@ class Work:
 
     def __post_init__(self) -> None:
         self.keeping = Keeping(self.store)
+        self.carried.unknown = Doubt(self.machine.diagnosis).unknown
 
     def step(self, t: float, handed: Mapping[str, Sequence[Batch]]) -> Known:
         """Takes in what sources handed over and judges the tick that ends at `t`."""

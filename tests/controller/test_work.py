@@ -2,18 +2,24 @@
 
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from skewscope.adapters.controller.agents import Table
+from skewscope.adapters.controller.carried import GONE, LOST, UNHEARD, WAIT
+from skewscope.adapters.controller.doubt import Doubt
 from skewscope.adapters.controller.store import Reader, StoreError
 from skewscope.adapters.recording import load, open_recording, within
 from skewscope.adapters.replay import replay
+from skewscope.adapters.sources.base import Batch
 from skewscope.adapters.telling.base import Scope
 from skewscope.adapters.telling.outbox import Outbox
 from skewscope.kb.load import catalogue
 from tests.controller.fleets import batches, demo, working
+from tests.controller.processes import KEYS
 
 
 def told(incidents):
@@ -92,6 +98,71 @@ def test_a_recording_that_has_no_room_is_told_and_begins_anew(tmp_path, monkeypa
         assert work.step(t + 61, {"demo": feed[2][1]}).recorded
         work.close(t + 62)
     assert len(list((tmp_path / "recorded").glob("*.wide.parquet"))) == 1
+
+
+START = 1_795_000_000.0
+
+
+def dark(work, first, last, host):
+    """What is known after a node was heard for some seconds: its wire goes on, its host tells what `host` says."""
+    table = Table("n0/0")
+    table.keys.extend(KEYS)
+    for n in range(first, last):
+        row = np.array([host(n), 5.0])
+        known = work.step(START + n, {"agents": [Batch(table, None, START + n, row)]})
+    return known
+
+
+def test_what_nobody_can_say_after_a_restart_is_not_over(tmp_path):
+    """A node's exporter died before the restart: nothing that comes says that it is back, until it is."""
+    recording, _ = demo(1.0)
+    with working(tmp_path, recording) as work:
+        (one,) = dark(work, 0, 40, lambda n: float(n) if n < 20 else np.nan).snapshot.incidents
+        assert (one.condition, one.state) == ("telemetry-blackout", "firing")
+        work.close(START + 40)
+    with working(tmp_path, recording) as work:
+        (still,) = dark(work, 45, 45 + int(WAIT) + 20, lambda _: np.nan).snapshot.incidents
+        assert (still.id, still.state) == (one.id, "firing")
+        begin = 45 + int(WAIT) + 20
+        known = dark(work, begin, begin + int(WAIT) - 5, float)
+        assert [each.state for each in known.snapshot.incidents] == ["firing"]
+        known = dark(work, begin + int(WAIT) - 5, begin + int(WAIT) + 10, float)
+        assert [(each.id, each.state) for each in known.snapshot.incidents] == [(one.id, "resolved")]
+        assert [event.what for event in Reader(tmp_path / "store.db").events(0)] == ["opened", GONE]
+        work.close(START + 999)
+
+
+def test_of_whom_something_is_unknown_is_known_by_name_and_by_members(tmp_path):
+    recording, loaded = demo(75.0)
+    with working(tmp_path, recording) as work:
+        doubt = Doubt(work.machine.diagnosis)
+        for t, handed in batches(recording, loaded):
+            known = work.step(t, {"demo": handed})
+        fired = [one for one in known.snapshot.incidents if one.state == "firing"]
+        assert fired
+        for one in fired:
+            assert not doubt.unknown(one)
+            assert not doubt.unknown(replace(one, name="a group", also=(one.name,)))
+            assert not doubt.unknown(replace(one, rule="a policy"))
+        for n in range(3):
+            work.step(loaded.end + 1000.0 + n, {})
+        assert all(doubt.unknown(one) == doubt.unknown(replace(one, name="a group", also=(one.name,))) for one in fired)
+        work.close(loaded.end + 2000)
+
+
+def test_what_is_never_heard_of_again_is_given_up_after_a_day(tmp_path):
+    recording, _ = demo(1.0)
+    with working(tmp_path, recording) as work:
+        dark(work, 0, 40, lambda n: float(n) if n < 20 else np.nan)
+        work.close(START + 40)
+    with working(tmp_path, recording) as work:
+        states = [
+            [one.state for one in work.step(START + 40 + t, {}).snapshot.incidents]
+            for t in (0.0, UNHEARD - 1, UNHEARD + 1)
+        ]
+        assert states == [["firing"], ["firing"], ["resolved"]]
+        assert Reader(tmp_path / "store.db").events(0)[-1].what == LOST
+        work.close(START + UNHEARD + 99)
 
 
 def no_room(*_):
