@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from skewscope.adapters.clock import Clock
+from skewscope.adapters.controller.roll import Heard
 from skewscope.adapters.sources.base import Batch, Sink
 from skewscope.adapters.wire_rows import MOST_COLUMNS, Announced, BadRowsError, Hello, Row, decode
 from skewscope.engine.feed import SeriesKey
@@ -136,6 +137,16 @@ class Receiver:
                 rows.append(frame)
         self._take_rows(agent, boot, rows)
         return boot.taken
+
+    def heard(self) -> list[Heard]:
+        """Those that were heard since the start."""
+        return [Heard(one.node, one.version, one.last) for one in self.agents.values() if one.boots]
+
+    def expect(self, agents: Iterable[Heard]) -> None:
+        """Misses agents of before as if they had been heard just now."""
+        for node, version, _ in agents:
+            if node in self.topology.node:
+                self.agents.setdefault(node, Agent(node, version, last=self.clock.now()))
 
     def ask_again(self) -> None:
         """Forgets what was announced; agents tell it again with their next rows."""

@@ -42,6 +42,8 @@ from skewscope.kb.model import Catalogue
 
 SET_BACK = 5.0
 """Seconds by which a clock may be set back and simply be waited for."""
+CALL = 60
+"""Ticks between two times that is written which agents there are."""
 STILL = 10
 """Ticks without a new series after which all that is there is taken out of the collector's rounds."""
 
@@ -82,6 +84,9 @@ class Controller:
     _resting: tuple[int, int] = (0, 0)
     """Series at the last tick, and for how many ticks there were no others."""
 
+    _called: int = 0
+    """Agents when it was written last which there are."""
+
     def __post_init__(self) -> None:
         self.supervisor = Supervisor(self.clock)
         self.receiver = Receiver(self.config.topology, self.clock)
@@ -107,6 +112,7 @@ class Controller:
         """
         self._work = await self._in_thread(self._made)
         self._want()
+        self.receiver.expect(await self._in_thread(self._working.agents))
         self.supervisor.start(Pushed(self.receiver, self.clock))
         for wanted in self.config.sources:
             self._start(wanted)
@@ -159,6 +165,10 @@ class Controller:
         self._left = {}
         # Which work it is, is asked in its thread: a reload may just be making another.
         self.known = await self._in_thread(lambda: self._working.step(t, handed))
+        if self.pace.ticks % CALL == 0 or len(self.receiver.agents) != self._called:
+            self._called = len(self.receiver.agents)
+            heard = self.receiver.heard()
+            await self._in_thread(lambda: self._working.remember(heard, t))
         self.pace.ticks += 1
         self.pace.took = self.clock.now() - begun
         self._rest(self.known.series)
@@ -189,6 +199,7 @@ class Controller:
         assert self._work is not None
         now = self.clock.now()
         self._work.step(max(self._t + TICK, math.ceil(now)), self._left)
+        self._work.remember(self.receiver.heard(), now)
         self._work.close(now)
         self._stack.close()
 

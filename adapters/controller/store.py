@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from skewscope.adapters.controller import audit
+from skewscope.adapters.controller import audit, roll
 from skewscope.adapters.controller.silences import Silence, as_row, of_row
 from skewscope.adapters.telling import outbox
 from skewscope.adapters.telling.base import Letter
@@ -53,6 +53,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             comment TEXT NOT NULL, ended TEXT NOT NULL) STRICT""",
         *outbox.TABLES,
     ),
+    roll.TABLES,
 )
 """What each version of the schema adds to the one before; what stands here is never changed."""
 

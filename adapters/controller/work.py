@@ -3,16 +3,18 @@
 import itertools
 import logging
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from skewscope.adapters.controller import roll
 from skewscope.adapters.controller.carried import Carried
 from skewscope.adapters.controller.doubt import Doubt
 from skewscope.adapters.controller.gathering import Gathering
 from skewscope.adapters.controller.keeping import Keeping
 from skewscope.adapters.controller.onlookers import Onlookers
 from skewscope.adapters.controller.recorder import Recorder
+from skewscope.adapters.controller.roll import Heard
 from skewscope.adapters.controller.silences import Silence, ended, silenced
 from skewscope.adapters.controller.store import Event, Store, StoreError
 from skewscope.adapters.machine import Machine, Snapshot, Span
@@ -129,6 +131,17 @@ class Work:
         self.silences = [one for one in self.silences if one.id != silence.id]
         if not silence.over(t):
             self.silences.append(silence)
+
+    def agents(self) -> list[Heard]:
+        """The agents of before."""
+        with suppress(StoreError), self.store.transaction() as connection:
+            return roll.heard(connection)
+        return []
+
+    def remember(self, agents: Iterable[Heard], now: float) -> None:
+        """Keeps which agents there are; where that cannot be, it is tried again another time."""
+        with suppress(StoreError), self.store.transaction() as connection:
+            roll.keep(connection, agents, now)
 
     def post_anew(self, outbox: Outbox) -> None:
         """Writes letters for other tellers from now on."""

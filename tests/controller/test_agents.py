@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from skewscope.adapters.controller.agents import NOBODY, BusyError, ForeignNodeError, Receiver, UnknownTablesError
 from skewscope.adapters.controller.gathering import Gathering
+from skewscope.adapters.controller.roll import Heard
 from skewscope.adapters.wire_rows import Announced, BadRowsError, Hello, Row, encode
 from skewscope.engine.feed import SeriesKey
 from skewscope.engine.topology import Group, Node, Port, Topology
@@ -124,6 +125,19 @@ def test_a_clock_that_is_off_is_told_and_rows_kept_back_are_no_clock():
     assert found.trouble() == "the clocks of 1 are off by more than 2 s"
     found.clock.t += 60.0
     assert found.trouble() == "2 of 2 agents are silent"
+
+
+def test_agents_of_before_are_missed_but_not_at_once():
+    found = receiver()
+    found.take(body(node="n1"))
+    assert found.heard() == [Heard("n1", "1", found.clock.now())]
+    found.expect([Heard("n0", "1", 5.0), Heard("n1", "1", 5.0), Heard("nobody", "1", 5.0)])
+    assert sorted(found.agents) == ["n0", "n1"]
+    assert found.trouble() == ""
+    found.clock.t += 11.0
+    found.take(body(node="n1"))
+    assert found.trouble() == "1 of 2 agents are silent"
+    assert [one.node for one in found.heard()] == ["n1"], "who was not heard is not kept for longer"
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(1, 3)), max_size=12))

@@ -130,6 +130,7 @@ def test_a_fault_is_told_kept_and_carried_over_a_kill(tmp_path):
         (still,) = again.json("/api/v1/incidents?state=firing")["incidents"]
         assert (still["id"], still["opened_at"]) == (one["id"], one["opened_at"])
         assert again.json("/api/v1/health/node/n0")["reasons"][0]["incident"] == one["id"]
+        again.until(lambda: again.json("/api/v1/sources")["sources"][0]["trouble"] == "1 of 1 agents are silent")
         (tmp_path / "skewscope.yaml").write_text((tmp_path / "skewscope.yaml").read_text() + "oops: 1\n")
         again.process.send_signal(signal.SIGHUP)
         again.until(lambda: "unknown field 'oops'" in again.log())

@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 
 from skewscope.adapters.controller.carried import AGAIN, GONE, WAIT, Carried
+from skewscope.adapters.controller.roll import MISSED, Heard, heard, keep
 from skewscope.adapters.controller.store import Reader, Store, StoreError
 from skewscope.engine.incident import incident_of
 from skewscope.engine.incidents import Change
@@ -39,6 +40,16 @@ def test_what_did_not_change_is_not_written(tmp_path):
     before = store._connection.total_changes
     assert store.keep(6.0, [one], []) == ()
     assert store._connection.total_changes == before
+
+
+def test_agents_are_kept_for_a_day_after_they_were_heard(tmp_path):
+    store = Store(tmp_path / "s.db")
+    for now, nodes in ((0.0, "ab"), (50_000.0, "bc"), (MISSED + 1, "c")):
+        with store.transaction() as connection:
+            keep(connection, [Heard(node, "1", now) for node in nodes], now)
+    store.close()
+    again = Store(tmp_path / "s.db")
+    assert heard(again._connection) == [Heard("b", "1", 50_000.0), Heard("c", "1", MISSED + 1)]
 
 
 @pytest.mark.parametrize("how", ["moved away", "deleted", "replaced"])
