@@ -27,8 +27,6 @@ class Carried:
     """What was open before, matched by condition and entity with what fires now."""
 
     waiting: dict[Key, Incident]
-    unknown: Callable[[Incident], bool] = lambda _: False
-    """Whether the engine cannot say if an incident still holds."""
     _since: float | None = None
     _judged: dict[Key, float] = field(default_factory=dict)
     """Since when the engine can say that of those that wait."""
@@ -42,9 +40,20 @@ class Carried:
         return cls({_key(one): one for one in incidents})
 
     def over(
-        self, t: float, incidents: Sequence[Incident], changes: Iterable[Change]
+        self,
+        t: float,
+        incidents: Sequence[Incident],
+        changes: Iterable[Change],
+        unknown: Callable[[Incident], bool] = lambda _: False,
     ) -> tuple[tuple[Incident, ...], tuple[Change, ...]]:
-        """Incidents and changes of a tick, as who knew them before is told."""
+        """Incidents and changes of a tick, as who knew them before is told.
+
+        Args:
+            t: the end of the tick.
+            incidents: as the engine knows them.
+            changes: of the tick.
+            unknown: whether the engine cannot say if an incident of before still holds.
+        """
         self._since = t if self._since is None else self._since
         if not (self.waiting or self._known or self._ended):
             return tuple(incidents), tuple(changes)
@@ -52,7 +61,7 @@ class Carried:
             if one.id not in self._known and (before := self.waiting.pop(_key(one), None)):
                 self._known[one.id] = before
         told = [_renamed(change, self._known) for change in changes]
-        told += self._end(t, self._since)
+        told += self._end(t, self._since, unknown)
         gone = (*self.waiting.values(), *self._ended)
         return (*(self._as_before(one) for one in incidents), *gone), tuple(told)
 
@@ -64,11 +73,11 @@ class Carried:
         """Those of before that nothing was heard of yet."""
         return tuple(self.waiting.values())
 
-    def _end(self, t: float, since: float) -> list[Change]:
+    def _end(self, t: float, since: float, unknown: Callable[[Incident], bool]) -> list[Change]:
         """Ends those that the engine has judged for long enough, and those that it could not for too long."""
         told = []
         for key, one in tuple(self.waiting.items()):
-            if self.unknown(one):
+            if unknown(one):
                 self._judged[key] = t
             judged = t - self._judged.get(key, since)
             if judged > WAIT or t - since > UNHEARD:

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from skewscope.adapters.controller import roll
 from skewscope.adapters.controller.carried import Carried
@@ -81,7 +82,6 @@ class Work:
 
     def __post_init__(self) -> None:
         self.keeping = Keeping(self.store)
-        self.carried.unknown = Doubt(self.machine.diagnosis).unknown
 
     def step(self, t: float, handed: Mapping[str, Sequence[Batch]]) -> Known:
         """Takes in what sources handed over and judges the tick that ends at `t`."""
@@ -91,7 +91,7 @@ class Work:
         block = self.gathering.block(itertools.chain.from_iterable(handed.values()), t)
         changes = self.machine.step(t, block)
         snapshot = self._snapshot(t)
-        incidents, changes = self.carried.over(t, snapshot.incidents, changes)
+        incidents, changes = self.carried.over(t, snapshot.incidents, changes, self._doubt.unknown)
         snapshot = replace(snapshot, incidents=incidents)
         self._expire(t)
         hidden = silenced(self.silences, incidents, self.topology, t)
@@ -158,6 +158,10 @@ class Work:
             self.recorder.close()
         self.keeping.note(t, "controller", "stopped", {})
         self.store.close()
+
+    @cached_property
+    def _doubt(self) -> Doubt:
+        return Doubt(self.machine.diagnosis)
 
     @property
     def _count(self) -> Count:
