@@ -241,7 +241,7 @@ class Entities:
         mask[: len(self.names[kind])] = True
         if where.networks and kind == "port":
             mask &= self.in_networks(where.networks)
-        if where.groups or where.nodes:
+        if where.groups or where.nodes or where.own_front:
             mask &= self._in_groups(kind, where)
         return mask
 
@@ -256,8 +256,25 @@ class Entities:
         return np.array([self.topology.port[name].network in wanted for name in self.names["port"]], bool)
 
     def _wanted(self, group: Group, where: Where) -> bool:
-        on = {self.topology.node_of[member] for member in group.members}
-        return (not where.groups or group.kind in where.groups) and where.nodes in (0, len(on))
+        if where.groups and group.kind not in where.groups:
+            return False
+        if where.own_front and group.name not in self._own_fronts:
+            return False
+        return where.nodes in (0, len(self._nodes_of(group)))
+
+    def _nodes_of(self, group: Group) -> frozenset[str]:
+        return frozenset(self.topology.node_of[member] for member in group.members)
+
+    @cached_property
+    def _own_fronts(self) -> frozenset[str]:
+        """Groups whose front end is that of no group on other nodes."""
+        behind: dict[str, list[Group]] = defaultdict(list)
+        for group in self.topology.groups:
+            behind[group.front_end].append(group)
+        behind.pop("", None)
+        return frozenset(
+            group.name for groups in behind.values() if _overlap(map(self._nodes_of, groups)) for group in groups
+        )
 
     def _in_groups(self, kind: str, where: Where) -> NDArray[np.bool_]:
         good = np.array([self._wanted(self.topology.group[name], where) for name in self.names["group"]], bool)
@@ -289,6 +306,12 @@ class Entities:
         groups, nodes = self.topology.group, self.numbers["node"]
         found = [groups[name].front_end if name in groups else "" for name in self.names[kind]]
         return np.array([nodes.get(name, -1) for name in found], np.intp)
+
+
+def _overlap(sets: Iterable[frozenset[str]]) -> bool:
+    """Whether all lie in the largest."""
+    found = list(sets)
+    return max(found, key=len) >= frozenset().union(*found)
 
 
 def _inverse(up: Index) -> Mapping[int, Sequence[int]]:

@@ -142,11 +142,12 @@ class _Reader:
         if "group" in data and self.data["scope"] not in {"rank", "group", "replica", "node", "gpu", "port"}:
             found = f"a kind of group for a {self.data['scope']}"
             self.fault(("where", "group"), found, "it only for what is in groups")
-        if "nodes" in data and self.data["scope"] not in {"rank", "group", "replica"}:
-            self.fault(
-                ("where", "nodes"), f"nodes of a group for a {self.data['scope']}", "it only for ranks and groups"
-            )
-        return Where(_listed(data.get("group")), _listed(data.get("network")), data.get("nodes", 0))
+        for name, what in (("nodes", "nodes"), ("front_end", "the front end")):
+            if name in data and self.data["scope"] not in {"rank", "group", "replica"}:
+                found = f"{what} of a group for a {self.data['scope']}"
+                self.fault(("where", name), found, "it only for ranks and groups")
+        groups, networks = _listed(data.get("group")), _listed(data.get("network"))
+        return Where(groups, networks, data.get("nodes", 0), "front_end" in data)
 
     def peers(self) -> Peers:
         scope, where = self.data["scope"], self.data.get("where", {})

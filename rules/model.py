@@ -17,6 +17,8 @@ class Where:
     networks: tuple[str, ...] = ()
     nodes: int = 0
     """On how many nodes the group lies; 0: on any number."""
+    own_front: bool = False
+    """Only groups whose front end is that of no group on other nodes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,6 +167,24 @@ def test_where_leaves_what_a_rule_asks_for():
     assert left("port", groups=("pipeline-parallel",), networks=("east-west",)) == ["n0/ew", "n4/ew"]
 
 
+def test_a_front_end_is_own_where_no_group_on_other_nodes_has_it():
+    nodes = tuple(node(n) for n in range(6))
+    groups = (
+        Group("whole", "data-parallel", ("n0", "n1"), "n0"),
+        Group("part", "tensor-parallel", ("n0/gpu0", "n0/gpu1"), "n0"),
+        Group("one", "tensor-parallel", ("n2", "n3"), "n5"),
+        Group("other", "tensor-parallel", ("n4",), "n5"),
+        Group("none", "tensor-parallel", ("n5",), ""),
+    )
+    e = Entities(Topology(nodes, groups, ()))
+
+    def left(kind):
+        return [name for name, good in zip(e.names[kind], e.where(kind, Where(own_front=True)), strict=False) if good]
+
+    assert left("group") == left("replica") == ["whole", "part"]
+    assert left("rank") == ["whole:n0", "whole:n1", "part:n0/gpu0", "part:n0/gpu1"]
+
+
 def test_only_peers_and_links_may_come_later_and_only_sound_ones():
     e = entities()
     assert e.add("node", "n9") == e.add("rank", "A:n9") == e.add("peer", "n9/ew>n0/ew") == -1

@@ -299,6 +299,7 @@ def real_catalogue(shared):
     )
 
 
+@pytest.mark.slow
 def test_a_real_recording_is_the_same_in_any_order_and_with_any_number_of_processes(shared, tmp_path):
     source = shared / "recordings/pp-bubble"
     copy = tmp_path / "copy"
@@ -323,6 +324,7 @@ def test_a_real_recording_is_the_same_in_any_order_and_with_any_number_of_proces
     assert (np.diff(counted) >= 0).all()
 
 
+@pytest.mark.slow
 def test_every_real_recording_loads_without_its_packets(shared, tmp_path):
     for source in sorted((shared / "recordings").iterdir()):
         copy = tmp_path / source.name

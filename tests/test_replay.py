@@ -114,6 +114,7 @@ def test_neither_another_run_nor_the_order_of_inputs_nor_workers_change_a_byte(s
     assert lines(replay(rewritten(source, tmp_path / "r", shuffled), workers=2)) == first
 
 
+@pytest.mark.slow
 @settings(max_examples=1, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 1 << 20))
 def test_lines_of_text_in_any_order_give_the_same_diagnoses(tmp_path_factory, brief, seed):

@@ -90,7 +90,8 @@ def recorded(folder: Path, family: int, vlans, messages, *, lossy=None, kind="te
 SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize(("make", "family", "vlans"), [pytest.param(mesh, 4, (), marks=SLOW), (ring, 6, (40,))])
+@SLOW
+@pytest.mark.parametrize(("make", "family", "vlans"), [(mesh, 4, ()), (ring, 6, (40,))])
 def test_a_late_rank_is_told_over_rdma(tmp_path, make, family, vlans):
     folder = recorded(tmp_path / "r", family, vlans, sends(make, {2: 25e-3}))
     (found,) = replay(folder).incidents
@@ -109,7 +110,8 @@ def test_a_slow_stage_is_told_over_rdma(tmp_path, flight):
     assert found.resolved_at - START <= HEALED + 20
 
 
-@pytest.mark.parametrize(("family", "vlans"), [pytest.param(6, (40,), marks=SLOW), (4, ())])
+@SLOW
+@pytest.mark.parametrize(("family", "vlans"), [(6, (40,)), (4, ())])
 def test_a_link_that_loses_is_told_over_rdma(tmp_path, family, vlans):
     folder = recorded(tmp_path / "r", family, vlans, sends(mesh, {}), lossy=1)
     found = [one for one in replay(folder).incidents if one.explained_by is None]
@@ -118,5 +120,6 @@ def test_a_link_that_loses_is_told_over_rdma(tmp_path, family, vlans):
     assert found[0].resolved_at - START <= HEALED + 20
 
 
+@SLOW
 def test_health_gives_nothing_over_rdma(tmp_path):
     assert replay(recorded(tmp_path / "r", 6, (7, 40), sends(mesh, {}))).incidents == ()

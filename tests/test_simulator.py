@@ -264,6 +264,28 @@ def test_an_engine_that_restarts_counts_from_nought():
     assert all(after < before for before, after in zip(seen[18], seen[-1], strict=True))
 
 
+def test_an_engine_whose_page_is_not_read_goes_on_counting():
+    made = world()
+    table = SeriesTable()
+    emitter = Emitter(made.fleet, KNOWN, table, PERIODS["fine"])
+    job = int(np.flatnonzero(made.fleet.serving)[0])
+    front = made.fleet.jobs[job].nodes[0]
+    own = [n for n, key in enumerate(table.keys) if key.entity == made.fleet.jobs[job].name]
+    counted = [n for n in own if (table.keys[n].signal, table.keys[n].selector) in COUNTED]
+    seen = []
+
+    def mute(push, inside):
+        push.mute_page[front] = float(20 <= inside.t < 24)
+
+    for _ in range(30):
+        made.step(mute)
+        block = emitter.block(made, START)
+        now = dict(zip(block.series.tolist(), block.value.tolist(), strict=True))
+        seen.append({n: now[n] for n in own if n in now})
+    assert not any(table.keys[n].signal.startswith("serve.") for row in seen[20:23] for n in row)
+    assert all(seen[18][n] < seen[-1][n] for n in counted)
+
+
 def test_an_exporter_that_is_not_there_tells_nothing():
     fleet = build(Plan(16))
     table = SeriesTable()

@@ -36,7 +36,7 @@ def both(tmp_path, scenario):
     )
 
 
-@pytest.mark.parametrize("fabric", ["roce", "infiniband"])
+@pytest.mark.parametrize("fabric", ["roce", pytest.param("infiniband", marks=pytest.mark.slow)])
 def test_a_recording_in_the_names_of_exporters_reads_back_as_the_canonical_one(tmp_path, fabric):
     scenario = replace(arranged(Plan(16, fabric=fabric), []), lasts=6.0)
     ours, theirs = (load(open_recording(path), KNOWN) for path in both(tmp_path, scenario))

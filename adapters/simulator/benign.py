@@ -60,6 +60,7 @@ def missed_scrapes(p: Push, _w: World, at: Target, _strength: float, age: float)
     if age < 4:
         p.mute_host[at.node] = 1.0
         p.mute_gpu[at.node] = 1.0
+        p.mute_page[at.node] = 1.0
 
 
 EVENTS: Mapping[str, Act] = {

@@ -160,16 +160,17 @@ class Emitter:
                 chosen &= ~mute
                 if source.mute == MUTES["engine"]:
                     source.total[mute] = 0.0  # an engine is silent while it restarts
+                    chosen &= world.push.mute_page[source.nodes] <= 0
             at = np.flatnonzero(chosen)
             yield source.numbers[at], source.read(at)
 
     def _histograms(self, world: World) -> Iterator[tuple[NDArray[np.int32], F64]]:
-        mute = world.push.mute_engine
+        mute, unread = world.push.mute_engine, world.push.mute_page
         for n, (make, place, numbers) in enumerate(self._buckets):
             self._taken[n] += _observed(make(world), place)
             self._taken[n][:, mute[place.nodes] > 0] = 0.0
             if self._second % self._histogram_period == 0:
-                chosen = np.flatnonzero(mute[place.nodes] <= 0)
+                chosen = np.flatnonzero((mute[place.nodes] <= 0) & (unread[place.nodes] <= 0))
                 told = self._taken[n][:, chosen]
                 # Observations are counted in whole ones; their sum is not.
                 told = np.vstack([np.floor(told[:-1]), told[-1:]])

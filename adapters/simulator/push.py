@@ -79,7 +79,9 @@ class Push:
     mute_agent: F64
     """1 where the DPU's agent is silent."""
     mute_engine: F64
-    """1 where the serving engine tells nothing."""
+    """1 where the serving engine is down: it tells nothing, and counts from nought when it is back."""
+    mute_page: F64
+    """1 where the serving engine's page is not read, though it serves."""
     # --- ports
     write_stall: F64
     """Share of time that the adapter cannot write to the host."""
@@ -200,7 +202,7 @@ class Push:
 _LIKE = {
     "gpu": "clock work slow stall heat leak power_limit pcie_in pcie_out nvlink nvlink_errors xid dead held",
     "node": "busy launch launch_noise wait_cpu wait_io wait_mem interrupts registering detour drops oom arm "
-    "dpu_heat clock_off mute_host mute_gpu mute_agent mute_engine",
+    "dpu_heat clock_off mute_host mute_gpu mute_agent mute_engine mute_page",
     "port": "capacity loss_out loss_in corrupt reorder queue tail mark mark_out paused pausing other_in other_out down "
     "flaps hot_flow part flows credits write_stall read_stall link_width pcie_replays flood refused bursts misread "
     "read_from phantom",

@@ -240,6 +240,7 @@ def clock(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
 
 @fault("telemetry-blackout", "node", ALL)
 def silent(p: Push, _w: World, at: Target, _strength: float, _age: float) -> None:
-    """The host's exporters say nothing; the host works."""
+    """The host's exporters say nothing, the page of an engine neither; the host works."""
     p.mute_host[at.node] = 1.0
     p.mute_gpu[at.node] = 1.0
+    p.mute_page[at.node] = 1.0
