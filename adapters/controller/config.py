@@ -33,9 +33,6 @@ GIB = 1 << 30
 HOST, PORT = "127.0.0.1", 8470
 MOST_WANTED = 1000
 """Sources, and tellers."""
-OPTIONAL = (
-    *("sources", "listen", "tls", "auth", "agents", "store", "record", "engine", "tell", "leader", "silences", "note"),
-)
 UNNAMED = {"sources": "source", "tell": "teller"}
 MOST_TOKENS = 20_000
 HOSTS = ("localhost",)

@@ -147,6 +147,7 @@ def wrong_config(path):
     )
 
 
+@pytest.mark.slow
 def test_nothing_shows_a_secret_whatever_goes_wrong(folder, monkeypatch):
     with others() as places:
         told, variables = entries(places)
