@@ -258,7 +258,7 @@ class Lanes:
         self._moment = moment_of(self._parts)
         counted, times = self.panel.counted(self._at)
         time = self._moment.time if self._moment is not None and self._moment.whole else times
-        self.ring.step(t, counted, time, lambda: self.panel.rhythm.settled(self.series))
+        self.ring.step(t, counted, time, lambda: self.panel.rhythm.usual(self._at))
 
     def _learn(self) -> None:
         rows = self.panel.rows[self.signal]

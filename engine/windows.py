@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from skewscope.engine.features import added
 from skewscope.engine.order import ordered_down
-from skewscope.engine.rhythm import LONGEST, Rhythm, longer, or_zero, usual
+from skewscope.engine.rhythm import LONGEST, Rhythm, longer, or_zero
 from skewscope.engine.ring import ALL, FEW, PLAIN, RUNNING, SLOTS, At, Back, Ring, Steps, latest, slot_for
 from skewscope.engine.sets import F64, LARGEST, Mask
 
@@ -235,7 +235,7 @@ class Track:
 
     def fitting(self, at: slice, reach: float) -> float:
         """How long the slots of some entities should be, for windows of `reach` seconds and their usual period."""
-        longest = max(reach, FEW * min(usual(self.rhythm.settled(at)), LONGEST))
+        longest = max(reach, FEW * min(self.rhythm.usual(at), LONGEST))
         return slot_for(self.ring.slot, longest, self.ring.depth)
 
     # --- windows
