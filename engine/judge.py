@@ -106,7 +106,7 @@ class Judge:
         if not len(open_) and self._all_began:
             return self._quiet(shows)
         self._began_now(t, ruled_out)
-        found = self._look(Some(self.at[open_]))
+        found = self._look(self._those(open_))
         reported = (found.truth != UNKNOWN).any(axis=0)
         self._began[open_[reported & np.isnan(self._began[open_])]] = t
         self._all_began = not np.isnan(self._began).any()
@@ -158,12 +158,16 @@ class Judge:
                 truth = np.minimum(truth, self.evaluator.value(expr)[self._some])
             else:
                 at = np.flatnonzero(left)
-                truth[at] = np.minimum(truth[at], self.evaluator.some(expr, Some(self.at[at])))
+                truth[at] = np.minimum(truth[at], self.evaluator.some(expr, self._those(at)))
             if n and cost(expr) < sum(map(cost, parts[:n])) and not (truth != NO).any():
                 # What rules out the last of them at less cost than all before it is asked first from now on.
                 parts.insert(0, parts.pop(n))
                 break
         return truth
+
+    def _those(self, at: Index) -> Some:
+        """Some of the entities that are judged."""
+        return self.evaluator.those(self.rule.scope, self.at[at])
 
     def _look(self, some: Some) -> _Looked:
         """The whole of the evidence, for some entities."""
@@ -222,7 +226,7 @@ class Judge:
         return RuleVerdict(self.rule.id, self.rule.scope, self.names, self.firing, state, self.since, ask)
 
     def _said(self, at: Index) -> Said:
-        some = Some(self.at[at])
+        some = self._those(at)
         found = self._look(some)
         known = found.truth != UNKNOWN
         values = np.array([self.evaluator.decisive(expr, some) for expr in self._asked])
