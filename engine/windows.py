@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.features import added
-from skewscope.engine.order import ordered_down
+from skewscope.engine.order import quantile_down
 from skewscope.engine.rhythm import LONGEST, Rhythm, longer, or_zero
 from skewscope.engine.ring import ALL, FEW, PLAIN, RUNNING, SLOTS, At, Back, Ring, Steps, latest, slot_for
 from skewscope.engine.sets import F64, LARGEST, Mask
@@ -308,13 +308,14 @@ class Track:
 
     def quantile(self, steps: Back, q: float, at: At = ALL) -> F64:
         """A quantile of the last samples of a window's slots, between neighbours by straight line."""
-        ordered = ordered_down(self.ring.slots("last", steps, at))
-        count = (~np.isnan(ordered)).sum(axis=0)
-        place = q * np.maximum(count - 1, 0)
-        low = np.floor(place).astype(np.intp)
-        high = np.minimum(low + 1, np.maximum(count - 1, 0))
-        a, b = (np.take_along_axis(ordered, n[None, :], axis=0)[0] for n in (low, high))
-        found: F64 = a + (b - a) * (place - low)
+        if not isinstance(at, slice):
+            return quantile_down(self.ring.slots("last", steps, at), q)
+        begin, end, _ = at.indices(self.size)
+        found = np.empty(end - begin)
+        for first in range(0, end - begin, BLOCK):
+            some = slice(first, min(first + BLOCK, end - begin))
+            own = steps if isinstance(steps, int) else steps[some]
+            found[some] = quantile_down(self.ring.slots("last", own, slice(begin + some.start, begin + some.stop)), q)
         return found
 
 
