@@ -186,6 +186,8 @@ class Seen:
 
 def _summed(values: F64, expected: Mask) -> F64:
     """The sum; unknown where any series that there is says nothing."""
+    if len(values) == 1:
+        return np.where(expected[0], values[0], np.nan)
     silent = (np.isnan(values) & expected).any(axis=0) | ~expected.any(axis=0)
     return np.where(silent, np.nan, added(np.where(expected, values, 0.0)))
 
@@ -353,11 +355,12 @@ class Buckets:
         self._learn()
         more, _ = over(self.window, series)
         if self.quantile is None:
-            whole, count = (self._counted(name, more, series) for name in ("sum", "count"))
-            return whole / _some(count) * self.factor
+            counted = self._counted(("sum", "count"), more, series)
+            mean: F64 = counted[0] / _some(counted[1]) * self.factor
+            return mean
         if not self._bounds:
             return np.full(series.shape[1], np.nan)
-        below = np.stack([self._counted(bound, more, series) for bound in self._bounds])
+        below = self._counted(self._bounds, more, series)
         return quantile_of(np.array(self._bounds), below, self.quantile) * self.factor
 
     def _learn(self) -> None:
@@ -372,9 +375,13 @@ class Buckets:
             self._rows.setdefault(part if bound is None else bound, []).append(n)
         self._bounds = sorted(part for part in self._rows if isinstance(part, float))
 
-    def _counted(self, part: str | float, more: F64, series: Index) -> F64:
-        rows = self._rows[part]
-        return _summed(more[rows], series[rows] >= 0)
+    def _counted(self, parts: Sequence[str | float], more: F64, series: Index) -> F64:
+        """[parts, entities] how much some parts counted."""
+        rows = [self._rows[part] for part in parts]
+        if all(len(some) == 1 for some in rows):
+            alone = [row for some in rows for row in some]
+            return np.where(series[alone] >= 0, more[alone], np.nan)
+        return np.stack([_summed(more[some], series[some] >= 0) for some in rows])
 
 
 def upper_bound(part: str) -> float | None:
