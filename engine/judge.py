@@ -218,22 +218,23 @@ class Judge:
     def _verdict(self, state: Truth) -> RuleVerdict:
         t = self._t
 
-        def ask(at: Index) -> Said:
+        def ask(at: Index, numbers: bool) -> Said:
             if self._t != t:
                 raise ValueError(f"{self.rule.id}: evidence of {t:g} s is asked for at {self._t:g} s")
-            return self._said(at)
+            return self._said(at, numbers=numbers)
 
         return RuleVerdict(self.rule.id, self.rule.scope, self.names, self.firing, state, self.since, ask)
 
-    def _said(self, at: Index) -> Said:
+    def _said(self, at: Index, *, numbers: bool) -> Said:
         some = self._those(at)
         found = self._look(some)
         known = found.truth != UNKNOWN
-        values = np.array([self.evaluator.decisive(expr, some) for expr in self._asked])
-        coverage = added(self._weight * known) / self._weight.sum()
-        impact = np.full(len(at), np.nan)
-        if self.rule.impact is not None:
+        values, impact = np.full(known.shape, np.nan), np.full(len(at), np.nan)
+        if numbers:
+            values = np.array([self.evaluator.decisive(expr, some) for expr in self._asked])
+        if numbers and self.rule.impact is not None:
             impact = self.evaluator.some(self.rule.impact, some)
+        coverage = added(self._weight * known) / self._weight.sum()
         size = np.abs(impact)
         return Said(
             applies=found.applies != NO,
@@ -254,7 +255,7 @@ class Judge:
             )
         return self._nothing
 
-    def _silence(self, at: Index) -> Said:
+    def _silence(self, at: Index, _numbers: bool) -> Said:
         k, items = len(at), len(self._asked)
         return Said(
             applies=np.ones(k, bool),
