@@ -3,7 +3,7 @@
 Most entities are ruled out by what the rule cannot do without. Only what is left is looked at closely.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,34 +23,37 @@ ROUNDING = 1e-6
 Truth = NDArray[np.int8]
 
 
-@dataclass
 class _Clock:
     """For how long something has held on each entity: grows while it does, stands while nobody knows, else zero."""
 
-    size: int
-    held: F64 = field(init=False)
-    before: Mask = field(init=False)
-    begun: F64 = field(init=False)
-    at_rest: bool = True
-    """Nothing has held since it was last reset."""
+    def __init__(self, size: int) -> None:
+        self.held, self.begun = np.zeros(size), np.full(size, np.nan)
+        self._before = np.zeros(size, bool)
+        self._at = np.empty(0, np.intp)
+        """On nobody else does anything hold."""
 
-    def __post_init__(self) -> None:
-        self.reset()
+    @property
+    def at_rest(self) -> bool:
+        """Nothing has held since it was last reset."""
+        return not len(self._at)
 
     def reset(self) -> None:
         """Nothing holds on any entity."""
-        self.held, self.before = np.zeros(self.size), np.zeros(self.size, bool)
-        self.begun = np.full(self.size, np.nan)
-        self.at_rest = True
+        self.held[self._at], self.begun[self._at], self._before[self._at] = 0.0, np.nan, False
+        self._at = np.empty(0, np.intp)
 
-    def step(self, t: float, passed: float, yes: Mask, no: Mask) -> None:
-        """Takes in one tick; `passed` is the time since the one before."""
-        self.at_rest = False
-        self.held[yes & self.before] += passed
-        self.held[no] = 0.0
-        self.begun[no] = np.nan
-        self.begun[yes & np.isnan(self.begun)] = t
-        self.before = yes
+    def step(self, t: float, passed: float, at: Index, told: tuple[Mask, Mask]) -> None:
+        """Takes in one tick: who of those `at` is (told to hold, told not to); it holds on nobody else.
+
+        `passed` is the time since the tick before.
+        """
+        yes, no = told
+        held, begun, before = self.held[at], self.begun[at], self._before[at]
+        self.reset()
+        held[yes & before] += passed
+        held[no], begun[no] = 0.0, np.nan
+        begun[yes & np.isnan(begun)] = t
+        self.held[at], self.begun[at], self._before[at], self._at = held, begun, yes, at
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +110,15 @@ class Judge:
             return self._quiet(shows)
         self._began_now(t, ruled_out)
         found = self._look(self._those(open_))
-        reported = (found.truth != UNKNOWN).any(axis=0)
-        self._began[open_[reported & np.isnan(self._began[open_])]] = t
-        self._all_began = not np.isnan(self._began).any()
-        state, healthy = self._all_no.copy(), np.full(self._size, YES, np.int8)
-        state[open_], healthy[open_] = self._state(found), self._healthy(found)
-        state[~(t - self._began >= self.rule.warm_up - ROUNDING) & (state != NO)] = UNKNOWN
-        self._hold(t, passed, state, healthy)
+        if not self._all_began:
+            reported = (found.truth != UNKNOWN).any(axis=0)
+            self._began[open_[reported & np.isnan(self._began[open_])]] = t
+            self._all_began = not np.isnan(self._began).any()
+        own = self._state(found)
+        own[~(t - self._began[open_] >= self.rule.warm_up - ROUNDING) & (own != NO)] = UNKNOWN
+        self._hold(t, passed, open_, (own, self._healthy(found)))
+        state = self._all_no.copy()
+        state[open_] = own
         self.suspicious = self.firing | (state == YES) | shows
         self.suspicious[open_] |= found.score > self.rule.clear.score
         return self._verdict(state)
@@ -200,20 +205,23 @@ class Judge:
         low = found.most <= self.rule.clear.score + ROUNDING
         return np.where(missing, YES, np.where(blind, UNKNOWN, np.where(low, YES, NO))).astype(np.int8)
 
-    def _hold(self, t: float, passed: float, state: Truth, healthy: Truth) -> None:
-        yes = state == YES
+    def _hold(self, t: float, passed: float, at: Index, told: tuple[Truth, Truth]) -> None:
+        """Who fires from now on, of those `at`, by their (state, health); nobody else does."""
+        (state, healthy), fired = told, self.firing[at]
+        yes, well = state == YES, healthy == YES
         if yes.any() or not self._rising.at_rest:
-            self._rising.step(t, passed, yes, state == NO)
-        starts = yes & ~self.firing & (self._rising.held >= self.rule.fire.hold - ROUNDING)
-        firing = self.firing | starts
-        if not firing.any():
+            self._rising.step(t, passed, at, (yes, state == NO))
+        starts = yes & ~fired & (self._rising.held[at] >= self.rule.fire.hold - ROUNDING)
+        since, self.firing, self.since = self.since[at], self._none, self._since_never
+        if not (fired | starts).any():
             # Who begins to fire is not healthy then: the time of health before that need not be known.
-            self.firing, self.since = self._none, self._since_never
             return
-        self._falling.step(t, passed, healthy == YES, healthy == NO)
-        ends = (healthy == YES) & self.firing & (self._falling.held >= self.rule.clear.hold - ROUNDING)
-        self.firing = firing & ~ends
-        self.since = np.where(starts, self._rising.begun, np.where(self.firing, self.since, np.nan))
+        self._falling.step(t, passed, at, (well, healthy == NO))
+        ends = well & fired & (self._falling.held[at] >= self.rule.clear.hold - ROUNDING)
+        firing = (fired | starts) & ~ends
+        self.firing, self.since = self._none.copy(), self._since_never.copy()
+        self.firing[at] = firing
+        self.since[at] = np.where(starts, self._rising.begun[at], np.where(firing, since, np.nan))
 
     def _verdict(self, state: Truth) -> RuleVerdict:
         t = self._t
