@@ -3,6 +3,7 @@
 Most entities are ruled out by what the rule cannot do without. Only what is left is looked at closely.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ from skewscope.engine.sets import F64, Index, Mask
 from skewscope.engine.some import Some
 from skewscope.engine.verdict import NO, UNKNOWN, YES, RuleVerdict, Said
 from skewscope.rules.expr import Expr
-from skewscope.rules.model import Rule
+from skewscope.rules.model import Evidence, Rule
 
 ROUNDING = 1e-6
 """Tenths are no binary numbers: sums of weights and of times may miss what they should be by a little."""
@@ -90,9 +91,10 @@ class Judge:
         self._t = np.nan
         self._nothing: RuleVerdict | None = None
         self._asked = [item.when for item in rule.evidence]
-        required = [item.when for item in rule.evidence if item.required]
-        self._needed = sorted((sorted(joined(expr), key=cost) for expr in required), key=lambda parts: cost(parts[0]))
+        self._needed = _by_cost(item.when for item in rule.evidence if item.required)
         """What each required item joins by `and`, the cheapest first."""
+        self._decides = _by_cost(item.when for item in rule.evidence if not item.required and _decides(rule, item))
+        """The same of the items without which neither to fire nor to look ill is possible."""
         self.teaches = any(expr in evaluator.baselines for each in rule.expressions for expr in each.walk())
         """Whether anything is learned from whom it does not suspect."""
         self._weight = np.array([item.weight for item in rule.evidence])[:, None]
@@ -137,13 +139,15 @@ class Judge:
             self._began[ruled_out & np.isnan(self._began)] = t
 
     def _ruled_out(self) -> tuple[Mask, Mask]:
-        """Who lacks something required, and who shows something required, as far as that matters to anybody."""
+        """Who lacks something decisive, and who shows something required, as far as that matters to anybody."""
         out, shows = np.zeros(self._size, bool), np.zeros(self._size, bool)
         for parts in self._needed:
             truth = self._joined(parts, None if self.teaches else out)
             out |= truth == NO
             if self.teaches:
                 shows |= truth == YES
+        for parts in self._decides:
+            out |= self._joined(parts, out) == NO
         return out, shows
 
     def _joined(self, parts: list[Expr], out: Mask | None) -> Truth:
@@ -274,6 +278,17 @@ class Judge:
             impact=np.full(k, np.nan, np.float32),
             severity=np.zeros(k, np.int8),
         )
+
+
+def _decides(rule: Rule, item: Evidence) -> bool:
+    """Whether a rule can neither fire nor suspect anybody where an item does not hold."""
+    others = sum(other.weight for other in rule.evidence if other is not item and not other.against)
+    return not item.against and others < rule.fire.score - 2 * ROUNDING and others <= rule.clear.score
+
+
+def _by_cost(items: Iterable[Expr]) -> list[list[Expr]]:
+    """What each item joins by `and`; the cheapest first, of the items and of what they join."""
+    return sorted((sorted(joined(expr), key=cost) for expr in items), key=lambda parts: cost(parts[0]))
 
 
 def joined(expr: Expr) -> list[Expr]:
