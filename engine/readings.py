@@ -10,7 +10,7 @@ from skewscope.engine.counting import Counted, Tally
 from skewscope.engine.entities import Entities
 from skewscope.engine.features import added
 from skewscope.engine.laid import Part, moment_of
-from skewscope.engine.moments import Moment
+from skewscope.engine.moments import Moment, even, is_even
 from skewscope.engine.panel import Panel
 from skewscope.engine.ring import slot_of
 from skewscope.engine.rows import Rows, matching
@@ -289,9 +289,10 @@ class Lanes:
         more, since = self._over[window]
         if self._is_whole(series):
             return more.reshape(series.shape), since.reshape(series.shape)
-        more, since = np.append(more, np.nan), np.append(since, np.nan)
         lane = self._all_lanes_of(series)
-        return more[lane], since[lane]
+        more = np.append(more, np.nan)[lane]
+        # Where all were read in the same time, who has no lane still has no increase.
+        return more, even(since[0], *lane.shape) if is_even(since) else np.append(since, np.nan)[lane]
 
     def some(self, window: float, series: Index) -> tuple[F64, F64]:
         """The same as `over`, where only these series will be asked for."""

@@ -102,7 +102,8 @@ class Track:
         if self._owed and not _alike(sound, self._who):
             self._time = self.time
         self._newest, self._shared, self._who, self._owed = time, time, sound, True
-        self._bear(ALL if sound is None else sound, value, time)
+        if (self._unborn if sound is None else self._unborn & sound).any():
+            self._bear(ALL if sound is None else sound, value, time)
         self._everyone = sound is None or bool((sound | self._unborn).all())
         for begin in range(0, len(value), BLOCK):
             at = slice(begin, min(begin + BLOCK, len(value)))
@@ -133,8 +134,6 @@ class Track:
 
     def _bear(self, at: At | Mask, value: F64, time: F64 | float) -> None:
         """Notes first samples; `value` is of all, `time` of those `at`."""
-        if not self._unborn[at].any():
-            return
         new = np.zeros(self.size, bool)
         new[at] = self._unborn[at]
         self.first[new] = time if isinstance(time, float) else time[new[at]]
@@ -158,7 +157,8 @@ class Track:
     def _take(self, at: At, every: F64, time: F64) -> None:
         """Takes in samples of those `at`; `every` is the value of all, `time` of those."""
         self.rhythm.learn(at, time - self.time[at])
-        self._bear(at, every, time)
+        if self._unborn[at].any():
+            self._bear(at, every, time)
         self._time[at], self._shared = time, None
         self._newest = max(self._newest, float(time.max(initial=-np.inf)))
         value = every[at]
