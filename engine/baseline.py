@@ -30,6 +30,10 @@ class Baseline:
         self._seen: F64 = np.empty(0)
         self._first: F64 = np.empty(0)
         self._last: F64 = np.empty(0)
+        self._ready = np.empty(0, bool)
+        """Whose past is long enough to judge by: once it is, it stays so."""
+        self._begun: dict[int, float] = {}
+        """When the last of a block was first seen, by its first column; of blocks where all are ready who ever were."""
         self._newest = -np.inf
         """Time of the newest sample of all."""
 
@@ -39,6 +43,7 @@ class Baseline:
         for name in NAMES:
             setattr(self, name, longer(getattr(self, name), size))
         self._seen[old:] = 0.0
+        self._ripen(ALL)
 
     def paste(self, begin: int, other: "Baseline", at: slice) -> None:
         """Goes on, from column `begin`, with what another one knew of some entities."""
@@ -47,11 +52,25 @@ class Baseline:
         self._newest = max(self._newest, other._newest)  # noqa: SLF001
         for name in NAMES:
             getattr(self, name)[begin : begin + at.stop - at.start] = getattr(other, name)[at]
+        self._ripen(ALL)
+
+    def _ripen(self, at: slice) -> None:
+        """Makes out anew who of some is ready."""
+        seen, first = self._seen[at], self._first[at]
+        ready = (seen >= SAMPLES) & (self._last[at] - first >= SHARE * self.memory)
+        if at == ALL:
+            self._ready = ready
+            self._begun.clear()
+            return
+        self._ready[at] = ready
+        if (ready | (seen == 0)).all():
+            self._begun[at.start] = float(np.fmax.reduce(first, initial=-np.inf))
+        else:
+            self._begun.pop(at.start, None)
 
     def ready(self, at: Index | slice = ALL) -> Mask:
         """Whose past is long enough to judge by."""
-        found: Mask = (self._seen[at] >= SAMPLES) & (self._last[at] - self._first[at] >= SHARE * self.memory)
-        return found
+        return self._ready[at]
 
     def z(self, x: F64, at: Index | slice = ALL) -> F64:
         """How far each value is from the past of its entity, of those `at`; NaN while that is too short."""
@@ -89,13 +108,12 @@ class Baseline:
         if not (whole or new.any()):
             return
         seen, mean, variance = self._seen[at], self.mean[at], self.variance[at]
-        first = seen == 0
-        if first.any():
-            first &= new
-            self._first[at][first] = time if isinstance(time, float) else time[first]
-            mean[first], variance[first] = x[first], 0.0
-        weight = self._weight(at, time, seen, new)
-        away = _cut(x - mean, mean, variance, seen)
+        # Whoever has no first time was never seen.
+        ripe = at.start in self._begun and not (new & np.isnan(self._first[at])).any()
+        if not ripe:
+            self._bear(at, x, time, new)
+        weight = self._weight(at, time, new, ripe=ripe)
+        away = _cut(x - mean, mean, variance, None if ripe else seen)
         step = weight * away
         where: Mask | bool = True if whole else new
         np.add(mean, step, out=mean, where=where)
@@ -104,10 +122,21 @@ class Baseline:
         np.multiply(1 - weight, step, out=variance, where=where)
         np.add(seen, 1.0, out=seen, where=where)
         np.copyto(self._last[at], time, where=where)
+        if not ripe:
+            self._ripen(at)
 
-    def _weight(self, at: slice, time: F64 | float, seen: F64, new: Mask) -> F64:
+    def _bear(self, at: slice, x: F64, time: F64 | float, new: Mask) -> None:
+        """Notes first samples."""
+        first = (self._seen[at] == 0) & new
+        if first.any():
+            self._first[at][first] = time if isinstance(time, float) else time[first]
+            self.mean[at][first], self.variance[at][first] = x[first], 0.0
+
+    def _weight(self, at: slice, time: F64 | float, new: Mask, *, ripe: bool) -> F64:
         # At first a plain mean: each sample counts alike until the memory is as long as it should be.
-        plain = 1 / (seen + 1)
+        plain = 1 / (self._seen[at] + 1)
+        if ripe and isinstance(time, float) and time - self._begun[at.start] >= self.memory:
+            return np.maximum(plain, self._forgotten(time - self._last[at], new))
         young = time - self._first[at] < self.memory
         if (young | ~new).all():
             return plain
@@ -122,13 +151,15 @@ class Baseline:
         return found
 
 
-def _cut(away: F64, mean: F64, variance: F64, seen: F64) -> F64:
-    """What is further away than a surprise is cut there, once enough has been seen; `away` is changed."""
+def _cut(away: F64, mean: F64, variance: F64, seen: F64 | None) -> F64:
+    """What is further away than a surprise is cut there, once enough has been seen; `away` is changed.
+
+    No `seen` stands for enough.
+    """
     most = np.sqrt(variance)
     most += FLOOR * np.abs(mean)
     most *= SURPRISE
-    few = seen < SAMPLES
-    if few.any():
+    if seen is not None and (few := seen < SAMPLES).any():
         most[few] = np.inf
     np.minimum(away, most, out=away)
     return np.maximum(away, np.negative(most, out=most), out=away)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.moments import even
-from skewscope.engine.rhythm import LONGEST, or_zero, usual
+from skewscope.engine.rhythm import LONGEST, or_zero
 from skewscope.engine.ring import ALL, FEW, SOON, WIDE, At, Back, Ring, depth_for, widened
 from skewscope.engine.sets import F64
 
@@ -50,8 +50,8 @@ class Counted:
         self.ring.coarsen(longest)
         self.clock.coarsen(longest)
 
-    def step(self, t: float, counted: F64, time: F64 | float, settled: Callable[[], F64]) -> None:
-        """Takes in how much the counters counted, up to when; `settled` gives the periods that are known well."""
+    def step(self, t: float, counted: F64, time: F64 | float, usual: Callable[[], float]) -> None:
+        """Takes in how much the counters counted, up to when; `usual` gives their usual period."""
         if not self.ring.size and (lanes := max(len(counted), self.expected)) > WIDE:
             depth = depth_for(lanes, self.reach, self.ring.slot)
             self.ring, self.clock = (
@@ -63,7 +63,7 @@ class Counted:
             ring.advance(t)
             ring.replace(name, row)
         if self._taken < SOON or self._taken % SOON == 0:
-            self._coarsen(max(self.reach, FEW * min(usual(settled()), LONGEST)))
+            self._coarsen(max(self.reach, FEW * min(usual(), LONGEST)))
         self._taken += 1
 
     def _fit(self, size: int, together: bool) -> None:

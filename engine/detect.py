@@ -112,12 +112,16 @@ class Detector:
             self.entities.down(scope, kind)
 
     def _frozen(self) -> Mapping[Expr, Mask]:
+        touched: dict[tuple[str, str], Mask] = {}
         found = {}
         for expr, judges in self._readers.items():
             mask = np.zeros(self.entities.count(expr.kind), bool)
             for judge in judges:
                 if judge.suspicious.any():
-                    mask |= self._touched(judge, expr.kind)
+                    key = judge.rule.id, expr.kind
+                    if key not in touched:
+                        touched[key] = self._touched(judge, expr.kind)
+                    mask |= touched[key]
             found[expr] = mask
         return found
 

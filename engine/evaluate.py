@@ -18,7 +18,7 @@ from skewscope.engine.moments import ALWAYS, Moment, together
 from skewscope.engine.operations import Age, Fixed, Plain, Reduce, Within, Workshop, moment, times
 from skewscope.engine.panel import Panel
 from skewscope.engine.readings import Buckets, Rate, Shared
-from skewscope.engine.sets import F64, Mask
+from skewscope.engine.sets import F64, Index, Mask
 from skewscope.engine.some import Some
 from skewscope.engine.verdict import NO, YES
 from skewscope.kb.units import Dimension
@@ -80,9 +80,12 @@ class Evaluator:
         self._values: list[Any] = list(self._fixed)
         self._times: dict[int, Any] = {}
         self._moments: dict[int, Moment | None] = {}
+        self._looked_at: dict[tuple[str, bytes], Some] = {}
         self._t = -np.inf
         self._version = -1
         self._runs = np.zeros(len(self.order), bool)
+        self._few: list[float] = [0.0] * len(self.order)
+        """Of fewer entities than this, an expression is better worked out for them alone."""
         self._unheard: tuple[str, ...] = ()
         self._order = [
             tuple(sorted(args, key=lambda arg: cost(self.order[arg]))) if expr.op in {"and", "or"} else ()
@@ -109,6 +112,7 @@ class Evaluator:
         self._values = list(self._fixed)
         self._times.clear()
         self._moments.clear()
+        self._looked_at.clear()
         with np.errstate(all="ignore"):
             for (signal, _), lanes in self._lanes.items():
                 if self.panel.rows[signal].selectors:
@@ -135,6 +139,8 @@ class Evaluator:
             size = self.entities.count(expr.kind) if expr.kind else 1
             unknown = np.zeros(size, np.int8) if expr.truth else np.full(size, np.nan)
             step = self._steps[n]
+            apart = isinstance(step, Plain) or hasattr(step, "part")
+            self._few[n] = size / FEW if apart and size > SMALL else 0
             self._fixed[n] = step.value if isinstance(step, Fixed) else None if runs[n] else unknown
         # What is first needed when something goes wrong is made now: a tick should not wait for it then.
         for n, step in enumerate(self._steps):
@@ -216,7 +222,7 @@ class Evaluator:
             else:
                 at = np.flatnonzero(left)
                 truth = truth.copy()
-                truth[at] = joins(truth[at], self._some(arg, Some(at)))
+                truth[at] = joins(truth[at], self._some(arg, self.those(self.order[n].kind, at)))
         return truth
 
     def _sampled(self, expressions: Sequence[Expr]) -> tuple[F64, F64 | float]:
@@ -253,6 +259,15 @@ class Evaluator:
 
     # --- values of some
 
+    def those(self, kind: str, at: Index) -> Some:
+        """Some entities of a kind: what was found out about the same few is not worked out again in a tick."""
+        if len(at) > SMALL:
+            return Some(at)
+        key = kind, at.tobytes()
+        if key not in self._looked_at:
+            self._looked_at[key] = Some(at)
+        return self._looked_at[key]
+
     def some(self, expr: Expr, some: Some) -> Any:
         """The value of an expression for some entities of its kind: the same as `value`, where that is cheaper."""
         with np.errstate(all="ignore"):
@@ -260,22 +275,19 @@ class Evaluator:
         return _wide(found, len(some.at))
 
     def _some(self, n: int, some: Some) -> Any:
-        if self._values[n] is not None or not self._apart(n, some):
-            found = self._value(n)
-            return found[some.at] if self.order[n].kind else found
-        if n not in some.values:
-            step, args = self._steps[n], self._args[n]
-            if isinstance(step, Plain):
-                some.values[n] = step.run(self._t, [self._some(arg, some) for arg in args])
+        found = some.values.get(n)
+        if found is None:
+            if self._values[n] is not None or len(some.at) >= self._few[n]:
+                whole = self._value(n)
+                found = whole[some.at] if self.order[n].kind else whole
             else:
-                some.values[n] = step.part(some, lambda place, others: self._some(args[place], others))
-        return some.values[n]
-
-    def _apart(self, n: int, some: Some) -> bool:
-        """Whether an expression is better worked out for some entities alone."""
-        size = self.entities.count(self.order[n].kind) if self.order[n].kind else 0
-        apart = hasattr(self._steps[n], "part") or isinstance(self._steps[n], Plain)
-        return apart and size > SMALL and FEW * len(some.at) < size
+                step, args = self._steps[n], self._args[n]
+                if isinstance(step, Plain):
+                    found = step.run(self._t, [self._some(arg, some) for arg in args])
+                else:
+                    found = step.part(some, lambda place, others: self._some(args[place], others))
+            some.values[n] = found
+        return found
 
     def decisive(self, expr: Expr, some: Some) -> F64:
         """The number that some entities' decisive comparison looked at, among those in the unit of the first."""

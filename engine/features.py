@@ -133,9 +133,15 @@ def peer_ratio(x: F64) -> F64:
 
 def _centre(x: F64) -> F64:
     known, count = _known(x)
-    found = _rest(in_order(x), x, count)
+    found = _rest(_halves(x, known), x, count)
     found[~known] = np.nan
     return found
+
+
+def _halves(x: F64, known: Mask) -> F64:
+    """Each row in order as far as its middle needs it, with or without one of its members."""
+    size = x.shape[1]
+    return in_order(x, range(max(size // 2 - 1, 0), min(size // 2 + 1 + size % 2, size)) if known.all() else None)
 
 
 def _rest(ordered: F64, x: F64, count: np.ndarray) -> F64:

@@ -63,6 +63,7 @@ class Incidents:
     ) -> None:
         self.catalogue = catalogue
         self.places = Places(topology)
+        self.places.prepare()
         self.tracks = Tracks(rules)
         self.policies = policies or Policies(Program())
         self.timing = timing or Timing()

@@ -3,7 +3,8 @@
 Most entities are ruled out by what the rule cannot do without. Only what is left is looked at closely.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from skewscope.engine.sets import F64, Index, Mask
 from skewscope.engine.some import Some
 from skewscope.engine.verdict import NO, UNKNOWN, YES, RuleVerdict, Said
 from skewscope.rules.expr import Expr
-from skewscope.rules.model import Rule
+from skewscope.rules.model import Evidence, Rule
 
 ROUNDING = 1e-6
 """Tenths are no binary numbers: sums of weights and of times may miss what they should be by a little."""
@@ -23,34 +24,37 @@ ROUNDING = 1e-6
 Truth = NDArray[np.int8]
 
 
-@dataclass
 class _Clock:
     """For how long something has held on each entity: grows while it does, stands while nobody knows, else zero."""
 
-    size: int
-    held: F64 = field(init=False)
-    before: Mask = field(init=False)
-    begun: F64 = field(init=False)
-    at_rest: bool = True
-    """Nothing has held since it was last reset."""
+    def __init__(self, size: int) -> None:
+        self.held, self.begun = np.zeros(size), np.full(size, np.nan)
+        self._before = np.zeros(size, bool)
+        self._at = np.empty(0, np.intp)
+        """On nobody else does anything hold."""
 
-    def __post_init__(self) -> None:
-        self.reset()
+    @property
+    def at_rest(self) -> bool:
+        """Nothing has held since it was last reset."""
+        return not len(self._at)
 
     def reset(self) -> None:
         """Nothing holds on any entity."""
-        self.held, self.before = np.zeros(self.size), np.zeros(self.size, bool)
-        self.begun = np.full(self.size, np.nan)
-        self.at_rest = True
+        self.held[self._at], self.begun[self._at], self._before[self._at] = 0.0, np.nan, False
+        self._at = np.empty(0, np.intp)
 
-    def step(self, t: float, passed: float, yes: Mask, no: Mask) -> None:
-        """Takes in one tick; `passed` is the time since the one before."""
-        self.at_rest = False
-        self.held[yes & self.before] += passed
-        self.held[no] = 0.0
-        self.begun[no] = np.nan
-        self.begun[yes & np.isnan(self.begun)] = t
-        self.before = yes
+    def step(self, t: float, passed: float, at: Index, told: tuple[Mask, Mask]) -> None:
+        """Takes in one tick: who of those `at` is (told to hold, told not to); it holds on nobody else.
+
+        `passed` is the time since the tick before.
+        """
+        yes, no = told
+        held, begun, before = self.held[at], self.begun[at], self._before[at]
+        self.reset()
+        held[yes & before] += passed
+        held[no], begun[no] = 0.0, np.nan
+        begun[yes & np.isnan(begun)] = t
+        self.held[at], self.begun[at], self._before[at], self._at = held, begun, yes, at
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +91,10 @@ class Judge:
         self._t = np.nan
         self._nothing: RuleVerdict | None = None
         self._asked = [item.when for item in rule.evidence]
-        required = [item.when for item in rule.evidence if item.required]
-        self._needed = sorted((sorted(joined(expr), key=cost) for expr in required), key=lambda parts: cost(parts[0]))
+        self._needed = _by_cost(item.when for item in rule.evidence if item.required)
         """What each required item joins by `and`, the cheapest first."""
+        self._decides = _by_cost(item.when for item in rule.evidence if not item.required and _decides(rule, item))
+        """The same of the items without which neither to fire nor to look ill is possible."""
         self.teaches = any(expr in evaluator.baselines for each in rule.expressions for expr in each.walk())
         """Whether anything is learned from whom it does not suspect."""
         self._weight = np.array([item.weight for item in rule.evidence])[:, None]
@@ -106,14 +111,16 @@ class Judge:
         if not len(open_) and self._all_began:
             return self._quiet(shows)
         self._began_now(t, ruled_out)
-        found = self._look(Some(self.at[open_]))
-        reported = (found.truth != UNKNOWN).any(axis=0)
-        self._began[open_[reported & np.isnan(self._began[open_])]] = t
-        self._all_began = not np.isnan(self._began).any()
-        state, healthy = self._all_no.copy(), np.full(self._size, YES, np.int8)
-        state[open_], healthy[open_] = self._state(found), self._healthy(found)
-        state[~(t - self._began >= self.rule.warm_up - ROUNDING) & (state != NO)] = UNKNOWN
-        self._hold(t, passed, state, healthy)
+        found = self._look(self._those(open_))
+        if not self._all_began:
+            reported = (found.truth != UNKNOWN).any(axis=0)
+            self._began[open_[reported & np.isnan(self._began[open_])]] = t
+            self._all_began = not np.isnan(self._began).any()
+        own = self._state(found)
+        own[~(t - self._began[open_] >= self.rule.warm_up - ROUNDING) & (own != NO)] = UNKNOWN
+        self._hold(t, passed, open_, (own, self._healthy(found)))
+        state = self._all_no.copy()
+        state[open_] = own
         self.suspicious = self.firing | (state == YES) | shows
         self.suspicious[open_] |= found.score > self.rule.clear.score
         return self._verdict(state)
@@ -132,13 +139,15 @@ class Judge:
             self._began[ruled_out & np.isnan(self._began)] = t
 
     def _ruled_out(self) -> tuple[Mask, Mask]:
-        """Who lacks something required, and who shows something required, as far as that matters to anybody."""
+        """Who lacks something decisive, and who shows something required, as far as that matters to anybody."""
         out, shows = np.zeros(self._size, bool), np.zeros(self._size, bool)
         for parts in self._needed:
             truth = self._joined(parts, None if self.teaches else out)
             out |= truth == NO
             if self.teaches:
                 shows |= truth == YES
+        for parts in self._decides:
+            out |= self._joined(parts, out) == NO
         return out, shows
 
     def _joined(self, parts: list[Expr], out: Mask | None) -> Truth:
@@ -158,12 +167,16 @@ class Judge:
                 truth = np.minimum(truth, self.evaluator.value(expr)[self._some])
             else:
                 at = np.flatnonzero(left)
-                truth[at] = np.minimum(truth[at], self.evaluator.some(expr, Some(self.at[at])))
+                truth[at] = np.minimum(truth[at], self.evaluator.some(expr, self._those(at)))
             if n and cost(expr) < sum(map(cost, parts[:n])) and not (truth != NO).any():
                 # What rules out the last of them at less cost than all before it is asked first from now on.
                 parts.insert(0, parts.pop(n))
                 break
         return truth
+
+    def _those(self, at: Index) -> Some:
+        """Some of the entities that are judged."""
+        return self.evaluator.those(self.rule.scope, self.at[at])
 
     def _look(self, some: Some) -> _Looked:
         """The whole of the evidence, for some entities."""
@@ -196,40 +209,44 @@ class Judge:
         low = found.most <= self.rule.clear.score + ROUNDING
         return np.where(missing, YES, np.where(blind, UNKNOWN, np.where(low, YES, NO))).astype(np.int8)
 
-    def _hold(self, t: float, passed: float, state: Truth, healthy: Truth) -> None:
-        yes = state == YES
+    def _hold(self, t: float, passed: float, at: Index, told: tuple[Truth, Truth]) -> None:
+        """Who fires from now on, of those `at`, by their (state, health); nobody else does."""
+        (state, healthy), fired = told, self.firing[at]
+        yes, well = state == YES, healthy == YES
         if yes.any() or not self._rising.at_rest:
-            self._rising.step(t, passed, yes, state == NO)
-        starts = yes & ~self.firing & (self._rising.held >= self.rule.fire.hold - ROUNDING)
-        firing = self.firing | starts
-        if not firing.any():
+            self._rising.step(t, passed, at, (yes, state == NO))
+        starts = yes & ~fired & (self._rising.held[at] >= self.rule.fire.hold - ROUNDING)
+        since, self.firing, self.since = self.since[at], self._none, self._since_never
+        if not (fired | starts).any():
             # Who begins to fire is not healthy then: the time of health before that need not be known.
-            self.firing, self.since = self._none, self._since_never
             return
-        self._falling.step(t, passed, healthy == YES, healthy == NO)
-        ends = (healthy == YES) & self.firing & (self._falling.held >= self.rule.clear.hold - ROUNDING)
-        self.firing = firing & ~ends
-        self.since = np.where(starts, self._rising.begun, np.where(self.firing, self.since, np.nan))
+        self._falling.step(t, passed, at, (well, healthy == NO))
+        ends = well & fired & (self._falling.held[at] >= self.rule.clear.hold - ROUNDING)
+        firing = (fired | starts) & ~ends
+        self.firing, self.since = self._none.copy(), self._since_never.copy()
+        self.firing[at] = firing
+        self.since[at] = np.where(starts, self._rising.begun[at], np.where(firing, since, np.nan))
 
     def _verdict(self, state: Truth) -> RuleVerdict:
         t = self._t
 
-        def ask(at: Index) -> Said:
+        def ask(at: Index, numbers: bool) -> Said:
             if self._t != t:
                 raise ValueError(f"{self.rule.id}: evidence of {t:g} s is asked for at {self._t:g} s")
-            return self._said(at)
+            return self._said(at, numbers=numbers)
 
         return RuleVerdict(self.rule.id, self.rule.scope, self.names, self.firing, state, self.since, ask)
 
-    def _said(self, at: Index) -> Said:
-        some = Some(self.at[at])
+    def _said(self, at: Index, *, numbers: bool) -> Said:
+        some = self._those(at)
         found = self._look(some)
         known = found.truth != UNKNOWN
-        values = np.array([self.evaluator.decisive(expr, some) for expr in self._asked])
-        coverage = added(self._weight * known) / self._weight.sum()
-        impact = np.full(len(at), np.nan)
-        if self.rule.impact is not None:
+        values, impact = np.full(known.shape, np.nan), np.full(len(at), np.nan)
+        if numbers:
+            values = np.array([self.evaluator.decisive(expr, some) for expr in self._asked])
+        if numbers and self.rule.impact is not None:
             impact = self.evaluator.some(self.rule.impact, some)
+        coverage = added(self._weight * known) / self._weight.sum()
         size = np.abs(impact)
         return Said(
             applies=found.applies != NO,
@@ -250,7 +267,7 @@ class Judge:
             )
         return self._nothing
 
-    def _silence(self, at: Index) -> Said:
+    def _silence(self, at: Index, _numbers: bool) -> Said:
         k, items = len(at), len(self._asked)
         return Said(
             applies=np.ones(k, bool),
@@ -261,6 +278,17 @@ class Judge:
             impact=np.full(k, np.nan, np.float32),
             severity=np.zeros(k, np.int8),
         )
+
+
+def _decides(rule: Rule, item: Evidence) -> bool:
+    """Whether a rule can neither fire nor suspect anybody where an item does not hold."""
+    others = sum(other.weight for other in rule.evidence if other is not item and not other.against)
+    return not item.against and others < rule.fire.score - 2 * ROUNDING and others <= rule.clear.score
+
+
+def _by_cost(items: Iterable[Expr]) -> list[list[Expr]]:
+    """What each item joins by `and`; the cheapest first, of the items and of what they join."""
+    return sorted((sorted(joined(expr), key=cost) for expr in items), key=lambda parts: cost(parts[0]))
 
 
 def joined(expr: Expr) -> list[Expr]:

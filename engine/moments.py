@@ -24,9 +24,14 @@ ALWAYS = Moment(-np.inf)
 """Of what is always the same."""
 
 
-def even(value: float, size: int) -> F64:
+def even(value: float, *shape: int) -> F64:
     """The same number for each of so many, not to be written to; it takes no room."""
-    return np.ndarray((size,), np.float64, np.array([value]), strides=(0,))
+    return np.ndarray(shape, np.float64, np.array([value]), strides=(0,) * len(shape))
+
+
+def is_even(values: F64) -> bool:
+    """Whether an array is such a one."""
+    return len(values) > 0 and values.strides == (0,)
 
 
 def together(moments: Iterable[Moment | None]) -> Moment | None:

@@ -68,19 +68,17 @@ class Within:
         value = args[0]
         found = self.entities.peers(self.peers)
         told = _where_known(value, found.mapped(value, self.function))
-        if not self.whole:
+        if not self.whole or not (silent := self.ever & np.isnan(value)).any():
             return told
-        silent = found.mapped((self.ever & np.isnan(value)).astype(np.float64), _spread_maximum)
-        return np.where(silent > 0, np.nan, told)
+        return np.where(found.mapped(silent.astype(np.float64), _spread_maximum) > 0, np.nan, told)
 
     def part(self, some: Some, ask: Ask) -> F64:
         count = self.entities.count(self.peers.kind)
         found = some.picked(self.peers, lambda: self.entities.peers(self.peers).around(some.at, count))
         value = ask(0, some.elsewhere(self.peers, lambda: found.members))
         told = _where_known(ask(0, some), found.mapped(value, self.function))
-        if not self.whole:
+        if not self.whole or not (silent := self.ever[found.members] & np.isnan(value)).any():
             return told
-        silent = self.ever[found.members] & np.isnan(value)
         return np.where(found.mapped(silent.astype(np.float64), _spread_maximum) > 0, np.nan, told)
 
 
@@ -96,6 +94,8 @@ def _spread_maximum(x: F64) -> F64:
 
 def _ever(ever: Mask, value: F64) -> Mask:
     """Who ever had a value."""
+    if len(ever) == len(value) and ever.all():
+        return ever
     known = ~np.isnan(value)
     known[: len(ever)] |= ever
     return known
@@ -150,20 +150,18 @@ class Reduce:
     def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
         value, found = args[0], self.entities.down(self.lower, self.kind)
         reduced = found.reduced(value, self.function)
-        if not self.whole:
+        if not self.whole or not (silent := self.ever & np.isnan(value)).any():
             return reduced
-        silent = found.reduced((self.ever & np.isnan(value)).astype(np.float64), REDUCE["highest"])
-        return np.where(silent > 0, np.nan, reduced)
+        return np.where(found.reduced(silent.astype(np.float64), REDUCE["highest"]) > 0, np.nan, reduced)
 
     def part(self, some: Some, ask: Ask) -> F64:
         key = self.lower, self.kind
         found = some.picked(key, lambda: self.entities.down(self.lower, self.kind).of(some.at))
         value = ask(0, some.elsewhere(key, lambda: found.members))
         reduced = found.reduced(value, self.function)
-        if not self.whole:
+        if not self.whole or not (silent := self.ever[found.members] & np.isnan(value)).any():
             return reduced
-        silent = (self.ever[found.members] & np.isnan(value)).astype(np.float64)
-        return np.where(found.reduced(silent, REDUCE["highest"]) > 0, np.nan, reduced)
+        return np.where(found.reduced(silent.astype(np.float64), REDUCE["highest"]) > 0, np.nan, reduced)
 
 
 class Lift:

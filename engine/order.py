@@ -1,61 +1,102 @@
 """Sorting many short rows at once: a few passes over long columns instead of one small sort for each row."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 
 import numpy as np
 
-from skewscope.engine.sets import F64, NARROW
+from skewscope.engine.sets import F64, NARROW, Index
 
 MANY = 1000
 """Fewer rows than that are sorted one by one: a pass has its price, however short it is."""
 BLOCK = 1 << 13
 """So many rows at a time: what is passed over again and again should stay in the cache."""
 
+Comparator = tuple[int, int, bool, bool]
+"""Two places, and whether the smaller and the larger of what stands there are needed."""
 
-def ordered(x: F64) -> F64:
-    """[rows, members] each row in ascending order, NaN last."""
+
+def ordered(x: F64, places: Collection[int] | None = None) -> F64:
+    """[rows, members] each row in ascending order, NaN last; only what comes to stand at `places` need be right."""
     rows, members = x.shape
     if members > NARROW or rows < MANY:
         return np.sort(x, axis=1)
-    return ordered_down(x.T).T
+    return ordered_down(x.T, places).T
 
 
-def ordered_down(x: F64) -> F64:
-    """[members, rows] each column in ascending order, NaN last."""
+def ordered_down(x: F64, places: Collection[int] | None = None) -> F64:
+    """[members, rows] each column in ascending order, NaN last; only what comes to stand at `places` need be right."""
     members, rows = x.shape
     if members > NARROW or rows < MANY:
         return np.sort(x, axis=0)
-    out = np.array(x, order="C")
-    # A NaN would spread to what it is compared with.
-    unknown = np.isnan(out)
-    gaps = bool(unknown.any())
-    if gaps:
-        out[unknown] = np.inf
+    places = tuple(range(members) if places is None else sorted(places))
+    out = np.empty((members, rows))
     for begin in range(0, rows, BLOCK):
-        _sort(out[:, begin : begin + BLOCK])
-    if gaps:
-        out[np.arange(members)[:, None] >= members - unknown.sum(axis=0)] = np.nan
+        at = slice(begin, begin + BLOCK)
+        _sort(x[:, at], out[:, at], places)
     return out
 
 
-def _sort(x: F64) -> None:
-    lower = np.empty(x.shape[1])
-    for a, b in comparators(len(x)):
-        np.minimum(x[a], x[b], out=lower)
-        np.maximum(x[a], x[b], out=x[b])
-        x[a] = lower
+def quantile_down(x: F64, q: float) -> F64:
+    """A quantile of what is known of each column of [members, rows], between neighbours by straight line."""
+    unknown = np.isnan(x)
+    if len(x) and not unknown.any():
+        place = q * (len(x) - 1)
+        low, high = int(place), min(int(place) + 1, len(x) - 1)
+        ordered = ordered_down(x, {low, high})
+        return _between(ordered[low], ordered[high], place - low)
+    count: Index = (~unknown).sum(axis=0)
+    most = np.maximum(count - 1, 0)
+    places = q * most
+    lows = np.floor(places).astype(np.intp)
+    ordered = ordered_down(x)
+    a, b = (np.take_along_axis(ordered, n[None, :], axis=0)[0] for n in (lows, np.minimum(lows + 1, most)))
+    return _between(a, b, places - lows)
+
+
+def _between(a: F64, b: F64, share: F64 | float) -> F64:
+    return a + (b - a) * share
+
+
+def _sort(x: F64, out: F64, places: tuple[int, ...]) -> None:
+    # A NaN would spread to what it is compared with.
+    unknown = np.isnan(x)
+    gaps = bool(unknown.any())
+    rows = [*(np.where(unknown, np.inf, x) if gaps else np.array(x, order="C"))]
+    spare = np.empty(x.shape[1])
+    for a, b, low, high in comparators(len(x), places):
+        one, other = rows[a], rows[b]
+        if low:
+            np.minimum(one, other, out=spare)
+            rows[a], spare = spare, one
+        if high:
+            np.maximum(one, other, out=other)
+    for place in places:
+        out[place] = rows[place]
+    if gaps:
+        out[np.arange(len(x))[:, None] >= len(x) - unknown.sum(axis=0)] = np.nan
 
 
 @cache
-def comparators(size: int) -> tuple[tuple[int, int], ...]:
-    """Pairs of places that sort so many members when each pair is put in order in turn: Batcher's odd-even merge."""
-    return tuple(
-        (a, a + step)
-        for block, step in _rounds(size)
-        for a in range(step % block, size - step)
-        if (a - step % block) % (2 * step) < step and a // (2 * block) == (a + step) // (2 * block)
-    )
+def comparators(size: int, places: tuple[int, ...]) -> tuple[Comparator, ...]:
+    """What brings those in order who stand at some of so many places, when it is done in turn.
+
+    Each pair is put in order as far as that matters to these places: Batcher's odd-even merge.
+    """
+    wanted, found = set(places), []
+    for a, b in reversed([*_pairs(size)]):
+        if a in wanted or b in wanted:
+            found.append((a, b, a in wanted, b in wanted))
+            wanted |= {a, b}
+    return tuple(reversed(found))
+
+
+def _pairs(size: int) -> Iterator[tuple[int, int]]:
+    """The places that are compared to bring all in order."""
+    for block, step in _rounds(size):
+        for a in range(step % block, size - step):
+            if (a - step % block) % (2 * step) < step and a // (2 * block) == (a + step) // (2 * block):
+                yield a, a + step
 
 
 def _rounds(size: int) -> Iterator[tuple[int, int]]:

@@ -406,15 +406,16 @@ class Panel:
     def _take_column(self, part: Part, value: F64, time: float) -> None:
         at, part.time = part.at, time
         self.count.taken += len(value)
+        grew = part.counts and self._grew(part, value)
         # One long look at the smallest and the largest tells that nothing is amiss: a NaN is neither.
-        part.whole = bool(value.min(initial=0.0) >= -LARGEST and value.max(initial=0.0) <= LARGEST)
+        part.whole = grew or bool(value.min(initial=0.0) >= -LARGEST and value.max(initial=0.0) <= LARGEST)
         # Once all have had a sample, nobody is born any more.
         if not part.born:
             self.births += 1
             part.born = part.whole
         if part.whole:
-            if part.counts:
-                self._count_column(part, value, time)
+            if part.counts and not grew:
+                self._tally(alone(np.arange(at.start, at.stop), np.full(len(value), time), value))
             self.latest[at], self.times[at] = value, time
             return
         sound = np.flatnonzero(np.abs(value) <= LARGEST)
@@ -425,15 +426,17 @@ class Panel:
         self.latest[at] = np.nan
         self.latest[found.series], self.times[found.series] = found.value, time
 
-    def _count_column(self, part: Part, value: F64, time: float) -> None:
+    def _grew(self, part: Part, value: F64) -> bool:
+        """Takes in a column of counters if all of them only grew, far from the end of their range; whether they did."""
         at = part.at
         by = value - self._last[at]
-        if by.min(initial=0.0) >= 0 and value.max(initial=-np.inf) < part.end:
-            self._sum[at] += by
-            self._last[at] = value
-            self._stuck[at] = False
-        else:
-            self._tally(alone(np.arange(at.start, at.stop), np.full(len(value), time), value))
+        top = value.max(initial=-np.inf)
+        if not (by.min(initial=0.0) >= 0 and top < part.end and top <= LARGEST):
+            return False
+        self._sum[at] += by
+        self._last[at] = value
+        self._stuck[at] = False
+        return True
 
     # --- what rules read
 

@@ -55,6 +55,11 @@ class Places:
         self._known: dict[Entity, Place] = {}
         self._told: dict[Entity, Mapping[str, str | int]] = {}
 
+    def prepare(self) -> None:
+        """Lays out what the first fault would otherwise wait for: for a large fleet that takes a while."""
+        for table in ("_ranks", "_groups_at", "_pools", "_rails", "_sizes", "_replicas"):
+            getattr(self, table)
+
     def of(self, entity: Entity) -> Place:
         """The place of an entity; one that the topology does not know is only itself."""
         place = self._known.get(entity)
@@ -191,7 +196,7 @@ class Places:
         sizes = {(f"node:{node.name}", False): node.gpus for node in self.topology.nodes}
         for group in self.topology.groups:
             sizes[f"group:{group.name}", False] = len(group.members)
-            for path in self.of(Entity("group", group.name)).paths:
+            for path in self._place(Entity("group", group.name)).paths:
                 sizes[path, True] = sizes.get((path, True), 0) + 1
         for pool in self.topology.pools:
             sizes[f"pool:{pool.name}", True] = len(pool.replicas)

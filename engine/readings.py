@@ -10,7 +10,7 @@ from skewscope.engine.counting import Counted, Tally
 from skewscope.engine.entities import Entities
 from skewscope.engine.features import added
 from skewscope.engine.laid import Part, moment_of
-from skewscope.engine.moments import Moment
+from skewscope.engine.moments import Moment, even, is_even
 from skewscope.engine.panel import Panel
 from skewscope.engine.ring import slot_of
 from skewscope.engine.rows import Rows, matching
@@ -186,6 +186,8 @@ class Seen:
 
 def _summed(values: F64, expected: Mask) -> F64:
     """The sum; unknown where any series that there is says nothing."""
+    if len(values) == 1:
+        return np.where(expected[0], values[0], np.nan)
     silent = (np.isnan(values) & expected).any(axis=0) | ~expected.any(axis=0)
     return np.where(silent, np.nan, added(np.where(expected, values, 0.0)))
 
@@ -258,7 +260,7 @@ class Lanes:
         self._moment = moment_of(self._parts)
         counted, times = self.panel.counted(self._at)
         time = self._moment.time if self._moment is not None and self._moment.whole else times
-        self.ring.step(t, counted, time, lambda: self.panel.rhythm.settled(self.series))
+        self.ring.step(t, counted, time, lambda: self.panel.rhythm.usual(self._at))
 
     def _learn(self) -> None:
         rows = self.panel.rows[self.signal]
@@ -287,9 +289,10 @@ class Lanes:
         more, since = self._over[window]
         if self._is_whole(series):
             return more.reshape(series.shape), since.reshape(series.shape)
-        more, since = np.append(more, np.nan), np.append(since, np.nan)
         lane = self._all_lanes_of(series)
-        return more[lane], since[lane]
+        more = np.append(more, np.nan)[lane]
+        # Where all were read in the same time, who has no lane still has no increase.
+        return more, even(since[0], *lane.shape) if is_even(since) else np.append(since, np.nan)[lane]
 
     def some(self, window: float, series: Index) -> tuple[F64, F64]:
         """The same as `over`, where only these series will be asked for."""
@@ -353,11 +356,12 @@ class Buckets:
         self._learn()
         more, _ = over(self.window, series)
         if self.quantile is None:
-            whole, count = (self._counted(name, more, series) for name in ("sum", "count"))
-            return whole / _some(count) * self.factor
+            counted = self._counted(("sum", "count"), more, series)
+            mean: F64 = counted[0] / _some(counted[1]) * self.factor
+            return mean
         if not self._bounds:
             return np.full(series.shape[1], np.nan)
-        below = np.stack([self._counted(bound, more, series) for bound in self._bounds])
+        below = self._counted(self._bounds, more, series)
         return quantile_of(np.array(self._bounds), below, self.quantile) * self.factor
 
     def _learn(self) -> None:
@@ -372,9 +376,13 @@ class Buckets:
             self._rows.setdefault(part if bound is None else bound, []).append(n)
         self._bounds = sorted(part for part in self._rows if isinstance(part, float))
 
-    def _counted(self, part: str | float, more: F64, series: Index) -> F64:
-        rows = self._rows[part]
-        return _summed(more[rows], series[rows] >= 0)
+    def _counted(self, parts: Sequence[str | float], more: F64, series: Index) -> F64:
+        """[parts, entities] how much some parts counted."""
+        rows = [self._rows[part] for part in parts]
+        if all(len(some) == 1 for some in rows):
+            alone = [row for some in rows for row in some]
+            return np.where(series[alone] >= 0, more[alone], np.nan)
+        return np.stack([_summed(more[some], series[some] >= 0) for some in rows])
 
 
 def upper_bound(part: str) -> float | None:

@@ -36,14 +36,6 @@ MANY = 4096
 """Of more series than that, every so many-th is looked at for what is usual."""
 
 
-def usual(period: F64) -> float:
-    """The period that nine of ten series do not exceed; 0 where none is known."""
-    known = period[:: max(1, len(period) // MANY)]
-    known = known[~np.isnan(known)]
-    place = len(known) * 9 // 10
-    return float(np.partition(known, place)[place]) if len(known) else 0.0
-
-
 @dataclass
 class Rhythm:
     """Sampling periods of many series, in seconds; NaN where fewer than two samples came."""
@@ -77,9 +69,16 @@ class Rhythm:
         self._first[:, into] = other._first[:, :1]  # noqa: SLF001 - one of its own kind
         self.version += 1
 
-    def settled(self, at: Index | slice = slice(None)) -> F64:
-        """The periods that rest on more than chance; NaN for the rest."""
-        return np.where(np.isnan(self._first[SETTLED - 1, at]), np.nan, self.period[at])
+    def usual(self, at: Index | slice = slice(None)) -> float:
+        """The period that nine of ten series do not exceed, of those that rest on more than chance; 0 without any."""
+        if isinstance(at, slice):
+            begin, end, _ = at.indices(len(self.period))
+            some = np.arange(begin, end, max(1, (end - begin) // MANY))
+        else:
+            some = at[:: max(1, len(at) // MANY)]
+        known = self.period[some[~np.isnan(self._first[SETTLED - 1, some])]]
+        place = len(known) * 9 // 10
+        return float(np.partition(known, place)[place]) if len(known) else 0.0
 
     def common(self, who: Mask) -> float:
         """The period of some series, if it is the same and known for good; else NaN."""

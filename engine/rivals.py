@@ -113,7 +113,10 @@ def _odds(near: Iterable[Near]) -> dict[str, Odds]:
     for rule, some in asked.items():
         info, verdict, _ = some[0]
         at = np.unique(np.concatenate([each for _, _, each in some]))
-        said = verdict.of(at)
+        if not len(at):
+            found[rule] = at, np.empty(0)
+            continue
+        said = verdict.of(at, numbers=False)
         odds = log_odds_of_all(info.weights, info.against, said.evidence, said.coverage, info.required)
         # What a rule was worth was measured where it spoke; where it does not, its evidence alone counts.
         speaks = verdict.firing[at] | (verdict.state[at] == YES)

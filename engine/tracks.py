@@ -191,8 +191,11 @@ class Tracks:
         waiting = (verdict.state == YES) & ~verdict.firing
         if not (waiting.any() or state.waits or verdict.firing.any() or state.firing.any()):
             return
-        state.waits = bool(waiting.any())
-        state.yes_since = np.where(waiting, np.where(np.isnan(state.yes_since), t, state.yes_since), np.nan)
+        who = np.flatnonzero(waiting)
+        since = state.yes_since[who]
+        state.waits = len(who) > 0
+        state.yes_since[:] = np.nan
+        state.yes_since[who] = np.where(np.isnan(since), t, since)
         if not (verdict.firing.any() or state.firing.any()):
             return
         at = np.flatnonzero(verdict.firing)
@@ -204,9 +207,9 @@ class Tracks:
         worse = said.severity > state.severity[at]
         for k in np.flatnonzero(louder | worse).tolist():
             self._speak(t, verdict, int(at[k]), said.some(np.array([k])), louder=bool(louder[k]))
-        for i in np.flatnonzero(state.firing & ~verdict.firing):
-            self._fall_silent(t, verdict.rule, self._key(verdict, int(i)))
-        silent = ~verdict.firing
+        silent = np.flatnonzero(state.firing & ~verdict.firing)
+        for i in silent.tolist():
+            self._fall_silent(t, verdict.rule, self._key(verdict, i))
         state.score[silent], state.impact[silent] = -np.inf, 0.0
         state.levels[silent], state.severity[silent] = -np.inf, -1
         loud = at[louder]

@@ -62,18 +62,19 @@ class RuleVerdict:
     """NO, UNKNOWN or YES of this tick alone, before hold."""
     since: NDArray[np.float64]
     """When the run of YES that led to `firing` began; NaN where not firing."""
-    ask: Callable[[Index], Said]
+    ask: Callable[[Index, bool], Said]
+    """What `of` gives."""
     _all: Said | None = field(default=None, repr=False)
 
-    def of(self, at: Index | Sequence[int]) -> Said:
-        """What the rule says of the entities at these places."""
+    def of(self, at: Index | Sequence[int], *, numbers: bool = True) -> Said:
+        """What the rule says of the entities at these places; without its `numbers` impact and values are unknown."""
         at = np.asarray(at, np.intp)
-        return self.ask(at) if self._all is None else self._all.some(at)
+        return self.ask(at, numbers) if self._all is None else self._all.some(at)
 
     def all(self) -> Said:
         """What the rule says of all its entities: dear, where there are many."""
         if self._all is None:
-            self._all = self.ask(np.arange(len(self.names)))
+            self._all = self.ask(np.arange(len(self.names)), True)
         return self._all
 
     @property

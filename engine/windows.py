@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.features import added
-from skewscope.engine.order import ordered_down
-from skewscope.engine.rhythm import LONGEST, Rhythm, longer, or_zero, usual
+from skewscope.engine.order import quantile_down
+from skewscope.engine.rhythm import LONGEST, Rhythm, longer, or_zero
 from skewscope.engine.ring import ALL, FEW, PLAIN, RUNNING, SLOTS, At, Back, Ring, Steps, latest, slot_for
 from skewscope.engine.sets import F64, LARGEST, Mask
 
@@ -102,7 +102,8 @@ class Track:
         if self._owed and not _alike(sound, self._who):
             self._time = self.time
         self._newest, self._shared, self._who, self._owed = time, time, sound, True
-        self._bear(ALL if sound is None else sound, value, time)
+        if (self._unborn if sound is None else self._unborn & sound).any():
+            self._bear(ALL if sound is None else sound, value, time)
         self._everyone = sound is None or bool((sound | self._unborn).all())
         for begin in range(0, len(value), BLOCK):
             at = slice(begin, min(begin + BLOCK, len(value)))
@@ -133,8 +134,6 @@ class Track:
 
     def _bear(self, at: At | Mask, value: F64, time: F64 | float) -> None:
         """Notes first samples; `value` is of all, `time` of those `at`."""
-        if not self._unborn[at].any():
-            return
         new = np.zeros(self.size, bool)
         new[at] = self._unborn[at]
         self.first[new] = time if isinstance(time, float) else time[new[at]]
@@ -158,7 +157,8 @@ class Track:
     def _take(self, at: At, every: F64, time: F64) -> None:
         """Takes in samples of those `at`; `every` is the value of all, `time` of those."""
         self.rhythm.learn(at, time - self.time[at])
-        self._bear(at, every, time)
+        if self._unborn[at].any():
+            self._bear(at, every, time)
         self._time[at], self._shared = time, None
         self._newest = max(self._newest, float(time.max(initial=-np.inf)))
         value = every[at]
@@ -235,7 +235,7 @@ class Track:
 
     def fitting(self, at: slice, reach: float) -> float:
         """How long the slots of some entities should be, for windows of `reach` seconds and their usual period."""
-        longest = max(reach, FEW * min(usual(self.rhythm.settled(at)), LONGEST))
+        longest = max(reach, FEW * min(self.rhythm.usual(at), LONGEST))
         return slot_for(self.ring.slot, longest, self.ring.depth)
 
     # --- windows
@@ -308,13 +308,14 @@ class Track:
 
     def quantile(self, steps: Back, q: float, at: At = ALL) -> F64:
         """A quantile of the last samples of a window's slots, between neighbours by straight line."""
-        ordered = ordered_down(self.ring.slots("last", steps, at))
-        count = (~np.isnan(ordered)).sum(axis=0)
-        place = q * np.maximum(count - 1, 0)
-        low = np.floor(place).astype(np.intp)
-        high = np.minimum(low + 1, np.maximum(count - 1, 0))
-        a, b = (np.take_along_axis(ordered, n[None, :], axis=0)[0] for n in (low, high))
-        found: F64 = a + (b - a) * (place - low)
+        if not isinstance(at, slice):
+            return quantile_down(self.ring.slots("last", steps, at), q)
+        begin, end, _ = at.indices(self.size)
+        found = np.empty(end - begin)
+        for first in range(0, end - begin, BLOCK):
+            some = slice(first, min(first + BLOCK, end - begin))
+            own = steps if isinstance(steps, int) else steps[some]
+            found[some] = quantile_down(self.ring.slots("last", own, slice(begin + some.start, begin + some.stop)), q)
         return found
 
 

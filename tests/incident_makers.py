@@ -122,7 +122,7 @@ def verdict(condition, said, kind="rank", names=None, rule="", since=None) -> Ru
         firing=np.array([s.fires for s in says], bool),
         state=np.array([s.state for s in says], np.int8),
         since=np.array([np.nan if not s.fires or since is None else since for s in says]),
-        ask=told.some,
+        ask=lambda at, _numbers: told.some(at),
     )
 
 

@@ -169,6 +169,25 @@ def test_a_baseline_learns_who_is_suspected_until_it_can_judge_and_no_further():
     assert baseline.drift(np.array([8.0])) == pytest.approx(3.0)
 
 
+def test_entities_learn_beside_each_other_as_each_would_alone():
+    """One begins when the past of the others is long, one has gaps, one is suspected for a while."""
+    random = np.random.default_rng(3)
+    values = random.normal(10, 1, (100, 4))
+    values[:70, 1] = values[random.random(100) < 0.2, 2] = np.nan
+    suspected = np.zeros((100, 4), bool)
+    suspected[30:50, 3] = True
+
+    def learned(who):
+        baseline = Baseline(20.0)
+        baseline.grow(len(who))
+        for t in range(100):
+            baseline.learn(values[t, who], float(t), suspected[t, who])
+        return baseline.mean.tolist(), baseline.variance.tolist(), baseline.z(np.full(len(who), 12.0)).tolist()
+
+    alone = [learned([n]) for n in range(4)]
+    assert learned([0, 1, 2, 3]) == tuple([own[0] for own in found] for found in zip(*alone, strict=True))
+
+
 RUNS = st.lists(
     st.tuples(st.one_of(st.none(), st.floats(0, 20)), st.one_of(st.none(), st.floats(0, 0.1))), min_size=1, max_size=30
 )

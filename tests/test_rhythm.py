@@ -71,9 +71,18 @@ def test_periods_settle_after_several_intervals():
     rhythm.grow(2)
     seen = []
     for _ in range(4):
-        seen.append(np.isnan(rhythm.settled()).tolist())
+        seen.append(rhythm.usual())
         rhythm.learn(np.array([0]), np.array([5.0]))
-    assert seen == [[True, True]] * 3 + [[False, True]]
+    assert seen == [0.0, 0.0, 0.0, 5.0]
+
+
+def test_the_usual_period_is_that_of_nine_in_ten_of_those_that_are_known():
+    rhythm = Rhythm(1.0)
+    rhythm.grow(30)
+    for _ in range(3):
+        rhythm.learn(np.arange(20), np.repeat([1.0, 2.0, 30.0], [10, 9, 1]))
+    assert rhythm.usual() == rhythm.usual(slice(0, 30)) == 2.0
+    assert rhythm.usual(np.arange(10)) == 1.0
 
 
 def test_a_longer_array_keeps_what_it_had():
