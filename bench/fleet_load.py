@@ -76,15 +76,18 @@ class Fleet:
         announce = encode([Hello(node, "b", "bench"), Announced(0, 0, tuple(series(node)))])
         await self.post(reader, writer, announce)
         phase = number / self.nodes
+        last = time.time()
         for sequence in range(self.seconds):
             at = self.begin + sequence + phase
             await asyncio.sleep(max(at - time.time(), 0))
-            values += np.round(self.pace * self.random.uniform(0.98, 1.02, self.size))
+            now = time.time()
+            values += np.round(self.pace * (now - last) * self.random.uniform(0.98, 1.02, self.size))
+            last = now
             told = values
             if node == SILENT and sequence >= self.seconds * QUIET_AFTER:
                 self.silent_since = self.silent_since or time.time()
                 told = np.where(self.host, np.nan, values)
-            row = ROW.pack(sequence, time.time(), 0, self.size) + told.tobytes()
+            row = ROW.pack(sequence, now, 0, self.size) + told.tobytes()
             body = pack(hello + HEAD.pack(2, len(row)) + row)
             for attempt in range(60):
                 status = await self.post(reader, writer, body)

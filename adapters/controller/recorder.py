@@ -26,7 +26,7 @@ from skewscope.kb.problems import InputError, Problem
 
 SPAN = 60
 """Seconds of a file."""
-MOST_BUFFERED = 1_000_000
+MOST_BUFFERED = 500_000
 """Values, or as many eights of bytes of text, that wait for a row group of their own."""
 ENDING = ".wide.parquet"
 TOPOLOGY = "topology.yaml"
@@ -60,7 +60,9 @@ class _Texts:
         series = [[k.signal, k.kind, k.entity, k.selector, rank] for k, rank in pairs]
         text = json.dumps(series, separators=(",", ":"), ensure_ascii=False)
         if first == 0:
-            self._packed[columns] = size, zstandard.ZstdCompressor(level=1).compress(text.encode())
+            packed = zstandard.ZstdCompressor(level=1).compress(text.encode())
+            # What the compressor gives keeps the room that was set aside for it, fifty times of what it needs.
+            self._packed[columns] = size, bytes(memoryview(packed))
         return text
 
 
@@ -128,6 +130,7 @@ class _File:
             _lists([row.get("values") for row in rows], pa.float64(), pa),
         ]
         self.writer.write_batch(pa.record_batch(columns, schema=schema()))
+        pa.default_memory_pool().release_unused()
 
     def close(self) -> None:
         """Makes it whole."""
