@@ -16,9 +16,9 @@ root = Path(__file__).resolve().parent.parent
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are processors: many tests wait for other processes and for the clock."""
+    """Some more than there are processors: many tests wait for other processes and for the clock."""
     asked = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS", "")
-    return int(asked) if asked.isdecimal() else len(os.sched_getaffinity(0)) + 1
+    return int(asked) if asked.isdecimal() else len(os.sched_getaffinity(0)) + 3
 
 
 @pytest.fixture(scope="session")
