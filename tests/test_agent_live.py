@@ -35,7 +35,13 @@ if sys.argv[1] == "listen":
                 continue
             threading.Thread(target=echo, args=(client,), daemon=True).start()
 else:
-    with socket.create_connection((sys.argv[2], 5001)) as client:
+    client = None
+    while client is None:
+        try:
+            client = socket.create_connection((sys.argv[2], 5001))
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+    with client:
         while time.time() < end:
             client.sendall(bytes(20000))
             got = 0
@@ -87,9 +93,10 @@ def inside(name: str, *command: str) -> "subprocess.Popen[str]":
 
 @contextmanager
 def traffic(seconds: float) -> Iterator[None]:
-    processes = [inside(PEER, sys.executable, "-c", TRAFFIC, "listen", "10.251.7.2", str(seconds))]
-    time.sleep(0.3)
-    processes.append(inside(NODE, sys.executable, "-c", TRAFFIC, "send", "10.251.7.2", str(seconds)))
+    places = ((PEER, "listen"), (NODE, "send"))
+    processes = [
+        inside(place, sys.executable, "-c", TRAFFIC, what, "10.251.7.2", str(seconds)) for place, what in places
+    ]
     try:
         yield
     finally:
