@@ -31,6 +31,8 @@ class Timing:
     """Those that a silent leader stood for go on under it this long, then speak for themselves."""
     explain_s: float = 20.0
     """A resolved root explains this long: an effect's window is often longer than its cause's."""
+    linger_s: float = 60.0
+    """What it explained already it goes on to explain this long: a queue that it left has to be worked off."""
     cool_down_s: float = 30.0
     """What fires again within this time is the same incident, one flap more."""
     hand_over_s: float = 15.0
@@ -114,7 +116,7 @@ class Incidents:
         """All that decides how things are related; nothing needs thinking about again while it stays."""
         fading = tuple(sorted(track.key for track in self.tracks.live.values() if self._fading(t, track)))
         explaining = tuple(sorted(c.id for c in self._near.values() if self._ago(t, c) <= self.timing.explain_s))
-        return self.tracks.version, self._context, fading, explaining
+        return self.tracks.version, self._context, fading, explaining, tuple(sorted(self._lingering(t)))
 
     def _fading(self, t: float, track: Track) -> bool:
         return not track.firing and t - track.cleared_at <= self.timing.fold_s
@@ -283,7 +285,7 @@ class Incidents:
         """Lay the causal graph over what fires, and over what resolved a moment ago."""
         near = [c for c in self._near.values() if not c.merged_into and self._ago(t, c) <= self.timing.explain_s]
         suspects = [_suspect(case) for case in near]
-        roots = attribute(suspects, self._causes, self.places)
+        roots = self._lingering(t) | attribute(suspects, self._causes, self.places)
         settled = {c.id for c in near if not c.open and c.explained_by}
         signs = coincide([s for s in suspects if s.id not in roots and s.id not in settled], self.places)
         self._signs = frozenset(signs)
@@ -294,6 +296,15 @@ class Incidents:
             elif case.open or case.id in roots or self._in_a_circle(case, roots):
                 # What is over keeps its explanation, though the root be long over too.
                 self._explain(t, case, roots.get(case.id))
+
+    def _lingering(self, t: float) -> dict[str, str]:
+        """What goes on although that which explained it is over."""
+        found = {}
+        for case in self._near.values():
+            root = self._cases.get(case.explained_by or "") if case.open and not case.merged_into else None
+            if root is not None and not root.open and self._ago(t, root) <= self.timing.linger_s:
+                found[case.id] = root.id
+        return found
 
     def _in_a_circle(self, case: Case, roots: Mapping[str, str]) -> bool:
         """Whether what explained a case is now explained by it."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.banks import Banks, Pasts
+from skewscope.engine.counts import Members, OfCount, is_count
 from skewscope.engine.features import REDUCE, WHOLE, WITHIN, finite
 from skewscope.engine.memories import WINDOWS, FromBaseline, Smoothed, Windowed
 from skewscope.engine.moments import ALWAYS, Moment, together
@@ -99,35 +100,6 @@ def _ever(ever: Mask, value: F64) -> Mask:
     known = ~np.isnan(value)
     known[: len(ever)] |= ever
     return known
-
-
-class Members:
-    """How many peers ever reported anything; unknown while none did."""
-
-    def __init__(self, expr: Expr, shared: Shared) -> None:
-        assert expr.peers is not None
-        self.peers, self.entities = expr.peers, shared.entities
-        self._of: tuple[int, tuple[int, ...]] = (-1, ())
-        self._args: tuple[Any, ...] = ()
-        self._count: F64 = np.empty(0)
-
-    def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
-        # Who was ever seen is told by the same arrays until somebody new is.
-        of = self.entities.version, tuple(map(id, args))
-        if of != self._of:
-            self._of, self._args, self._count = of, tuple(args), self._counted(args)
-        return self._count
-
-    def _counted(self, args: Sequence[Any]) -> F64:
-        seen = np.full(self.entities.count(self.peers.kind), np.nan)
-        for arg in args:
-            seen = np.fmax(seen, arg)
-        count = self.entities.peers(self.peers).mapped(seen, _counted)
-        return np.where(count > 0, count, np.nan)
-
-
-def _counted(x: F64) -> F64:
-    return np.repeat((~np.isnan(x)).sum(axis=1)[:, None].astype(np.float64), x.shape[1], axis=1)
 
 
 class Reduce:
@@ -297,6 +269,8 @@ class Workshop:
             return self._call(expr)
         if expr.op in {"signal", "seen", "lift"}:
             return {"signal": Signal, "seen": Seen, "lift": Lift}[expr.op](expr, self.shared)
+        if expr.op == "compare" and any(map(is_count, expr.args)):
+            return OfCount(expr, self.shared, COMPARE)
         return Fixed(np.float64(expr.value)) if expr.op == "number" else Plain(_plain(expr))
 
     def _call(self, expr: Expr) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.attribution import Causes
+from skewscope.engine.attribution import MOST_STEPS, Causes
 from skewscope.engine.cases import Case
 from skewscope.engine.confidence import GAIN, PRIOR, log_odds_of_all, probability
 from skewscope.engine.neighbours import Neighbours
@@ -17,6 +17,7 @@ from skewscope.kb.model import Catalogue
 
 NOTHING_SPEAKS = PRIOR - GAIN / 2
 """Log-odds of a condition that is judged, but that nothing near speaks for: all seen, and every item says no."""
+ON_A_PATH = frozenset({"port", "link", "peer"})
 Near = tuple[RuleInfo, RuleVerdict, Index]
 """A rule, what it says in this tick, and which of its entities are near."""
 Odds = tuple[Index, NDArray[np.float64]]
@@ -42,13 +43,13 @@ class Rivals:
 
         That is how likely each look-alike is by its own rules; and which look-alikes and causes cannot be judged here.
         """
-        near = [self._near(case) for case in cases]
+        near = [self._beside(case) for case in cases]
         alike = [near_[name] for case, near_ in zip(cases, near, strict=True) for name in self._tests[case.condition]]
         odds = _odds(entry for some in alike for entry in some)
         for case, near_ in zip(cases, near, strict=True):
             for condition, test in self._tests[case.condition].items():
                 case.rivals[condition] = (_chance(near_[condition], odds), test)
-            case.candidates = tuple(name for name, said in sorted(near_.items()) if not _judged(said))
+            case.candidates = self._candidates(case, near_)
             case.compared = True
 
     def _separating(self, condition: str) -> dict[str, str]:
@@ -63,23 +64,44 @@ class Rivals:
         known = conditions.get(condition)
         return tests | {look.condition: look.separate_by for look in (known.lookalikes if known else ())}
 
-    def _near(self, case: Case) -> dict[str, list[Near]]:
-        """What the rules of each look-alike and cause say of a case's entity and of those next to it.
+    def _candidates(self, case: Case, near: Mapping[str, Sequence[Near]]) -> tuple[str, ...]:
+        """Look-alikes and causes that no rule can judge here, and what may lie behind these and cannot be judged either.
 
-        Where both sit on a node it must be the same one: that another member is late does not make this link bad.
+        The nearest ones first: what would need more steps to have led here follows.
         """
+        found: list[str] = []
+        edge = near if case.leader.kind not in ON_A_PATH else self._near(case, near, on_its_paths=True)
+        for _ in range(MOST_STEPS):
+            open_ = [name for name, said in sorted(edge.items()) if not _judged(said)]
+            found = [*found, *open_]
+            behind = {cause for name in open_ for cause in self.causes.of(name)} - {*near, *found, case.condition}
+            edge = self._near(case, behind)
+        return tuple(found)
+
+    def _beside(self, case: Case) -> dict[str, list[Near]]:
+        """What the rules of each look-alike and cause say near a case."""
         if case.condition not in self._tests:
             self._tests[case.condition] = self._separating(case.condition)
+        return self._near(case, self._tests[case.condition].keys() | self.causes.of(case.condition))
+
+    def _near(
+        self, case: Case, conditions: Iterable[str], *, on_its_paths: bool = False
+    ) -> dict[str, list[Near]]:
+        """What the rules of some conditions say of a case's entity and of those next to it.
+
+        Where both sit on a node it must be the same one: that another member is late does not make this link bad. Only
+        what other ports of the group suffer may lie on the paths of this one.
+        """
         entity = case.leader
         place, around = self.places.of(entity), self._neighbours.tokens(entity)
         known: dict[tuple[str, int], Index] = {}
-        conditions = self._tests[case.condition].keys() | self.causes.of(case.condition)
         found: dict[str, list[Near]] = {name: [] for name in conditions}
         for name, own in found.items():
             for info, verdict in self.tracks.said_of(name):
                 key = verdict.kind, id(verdict.names)
                 if key not in known:
                     same_node = entity.kind in NODE_BOUND and verdict.kind in NODE_BOUND
+                    same_node = same_node and not (on_its_paths and verdict.kind in ON_A_PATH)
                     tokens = place.own | place.nodes if same_node else around | place.pools
                     known[key] = self._neighbours.near(verdict.kind, verdict.names, tokens)
                 own.append((info, verdict, known[key]))
@@ -95,9 +117,9 @@ class Rivals:
             near = {other.id: other for token in self._neighbours.tokens(case.leader) for other in at[token]}
             for _, other in sorted(near.items()):
                 if other.condition != case.condition:
-                    self._beside(case, other)
+                    self._fires_beside(case, other)
 
-    def _beside(self, case: Case, other: Case) -> None:
+    def _fires_beside(self, case: Case, other: Case) -> None:
         chance = probability(other.log_odds)
         before, test = case.rivals.get(other.condition, (0.0, ""))
         case.rivals[other.condition] = (max(before, chance), test or _telling(case, other))

@@ -87,6 +87,33 @@ def test_a_rule_that_does_not_apply_says_no_and_clears():
     assert verdict.state[verdict.names.index("A:n0")] in (NO, UNKNOWN)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "heard", "expected"),
+    [
+        ("peers() >= 3", 4, YES),
+        ("peers() >= 3", 3, YES),
+        ("peers() >= 3", 2, UNKNOWN),
+        ("peers() >= 5", 2, NO),
+        ("peers() < 2", 2, NO),
+        ("peers() <= 2", 2, UNKNOWN),
+        ("peers() <= 4", 2, YES),
+        ("5 > peers()", 1, YES),
+        ("peers() == 4", 4, YES),
+        ("peers() == 3", 2, UNKNOWN),
+        ("peers() == 2", 2, UNKNOWN),
+        ("peers() == 1", 2, NO),
+        ("peers() != 3", 2, UNKNOWN),
+        ("peers() != 5", 2, YES),
+    ],
+)
+def test_peers_of_whom_nothing_was_heard_may_be_there(wanted, heard, expected):
+    bench = Bench(rule(edited(SIMPLE, applies_when=wanted)))
+    for _ in range(3):
+        (verdict,) = bench.tick(ranks([9e-3] * heard))
+    found = verdict.state[verdict.names.index("A:n0")]
+    assert found == expected
+
+
 def state(samples, text=SIMPLE, rank="A:n2"):
     bench = Bench(rule(text))
     for _ in range(3):

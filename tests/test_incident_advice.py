@@ -61,11 +61,11 @@ def test_a_measured_diagnosis_takes_over_from_a_derived_one():
 
 def test_what_a_withdrawn_root_explained_comes_back_with_advice_of_its_own():
     engine = advised(REST)
-    for t in range(60):
+    for t in range(100):
         lossy = {N1: Says()} if 5 <= t < 15 else {}
         engine.step(float(t), [verdict("lossy", lossy), verdict("late", {N1: Says()} if t >= 6 else {})])
         late = [one for one in engine.all() if one.condition == "late"]
-        if 6 <= t < 30:
+        if 6 <= t < 75:
             assert late[0].explained_by
             assert late[0].mitigations == ()
     (root, late) = engine.all()
