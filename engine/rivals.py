@@ -18,6 +18,7 @@ from skewscope.kb.model import Catalogue
 NOTHING_SPEAKS = PRIOR - GAIN / 2
 """Log-odds of a condition that is judged, but that nothing near speaks for: all seen, and every item says no."""
 ON_A_PATH = frozenset({"port", "link", "peer"})
+"""Kinds of entities that suffer from what is wrong elsewhere on their paths."""
 Near = tuple[RuleInfo, RuleVerdict, Index]
 """A rule, what it says in this tick, and which of its entities are near."""
 Odds = tuple[Index, NDArray[np.float64]]
@@ -65,7 +66,7 @@ class Rivals:
         return tests | {look.condition: look.separate_by for look in (known.lookalikes if known else ())}
 
     def _candidates(self, case: Case, near: Mapping[str, Sequence[Near]]) -> tuple[str, ...]:
-        """Look-alikes and causes that no rule can judge here, and what may lie behind these and cannot be judged either.
+        """Look-alikes and causes that no rule can judge here, and what may lie behind those and cannot be judged.
 
         The nearest ones first: what would need more steps to have led here follows.
         """
@@ -84,9 +85,7 @@ class Rivals:
             self._tests[case.condition] = self._separating(case.condition)
         return self._near(case, self._tests[case.condition].keys() | self.causes.of(case.condition))
 
-    def _near(
-        self, case: Case, conditions: Iterable[str], *, on_its_paths: bool = False
-    ) -> dict[str, list[Near]]:
+    def _near(self, case: Case, conditions: Iterable[str], *, on_its_paths: bool = False) -> dict[str, list[Near]]:
         """What the rules of some conditions say of a case's entity and of those next to it.
 
         Where both sit on a node it must be the same one: that another member is late does not make this link bad. Only

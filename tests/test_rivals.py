@@ -43,6 +43,31 @@ def test_what_nothing_here_can_judge_is_a_candidate(other, says, expected):
     assert late.as_json()["candidates"] == list(expected)
 
 
+@pytest.mark.parametrize(
+    ("hot", "throttled", "expected"),
+    [(UNSEEN, UNSEEN, ("hot", "throttled")), (SILENT, UNSEEN, ()), (UNSEEN, SILENT, ("hot",))],
+    ids=["both", "what it would act by is not so", "judged"],
+)
+def test_what_may_lie_behind_a_candidate_and_cannot_be_judged_either_is_one(hot, throttled, expected):
+    engine = incidents()
+    told = [verdict("late", {N1: Says()}), verdict("hot", {N1: hot}), verdict("throttled", {N1: throttled})]
+    engine.step(1.0, told)
+    late = next(one for one in engine.all() if one.condition == "late")
+    assert late.candidates == expected
+
+
+@pytest.mark.parametrize(("unseen", "expected"), [("n1/ew", ("lossy",)), ("n9/ew", ())], ids=["its group", "another"])
+def test_what_nobody_can_judge_at_another_port_of_the_group_may_lie_on_the_path(unseen, expected):
+    engine = incidents()
+    ports = [f"n{i}/ew" for i in range(16)]
+    engine.step(
+        1.0,
+        [verdict("late", {"n0/ew": Says()}, "port", ports), verdict("lossy", {unseen: UNSEEN}, "port", ports)],
+    )
+    (late,) = engine.all()
+    assert late.candidates == expected
+
+
 def test_what_was_measured_where_a_rule_spoke_does_not_count_where_it_is_silent():
     sure = {name: replace(info, calibration=Calibration(shift=4.0)) for name, info in RULES.items()}
     engine = Incidents(sure, incidents().catalogue, cluster())
