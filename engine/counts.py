@@ -52,9 +52,18 @@ class OfCount:
         assert peers is not None
         self.peers = peers
         self._class: tuple[int, F64] = (-1, np.empty(0))
+        self._told: tuple[tuple[Any, ...], Truth] = ((), np.empty(0, np.int8))
 
     def run(self, t: float, args: Sequence[Any]) -> Truth:  # noqa: ARG002
         """The truth where it is the same for all numbers from those who were heard to those who may be there."""
+        before, told = self._told
+        # Both sides are the same arrays until somebody new is heard.
+        if len(before) != len(args) or any(old is not new for old, new in zip(before, args, strict=True)):
+            told = self._compared(args)
+            self._told = tuple(args), told
+        return told
+
+    def _compared(self, args: Sequence[Any]) -> Truth:
         there = [np.where(np.isnan(arg), arg, self._all()) if n == self.side else arg for n, arg in enumerate(args)]
         if self.name not in {"==", "!="}:
             return self._between(self.name, args, there)

@@ -14,6 +14,7 @@ from skewscope.engine.evaluate import Evaluator, cost
 from skewscope.engine.features import added
 from skewscope.engine.sets import F64, Index, Mask
 from skewscope.engine.some import Some
+from skewscope.engine.support import Support
 from skewscope.engine.verdict import NO, UNKNOWN, YES, RuleVerdict, Said
 from skewscope.rules.expr import Expr
 from skewscope.rules.model import Evidence, Rule
@@ -91,6 +92,8 @@ class Judge:
         self._t = np.nan
         self._nothing: RuleVerdict | None = None
         self._asked = [item.when for item in rule.evidence]
+        more = [] if rule.applies_when is None else [rule.applies_when]
+        self._support = Support([*self._asked, *more], entities, evaluator, n)
         self._needed = _by_cost(item.when for item in rule.evidence if item.required)
         """What each required item joins by `and`, the cheapest first."""
         self._decides = _by_cost(item.when for item in rule.evidence if not item.required and _decides(rule, item))
@@ -118,7 +121,7 @@ class Judge:
             self._all_began = not np.isnan(self._began).any()
         own = self._state(found)
         own[~(t - self._began[open_] >= self.rule.warm_up - ROUNDING) & (own != NO)] = UNKNOWN
-        self._hold(t, passed, open_, (own, self._healthy(found)))
+        self._hold(t, passed, open_, (own, self._well(open_, found)))
         state = self._all_no.copy()
         state[open_] = own
         self.suspicious = self.firing | (state == YES) | shows
@@ -209,6 +212,21 @@ class Judge:
         low = found.most <= self.rule.clear.score + ROUNDING
         return np.where(missing, YES, np.where(blind, UNKNOWN, np.where(low, YES, NO))).astype(np.int8)
 
+    def _well(self, at: Index, found: _Looked) -> Truth:
+        """The same, where of those who fire nothing counts that was unknown from the beginning."""
+        healthy = self._healthy(found)
+        lacking = (self._required & (found.truth != YES)).any(axis=0) | (found.score <= self.rule.clear.score)
+        doubt = np.flatnonzero(self.firing[at] & (healthy != YES) & lacking)
+        if len(doubt):
+            healthy[doubt] = self._healthy(self._supported(at[doubt]))
+        return healthy
+
+    def _supported(self, at: Index) -> _Looked:
+        truth = self._support.truth(at, self._those(at))
+        applies = truth[-1] if self.rule.applies_when is not None else np.full(len(at), YES, np.int8)
+        truth = truth[: len(self._asked)]
+        return _Looked(truth, applies, *self._scores(truth))
+
     def _hold(self, t: float, passed: float, at: Index, told: tuple[Truth, Truth]) -> None:
         """Who fires from now on, of those `at`, by their (state, health); nobody else does."""
         (state, healthy), fired = told, self.firing[at]
@@ -220,6 +238,8 @@ class Judge:
         if not (fired | starts).any():
             # Who begins to fire is not healthy then: the time of health before that need not be known.
             return
+        if starts.any():
+            self._support.note(at[starts], self._those(at[starts]))
         self._falling.step(t, passed, at, (well, healthy == NO))
         ends = well & fired & (self._falling.held[at] >= self.rule.clear.hold - ROUNDING)
         firing = (fired | starts) & ~ends

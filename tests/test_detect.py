@@ -71,6 +71,50 @@ def test_silence_does_not_count_towards_a_hold():
     assert not any(said)
 
 
+LAGS, ROUNDS, SHARE, QUEUE = (
+    ("wire.onset_lag", "A:n0"),
+    ("wire.round_period", "A"),
+    ("wire.last_sender_share", "A:n0"),
+    ("serve.waiting", "A"),
+)
+MORE = """\
+  - name: more
+    for: 3
+    when: wire.last_sender_share > 0.5
+    threshold: {basis: judgement, why: A guess.}
+  - name: congested"""
+
+
+@pytest.mark.parametrize(
+    ("when", "fires_on", "other"),
+    [
+        ("wire.onset_lag > 2*s or wire.last_sender_share > 0.5", LAGS, SHARE),
+        ("wire.onset_lag > 2*s or size() > 2 and wire.round_period > 2*s", LAGS, ROUNDS),
+        ("wire.round_period > 2*s or serve.waiting > 2*requests", ROUNDS, QUEUE),
+        ("wire.onset_lag > 2*s", LAGS, SHARE),
+    ],
+    ids=["of the rank", "of the group", "both of the group", "of another item"],
+)
+def test_what_nobody_there_ever_knew_does_not_keep_it_firing(when, fires_on, other):
+    text = SIMPLE.replace("wire.onset_lag > 2*ms", when)
+    if "or" not in when:
+        text = text.replace("    required: true\n", "").replace("  - name: congested", MORE)
+    bench = Bench(rule(edited(text, fire="{score: 3, hold: 2*s}")))
+
+    def firing(*samples):
+        (verdict,) = bench.tick(dict(samples))
+        return bool(verdict.firing[verdict.names.index("A:n0")])
+
+    high, low = (fires_on, 9.0), (fires_on, 0.1)
+    assert [firing(high) for _ in range(5)][-1]
+    assert not [firing(low) for _ in range(5)][-1]
+    # What was heard as it began to fire, and falls silent, may still be so.
+    assert [firing(high, (other, 9.0)) for _ in range(5)][-1]
+    assert all(firing(low, (other, 9.0)) for _ in range(5))
+    assert all(firing(low) for _ in range(60))
+    assert not [firing(low, (other, 0.1)) for _ in range(5)][-1]
+
+
 def test_what_speaks_against_keeps_it_from_firing_and_what_is_unknown_does_not():
     assert not any(firing(Bench(rule(SIMPLE)), [(9, 0.05)] * 10))
     assert firing(Bench(rule(SIMPLE)), [(9, None)] * 10)[-1]
