@@ -241,7 +241,7 @@ class Entities:
         mask[: len(self.names[kind])] = True
         if where.networks and kind == "port":
             mask &= self.in_networks(where.networks)
-        if where.groups or where.nodes or where.own_front:
+        if where.groups or where.nodes or where.front_end:
             mask &= self._in_groups(kind, where)
         return mask
 
@@ -258,7 +258,9 @@ class Entities:
     def _wanted(self, group: Group, where: Where) -> bool:
         if where.groups and group.kind not in where.groups:
             return False
-        if where.own_front and group.name not in self._own_fronts:
+        if where.front_end == "own" and group.name not in self._own_fronts:
+            return False
+        if where.front_end == "none" and group.name in self.numbers["replica"]:
             return False
         return where.nodes in (0, len(self._nodes_of(group)))
 

@@ -40,9 +40,10 @@ def cluster(short: Cluster, prefix: str = "") -> Topology:
     for name, kind, size, per_node in short.groups:
         names = [f"{prefix}n{n}" for n in range(first, first + size)]
         members = [f"{node}/gpu{g}" for node in names for g in range(per_node)] if per_node else names
-        groups.append(Group(f"{prefix}{name}", kind, tuple(members), names[0]))
+        groups.append(Group(f"{prefix}{name}", kind, tuple(members), "" if name in short.jobs else names[0]))
         first += size
-    everyone = (("pool", tuple(name for name, *_ in short.groups)),) if groups else ()
+    serving = tuple(name for name, *_ in short.groups if name not in short.jobs)
+    everyone = (("pool", serving),) if serving else ()
     pools = everyone if short.pools is None else short.pools
     named = (Pool(f"{prefix}{name}", tuple(f"{prefix}{replica}" for replica in found)) for name, found in pools)
     return Topology(nodes, tuple(groups), tuple(named))

@@ -61,12 +61,14 @@ class Firing:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A topology in short: (name, kind, nodes, gpus a member) of groups, further nodes, GPUs of a node, pools."""
+    """A topology in short: (name, kind, nodes, gpus a member) of groups, further nodes, GPUs of a node, pools, jobs."""
 
     groups: tuple[tuple[str, str, int, int], ...] = ()
     nodes: int = 0
     gpus: int = 0
     pools: tuple[tuple[str, tuple[str, ...]], ...] | None = None
+    jobs: tuple[str, ...] = ()
+    """Groups that serve nobody: behind no front end, and in no pool unless told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +204,16 @@ class _Reader:
                 self.fault((*path, "groups", name), repr(match[1]), f"one of {', '.join(GROUP_KINDS)}", hint)
             if not 1 <= int(match[2]) <= 1000:
                 self.fault((*path, "groups", name), f"{match[2]} nodes", "1 to 1000")
-        pools = data.get("pools")
+        pools, jobs = data.get("pools"), data.get("jobs", ())
+        for n, job in enumerate(jobs):
+            if job not in data.get("groups", {}):
+                self.fault((*path, "jobs", n), f"the unknown group {job!r}", "one of the groups")
         for pool, replicas in (pools or {}).items():
             for n, replica in enumerate(replicas):
                 if replica not in data.get("groups", {}):
                     self.fault((*path, "pools", pool, n), f"the unknown group {replica!r}", "one of the groups")
         named = None if pools is None else tuple((pool, tuple(replicas)) for pool, replicas in pools.items())
-        return Cluster(tuple(groups), data.get("nodes", 0), data.get("gpus", 0), named)
+        return Cluster(tuple(groups), data.get("nodes", 0), data.get("gpus", 0), named, tuple(jobs))
 
     def given(self, path: Path_, data: dict[str, Any]) -> Iterator[Given]:
         for text, by_entity in data.items():

@@ -147,7 +147,7 @@ class _Reader:
                 found = f"{what} of a group for a {self.data['scope']}"
                 self.fault(("where", name), found, "it only for ranks and groups")
         groups, networks = _listed(data.get("group")), _listed(data.get("network"))
-        return Where(groups, networks, data.get("nodes", 0), "front_end" in data)
+        return Where(groups, networks, data.get("nodes", 0), data.get("front_end", ""))
 
     def peers(self) -> Peers:
         scope, where = self.data["scope"], self.data.get("where", {})

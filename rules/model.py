@@ -17,8 +17,8 @@ class Where:
     networks: tuple[str, ...] = ()
     nodes: int = 0
     """On how many nodes the group lies; 0: on any number."""
-    own_front: bool = False
-    """Only groups whose front end is that of no group on other nodes."""
+    front_end: str = ""
+    """own: only groups whose front end is that of no group on other nodes; none: only those that serve nobody."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,13 +175,17 @@ def test_a_front_end_is_own_where_no_group_on_other_nodes_has_it():
         Group("one", "tensor-parallel", ("n2", "n3"), "n5"),
         Group("other", "tensor-parallel", ("n4",), "n5"),
         Group("none", "tensor-parallel", ("n5",), ""),
+        Group("pooled", "tensor-parallel", ("n5/gpu0",), ""),
     )
-    e = Entities(Topology(nodes, groups, ()))
+    e = Entities(Topology(nodes, groups, (Pool("lab", ("pooled",)),)))
 
-    def left(kind):
-        return [name for name, good in zip(e.names[kind], e.where(kind, Where(own_front=True)), strict=False) if good]
+    def left(kind, front_end="own"):
+        where = Where(front_end=front_end)
+        return [name for name, good in zip(e.names[kind], e.where(kind, where), strict=False) if good]
 
     assert left("group") == left("replica") == ["whole", "part"]
+    assert left("group", "none") == ["none"]
+    assert left("rank", "none") == ["none:n5"]
     assert left("rank") == ["whole:n0", "whole:n1", "part:n0/gpu0", "part:n0/gpu1"]
 
 
