@@ -246,6 +246,7 @@ class Incidents:
         heir = self._heir(t, case) if case.open and not case.merged_into else None
         if heir:
             self._move(t, case, heir.leader)
+            case.members |= heir.members
             self._merge(t, heir, case)
         elif case.open:
             case.resolved_at = t
@@ -298,11 +299,13 @@ class Incidents:
                 self._explain(t, case, roots.get(case.id))
 
     def _lingering(self, t: float) -> dict[str, str]:
-        """What goes on although that which explained it is over."""
+        """What began under that which explained it, and goes on although that is over."""
         found = {}
         for case in self._near.values():
             root = self._cases.get(case.explained_by or "") if case.open and not case.merged_into else None
-            if root is not None and not root.open and self._ago(t, root) <= self.timing.linger_s:
+            if root is None or root.resolved_at is None or case.since > root.resolved_at:
+                continue
+            if self._ago(t, root) <= self.timing.linger_s:
                 found[case.id] = root.id
         return found
 
@@ -353,6 +356,7 @@ class Incidents:
     def forget(self, before: float) -> None:
         """Drop incidents that resolved before a time, but for those that still explain others."""
         kept = {c.id for c in self._cases.values() if c.open or self._since(c) >= before} | set(self._near)
+        kept |= {c.explained_by for c in self._near.values() if c.explained_by in self._cases}
         roots = {id_: final_root(self._cases[id_], self._cases) for id_ in kept}
         self._cases = {c.id: c for c in self._cases.values() if c.id in kept or c.id in roots.values()}
         for case in self._cases.values():

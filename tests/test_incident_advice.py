@@ -59,6 +59,17 @@ def test_a_measured_diagnosis_takes_over_from_a_derived_one():
     assert blind.state == "firing"
 
 
+def test_what_begins_after_its_cause_is_over_soon_speaks_for_itself():
+    engine = advised(REST)
+    for t in range(60):
+        engine.step(
+            float(t),
+            [verdict("lossy", {N1: Says()} if t < 10 else {}), verdict("late", {N1: Says()} if t >= 15 else {})],
+        )
+        late = [one for one in engine.all() if one.condition == "late"]
+        assert not late or bool(late[0].explained_by) == (t <= 30)
+
+
 def test_what_a_withdrawn_root_explained_comes_back_with_advice_of_its_own():
     engine = advised(REST)
     for t in range(100):

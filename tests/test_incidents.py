@@ -1,6 +1,7 @@
 """The life of incidents: opening, clearing, flapping, folding, being explained, coming back."""
 
 import json
+import math
 
 import pytest
 from incident_makers import CRITICAL, LOST, LOUD, N1, N2, QUIET, SILENT, Says, incidents, lives, play, ranks, verdict
@@ -158,6 +159,16 @@ def test_what_goes_round_a_group_is_one_incident_that_moves():
         "moved from n1 to n2",
         "moved from n2 to n3",
     ]
+
+
+def test_what_fires_where_a_moving_incident_has_just_been_is_told_by_it():
+    engine = incidents()
+    engine.step(0.0, [verdict("late", {"A:n3": Says(score=2.0, impact=-0.5)})])
+    engine.step(7.0, [verdict("late", {"A:n2": Says(score=2.0, impact=-0.1, value=5.0)})])
+    engine.step(14.0, [])
+    engine.step(21.0, [verdict("late", {"A:n0": Says(score=2.0, impact=math.nan, severity=0)})])
+    firing = {name for one in engine.all() if one.state == "firing" for name in (one.name, *one.also)}
+    assert "n0" in firing
 
 
 @pytest.mark.parametrize(
