@@ -284,7 +284,10 @@ def test_while_it_reads_the_screen_lives_and_leaving_stops_the_reading():
         app = Console(Film(), Words(catalogue()), read=load)
         async with app.run_test(size=(80, 24)) as pilot:
             await asyncio.to_thread(heard.wait, 10)
-            await pilot.pause(0.7)
+            for _ in range(100):
+                await pilot.pause(0.1)
+                if "42 %" in screen_text(app):
+                    break
             assert "reading packets" in screen_text(app)
             assert "42 %" in screen_text(app)
             await pilot.press("j", "enter", "p", "s", "escape", "3", "1")
