@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skewscope.engine.counters import Ranges, increases, ranges_of
 from skewscope.engine.counting import Tally
 from skewscope.engine.entities import Entities
 from skewscope.engine.feed import I32, Block, Column, Frame, SeriesKey, SeriesTable
@@ -19,6 +18,7 @@ from skewscope.engine.rhythm import Rhythm, longer
 from skewscope.engine.rows import Rows, larger
 from skewscope.engine.samples import Samples, alone, marked
 from skewscope.engine.sets import F64, LARGEST, Index
+from skewscope.engine.totals import Counting, Totals
 from skewscope.kb.model import Signal
 from skewscope.rules.kinds import contains, kind_of
 
@@ -52,11 +52,7 @@ class _Sort:
 
     kind: str
     """Of entity."""
-    counts: bool
-    ranges: int
-    """Number of the ranges that its counter may have."""
-    least_end: float
-    """Below this its counter is at no end of its range."""
+    counting: Counting
 
 
 class Panel:
@@ -102,20 +98,9 @@ class Panel:
         self._used = np.empty(0, bool)
         self._read = np.empty(0, bool)
         """What is used, or what somebody else reads here."""
-        self._counter = np.empty(0, bool)
-        self._stuck = np.empty(0, bool)
-        self._last, self._sum, self._born, self._born_sum = (np.empty(0) for _ in range(4))
-        self._least_end = np.empty(0)
-        """Below this a counter is at no end of its range."""
-        self._ranges = Ranges(np.full((1, 1), np.nan), np.full((1, 1), np.nan))
-        """[k, sorts] the ranges of each sort of counter; of the first, none."""
-        self._sorts: dict[tuple[tuple[float, float], ...], int] = {(): 0}
-        self._sort = np.empty(0, np.uint16)
+        self._totals = Totals()
         self._sorts_of: dict[str, _Sort] = {}
         self._now: F64 = np.full(1, np.nan)
-        self._breaks = 0
-        """Grows when a counter begins anew."""
-        self._newest_born: dict[tuple[int, int], tuple[int, float]] = {}
 
     # --- series
 
@@ -149,12 +134,10 @@ class Panel:
         # One more: what a series that there is not would hold.
         size += 1
         self.rhythm.grow(size)
-        for name in ("latest", "times", "_last", "_born", "_born_sum", "_sum", "_least_end"):
-            setattr(self, name, longer(getattr(self, name), size))
-        for name in ("_used", "_read", "_counter", "_stuck"):
-            old = getattr(self, name)
-            setattr(self, name, np.concatenate((old, np.zeros(size - len(old), bool))))
-        self._sort = np.concatenate((self._sort, np.zeros(size - len(self._sort), np.uint16)))
+        self._totals.grow(size)
+        self.latest, self.times = longer(self.latest, size), longer(self.times, size)
+        more = np.zeros(size - len(self._used), bool)
+        self._used, self._read = np.concatenate((self._used, more)), np.concatenate((self._read, more))
 
     def _place(self, number: int, key: SeriesKey) -> None:
         self._read[number] = key.signal in self.also
@@ -167,24 +150,13 @@ class Panel:
             self.count.unplaced += 1
             return
         self._used[number] = self._read[number] = True
-        self._sum[number] = 0.0
-        self._counter[number] = sort.counts
-        self._sort[number], self._least_end[number] = sort.ranges, sort.least_end
+        self._totals.place(number, sort.counting)
         rows.place(entity, selector, number, self.entities.count(sort.kind))
 
     def _sort_of(self, name: str) -> _Sort:
         """What all series of a signal have in common."""
         signal = self.signals[name]
-        ranges = ranges_of(signal) if signal.type == "counter" else ()
-        if ranges not in self._sorts:
-            shape = max(len(ranges), len(self._ranges.sizes)), len(self._sorts) + 1
-            sizes, ends = _taller(self._ranges.sizes, shape), _taller(self._ranges.ends, shape)
-            sizes[: len(ranges), -1], ends[: len(ranges), -1] = zip(*ranges, strict=True)
-            self._ranges = Ranges(sizes, ends)
-            self._sorts[ranges] = shape[1] - 1
-        least = min((end for _, end in ranges), default=np.inf)
-        counts = signal.type in {"counter", "histogram"}
-        found = self._sorts_of[name] = _Sort(kind_of(signal.entity), counts, self._sorts[ranges], least)
+        found = self._sorts_of[name] = _Sort(kind_of(signal.entity), self._totals.counting(signal))
         return found
 
     def _entity(self, key: SeriesKey, kind: str) -> tuple[int, str]:
@@ -284,9 +256,9 @@ class Panel:
             return
         self.count.taken += len(found.series)
         used = self._used[found.series]
-        counted = found.kept(used & self._counter[found.series])
+        counted = found.kept(used & self._totals.counter[found.series])
         if len(counted.series):
-            self._tally(counted)
+            self._totals.take(counted)
         self._pace(found if used.all() else found.kept(used))
         if not found.single:
             found = found.kept(found.last)
@@ -306,42 +278,6 @@ class Panel:
         since = np.where(anew, found.time[found.first], before)
         with np.errstate(divide="ignore", invalid="ignore"):
             self.rhythm.learn(at, (found.time[found.last] - since) / (samples - anew))
-
-    def _tally(self, found: Samples) -> None:
-        if found.single:
-            found = self._grown(found)
-        if len(found.series):
-            self._counted(found)
-
-    def _grown(self, found: Samples) -> Samples:
-        """Takes in counters that only grew, far from the end of their range; gives the rest."""
-        at, now = found.series, found.value
-        by = now - self._last[at]
-        plain = (by >= 0) & (now < self._least_end[at])
-        if not plain.all():
-            some = np.flatnonzero(plain)
-            at, now, by = at[some], now[some], by[some]
-        self._sum[at] += by
-        self._last[at] = now
-        self._stuck[at] = False
-        return found.kept(~plain)
-
-    def _counted(self, found: Samples) -> None:
-        at = found.series
-        before = np.where(found.first, self._last[at], np.roll(found.value, 1))
-        what = increases(before, found.value, self._ranges_of(at))
-        start = np.flatnonzero(found.first)
-        total, before, place = what.added_up(start)
-        one, broke = at[start], place >= 0
-        self._breaks += bool(broke.any())
-        self._born[one[broke]] = found.time[place[broke]]
-        self._born_sum[one[broke]] = self._sum[one[broke]] + before[broke]
-        self._sum[one] += total
-        self._last[one], self._stuck[one] = found.value[found.last], what.stuck[found.last]
-
-    def _ranges_of(self, at: Index) -> Ranges:
-        sort = self._sort[at]
-        return Ranges(self._ranges.sizes[:, sort], self._ranges.ends[:, sort])
 
     def _gaps(self, found: Samples) -> None:
         self.count.gaps += len(found.series)
@@ -388,12 +324,10 @@ class Panel:
         self._size = at.stop
         self._straight &= self._known == self._size
         self._used[at] = self._read[at] = True
-        self._sum[at] = 0.0
-        self._counter[at] = sort.counts
-        self._sort[at], self._least_end[at] = sort.ranges, sort.least_end
+        self._totals.place(at, sort.counting)
         who = np.arange(size) if column.entities is None else column.entities
         self.rows[column.signal].place_all(column.selector, who, at, self.entities.count(sort.kind))
-        return Part(number, at, sort.counts, float(self._least_end[at].min(initial=np.inf)))
+        return Part(number, at, sort.counting.counts, self._totals.end(at))
 
     def _pace_frame(self, laid: Laid, interval: float) -> None:
         """The period of a frame is that of all its series."""
@@ -406,7 +340,7 @@ class Panel:
     def _take_column(self, part: Part, value: F64, time: float) -> None:
         at, part.time = part.at, time
         self.count.taken += len(value)
-        grew = part.counts and self._grew(part, value)
+        grew = part.counts and self._totals.take_all(at, value, part.end)
         # One long look at the smallest and the largest tells that nothing is amiss: a NaN is neither.
         part.whole = grew or bool(value.min(initial=0.0) >= -LARGEST and value.max(initial=0.0) <= LARGEST)
         # Once all have had a sample, nobody is born any more.
@@ -415,28 +349,16 @@ class Panel:
             part.born = part.whole
         if part.whole:
             if part.counts and not grew:
-                self._tally(alone(np.arange(at.start, at.stop), np.full(len(value), time), value))
+                self._totals.take(alone(np.arange(at.start, at.stop), np.full(len(value), time), value))
             self.latest[at], self.times[at] = value, time
             return
         sound = np.flatnonzero(np.abs(value) <= LARGEST)
         found = alone(at.start + sound, np.full(len(sound), time), value[sound])
         if part.counts and len(sound):
-            self._tally(found)
+            self._totals.take(found)
         self.count.gaps += len(value) - len(sound)
         self.latest[at] = np.nan
         self.latest[found.series], self.times[found.series] = found.value, time
-
-    def _grew(self, part: Part, value: F64) -> bool:
-        """Takes in a column of counters if all of them only grew, far from the end of their range; whether they did."""
-        at = part.at
-        by = value - self._last[at]
-        top = value.max(initial=-np.inf)
-        if not (by.min(initial=0.0) >= 0 and top < part.end and top <= LARGEST):
-            return False
-        self._sum[at] += by
-        self._last[at] = value
-        self._stuck[at] = False
-        return True
 
     # --- what rules read
 
@@ -460,29 +382,30 @@ class Panel:
 
     def counted(self, series: Index | slice) -> tuple[F64, F64]:
         """How much counters counted, and up to when, by series number."""
-        return self._sum[series], self.times[series]
+        return self._totals.sum[series], self.times[series]
 
     def tally(self, series: Index | slice, moment: Moment | None = None) -> Tally:
         """How counters stand, by series number; `moment` tells when all of them were read, if at one time."""
+        totals = self._totals
         if isinstance(series, slice) and moment is not None and self._sound(series, moment):
             size = series.stop - series.start
             return Tally(
-                self._sum[series],
+                totals.sum[series],
                 even(moment.time, size),
-                self._born[series],
-                self._born_sum[series],
+                totals.born[series],
+                totals.born_sum[series],
                 self.rhythm.period[series],
                 np.ones(size, bool),
                 self.rhythm.longest(series),
-                self._last_born(series),
+                totals.last_born(series),
             )
-        fresh = (self.t - self.times[series] <= self.rhythm.horizon[series]) & ~self._stuck[series]
+        fresh = (self.t - self.times[series] <= self.rhythm.horizon[series]) & ~totals.stuck[series]
         period = self.rhythm.period[series]
         return Tally(
-            self._sum[series],
+            totals.sum[series],
             self.times[series],
-            self._born[series],
-            self._born_sum[series],
+            totals.born[series],
+            totals.born_sum[series],
             period,
             fresh & ~np.isnan(self.latest[series]),
             float(np.fmax.reduce(period, axis=None, initial=0.0)),
@@ -491,16 +414,7 @@ class Panel:
     def _sound(self, series: slice, moment: Moment) -> bool:
         """Whether counters that were read at one time can all be believed."""
         young = self.t - moment.time <= self.rhythm.shortest()
-        return young and moment.whole and not self._stuck[series].any()
-
-    def _last_born(self, series: slice) -> float:
-        """When the last of some counters began anew; NaN where one never began."""
-        key = series.start, series.stop
-        breaks, found = self._newest_born.get(key, (-1, 0.0))
-        if breaks != self._breaks:
-            found = float(self._born[series].max(initial=-np.inf))
-            self._newest_born[key] = self._breaks, found
-        return found
+        return young and moment.whole and not self._totals.stuck[series].any()
 
     def lay(self, name: str) -> Rows:
         """The rows of a signal, as wide as its kind is now."""
@@ -508,12 +422,6 @@ class Panel:
         size = self.entities.count(kind_of(self.signals[name].entity))
         rows.series = larger(rows.series, (len(rows.selectors), size))
         return rows
-
-
-def _taller(array: F64, shape: tuple[int, int]) -> F64:
-    out = np.full(shape, np.nan)
-    out[: array.shape[0], : array.shape[1]] = array
-    return out
 
 
 def _joined(*parts: str) -> str:
