@@ -6,7 +6,7 @@ it. With reach taken through any number of steps, the fewest roots that explain 
 source of the graph of what explains what, so the smallest set is found, not approximated.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,10 @@ MOST_STEPS = 3
 """Links of the causal graph from one thing seen to another thing seen."""
 
 
+Heard = Callable[[str, str], int]
+"""How many entities of a kind can be judged in a domain, counted as `Places.size` counts them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fold:
     """Whose voice stands for an entity's, and why: part, louder or crowd."""
@@ -42,14 +46,16 @@ class Fold:
     why: str
 
 
-def fold(tracks: Sequence[Track], places: Places, before: Mapping[Entity, Fold]) -> dict[Entity, Fold]:
+def fold(
+    tracks: Sequence[Track], places: Places, before: Mapping[Entity, Fold], heard: Heard | None = None
+) -> dict[Entity, Fold]:
     """The entities that another one of the same condition stands for; who is not in it stands for itself.
 
     Entities that lie in one another are one fault. Members of a group are, where one is clearly the loudest. Those in
-    one domain (group, switch, rack) are, where they are most of it. Others stay apart.
+    one domain (group, switch, rack) are, where they are most of it, as far as it can be judged. Others stay apart.
     """
     ordered = sorted(tracks, key=_order)
-    crowded = _crowded(ordered, places)
+    crowded = _crowded(ordered, places, heard or places.size)
     folded: dict[Entity, Fold] = {}
     leaders: dict[str, list[Track]] = {}
     present = {track.entity for track in ordered}
@@ -74,8 +80,8 @@ def _near(entity: Entity, places: Places) -> frozenset[str]:
     return place.own | place.nodes | place.shared(entity.kind) | places.ends(entity)
 
 
-def _crowded(tracks: Sequence[Track], places: Places) -> frozenset[str]:
-    """Domains of which most fires."""
+def _crowded(tracks: Sequence[Track], places: Places, heard: Heard) -> frozenset[str]:
+    """Domains of which most fires, or most of those that can be judged."""
     hit: dict[tuple[str, str], set[str]] = {}
     for track in tracks:
         place = places.of(track.entity)
@@ -83,14 +89,21 @@ def _crowded(tracks: Sequence[Track], places: Places) -> frozenset[str]:
             who = place.own if domain in place.nodes else place.nodes or place.own
             hit.setdefault((domain, track.entity.kind), set()).update(who)
     return frozenset(
-        domain for (domain, kind), who in hit.items() if _is_crowd(len(who), places.size(domain, kind), domain)
+        domain
+        for (domain, kind), who in hit.items()
+        if _is_crowd(len(who), places.size(domain, kind), domain)
+        or (len(who) >= CROWD and not _of_pool(domain) and _is_crowd(len(who), heard(domain, kind), domain))
     )
 
 
 def _is_crowd(count: int, size: int, domain: str) -> bool:
-    if domain.startswith("pool:"):
+    if _of_pool(domain):
         return count == size >= 2  # one burst on all replicas; on some of them it would be the router's doing
     return count >= CROWD and 2 * count > size > 0
+
+
+def _of_pool(domain: str) -> bool:
+    return domain.startswith("pool:")
 
 
 def _leader(

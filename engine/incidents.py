@@ -6,6 +6,7 @@ Pure: times come with the verdicts. The order in which verdicts are given change
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from skewscope.engine.advice import Context, advice_of, facts_of
 from skewscope.engine.attribution import Causes, Fold, attribute, fold, leader_of
@@ -152,7 +153,10 @@ class Incidents:
         for key, track in sorted(self.tracks.live.items()):
             if track.firing or self._fading(t, track):
                 alike.setdefault(key[0], []).append(track)
-        self._folds = {c: fold(tracks, self.places, self._folds.get(c, {})) for c, tracks in alike.items()}
+        self._folds = {
+            c: fold(tracks, self.places, self._folds.get(c, {}), partial(self._rivals.heard, c))
+            for c, tracks in alike.items()
+        }
         clusters: dict[Key, list[Track]] = {}
         for condition, tracks in alike.items():
             newest = self._newest_in_turn(condition, tracks)

@@ -1,11 +1,12 @@
 """Which entities are near somewhere: found by way of the nodes, so that nobody looks at a whole fleet for a few."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from skewscope.engine.places import NODE_BOUND, Entity, Places
 from skewscope.engine.sets import Index
+from skewscope.engine.verdict import UNKNOWN, RuleVerdict
 
 MOST = 64
 """So many lists of names are known at a time."""
@@ -28,6 +29,11 @@ class Neighbours:
         around = sorted({i for node in nodes for i in index.get(node, ())})
         wanted = frozenset(tokens)
         return np.array([i for i in around if wanted & self.tokens(Entity(kind, names[i]))], np.intp)
+
+    def judged(self, verdict: RuleVerdict, nodes: Iterable[str]) -> set[str]:
+        """Those of some nodes on which a rule can tell of anything."""
+        index = self._index(verdict.kind, verdict.names)
+        return {node for node in nodes if (verdict.state[list(index.get(node, ()))] != UNKNOWN).any()}
 
     def tokens(self, entity: Entity) -> frozenset[str]:
         """The entity, its nodes and its groups: who shares one of them is next to it."""

@@ -212,6 +212,20 @@ class Places:
         """
         return self._sizes.get((domain, kind in GROUP_LIKE), 0)
 
+    def nodes_in(self, domain: str) -> Collection[str]:
+        """Names of the nodes in a group, or behind a switch or in a rack."""
+        what, _, name = domain.partition(":")
+        return self._members.get(name, ()) if what == "group" else self._nodes_at.get(domain, ())
+
+    @cached_property
+    def _nodes_at(self) -> dict[str, list[str]]:
+        """Nodes by switch and rack."""
+        found: dict[str, list[str]] = {}
+        for node, paths in self._node_paths.items():
+            for path in paths:
+                found.setdefault(path, []).append(node)
+        return found
+
     def ends(self, entity: Entity) -> frozenset[str]:
         """The ports at which a flow through this entity shows: its own and, where known, the other one."""
         if entity.kind not in ("port", "link", "peer"):

@@ -65,6 +65,21 @@ class Rivals:
         known = conditions.get(condition)
         return tests | {look.condition: look.separate_by for look in (known.lookalikes if known else ())}
 
+    def heard(self, condition: str, domain: str, kind: str) -> int:
+        """On how many nodes of a group, switch or rack some rule about a kind can judge a condition.
+
+        Counted as `Places.size` counts; of GPUs in a node, and of groups, it is all that there are.
+        """
+        whole = self.places.size(domain, kind)
+        rules = [verdict for _, verdict in self.tracks.said_of(condition) if verdict.kind == kind]
+        blind = rules and all((verdict.state == UNKNOWN).any() for verdict in rules)
+        if kind not in NODE_BOUND or domain.startswith("node:") or not blind:
+            return whole
+        known: set[str] = set()
+        for verdict in rules:
+            known |= self._neighbours.judged(verdict, self.places.nodes_in(domain))
+        return min(whole, len(known))
+
     def _candidates(self, case: Case, near: Mapping[str, Sequence[Near]]) -> tuple[str, ...]:
         """Look-alikes and causes that no rule can judge here, and what may lie behind those and cannot be judged.
 

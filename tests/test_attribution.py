@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from incident_makers import NAMES, Says, catalogue, places, track
+from incident_makers import NAMES, SILENT, UNSEEN, Says, catalogue, incidents, places, track, verdict
 
 from skewscope.engine.attribution import CAUSE_BEFORE_S, Causes, Fold, attribute, dominates, fold, leader_of
 from skewscope.engine.nearness import Suspect, closeness
@@ -67,6 +67,25 @@ def test_who_was_stood_for_stays_so_until_nearly_as_loud():
     assert leaders([loud, track("late", "rank", "A:n2", Says(value=6))], before) == ["A:n1"]
     assert leaders([loud, track("late", "rank", "A:n2", Says(value=6))]) == ["A:n1", "A:n2"]
     assert leaders([loud, track("late", "rank", "A:n2", Says(value=8))], before) == ["A:n1", "A:n2"]
+
+
+@pytest.mark.parametrize(
+    ("unseen", "expected"),
+    [((), 4), (("n2", "n3"), 1), (("n2",), 1), (("n8", "n9"), 4)],
+    ids=[
+        "half is not most",
+        "most of those seen are one",
+        "one more than half",
+        "unseen elsewhere",
+    ],
+)
+def test_who_cannot_be_judged_is_none_of_those_who_are_well(unseen, expected):
+    ports = {f"n{i}/ew": Says() if i in {0, 1, 4, 5} else UNSEEN if f"n{i}" in unseen else SILENT for i in range(16)}
+    engine = incidents()
+    engine.step(1.0, [verdict("late", ports, "port")])
+    roots = [one for one in engine.all() if one.explained_by is None]
+    assert len(roots) == expected
+    assert {name for one in roots for name in (one.name, *one.also)} == {"n0/ew", "n1/ew", "n4/ew", "n5/ew"}
 
 
 def test_a_crowd_stays_one_while_it_thins_out():

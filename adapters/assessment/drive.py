@@ -12,6 +12,7 @@ from skewscope.adapters.assessment.vantages import FULL, VANTAGES, Seen
 from skewscope.adapters.processes import spread
 from skewscope.adapters.replay import replay
 from skewscope.adapters.simulator.faults.registry import Target
+from skewscope.engine.attribution import CROWD
 from skewscope.engine.calibration import Calibration, calibration
 from skewscope.engine.cases import WORDS
 from skewscope.engine.confidence import log_odds
@@ -176,8 +177,15 @@ def told(incidents: Iterable[Incident], start: float, topology: Topology) -> tup
 
 
 def _members(one: Incident, topology: Topology) -> tuple[str, ...]:
+    """The nodes of a group, or those behind the switch on which several ports suffer."""
     group = topology.group.get(one.name) if one.kind in GROUP_LIKE else None
-    return tuple(dict.fromkeys(topology.node_of[member] for member in group.members)) if group else ()
+    if group:
+        return tuple(dict.fromkeys(topology.node_of[member] for member in group.members))
+    ports = [topology.port.get(name) for name in (one.name, *one.also)]
+    switches = {port.switch if port else "" for port in ports}
+    if len(ports) < CROWD or len(switches) > 1 or "" in switches:
+        return ()
+    return tuple(node.name for node in topology.nodes if any(port.switch in switches for port in node.ports))
 
 
 def _by_weights(one: Incident) -> float:
