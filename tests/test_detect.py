@@ -125,10 +125,15 @@ def test_warm_up_counts_from_the_first_sample():
     assert said.index(True) >= 5 + 6
 
 
-def test_a_rule_that_does_not_apply_says_no_and_clears():
-    bench = Bench(rule(edited(SIMPLE, applies_when="peers() >= 3")))
-    (verdict,) = bench.tick(ranks([9e-3, 9e-3]))
-    assert verdict.state[verdict.names.index("A:n0")] in (NO, UNKNOWN)
+def test_a_rule_that_no_longer_applies_says_no_and_clears():
+    bench = Bench(rule(edited(SIMPLE, applies_when="wire.round_period < 1*s")))
+    applies, ended = (
+        [bench.tick(ranks([9e-3]) | {("wire.round_period", "A"): period})[0] for _ in range(6)][-1]
+        for period in (0.1, 2.0)
+    )
+    rank = applies.names.index("A:n0")
+    assert (applies.state[rank], applies.firing[rank]) == (YES, True)
+    assert (ended.state[rank], ended.firing[rank]) == (NO, False)
 
 
 @pytest.mark.parametrize(
