@@ -44,7 +44,8 @@ async def text(request: Request) -> str:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise BadBodyError(415, "Content-Type: application/json was expected")
     try:
-        return (await asyncio.wait_for(_body(request), PATIENCE)).decode()
+        async with asyncio.timeout(PATIENCE):
+            return (await _body(request)).decode()
     except TimeoutError:
         raise BadBodyError(408, f"the body took more than {PATIENCE:g} s") from None
     except UnicodeDecodeError:

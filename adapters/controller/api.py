@@ -58,7 +58,8 @@ class Site:
                 yield found
                 continue
             try:
-                await asyncio.wait_for(news.wait(), BEAT)
+                async with asyncio.timeout(BEAT):
+                    await news.wait()
             except TimeoutError:
                 yield []
 

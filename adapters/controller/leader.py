@@ -191,7 +191,8 @@ class Leader:
         if self._doing is None or self._doing.done():
             self._doing = asyncio.get_running_loop().run_in_executor(self._thread, do)
         try:
-            await asyncio.wait_for(asyncio.shield(self._doing), patience)
+            async with asyncio.timeout(patience):
+                await asyncio.shield(self._doing)
             trouble = ""
         except BlockingIOError:
             return  # another looks at it just now

@@ -81,7 +81,8 @@ async def exchange(url: str, wish: Wish, sent: Sent | None = None) -> Answer:
         FetchError: nothing at all, or it is too large or too slow.
     """
     try:
-        return await asyncio.wait_for(_exchanged(urlsplit(url), wish, sent), wish.timeout)
+        async with asyncio.timeout(wish.timeout):
+            return await _exchanged(urlsplit(url), wish, sent)
     except TimeoutError:
         raise FetchError(f"no answer within {wish.timeout:g} s") from None
     except (OSError, ssl.SSLError, EOFError) as error:

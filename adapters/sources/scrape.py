@@ -88,15 +88,17 @@ class Scrape:
     async def run(self, sink: Sink) -> None:
         """Scrapes until it is cancelled."""
         # One thread reads all pages of a source: what was learned of one is of use for all.
-        with ThreadPoolExecutor(1, f"scrape {self.name}") as readers:
-            try:
-                while True:
-                    targets, troubles = await found(self.settings.where)
-                    self._follow(targets, sink, readers)
-                    await self.world.clock.sleep(min(AGAIN, self.settings.period))
-                    sink.trouble = scrubbed("; ".join([*troubles, *self._troubles()]))
-            finally:
-                self._follow([], sink, readers)
+        readers = ThreadPoolExecutor(1, f"scrape {self.name}")
+        try:
+            while True:
+                targets, troubles = await found(self.settings.where)
+                self._follow(targets, sink, readers)
+                await self.world.clock.sleep(min(AGAIN, self.settings.period))
+                sink.trouble = scrubbed("; ".join([*troubles, *self._troubles()]))
+        finally:
+            self._follow([], sink, readers)
+            # A page that is being read just now holds up nobody.
+            readers.shutdown(wait=False, cancel_futures=True)
 
     def _follow(self, targets: Sequence[Target], sink: Sink, readers: ThreadPoolExecutor) -> None:
         """Begins with new targets, and ends with those that are gone."""

@@ -27,7 +27,8 @@ async def services(name: str, server: tuple[str, int] | None = None) -> list[tup
     question = asked(number, name)
     for _ in range(2):
         try:
-            answer = await asyncio.wait_for(_exchanged(question, server or _server()), TRY)
+            async with asyncio.timeout(TRY):
+                answer = await _exchanged(question, server or _server())
         except TimeoutError:
             continue
         return answered(answer, number)

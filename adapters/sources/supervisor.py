@@ -6,13 +6,13 @@ several of its periods hangs, and is ended and started again as well.
 
 import asyncio
 import logging
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 
 from skewscope.adapters.clock import Clock
 from skewscope.adapters.sources.base import Batch, Sink, Source, scrubbed
 from skewscope.adapters.sources.pushed import Receiving
+from skewscope.adapters.tasks import let_go
 
 LEAST_WAIT, MOST_WAIT = 1.0, 60.0
 """Seconds before a source is started again."""
@@ -20,8 +20,6 @@ PATIENCE = 5.0
 """Periods without a batch after which a source hangs ..."""
 LEAST_PATIENCE = 10.0
 """... and seconds that it has at least."""
-LETTING_GO = 2.0
-"""Seconds that a source may take to end."""
 
 log = logging.getLogger(__name__)
 
@@ -145,9 +143,7 @@ class Supervisor:
         """Ends a source; what it handed over and nobody took yet."""
         kept = self._kept.pop(name)
         if kept.task is not None:
-            kept.task.cancel()
-            with suppress(asyncio.CancelledError, TimeoutError, Exception):
-                await asyncio.wait_for(asyncio.shield(kept.task), LETTING_GO)
+            await let_go(kept.task)
         return kept.sink.take()
 
     async def close(self) -> dict[str, list[Batch]]:

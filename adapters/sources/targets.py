@@ -124,7 +124,8 @@ async def _resolved(where: Where, name: str, port: int) -> list[Target]:
         (lambda: _addresses(name, port)) if port else (lambda: services(name))
     )
     try:
-        places = await asyncio.wait_for(look(), LOOKUP)
+        async with asyncio.timeout(LOOKUP):
+            places = await look()
     except (OSError, TimeoutError) as error:
         raise OSError(f"{name}: {getattr(error, 'strerror', None) or error or 'no answer'}") from None
     texts = [f"[{host}]:{at}" if ":" in host else f"{host}:{at}" for host, at in places]

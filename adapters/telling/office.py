@@ -6,12 +6,12 @@ What waits for a messenger lies in the store, not here: one that hangs for a day
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from skewscope.adapters.clock import Clock
 from skewscope.adapters.sources.base import scrubbed
+from skewscope.adapters.tasks import let_go
 from skewscope.adapters.telling.base import Board, Letter, Messenger, Teller, TellError
 from skewscope.adapters.telling.desk import Desk
 from skewscope.adapters.telling.handover import Handover
@@ -21,8 +21,6 @@ LEAST_WAIT, MOST_WAIT = 1.0, 60.0
 """Seconds before something is tried again."""
 MOST_WISHED = 600.0
 """Seconds that the other side may make us wait."""
-LETTING_GO = 2.0
-"""Seconds that a teller may take to end."""
 MOST_LETTERS = 50
 """Taken out of the store at once."""
 LOOK = 1.0
@@ -87,7 +85,8 @@ class Kept:
     async def tried(self, doing: "asyncio.Future[None] | asyncio.Task[None]") -> TellError | None:
         """Waits for a call of the teller; what went wrong, None for nothing."""
         try:
-            await asyncio.wait_for(doing, self.teller.patience)
+            async with asyncio.timeout(self.teller.patience):
+                await doing
         except TimeoutError:
             return self._failed(TellError(f"no end within {self.teller.patience:g} s"))
         except TellError as error:
@@ -153,9 +152,7 @@ class Office:
         """Ends a teller."""
         task = self._kept.pop(name).task
         if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError, TimeoutError, Exception):
-                await asyncio.wait_for(asyncio.shield(task), LETTING_GO)
+            await let_go(task)
 
     async def close(self) -> None:
         """Ends all of them."""

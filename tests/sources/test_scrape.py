@@ -10,7 +10,7 @@ from skewscope.adapters.names import Names
 from skewscope.adapters.secret import Secret
 from skewscope.adapters.sources import World, kinds
 from skewscope.adapters.sources.base import Sink
-from skewscope.adapters.sources.fetch import FetchError, Wish, fetch
+from skewscope.adapters.sources.fetch import Answer, FetchError, Wish, fetch
 from skewscope.adapters.sources.scrape import build
 from skewscope.adapters.sources.settings import Settings
 from skewscope.adapters.sources.srv import answered, asked, services
@@ -34,6 +34,30 @@ def test_a_page_comes_however_it_is_sent(packed):
         async with serving({"/m?a=b": packed(TEXT)}) as (place, asked_):
             assert await fetch(f"http://{place}/m?a=b", Wish(bearer=Secret("s3cret"))) == TEXT
             assert "Authorization: Bearer s3cret" in asked_[0]
+
+    play(go())
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_whoever_is_cancelled_as_the_page_ends_is_cancelled(monkeypatch, steps):
+    """Else what scrapes a target goes on after the target is gone, and nobody can end it."""
+
+    async def go():
+        whole = asyncio.Event()
+
+        async def exchanged(*_):
+            await whole.wait()
+            return Answer(200, {}, TEXT)
+
+        monkeypatch.setattr("skewscope.adapters.sources.fetch._exchanged", exchanged)
+        task = asyncio.create_task(fetch("http://n0/metrics", Wish()))
+        await asyncio.sleep(0.01)
+        whole.set()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        wanted = task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled() == wanted
 
     play(go())
 
