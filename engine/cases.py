@@ -40,6 +40,8 @@ class Case:
     """By condition: how likely it is instead, and what would tell."""
     candidates: tuple[str, ...] = ()
     """Look-alikes and causes that cannot be judged here, for want of what their rules read."""
+    elsewhere: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Which of them may be somewhere else as well, and the names of where."""
     compared: bool = False
     """Whether it was ever held against what else it could be."""
     rival: float = 0.0
@@ -120,6 +122,7 @@ def told(case: Case, places: Places, root: str | None, blast: BlastRadius, under
         against=tuple(_evidence(*item) for item in items if item[0].against),
         unseen=unseen(voice),
         candidates=case.candidates,
+        elsewhere=case.elsewhere,
         competing=competing(_explained_away(case, under)),
         explained_by=root,
         mitigations=case.mitigations if root is None else (),

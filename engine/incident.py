@@ -87,6 +87,8 @@ class Incident:
     candidates: tuple[str, ...] = ()
     """Conditions that it may be instead, or that may be behind it, and that nothing there is can judge. What is told
     is then that it is one of them or this one, and confidence is how sure that is."""
+    elsewhere: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """(candidate, names of where it may be apart from here): a sibling of this replica, another port of the group."""
     competing: tuple[Competing, ...] = ()
     explained_by: str | None = None
     mitigations: tuple[Advice, ...] = ()
@@ -121,6 +123,7 @@ class Incident:
             "against": [asdict(e) for e in self.against],
             "unseen": list(self.unseen),
             "candidates": list(self.candidates),
+            "elsewhere": {condition: list(names) for condition, names in self.elsewhere},
             "competing": [asdict(c) for c in self.competing],
             "explained_by": self.explained_by,
             "moves": self.moves,
@@ -158,6 +161,7 @@ def incident_of(told: Mapping[str, Any]) -> Incident:
         tuple(Evidence(**item) for item in told["against"]),
         tuple(told["unseen"]),
         tuple(told["candidates"]),
+        tuple((condition, tuple(names)) for condition, names in told.get("elsewhere", {}).items()),
         tuple(Competing(**one) for one in told["competing"]),
         told["explained_by"],
         tuple(Advice(**one) for one in told["mitigations"]),

@@ -263,6 +263,10 @@ class Places:
     def _replicas(self) -> dict[str, tuple[str, ...]]:
         return {f"pool:{pool.name}": pool.replicas for pool in self.topology.pools}
 
+    def replicas_of(self, pools: Iterable[str]) -> frozenset[str]:
+        """The replicas of some pools; all of them tokens."""
+        return frozenset(f"group:{replica}" for pool in pools for replica in self._replicas.get(pool, ()))
+
     def about(self, entity: Entity) -> Mapping[str, str | int]:
         """What policies may ask of the place: the properties of a `topology` fact."""
         if entity not in self._told:

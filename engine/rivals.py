@@ -9,7 +9,7 @@ from skewscope.engine.attribution import MOST_STEPS, Causes
 from skewscope.engine.cases import Case
 from skewscope.engine.confidence import GAIN, PRIOR, log_odds_of_all, probability
 from skewscope.engine.neighbours import Neighbours
-from skewscope.engine.places import NODE_BOUND, Places
+from skewscope.engine.places import GROUP_LIKE, NODE_BOUND, Entity, Places
 from skewscope.engine.sets import Index
 from skewscope.engine.tracks import Item, RuleInfo, Tracks
 from skewscope.engine.verdict import UNKNOWN, YES, RuleVerdict
@@ -17,6 +17,8 @@ from skewscope.kb.model import Catalogue
 
 NOTHING_SPEAKS = PRIOR - GAIN / 2
 """Log-odds of a condition that is judged, but that nothing near speaks for: all seen, and every item says no."""
+MOST_NAMED = 16
+"""Names of where else a candidate may be."""
 ON_A_PATH = frozenset({"port", "link", "peer"})
 """Kinds of entities that suffer from what is wrong elsewhere on their paths."""
 Near = tuple[RuleInfo, RuleVerdict, Index]
@@ -50,7 +52,11 @@ class Rivals:
         for case, near_ in zip(cases, near, strict=True):
             for condition, test in self._tests[case.condition].items():
                 case.rivals[condition] = (_chance(near_[condition], odds), test)
-            case.candidates = self._candidates(case, near_)
+            open_ = self._candidates(case, near_)
+            case.candidates = tuple(open_)
+            case.elsewhere = tuple(
+                (name, places) for name, said in open_.items() if (places := self._apart(case, said))
+            )
             case.compared = True
 
     def _separating(self, condition: str) -> dict[str, str]:
@@ -80,19 +86,36 @@ class Rivals:
             known |= self._neighbours.judged(verdict, self.places.nodes_in(domain))
         return min(whole, len(known))
 
-    def _candidates(self, case: Case, near: Mapping[str, Sequence[Near]]) -> tuple[str, ...]:
+    def _candidates(self, case: Case, near: Mapping[str, Sequence[Near]]) -> dict[str, Sequence[Near]]:
         """Look-alikes and causes that no rule can judge here, and what may lie behind those and cannot be judged.
 
         The nearest ones first: what would need more steps to have led here follows.
         """
-        found: list[str] = []
-        edge = near if case.leader.kind not in ON_A_PATH else self._near(case, near, on_its_paths=True)
+        found: dict[str, Sequence[Near]] = {}
+        edge = self._near(case, near, wide=True) if case.leader.kind in (*ON_A_PATH, *GROUP_LIKE) else near
         for _ in range(MOST_STEPS):
-            open_ = [name for name, said in sorted(edge.items()) if not _judged(said)]
-            found = [*found, *open_]
+            open_ = {name: said for name, said in sorted(edge.items()) if not self._judged(said)}
+            found |= open_
             behind = {cause for name in open_ for cause in self.causes.of(name)} - {*near, *found, case.condition}
             edge = self._near(case, behind)
-        return tuple(found)
+        return found
+
+    def _judged(self, near: Sequence[Near]) -> bool:
+        """Whether a rule can tell of a condition wherever it may be near; one without a rule is no candidate."""
+        unknown = [self.tracks.unknown(verdict, at) for _, verdict, at in near if len(at)]
+        return not unknown or not all(each.any() for each in unknown)
+
+    def _apart(self, case: Case, near: Sequence[Near]) -> tuple[str, ...]:
+        """Names of where something cannot be judged, on other nodes than a case, and of other groups."""
+        unknown = [Entity(v.kind, v.names[i]) for _, v, at in near for i in at[self.tracks.unknown(v, at)].tolist()]
+        apart = {self.places.shown(one)[1] for one in unknown if self._are_apart(case.leader, one)}
+        return tuple(sorted(apart)[:MOST_NAMED])
+
+    def _are_apart(self, one: Entity, other: Entity) -> bool:
+        if not {one.kind, other.kind} <= {*NODE_BOUND}:
+            return self._neighbours.tokens(one).isdisjoint(self._neighbours.tokens(other))
+        a, b = self.places.of(one), self.places.of(other)
+        return (a.own | a.nodes).isdisjoint(b.own | b.nodes)
 
     def _beside(self, case: Case) -> dict[str, list[Near]]:
         """What the rules of each look-alike and cause say near a case."""
@@ -100,11 +123,12 @@ class Rivals:
             self._tests[case.condition] = self._separating(case.condition)
         return self._near(case, self._tests[case.condition].keys() | self.causes.of(case.condition))
 
-    def _near(self, case: Case, conditions: Iterable[str], *, on_its_paths: bool = False) -> dict[str, list[Near]]:
+    def _near(self, case: Case, conditions: Iterable[str], *, wide: bool = False) -> dict[str, list[Near]]:
         """What the rules of some conditions say of a case's entity and of those next to it.
 
         Where both sit on a node it must be the same one: that another member is late does not make this link bad. Only
-        what other ports of the group suffer may lie on the paths of this one.
+        what other ports of the group suffer may lie on the paths of this one, and what another replica draws or drops
+        is what this one lacks or gets: these are taken in where the look is `wide`.
         """
         entity = case.leader
         place, around = self.places.of(entity), self._neighbours.tokens(entity)
@@ -115,8 +139,10 @@ class Rivals:
                 key = verdict.kind, id(verdict.names)
                 if key not in known:
                     same_node = entity.kind in NODE_BOUND and verdict.kind in NODE_BOUND
-                    same_node = same_node and not (on_its_paths and verdict.kind in ON_A_PATH)
+                    same_node = same_node and not (wide and verdict.kind in ON_A_PATH)
                     tokens = place.own | place.nodes if same_node else around | place.pools
+                    if wide and {entity.kind, verdict.kind} <= {*GROUP_LIKE}:
+                        tokens |= self.places.replicas_of(place.pools)
                     known[key] = self._neighbours.near(verdict.kind, verdict.names, tokens)
                 own.append((info, verdict, known[key]))
         return found
@@ -168,12 +194,6 @@ def _chance(near: Sequence[Near], odds: Mapping[str, Odds]) -> float:
         whose, known = odds[info.rule]
         best = max(best, float(known[np.searchsorted(whose, at)].max(initial=NOTHING_SPEAKS)))
     return probability(best)
-
-
-def _judged(near: Sequence[Near]) -> bool:
-    """Whether a rule can tell of a condition wherever it may be near; one without a rule is no candidate."""
-    there = [verdict.state[at] for _, verdict, at in near if len(at)]
-    return not there or any((state != UNKNOWN).all() for state in there)
 
 
 def _telling(case: Case, other: Case) -> str:

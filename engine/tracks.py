@@ -4,6 +4,7 @@ Only entities that fire or have just changed are looked at one by one; the rest 
 """
 
 import math
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,10 +17,13 @@ from skewscope.engine.calibration import Calibration
 from skewscope.engine.confidence import log_odds, probability
 from skewscope.engine.places import Entity
 from skewscope.engine.policy import Conclusion
-from skewscope.engine.verdict import YES, RuleVerdict, Said
+from skewscope.engine.sets import Index
+from skewscope.engine.verdict import UNKNOWN, YES, RuleVerdict, Said
 
 LOUDER = 1.1
 """With the score unchanged, the impact or the numbers must grow this much to count as louder."""
+LATELY = 5.0
+"""Seconds for which it is remembered what rules could not tell."""
 
 Key = tuple[str, Entity]
 """A condition on an entity."""
@@ -178,10 +182,15 @@ class Tracks:
         """Grows with every change worth thinking about again."""
         self._states: dict[str, _RuleState] = {}
         self._now: dict[str, RuleVerdict] = {}
+        self._past: deque[tuple[float, dict[str, tuple[tuple[str, ...], NDArray[np.int8]]]]] = deque()
+        """(time, names and states by rule) of the last ticks."""
 
     def take(self, t: float, verdicts: Iterable[RuleVerdict]) -> None:
         """Follow the verdicts of one tick. A rule that is not among them stays as it was."""
         self._now = {v.rule: v for v in verdicts if v.rule in self.rules}
+        self._past.append((t, {rule: (v.names, v.state) for rule, v in self._now.items()}))
+        while self._past[0][0] <= t - LATELY:
+            self._past.popleft()
         for _, verdict in sorted(self._now.items()):
             self._follow(t, verdict)
 
@@ -322,6 +331,21 @@ class Tracks:
         for rule in self._rules_of.get(condition, ()):
             if rule in self._now:
                 yield self.rules[rule], self._now[rule]
+
+    def unknown(self, verdict: RuleVerdict, at: Index) -> NDArray[np.bool_]:
+        """Of which of the entities at these places a rule cannot tell, or could not a moment ago.
+
+        What is just over its thresholds dips below them now and then: that does not rule it out.
+        """
+        found: NDArray[np.bool_] = verdict.state[at] == UNKNOWN
+        for names, state in (said[verdict.rule] for _, said in self._past if verdict.rule in said):
+            if names is verdict.names:
+                found |= state[at] == UNKNOWN
+            else:
+                index = {name: i for i, name in enumerate(names)}
+                then = [index.get(verdict.names[i], -1) for i in at.tolist()]
+                found |= [i >= 0 and state[i] == UNKNOWN for i in then]
+        return found
 
 
 def _fresh(names: tuple[str, ...]) -> _RuleState:

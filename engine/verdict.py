@@ -49,7 +49,7 @@ class Said:
 class RuleVerdict:
     """One rule's verdict on the `n` entities of its scope at one tick.
 
-    Arrays are shared with the engine: copy what you keep. Evidence must be asked for before the next tick.
+    Arrays but `state` are shared with the engine: copy what you keep. Evidence must be asked for before the next tick.
     """
 
     rule: str

@@ -4,12 +4,17 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from skewscope.adapters.cut import cut
 from skewscope.adapters.film import Film
 from skewscope.adapters.recording import demo_path, load, open_recording, within
 from skewscope.adapters.replay import Outcome, replay
 from skewscope.kb.load import catalogue
+
+# How long an example takes, or making one up, depends on what else the machine does: no law.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 root = Path(__file__).resolve().parent.parent
 

@@ -82,6 +82,9 @@ def test_one_of_several_that_cannot_be_told_apart_is_no_error_and_finds_nothing(
     group = replace(unsure, name="A", members=("n1", "n2"))
     assert score(group).left_open == [("tp-straggler", group)]
     assert not score(replace(group, members=("n1", "n3"))).left_open
+    sibling = replace(unsure, name="n9", elsewhere=(("fabric-loss", ("n3",)), ("tp-straggler", ("n2",))))
+    assert score(sibling).left_open == [("tp-straggler", sibling)]
+    assert not score(replace(sibling, elsewhere=sibling.elsewhere[:1])).left_open
     assert found.confusion == {("tp-straggler", "pp-bubble, or it"): 1}
     assert found.sure == [(0.9, True)]
     assert as_data(found)["left_open"][0]["was"] == "tp-straggler"

@@ -19,8 +19,8 @@ from skewscope.tui.cli import cli
 
 CONTRACT = (
     *("id", "condition", "entity", "also", "state", "opened_at", "resolved_at", "severity", "confidence", "coverage"),
-    *("impact", "blast_radius", "evidence", "against", "unseen", "candidates", "competing", "explained_by"),
-    *("moves", "mitigations", "rule", "rule_hash", "input_hash"),
+    *("impact", "blast_radius", "evidence", "against", "unseen", "candidates", "elsewhere", "competing"),
+    *("explained_by", "moves", "mitigations", "rule", "rule_hash", "input_hash"),
 )
 
 

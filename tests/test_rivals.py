@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from incident_makers import N1, N2, RULES, SILENT, UNSEEN, Says, cluster, incidents, play, verdict
+from incident_makers import GROUPS, N1, N2, RULES, SILENT, UNSEEN, Says, cluster, incidents, play, verdict
 
 from skewscope.engine.calibration import Calibration
 from skewscope.engine.confidence import PRIOR, probability
+from skewscope.engine.incident import incident_of
 from skewscope.engine.incidents import Incidents
 from skewscope.engine.neighbours import Neighbours
 from skewscope.engine.verdict import NO, YES
@@ -43,6 +44,20 @@ def test_what_nothing_here_can_judge_is_a_candidate(other, says, expected):
     assert late.as_json()["candidates"] == list(expected)
 
 
+@pytest.mark.parametrize(("ago", "expected"), [(1, ("bubble",)), (4, ("bubble",)), (6, ())])
+def test_a_moment_below_its_thresholds_does_not_rule_out_what_could_not_be_judged(ago, expected):
+    engine = incidents()
+    for t in range(20):
+        unsure = t == 19 - ago
+        said = (
+            verdict("late", {N1: Says() if t == 19 else SILENT}),
+            verdict("bubble", {N1: UNSEEN if unsure else SILENT}),
+        )
+        engine.step(float(t), said)
+    (late,) = engine.all()
+    assert late.candidates == expected
+
+
 @pytest.mark.parametrize(
     ("hot", "throttled", "expected"),
     [(UNSEEN, UNSEEN, ("hot", "throttled")), (SILENT, UNSEEN, ()), (UNSEEN, SILENT, ("hot",))],
@@ -66,6 +81,22 @@ def test_what_nobody_can_judge_at_another_port_of_the_group_may_lie_on_the_path(
     )
     (late,) = engine.all()
     assert late.candidates == expected
+    assert late.elsewhere == tuple((candidate, (unseen,)) for candidate in expected)
+
+
+@pytest.mark.parametrize(
+    ("judged", "expected"),
+    [({"B": UNSEEN}, ("B",)), ({"A": UNSEEN}, ()), ({"A": UNSEEN, "B": UNSEEN}, ("B",)), ({"C": UNSEEN}, None)],
+    ids=["a sibling", "here", "both", "of another pool"],
+)
+def test_where_else_a_candidate_may_be_is_named(judged, expected):
+    engine = incidents()
+    told = verdict("late", {"A": Says()}, "replica", GROUPS), verdict("lossy", judged, "replica", GROUPS)
+    engine.step(1.0, told)
+    (late,) = engine.all()
+    assert late.candidates == (() if expected is None else ("lossy",))
+    assert late.elsewhere == ((("lossy", expected),) if expected else ())
+    assert incident_of(late.as_json()).elsewhere == late.elsewhere
 
 
 def test_what_was_measured_where_a_rule_spoke_does_not_count_where_it_is_silent():

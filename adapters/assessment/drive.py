@@ -58,6 +58,8 @@ class Told:
     metric: str = ""
     members: tuple[str, ...] = ()
     """Nodes of the group or replica that it is told on."""
+    elsewhere: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Candidates that may be apart from there, and the names of where."""
 
     @property
     def diagnosis(self) -> bool:
@@ -171,6 +173,7 @@ def told(incidents: Iterable[Incident], start: float, topology: Topology) -> tup
             float("nan") if one.impact.change is None else one.impact.change,
             one.impact.metric,
             _members(one, topology),
+            one.elsewhere,
         )
         for one in found
     )

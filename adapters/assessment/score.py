@@ -278,7 +278,7 @@ def _right(told: Told, run: Run) -> bool:
 def _left_open(told: Told, truths: Iterable[Truth]) -> str:
     """Which of what something may be as well it was, there and then; '' for none."""
     named = (truth for truth in truths if truth.condition in told.candidates)
-    return next((truth.condition for truth in named if _during(truth, told) and _there_or_in(truth, told)), "")
+    return next((truth.condition for truth in named if _during(truth, told) and _may_be_at(truth, told)), "")
 
 
 def _answer(truth: Truth, roots: Sequence[Told], used: set[int]) -> int | None:
@@ -305,9 +305,10 @@ def _at(truth: Truth, told: Told) -> bool:
     return told.name in truth.names or ANYWHERE in truth.names
 
 
-def _there_or_in(truth: Truth, told: Told) -> bool:
-    """What is told of a group as one of several may lie at any of its members: which, is what cannot be seen."""
-    return _at(truth, told) or not set(told.members).isdisjoint(truth.names)
+def _may_be_at(truth: Truth, told: Told) -> bool:
+    """Whether a candidate may be where it was: there, at any member of a group, or where else the incident names it."""
+    named = (name for condition, names in told.elsewhere if condition == truth.condition for name in names)
+    return _at(truth, told) or not {*told.members, *named}.isdisjoint(truth.names)
 
 
 def _repeats(told: Told, truths: Iterable[Truth]) -> bool:
