@@ -16,7 +16,7 @@ from skewscope.engine.features import REDUCE, WHOLE, WITHIN, finite
 from skewscope.engine.memories import WINDOWS, FromBaseline, Smoothed, Windowed
 from skewscope.engine.moments import ALWAYS, Moment, together
 from skewscope.engine.readings import Buckets, Rate, Seen, Shared, Signal
-from skewscope.engine.sets import F64, Mask
+from skewscope.engine.sets import F64, Mask, Picked, Sets
 from skewscope.engine.some import Ask, Some
 from skewscope.rules.expr import Expr
 from skewscope.rules.functions import FUNCTIONS
@@ -134,6 +134,29 @@ class Reduce:
         if not self.whole or not (silent := self.ever[found.members] & np.isnan(value)).any():
             return reduced
         return np.where(found.reduced(silent.astype(np.float64), REDUCE["highest"]) > 0, np.nan, reduced)
+
+
+class Complete:
+    """Whether all of an entity's parts have a value: yes or unknown."""
+
+    def __init__(self, expr: Expr, shared: Shared) -> None:
+        self.lower, self.kind, self.entities = expr.args[0].kind, expr.kind, shared.entities
+
+    def prepare(self) -> None:
+        """Makes the sets, and who is in which."""
+        self.entities.down(self.lower, self.kind).prepare()
+
+    def run(self, t: float, args: Sequence[Any]) -> Truth:  # noqa: ARG002
+        return self._of(self.entities.down(self.lower, self.kind), args[0])
+
+    def part(self, some: Some, ask: Ask) -> Truth:
+        key = self.lower, self.kind
+        found = some.picked(key, lambda: self.entities.down(self.lower, self.kind).of(some.at))
+        return self._of(found, ask(0, some.elsewhere(key, lambda: found.members)))
+
+    def _of(self, sets: Sets | Picked, value: F64) -> Truth:
+        lacking = sets.reduced(np.isnan(value).astype(np.float64), REDUCE["highest"])
+        return (lacking == 0).astype(np.int8)
 
 
 class Lift:
@@ -294,6 +317,7 @@ _named: Mapping[str, Callable[[Expr, Shared], Any]] = {
     "bucket_quantile": Buckets,
     "bucket_mean": Buckets,
     "peers": Members,
+    "complete": Complete,
 }
 _by_form: Mapping[str, Callable[[Expr, Shared], Any]] = {
     "peers": Within,

@@ -168,7 +168,7 @@ def _reduce(walker: "Walker", node: ast.Call, function: Function) -> Expr | None
         return walker.fault(node, f"{function.name}() of what each {target} has one of", f"parts of a {target}", hint)
     if "link" in {arg.kind, target} and target != "fleet":
         return walker.fault(node, f"{function.name}() from {arg.kind} to {target}", "kinds that hold one another")
-    return Expr("call", target, arg.dim, args=(arg,), name=function.name)
+    return Expr("call", target, _gives(function, (arg,)), function.gives == "truth", (arg,), function.name)
 
 
 def _front(walker: "Walker", node: ast.Call, function: Function) -> Expr | None:

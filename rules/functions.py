@@ -90,6 +90,13 @@ _TABLE = (
     Function("total", "reduce", ("x",), "same", "sum over the parts of the judged entity"),
     Function("average", "reduce", ("x",), "same", "mean over the parts of the judged entity"),
     Function("middle", "reduce", ("x",), "same", "lower median over the parts of the judged entity"),
+    Function(
+        "complete",
+        "reduce",
+        ("x",),
+        "truth",
+        "yes where all parts of the judged entity have a value now, unknown where one has none: it may be the odd one",
+    ),
     Function("front", "front", ("x",), "same", "value at the node that is the front end of the group or replica"),
     Function("known", "plain", ("any",), "truth", "yes where x has a value now, no where it has none; never unknown"),
     Function("age", "plain", ("signal",), "seconds", "seconds since the last sample"),
