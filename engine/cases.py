@@ -42,8 +42,10 @@ class Case:
     """Look-alikes and causes that cannot be judged here, for want of what their rules read."""
     elsewhere: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Which of them may be somewhere else as well, and the names of where."""
-    compared: bool = False
-    """Whether it was ever held against what else it could be."""
+    compared_at: float = -math.inf
+    """When it was last held against what else it could be..."""
+    changed: bool = True
+    """...and whether it has spoken louder since."""
     rival: float = 0.0
     """The chance of the likeliest other root that fires here."""
     mitigations: tuple[Advice, ...] = ()

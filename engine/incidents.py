@@ -40,6 +40,8 @@ class Timing:
     """What ends on one member of a group as it begins on another has moved: it follows the work, not the machine."""
 
 
+COMPARED_S = 3.0
+"""Seconds for which it stands what else an incident could be, however much louder it becomes."""
 IN_TURN = 2
 """Moves from which on something goes round: once may be chance."""
 
@@ -85,7 +87,7 @@ class Incidents:
         self._sorted_out: tuple[object, ...] = ()
         self._changes: list[Change] = []
         self._louder: list[Case] = []
-        """Those that spoke louder in this tick than ever before."""
+        """Those to be held against what else they could be."""
 
     def know(self, context: Iterable[Context]) -> None:
         """Take what is known from outside, all of it; it counts from the next tick on."""
@@ -117,7 +119,11 @@ class Incidents:
         """All that decides how things are related; nothing needs thinking about again while it stays."""
         fading = tuple(sorted(track.key for track in self.tracks.live.values() if self._fading(t, track)))
         explaining = tuple(sorted(c.id for c in self._near.values() if self._ago(t, c) <= self.timing.explain_s))
-        return self.tracks.version, self._context, fading, explaining, tuple(sorted(self._lingering(t)))
+        due = tuple(sorted(c.id for c in self._near.values() if c.open and self._due(t, c)))
+        return self.tracks.version, self._context, fading, explaining, tuple(sorted(self._lingering(t))), due
+
+    def _due(self, t: float, case: Case) -> bool:
+        return case.changed and t - case.compared_at >= COMPARED_S
 
     def _fading(self, t: float, track: Track) -> bool:
         return not track.firing and t - track.cleared_at <= self.timing.fold_s
@@ -139,7 +145,7 @@ class Incidents:
         self._led = _by_leader(self._near.values())
         self._louder = []
         visited = {case.id for key, tracks in sorted(clusters.items()) for case in self._settle(t, key, tracks)}
-        self._rivals.compare(self._louder)
+        self._rivals.compare(t, self._louder)
         for case in sorted(self._near.values(), key=lambda c: c.order):
             if case.open and case.id not in visited:
                 self._resolve(t, case)
@@ -238,8 +244,9 @@ class Incidents:
             # While only others fire under it, what the leader said last stands.
             case.mitigations = self._advice.get((case.condition, case.leader.key), ())
             louder = case.voice if not moved and case.voice.rank() <= leader.voice.rank() else leader.voice
-            if louder is not case.voice or not case.compared:
-                case.voice = louder
+            case.changed |= louder is not case.voice
+            case.voice = louder
+            if self._due(t, case):
                 self._louder.append(case)
         severity = max(track.severity for track in tracks)
         if severity > case.severity:

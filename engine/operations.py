@@ -156,7 +156,8 @@ class Complete:
 
     def _of(self, sets: Sets | Picked, value: F64) -> Truth:
         lacking = sets.reduced(np.isnan(value).astype(np.float64), REDUCE["highest"])
-        return (lacking == 0).astype(np.int8)
+        found: Truth = (lacking == 0).astype(np.int8)
+        return found
 
 
 class Lift:

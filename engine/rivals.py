@@ -41,8 +41,8 @@ class Rivals:
             if self._neighbours.full or self._neighbours.learn(verdict.kind, verdict.names):
                 return
 
-    def compare(self, cases: Sequence[Case]) -> None:
-        """Note what else each of some cases could be, in the tick in which they spoke loudest.
+    def compare(self, t: float, cases: Sequence[Case]) -> None:
+        """Note what else each of some cases could be, in the tick in which they spoke louder than before.
 
         That is how likely each look-alike is by its own rules; and which look-alikes and causes cannot be judged here.
         """
@@ -57,7 +57,7 @@ class Rivals:
             case.elsewhere = tuple(
                 (name, places) for name, said in open_.items() if (places := self._apart(case, said))
             )
-            case.compared = True
+            case.compared_at, case.changed = t, False
 
     def _separating(self, condition: str) -> dict[str, str]:
         """Look-alikes and what separates them, whichever side says so."""
