@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from skewscope.engine.nearness import Stand, Suspect, nearness, stand_of
 from skewscope.engine.places import GROUP_LIKE, NODE_BOUND, Entity, Places
 from skewscope.engine.tracks import Track, Voice
-from skewscope.kb.model import Catalogue
+from skewscope.kb.model import Catalogue, Link
 
 if TYPE_CHECKING:
     from networkx import DiGraph  # 0.2 s to import, and most of the time nothing needs explaining
@@ -195,13 +195,19 @@ class Causes:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._next: dict[str, set[str]] = {}
+        self._beside: set[tuple[str, str]] = set()
         for condition in catalogue.conditions.values():
             for link in condition.effects:
-                self._next.setdefault(condition.id, set()).add(link.condition)
+                self._add(condition.id, link.condition, link)
             for link in condition.causes:
-                self._next.setdefault(link.condition, set()).add(condition.id)
+                self._add(link.condition, condition.id, link)
         self._reach: dict[str, frozenset[str]] = {}
         self._behind: dict[str, frozenset[str]] = {}
+
+    def _add(self, cause: str, effect: str, link: Link) -> None:
+        self._next.setdefault(cause, set()).add(effect)
+        if link.siblings:
+            self._beside.add((cause, effect))
 
     def effects(self, condition: str) -> frozenset[str]:
         """What a condition can lead to, directly or through conditions that nobody saw."""
@@ -213,6 +219,10 @@ class Causes:
                 found |= edge
             self._reach[condition] = frozenset(found - {condition})
         return self._reach[condition]
+
+    def reach_siblings(self, cause: str, effect: str) -> bool:
+        """Whether what one replica of a pool has brings this about at the others."""
+        return (cause, effect) in self._beside
 
     def of(self, condition: str) -> frozenset[str]:
         """What leads to a condition directly."""
@@ -243,8 +253,13 @@ def _edges(stands: Collection[Stand], causes: Causes) -> Iterator[tuple[str, str
         near = {e.suspect.id: e for c in effects for t in tokens for e in at.get((c, t), ())}
         for effect in near.values():
             early = effect.suspect.since < cause.suspect.since - CAUSE_BEFORE_S
-            if not early and nearness(cause, effect):
+            if not early and (nearness(cause, effect) or _among_siblings(cause, effect, causes)):
                 yield cause.suspect.id, effect.suspect.id
+
+
+def _among_siblings(cause: Stand, effect: Stand, causes: Causes) -> bool:
+    reaches = causes.reach_siblings(cause.suspect.condition, effect.suspect.condition)
+    return reaches and not cause.place.pools.isdisjoint(effect.place.pools)
 
 
 def _explained(stands: Mapping[str, Stand], edges: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skewscope.engine.features import heard
 from skewscope.engine.readings import Shared
 from skewscope.engine.sets import F64
 from skewscope.rules.expr import Expr
@@ -35,7 +36,7 @@ class Members:
         seen = np.full(self.entities.count(self.peers.kind), np.nan)
         for arg in args:
             seen = np.fmax(seen, arg)
-        count = self.entities.peers(self.peers).mapped(seen, _counted)
+        count = self.entities.peers(self.peers).mapped(seen, heard)
         return np.where(count > 0, count, np.nan)
 
 
@@ -80,14 +81,10 @@ class OfCount:
         kind, entities = self.peers.kind, self.entities
         if self._class[0] != entities.known(kind) or len(self._class[1]) != entities.count(kind):
             everybody = np.where(np.arange(entities.count(kind)) < entities.known(kind), 0.0, np.nan)
-            self._class = entities.known(kind), entities.peers(self.peers).mapped(everybody, _counted)
+            self._class = entities.known(kind), entities.peers(self.peers).mapped(everybody, heard)
         return self._class[1]
 
 
 def is_count(expr: Expr) -> bool:
     """Whether an expression is the number of peers itself."""
     return expr.op == "call" and expr.name == "peers"
-
-
-def _counted(x: F64) -> F64:
-    return np.repeat((~np.isnan(x)).sum(axis=1)[:, None].astype(np.float64), x.shape[1], axis=1)

@@ -251,6 +251,11 @@ def middle(x: F64) -> F64:
     return np.take_along_axis(in_order(x), np.maximum(count - 1, 0) // 2, axis=1)[:, 0]
 
 
+def heard(x: F64) -> F64:
+    """[sets, members]: how many are known, told of each."""
+    return np.repeat((~np.isnan(x)).sum(axis=1)[:, None].astype(np.float64), x.shape[1], axis=1)
+
+
 WITHIN: Mapping[str, Callable[[F64], F64]] = {
     "peer_z": peer_z,
     "peer_ratio": peer_ratio,
@@ -259,6 +264,7 @@ WITHIN: Mapping[str, Callable[[F64], F64]] = {
     "peer_spread": peer_spread,
     "share": share,
     "gini": gini,
+    "heard": heard,
 }
 """Functions with one value for each member."""
 

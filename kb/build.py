@@ -124,9 +124,9 @@ def linked(conditions: Mapping[str, Condition]) -> dict[str, Condition]:
     found = {id_: _promoted(c, conditions) for id_, c in conditions.items()}
     for c in conditions.values():
         for link in found[c.id].effects:
-            _learn(found, link.condition, "causes", Link(c.id, link.why, link.basis))
+            _learn(found, link.condition, "causes", Link(c.id, link.why, link.basis, link.siblings))
         for link in found[c.id].causes:
-            _learn(found, link.condition, "effects", Link(c.id, link.why, link.basis))
+            _learn(found, link.condition, "effects", Link(c.id, link.why, link.basis, link.siblings))
         for look in found[c.id].lookalikes:
             _learn(found, look.condition, "lookalikes", Lookalike(c.id, look.separate_by, look.basis))
     return found

@@ -42,6 +42,8 @@ class Link:
     condition: str
     why: str
     basis: str = "judgement"
+    siblings: bool = False
+    """Whether it reaches the other replicas of a pool as well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,7 @@ _TABLE = (
         "one",
         "number of peers that ever reported what the rule reads, itself included; in a comparison others may be there",
     ),
+    Function("heard", "peers", ("x",), "one", "number of peers whose x is known now, itself included"),
     Function("highest", "reduce", ("x",), "same", "largest among the parts of the judged entity"),
     Function("lowest", "reduce", ("x",), "same", "smallest among the parts of the judged entity"),
     Function("total", "reduce", ("x",), "same", "sum over the parts of the judged entity"),

@@ -1,5 +1,7 @@
 """Folding one condition on many entities, and finding the roots among many conditions."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from incident_makers import NAMES, SILENT, UNSEEN, Says, catalogue, incidents, p
 from skewscope.engine.attribution import CAUSE_BEFORE_S, Causes, Fold, attribute, dominates, fold, leader_of
 from skewscope.engine.nearness import Suspect, closeness
 from skewscope.engine.places import Entity
+from skewscope.kb.model import Link
 from skewscope.rules.policy import FACTS
 
 
@@ -167,6 +170,14 @@ def test_a_cause_explains_what_it_can_reach(suspects, expected):
 @pytest.mark.parametrize(("ahead", "explained"), [(CAUSE_BEFORE_S, True), (CAUSE_BEFORE_S + 0.1, False)])
 def test_an_effect_cannot_come_long_before_its_cause(ahead, explained):
     assert bool(roots(LOSSY, suspect("late", "rank", "A:n1", since=100.0 - ahead))) is explained
+
+
+def test_what_a_replica_draws_its_siblings_lack():
+    known = catalogue()
+    known.conditions["late"] = replace(known.conditions["late"], effects=(Link("backlog", "it", siblings=True),))
+    own, sibling, other = (suspect("backlog", "replica", name) for name in "ABC")
+    found = attribute([suspect("late", "replica", "A"), own, sibling, other], Causes(known), places())
+    assert found == {own.id: "late@A", sibling.id: "late@A"}
 
 
 def test_a_chain_has_one_root():

@@ -75,6 +75,22 @@ def test_one_that_stands_out_by_hand(text, expected):
     assert peers(text, [1.0, 1.0, 20.0, 1.0])[2] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("silent", [(), (1,), (0, 1, 3)])
+def test_those_that_are_heard_are_counted(silent):
+    found = peers("heard(wire.onset_lag)", [math.nan if n in silent else float(n) for n in range(4)])
+    assert [one for n, one in enumerate(found) if n not in silent] == [4.0 - len(silent)] * (4 - len(silent))
+
+
+@pytest.mark.parametrize(("silent", "expected"), [((), 1), ((2,), 0), ((0, 1, 2, 3), 0)])
+def test_whether_all_are_heard_is_yes_or_unknown(silent, expected):
+    lab = Lab(["complete(wire.onset_lag)"], scope="group", wants="truth")
+    values = ranks([0.0 if n in silent else 1.0 for n in range(4)], "wire.onset_lag")
+    (found,) = lab.tick({key: value for key, value in values.items() if value})
+    assert found == {"A": expected, "B": 0}
+    some = lab.evaluator.those("group", np.array([0]))
+    assert lab.evaluator.some(lab.exprs[0], some).tolist() == [expected]
+
+
 def test_all_alike_is_a_gini_of_zero_and_all_for_one_nearly_one():
     assert peers("gini(wire.onset_lag)", [3.0] * 4) == pytest.approx([0.0] * 4)
     assert peers("gini(wire.onset_lag)", [0.0, 0.0, 9.0, 0.0]) == pytest.approx([0.75] * 4)
