@@ -16,8 +16,8 @@ REACH = {"itself": "by itself", "part": "with help", "no": "no"}
 SEVERITIES = ("mild", "medium", "heavy")
 SEVERAL = (
     "A third of the conditions, medium, each once; the same fleets in every row. *One of several*: told as this or one "
-    "of the candidates that nothing there can judge, and one of those it was: no error, and nothing found. *Out of*: "
-    "how many were left open so (median)."
+    "of the candidates that nothing there can judge, and one of those it was, there or where else the incident "
+    "says that it may be: no error, and nothing found. *Out of*: how many were left open so (median)."
 )
 
 
