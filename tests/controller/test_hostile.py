@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import os
+import threading
 import zlib
 from contextlib import AsyncExitStack
 
@@ -146,6 +147,32 @@ def test_none_of_them_hurts_another(world):
             assert not one.up, name
     # What does not fit is left out whole: of none of them there is a value.
     assert {name: batches for name, batches in taken.items() if batches} == {}
+
+
+def test_a_page_that_is_being_read_does_not_hold_up_the_end_of_its_source(world, monkeypatch):
+    reading, go_on = threading.Event(), threading.Event()
+
+    def slow(self, stream, file, at=None):
+        reading.set()
+        go_on.wait(20.0)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Exposition, "read", slow)
+
+    async def play():
+        async with AsyncExitStack() as stack:
+            supervisor = Supervisor(world.clock)
+            supervisor.start(scraping("slow", await serving(stack, says(page(SOUND))), world))
+            assert await asyncio.to_thread(reading.wait, 10.0)
+            await supervisor.close()
+            ended_first = not go_on.is_set()
+            go_on.set()
+            return ended_first
+
+    watch = threading.Timer(10.0, go_on.set)
+    watch.start()
+    assert asyncio.run(play())
+    watch.cancel()
 
 
 def test_what_nobody_thought_of_does_not_end_the_scraping_of_a_target(world, monkeypatch):
