@@ -9,7 +9,17 @@ LETTING_GO = 2.0
 
 async def let_go(task: "asyncio.Task[Any]") -> None:
     """Cancels a task and waits a while for its end; how it ends is of no interest any more."""
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     task.cancel()
     await asyncio.wait({task}, timeout=LETTING_GO)
-    if task.done() and not task.cancelled():
-        task.exception()
+
+
+def leave_if_cancelled() -> None:
+    """To be called where any exception is taken for an answer: whoever was cancelled meanwhile ends all the same.
+
+    Raises:
+        CancelledError: the task was cancelled, and what it waited for answered with something else.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

@@ -41,7 +41,7 @@ class Case:
     candidates: tuple[str, ...] = ()
     """Look-alikes and causes that cannot be judged here, for want of what their rules read."""
     elsewhere: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Which of them may be somewhere else as well, and the names of where."""
+    """Which of them may be somewhere else, and the names of where they may be."""
     compared_at: float = -math.inf
     """When it was last held against what else it could be..."""
     changed: bool = True

@@ -10,6 +10,8 @@ SEVERITIES = ("info", "warning", "critical")
 LIKELY = 0.4
 """From here on it is told as a diagnosis, below as a suspicion. Telling from half of the best F1 on makes for the best
 F1 (Z. Lipton, C. Elkan, B. Narayanaswamy, "Optimal thresholding of classifiers to maximize F1 measure", 2014)."""
+MOST_PLACES = 3
+"""Named in a remark on where a candidate may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,9 @@ class Incident:
     """Conditions that it may be instead, or that may be behind it, and that nothing there is can judge. What is told
     is then that it is one of them or this one, and confidence is how sure that is."""
     elsewhere: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """(candidate, names of where it may be apart from here): a sibling of this replica, another port of the group."""
+    """(candidate, names of where it may be): for those that may be apart from here, at another port of the group or at
+    a sibling of this replica. The incident's own name is the first where it may be here as well; sixteen others are
+    named at most."""
     competing: tuple[Competing, ...] = ()
     explained_by: str | None = None
     mitigations: tuple[Advice, ...] = ()
@@ -103,6 +107,13 @@ class Incident:
     def likely(self) -> bool:
         """Whether it is a diagnosis; else it is a suspicion, told behind all diagnoses and counted as none."""
         return self.confidence >= LIKELY
+
+    def whereabouts(self, candidate: str) -> str:
+        """Where a candidate may be, as a remark that follows its name; '' where it can only be here."""
+        places = dict(self.elsewhere).get(candidate, ())
+        others = [name for name in places if name != self.name]
+        shown = ", ".join(others[:MOST_PLACES]) + (" or elsewhere" if len(others) > MOST_PLACES else "")
+        return f" ({'or ' if self.name in places else ''}at {shown})" if others else ""
 
     def as_json(self) -> dict[str, Any]:
         """The contract's object, in the contract's order."""

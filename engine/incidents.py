@@ -246,7 +246,7 @@ class Incidents:
             louder = case.voice if not moved and case.voice.rank() <= leader.voice.rank() else leader.voice
             case.changed |= louder is not case.voice
             case.voice = louder
-            if self._due(t, case):
+            if moved or self._due(t, case):
                 self._louder.append(case)
         severity = max(track.severity for track in tracks)
         if severity > case.severity:

@@ -55,7 +55,7 @@ class Rivals:
             open_ = self._candidates(case, near_)
             case.candidates = tuple(open_)
             case.elsewhere = tuple(
-                (name, places) for name, said in open_.items() if (places := self._apart(case, said))
+                (name, places) for name, said in open_.items() if (places := self._places(case, said))
             )
             case.compared_at, case.changed = t, False
 
@@ -105,17 +105,21 @@ class Rivals:
         unknown = [self.tracks.unknown(verdict, at) for _, verdict, at in near if len(at)]
         return not unknown or not all(each.any() for each in unknown)
 
-    def _apart(self, case: Case, near: Sequence[Near]) -> tuple[str, ...]:
-        """Names of where something cannot be judged, on other nodes than a case, and of other groups."""
+    def _places(self, case: Case, near: Sequence[Near]) -> tuple[str, ...]:
+        """Names of where something cannot be judged, the case's own first if it is one; none if it is the only one."""
         unknown = [Entity(v.kind, v.names[i]) for _, v, at in near for i in at[self.tracks.unknown(v, at)].tolist()]
-        apart = {self.places.shown(one)[1] for one in unknown if self._are_apart(case.leader, one)}
-        return tuple(sorted(apart)[:MOST_NAMED])
+        apart = [one for one in unknown if self._are_apart(case.leader, one)]
+        names = sorted({self.places.shown(one)[1] for one in apart})[:MOST_NAMED]
+        here = [self.places.shown(case.leader)[1]] if len(apart) < len(unknown) else []
+        return (*here, *names) if names else ()
 
     def _are_apart(self, one: Entity, other: Entity) -> bool:
-        if not {one.kind, other.kind} <= {*NODE_BOUND}:
-            return self._neighbours.tokens(one).isdisjoint(self._neighbours.tokens(other))
+        """Whether two share no node; of groups and pools, whether they share none and neither is in the other."""
         a, b = self.places.of(one), self.places.of(other)
-        return (a.own | a.nodes).isdisjoint(b.own | b.nodes)
+        if {one.kind, other.kind} <= {*NODE_BOUND}:
+            return (a.own | a.nodes).isdisjoint(b.own | b.nodes)
+        inside = not (a.own.isdisjoint(b.pools) and b.own.isdisjoint(a.pools))
+        return not inside and self._neighbours.tokens(one).isdisjoint(self._neighbours.tokens(other))
 
     def _beside(self, case: Case) -> dict[str, list[Near]]:
         """What the rules of each look-alike and cause say near a case."""
@@ -127,21 +131,23 @@ class Rivals:
         """What the rules of some conditions say of a case's entity and of those next to it.
 
         Where both sit on a node it must be the same one: that another member is late does not make this link bad. Only
-        what other ports of the group suffer may lie on the paths of this one, and what another replica draws or drops
-        is what this one lacks or gets: these are taken in where the look is `wide`.
+        what other ports of the group suffer may lie on the paths of this one, and what another replica has may reach
+        this one where the catalogue says so: these are taken in where the look is `wide`.
         """
         entity = case.leader
         place, around = self.places.of(entity), self._neighbours.tokens(entity)
-        known: dict[tuple[str, int], Index] = {}
+        known: dict[tuple[str, int, bool], Index] = {}
         found: dict[str, list[Near]] = {name: [] for name in conditions}
         for name, own in found.items():
             for info, verdict in self.tracks.said_of(name):
-                key = verdict.kind, id(verdict.names)
+                siblings = wide and {entity.kind, verdict.kind} <= {*GROUP_LIKE}
+                siblings = siblings and self.causes.reach_siblings(name, case.condition)
+                key = verdict.kind, id(verdict.names), siblings
                 if key not in known:
                     same_node = entity.kind in NODE_BOUND and verdict.kind in NODE_BOUND
                     same_node = same_node and not (wide and verdict.kind in ON_A_PATH)
                     tokens = place.own | place.nodes if same_node else around | place.pools
-                    if wide and {entity.kind, verdict.kind} <= {*GROUP_LIKE}:
+                    if siblings:
                         tokens |= self.places.replicas_of(place.pools)
                     known[key] = self._neighbours.near(verdict.kind, verdict.names, tokens)
                 own.append((info, verdict, known[key]))

@@ -339,12 +339,11 @@ class Tracks:
         """
         found: NDArray[np.bool_] = verdict.state[at] == UNKNOWN
         for names, state in (said[verdict.rule] for _, said in self._past if verdict.rule in said):
-            if names is verdict.names:
+            if names is verdict.names or names == verdict.names:
                 found |= state[at] == UNKNOWN
             else:
-                index = {name: i for i, name in enumerate(names)}
-                then = [index.get(verdict.names[i], -1) for i in at.tolist()]
-                found |= [i >= 0 and state[i] == UNKNOWN for i in then]
+                unknown = {names[i] for i in np.flatnonzero(state == UNKNOWN).tolist()}
+                found |= np.array([verdict.names[i] in unknown for i in at.tolist()], bool)
         return found
 
 

@@ -13,6 +13,8 @@ from skewscope.engine.neighbours import Neighbours
 from skewscope.engine.verdict import NO, YES
 from skewscope.kb.model import Link
 
+PARTLY = Says(fires=False, state=NO, score=3.0, evidence=(YES, NO, NO))
+
 
 def test_a_look_alike_competes_with_the_test_that_separates_it():
     engine = play({("late", N1): [(10, 40, Says())]}, every=("late",))
@@ -20,8 +22,7 @@ def test_a_look_alike_competes_with_the_test_that_separates_it():
     assert (rival.condition, rival.separate_by) == ("bubble", "who is late follows the stages")
     judged = play({("late", N1): [(10, 40, Says())]}, every=("late", "bubble"))
     assert judged.all()[0].competing[0].confidence < rival.confidence
-    partly = Says(fires=False, state=NO, score=3.0, evidence=(YES, NO, NO))
-    suspected = play({("late", N1): [(10, 40, Says())], ("bubble", N1): [(0, 99, partly)]}, every=("late", "bubble"))
+    suspected = play({("late", N1): [(10, 40, Says())], ("bubble", N1): [(0, 99, PARTLY)]}, every=("late", "bubble"))
     assert suspected.all()[0].competing[0].confidence > rival.confidence
 
 
@@ -86,17 +87,60 @@ def test_what_nobody_can_judge_at_another_port_of_the_group_may_lie_on_the_path(
 
 @pytest.mark.parametrize(
     ("judged", "expected"),
-    [({"B": UNSEEN}, ("B",)), ({"A": UNSEEN}, ()), ({"A": UNSEEN, "B": UNSEEN}, ("B",)), ({"C": UNSEEN}, None)],
+    [
+        ({"B": UNSEEN}, ("B",)),
+        ({"A": UNSEEN}, ()),
+        ({"A": UNSEEN, "B": UNSEEN}, ("A", "B")),
+        ({"C": UNSEEN}, None),
+    ],
     ids=["a sibling", "here", "both", "of another pool"],
 )
-def test_where_else_a_candidate_may_be_is_named(judged, expected):
+@pytest.mark.parametrize("siblings", [True, False])
+def test_where_else_a_candidate_may_be_is_named(judged, expected, siblings):
     engine = incidents()
+    lossy = engine.catalogue.conditions["lossy"]
+    engine.catalogue.conditions["lossy"] = replace(lossy, effects=(Link("late", "it", siblings=siblings),))
+    engine = Incidents(RULES, engine.catalogue, cluster())
     told = verdict("late", {"A": Says()}, "replica", GROUPS), verdict("lossy", judged, "replica", GROUPS)
     engine.step(1.0, told)
     (late,) = engine.all()
+    if not siblings:
+        expected = () if "A" in judged else None
     assert late.candidates == (() if expected is None else ("lossy",))
     assert late.elsewhere == ((("lossy", expected),) if expected else ())
     assert incident_of(late.as_json()).elsewhere == late.elsewhere
+    assert late.whereabouts("lossy") == {None: "", (): "", ("B",): " (at B)", ("A", "B"): " (or at B)"}[expected]
+
+
+def test_the_pool_of_a_replica_is_not_elsewhere():
+    engine = incidents()
+    lossy = verdict("lossy", {"lab": UNSEEN}, "pool", ("lab",))
+    engine.step(1.0, [verdict("late", {"A": Says()}, "replica", GROUPS), lossy])
+    (late,) = engine.all()
+    assert (late.candidates, late.elsewhere) == (("lossy",), ())
+
+
+def test_names_that_come_and_go_lose_no_candidate():
+    engine = incidents()
+    engine.step(1.0, [verdict("late", {"A": SILENT}, "replica", GROUPS), verdict("lossy", {"B": UNSEEN, "A": UNSEEN})])
+    engine.step(
+        2.0, [verdict("late", {"A": Says()}, "replica", GROUPS), verdict("lossy", {"A": SILENT}, "replica", "A")]
+    )
+    (late,) = engine.all()
+    assert late.candidates == ("lossy",)
+
+
+def test_what_else_it_could_be_is_looked_at_every_few_seconds_and_at_once_where_it_moves():
+    engine, chance = incidents(), {}
+    for t in range(8):
+        late = {N1: Says(score=5.0 + min(t, 1))} if t < 6 else {N2: Says(score=9.0)}
+        bubble = verdict("bubble", {N1: Says() if t < 1 else SILENT, N2: PARTLY if t >= 6 else SILENT})
+        engine.step(float(t), [verdict("late", late), bubble])
+        one = next(i for i in engine.all() if i.condition == "late")
+        chance[t] = {rival.condition: rival.confidence for rival in one.competing}["bubble"]
+    assert min(chance[0], chance[1], chance[2]) > 0.5
+    assert max(chance[3], chance[5]) < 0.2
+    assert chance[6] > chance[5]
 
 
 def test_what_was_measured_where_a_rule_spoke_does_not_count_where_it_is_silent():

@@ -13,8 +13,6 @@ GLYPHS = {"critical": ("✖", "crit"), "warning": ("!", "warn"), "info": ("·", 
 """Severity, or resolved: its glyph and role."""
 
 OR = "or one of"
-MOST_PLACES = 3
-"""Named of where else a candidate may be."""
 _LABEL = 10
 _QUANTITY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?\* ?([A-Za-z]\w*(?:/[A-Za-z]\w*)?)(?![\w.(\[])")
 """A number times a unit; what is multiplied with a signal or a function is no quantity."""
@@ -190,16 +188,8 @@ def _rival(rival: Competing, words: Words) -> Line:
 
 def _candidates(incident: Incident, words: Words) -> tuple[Line, ...]:
     """What it may be as well, for all that can be seen here."""
-    places = dict(incident.elsewhere)
-    names = [words.condition(one) + _or_at(places.get(one, ())) for one in incident.candidates]
+    names = [f"{words.condition(one)}{incident.whereabouts(one)}" for one in incident.candidates]
     return (line(f"{len(names)} that nothing here can judge: {', '.join(names)}"),) if names else ()
-
-
-def _or_at(places: tuple[str, ...]) -> str:
-    """Where else something may be."""
-    shown = places[:MOST_PLACES]
-    more = f" and {len(places) - len(shown)} more" if len(places) > len(shown) else ""
-    return f" (or at {', '.join(shown)}{more})" if places else ""
 
 
 def _unseen(incident: Incident) -> tuple[Line, ...]:

@@ -8,6 +8,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import NamedTuple, Protocol
 
 from skewscope.adapters.clock import Clock
@@ -40,7 +41,19 @@ class Columns(Protocol):
 
 
 class Listing(Intake):
-    """Columns of a source that reads names of metrics. Two of them are never the same, whatever they hold."""
+    """Columns of a source that reads names of metrics. Two of them are never the same, whatever they hold.
+
+    Threads may read for one source at once: what an earlier run of it began goes on for a while.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._turn = Lock()
+
+    def ranked(self, key: SeriesKey, rank: int) -> int:
+        """The number of a series as one of several names delivers it."""
+        with self._turn:
+            return super().ranked(key, rank)
 
     def __hash__(self) -> int:
         return id(self)

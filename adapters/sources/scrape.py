@@ -85,10 +85,18 @@ class Scrape:
     def _turn(self) -> asyncio.Semaphore:
         return asyncio.Semaphore(AT_ONCE)
 
+    @cached_property
+    def _readers(self) -> ThreadPoolExecutor:
+        """One thread reads all pages of a source: what was learned of one is of use for all.
+
+        It stays when the source is started anew, so that what is still being read then holds up these pages alone, and
+        ends with the source.
+        """
+        return ThreadPoolExecutor(1, f"scrape {self.name}")
+
     async def run(self, sink: Sink) -> None:
         """Scrapes until it is cancelled."""
-        # One thread reads all pages of a source: what was learned of one is of use for all.
-        readers = ThreadPoolExecutor(1, f"scrape {self.name}")
+        readers = self._readers
         try:
             while True:
                 targets, troubles = await found(self.settings.where)
@@ -97,8 +105,6 @@ class Scrape:
                 sink.trouble = scrubbed("; ".join([*troubles, *self._troubles()]))
         finally:
             self._follow([], sink, readers)
-            # A page that is being read just now holds up nobody.
-            readers.shutdown(wait=False, cancel_futures=True)
 
     def _follow(self, targets: Sequence[Target], sink: Sink, readers: ThreadPoolExecutor) -> None:
         """Begins with new targets, and ends with those that are gone."""

@@ -12,7 +12,7 @@ from typing import cast
 from skewscope.adapters.clock import Clock
 from skewscope.adapters.sources.base import Batch, Sink, Source, scrubbed
 from skewscope.adapters.sources.pushed import Receiving
-from skewscope.adapters.tasks import let_go
+from skewscope.adapters.tasks import leave_if_cancelled, let_go
 
 LEAST_WAIT, MOST_WAIT = 1.0, 60.0
 """Seconds before a source is started again."""
@@ -77,6 +77,7 @@ class Kept:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a source does, only that source may end of it
                 trouble = scrubbed(error) or type(error).__name__
+            leave_if_cancelled()
             self.failures = 1 if self.sink.values > before else self.failures + 1
             self.restarts += 1
             self._tell(trouble)

@@ -186,7 +186,7 @@ def _annotations(one: Incident) -> Mapping[str, str]:
         "evidence": words.because(one),
         "advice": words.advice(one),
         "also": words.names(one.also),
-        "may_be_instead": words.names(one.candidates),
+        "may_be_instead": words.candidates(one),
         "incident": one.id,
     }
     return {name: text for name, text in found.items() if text}

@@ -164,7 +164,7 @@ def message(letter: Letter, topology: Topology) -> tuple[str, str]:
     lines = [
         f"In {fleet}, {one.severity}, confidence {one.confidence:.2f}.",
         f"Why: {words.because(one)}" if one.evidence else "",
-        f"It may be instead: {words.names(one.candidates)}" if one.candidates else "",
+        f"It may be instead: {words.candidates(one)}" if one.candidates else "",
         f"Costs: {words.impact(one)}" if words.impact(one) else "",
         f"What could be done: {words.advice(one)}" if one.mitigations else "",
         f"Incident {one.id}.",

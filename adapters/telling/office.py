@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 from skewscope.adapters.clock import Clock
 from skewscope.adapters.sources.base import scrubbed
-from skewscope.adapters.tasks import let_go
+from skewscope.adapters.tasks import leave_if_cancelled, let_go
 from skewscope.adapters.telling.base import Board, Letter, Messenger, Teller, TellError
 from skewscope.adapters.telling.desk import Desk
 from skewscope.adapters.telling.handover import Handover
@@ -90,9 +90,12 @@ class Kept:
         except TimeoutError:
             return self._failed(TellError(f"no end within {self.teller.patience:g} s"))
         except TellError as error:
+            leave_if_cancelled()
             return self._failed(error)
         except Exception as error:  # noqa: BLE001 - whatever a teller does, nobody else may suffer from it
+            leave_if_cancelled()
             return self._failed(TellError(f"{type(error).__name__}: {error}"))
+        leave_if_cancelled()
         self.told += 1
         self.failures, self.trouble, self.last = 0, "", self.clock.now()
         self._stands(up=True)

@@ -40,6 +40,11 @@ def names(found: tuple[str, ...]) -> str:
     return _cut(", ".join(found[:MOST_ITEMS]) + (f" and {more} more" if more > 0 else ""))
 
 
+def candidates(one: Incident) -> str:
+    """What it may be instead, and where that is not only here."""
+    return names(tuple(f"{name}{one.whereabouts(name)}" for name in one.candidates))
+
+
 def nodes_of(one: Incident, topology: Topology) -> set[str]:
     """The nodes that it is on."""
     return {node for name in places.names_of(one) for node in places.nodes_of(name, topology)}

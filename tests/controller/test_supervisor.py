@@ -111,6 +111,30 @@ def test_a_source_that_hangs_is_down_and_started_again():
     asyncio.run(play())
 
 
+@pytest.mark.parametrize("answer", [OSError("closed"), None])
+def test_a_source_that_answers_its_cancellation_with_something_else_ends(answer):
+    class Stubborn(Hanging):
+        async def run(self, sink):
+            try:
+                await super().run(sink)
+            except asyncio.CancelledError:
+                if answer:
+                    raise answer from None
+
+    async def play():
+        clock = FakeClock()
+        supervisor = Supervisor(clock)
+        stubborn = Stubborn(clock)
+        supervisor.start(stubborn)
+        await clock.pass_(1.0)
+        (task,) = (one for one in asyncio.all_tasks() if one.get_name() == "source hanging")
+        await supervisor.close()
+        assert task.cancelled()
+        assert stubborn.runs == 1
+
+    asyncio.run(play())
+
+
 def test_a_flood_drops_its_own_oldest_and_counts_them():
     sink = Sink(FakeClock(), most=10)
     batches = [one(float(n), 4) for n in range(4)]

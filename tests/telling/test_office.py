@@ -6,6 +6,8 @@ import json
 from collections import deque
 from dataclasses import dataclass, field
 
+import pytest
+
 from skewscope.adapters.telling.base import OPENED, Letter, Scope, TellError, Told
 from skewscope.adapters.telling.handover import mark
 from skewscope.adapters.telling.office import MOST_WAIT, Office
@@ -103,6 +105,31 @@ def test_a_board_is_told_at_once_and_again_each_period():
         told(office)
         await clock.pass_(0.1)
         assert board.shown[-1][1] == []
+
+    going(test)
+
+
+@pytest.mark.parametrize("answer", [TellError("interrupted"), OSError("closed"), None])
+def test_a_teller_that_answers_its_cancellation_with_something_else_ends(answer):
+    class Stubborn(Shows):
+        async def show(self, incidents, now):
+            self.shown.append(now)
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                if answer:
+                    raise answer from None
+
+    async def test(office, clock, _mail):
+        board = Stubborn(patience=3600.0)
+        office.start(board)
+        told(office, ONE)
+        await clock.pass_(2.0)
+        (task,) = (one for one in asyncio.all_tasks() if one.get_name() == "teller board")
+        await office.stop("board")
+        await settled()
+        assert task.cancelled()
+        assert len(board.shown) == 1
 
     going(test)
 

@@ -174,7 +174,7 @@ def test_what_it_may_be_as_well_is_told_with_how_many_they_are():
     several = plain(detail.full(replace(ROOT, candidates=("fabric-congestion", "unheard-of")), WORDS, NOW, 100))
     assert "2 that nothing here can judge: Fabric congestion, unheard-of" in several
     apart = replace(ROOT, candidates=("unheard-of",), elsewhere=(("unheard-of", ("A", "B", "C", "D", "E")),))
-    assert "judge: unheard-of (or at A, B, C and 2 more)" in plain(detail.full(apart, WORDS, NOW, 100))
+    assert "judge: unheard-of (at A, B, C or elsewhere)" in plain(detail.full(apart, WORDS, NOW, 100))
     assert "or one of" not in plain(detail.full(ROOT, WORDS, NOW, 100))
 
 
