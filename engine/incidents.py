@@ -15,6 +15,7 @@ from skewscope.engine.coincidence import coincide
 from skewscope.engine.incident import SEVERITIES, Advice, BlastRadius, Incident
 from skewscope.engine.matcher import Policies
 from skewscope.engine.nearness import Suspect
+from skewscope.engine.neighbours import Neighbours
 from skewscope.engine.places import NODE_BOUND, Entity, Places
 from skewscope.engine.policy import Program
 from skewscope.engine.rivals import Rivals
@@ -73,7 +74,8 @@ class Incidents:
         self.policies = policies or Policies(Program())
         self.timing = timing or Timing()
         self._causes = Causes(catalogue)
-        self._rivals = Rivals(catalogue, self._causes, self.places, self.tracks)
+        self._neighbours = Neighbours(self.places)
+        self._rivals = Rivals(catalogue, self._causes, self._neighbours, self.tracks)
         self._cases: dict[str, Case] = {}
         self._near: dict[str, Case] = {}
         """Cases that are open or resolved so recently that they still matter."""
@@ -98,7 +100,7 @@ class Incidents:
         self._changes = []
         self.tracks.take(t, verdicts)
         if not (self.tracks.live or self._near):
-            self._rivals.prepare()
+            self._neighbours.prepare(self.tracks.said())
         else:
             self._follow_policies(t)
             self.tracks.drop(t - max(self.timing.fold_s, self.timing.explain_s))
@@ -160,7 +162,7 @@ class Incidents:
             if track.firing or self._fading(t, track):
                 alike.setdefault(key[0], []).append(track)
         self._folds = {
-            c: fold(tracks, self.places, self._folds.get(c, {}), partial(self._rivals.heard, c))
+            c: fold(tracks, self.places, self._folds.get(c, {}), partial(self._judged, c))
             for c, tracks in alike.items()
         }
         clusters: dict[Key, list[Track]] = {}
@@ -170,6 +172,10 @@ class Incidents:
                 leader = newest.get(track.entity) or leader_of(track.entity, self._folds[condition])
                 clusters.setdefault((condition, leader), []).append(track)
         return clusters
+
+    def _judged(self, condition: str, domain: str, kind: str) -> int:
+        """On how many nodes of a domain a condition can be judged."""
+        return self._neighbours.judged((verdict for _, verdict in self.tracks.said_of(condition)), domain, kind)
 
     def _newest_in_turn(self, condition: str, tracks: Sequence[Track]) -> Mapping[Entity, Entity]:
         """Where a condition goes round a group, the member that it came to last stands for all of that group."""

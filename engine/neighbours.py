@@ -30,10 +30,28 @@ class Neighbours:
         wanted = frozenset(tokens)
         return np.array([i for i in around if wanted & self.tokens(Entity(kind, names[i]))], np.intp)
 
-    def judged(self, verdict: RuleVerdict, nodes: Iterable[str]) -> set[str]:
-        """Those of some nodes on which a rule can tell of anything."""
-        index = self._index(verdict.kind, verdict.names)
-        return {node for node in nodes if (verdict.state[list(index.get(node, ()))] != UNKNOWN).any()}
+    def judged(self, verdicts: Iterable[RuleVerdict], domain: str, kind: str) -> int:
+        """On how many nodes of a group, switch or rack any of some rules about a kind can tell of anything.
+
+        Counted as `Places.size` counts; of GPUs in a node, and of groups, it is all that there are.
+        """
+        whole = self.places.size(domain, kind)
+        rules = [verdict for verdict in verdicts if verdict.kind == kind]
+        blind = rules and all((verdict.state == UNKNOWN).any() for verdict in rules)
+        if kind not in NODE_BOUND or domain.startswith("node:") or not blind:
+            return whole
+        known: set[str] = set()
+        for verdict in rules:
+            index = self._index(verdict.kind, verdict.names)
+            nodes = self.places.nodes_in(domain)
+            known |= {node for node in nodes if (verdict.state[list(index.get(node, ()))] != UNKNOWN).any()}
+        return min(whole, len(known))
+
+    def prepare(self, verdicts: Iterable[RuleVerdict]) -> None:
+        """Learns where one more rule's entities lie, in a tick that has time for it: no fault has to wait for that."""
+        for verdict in verdicts:
+            if self.full or self.learn(verdict.kind, verdict.names):
+                return
 
     def tokens(self, entity: Entity) -> frozenset[str]:
         """The entity, its nodes and its groups: who shares one of them is next to it."""

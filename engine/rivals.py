@@ -9,7 +9,7 @@ from skewscope.engine.attribution import MOST_STEPS, Causes
 from skewscope.engine.cases import Case
 from skewscope.engine.confidence import GAIN, PRIOR, log_odds_of_all, probability
 from skewscope.engine.neighbours import Neighbours
-from skewscope.engine.places import GROUP_LIKE, NODE_BOUND, Entity, Places
+from skewscope.engine.places import GROUP_LIKE, NODE_BOUND, Entity
 from skewscope.engine.sets import Index
 from skewscope.engine.tracks import Item, RuleInfo, Tracks
 from skewscope.engine.verdict import UNKNOWN, YES, RuleVerdict
@@ -30,16 +30,10 @@ Odds = tuple[Index, NDArray[np.float64]]
 class Rivals:
     """Compares cases with what else could be the matter."""
 
-    def __init__(self, catalogue: Catalogue, causes: Causes, places: Places, tracks: Tracks) -> None:
-        self.catalogue, self.causes, self.places, self.tracks = catalogue, causes, places, tracks
+    def __init__(self, catalogue: Catalogue, causes: Causes, neighbours: Neighbours, tracks: Tracks) -> None:
+        self.catalogue, self.causes, self.tracks = catalogue, causes, tracks
+        self.places, self._neighbours = neighbours.places, neighbours
         self._tests: dict[str, dict[str, str]] = {}
-        self._neighbours = Neighbours(places)
-
-    def prepare(self) -> None:
-        """Learns where one more rule's entities lie, in a tick that has time for it: no fault has to wait for that."""
-        for verdict in self.tracks.said():
-            if self._neighbours.full or self._neighbours.learn(verdict.kind, verdict.names):
-                return
 
     def compare(self, t: float, cases: Sequence[Case]) -> None:
         """Note what else each of some cases could be, in the tick in which they spoke louder than before.
@@ -70,21 +64,6 @@ class Rivals:
         }
         known = conditions.get(condition)
         return tests | {look.condition: look.separate_by for look in (known.lookalikes if known else ())}
-
-    def heard(self, condition: str, domain: str, kind: str) -> int:
-        """On how many nodes of a group, switch or rack some rule about a kind can judge a condition.
-
-        Counted as `Places.size` counts; of GPUs in a node, and of groups, it is all that there are.
-        """
-        whole = self.places.size(domain, kind)
-        rules = [verdict for _, verdict in self.tracks.said_of(condition) if verdict.kind == kind]
-        blind = rules and all((verdict.state == UNKNOWN).any() for verdict in rules)
-        if kind not in NODE_BOUND or domain.startswith("node:") or not blind:
-            return whole
-        known: set[str] = set()
-        for verdict in rules:
-            known |= self._neighbours.judged(verdict, self.places.nodes_in(domain))
-        return min(whole, len(known))
 
     def _candidates(self, case: Case, near: Mapping[str, Sequence[Near]]) -> dict[str, Sequence[Near]]:
         """Look-alikes and causes that no rule can judge here, and what may lie behind those and cannot be judged.
