@@ -45,7 +45,7 @@ class Case:
     compared_at: float = -math.inf
     """When it was last held against what else it could be..."""
     changed: bool = True
-    """...and whether it has spoken louder since."""
+    """...and whether it is to be once more: it has spoken louder since, or has just come up."""
     rival: float = 0.0
     """The chance of the likeliest other root that fires here."""
     mitigations: tuple[Advice, ...] = ()

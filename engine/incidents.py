@@ -41,7 +41,7 @@ class Timing:
     """What ends on one member of a group as it begins on another has moved: it follows the work, not the machine."""
 
 
-COMPARED_S = 3.0
+COMPARED_S = 5.0
 """Seconds for which it stands what else an incident could be, however much louder it becomes."""
 IN_TURN = 2
 """Moves from which on something goes round: once may be chance."""
@@ -252,7 +252,7 @@ class Incidents:
             louder = case.voice if not moved and case.voice.rank() <= leader.voice.rank() else leader.voice
             case.changed |= louder is not case.voice
             case.voice = louder
-            if moved or self._due(t, case):
+            if self._due(t, case):
                 self._louder.append(case)
         severity = max(track.severity for track in tracks)
         if severity > case.severity:
@@ -297,7 +297,8 @@ class Incidents:
 
     def _tell_of_move(self, t: float, case: Case, to: Entity) -> None:
         self._happened(t, case, f"moved from {self.places.shown(case.leader)[1]} to {self.places.shown(to)[1]}")
-        case.leader = to
+        # What else it could be there is another question.
+        case.leader, case.compared_at, case.changed = to, -math.inf, True
 
     def _attribute(self, t: float) -> None:
         """Lay the causal graph over what fires, and over what resolved a moment ago."""

@@ -1,5 +1,6 @@
 """What else it could be: the look-alikes of a diagnosis, and what fires beside it."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -51,7 +52,8 @@ class Rivals:
             case.elsewhere = tuple(
                 (name, places) for name, said in open_.items() if (places := self._places(case, said))
             )
-            case.compared_at, case.changed = t, False
+            # What else a cause does may show a little later: a case that has just come up is looked at once more.
+            case.compared_at, case.changed = t, case.compared_at == -math.inf
 
     def _separating(self, condition: str) -> dict[str, str]:
         """Look-alikes and what separates them, whichever side says so."""

@@ -9,7 +9,7 @@ from skewscope.kb.units import Dimension, shown
 from skewscope.rules import units
 from skewscope.rules.expr import Expr, Peers, lift
 from skewscope.rules.functions import FUNCTIONS, WINDOWS, Function
-from skewscope.rules.kinds import PEER_DEFAULTS, contains, kind_of
+from skewscope.rules.kinds import CONTAINERS, GROUP_LIKE, PEER_DEFAULTS, contains, kind_of
 from skewscope.rules.parsing import dotted
 
 if TYPE_CHECKING:
@@ -146,16 +146,25 @@ def _peers(walker: "Walker", node: ast.Call, function: Function) -> Expr | None:
 
 
 def _watched(walker: "Walker") -> tuple[Expr, ...]:
-    """What `peers()` counts: whether each signal of the rule was ever seen, on the judged kind."""
-    scope, found = walker.setting.scope, []
+    """What `peers()` counts: whether each signal of the rule was ever seen, on the judged kind.
+
+    What is told of several peers together says of none of them that it is heard, unless the rule reads nothing else.
+    """
+    scope, peers = walker.setting.scope, walker.setting.peers
+    together = {peers.by, *CONTAINERS.get(peers.by, ()), "pool", "fleet", *(GROUP_LIKE if scope == "rank" else ())} - {
+        scope
+    }
+    own: list[Expr] = []
+    shared: list[Expr] = []
     for name in walker.setting.watched:
         signal = walker.setting.signals.get(name)
         kind = kind_of(signal.entity) if signal else ""
         if kind and (scope in {kind, "fleet"} or "link" not in {kind, scope}):
             seen = Expr("seen", kind, name=name)
             near = kind == scope or contains(kind, scope)
-            found.append(lift(seen, scope) if near else Expr("call", scope, args=(seen,), name="highest"))
-    return tuple(found)
+            expr = lift(seen, scope) if near else Expr("call", scope, args=(seen,), name="highest")
+            (shared if near and kind in together else own).append(expr)
+    return tuple(own or shared)
 
 
 def _reduce(walker: "Walker", node: ast.Call, function: Function) -> Expr | None:

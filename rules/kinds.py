@@ -65,6 +65,7 @@ PEER_CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 """With whom an entity may be compared. A rank, node or gpu may also name a kind of group: its members are peers."""
 
+GROUP_LIKE = ("group", "replica")
 GROUP_KINDS = ("tensor-parallel", "pipeline-parallel", "data-parallel", "expert-parallel", "prefill-decode")
 NETWORKS = ("north-south", "east-west")
 
