@@ -42,6 +42,8 @@ class Case:
     """Look-alikes and causes that cannot be judged here, for want of what their rules read."""
     elsewhere: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Which of them may be somewhere else, and the names of where they may be."""
+    looks: int = 0
+    """How often it was held against what else it could be where it is now."""
     compared_at: float = -math.inf
     """When it was last held against what else it could be..."""
     changed: bool = True

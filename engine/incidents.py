@@ -298,7 +298,7 @@ class Incidents:
     def _tell_of_move(self, t: float, case: Case, to: Entity) -> None:
         self._happened(t, case, f"moved from {self.places.shown(case.leader)[1]} to {self.places.shown(to)[1]}")
         # What else it could be there is another question.
-        case.leader, case.compared_at, case.changed = to, -math.inf, True
+        case.leader, case.looks, case.compared_at, case.changed = to, 0, -math.inf, True
 
     def _attribute(self, t: float) -> None:
         """Lay the causal graph over what fires, and over what resolved a moment ago."""

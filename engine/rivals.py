@@ -1,6 +1,5 @@
 """What else it could be: the look-alikes of a diagnosis, and what fires beside it."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -48,12 +47,14 @@ class Rivals:
             for condition, test in self._tests[case.condition].items():
                 case.rivals[condition] = (_chance(near_[condition], odds), test)
             open_ = self._candidates(case, near_)
-            case.candidates = tuple(open_)
-            case.elsewhere = tuple(
-                (name, places) for name, said in open_.items() if (places := self._places(case, said))
-            )
-            # What else a cause does may show a little later: a case that has just come up is looked at once more.
-            case.compared_at, case.changed = t, case.compared_at == -math.inf
+            places = {name: found for name, said in open_.items() if (found := self._places(case, said))}
+            # What else a cause does may show a little later: a case that has just come up is looked at once more, and
+            # what could not be judged as it came up stays a candidate.
+            again = case.looks == 1
+            case.candidates = tuple(dict.fromkeys([*case.candidates, *open_] if again else open_))
+            case.elsewhere = tuple(({**dict(case.elsewhere), **places} if again else places).items())
+            case.looks += 1
+            case.compared_at, case.changed = t, case.looks == 1
 
     def _separating(self, condition: str) -> dict[str, str]:
         """Look-alikes and what separates them, whichever side says so."""

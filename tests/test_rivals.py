@@ -60,6 +60,19 @@ def test_a_moment_below_its_thresholds_does_not_rule_out_what_could_not_be_judge
 
 
 @pytest.mark.parametrize(
+    ("unsure", "expected"), [((0,), ("bubble",)), ((5,), ("bubble",)), ((0, 5), ("bubble",)), ((12,), ())]
+)
+def test_what_cannot_be_judged_as_it_comes_up_or_a_little_later_is_a_candidate(unsure, expected):
+    engine = incidents()
+    for t in range(14):
+        engine.step(
+            float(t), [verdict("late", {N1: Says()}), verdict("bubble", {N1: UNSEEN if t in unsure else SILENT})]
+        )
+    (late,) = engine.all()
+    assert late.candidates == expected
+
+
+@pytest.mark.parametrize(
     ("hot", "throttled", "expected"),
     [(UNSEEN, UNSEEN, ("hot", "throttled")), (SILENT, UNSEEN, ()), (UNSEEN, SILENT, ("hot",))],
     ids=["both", "what it would act by is not so", "judged"],
