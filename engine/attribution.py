@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from skewscope.engine.nearness import Stand, Suspect, nearness, stand_of
-from skewscope.engine.places import GROUP_LIKE, NODE_BOUND, Entity, Places
+from skewscope.engine.places import NODE_BOUND, Entity, Places
 from skewscope.engine.tracks import Track, Voice
 from skewscope.kb.model import Catalogue, Link
+from skewscope.rules.kinds import GROUP_LIKE
 
 if TYPE_CHECKING:
     from networkx import DiGraph  # 0.2 s to import, and most of the time nothing needs explaining

@@ -9,7 +9,8 @@ is its root; the others are told under it and compete with it.
 from collections.abc import Collection, Iterator, Mapping
 
 from skewscope.engine.nearness import Stand, Suspect, contained, nearness, stand_of
-from skewscope.engine.places import GROUP_LIKE, Places
+from skewscope.engine.places import Places
+from skewscope.rules.kinds import GROUP_LIKE
 
 TOGETHER_S = 20.0
 """Beginnings this near to each other are one: rules look through windows of 5 to 20 s."""

@@ -6,10 +6,10 @@ from functools import cached_property
 
 from skewscope.engine.incident import BlastRadius
 from skewscope.engine.topology import Topology
+from skewscope.rules.kinds import GROUP_LIKE
 
 NODE_BOUND = ("gpu", "rank", "port", "link", "peer", "node")
 """Kinds that sit on one node (a link on two)."""
-GROUP_LIKE = ("group", "replica")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -9,11 +9,12 @@ from skewscope.engine.attribution import MOST_STEPS, Causes
 from skewscope.engine.cases import Case
 from skewscope.engine.confidence import GAIN, PRIOR, log_odds_of_all, probability
 from skewscope.engine.neighbours import Neighbours
-from skewscope.engine.places import GROUP_LIKE, NODE_BOUND, Entity
+from skewscope.engine.places import NODE_BOUND, Entity
 from skewscope.engine.sets import Index
 from skewscope.engine.tracks import Item, RuleInfo, Tracks
 from skewscope.engine.verdict import UNKNOWN, YES, RuleVerdict
 from skewscope.kb.model import Catalogue
+from skewscope.rules.kinds import GROUP_LIKE
 
 NOTHING_SPEAKS = PRIOR - GAIN / 2
 """Log-odds of a condition that is judged, but that nothing near speaks for: all seen, and every item says no."""
@@ -36,7 +37,7 @@ class Rivals:
         self._tests: dict[str, dict[str, str]] = {}
 
     def compare(self, t: float, cases: Sequence[Case]) -> None:
-        """Note what else each of some cases could be, in the tick in which they spoke louder than before.
+        """Note what else each of some cases could be, as the rules see it in this tick.
 
         That is how likely each look-alike is by its own rules; and which look-alikes and causes cannot be judged here.
         """

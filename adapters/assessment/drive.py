@@ -20,10 +20,10 @@ from skewscope.engine.diagnosis import Diagnosis
 from skewscope.engine.feed import F64, Block, SeriesTable, empty, together
 from skewscope.engine.incident import LIKELY, Incident
 from skewscope.engine.incidents import as_contract
-from skewscope.engine.places import GROUP_LIKE
 from skewscope.engine.topology import Topology, beside
 from skewscope.kb.load import catalogue
 from skewscope.kb.problems import InputError, Problem
+from skewscope.rules.kinds import GROUP_LIKE
 from skewscope.rules.load import rules
 
 T = TypeVar("T")
