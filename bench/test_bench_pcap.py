@@ -7,9 +7,9 @@ import os
 import random
 from pathlib import Path
 
-import packets as make
+from tests import packets as make
 import pytest
-from packets import IPV4, IPV6, Record, ethernet, ipv4, ipv6, packed, roce, tcp
+from tests.packets import IPV4, IPV6, Record, ethernet, ipv4, ipv6, packed, roce, tcp
 
 from skewscope.adapters.packets import read_packets
 

@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from policy_makers import diagnosis, topology
+from tests.policy_makers import diagnosis, topology
 
 from skewscope.adapters.durable import DurableMatcher
 from skewscope.engine.incident import SEVERITIES

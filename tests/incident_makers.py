@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from policy_makers import policy, program
+from tests.policy_makers import policy, program
 
 from skewscope.engine.incidents import Incidents
 from skewscope.engine.matcher import Policies

@@ -2,7 +2,7 @@
 
 import json
 
-from loopback import Asked, Says, Server
+from tests.loopback import Asked, Says, Server
 
 from skewscope.adapters.wire_rows import Announced, Hello, Row, decode
 from skewscope.engine.feed import SeriesKey

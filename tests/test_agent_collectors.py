@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from agent_trees import ground, known, on_node, on_port, tree, unpacked
+from tests.agent_trees import ground, known, on_node, on_port, tree, unpacked
 from hypothesis import given
 from hypothesis import strategies as st
 

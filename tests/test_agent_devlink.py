@@ -5,7 +5,7 @@ import struct
 from contextlib import suppress
 
 import pytest
-from agent_trees import ground, on_port, tree
+from tests.agent_trees import ground, on_port, tree
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from receiver import Receiver
+from tests.receiver import Receiver
 
 from skewscope.adapters.agent.observed import BY_FLOW
 from tests.lab.namespaces import missing, within

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import numpy as np
-import packets as make
+from tests import packets as make
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

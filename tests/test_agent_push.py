@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from agent_trees import on_port
+from tests.agent_trees import on_port
 from hypothesis import given
 from hypothesis import strategies as st
-from receiver import Receiver, Taken
+from tests.receiver import Receiver, Taken
 
 from skewscope.adapters.agent.push import LONGEST_WAIT, Sender
 from skewscope.adapters.agent.tables import Tables

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from agent_trees import known, on_node
+from tests.agent_trees import known, on_node
 
 from skewscope.adapters.agent.config import Target
 from skewscope.adapters.agent.files import Troubles

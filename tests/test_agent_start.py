@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from agent_trees import known, on_node, on_port, tree
+from tests.agent_trees import known, on_node, on_port, tree
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from skewscope.adapters.agent import page

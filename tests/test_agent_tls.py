@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from receiver import Receiver
+from tests.receiver import Receiver
 
 from skewscope.adapters.channel import Channel, Controller
 from skewscope.adapters.wire_rows import Hello, encode

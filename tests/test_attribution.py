@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from incident_makers import NAMES, SILENT, UNSEEN, Says, catalogue, incidents, places, track, verdict
+from tests.incident_makers import NAMES, SILENT, UNSEEN, Says, catalogue, incidents, places, track, verdict
 
 from skewscope.engine.attribution import CAUSE_BEFORE_S, Causes, Fold, attribute, dominates, fold, leader_of
 from skewscope.engine.nearness import Suspect, closeness

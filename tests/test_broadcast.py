@@ -9,7 +9,7 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
-from loopback import Says, Server
+from tests.loopback import Says, Server
 
 from skewscope.adapters import attached as attached_module
 from skewscope.adapters.attached import Attached

@@ -12,7 +12,7 @@ import pytest
 import yaml
 import zstandard
 from click.testing import CliRunner
-from telemetry import record
+from tests.telemetry import record
 
 from skewscope.rules.load import HERE
 from skewscope.tui.cli import cli

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
-from kb_damage import copied, replaced, written
+from tests.kb_damage import copied, replaced, written
 
 from skewscope.adapters.recording import demo_path
 from skewscope.kb.kinds import shipped_version

@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from incident_makers import places
+from tests.incident_makers import places
 
 from skewscope.engine.coincidence import AFTER_S, BEFORE_END_S, TOGETHER_S, coincide
 from skewscope.engine.nearness import Suspect

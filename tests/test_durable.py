@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from policy_makers import diagnosis, policy, program, programs, steps, topology
+from tests.policy_makers import diagnosis, policy, program, programs, steps, topology
 
 from skewscope.adapters import durable
 from skewscope.adapters.durable import DurableMatcher, Ids, available, best_matcher, definition
@@ -239,7 +239,7 @@ def test_a_worker_in_which_the_library_does_not_import_gives_way_to_the_referenc
 PARENT = """
 import os, sys, time
 sys.path.insert(0, {tests!r})
-from policy_makers import diagnosis, policy, program
+from tests.policy_makers import diagnosis, policy, program
 from skewscope.adapters.durable import DurableMatcher
 if __name__ == "__main__":
     matcher = DurableMatcher(program(policy(id="a", when=[{{"fact": "diagnosis", "condition": "late"}}])))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from telemetry import catalogue, record
+from tests.telemetry import catalogue, record
 
 from skewscope.adapters.exposition import exposition
 from skewscope.adapters.recording import load, open_recording

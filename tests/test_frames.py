@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from machine import Bench, block, ranks, rule
+from tests.machine import Bench, block, ranks, rule
 
 from skewscope.engine.feed import Column, Frame
 

@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from loopback import Says, Server
+from tests.loopback import Says, Server
 
 from skewscope.adapters import Health
 

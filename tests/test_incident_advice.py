@@ -1,7 +1,7 @@
 """What is advised for incidents, and the incidents that policies derive."""
 
 import pytest
-from incident_makers import CRITICAL, DERIVE, MORE, N1, REST, Says, advised, verdict
+from tests.incident_makers import CRITICAL, DERIVE, MORE, N1, REST, Says, advised, verdict
 
 from skewscope.engine.advice import Context
 from skewscope.engine.places import Entity

@@ -4,7 +4,7 @@ import json
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from incident_makers import DERIVE, LOST, MORE, N1, REST, Says, advised, incidents, ranks, verdict
+from tests.incident_makers import DERIVE, LOST, MORE, N1, REST, Says, advised, incidents, ranks, verdict
 
 from skewscope.engine.incidents import as_contract
 from skewscope.engine.verdict import NO, UNKNOWN, YES

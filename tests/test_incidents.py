@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from incident_makers import CRITICAL, LOST, LOUD, N1, N2, QUIET, SILENT, Says, incidents, lives, play, ranks, verdict
+from tests.incident_makers import CRITICAL, LOST, LOUD, N1, N2, QUIET, SILENT, Says, incidents, lives, play, ranks, verdict
 
 from skewscope.engine.incidents import Timing, as_contract
 from skewscope.engine.verdict import NO, UNKNOWN, YES

@@ -5,7 +5,7 @@ import shutil
 from contextlib import contextmanager
 
 import pytest
-from kb_damage import ISOLATE, copied, replaced, written
+from tests.kb_damage import ISOLATE, copied, replaced, written
 
 from skewscope.kb import compiled
 from skewscope.kb import load as loading

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from kb_damage import copied, written
+from tests.kb_damage import copied, written
 
 from skewscope.kb.kinds import KINDS, shipped
 from skewscope.kb.lint import lint

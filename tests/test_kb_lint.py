@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from functools import cache
 
 import pytest
-from kb_damage import (
+from tests.kb_damage import (
     CLEAN,
     FLAP,
     ISOLATE,

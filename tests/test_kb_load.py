@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from kb_damage import FLAP, LAG, LOSS, STRAGGLER, block, copied, replaced, written
+from tests.kb_damage import FLAP, LAG, LOSS, STRAGGLER, block, copied, replaced, written
 
 from skewscope.kb import shelf, yamlfile
 from skewscope.kb.kinds import KINDS, shipped

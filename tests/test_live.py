@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
-from telemetry import record
+from tests.telemetry import record
 
 from skewscope.adapters.assessment.corpus import arranged, played
 from skewscope.adapters.recording import load, open_recording

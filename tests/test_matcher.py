@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from policy_makers import diagnosis, facts, policy, program, programs, steps, topology
+from tests.policy_makers import diagnosis, facts, policy, program, programs, steps, topology
 
 from skewscope.engine.matcher import Policies, ReferenceMatcher, meets
 from skewscope.engine.policy import Fact, Program, Rule, Shape, fact

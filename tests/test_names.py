@@ -3,7 +3,7 @@ import math
 
 import pytest
 import yaml
-from telemetry import CLUSTER, catalogue, cluster
+from tests.telemetry import CLUSTER, catalogue, cluster
 
 from skewscope.adapters.entities import Nowhere
 from skewscope.adapters.names import PACKETS, Intake, Names

@@ -5,11 +5,11 @@ import subprocess
 from dataclasses import dataclass, fields
 
 import numpy as np
-import packets as make
+from tests import packets as make
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packets import (
+from tests.packets import (
     ACKNOWLEDGE,
     ARP,
     AUTHENTICATION,

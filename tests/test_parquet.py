@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from telemetry import catalogue, record
+from tests.telemetry import catalogue, record
 
 from skewscope.adapters.recording import load, open_recording
 from skewscope.engine.feed import SeriesKey

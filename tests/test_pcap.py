@@ -3,12 +3,12 @@ import tracemalloc
 from dataclasses import fields
 
 import numpy as np
-import packets as make
+from tests import packets as make
 import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packets import Record, ethernet, ipv4, packed, tcp
+from tests.packets import Record, ethernet, ipv4, packed, tcp
 
 from skewscope.adapters.packets import read_packets
 from skewscope.adapters.pcap import FrameReader

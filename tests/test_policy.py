@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from incident_makers import catalogue
-from policy_makers import diagnosis, policy, written
+from tests.incident_makers import catalogue
+from tests.policy_makers import diagnosis, policy, written
 
 from skewscope.engine.policy import (
     MOST_CONSTANTS,

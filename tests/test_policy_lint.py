@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from incident_makers import catalogue
-from policy_makers import policy
+from tests.incident_makers import catalogue
+from tests.policy_makers import policy
 
 from skewscope.engine.policy_lint import lint
 from skewscope.kb import load as house

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from telemetry import catalogue, record
+from tests.telemetry import catalogue, record
 
 from skewscope.adapters.grammar import series_text
 from skewscope.adapters.prometheus_pages_input import page_time

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import yaml
-from telemetry import catalogue, record
+from tests.telemetry import catalogue, record
 
 from skewscope.adapters.recording import load, open_recording, readers
 from skewscope.engine.feed import SeriesKey

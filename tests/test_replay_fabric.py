@@ -5,11 +5,11 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-import packets as p
+from tests import packets as p
 import pytest
 import yaml
-from traffic import START as ORIGIN
-from traffic import Shape, mesh, pipeline, ring
+from tests.traffic import START as ORIGIN
+from tests.traffic import Shape, mesh, pipeline, ring
 
 from skewscope.adapters.replay import replay
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from incident_makers import GROUPS, N1, N2, RULES, SILENT, UNSEEN, Says, cluster, incidents, play, verdict
+from tests.incident_makers import GROUPS, N1, N2, RULES, SILENT, UNSEEN, Says, cluster, incidents, play, verdict
 
 from skewscope.engine.calibration import Calibration
 from skewscope.engine.confidence import PRIOR, probability

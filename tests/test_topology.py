@@ -2,7 +2,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from telemetry import CLUSTER, cluster
+from tests.telemetry import CLUSTER, cluster
 
 from skewscope.engine.topology import Topology
 from skewscope.engine.topology_file import speed, topology

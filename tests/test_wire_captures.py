@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import numpy as np
-import packets as p
+from tests import packets as p
 import pytest
-from traffic import Shape, mesh, ring
+from tests.traffic import Shape, mesh, ring
 
 from skewscope.adapters.wire_input import port_view, reduce_capture
 from skewscope.engine.feed import SeriesTable, joined

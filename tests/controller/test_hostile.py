@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 import numpy as np
 import pytest
-from telemetry import catalogue, cluster
+from tests.telemetry import catalogue, cluster
 
 from skewscope.adapters.clock import SystemClock
 from skewscope.adapters.names import Names

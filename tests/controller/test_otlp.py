@@ -10,7 +10,7 @@ from google.protobuf.json_format import MessageToJson
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from telemetry import cluster
+from tests.telemetry import cluster
 
 from skewscope.adapters.names import Names
 from skewscope.adapters.sources.otlp import PATH, Otlp

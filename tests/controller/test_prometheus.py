@@ -13,7 +13,7 @@ import urllib.request
 
 import numpy as np
 import pytest
-from telemetry import catalogue, cluster
+from tests.telemetry import catalogue, cluster
 
 from skewscope.adapters.clock import SystemClock
 from skewscope.adapters.names import Names

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from telemetry import catalogue, cluster
+from tests.telemetry import catalogue, cluster
 
 from bench.beside import labels, stored, written
 from skewscope.adapters.names import Names
