@@ -6,7 +6,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skewscope.adapters.hook import Health, HealthAnswer
+    from skewscope.adapters.health_client import Health, HealthAnswer
 
 __all__ = ["Health", "HealthAnswer"]
 
@@ -15,6 +15,6 @@ def __getattr__(name: str) -> Any:
     # Loaded when it is asked for: whoever imports one adapter should not pay for all.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from skewscope.adapters import hook  # noqa: PLC0415
+    from skewscope.adapters import health_client  # noqa: PLC0415
 
-    return getattr(hook, name)
+    return getattr(health_client, name)

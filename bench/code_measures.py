@@ -14,19 +14,22 @@ from pathlib import Path
 FLOORS = ("kb", "rules", "engine", "adapters", "tui")
 
 IRREGULAR = frozenset(
-    "told said laid kept shown drawn written born heard seen known given taken held left made meant met paid put "
-    "sent set spoken spread stood thought understood begun bound brought built caught cut done driven fallen felt "
-    "found gone grown hidden led lent lost read run sold sought spent split struck taught torn worn woken won wound "
-    "broken chosen frozen beaten shaken risen sworn thrown withdrawn overdrawn unheard unseen unknown".split()
+    ["told", "said", "laid", "kept", "shown", "drawn", "written", "born", "heard", "seen", "known", "given", "taken", "held", "left", "made", "meant", "met", "paid", "put", "sent", "set", "spoken", "spread", "stood", "thought", "understood", "begun", "bound", "brought", "built", "caught", "cut", "done", "driven", "fallen", "felt", "found", "gone", "grown", "hidden", "led", "lent", "lost", "read", "run", "sold", "sought", "spent", "split", "struck", "taught", "torn", "worn", "woken", "won", "wound", "broken", "chosen", "frozen", "beaten", "shaken", "risen", "sworn", "thrown", "withdrawn", "overdrawn", "unheard", "unseen", "unknown"]
 )
 # The same form is a verb in the imperative or a noun: these do not make a name a participle.
-VERBS = frozenset("put set cut read run spread split feed speed seed need embed shed bed exceed proceed indeed found "
-                  "lead known left".split())
-PREPOSITIONS = frozenset("of by in at to from with as up down on for off out over under into through before after".split())
-QUESTIONS = frozenset("is has was are were can may must should will not no".split())
+VERBS = frozenset(
+    ["put", "set", "cut", "read", "run", "spread", "split", "feed", "speed", "seed", "need", "embed", "shed", "bed", "exceed", "proceed", "indeed", "found", "lead", "known", "left"]
+)
+PREPOSITIONS = frozenset(
+    ["of", "by", "in", "at", "to", "from", "with", "as", "up", "down", "on", "for", "off", "out", "over", "under", "into", "through", "before", "after"]
+)
+QUESTIONS = frozenset(["is", "has", "was", "are", "were", "can", "may", "must", "should", "will", "not", "no"])
 VERB_WORDS = re.compile(r"\b(returns?|parses?|builds?|creates?|loads?)\b", re.IGNORECASE)
 PERSON_WORDS = re.compile(r"\b(who|whose|whom|whoever|nobody|somebody|anybody|everybody)\b", re.IGNORECASE)
-SHAPE = re.compile(r"\[[^\]\n]*\]|\bshape\b|\bone (value|entry|element|row|column|number)? ?(for|per) |\b(a|one) row (for|per)\b|per (series|entity|column|row|member|port|packet|set|tick)", re.IGNORECASE)
+SHAPE = re.compile(
+    r"\[[^\]\n]*\]|\bshape\b|\bone (value|entry|element|row|column|number)? ?(for|per) |\b(a|one) row (for|per)\b|per (series|entity|column|row|member|port|packet|set|tick)",
+    re.IGNORECASE,
+)
 ARRAYS = re.compile(r"\b(F64|F32|I64|I32|I8|Index|Mask|Truth|NDArray|ndarray|Bool|U8|U32|U64|Verdicts)\b")
 
 
@@ -129,13 +132,19 @@ def measures(root: Path) -> dict[str, str]:
     doubled = {name: paths for name, paths in public_classes(trees).items() if len(paths) > 1}
     text = "\n".join(docstrings(tree) for tree in trees.values())
     words = max(1, len(re.findall(r"[A-Za-z']+", text)))
-    arrays = [n for n in every if n.returns is not None and ARRAYS.search(ast.unparse(n.returns)) and not n.name.startswith("_")]
+    arrays = [
+        n
+        for n in every
+        if n.returns is not None and ARRAYS.search(ast.unparse(n.returns)) and not n.name.startswith("_")
+    ]
     shaped = [n for n in arrays if SHAPE.search(ast.get_docstring(n) or "")]
     whole = "\n".join(path.read_text() for path in trees)
     private = Counter(n.name for n in every if n.name.startswith("_") and not n.name.startswith("__"))
     once = sum(1 for name, count in private.items() if len(re.findall(rf"\b{name}\b", whole)) == count + 1)
-    reach = re.findall(r"\bdetector\.\w+|\.panel\b|\bincidents\.(places|tracks)\b",
-                       "\n".join(p.read_text() for p in trees if p.relative_to(root).parts[0] in ("adapters", "tui")))
+    reach = re.findall(
+        r"\bdetector\.\w+|\.panel\b|\bincidents\.(places|tracks)\b",
+        "\n".join(p.read_text() for p in trees if p.relative_to(root).parts[0] in ("adapters", "tui")),
+    )
     levels = import_levels(root, "engine")
     sizes = sorted(len(path.read_text().splitlines()) for path in trees)
     docs = sorted((root / "docs").glob("*.md"))

@@ -12,12 +12,20 @@ from pathlib import Path
 
 import numpy as np
 
-from skewscope.adapters.film import Film
-from skewscope.adapters.scene import Frame, Roster, Scene, Series, Signals, SourceState, beside
-from skewscope.engine.topology import Group, Node, Port, Topology
-from skewscope.kb.load import catalogue
-from skewscope.tui.app import Console
-from skewscope.tui.detail import Words
+from skewscope.adapters.view.history import ViewHistory
+from skewscope.adapters.view.snapshot import (
+    SeriesIndex,
+    SeriesInfo,
+    SignalView,
+    SourceState,
+    ViewFrame,
+    ViewSnapshot,
+    peer_statistics,
+)
+from skewscope.engine.model.topology import Group, Node, Port, Topology
+from skewscope.kb.loader import catalogue
+from skewscope.tui.console.app import Console
+from skewscope.tui.render.detail import DisplayNames
 
 NODES = 500
 SIGNALS = ("wire.onset_lag", "wire.rtt", "wire.retransmit_ratio", "gpu.power", "gpu.temp")
@@ -36,11 +44,11 @@ def topology() -> Topology:
     return Topology(nodes, groups)
 
 
-def roster() -> Roster:
+def roster() -> SeriesIndex:
     """Five signals of four GPUs of each node."""
-    return Roster(
+    return SeriesIndex(
         tuple(
-            Series(signal, "gpu", f"n{node:03}/gpu{gpu}", "", "s" if number < 2 else "1", node * 5 + number)
+            SeriesInfo(signal, "gpu", f"n{node:03}/gpu{gpu}", "", "s" if number < 2 else "1", node * 5 + number)
             for number, signal in enumerate(SIGNALS)
             for node in range(NODES)
             for gpu in range(4)
@@ -48,7 +56,7 @@ def roster() -> Roster:
     )
 
 
-def feed(film: Film) -> None:
+def feed(film: ViewHistory) -> None:
     """Adds a frame twice a second, for ever."""
     random, series, fleet = np.random.default_rng(1), roster(), topology()
     begin = time.time()
@@ -57,9 +65,11 @@ def feed(film: Film) -> None:
         value = random.gamma(2.0, 0.001, SERIES).astype(np.float32)
         usual, deviation = np.full(SERIES, 0.002, np.float32), np.full(SERIES, 0.001, np.float32)
         age, stale = np.zeros(SERIES, np.float32), random.random(SERIES) < 0.01
-        frame = Frame(now, value, usual, deviation, *beside(series, np.where(stale, np.nan, value)), age, stale)
+        frame = ViewFrame(
+            now, value, usual, deviation, *peer_statistics(series, np.where(stale, np.nan, value)), age, stale
+        )
         sources = (SourceState("node telemetry", "nodes", NODES, NODES, 0.2),)
-        film.add(Scene(now, begin, now, fleet, sources=sources, signals=Signals(series, ())), frame)
+        film.add(ViewSnapshot(now, begin, now, fleet, sources=sources, signals=SignalView(series, ())), frame)
         time.sleep(PERIOD_S)
 
 
@@ -83,9 +93,9 @@ class Measured(Console):
 
 def main() -> None:
     """Shows the console until somebody leaves it."""
-    film = Film(live=True)
+    film = ViewHistory(live=True)
     threading.Thread(target=feed, args=(film,), daemon=True).start()
-    shown = Measured(film, Words(catalogue()))
+    shown = Measured(film, DisplayNames(catalogue()))
     shown.run()
     if len(sys.argv) > 1:
         Path(sys.argv[1]).write_text(json.dumps(shown.held))

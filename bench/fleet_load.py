@@ -13,10 +13,10 @@ import time
 import numpy as np
 import zstandard
 
-from skewscope.adapters.wire_rows import CONTENT_TYPE, PATH, Announced, Hello, encode
-from skewscope.engine.feed import SeriesKey
-from skewscope.kb.load import catalogue
-from skewscope.rules.kinds import kind_of
+from skewscope.adapters.formats.row_protocol import CONTENT_TYPE, ROWS_PATH, HelloFrame, SeriesFrame, encode
+from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.kb.loader import catalogue
+from skewscope.rules.entity_kinds import kind_of
 
 GPUS, PORTS = 8, 8
 GROWING = {"bytes": 1.5e6, "packets": 1.5e3}
@@ -70,10 +70,10 @@ class Fleet:
         node = f"n{number}"
         pack = zstandard.ZstdCompressor(level=1).compress
         values = np.where(self.grows, 1e9, 0.0)
-        hello = encode([Hello(node, "b", "bench")])
+        hello = encode([HelloFrame(node, "b", "bench")])
         hello = zstandard.ZstdDecompressor().decompress(hello)
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 16)
-        announce = encode([Hello(node, "b", "bench"), Announced(0, 0, tuple(series(node)))])
+        announce = encode([HelloFrame(node, "b", "bench"), SeriesFrame(0, 0, tuple(series(node)))])
         await self.post(reader, writer, announce)
         phase = number / self.nodes
         last = time.time()
@@ -105,7 +105,7 @@ class Fleet:
     async def post(self, reader, writer, body: bytes) -> int:
         begun = time.perf_counter()
         writer.write(
-            f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {CONTENT_TYPE}\r\n"
+            f"POST {ROWS_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {CONTENT_TYPE}\r\n"
             f"Content-Length: {len(body)}\r\n\r\n".encode()
             + body
         )

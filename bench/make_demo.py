@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import zstandard
 
-from skewscope.adapters.exposition import exposition
-from skewscope.adapters.recording import load, open_recording
-from skewscope.engine.diagnosis import Diagnosis
-from skewscope.engine.feed import Block, SeriesTable
-from skewscope.kb.load import catalogue
-from skewscope.rules.load import load as load_rules
+from skewscope.adapters.formats.exposition import format_exposition
+from skewscope.adapters.inputs.recording import load, open_recording
+from skewscope.engine.engine import Engine
+from skewscope.engine.ingest.feed import Block, SeriesTable
+from skewscope.kb.loader import catalogue
+from skewscope.rules.loader import load as load_rules
 
 DESCRIPTION = """\
 version: 1
@@ -40,9 +40,9 @@ def main(source: Path, folder: Path, seconds: float = np.inf) -> None:
     rules, _ = load_rules(known)
     recording = open_recording(source)
     loaded = load(recording, known, workers=1)
-    wanted = Diagnosis(rules.values(), known, recording.topology).detector.panel.wanted
+    wanted = Engine(rules.values(), known, recording.topology).detector.series_state.rule_signals
     block = kept(loaded.block, loaded.table, wanted, loaded.start + seconds)
-    text = "".join(exposition(block, loaded.table, known))
+    text = "".join(format_exposition(block, loaded.table, known))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "metrics.om.zst").write_bytes(zstandard.compress(text.encode(), 19))
     (folder / "recording.yaml").write_text(DESCRIPTION)

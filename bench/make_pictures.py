@@ -8,12 +8,12 @@ import re
 import sys
 from pathlib import Path
 
-from skewscope.adapters.film import Film
-from skewscope.adapters.recording import demo_path
-from skewscope.adapters.replay import replay
-from skewscope.kb.load import catalogue
-from skewscope.tui.app import Console, Options
-from skewscope.tui.detail import Words
+from skewscope.adapters.inputs.recording import demo_path
+from skewscope.adapters.runtime.replay import replay
+from skewscope.adapters.view.history import ViewHistory
+from skewscope.kb.loader import catalogue
+from skewscope.tui.console.app import Console, ConsoleOptions
+from skewscope.tui.render.detail import DisplayNames
 
 SIZE = (120, 36)
 LATE, BURST = "+42", "+134"
@@ -36,10 +36,10 @@ def tidy(svg: str) -> str:
     return re.sub(r"font-family:\s*[^;]*;", f"font-family: {FONT};", svg)
 
 
-async def shoot(film: Film, name: str, folder: Path) -> None:
+async def shoot(film: ViewHistory, name: str, folder: Path) -> None:
     """One screen."""
     time, keys = SHOTS[name]
-    app = Console(film, Words(catalogue()), Options(), read=lambda _heard: None)
+    app = Console(film, DisplayNames(catalogue()), ConsoleOptions(), read=lambda _heard: None)
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
         await app.workers.wait_for_complete()
@@ -53,7 +53,7 @@ async def shoot(film: Film, name: str, folder: Path) -> None:
 
 def main(folder: Path) -> None:
     """All pictures."""
-    film = Film()
+    film = ViewHistory()
     replay(demo_path(), film=film)
     folder.mkdir(parents=True, exist_ok=True)
     for name in SHOTS:

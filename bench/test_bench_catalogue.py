@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-OPEN = "from skewscope.kb.load import catalogue; catalogue()"
-SHOW = "from skewscope.tui.cli import main; import sys; sys.argv = ['skewscope', 'kb', 'show', 'tp-straggler']; main()"
+OPEN = "from skewscope.kb.loader import catalogue; catalogue()"
+SHOW = "from skewscope.tui.cli.main import main; import sys; sys.argv = ['skewscope', 'kb', 'show', 'tp-straggler']; main()"
 LINT = "from skewscope.kb.lint import lint; assert not lint()"
 NOTHING = "pass"
 
@@ -36,5 +36,5 @@ def test_site(benchmark, tmp_path):
     """The web site, all pages."""
     pytest.importorskip("furo")
     words = ["skewscope", "kb", "site", str(tmp_path / "site")]
-    code = f"from skewscope.tui.cli import main; import sys; sys.argv = {words!r}; main()"
+    code = f"from skewscope.tui.cli.main import main; import sys; sys.argv = {words!r}; main()"
     benchmark.pedantic(lambda: process(code, tmp_path), rounds=1)

@@ -75,7 +75,7 @@ def test_a_thousand_agents(tmp_path):
     if RECORD:
         config["record"] = {"path": "recorded"}
     (tmp_path / "skewscope.yaml").write_text(json.dumps(config))
-    command = [sys.executable, "-m", "skewscope.tui.cli", "run", "--config", str(tmp_path / "skewscope.yaml")]
+    command = [sys.executable, "-m", "skewscope.tui.cli.main", "run", "--config", str(tmp_path / "skewscope.yaml")]
     log = (tmp_path / "controller.log").open("w")
     controller = subprocess.Popen(command, stderr=log, cwd=tmp_path)
     try:

@@ -22,21 +22,21 @@ import networkx as nx  # noqa: F401
 import numpy as np
 import pytest
 
-from skewscope.adapters.simulator.emit import Emitter
-from skewscope.adapters.simulator.exporters import PERIODS
-from skewscope.adapters.simulator.faults.registry import faults, target
-from skewscope.adapters.simulator.fleet import Plan, build
-from skewscope.adapters.simulator.load import made_up
-from skewscope.adapters.simulator.push import Push
-from skewscope.adapters.simulator.world import World
-from skewscope.engine.diagnosis import TICK, Diagnosis
-from skewscope.engine.entities import Entities
-from skewscope.engine.feed import Column, Frame, SeriesTable, empty
-from skewscope.engine.topology import Node, Topology, beside
+from skewscope.adapters.simulator.effects import FaultEffects
+from skewscope.adapters.simulator.emitter import SampleEmitter
+from skewscope.adapters.simulator.exporters import PROFILE_PERIODS
+from skewscope.adapters.simulator.faults.registry import choose_target, fault_models
+from skewscope.adapters.simulator.fleet import FleetPlan, build_fleet
+from skewscope.adapters.simulator.load import synthetic_load
+from skewscope.adapters.simulator.simulation import FleetSimulation
+from skewscope.engine.engine import TICK_S, Engine
+from skewscope.engine.ingest.feed import FrameColumn, SampleFrame, SeriesTable, empty_block
+from skewscope.engine.model.entities import EntityIndex
+from skewscope.engine.model.topology import Node, Topology, merge_topologies
 from skewscope.engine.wire.join import WireJoin
-from skewscope.kb.load import catalogue
-from skewscope.rules.kinds import kind_of
-from skewscope.rules.load import rules
+from skewscope.kb.loader import catalogue
+from skewscope.rules.entity_kinds import kind_of
+from skewscope.rules.loader import load_strict
 
 START = 1.7e9
 NODES = 64
@@ -46,7 +46,7 @@ LEAD, WARM, TIMED = 15, 40, 60
 """Seconds that a pattern runs before its first frame, and ticks before and while it is timed."""
 STILL, ABSENT = -2, -1
 KNOWN = catalogue()
-RULES = rules(KNOWN)
+RULES = load_strict(KNOWN)
 READ = sorted({name for rule in RULES.values() for name in rule.signals})
 
 
@@ -72,15 +72,15 @@ CONGESTED = range(1, 7)
 BEGINS, ENDS = 5, 40
 """When the faults do, in timed ticks."""
 
-Touch = Callable[[Push, World], None]
+Touch = Callable[[FaultEffects, FleetSimulation], None]
 
 
 def touching(conditions: Iterable[str], seed: int) -> Touch:
     """What these faults do while they last."""
-    random, fleet = np.random.default_rng(seed), build(Plan(NODES))
-    acts = [(faults()[name].act, target(faults()[name], fleet, random)) for name in conditions]
+    random, fleet = np.random.default_rng(seed), build_fleet(FleetPlan(NODES))
+    acts = [(fault_models()[name].apply, choose_target(fault_models()[name], fleet, random)) for name in conditions]
 
-    def touch(push: Push, world: World) -> None:
+    def touch(push: FaultEffects, world: FleetSimulation) -> None:
         age = world.t - LEAD - WARM - BEGINS
         for act, at in acts if 0 <= age < ENDS - BEGINS else ():
             act(push, world, at, 1.0, age)
@@ -94,11 +94,11 @@ class Pattern:
     def __init__(self, touch: Touch = lambda _push, _world: None) -> None:
         self.touch = touch
         random = np.random.default_rng(1)
-        self.fleet = build(Plan(NODES))
-        self.world = World(self.fleet, made_up(self.fleet, random), random)
+        self.fleet = build_fleet(FleetPlan(NODES))
+        self.world = FleetSimulation(self.fleet, synthetic_load(self.fleet, random), random)
         self.table = SeriesTable()
-        self.emitter = Emitter(self.fleet, KNOWN, self.table, PERIODS["fine"])
-        self.join = WireJoin(self.fleet.topology, TICK)
+        self.emitter = SampleEmitter(self.fleet, KNOWN, self.table, PROFILE_PERIODS["fine"])
+        self.join = WireJoin(self.fleet.topology, TICK_S)
         self.latest, self.times = np.empty(0), np.empty(0)
         for _ in range(LEAD):
             self.step()
@@ -114,7 +114,7 @@ class Pattern:
         self.latest, self.times = np.append(self.latest, more), np.append(self.times, more)
         self.latest[block.series], self.times[block.series] = block.value, block.time
 
-    def places(self, small: Entities) -> dict[tuple[str, str], np.ndarray]:
+    def places(self, small: EntityIndex) -> dict[tuple[str, str], np.ndarray]:
         """By signal and selector, the number of each entity's series; -1 where it has none."""
         found: dict[tuple[str, str], np.ndarray] = {}
         for number, key in enumerate(self.table.keys[: self.size]):
@@ -130,7 +130,7 @@ class Pattern:
 
 def fleet_of(copies: int, sick: bool) -> Topology:
     """One fleet of so many like the pattern."""
-    found = beside(build(Plan(NODES, prefix=f"c{n}.")).topology for n in range(copies))
+    found = merge_topologies(build_fleet(FleetPlan(NODES, prefix=f"c{n}.")).topology for n in range(copies))
     return replace(found, nodes=tuple(replace(_on_one_leaf(node, sick), fleet="fleet") for node in found.nodes))
 
 
@@ -156,9 +156,9 @@ class Source:
         if sick:
             follows[FAULTY], follows[list(CONGESTED)] = 1, 2
         self.topology = fleet_of(copies, sick)
-        large, small = Entities(self.topology), Entities(self.patterns[0].fleet.topology)
+        large, small = EntityIndex(self.topology), EntityIndex(self.patterns[0].fleet.topology)
         self.begins = np.cumsum([0] + [pattern.size + 2 for pattern in self.patterns])
-        self.columns: list[Column] = []
+        self.columns: list[FrameColumn] = []
         self.series: list[np.ndarray] = []
         kinds = [kind for kind in large.names if kind != "peer"]
         self.like = {kind: _like(large.names[kind], small.numbers[kind]) for kind in kinds}
@@ -177,7 +177,7 @@ class Source:
         gpus = len(large.names["gpu"])
         self.unread = max(0, SERIES - sum(map(len, self.series)) // gpus)
         others = sorted(s.id for s in KNOWN.signals.values() if kind_of(s.entity) == "gpu" and s.id not in READ)
-        self.columns += [Column(others[n % len(others)], f"part{n}") for n in range(self.unread)]
+        self.columns += [FrameColumn(others[n % len(others)], f"part{n}") for n in range(self.unread)]
         self.noise = random.standard_normal(gpus + 10_000).astype(np.float32)
         self.schema = tuple(self.columns)
         self.size = sum(map(len, self.series)) + self.unread * gpus
@@ -190,17 +190,17 @@ class Source:
         found = [np.full(like.max() + 1, otherwise) if row is None else row for row in rows]
         whole = np.stack(found)[follows, like]
         there = np.flatnonzero(whole != ABSENT)
-        self.columns.append(Column(signal, selector, None if len(there) == len(whole) else there))
+        self.columns.append(FrameColumn(signal, selector, None if len(there) == len(whole) else there))
         behind = np.where(whole < 0, self.begins[follows + 1], self.begins[follows])
         self.series.append((behind + whole)[there])
 
-    def _level(self, column: Column, whole: Mapping[str, np.ndarray]) -> np.ndarray | float:
+    def _level(self, column: FrameColumn, whole: Mapping[str, np.ndarray]) -> np.ndarray | float:
         signal = KNOWN.signals[column.signal]
         if signal.type not in {"gauge", "counter", "histogram"}:
             return 1.0
         return whole[kind_of(signal.entity)][slice(None) if column.entities is None else column.entities]
 
-    def frame(self) -> Frame:
+    def frame(self) -> SampleFrame:
         """The next second."""
         for pattern in self.patterns:
             pattern.step()
@@ -212,7 +212,7 @@ class Source:
                 values[n][5:800:97] *= 2.0
         begins = (np.arange(self.unread) * 37 + int(t) * 101) % 10_000
         values += [self.noise[begin : begin + self.gpus] for begin in begins]
-        return Frame(self.schema, START + t, values)
+        return SampleFrame(self.schema, START + t, values)
 
 
 def _follows(names: list[str], follows: np.ndarray) -> np.ndarray:
@@ -236,7 +236,7 @@ def memory() -> float:
 def test_large(nodes, sick):
     source = Source(-(-nodes // NODES), sick)
     before = memory()
-    diagnosis = Diagnosis(RULES.values(), KNOWN, source.topology)
+    diagnosis = Engine(RULES.values(), KNOWN, source.topology)
     table, took, held, fired = SeriesTable(), [], [], set()
     # Names of entities are hundreds of thousands of objects that stay: not to be searched for garbage in every minute.
     gc.collect()
@@ -244,7 +244,7 @@ def test_large(nodes, sick):
     for n in range(WARM + TIMED):
         frame = source.frame()
         begin = time.process_time()
-        diagnosis.step(frame.time, empty(), table, [frame])
+        diagnosis.step(frame.time, empty_block(), table, [frame])
         took.append(time.process_time() - begin)
         held.append(memory() - before)
         if n >= WARM:
@@ -252,7 +252,9 @@ def test_large(nodes, sick):
                 (verdict.rule, int(at)) for verdict in diagnosis.verdicts for at in np.flatnonzero(verdict.firing)
             }
     ms = 1000 * np.array(took[WARM:])
-    judged = sum(not diagnosis.detector.evaluator.silent(e.when for e in rule.evidence) for rule in RULES.values())
+    judged = sum(
+        not diagnosis.detector.evaluator.is_undelivered(e.when for e in rule.evidence) for rule in RULES.values()
+    )
     rules_fired = len({rule for rule, _ in fired})
     print(
         f"\n{len(source.topology.nodes)} nodes, {source.size / 1e6:.1f} million series, {judged} of {len(RULES)} rules"

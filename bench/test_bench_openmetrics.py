@@ -8,7 +8,7 @@ import io
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from skewscope.adapters.openmetrics import Exposition, Target
+from skewscope.adapters.formats.openmetrics import ExpositionReader, SeriesTarget
 
 SERIES = 20_000
 SAMPLES = 200_000
@@ -32,7 +32,7 @@ def page(series):
 
 
 def known(name, _):
-    return [Target(0)] if int(name.split("_")[2]) % 2 else []
+    return [SeriesTarget(0)] if int(name.split("_")[2]) % 2 else []
 
 
 def rate(benchmark, values):
@@ -41,18 +41,18 @@ def rate(benchmark, values):
 
 def test_a_dump_of_few_series(benchmark):
     text = dump(2000)
-    benchmark(lambda: Exposition(known).read(io.BytesIO(text), "dump"))
+    benchmark(lambda: ExpositionReader(known).read(io.BytesIO(text), "dump"))
     rate(benchmark, SAMPLES)
 
 
 def test_a_dump_of_many_series(benchmark):
     text = dump(SERIES)
-    benchmark(lambda: Exposition(known).read(io.BytesIO(text), "dump"))
+    benchmark(lambda: ExpositionReader(known).read(io.BytesIO(text), "dump"))
     rate(benchmark, SAMPLES)
 
 
 def test_a_page_whose_series_are_known(benchmark):
-    text, reader = page(SERIES), Exposition(known)
+    text, reader = page(SERIES), ExpositionReader(known)
     reader.read(io.BytesIO(text), "page", 1.0)
     benchmark(lambda: reader.read(io.BytesIO(text), "page", 2.0))
     rate(benchmark, SERIES)

@@ -7,11 +7,11 @@ import os
 import random
 from pathlib import Path
 
-from tests import packets as make
 import pytest
-from tests.packets import IPV4, IPV6, Record, ethernet, ipv4, ipv6, packed, roce, tcp
 
-from skewscope.adapters.packets import read_packets
+from skewscope.adapters.formats.packet_headers import read_packets
+from tests.support import packet_bytes as make
+from tests.support.packet_bytes import IPV4, IPV6, Record, ethernet, ipv4, ipv6, packed, roce, tcp
 
 COUNT = 150_000
 """As many as one port of the recordings sees."""

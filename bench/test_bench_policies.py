@@ -14,13 +14,12 @@ from random import Random
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from tests.policy_makers import diagnosis, topology
-
-from skewscope.adapters.durable import DurableMatcher
-from skewscope.engine.incident import SEVERITIES
-from skewscope.engine.matcher import ReferenceMatcher
-from skewscope.engine.policy import Fact, compile_policies, fact
+from skewscope.adapters.runtime.durable import DurableMatcher
+from skewscope.engine.advice.matcher import ReferenceMatcher
+from skewscope.engine.advice.policy import Fact, build_fact, compile_policies
+from skewscope.engine.model.incident import SEVERITIES
 from skewscope.rules.policy import load
+from tests.support.policies import diagnosis, topology
 
 CHANGES = int(os.environ.get("SKEWSCOPE_CHANGES", "1000000"))
 LOOK_EVERY = 1000
@@ -38,8 +37,8 @@ def change(random: Random, topics: list[str]) -> tuple[Fact, bool]:
         [
             diagnosis(random.choice(topics), entity, random.choice(SEVERITIES), sure),
             topology(entity, random.choice([1, 4])),
-            fact("maintenance", entity),
-            fact("tried", entity, random.choice(TRIED)),
+            build_fact("maintenance", entity),
+            build_fact("tried", entity, random.choice(TRIED)),
         ]
     )
     return what, random.random() < 0.45
@@ -68,7 +67,7 @@ def test_soak():
             if step in {CHANGES // 10, CHANGES // 2, CHANGES - 1}:
                 memory.append(resident(one.pid or 0))
         assert one.conclusions() == reference.conclusions()
-        assert (one.restarts, one.fallen_back) == (0, "")
+        assert (one.restarts, one.fallback_reason) == (0, "")
     finally:
         one.close()
     pace = CHANGES / (time.perf_counter() - begun)

@@ -44,11 +44,11 @@ import numpy as np
 import pytest
 
 from bench.beside import Prometheus, labels
-from skewscope.engine.detect import Detector
-from skewscope.engine.feed import Column, Frame, SeriesTable, empty
-from skewscope.engine.topology import Node, Topology
-from skewscope.kb.load import catalogue
-from skewscope.rules.load import rules
+from skewscope.engine.ingest.feed import FrameColumn, SampleFrame, SeriesTable, empty_block
+from skewscope.engine.judge.detector import Detector
+from skewscope.engine.model.topology import Node, Topology
+from skewscope.kb.loader import catalogue
+from skewscope.rules.loader import load_strict
 
 NODES, GPUS = int(os.environ.get("NODES", "1000")), 8
 PASSES = int(os.environ.get("PASSES", "5"))
@@ -170,7 +170,7 @@ def our_rules(folder: Path, known):
             " threshold: {basis: judgement, why: Made up for a bench.}}\n"
             f"fire: {{score: 1, hold: {HOLD}*s}}\nclear: {{score: 0, hold: 0*s}}\n"
         )
-    return rules(known, folder)
+    return load_strict(known, folder)
 
 
 def their_rules() -> str:
@@ -269,7 +269,7 @@ class Halved(Detector):
 
     def _absorb(self, *args) -> None:
         begin = time.process_time()
-        super()._absorb(*args)
+        super()._ingest(*args)
         self.absorbing = time.process_time() - begin
 
 
@@ -277,15 +277,15 @@ def of_skewscope(folder: Path) -> tuple[float, set[tuple[str, str]]]:
     """Processor seconds of a pass of Skewscope, and what fires."""
     known, telemetry, table = catalogue(), Telemetry(), SeriesTable()
     detector = Halved(our_rules(folder, known).values(), known, telemetry.topology, 1.0)
-    schema, took, absorbed = tuple(Column(signal) for signal in SIGNALS), [], []
+    schema, took, absorbed = tuple(FrameColumn(signal) for signal in SIGNALS), [], []
     verdicts = []
     for n in range(PAST + TIMED):
-        frame = Frame(schema, 1.7e9 + n, [*telemetry.step()])
+        frame = SampleFrame(schema, 1.7e9 + n, [*telemetry.step()])
         begin = time.process_time()
-        verdicts = detector.step(frame.time, empty(), table, [frame])
+        verdicts = detector.step(frame.time, empty_block(), table, [frame])
         for verdict in verdicts:
             if verdict.firing.any():
-                verdict.of(np.flatnonzero(verdict.firing))
+                verdict.evidence_of(np.flatnonzero(verdict.firing))
         took.append(time.process_time() - begin - detector.absorbing)
         absorbed.append(detector.absorbing)
     ms = 1000 * np.array(took[PAST:])

@@ -6,12 +6,12 @@
 import numpy as np
 
 from bench.beside import labels, stored, written
-from skewscope.adapters.names import Names
-from skewscope.adapters.sources.pushed import Settings
-from skewscope.adapters.sources.remote_write import PATH, taken
-from skewscope.adapters.sources.samples import Series
-from skewscope.engine.topology import Node, Topology
-from skewscope.kb.load import catalogue
+from skewscope.adapters.mapping.names import MetricResolver
+from skewscope.adapters.sources.push_receiver import PushSettings
+from skewscope.adapters.sources.remote_write import PATH, read_body
+from skewscope.adapters.sources.series_mapper import SeriesMapper
+from skewscope.engine.model.topology import Node, Topology
+from skewscope.kb.loader import catalogue
 
 SERIES = 2000
 NAMES = ("of_nobody", "DCGM_FI_DEV_GPU_UTIL")
@@ -19,13 +19,13 @@ NAMES = ("of_nobody", "DCGM_FI_DEV_GPU_UTIL")
 
 def test_a_request_whose_series_are_known(benchmark):
     topology = Topology(tuple(Node(f"n{n:03d}", gpus=8) for n in range(SERIES // 16)))
-    series = Series(Names(catalogue(), topology), {}, yielding=True)
+    series = SeriesMapper(MetricResolver(catalogue(), topology), {}, honor_labels=True)
     body = b""
     for n in range(SERIES):
         of = {"__name__": NAMES[n % 2], "Hostname": f"n{n // 16:03d}", "gpu": str(n // 2 % 8)}
         body += written([labels(of)], np.array([1_795_000_000_000]), np.array([[float(n)]]))
     packed = stored(body)
-    wanted = Settings("bench", PATH)
-    assert len(taken(packed, {}, wanted, series).batch.value) == SERIES // 2
-    benchmark(lambda: taken(packed, {}, wanted, series))
+    wanted = PushSettings("bench", PATH)
+    assert len(read_body(packed, {}, wanted, series).batch.value) == SERIES // 2
+    benchmark(lambda: read_body(packed, {}, wanted, series))
     benchmark.extra_info["values_per_second"] = round(SERIES / benchmark.stats.stats.median)

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from conftest import root
 
-from skewscope.adapters.recording import demo_path, load, open_recording
-from skewscope.kb.load import catalogue
+from skewscope.adapters.inputs.recording import demo_path, load, open_recording
+from skewscope.kb.loader import catalogue
 
 SHARED = Path(os.environ.get("SKEWSCOPE_SHARED") or root.parent / "shared") / "recordings"
 RECORDINGS = [demo_path(), *sorted(SHARED.glob("*/"))]
 SCRIPT = """
 import resource, sys
-from skewscope.tui.cli import main
+from skewscope.tui.cli.main import main
 sys.argv = ["skewscope", "replay", sys.argv[1], "--json", "--workers", "1"]
 try: main()
 except SystemExit: pass

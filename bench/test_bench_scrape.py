@@ -10,11 +10,11 @@ import io
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from skewscope.adapters.names import Names
-from skewscope.adapters.openmetrics import Exposition
-from skewscope.adapters.sources.base import Listing
-from skewscope.engine.topology import Node, Topology
-from skewscope.kb.load import catalogue
+from skewscope.adapters.formats.openmetrics import ExpositionReader
+from skewscope.adapters.mapping.names import MetricResolver
+from skewscope.adapters.sources.base import SourceSeriesRegistry
+from skewscope.engine.model.topology import Node, Topology
+from skewscope.kb.loader import catalogue
 
 GPUS = 250
 FAMILIES = 80
@@ -42,8 +42,8 @@ def rate(benchmark, values: int) -> None:
 
 def test_a_page_as_a_source_reads_it(benchmark):
     topology = Topology(tuple(Node(f"n{n}", gpus=8) for n in range(GPUS // 8 + 1)))
-    listing = Listing()
-    reader = Exposition(Names(catalogue(), topology).known({"instance": "x:9400"}, listing))
+    listing = SourceSeriesRegistry()
+    reader = ExpositionReader(MetricResolver(catalogue(), topology).target_lookup({"instance": "x:9400"}, listing))
     text = page(GPUS).encode()
     block = reader.read(io.BytesIO(text), "page", 1.0)
     assert len(block) > FAMILIES * GPUS * 0.2

@@ -6,20 +6,20 @@
 import numpy as np
 import pytest
 
-from skewscope.adapters.simulator.emit import Emitter
-from skewscope.adapters.simulator.exporters import PERIODS
-from skewscope.adapters.simulator.fleet import Plan, build
-from skewscope.adapters.simulator.load import made_up
-from skewscope.adapters.simulator.world import World
-from skewscope.engine.feed import SeriesTable
-from skewscope.kb.load import catalogue
+from skewscope.adapters.simulator.emitter import SampleEmitter
+from skewscope.adapters.simulator.exporters import PROFILE_PERIODS
+from skewscope.adapters.simulator.fleet import FleetPlan, build_fleet
+from skewscope.adapters.simulator.load import synthetic_load
+from skewscope.adapters.simulator.simulation import FleetSimulation
+from skewscope.engine.ingest.feed import SeriesTable
+from skewscope.kb.loader import catalogue
 
 
 @pytest.mark.parametrize("nodes", [64, 1000])
 def test_second(benchmark, nodes):
-    fleet, random = build(Plan(nodes)), np.random.default_rng(1)
-    world = World(fleet, made_up(fleet, random), random)
-    emitter = Emitter(fleet, catalogue(), SeriesTable(), PERIODS["fine"])
+    fleet, random = build_fleet(FleetPlan(nodes)), np.random.default_rng(1)
+    world = FleetSimulation(fleet, synthetic_load(fleet, random), random)
+    emitter = SampleEmitter(fleet, catalogue(), SeriesTable(), PROFILE_PERIODS["fine"])
 
     def second():
         world.step()

@@ -6,11 +6,11 @@
 import numpy as np
 import pytest
 
-from skewscope.engine.diagnosis import Diagnosis
-from skewscope.engine.feed import Block, SeriesKey, SeriesTable
-from skewscope.engine.topology import Group, Node, Pool, Port, Topology
-from skewscope.kb.load import catalogue
-from skewscope.rules.load import rules
+from skewscope.engine.engine import Engine
+from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
+from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology
+from skewscope.kb.loader import catalogue
+from skewscope.rules.loader import load_strict
 
 SIZE = 8
 """Members of a group."""
@@ -51,7 +51,7 @@ def series(topology: Topology, table: SeriesTable) -> tuple[np.ndarray, np.ndarr
 @pytest.mark.parametrize("nodes", [200, 2000, 10000])
 def test_tick(benchmark, nodes):
     topology, table, known = fleet(nodes), SeriesTable(), catalogue()
-    diagnosis = Diagnosis(rules(known).values(), known, topology)
+    diagnosis = Engine(load_strict(known).values(), known, topology)
     numbers, usual = series(topology, table)
     random, now = np.random.default_rng(1), [1000.0]
 

@@ -3,18 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skewscope.kb.compiled import Written
-from skewscope.kb.kinds import KINDS
+from skewscope.kb.catalogue_cache import RawCatalogue
+from skewscope.kb.entry_kinds import KINDS
 
 LEVELS = ("nothing", "patch", "minor", "major")
 """patch: a text or a value; minor: a new entry or field; major: an id is gone or means something else."""
 
-MEANING = {"signals": ("unit", "type", "entity", "fold"), "conditions": ("kind",), "findings": ("kind",)}
+BREAKING_FIELDS = {"signals": ("unit", "type", "entity", "fold"), "conditions": ("kind",), "findings": ("kind",)}
 """Fields without which an id no longer means what it meant."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class EntryChange:
     """What happened to one entry."""
 
     kind: str
@@ -28,12 +28,12 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class CatalogueDiff:
     """What lies between two versions."""
 
     old: str
     new: str
-    entries: tuple[Change, ...]
+    entries: tuple[EntryChange, ...]
 
     @property
     def level(self) -> str:
@@ -41,47 +41,47 @@ class Changes:
         return max((change.level for change in self.entries), key=LEVELS.index, default="nothing")
 
     @property
-    def due(self) -> str:
+    def required_version(self) -> str:
         """The least version that the new state may call itself; '' where the old one had none."""
-        return raised(self.old, self.level) if self.old else ""
+        return bump_version(self.old, self.level) if self.old else ""
 
     @property
-    def rose_enough(self) -> bool:
+    def is_version_sufficient(self) -> bool:
         """Whether the new version says that something changed, and how much."""
-        return not self.due or _numbers(self.new) >= _numbers(self.due)
+        return not self.required_version or _version_numbers(self.new) >= _version_numbers(self.required_version)
 
 
-def changes(old: Written, new: Written) -> Changes:
+def diff_catalogues(old: RawCatalogue, new: RawCatalogue) -> CatalogueDiff:
     """What changed, by kind and id."""
-    found = [change for kind in KINDS for change in _of_kind(kind, old.get(kind, {}), new.get(kind, {}))]
-    return Changes(str(old.get("version", "")), str(new.get("version", "")), tuple(found))
+    found = [change for kind in KINDS for change in _diff_kind(kind, old.get(kind, {}), new.get(kind, {}))]
+    return CatalogueDiff(str(old.get("version", "")), str(new.get("version", "")), tuple(found))
 
 
-def _of_kind(kind: str, old: Mapping[str, Written], new: Mapping[str, Written]) -> list[Change]:
+def _diff_kind(kind: str, old: Mapping[str, RawCatalogue], new: Mapping[str, RawCatalogue]) -> list[EntryChange]:
     found = []
     for id_ in sorted({*old, *new}):
         if id_ not in old:
-            found.append(Change(kind, id_, "added", "minor"))
+            found.append(EntryChange(kind, id_, "added", "minor"))
         elif id_ not in new:
-            found.append(Change(kind, id_, "removed", "major"))
+            found.append(EntryChange(kind, id_, "removed", "major"))
         elif old[id_] != new[id_]:
-            found.append(_changed(kind, id_, old[id_], new[id_]))
+            found.append(_diff_entry(kind, id_, old[id_], new[id_]))
     return found
 
 
-def _changed(kind: str, id_: str, old: Written, new: Written) -> Change:
+def _diff_entry(kind: str, id_: str, old: RawCatalogue, new: RawCatalogue) -> EntryChange:
     fields = tuple(name for name in sorted({*old, *new}) if old.get(name) != new.get(name))
     what = "withdrawn" if new.get("maturity") == "withdrawn" != old.get("maturity") else "changed"
-    if any(name in MEANING.get(kind, ()) for name in fields):
+    if any(name in BREAKING_FIELDS.get(kind, ()) for name in fields):
         level = "major"
     else:
         level = "minor" if what == "withdrawn" or set(old) != set(new) else "patch"
-    return Change(kind, id_, what, level, fields)
+    return EntryChange(kind, id_, what, level, fields)
 
 
-def raised(version: str, level: str) -> str:
+def bump_version(version: str, level: str) -> str:
     """A version after a change of a level: `raised("1.2.3", "minor")` is `1.3.0`."""
-    major, minor, patch = _numbers(version)
+    major, minor, patch = _version_numbers(version)
     return {
         "nothing": version,
         "patch": f"{major}.{minor}.{patch + 1}",
@@ -90,5 +90,5 @@ def raised(version: str, level: str) -> str:
     }[level]
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split("."))) if version else (0, 0, 0)

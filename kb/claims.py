@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from skewscope.kb.model import Catalogue, Claim, Source
 
-MOST_QUERY = 400
-MOST_WORDS = 20
+MAX_QUERY = 400
+MAX_WORDS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EntryClaim:
     """A claim, and the entry that makes it."""
 
     kind: str
@@ -21,45 +21,49 @@ class Told:
     claim: Claim
 
 
-def claims(catalogue: Catalogue) -> Iterator[Told]:
+def iter_claims(catalogue: Catalogue) -> Iterator[EntryClaim]:
     """Every claim: what conditions cost, what mitigations gained, what else was found, by kind and id."""
     for c in catalogue.conditions.values():
-        yield from (Told("conditions", c.id, c.name, claim) for claim in c.impacts)
+        yield from (EntryClaim("conditions", c.id, c.name, claim) for claim in c.impacts)
     for m in catalogue.mitigations.values():
-        yield from (Told("mitigations", m.id, m.name, claim) for claim in m.claims)
+        yield from (EntryClaim("mitigations", m.id, m.name, claim) for claim in m.claims)
     for f in catalogue.findings.values():
         text = f"{f.text} {f.value}".strip()
-        yield from (Told("findings", f.id, f.name, Claim(text, source, f.seen)) for source in f.sources)
+        yield from (EntryClaim("findings", f.id, f.name, Claim(text, source, f.seen)) for source in f.sources)
 
 
-def about(catalogue: Catalogue, text: str) -> tuple[Told, ...]:
+def search_claims(catalogue: Catalogue, text: str) -> tuple[EntryClaim, ...]:
     """The claims that hold every word, in themselves, in the name of their entry, or in the title of their source."""
-    wanted = _wanted(text)
-    return tuple(told for told in claims(catalogue) if wanted and _holds(_words(_whole(catalogue, told)), wanted))
-
-
-def sources_about(catalogue: Catalogue, text: str) -> tuple[Source, ...]:
-    """The sources whose title or claims hold every word, by id; all of them where there is no word."""
-    wanted = _wanted(text)
-    cited = {told.claim.source for told in about(catalogue, text)}
+    wanted = _query_words(text)
     return tuple(
-        source
-        for source in catalogue.sources.values()
-        if source.id in cited or _holds(_words(f"{source.id} {source.title} {source.note}"), wanted)
+        told
+        for told in iter_claims(catalogue)
+        if wanted and _matches_all(_words(_searchable_text(catalogue, told)), wanted)
     )
 
 
-def _whole(catalogue: Catalogue, told: Told) -> str:
+def search_sources(catalogue: Catalogue, text: str) -> tuple[Source, ...]:
+    """The sources whose title or claims hold every word, by id; all of them where there is no word."""
+    wanted = _query_words(text)
+    cited = {told.claim.source for told in search_claims(catalogue, text)}
+    return tuple(
+        source
+        for source in catalogue.sources.values()
+        if source.id in cited or _matches_all(_words(f"{source.id} {source.title} {source.note}"), wanted)
+    )
+
+
+def _searchable_text(catalogue: Catalogue, told: EntryClaim) -> str:
     source = catalogue.sources.get(told.claim.source)
     names = " ".join(catalogue.conditions[told.id].aliases) if told.kind == "conditions" else ""
     return " ".join((told.id, told.name, names, told.claim.text, told.claim.scale, source.title if source else ""))
 
 
-def _wanted(text: str) -> list[str]:
-    return _words(text[:MOST_QUERY])[:MOST_WORDS]
+def _query_words(text: str) -> list[str]:
+    return _words(text[:MAX_QUERY])[:MAX_WORDS]
 
 
-def _holds(words: list[str], wanted: list[str]) -> bool:
+def _matches_all(words: list[str], wanted: list[str]) -> bool:
     """Whether each wanted word begins one of the words: `straggl` finds stragglers."""
     return all(any(word.startswith(start) for word in words) for start in wanted)
 

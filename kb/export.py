@@ -6,37 +6,37 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from skewscope.kb.compiled import Written
-from skewscope.kb.drawing import Part, part
-from skewscope.kb.kinds import KINDS
+from skewscope.kb.catalogue_cache import RawCatalogue
+from skewscope.kb.entry_kinds import KINDS
+from skewscope.kb.graph_formats import Subgraph, select_subgraph
 from skewscope.kb.model import Catalogue, Condition, Signal
 from skewscope.kb.problems import InputError, Problem
-from skewscope.kb.shape import schema
+from skewscope.kb.schema_validation import schema
 
-ID = "urn:skewscope:kb:catalogue:1"
-MOST_BYTES = 64 << 20
+SCHEMA_ID = "urn:skewscope:kb:catalogue:1"
+MAX_BYTES = 64 << 20
 
 
-def document(written: Written, graph: Part) -> str:
+def export_document(written: RawCatalogue, graph: Subgraph) -> str:
     """The catalogue as JSON, shaped as `document_schema` tells: entries as their files have them, and the graph."""
     found = {
-        "schema": ID,
+        "schema": SCHEMA_ID,
         "version": written["version"],
         **{kind: list(written[kind].values()) for kind in KINDS},
         "graph": {
             "causes": [{"cause": a, "effect": b, "why": why} for a, b, why in graph.causes],
-            "lookalikes": [{"conditions": [a, b], "separate_by": test} for a, b, test in graph.alike],
+            "lookalikes": [{"conditions": [a, b], "separate_by": test} for a, b, test in graph.lookalikes],
         },
     }
     return json.dumps(found, ensure_ascii=False, indent=1) + "\n"
 
 
-def whole(catalogue: Catalogue) -> Part:
+def full_graph(catalogue: Catalogue) -> Subgraph:
     """The graph that belongs into the document."""
-    return part(catalogue, lookalikes=True)
+    return select_subgraph(catalogue, lookalikes=True)
 
 
-def read(path: Path) -> Written:
+def read_document(path: Path) -> RawCatalogue:
     """A catalogue that was exported as a document.
 
     Raises:
@@ -45,18 +45,20 @@ def read(path: Path) -> Written:
     from jsonschema import Draft202012Validator  # noqa: PLC0415
 
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise _none(path, f"{path.stat().st_size} bytes", f"at most {MOST_BYTES}")
+        if path.stat().st_size > MAX_BYTES:
+            raise _document_error(path, f"{path.stat().st_size} bytes", f"at most {MAX_BYTES}")
         found = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise _none(path, f"text that is no JSON ({str(error)[:80]})", "an exported catalogue") from None
+        raise _document_error(path, f"text that is no JSON ({str(error)[:80]})", "an exported catalogue") from None
     for wrong in Draft202012Validator(document_schema()).iter_errors(found):
         where = "/".join(map(str, wrong.absolute_path))
-        raise _none(path, f"{wrong.message[:80]} at /{where}", "an exported catalogue, see kb export --format schema")
+        raise _document_error(
+            path, f"{wrong.message[:80]} at /{where}", "an exported catalogue, see kb export --format schema"
+        )
     return {"version": found["version"], **{kind: {entry["id"]: entry for entry in found[kind]} for kind in KINDS}}
 
 
-def _none(path: Path, found: str, expected: str) -> InputError:
+def _document_error(path: Path, found: str, expected: str) -> InputError:
     return InputError([Problem(str(path), 0, "", found, expected)])
 
 
@@ -65,23 +67,28 @@ def document_schema() -> dict[str, Any]:
     kinds = {kind: schema(kind.removesuffix("s")) for kind in KINDS}
     shared = {name: shape for known in kinds.values() for name, shape in known["$defs"].items()}
     # The name of a kind must not become that of a shape inside another.
-    entries = {f"a_{kind.removesuffix('s')}": _inner(known) for kind, known in kinds.items()}
+    entries = {f"a_{kind.removesuffix('s')}": _strip_schema_header(known) for kind, known in kinds.items()}
     text = {"type": "string"}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": ID,
+        "$id": SCHEMA_ID,
         "title": "Skewscope catalogue",
         "description": "Skews of LLM clusters: conditions, signals, mitigations, sources, findings, their links.",
-        **_object(
+        **_object_schema(
             {
-                "schema": {"const": ID},
+                "schema": {"const": SCHEMA_ID},
                 "version": {"type": "string", "pattern": r"^\d+\.\d+\.\d+$"},
-                **{kind: _list({"$ref": f"#/$defs/a_{kind.removesuffix('s')}"}) for kind in KINDS},
-                "graph": _object(
+                **{kind: _array_schema({"$ref": f"#/$defs/a_{kind.removesuffix('s')}"}) for kind in KINDS},
+                "graph": _object_schema(
                     {
-                        "causes": _list(_object({"cause": text, "effect": text, "why": text})),
-                        "lookalikes": _list(
-                            _object({"conditions": {**_list(text), "minItems": 2, "maxItems": 2}, "separate_by": text})
+                        "causes": _array_schema(_object_schema({"cause": text, "effect": text, "why": text})),
+                        "lookalikes": _array_schema(
+                            _object_schema(
+                                {
+                                    "conditions": {**_array_schema(text), "minItems": 2, "maxItems": 2},
+                                    "separate_by": text,
+                                }
+                            )
                         ),
                     }
                 ),
@@ -91,15 +98,15 @@ def document_schema() -> dict[str, Any]:
     }
 
 
-def _inner(known: dict[str, Any]) -> dict[str, Any]:
+def _strip_schema_header(known: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in known.items() if name not in ("$schema", "$id", "$defs")}
 
 
-def _list(item: dict[str, Any]) -> dict[str, Any]:
+def _array_schema(item: dict[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": item}
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def _object_schema(properties: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "additionalProperties": False,
@@ -111,10 +118,10 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 # A skeleton of Prometheus rules
 
 
-MOST_NAMED = 6
+MAX_SIGNALS = 6
 
 
-def prometheus(catalogue: Catalogue, exporters: tuple[str, ...] = ()) -> str:
+def prometheus_rules(catalogue: Catalogue, exporters: tuple[str, ...] = ()) -> str:
     """Alerting rules to fill in: one for each condition, that never fires until somebody puts thresholds in.
 
     Names of metrics are those of the exporters given, where one of them has a name for the signal, else ours.
@@ -129,13 +136,13 @@ def prometheus(catalogue: Catalogue, exporters: tuple[str, ...] = ()) -> str:
         out += [f"- name: skewscope-{group}", "  rules:"]
         for c in held:
             if c.group == group:
-                out += _alert(c, catalogue, exporters)
+                out += _alert_rule(c, catalogue, exporters)
     return "\n".join([*out, ""])
 
 
-def _alert(c: Condition, catalogue: Catalogue, exporters: tuple[str, ...]) -> Iterator[str]:
-    signals = [catalogue.signals[id_] for id_ in c.signature if id_ in catalogue.signals][:MOST_NAMED]
-    terms = [(s, term) for s in signals if (term := _term(s, exporters))]
+def _alert_rule(c: Condition, catalogue: Catalogue, exporters: tuple[str, ...]) -> Iterator[str]:
+    signals = [catalogue.signals[id_] for id_ in c.signature if id_ in catalogue.signals][:MAX_SIGNALS]
+    terms = [(s, term) for s in signals if (term := _promql_term(s, exporters))]
     yield f"  - alert: {''.join(part.capitalize() for part in c.id.split('-'))}"
     yield "    expr: |"
     for n, (signal, term) in enumerate(terms):
@@ -143,13 +150,13 @@ def _alert(c: Condition, catalogue: Catalogue, exporters: tuple[str, ...]) -> It
     yield "    for: 1m"
     yield f"    labels: {{severity: warning, condition: {c.id}, group: {c.group}}}"
     yield "    annotations:"
-    yield f"      summary: {_quoted(c.name)}"
-    yield f"      description: {_quoted(c.what)}"
+    yield f"      summary: {_quote(c.name)}"
+    yield f"      description: {_quote(c.what)}"
     if c.mitigations:
-        yield f"      mitigations: {_quoted(', '.join(c.mitigations))}"
+        yield f"      mitigations: {_quote(', '.join(c.mitigations))}"
 
 
-def _term(signal: Signal, exporters: tuple[str, ...]) -> str:
+def _promql_term(signal: Signal, exporters: tuple[str, ...]) -> str:
     names = [name for exporter in exporters for name in signal.sources.get(exporter, ())]
     known = [name for name in names if re.fullmatch(r"[a-zA-Z_:][a-zA-Z0-9_:]*", name)]
     metric = known[0] if known else signal.metric
@@ -158,6 +165,6 @@ def _term(signal: Signal, exporters: tuple[str, ...]) -> str:
     return f"rate({metric}[1m])" if signal.type == "counter" else metric
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A text for YAML, without what Prometheus would take for a template."""
     return json.dumps(text.replace("{{", "{ {"), ensure_ascii=False)

@@ -22,7 +22,7 @@ def edges(catalogue: Catalogue) -> tuple[tuple[str, str, str], ...]:
     return tuple((cause, effect, why) for (cause, effect), why in sorted(found.items()))
 
 
-def causal(catalogue: Catalogue) -> "DiGraph[str]":
+def causal_graph(catalogue: Catalogue) -> "DiGraph[str]":
     """The causal graph; every condition is a node, every edge has its `why`."""
     from networkx import DiGraph  # noqa: PLC0415
 
@@ -33,18 +33,18 @@ def causal(catalogue: Catalogue) -> "DiGraph[str]":
     return graph
 
 
-def roots_of(catalogue: Catalogue, condition: str) -> tuple[str, ...]:
+def ancestors(catalogue: Catalogue, condition: str) -> tuple[str, ...]:
     """Everything that can bring a condition about, by any number of steps."""
     import networkx as nx  # noqa: PLC0415
 
-    return tuple(sorted(nx.ancestors(causal(catalogue), condition)))
+    return tuple(sorted(nx.ancestors(causal_graph(catalogue), condition)))
 
 
-def follows(catalogue: Catalogue, condition: str) -> tuple[str, ...]:
+def descendants(catalogue: Catalogue, condition: str) -> tuple[str, ...]:
     """Everything that a condition can bring about, by any number of steps."""
     import networkx as nx  # noqa: PLC0415
 
-    return tuple(sorted(nx.descendants(causal(catalogue), condition)))
+    return tuple(sorted(nx.descendants(causal_graph(catalogue), condition)))
 
 
 def cycles(catalogue: Catalogue) -> tuple[tuple[str, ...], ...]:
@@ -58,11 +58,11 @@ def cycles(catalogue: Catalogue) -> tuple[tuple[str, ...], ...]:
     found: set[tuple[str, ...]] = set()
     done: set[str] = set()
     for start in after:
-        _walk(start, after, done, found)
+        _collect_cycles(start, after, done, found)
     return tuple(sorted(found))
 
 
-def _walk(start: str, after: dict[str, list[str]], done: set[str], found: set[tuple[str, ...]]) -> None:
+def _collect_cycles(start: str, after: dict[str, list[str]], done: set[str], found: set[tuple[str, ...]]) -> None:
     """Depth first without recursion; an edge back into the path closes a circle."""
     path: list[str] = []
     stack: list[tuple[str, bool]] = [(start, True)]
@@ -71,13 +71,13 @@ def _walk(start: str, after: dict[str, list[str]], done: set[str], found: set[tu
         if not entering:
             done.add(path.pop())
         elif node in path:
-            found.add(_turned(tuple(path[path.index(node) :])))
+            found.add(_rotate_to_smallest(tuple(path[path.index(node) :])))
         elif node not in done:
             path.append(node)
             stack.append((node, False))
             stack += [(effect, True) for effect in reversed(after[node])]
 
 
-def _turned(circle: tuple[str, ...]) -> tuple[str, ...]:
+def _rotate_to_smallest(circle: tuple[str, ...]) -> tuple[str, ...]:
     first = circle.index(min(circle))
     return circle[first:] + circle[:first]

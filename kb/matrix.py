@@ -23,15 +23,15 @@ ACTORS: Mapping[str, str] = {
 }
 """Who may carry out a mitigation, from the nearest to the wire."""
 
-SIGHT = ("not_visible", "relayed", "partial", "visible")
+VISIBILITY_LEVELS = ("not_visible", "relayed", "partial", "visible")
 """What a DPU may see of a condition, from the least."""
 
-REACH = ("no", "part", "itself")
+DPU_CAPABILITIES = ("no", "part", "itself")
 """What a DPU could do of a mitigation, from the least."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MatrixRow:
     """What can be seen of a condition and what can be done about it."""
 
     condition: Condition
@@ -43,32 +43,34 @@ class Row:
     """The most that a DPU could do of any of them: itself, part or no."""
 
 
-def matrix(catalogue: Catalogue) -> tuple[Row, ...]:
+def build_matrix(catalogue: Catalogue) -> tuple[MatrixRow, ...]:
     """A row for each condition that was not given up, by group and id."""
     held = [c for c in catalogue.conditions.values() if c.maturity != "withdrawn"]
-    return tuple(_row(c, catalogue) for c in sorted(held, key=lambda c: (_GROUPS.get(c.group, 99), c.group, c.id)))
-
-
-_GROUPS = {name: n for n, name in enumerate(("north-south", "pcie", "east-west"))}
-
-
-def _row(c: Condition, catalogue: Catalogue) -> Row:
-    ways = [catalogue.mitigations[id_] for id_ in c.mitigations if id_ in catalogue.mitigations]
-    verdicts = {o.deployment: o.verdict for o in c.observability}
-    return Row(
-        c,
-        {name: verdicts[name] for name in DEPLOYMENTS if name in verdicts},
-        {actor: ids for actor in ACTORS if (ids := tuple(m.id for m in ways if m.actor == actor))},
-        reach(ways),
+    return tuple(
+        _build_row(c, catalogue) for c in sorted(held, key=lambda c: (_GROUP_ORDER.get(c.group, 99), c.group, c.id))
     )
 
 
-def reach(ways: Iterable[Mitigation]) -> str:
+_GROUP_ORDER = {name: n for n, name in enumerate(("north-south", "pcie", "east-west"))}
+
+
+def _build_row(c: Condition, catalogue: Catalogue) -> MatrixRow:
+    ways = [catalogue.mitigations[id_] for id_ in c.mitigations if id_ in catalogue.mitigations]
+    verdicts = {o.deployment: o.verdict for o in c.observability}
+    return MatrixRow(
+        c,
+        {name: verdicts[name] for name in DEPLOYMENTS if name in verdicts},
+        {actor: ids for actor in ACTORS if (ids := tuple(m.id for m in ways if m.actor == actor))},
+        best_dpu_capability(ways),
+    )
+
+
+def best_dpu_capability(ways: Iterable[Mitigation]) -> str:
     """The most that a DPU could do of some mitigations."""
-    return max((m.dpu.can for m in ways), key=REACH.index, default="no")
+    return max((m.dpu.can for m in ways), key=DPU_CAPABILITIES.index, default="no")
 
 
-def counted(rows: Iterable[Row]) -> dict[str, dict[str, int]]:
+def count_verdicts(rows: Iterable[MatrixRow]) -> dict[str, dict[str, int]]:
     """By deployment: how many conditions have each verdict. Under `dpu`: how many it could do something about."""
     found: dict[str, dict[str, int]] = {name: {} for name in (*DEPLOYMENTS, "dpu")}
     for row in rows:

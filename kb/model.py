@@ -36,7 +36,7 @@ class Observability:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class CausalLink:
     """An edge of the causal graph, from this condition."""
 
     condition: str
@@ -47,7 +47,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class NoRule:
+class MissingRuleReason:
     """Why no rule recognises a condition."""
 
     status: str
@@ -71,8 +71,8 @@ class Condition:
     why: tuple[str, ...]
     signature: tuple[str, ...]
     """Ids of the signals in which it shows."""
-    causes: tuple[Link, ...]
-    effects: tuple[Link, ...]
+    causes: tuple[CausalLink, ...]
+    effects: tuple[CausalLink, ...]
     impacts: tuple[Claim, ...]
     lookalikes: tuple[Lookalike, ...]
     mitigations: tuple[str, ...]
@@ -81,7 +81,7 @@ class Condition:
     maturity: str
     notes: tuple[str, ...] = ()
     withdrawn: str = ""
-    without_rule: "NoRule | None" = None
+    without_rule: "MissingRuleReason | None" = None
     file: str = ""
     paper_row: str = ""
     """unverified: named after a row of khan2025dpu, to be checked against the PDF; additional: not in that paper."""
@@ -90,7 +90,7 @@ class Condition:
     """Look-alikes that the catalogue does not hold (yet)."""
     signature_basis: str = ""
 
-    def sight(self, deployment: str) -> str:
+    def visibility(self, deployment: str) -> str:
         """What can be seen of it there: visible, partial, relayed or not_visible; '' where nothing is told."""
         return next((o.verdict for o in self.observability if o.deployment == deployment), "")
 
@@ -137,7 +137,7 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class DpuCapability:
     """What a DPU in the node could do of a mitigation."""
 
     can: str
@@ -154,7 +154,7 @@ class Mitigation:
     what: str
     actor: str
     """Who carries it out: dpu, fabric, router, scheduler, host or operator."""
-    dpu: "Reach"
+    dpu: "DpuCapability"
     effect: str
     claims: tuple[Claim, ...]
     cost: str

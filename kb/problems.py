@@ -47,13 +47,13 @@ class InputError(SkewscopeError):
         return InputError, (self.problems,)
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
+def suggest_name(name: str, names: Iterable[str]) -> str:
     """A hint naming the closest of `names`, or '' when none is close."""
     close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else ""
 
 
-def listed(names: Sequence[str], most: int = 8) -> str:
+def join_names(names: Sequence[str], most: int = 8) -> str:
     """The names in one phrase, cut after `most`."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -5,27 +5,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from skewscope.kb.basis import sources_of
-from skewscope.kb.build import Value
-from skewscope.kb.kinds import KINDS
-from skewscope.kb.latest import of_latest
+from skewscope.kb.basis import cited_sources
+from skewscope.kb.builders import EntryValue
+from skewscope.kb.entry_kinds import KINDS
+from skewscope.kb.latest_cache import cache_latest
 from skewscope.kb.model import Catalogue, Claim, Condition
-from skewscope.kb.problems import InputError, Problem, listed, nearest
+from skewscope.kb.problems import InputError, Problem, join_names, suggest_name
 
 
-def entries(catalogue: Catalogue, kind: str) -> Mapping[str, Value]:
+def entries(catalogue: Catalogue, kind: str) -> Mapping[str, EntryValue]:
     """All entries of a kind (conditions, signals, mitigations, sources), by id.
 
     Raises:
         InputError: there is no such kind.
     """
     if kind not in KINDS:
-        raise _unknown("kind", kind, KINDS)
-    found: Mapping[str, Value] = getattr(catalogue, kind)
+        raise _unknown_name_error("kind", kind, KINDS)
+    found: Mapping[str, EntryValue] = getattr(catalogue, kind)
     return found
 
 
-def select(catalogue: Catalogue, kind: str, where: Mapping[str, str] | None = None) -> tuple[Value, ...]:
+def select(catalogue: Catalogue, kind: str, where: Mapping[str, str] | None = None) -> tuple[EntryValue, ...]:
     """The entries of a kind whose fields are, or hold, the given values; in the order of ids.
 
     Raises:
@@ -36,22 +36,22 @@ def select(catalogue: Catalogue, kind: str, where: Mapping[str, str] | None = No
     for value in found.values():
         known = [f.name for f in fields(value)]
         if strange := next((name for name in wanted if name not in known), None):
-            raise _unknown("field", strange, known)
+            raise _unknown_name_error("field", strange, known)
         break
-    return tuple(v for v in found.values() if all(_holds(getattr(v, name), text) for name, text in wanted.items()))
+    return tuple(v for v in found.values() if all(_has_value(getattr(v, name), text) for name, text in wanted.items()))
 
 
-def _holds(value: object, text: str) -> bool:
+def _has_value(value: object, text: str) -> bool:
     if isinstance(value, Mapping):
-        return any(_holds(item, text) for pair in value.items() for item in pair)
+        return any(_has_value(item, text) for pair in value.items() for item in pair)
     if isinstance(value, tuple):
-        return any(_holds(item, text) for item in value)
+        return any(_has_value(item, text) for item in value)
     if is_dataclass(value):
-        return any(_holds(getattr(value, f.name), text) for f in fields(value))
+        return any(_has_value(getattr(value, f.name), text) for f in fields(value))
     return str(value) == text
 
 
-def find(catalogue: Catalogue, id_: str, kind: str = "") -> tuple[str, Value]:
+def find(catalogue: Catalogue, id_: str, kind: str = "") -> tuple[str, EntryValue]:
     """The kind and the value of an entry; without a kind, of the first kind that has the id.
 
     Raises:
@@ -62,46 +62,46 @@ def find(catalogue: Catalogue, id_: str, kind: str = "") -> tuple[str, Value]:
         if value := entries(catalogue, name).get(id_):
             return name, value
     known = [known for name in kinds for known in entries(catalogue, name)]
-    raise _unknown("entry", id_, known)
+    raise _unknown_name_error("entry", id_, known)
 
 
-def show(catalogue: Catalogue, id_: str, kind: str = "") -> dict[str, Any]:
+def describe(catalogue: Catalogue, id_: str, kind: str = "") -> dict[str, Any]:
     """An entry as JSON takes it, with `entry`: its kind, and `used_by`: what names it.
 
     Raises:
         InputError: nothing has this id.
     """
     found, value = find(catalogue, id_, kind)
-    return {"entry": found, **jsonable(value), "used_by": users(catalogue, found, id_)}
+    return {"entry": found, **to_jsonable(value), "used_by": referencing_entries(catalogue, found, id_)}
 
 
-def users(catalogue: Catalogue, kind: str, id_: str) -> dict[str, list[str]]:
+def referencing_entries(catalogue: Catalogue, kind: str, id_: str) -> dict[str, list[str]]:
     """By kind, the entries that name an entry of a kind."""
-    return {by: list(ids) for by, ids in named_by(catalogue).get((kind, id_), {}).items()}
+    return {by: list(ids) for by, ids in reference_index(catalogue).get((kind, id_), {}).items()}
 
 
-@of_latest
-def named_by(catalogue: Catalogue) -> Mapping[tuple[str, str], dict[str, tuple[str, ...]]]:
+@cache_latest
+def reference_index(catalogue: Catalogue) -> Mapping[tuple[str, str], dict[str, tuple[str, ...]]]:
     """By kind and id of an entry, the entries that name it: by kind, in the order of ids."""
     found: dict[tuple[str, str], dict[str, tuple[str, ...]]] = defaultdict(dict)
-    for by, id_, names in _naming(catalogue):
+    for by, id_, names in _iter_references(catalogue):
         for kind, named in names.items():
             for other in sorted(named):
                 found[kind, other][by] = (*found[kind, other].get(by, ()), id_)
     return dict(found)
 
 
-def _naming(catalogue: Catalogue) -> Iterator[tuple[str, str, dict[str, set[str]]]]:
+def _iter_references(catalogue: Catalogue) -> Iterator[tuple[str, str, dict[str, set[str]]]]:
     """Kind and id of each entry with what it names, by kind."""
     for c in catalogue.conditions.values():
-        yield "conditions", c.id, _named(c)
+        yield "conditions", c.id, _condition_references(c)
     for m in catalogue.mitigations.values():
-        yield "mitigations", m.id, {"sources": _cited(m)}
+        yield "mitigations", m.id, {"sources": _collect_sources(m)}
     for f in catalogue.findings.values():
-        yield "findings", f.id, {"conditions": set(f.conditions), "sources": {*f.sources, *_cited(f)}}
+        yield "findings", f.id, {"conditions": set(f.conditions), "sources": {*f.sources, *_collect_sources(f)}}
 
 
-def _named(c: Condition) -> dict[str, set[str]]:
+def _condition_references(c: Condition) -> dict[str, set[str]]:
     """By kind, what a condition names."""
     needs = {name for o in c.observability for name in o.needs}
     links = {link.condition for link in (*c.causes, *c.effects)}
@@ -110,33 +110,33 @@ def _named(c: Condition) -> dict[str, set[str]]:
         "conditions": others,
         "signals": {*c.signature, *needs},
         "mitigations": set(c.mitigations),
-        "sources": _cited(c),
+        "sources": _collect_sources(c),
     }
 
 
-def _cited(value: object) -> set[str]:
+def _collect_sources(value: object) -> set[str]:
     """The sources of every claim and every basis inside a value."""
     if isinstance(value, tuple):
-        return set().union(*map(_cited, value))
+        return set().union(*map(_collect_sources, value))
     if not is_dataclass(value):
         return set()
     found = {value.source} if isinstance(value, Claim) else set()
     for f in fields(value):
         inner = getattr(value, f.name)
-        found |= set(sources_of(inner)) if f.name in ("basis", "signature_basis") else _cited(inner)
+        found |= set(cited_sources(inner)) if f.name in ("basis", "signature_basis") else _collect_sources(inner)
     return found
 
 
-def jsonable(value: object) -> Any:
+def to_jsonable(value: object) -> Any:
     """A value of the catalogue as JSON takes it, without where it was read."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: jsonable(getattr(value, f.name)) for f in fields(value) if f.name != "file"}
+        return {f.name: to_jsonable(getattr(value, f.name)) for f in fields(value) if f.name != "file"}
     if isinstance(value, Mapping):
-        return {str(key): jsonable(item) for key, item in value.items()}
-    return [jsonable(item) for item in value] if isinstance(value, tuple | list) else value
+        return {str(key): to_jsonable(item) for key, item in value.items()}
+    return [to_jsonable(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-def _unknown(what: str, name: str, known: tuple[str, ...] | list[str]) -> InputError:
-    hint = nearest(name, known)
-    expected = f"one of {listed(sorted(known), 6)}"
+def _unknown_name_error(what: str, name: str, known: tuple[str, ...] | list[str]) -> InputError:
+    hint = suggest_name(name, known)
+    expected = f"one of {join_names(sorted(known), 6)}"
     return InputError([Problem("kb", 0, what, repr(name), expected, hint)])

@@ -7,34 +7,34 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from difflib import SequenceMatcher, get_close_matches
 
-from skewscope.kb.build import Value
-from skewscope.kb.kinds import KINDS
-from skewscope.kb.latest import of_latest
+from skewscope.kb.builders import EntryValue
+from skewscope.kb.entry_kinds import KINDS
+from skewscope.kb.latest_cache import cache_latest
 from skewscope.kb.model import Catalogue
 from skewscope.kb.query import entries
 
-MOST_QUERY = 400
-MOST_WORDS = 20
-MOST_ASKED = 1000
+MAX_QUERY = 400
+MAX_WORDS = 20
+MAX_CACHED_WORDS = 1000
 """Words whose entries an index remembers."""
 
-WEIGHTS = {"id": 8.0, "name": 8.0, "aliases": 6.0, "title": 6.0, "what": 3.0, "sources": 3.0}
+FIELD_WEIGHTS = {"id": 8.0, "name": 8.0, "aliases": 6.0, "title": 6.0, "what": 3.0, "sources": 3.0}
 """How much a word counts by the field it stands in; 1 elsewhere."""
 KIND_WEIGHTS = {"conditions": 2.5, "signals": 1.0, "mitigations": 1.3, "sources": 1.0, "findings": 1.1}
 """Whoever searches looks for a condition more often than for its sources."""
-IDENTITY = 1.0
-PREFIX = 0.6
-MISSPELT = 0.4
-ALIKE = 0.72
+EXACT_WEIGHT = 1.0
+PREFIX_WEIGHT = 0.6
+FUZZY_WEIGHT = 0.4
+MIN_SIMILARITY = 0.72
 """Likeness from which a word may be another one misspelt."""
-NEARLY = 0.06
+SIMILARITY_MARGIN = 0.06
 """Of likeness (0 to 1): by how much less alike than the nearest word another one still counts."""
-PHRASE = 1.6
+PHRASE_BOOST = 1.6
 """How much more an entry counts whose name, or another name of it, holds the words just as they were typed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SearchHit:
     """One entry that a search found."""
 
     kind: str
@@ -43,120 +43,124 @@ class Hit:
     score: float
 
 
-class Index:
+class SearchIndex:
     """The words of a catalogue, for many searches."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._names = {(kind, id_): _title(value) for kind in KINDS for id_, value in entries(catalogue, kind).items()}
-        self._called = {key: _called(entries(catalogue, key[0])[key[1]]) for key in self._names}
-        self._weights: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+        self._plain_names = {key: _plain_names(entries(catalogue, key[0])[key[1]]) for key in self._names}
+        self._postings: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
         for kind, id_ in self._names:
-            for word, weight in _weighed(entries(catalogue, kind)[id_]).items():
-                self._weights[word][kind, id_] = weight * KIND_WEIGHTS[kind]
-        self._words = sorted(self._weights)
-        self._letters = [(word, len(word), _letters(word)) for word in self._words]
+            for word, weight in _word_weights(entries(catalogue, kind)[id_]).items():
+                self._postings[word][kind, id_] = weight * KIND_WEIGHTS[kind]
+        self._words = sorted(self._postings)
+        self._letter_masks = [(word, len(word), _letter_mask(word)) for word in self._words]
         # Whoever types a search asks for its first words again with each letter of the last.
-        self._asked: dict[str, dict[tuple[str, str], float]] = {}
+        self._score_cache: dict[str, dict[tuple[str, str], float]] = {}
 
-    def search(self, text: str, kind: str = "", most: int = 20) -> tuple[Hit, ...]:
+    def search(self, text: str, kind: str = "", most: int = 20) -> tuple[SearchHit, ...]:
         """Entries by how well they fit the words, best first. A word misspelt is taken for the nearest one known."""
-        words = list(dict.fromkeys(_words(text[:MOST_QUERY])))[:MOST_WORDS]
+        words = list(dict.fromkeys(_words(text[:MAX_QUERY])))[:MAX_WORDS]
         parts: dict[tuple[str, str], list[float]] = defaultdict(list)
         for word in words:
-            for key, score in self._scored(word).items():
+            for key, score in self._score_word(word).items():
                 parts[key].append(score)
         # Who says three words means an entry that has all three.
         scores = {key: sum(found) * len(found) / len(words) for key, found in parts.items()}
-        typed = " ".join(_words(text[:MOST_QUERY]))
-        scores = {key: score * (PHRASE if self._holds(key, typed) else 1.0) for key, score in scores.items()}
+        typed = " ".join(_words(text[:MAX_QUERY]))
+        scores = {key: score * (PHRASE_BOOST if self._has_phrase(key, typed) else 1.0) for key, score in scores.items()}
         ranked = sorted(
-            ((typed in self._called[key], score, key) for key, score in scores.items() if kind in ("", key[0])),
+            ((typed in self._plain_names[key], score, key) for key, score in scores.items() if kind in ("", key[0])),
             key=lambda hit: (not hit[0], -hit[1], KINDS.index(hit[2][0]), hit[2][1]),
         )
-        return tuple(Hit(*key, self._names[key], round(score, 3)) for _, score, key in ranked[:most])
+        return tuple(SearchHit(*key, self._names[key], round(score, 3)) for _, score, key in ranked[:most])
 
-    def _holds(self, key: tuple[str, str], typed: str) -> bool:
-        return " " in typed and any(f" {typed} " in f" {name} " for name in self._called[key])
+    def _has_phrase(self, key: tuple[str, str], typed: str) -> bool:
+        return " " in typed and any(f" {typed} " in f" {name} " for name in self._plain_names[key])
 
-    def _scored(self, word: str) -> dict[tuple[str, str], float]:
+    def _score_word(self, word: str) -> dict[tuple[str, str], float]:
         """By entry, what one word of a search is worth: the best of the ways in which it is there."""
-        if word not in self._asked:
-            if len(self._asked) >= MOST_ASKED:
-                self._asked.clear()
-            self._asked[word] = self._looked_up(word)
-        return self._asked[word]
+        if word not in self._score_cache:
+            if len(self._score_cache) >= MAX_CACHED_WORDS:
+                self._score_cache.clear()
+            self._score_cache[word] = self._compute_scores(word)
+        return self._score_cache[word]
 
-    def _looked_up(self, word: str) -> dict[tuple[str, str], float]:
+    def _compute_scores(self, word: str) -> dict[tuple[str, str], float]:
         best: dict[tuple[str, str], float] = {}
-        for known, likeness in self._alike(word):
-            holders = self._weights[known]
+        for known, likeness in self._similar_words(word):
+            holders = self._postings[known]
             rarity = math.log1p(len(self._names) / len(holders))
             for key, weight in holders.items():
                 best[key] = max(best.get(key, 0.0), likeness * rarity * weight)
         return best
 
-    def _alike(self, word: str) -> Iterator[tuple[str, float]]:
-        if word in self._weights:
-            yield word, IDENTITY
+    def _similar_words(self, word: str) -> Iterator[tuple[str, float]]:
+        if word in self._postings:
+            yield word, EXACT_WEIGHT
         longer = [known for known in self._words if known != word and known.startswith(word)] if len(word) > 2 else []
-        yield from ((known, PREFIX) for known in longer)
-        if word not in self._weights and not longer:
-            near = get_close_matches(word, self._maybe(word), n=3, cutoff=ALIKE)
+        yield from ((known, PREFIX_WEIGHT) for known in longer)
+        if word not in self._postings and not longer:
+            near = get_close_matches(word, self._candidate_words(word), n=3, cutoff=MIN_SIMILARITY)
             likeness = [SequenceMatcher(None, word, known).ratio() for known in near]
             # What is clearly farther off than the nearest was not meant.
-            yield from ((k, MISSPELT) for k, ratio in zip(near, likeness, strict=True) if ratio > likeness[0] - NEARLY)
+            yield from (
+                (k, FUZZY_WEIGHT)
+                for k, ratio in zip(near, likeness, strict=True)
+                if ratio > likeness[0] - SIMILARITY_MARGIN
+            )
 
-    def _maybe(self, word: str) -> list[str]:
+    def _candidate_words(self, word: str) -> list[str]:
         """The words with so many letters in common that they may be that much alike: the rest need no comparison."""
-        mine, size = _letters(word), len(word)
+        mine, size = _letter_mask(word), len(word)
         return [
             known
-            for known, long, theirs in self._letters
-            if size - (mine & ~theirs).bit_count() >= (size + long) * ALIKE / 2
-            and long - (theirs & ~mine).bit_count() >= (size + long) * ALIKE / 2
+            for known, long, theirs in self._letter_masks
+            if size - (mine & ~theirs).bit_count() >= (size + long) * MIN_SIMILARITY / 2
+            and long - (theirs & ~mine).bit_count() >= (size + long) * MIN_SIMILARITY / 2
         ]
 
 
-def _letters(word: str) -> int:
+def _letter_mask(word: str) -> int:
     """Which letters and figures a word has, a bit each."""
     return sum(1 << (ord(letter) - ord("0")) for letter in set(word))
 
 
-@of_latest
-def index(catalogue: Catalogue) -> Index:
+@cache_latest
+def search_index(catalogue: Catalogue) -> SearchIndex:
     """The index of a catalogue; making it takes a tenth of a second."""
-    return Index(catalogue)
+    return SearchIndex(catalogue)
 
 
-def search(catalogue: Catalogue, text: str, kind: str = "", most: int = 20) -> tuple[Hit, ...]:
+def search(catalogue: Catalogue, text: str, kind: str = "", most: int = 20) -> tuple[SearchHit, ...]:
     """Entries by how well they fit the words, best first; see `Index.search`."""
-    return index(catalogue).search(text, kind, most)
+    return search_index(catalogue).search(text, kind, most)
 
 
-def _weighed(value: Value) -> dict[str, float]:
+def _word_weights(value: EntryValue) -> dict[str, float]:
     """Words of an entry by weight; a word said twice in a field counts little more than once."""
     found: dict[str, float] = {}
     for f in fields(value):
         if f.name == "file":
             continue
-        counts = Counter(_words(_text(getattr(value, f.name))))
+        counts = Counter(_words(_flatten_text(getattr(value, f.name))))
         for word, count in counts.items():
-            found[word] = found.get(word, 0.0) + WEIGHTS.get(f.name, 1.0) * (1.0 + math.log(count))
+            found[word] = found.get(word, 0.0) + FIELD_WEIGHTS.get(f.name, 1.0) * (1.0 + math.log(count))
     return found
 
 
-def _called(value: Value) -> frozenset[str]:
+def _plain_names(value: EntryValue) -> frozenset[str]:
     """The names of an entry, as plain words."""
     return frozenset(" ".join(_words(name)) for name in (value.id, _title(value), *getattr(value, "aliases", ())))
 
 
-def _text(value: object) -> str:
+def _flatten_text(value: object) -> str:
     if isinstance(value, Mapping):
-        return " ".join(_text(item) for pair in value.items() for item in pair)
+        return " ".join(_flatten_text(item) for pair in value.items() for item in pair)
     if isinstance(value, tuple | list):
-        return " ".join(map(_text, value))
+        return " ".join(map(_flatten_text, value))
     if is_dataclass(value):
-        return " ".join(_text(getattr(value, f.name)) for f in fields(value))
+        return " ".join(_flatten_text(getattr(value, f.name)) for f in fields(value))
     return str(value)
 
 
@@ -164,5 +168,5 @@ def _words(text: str) -> list[str]:
     return re.findall(r"[a-z0-9]+", text.lower())
 
 
-def _title(value: Value) -> str:
+def _title(value: EntryValue) -> str:
     return str(getattr(value, "name", "") or getattr(value, "title", ""))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from skewscope.kb.problems import InputError, Problem
-from skewscope.kb.shape import schema
+from skewscope.kb.schema_validation import schema
 
 INDENT = "  "
 
@@ -20,38 +20,40 @@ def template(kind: str, id_: str) -> str:
         InputError: the id is none for this kind.
     """
     known = schema(kind)
-    pattern = _resolved(known["properties"]["id"], known).get("pattern", "")
-    longest = _resolved(known["properties"]["id"], known).get("maxLength", 60)
+    pattern = _resolve_ref(known["properties"]["id"], known).get("pattern", "")
+    longest = _resolve_ref(known["properties"]["id"], known).get("maxLength", 60)
     if not re.search(pattern, id_) or len(id_) > longest:
         expected = f"at most {longest} characters like {pattern}"
         raise InputError([Problem("kb", 0, "id", repr(id_), expected, "The file is called by it.")])
-    return "\n".join([*_fields(known, known, "", {"id": id_}), ""])
+    return "\n".join([*_field_group_lines(known, known, "", {"id": id_}), ""])
 
 
-def _fields(shape: Mapping[str, Any], root: Mapping[str, Any], indent: str, given: Mapping[str, str]) -> Iterator[str]:
+def _field_group_lines(
+    shape: Mapping[str, Any], root: Mapping[str, Any], indent: str, given: Mapping[str, str]
+) -> Iterator[str]:
     needed = shape.get("required", ())
     for name, inner in shape["properties"].items():
-        prop = _resolved(inner, root)
+        prop = _resolve_ref(inner, root)
         told = prop.get("description", "")
         if told:
             yield f"{indent}# {told}"
-        choice = [str(word) for word in prop.get("enum") or _resolved(prop.get("items", {}), root).get("enum") or ()]
+        choice = [str(word) for word in prop.get("enum") or _resolve_ref(prop.get("items", {}), root).get("enum") or ()]
         if not all(word in told for word in choice):
             yield f"{indent}# {'One' if 'enum' in prop else 'Some'} of: {', '.join(choice)}."
-        lines = list(_field(name, prop, root, indent, given))
+        lines = list(_field_lines(name, prop, root, indent, given))
         yield from lines if name in needed else (f"{indent}# {line[len(indent) :]}" for line in lines)
 
 
-def _field(
+def _field_lines(
     name: str, prop: Mapping[str, Any], root: Mapping[str, Any], indent: str, given: Mapping[str, str]
 ) -> Iterator[str]:
     if name in given:
         yield f"{indent}{name}: {given[name]}"
     elif "properties" in prop:
         yield f"{indent}{name}:"
-        yield from _fields(prop, root, indent + INDENT, {})
+        yield from _field_group_lines(prop, root, indent + INDENT, {})
     elif prop.get("type") == "array":
-        item = _resolved(prop["items"], root)
+        item = _resolve_ref(prop["items"], root)
         if "deployment" in item.get("properties", {}):
             # Each of them is told of, once.
             yield f"{indent}{name}:"
@@ -69,7 +71,7 @@ def _field(
         yield f'{indent}{name}: ""'
 
 
-def _resolved(prop: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve_ref(prop: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
     """A property with what it refers to."""
     ref = str(prop.get("$ref", "")).removeprefix("#/$defs/")
     return {**root["$defs"][ref], **prop} if ref else dict(prop)

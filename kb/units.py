@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from skewscope.kb.problems import nearest
+from skewscope.kb.problems import suggest_name
 
 Dimension = tuple[tuple[str, int], ...]
 """Powers of base units in alphabetical order: `(('By', 1), ('s', -1))` is bytes per second."""
 
-MOST_TEXT = 64
-MOST_KNOWN = 1024
+MAX_TEXT = 64
+MAX_CACHED = 1024
 """Units that are kept, once read."""
 
 
-def _times(a: Dimension, b: Dimension, sign: int) -> Dimension:
+def _multiply(a: Dimension, b: Dimension, sign: int) -> Dimension:
     powers = dict(a)
     for name, n in b:
         powers[name] = powers.get(name, 0) + sign * n
@@ -35,16 +35,16 @@ class Unit:
     factor: float = 1.0
 
     def __mul__(self, other: "Unit") -> "Unit":
-        return Unit(_times(self.dimension, other.dimension, 1), self.factor * other.factor)
+        return Unit(_multiply(self.dimension, other.dimension, 1), self.factor * other.factor)
 
     def __truediv__(self, other: "Unit") -> "Unit":
-        return Unit(_times(self.dimension, other.dimension, -1), self.factor / other.factor)
+        return Unit(_multiply(self.dimension, other.dimension, -1), self.factor / other.factor)
 
     def __pow__(self, power: int) -> "Unit":
         powers = tuple((name, n * power) for name, n in self.dimension) if power else ()
         return Unit(powers, self.factor**power)
 
-    def to(self, other: "Unit") -> float:
+    def factor_to(self, other: "Unit") -> float:
         """What a number in this unit is multiplied with to stand in `other`.
 
         Raises:
@@ -56,7 +56,7 @@ class Unit:
 
     def __str__(self) -> str:
         factor = "" if self.factor == 1.0 else f"{self.factor:.12g}."
-        return factor + shown(self.dimension)
+        return factor + format_dimension(self.dimension)
 
 
 ONE = Unit()
@@ -64,19 +64,19 @@ ONE = Unit()
 _second, _byte, _joule = Unit((("s", 1),)), Unit((("By", 1),)), Unit((("J", 1),))
 
 
-def _scaled(base: Unit, **factors: float) -> dict[str, Unit]:
+def _scaled_units(base: Unit, **factors: float) -> dict[str, Unit]:
     return {name: Unit(base.dimension, factor) for name, factor in factors.items()}
 
 
-NAMED: Mapping[str, Unit] = {
+NAMED_UNITS: Mapping[str, Unit] = {
     "1": ONE,
     "%": Unit((), 0.01),
-    **_scaled(_second, s=1.0, ms=1e-3, us=1e-6, ns=1e-9, min=60.0, h=3600.0, d=86400.0),
-    **_scaled(_byte, By=1.0, kBy=1e3, MBy=1e6, GBy=1e9, TBy=1e12, KiBy=2.0**10, MiBy=2.0**20, GiBy=2.0**30),
-    **_scaled(_byte, bit=0.125, kbit=125.0, Mbit=125e3, Gbit=125e6),
-    **_scaled(ONE / _second, Hz=1.0, kHz=1e3, MHz=1e6, GHz=1e9),
-    **_scaled(_joule, J=1.0, mJ=1e-3, kJ=1e3),
-    **_scaled(_joule / _second, W=1.0, mW=1e-3, kW=1e3),
+    **_scaled_units(_second, s=1.0, ms=1e-3, us=1e-6, ns=1e-9, min=60.0, h=3600.0, d=86400.0),
+    **_scaled_units(_byte, By=1.0, kBy=1e3, MBy=1e6, GBy=1e9, TBy=1e12, KiBy=2.0**10, MiBy=2.0**20, GiBy=2.0**30),
+    **_scaled_units(_byte, bit=0.125, kbit=125.0, Mbit=125e3, Gbit=125e6),
+    **_scaled_units(ONE / _second, Hz=1.0, kHz=1e3, MHz=1e6, GHz=1e9),
+    **_scaled_units(_joule, J=1.0, mJ=1e-3, kJ=1e3),
+    **_scaled_units(_joule / _second, W=1.0, mW=1e-3, kW=1e3),
     "Cel": Unit((("Cel", 1),)),
     "dBm": Unit((("dBm", 1),)),
     "GT": Unit((("transfer", 1),), 1e9),
@@ -88,20 +88,20 @@ _COUNTED = re.compile(r"\{([a-z][a-z_]{0,30})\}")
 _POWER = re.compile(r"(?P<name>\{[a-z_]+\}|[A-Za-z%]+|1)(?P<power>-?[1-9][0-9]?)?")
 
 
-@lru_cache(MOST_KNOWN)
-def unit(text: str) -> Unit:
+@lru_cache(MAX_CACHED)
+def parse_unit(text: str) -> Unit:
     """The unit that a text like `By/s`, `{packet}`, `J.s2` or `1/s` writes.
 
     Raises:
         ValueError: it is none; the text says why, and which one was probably meant.
     """
-    if not text or len(text) > MOST_TEXT:
-        raise ValueError(f"{text[:MOST_TEXT]!r} is no unit")
+    if not text or len(text) > MAX_TEXT:
+        raise ValueError(f"{text[:MAX_TEXT]!r} is no unit")
     over, *under = text.split("/")
     try:
-        found = _product(over)
+        found = _parse_product(over)
         for part in under:
-            found = found / _product(part)
+            found = found / _parse_product(part)
     except (OverflowError, ZeroDivisionError):
         found = Unit((), 0.0)
     if not 0.0 < found.factor < math.inf:
@@ -112,40 +112,40 @@ def unit(text: str) -> Unit:
 def is_unit(text: str) -> bool:
     """Whether a text writes a unit."""
     try:
-        unit(text)
+        parse_unit(text)
     except ValueError:
         return False
     return True
 
 
-def _product(text: str) -> Unit:
+def _parse_product(text: str) -> Unit:
     found = ONE
     for part in text.split("."):
-        found = found * _factor(part)
+        found = found * _parse_factor(part)
     return found
 
 
-def _factor(text: str) -> Unit:
+def _parse_factor(text: str) -> Unit:
     match = _POWER.fullmatch(text)
-    found = _named(match["name"]) if match else None
+    found = _lookup_unit(match["name"]) if match else None
     if match is None or found is None:
-        hint = nearest(text, NAMED)
+        hint = suggest_name(text, NAMED_UNITS)
         raise ValueError(f"{text!r} is no unit.{' ' + hint if hint else ''}")
     return found ** int(match["power"] or 1)
 
 
-def _named(name: str) -> Unit | None:
+def _lookup_unit(name: str) -> Unit | None:
     counted = _COUNTED.fullmatch(name)
-    return Unit(((counted[1], 1),)) if counted else NAMED.get(name)
+    return Unit(((counted[1], 1),)) if counted else NAMED_UNITS.get(name)
 
 
-def shown(dimension: Dimension) -> str:
+def format_dimension(dimension: Dimension) -> str:
     """A dimension as a unit's text: `By/s`, `{packet}/s`, `1`."""
-    over = ".".join(_shown(name, n) for name, n in dimension if n > 0)
-    under = "".join("/" + _shown(name, -n) for name, n in dimension if n < 0)
+    over = ".".join(_format_power(name, n) for name, n in dimension if n > 0)
+    under = "".join("/" + _format_power(name, -n) for name, n in dimension if n < 0)
     return (over or "1") + under
 
 
-def _shown(name: str, power: int) -> str:
+def _format_power(name: str, power: int) -> str:
     text = name if name in _BASES else f"{{{name}}}"
     return text if power == 1 else f"{text}{power}"

@@ -6,16 +6,16 @@ from typing import Any
 
 import yaml
 
-from skewscope.kb.problems import InputError, Problem, nearest
+from skewscope.kb.problems import InputError, Problem, suggest_name
 
-INDENTED = "Look at the indentation, brackets and quotes before this line; YAML takes spaces, never tabs."
-MOST_BYTES = 32 << 20
-MOST_DEPTH = 32
-MOST_NODES = 4_000_000
-MOST_DIGITS = 80
+INDENTATION_HINT = "Look at the indentation, brackets and quotes before this line; YAML takes spaces, never tabs."
+MAX_BYTES = 32 << 20
+MAX_DEPTH = 32
+MAX_NODES = 4_000_000
+MAX_DIGITS = 80
 """Of a number: Python refuses to print what is much longer, and a float to hold it."""
 
-type_names = {
+type_labels = {
     dict: "a mapping",
     list: "a list",
     str: "text",
@@ -25,10 +25,10 @@ type_names = {
     type(None): "nothing",
 }
 
-TEXT = "tag:yaml.org,2002:str"
-NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+STRING_TAG = "tag:yaml.org,2002:str"
+NUMBER_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
-Path_ = tuple[str | int, ...]
+FieldPath = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Document:
 
     file: str
     data: Any
-    lines: dict[Path_, int] = field(default_factory=dict, repr=False)
+    lines: dict[FieldPath, int] = field(default_factory=dict, repr=False)
 
     def line(self, *path: str | int) -> int:
         """The 1-based line of a field, or of its nearest parent that has one."""
@@ -46,18 +46,21 @@ class Document:
                 return self.lines[path[:n]]
         return 1
 
-    def problem(self, path: Path_, found: str, expected: str, hint: str = "") -> Problem:
+    def problem(self, path: FieldPath, found: str, expected: str, hint: str = "") -> Problem:
         """A problem at a field of this document."""
-        return Problem(self.file, self.line(*path), dotted(path), found, expected, hint)
+        return Problem(self.file, self.line(*path), format_path(path), found, expected, hint)
 
-    def unknown_key(self, path: Path_, known: list[str]) -> Problem:
+    def unknown_key(self, path: FieldPath, known: list[str]) -> Problem:
         """The problem of a field nobody reads, with the name that was probably meant."""
         return self.problem(
-            path, f"an unknown field {path[-1]!r}", f"one of {', '.join(sorted(known))}", nearest(str(path[-1]), known)
+            path,
+            f"an unknown field {path[-1]!r}",
+            f"one of {', '.join(sorted(known))}",
+            suggest_name(str(path[-1]), known),
         )
 
 
-def dotted(path: Path_) -> str:
+def format_path(path: FieldPath) -> str:
     """`('a', 0, 'b')` as `a[0].b`."""
     text = ""
     for part in path:
@@ -65,9 +68,9 @@ def dotted(path: Path_) -> str:
     return text
 
 
-def kind_of(value: object) -> str:
+def type_label(value: object) -> str:
     """A value's type in plain words."""
-    return type_names.get(type(value), type(value).__name__)
+    return type_labels.get(type(value), type(value).__name__)
 
 
 def read(path: Path, shown: str | None = None) -> Document:
@@ -77,10 +80,10 @@ def read(path: Path, shown: str | None = None) -> Document:
         InputError: the file is missing, too large, or not plain YAML.
     """
     file = shown or str(path)
-    return parse(text_of(path, file), file)
+    return parse(read_text(path, file), file)
 
 
-def text_of(path: Path, file: str) -> str:
+def read_text(path: Path, file: str) -> str:
     """The text of a file that is plain, not too large and UTF-8; `file` is how problems call it.
 
     Raises:
@@ -91,10 +94,8 @@ def text_of(path: Path, file: str) -> str:
         if not (path.is_file() or path.is_dir()):
             # A device or a pipe has no end.
             raise InputError([Problem(file, 0, "", "no plain file", "a YAML file")])
-        if size > MOST_BYTES:
-            raise InputError(
-                [Problem(file, 0, "", f"{size} bytes", f"at most {MOST_BYTES}", "Is this the right file?")]
-            )
+        if size > MAX_BYTES:
+            raise InputError([Problem(file, 0, "", f"{size} bytes", f"at most {MAX_BYTES}", "Is this the right file?")])
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError([Problem(file, 0, "", f"no readable file ({error.strerror})", "a YAML file")]) from None
@@ -110,27 +111,27 @@ def parse(text: str, file: str = "<text>") -> Document:
     loader = None
     try:
         loader = yaml.CSafeLoader(text)
-        data, lines = _Composer(loader).document()
+        data, lines = _Composer(loader).compose_document()
     except yaml.MarkedYAMLError as error:
         # What is missing at the end is missed one line after it.
         last = max(1, text.count("\n") + (not text.endswith("\n")))
         line = min(error.problem_mark.line + 1, last) if error.problem_mark else 0
-        hint = INDENTED if isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError) else ""
-        raise _no_yaml(file, line, str(error.problem), hint) from None
+        hint = INDENTATION_HINT if isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError) else ""
+        raise _yaml_input_error(file, line, str(error.problem), hint) from None
     except yaml.reader.ReaderError as error:
         line = text.encode(errors="replace")[: error.position].count(b"\n") + 1
-        raise _no_yaml(file, line, f"a character that does not print: {error.reason}") from None
+        raise _yaml_input_error(file, line, f"a character that does not print: {error.reason}") from None
     except UnicodeEncodeError as error:
-        raise _no_yaml(file, text[: error.start].count("\n") + 1, "half a character") from None
+        raise _yaml_input_error(file, text[: error.start].count("\n") + 1, "half a character") from None
     except (yaml.YAMLError, RecursionError) as error:
-        raise _no_yaml(file, 0, str(error).rstrip(".")) from None
+        raise _yaml_input_error(file, 0, str(error).rstrip(".")) from None
     finally:
         if loader is not None:
             loader.dispose()
     return Document(file, data, lines)
 
 
-def _no_yaml(file: str, line: int, why: str, hint: str = "") -> InputError:
+def _yaml_input_error(file: str, line: int, why: str, hint: str = "") -> InputError:
     return InputError([Problem(file, line, "", f"text that is no YAML ({why})", "one YAML document", hint)])
 
 
@@ -144,39 +145,39 @@ class _Composer:
 
     def __init__(self, loader: yaml.CSafeLoader) -> None:
         self._loader = loader
-        self._lines: dict[Path_, int] = {}
+        self._lines: dict[FieldPath, int] = {}
         self._depth = 0
         self._count = 0
 
-    def document(self) -> tuple[Any, dict[Path_, int]]:
+    def compose_document(self) -> tuple[Any, dict[FieldPath, int]]:
         """The only document of the stream, and the line of everything in it; None for an empty one.
 
         Raises:
             yaml.YAMLError: there are several, or it is not plain.
         """
-        self._event()
-        event = self._event()
+        self._next_event()
+        event = self._next_event()
         if isinstance(event, yaml.StreamEndEvent):
             return None, {(): 1}
-        data = self._value(self._event())
-        self._event()
-        if not isinstance(after := self._event(), yaml.StreamEndEvent):
-            raise _marked("a second document", after)
+        data = self._compose_value(self._next_event())
+        self._next_event()
+        if not isinstance(after := self._next_event(), yaml.StreamEndEvent):
+            raise _yaml_error("a second document", after)
         return data, self._lines
 
-    def _event(self) -> Any:
+    def _next_event(self) -> Any:
         event = self._loader.get_event()
         self._count += 1
-        if self._count > MOST_NODES:
-            raise _marked(f"more than {MOST_NODES} values", event)
+        if self._count > MAX_NODES:
+            raise _yaml_error(f"more than {MAX_NODES} values", event)
         return event
 
-    def _value(self, event: Any) -> Any:
+    def _compose_value(self, event: Any) -> Any:
         """What begins with an event; containers under construction wait on a stack of our own."""
-        stack: list[tuple[dict[str, Any] | list[Any], Path_]] = []
+        stack: list[tuple[dict[str, Any] | list[Any], FieldPath]] = []
         root: list[Any] = []
         holder: dict[str, Any] | list[Any] = root
-        at: Path_ = ()
+        at: FieldPath = ()
         slot: str | int = 0
         key_line = 0
         while True:
@@ -184,7 +185,7 @@ class _Composer:
                 holder, at = stack.pop()
             else:
                 path = at if holder is root else (*at, slot)
-                made = self._made(event)
+                made = self._construct(event)
                 self._lines[path] = key_line or event.start_mark.line + 1
                 if isinstance(holder, list):
                     holder.append(made)
@@ -192,57 +193,57 @@ class _Composer:
                     holder[str(slot)] = made
                 if isinstance(event, yaml.CollectionStartEvent):
                     stack.append((holder, at))
-                    if len(stack) > MOST_DEPTH:
-                        raise _marked(f"nesting deeper than {MOST_DEPTH}", event)
+                    if len(stack) > MAX_DEPTH:
+                        raise _yaml_error(f"nesting deeper than {MAX_DEPTH}", event)
                     holder, at = made, path
             if holder is root:
                 return root[0]
-            event, key_line = self._event(), 0
+            event, key_line = self._next_event(), 0
             if isinstance(holder, list):
                 slot = len(holder)
             elif not isinstance(event, yaml.CollectionEndEvent):
-                slot, key_line = self._key(event, holder), event.start_mark.line + 1
-                event = self._event()
+                slot, key_line = self._compose_key(event, holder), event.start_mark.line + 1
+                event = self._next_event()
 
-    def _key(self, event: Any, holder: dict[str, Any]) -> str:
+    def _compose_key(self, event: Any, holder: dict[str, Any]) -> str:
         """The name of a field that is not there yet."""
         if isinstance(event, yaml.AliasEvent):
-            raise _marked("an alias (write the value out)", event)
-        if not isinstance(event, yaml.ScalarEvent) or self._tag(event) != TEXT:
-            raise _marked("a key that is no plain text (quotes help)", event)
+            raise _yaml_error("an alias (write the value out)", event)
+        if not isinstance(event, yaml.ScalarEvent) or self._resolve_tag(event) != STRING_TAG:
+            raise _yaml_error("a key that is no plain text (quotes help)", event)
         name: str = event.value
         if name in holder:
-            raise _marked(f"the key {name!r} for the second time", event)
+            raise _yaml_error(f"the key {name!r} for the second time", event)
         return name
 
-    def _made(self, event: Any) -> Any:
+    def _construct(self, event: Any) -> Any:
         """A scalar's value, or an empty container."""
         if isinstance(event, yaml.AliasEvent):
-            raise _marked("an alias (write the value out)", event)
-        tag = self._tag(event)
+            raise _yaml_error("an alias (write the value out)", event)
+        tag = self._resolve_tag(event)
         if not isinstance(event, yaml.ScalarEvent):
             return {} if isinstance(event, yaml.MappingStartEvent) else []
-        if tag == TEXT:
+        if tag == STRING_TAG:
             return event.value
-        if tag in NUMBERS and len(event.value) > MOST_DIGITS:
-            raise _marked(f"a number of {len(event.value)} digits", event)
+        if tag in NUMBER_TAGS and len(event.value) > MAX_DIGITS:
+            raise _yaml_error(f"a number of {len(event.value)} digits", event)
         node = yaml.ScalarNode(tag, event.value)
         try:
             return self._loader.construct_object(node)
         except yaml.constructor.ConstructorError as error:
-            raise _marked(str(error.problem), event) from None
+            raise _yaml_error(str(error.problem), event) from None
         except (ValueError, OverflowError) as error:  # a date that is none, for one
-            raise _marked(str(error).rstrip("."), event) from None
+            raise _yaml_error(str(error).rstrip("."), event) from None
 
-    def _tag(self, event: Any) -> str:
+    def _resolve_tag(self, event: Any) -> str:
         tag: str | None = getattr(event, "tag", None)
         if tag not in (None, "!"):
-            raise _marked(f"the tag {tag!r:.40} (leave it out)", event)
+            raise _yaml_error(f"the tag {tag!r:.40} (leave it out)", event)
         if not isinstance(event, yaml.ScalarEvent):
             return ""
         found: str = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)  # type: ignore[no-untyped-call]
         return found
 
 
-def _marked(what: str, event: Any) -> yaml.MarkedYAMLError:
+def _yaml_error(what: str, event: Any) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(None, None, what, event.start_mark)

@@ -4,51 +4,51 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from skewscope.kb.problems import nearest
-from skewscope.kb.units import Dimension, shown
+from skewscope.kb.problems import suggest_name
+from skewscope.kb.units import Dimension, format_dimension
 from skewscope.rules import units
-from skewscope.rules.expr import Expr, Peers, lift
-from skewscope.rules.functions import FUNCTIONS, WINDOWS, Function
-from skewscope.rules.kinds import CONTAINERS, GROUP_LIKE, PEER_DEFAULTS, contains, kind_of
-from skewscope.rules.parsing import dotted
+from skewscope.rules.entity_kinds import CONTAINERS, GROUP_LIKE, PEER_DEFAULTS, contains, kind_of
+from skewscope.rules.expression import Expr, Peers, lift
+from skewscope.rules.functions import FUNCTIONS, WINDOW_PARAMS, RuleFunction
+from skewscope.rules.parsing import dotted_name
 
 if TYPE_CHECKING:
-    from skewscope.rules.language import Walker
+    from skewscope.rules.language import ExpressionBuilder
 
-LONGEST_WINDOW = 3600.0
+MAX_WINDOW = 3600.0
 
 Arguments = tuple[tuple[Expr, ...], tuple[float, ...]]
 """Those with a value for each entity, then the constant ones."""
 
 
-def call(walker: "Walker", node: ast.Call) -> Expr | None:
+def build_call(walker: "ExpressionBuilder", node: ast.Call) -> Expr | None:
     """A function applied."""
     name = node.func.id if isinstance(node.func, ast.Name) else ""
     function = FUNCTIONS.get(name)
     if function is None:
-        return walker.fault(node, f"an unknown function {name!r}", "a function", nearest(name, FUNCTIONS))
+        return walker.add_problem(node, f"an unknown function {name!r}", "a function", suggest_name(name, FUNCTIONS))
     if node.keywords or any(isinstance(arg, ast.Starred) for arg in node.args):
-        return walker.fault(node, "a named or starred argument", _usage(function))
-    if not function.least <= len(node.args) <= len(function.params):
-        return walker.fault(node, f"{len(node.args)} arguments for {name}", _usage(function))
-    return _forms[function.form](walker, node, function)
+        return walker.add_problem(node, "a named or starred argument", _format_usage(function))
+    if not function.min_arguments <= len(node.args) <= len(function.params):
+        return walker.add_problem(node, f"{len(node.args)} arguments for {name}", _format_usage(function))
+    return _form_builders[function.form](walker, node, function)
 
 
-def _usage(function: Function) -> str:
+def _format_usage(function: RuleFunction) -> str:
     return f"{function.name}({', '.join(function.params)})"
 
 
 # --- arguments
 
 
-def _arguments(walker: "Walker", node: ast.Call, function: Function) -> Arguments | None:
+def _check_arguments(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunction) -> Arguments | None:
     values: list[Expr | None] = []
     lengths: list[float | None] = []
     for arg, parameter in zip(node.args, function.params, strict=False):
-        if parameter in WINDOWS or parameter == "q":
-            lengths.append(_length(walker, arg, parameter))
+        if parameter in WINDOW_PARAMS or parameter == "q":
+            lengths.append(_constant_argument(walker, arg, parameter))
         else:
-            values.append(_value(walker, arg, parameter))
+            values.append(_value_argument(walker, arg, parameter))
     if None in values or None in lengths:
         return None
     given = [length for length in lengths if length is not None]
@@ -58,67 +58,67 @@ def _arguments(walker: "Walker", node: ast.Call, function: Function) -> Argument
     return tuple(value for value in values if value), tuple(given)
 
 
-def _value(walker: "Walker", node: ast.expr, parameter: str) -> Expr | None:
+def _value_argument(walker: "ExpressionBuilder", node: ast.expr, parameter: str) -> Expr | None:
     """One argument that has a value for each entity."""
-    bare = bool(dotted(node.value if isinstance(node, ast.Subscript) else node))
+    bare = bool(dotted_name(node.value if isinstance(node, ast.Subscript) else node))
     if parameter in {"counter", "histogram", "signal"} or (parameter == "any" and bare):
-        return _series(walker, node, parameter)
+        return _series_argument(walker, node, parameter)
     expr = walker.build(node)
-    if expr is None or not walker.numeric(node, expr):
+    if expr is None or not walker.require_number(node, expr):
         return None
-    return expr if expr.kind else walker.fault(node, "a constant", "something that is measured")
+    return expr if expr.kind else walker.add_problem(node, "a constant", "something that is measured")
 
 
-def _series(walker: "Walker", node: ast.expr, parameter: str) -> Expr | None:
-    expr = walker.raw(node)
+def _series_argument(walker: "ExpressionBuilder", node: ast.expr, parameter: str) -> Expr | None:
+    expr = walker.build_raw_signal(node)
     if expr is None:
         return None
-    kind = walker.setting.signals[expr.name].type
+    kind = walker.context.signals[expr.name].type
     if parameter in {"counter", "histogram"} and kind != parameter:
         rather = "Use mean(x, w)." if parameter == "counter" and kind != "histogram" else ""
-        return walker.fault(node, f"the {kind} {expr.name}", f"a {parameter}", rather)
+        return walker.add_problem(node, f"the {kind} {expr.name}", f"a {parameter}", rather)
     return expr
 
 
-def _length(walker: "Walker", node: ast.expr, parameter: str) -> float | None:
+def _constant_argument(walker: "ExpressionBuilder", node: ast.expr, parameter: str) -> float | None:
     """One argument that is the same for all: a length of time, or a quantile between 0 and 1."""
     expr = walker.build(node)
     if expr is None:
         return None
-    wanted = units.SECOND if parameter in WINDOWS else units.NUMBER
-    most = LONGEST_WINDOW if parameter in WINDOWS else 1.0
-    good = expr.op == "number" and expr.dim == wanted and 0 <= expr.value <= most
+    wanted = units.SECOND if parameter in WINDOW_PARAMS else units.NUMBER
+    most = MAX_WINDOW if parameter in WINDOW_PARAMS else 1.0
+    good = expr.op == "number" and expr.dimension == wanted and 0 <= expr.value <= most
     if good and (expr.value > 0 or parameter == "q"):
         return expr.value
-    expected = f"a time up to {most:g}*s" if parameter in WINDOWS else "a number from 0 to 1"
-    walker.fault(node, f"{ast.unparse(node)[:40]!r} as {parameter}", expected)
+    expected = f"a time up to {most:g}*s" if parameter in WINDOW_PARAMS else "a number from 0 to 1"
+    walker.add_problem(node, f"{ast.unparse(node)[:40]!r} as {parameter}", expected)
     return None
 
 
-def _gives(function: Function, args: tuple[Expr, ...]) -> Dimension:
-    if function.gives == "same":
-        known = [arg for arg in args if arg.op != "number" or arg.dim or arg.value]
-        return (known or list(args))[0].dim
-    if function.gives == "per-second":
-        return units.product(args[0].dim, units.SECOND, -1)
-    return {"seconds": units.SECOND, "speed": units.SPEED}.get(function.gives, units.NUMBER)
+def _result_dimension(function: RuleFunction, args: tuple[Expr, ...]) -> Dimension:
+    if function.result == "same":
+        known = [arg for arg in args if arg.op != "number" or arg.dimension or arg.value]
+        return (known or list(args))[0].dimension
+    if function.result == "per-second":
+        return units.product(args[0].dimension, units.SECOND, -1)
+    return {"seconds": units.SECOND, "speed": units.SPEED}.get(function.result, units.NUMBER)
 
 
 # --- forms
 
 
-def _windowed(walker: "Walker", node: ast.Call, function: Function) -> Expr | None:
-    turned = _turned(node, function)
+def _window_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunction) -> Expr | None:
+    turned = _move_counter_inside(node, function)
     if turned:
         return walker.build(turned)
-    found = _arguments(walker, node, function)
+    found = _check_arguments(walker, node, function)
     if found is None:
         return None
     (arg,), params = found
-    return Expr("call", arg.kind, _gives(function, (arg,)), args=(arg,), name=function.name, params=params)
+    return Expr("call", arg.kind, _result_dimension(function, (arg,)), args=(arg,), name=function.name, params=params)
 
 
-def _turned(node: ast.Call, function: Function) -> ast.Call | None:
+def _move_counter_inside(node: ast.Call, function: RuleFunction) -> ast.Call | None:
     """`rate(front(c), w)` as `front(rate(c, w))`: a counter is counted where it is, then brought elsewhere."""
     inner = node.args[0]
     if "counter" not in function.params or not isinstance(inner, ast.Call) or len(inner.args) != 1:
@@ -130,11 +130,11 @@ def _turned(node: ast.Call, function: Function) -> ast.Call | None:
     return ast.copy_location(ast.Call(inner.func, [ast.copy_location(rate, node)], []), node)
 
 
-def _peers(walker: "Walker", node: ast.Call, function: Function) -> Expr | None:
-    peers = walker.setting.peers
+def _peer_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunction) -> Expr | None:
+    peers = walker.context.peers
     if not function.params:
-        return Expr("call", peers.kind, args=_watched(walker), name=function.name, peers=peers)
-    found = _arguments(walker, node, function)
+        return Expr("call", peers.kind, args=_reporting_signals(walker), name=function.name, peers=peers)
+    found = _check_arguments(walker, node, function)
     if found is None:
         return None
     arg = found[0][0]
@@ -142,22 +142,22 @@ def _peers(walker: "Walker", node: ast.Call, function: Function) -> Expr | None:
         arg = lift(arg, peers.kind)
     else:
         peers = Peers(arg.kind, PEER_DEFAULTS[arg.kind])
-    return Expr("call", arg.kind, _gives(function, (arg,)), args=(arg,), name=function.name, peers=peers)
+    return Expr("call", arg.kind, _result_dimension(function, (arg,)), args=(arg,), name=function.name, peers=peers)
 
 
-def _watched(walker: "Walker") -> tuple[Expr, ...]:
+def _reporting_signals(walker: "ExpressionBuilder") -> tuple[Expr, ...]:
     """What `peers()` counts: whether each signal of the rule was ever seen, on the judged kind.
 
     What is told of several peers together says of none of them that it is heard, unless the rule reads nothing else.
     """
-    scope, peers = walker.setting.scope, walker.setting.peers
+    scope, peers = walker.context.scope, walker.context.peers
     together = {peers.by, *CONTAINERS.get(peers.by, ()), "pool", "fleet", *(GROUP_LIKE if scope == "rank" else ())} - {
         scope
     }
     own: list[Expr] = []
     shared: list[Expr] = []
-    for name in walker.setting.watched:
-        signal = walker.setting.signals.get(name)
+    for name in walker.context.peer_signals:
+        signal = walker.context.signals.get(name)
         kind = kind_of(signal.entity) if signal else ""
         if kind and (scope in {kind, "fleet"} or "link" not in {kind, scope}):
             seen = Expr("seen", kind, name=name)
@@ -167,68 +167,78 @@ def _watched(walker: "Walker") -> tuple[Expr, ...]:
     return tuple(own or shared)
 
 
-def _reduce(walker: "Walker", node: ast.Call, function: Function) -> Expr | None:
-    found = _arguments(walker, node, function)
+def _reduce_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunction) -> Expr | None:
+    found = _check_arguments(walker, node, function)
     if found is None:
         return None
-    arg, target = found[0][0], walker.target
+    arg, target = found[0][0], walker.target_kind
     if arg.kind == target or contains(arg.kind, target):
         hint = f"Leave {function.name}() out."
-        return walker.fault(node, f"{function.name}() of what each {target} has one of", f"parts of a {target}", hint)
+        return walker.add_problem(
+            node, f"{function.name}() of what each {target} has one of", f"parts of a {target}", hint
+        )
     if "link" in {arg.kind, target} and target != "fleet":
-        return walker.fault(node, f"{function.name}() from {arg.kind} to {target}", "kinds that hold one another")
-    return Expr("call", target, _gives(function, (arg,)), function.gives == "truth", (arg,), function.name)
+        return walker.add_problem(node, f"{function.name}() from {arg.kind} to {target}", "kinds that hold one another")
+    return Expr("call", target, _result_dimension(function, (arg,)), function.result == "truth", (arg,), function.name)
 
 
-def _front(walker: "Walker", node: ast.Call, function: Function) -> Expr | None:
-    scope, walker.target = walker.target, "node"
-    found = _arguments(walker, node, function)
-    walker.target = scope
-    arg = walker.lifted(node, found[0][0], "node") if found else None
+def _front_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunction) -> Expr | None:
+    scope, walker.target_kind = walker.target_kind, "node"
+    found = _check_arguments(walker, node, function)
+    walker.target_kind = scope
+    arg = walker.lift_to_kind(node, found[0][0], "node") if found else None
     if arg is None:
         return None
     if scope not in {"group", "rank", "replica"}:
-        return walker.fault(node, f"front() for a {scope}", "a rule about ranks, groups or replicas")
-    return Expr("call", "replica" if scope == "replica" else "group", arg.dim, args=(arg,), name="front")
+        return walker.add_problem(node, f"front() for a {scope}", "a rule about ranks, groups or replicas")
+    return Expr("call", "replica" if scope == "replica" else "group", arg.dimension, args=(arg,), name="front")
 
 
-def _topology(walker: "Walker", node: ast.Call, function: Function) -> Expr | None:
+def _topology_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunction) -> Expr | None:
     if function.name == "speed":
         return Expr("call", "port", units.SPEED, name="speed")
-    kind = {"rank": "group", "group": "group", "replica": "replica", "pool": "pool"}.get(walker.target)
+    kind = {"rank": "group", "group": "group", "replica": "replica", "pool": "pool"}.get(walker.target_kind)
     if kind is None:
-        return walker.fault(node, f"size() for a {walker.target}", "a rule about ranks, groups, replicas or pools")
+        return walker.add_problem(
+            node, f"size() for a {walker.target_kind}", "a rule about ranks, groups, replicas or pools"
+        )
     return Expr("call", kind, name="size")
 
 
-def _plain(walker: "Walker", node: ast.Call, function: Function) -> Expr | None:
-    args = _two(walker, node) if function.name in {"min", "max"} else (_arguments(walker, node, function) or ((),))[0]
+def _plain_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunction) -> Expr | None:
+    args = (
+        _min_max_arguments(walker, node)
+        if function.name in {"min", "max"}
+        else (_check_arguments(walker, node, function) or ((),))[0]
+    )
     if not args:
         return None
-    if function.name == "log10" and args[0].dim:
+    if function.name == "log10" and args[0].dimension:
         hint = "Divide it by one of its units first."
-        return walker.fault(node, f"the logarithm of {shown(args[0].dim)}", "a number without unit", hint)
+        return walker.add_problem(
+            node, f"the logarithm of {format_dimension(args[0].dimension)}", "a number without unit", hint
+        )
     kind = args[0].kind or args[-1].kind
-    return Expr("call", kind, _gives(function, args), function.gives == "truth", args, function.name)
+    return Expr("call", kind, _result_dimension(function, args), function.result == "truth", args, function.name)
 
 
-def _two(walker: "Walker", node: ast.Call) -> tuple[Expr, ...]:
+def _min_max_arguments(walker: "ExpressionBuilder", node: ast.Call) -> tuple[Expr, ...]:
     """The arguments of min and max: of one kind and unit."""
-    pair = walker.pair(node, node.args[0], node.args[1])
-    if pair is None or not walker.same_unit(node, *pair):
+    pair = walker.build_pair(node, node.args[0], node.args[1])
+    if pair is None or not walker.require_same_unit(node, *pair):
         return ()
     if not any(side.kind for side in pair):
-        walker.fault(node, "two constants", "a signal on one side")
+        walker.add_problem(node, "two constants", "a signal on one side")
         return ()
     return pair
 
 
-_forms: Mapping[str, Callable[["Walker", ast.Call, Function], Expr | None]] = {
-    "window": _windowed,
-    "baseline": _windowed,
-    "peers": _peers,
-    "reduce": _reduce,
-    "front": _front,
-    "plain": _plain,
-    "topology": _topology,
+_form_builders: Mapping[str, Callable[["ExpressionBuilder", ast.Call, RuleFunction], Expr | None]] = {
+    "window": _window_call,
+    "baseline": _window_call,
+    "peers": _peer_call,
+    "reduce": _reduce_call,
+    "front": _front_call,
+    "plain": _plain_call,
+    "topology": _topology_call,
 }

@@ -4,21 +4,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from skewscope.kb.model import Catalogue, Condition
-from skewscope.rules.model import Evidence, Rule
+from skewscope.rules.model import EvidenceItem, Rule
 
 VERDICTS = ("full", "partial", "seen", "blind", "hidden")
 """full, partial: a rule judges it by all or some of its evidence; seen: the catalogue's signals are there, but no rule;
 blind: signals are missing; hidden: no signal shows it, whatever is delivered."""
 
-SIGHTS = ("visible", "relayed", "partial")
+VISIBLE_VERDICTS = ("visible", "relayed", "partial")
 """Verdicts of the catalogue that grant some sight, the best first."""
 
-READABLE = ("direct", "partial", "proxy")
+DPU_READABLE = ("direct", "partial", "proxy")
 """What a DPU reads by itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
+class ConditionCoverage:
     """How well one condition can be told, by the rule that judges it best or by what the catalogue says it needs."""
 
     condition: str
@@ -36,7 +36,7 @@ class Covered:
 
 
 @dataclass(frozen=True, slots=True)
-class Unlock:
+class MissingSignal:
     """A signal that is not there."""
 
     signal: str
@@ -47,30 +47,30 @@ class Unlock:
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class CoverageReport:
     """The whole picture."""
 
-    conditions: tuple[Covered, ...]
-    unlocks: tuple[Unlock, ...]
+    conditions: tuple[ConditionCoverage, ...]
+    unlocks: tuple[MissingSignal, ...]
 
 
-def readable(catalogue: Catalogue, networks: Iterable[str]) -> frozenset[str]:
+def dpu_readable_signals(catalogue: Catalogue, networks: Iterable[str]) -> frozenset[str]:
     """Signals that DPUs read by themselves where they stand on these networks (north-south, east-west)."""
     seen = set(networks)
     if not seen:
         return frozenset()
     places = seen | {"dpu", "pcie"}
-    found = (s for s in catalogue.signals.values() if s.dpu_access in READABLE and places & set(s.vantage))
+    found = (s for s in catalogue.signals.values() if s.dpu_access in DPU_READABLE and places & set(s.vantage))
     return frozenset(s.id for s in found)
 
 
-def delivered(catalogue: Catalogue, exporters: Iterable[str]) -> frozenset[str]:
+def exported_signals(catalogue: Catalogue, exporters: Iterable[str]) -> frozenset[str]:
     """Signals for which at least one of these exporters has a name."""
     wanted = set(exporters)
     return frozenset(s.id for s in catalogue.signals.values() if wanted & s.sources.keys())
 
 
-def exporters(catalogue: Catalogue) -> dict[str, int]:
+def count_exporter_signals(catalogue: Catalogue) -> dict[str, int]:
     """Every exporter that the catalogue knows, and of how many signals it has names for."""
     found: dict[str, int] = {}
     for signal in catalogue.signals.values():
@@ -79,33 +79,35 @@ def exporters(catalogue: Catalogue) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def coverage(rules: Iterable[Rule], conditions: Iterable[Condition], signals: frozenset[str]) -> Coverage:
+def compute_coverage(rules: Iterable[Rule], conditions: Iterable[Condition], signals: frozenset[str]) -> CoverageReport:
     """What can be diagnosed by these rules, or at least be seen, from these signals."""
-    judged: dict[str, list[Covered]] = {}
+    judged: dict[str, list[ConditionCoverage]] = {}
     for rule in rules:
-        judged.setdefault(rule.condition, []).append(_judge(rule, signals))
+        judged.setdefault(rule.condition, []).append(_cover_rule(rule, signals))
     held = [c for c in conditions if c.maturity != "withdrawn"]
-    covered = [_best(c, judged.get(c.id, []), signals) for c in held]
+    covered = [_cover_condition(c, judged.get(c.id, []), signals) for c in held]
     covered.sort(key=lambda c: (VERDICTS.index(c.verdict), c.condition))
-    return Coverage(tuple(covered), _unlocks(covered, [c for found in judged.values() for c in found]))
+    return CoverageReport(
+        tuple(covered), _rank_missing_signals(covered, [c for found in judged.values() for c in found])
+    )
 
 
-def _best(c: Condition, judged: list[Covered], signals: frozenset[str]) -> Covered:
-    sight, missing, share = _sight(c, signals)
+def _cover_condition(c: Condition, judged: list[ConditionCoverage], signals: frozenset[str]) -> ConditionCoverage:
+    sight, missing, share = _visibility(c, signals)
     if judged:
-        best = min(judged, key=_quality)
-        return Covered(c.id, best.verdict, best.rule, best.share, best.blocking, best.missing, sight)
+        best = min(judged, key=_sort_key)
+        return ConditionCoverage(c.id, best.verdict, best.rule, best.share, best.blocking, best.missing, sight)
     if sight:
-        return Covered(c.id, "seen", "", 1.0, (), (), sight)
-    return Covered(c.id, "blind" if missing else "hidden", "", share, missing, missing, "")
+        return ConditionCoverage(c.id, "seen", "", 1.0, (), (), sight)
+    return ConditionCoverage(c.id, "blind" if missing else "hidden", "", share, missing, missing, "")
 
 
-def _sight(c: Condition, signals: frozenset[str]) -> tuple[str, tuple[str, ...], float]:
+def _visibility(c: Condition, signals: frozenset[str]) -> tuple[str, tuple[str, ...], float]:
     """The best that the catalogue grants with these signals; else what the nearest deployment lacks, and its share."""
-    seen = [o for o in c.observability if o.needs and o.verdict in SIGHTS]
+    seen = [o for o in c.observability if o.needs and o.verdict in VISIBLE_VERDICTS]
     there = [o.verdict for o in seen if signals.issuperset(o.needs)]
     if there:
-        return min(there, key=SIGHTS.index), (), 1.0
+        return min(there, key=VISIBLE_VERDICTS.index), (), 1.0
     lacking = [(tuple(sorted(set(o.needs) - signals)), len(o.needs)) for o in seen]
     if not lacking:
         return "", (), 0.0
@@ -113,55 +115,61 @@ def _sight(c: Condition, signals: frozenset[str]) -> tuple[str, tuple[str, ...],
     return "", missing, round(1 - len(missing) / needed, 3)
 
 
-def _quality(covered: Covered) -> tuple[int, float, str]:
+def _sort_key(covered: ConditionCoverage) -> tuple[int, float, str]:
     return VERDICTS.index(covered.verdict), -covered.share, covered.rule
 
 
-def _judge(rule: Rule, signals: frozenset[str]) -> Covered:
+def _cover_rule(rule: Rule, signals: frozenset[str]) -> ConditionCoverage:
     total = sum(item.weight for item in rule.evidence)
-    seen = sum(item.weight for item in rule.evidence if _lacks(item, signals) == ())
-    missing = tuple(sorted({name for item in rule.evidence for name in _lacks(item, signals)}))
-    blocking = _blocking(rule, signals)
+    seen = sum(item.weight for item in rule.evidence if _missing_signals(item, signals) == ())
+    missing = tuple(sorted({name for item in rule.evidence for name in _missing_signals(item, signals)}))
+    blocking = _blocking_signals(rule, signals)
     verdict = "blind" if blocking else "partial" if missing else "full"
-    return Covered(rule.condition, verdict, rule.id, round(seen / total, 3) if total else 0.0, blocking, missing)
+    return ConditionCoverage(
+        rule.condition, verdict, rule.id, round(seen / total, 3) if total else 0.0, blocking, missing
+    )
 
 
-def _lacks(item: Evidence, signals: frozenset[str]) -> tuple[str, ...]:
-    return item.when.lacking(signals)
+def _missing_signals(item: EvidenceItem, signals: frozenset[str]) -> tuple[str, ...]:
+    return item.when.missing_signals(signals)
 
 
-def _blocking(rule: Rule, signals: frozenset[str]) -> tuple[str, ...]:
+def _blocking_signals(rule: Rule, signals: frozenset[str]) -> tuple[str, ...]:
     """What keeps the rule from ever firing: a required item unseen, or too little weight left to reach its score."""
     pro = [item for item in rule.evidence if not item.against]
-    needed = {name for item in pro if item.required for name in _lacks(item, signals)}
-    needed.update(rule.applies_when.lacking(signals) if rule.applies_when else ())
-    within_reach = sum(item.weight for item in pro if not _lacks(item, signals))
+    needed = {name for item in pro if item.required for name in _missing_signals(item, signals)}
+    needed.update(rule.applies_when.missing_signals(signals) if rule.applies_when else ())
+    within_reach = sum(item.weight for item in pro if not _missing_signals(item, signals))
     if not needed and within_reach < rule.fire.score:
-        needed = {name for item in pro for name in _lacks(item, signals)}
+        needed = {name for item in pro for name in _missing_signals(item, signals)}
     return tuple(sorted(needed))
 
 
-def _unlocks(covered: Iterable[Covered], every: Iterable[Covered]) -> tuple[Unlock, ...]:
+def _rank_missing_signals(
+    covered: Iterable[ConditionCoverage], every: Iterable[ConditionCoverage]
+) -> tuple[MissingSignal, ...]:
     opens: dict[str, set[str]] = {}
     helps: dict[str, set[str]] = {}
     for each in covered:
         for name in (*each.missing, *each.blocking):
             helps.setdefault(name, set()).add(each.condition)
     blind = {each.condition for each in covered if each.verdict == "blind"}
-    for each in _with_ways(covered, every):
+    for each in _with_alternatives(covered, every):
         if each.condition in blind and len(each.blocking) == 1:
             opens.setdefault(each.blocking[0], set()).add(each.condition)
     names = sorted({*helps, *opens})
-    found = [Unlock(name, tuple(sorted(opens.get(name, ()))), len(helps.get(name, ()))) for name in names]
+    found = [MissingSignal(name, tuple(sorted(opens.get(name, ()))), len(helps.get(name, ()))) for name in names]
     return tuple(sorted(found, key=lambda u: (-len(u.opens), -u.helps, u.signal)))
 
 
-def _with_ways(covered: Iterable[Covered], every: Iterable[Covered]) -> Iterator[Covered]:
+def _with_alternatives(
+    covered: Iterable[ConditionCoverage], every: Iterable[ConditionCoverage]
+) -> Iterator[ConditionCoverage]:
     """What each condition lacks, and what each further rule that could judge it lacks."""
     yield from every
     yield from (each for each in covered if not each.rule)
 
 
-def counts(found: Coverage) -> Mapping[str, int]:
+def count_verdicts(found: CoverageReport) -> Mapping[str, int]:
     """How many conditions have each verdict."""
     return {verdict: sum(c.verdict == verdict for c in found.conditions) for verdict in VERDICTS}

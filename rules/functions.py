@@ -8,44 +8,44 @@ from skewscope.rules.units import NUMBER, SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class RuleFunction:
     """One function. `params` names its arguments; those after `required` may be left out."""
 
     name: str
     form: str
     """window, baseline, peers, reduce, front, plain or topology: how it is evaluated."""
     params: tuple[str, ...]
-    gives: str
+    result: str
     """same, one, seconds, per-second, speed or truth: the unit of the result."""
-    about: str
+    description: str
     required: int = 0
     defaults: tuple[float, ...] = ()
 
     @property
-    def least(self) -> int:
+    def min_arguments(self) -> int:
         """How many arguments must be written."""
         return self.required or len(self.params)
 
     @property
     def param_units(self) -> tuple[Dimension, ...]:
         """Units of the constant arguments, in order."""
-        return tuple(SECOND if p in WINDOWS else NUMBER for p in self.params if p in WINDOWS or p == "q")
+        return tuple(SECOND if p in WINDOW_PARAMS else NUMBER for p in self.params if p in WINDOW_PARAMS or p == "q")
 
 
-WINDOWS = ("w", "recent", "past")
+WINDOW_PARAMS = ("w", "recent", "past")
 """Names of parameters that are lengths of time."""
 
 _TABLE = (
-    Function("rate", "window", ("counter", "w"), "per-second", "increase of a counter per second over the last w"),
-    Function("mean", "window", ("x", "w"), "same", "mean of the samples of the last w"),
-    Function("minimum", "window", ("x", "w"), "same", "smallest sample of the last w"),
-    Function("maximum", "window", ("x", "w"), "same", "largest sample of the last w"),
-    Function("quantile", "window", ("x", "q", "w"), "same", "quantile q (0 to 1) of the samples of the last w"),
-    Function("slope", "window", ("x", "w"), "per-second", "change per second, least squares over the last w"),
-    Function("ewma", "window", ("x", "w"), "same", "exponentially weighted mean with the time constant w"),
-    Function("jitter", "window", ("x", "w"), "same", "standard deviation over the last w"),
-    Function("burst", "window", ("x", "w"), "one", "largest sample over the mean, in the last w"),
-    Function(
+    RuleFunction("rate", "window", ("counter", "w"), "per-second", "increase of a counter per second over the last w"),
+    RuleFunction("mean", "window", ("x", "w"), "same", "mean of the samples of the last w"),
+    RuleFunction("minimum", "window", ("x", "w"), "same", "smallest sample of the last w"),
+    RuleFunction("maximum", "window", ("x", "w"), "same", "largest sample of the last w"),
+    RuleFunction("quantile", "window", ("x", "q", "w"), "same", "quantile q (0 to 1) of the samples of the last w"),
+    RuleFunction("slope", "window", ("x", "w"), "per-second", "change per second, least squares over the last w"),
+    RuleFunction("ewma", "window", ("x", "w"), "same", "exponentially weighted mean with the time constant w"),
+    RuleFunction("jitter", "window", ("x", "w"), "same", "standard deviation over the last w"),
+    RuleFunction("burst", "window", ("x", "w"), "one", "largest sample over the mean, in the last w"),
+    RuleFunction(
         "change",
         "window",
         ("x", "recent", "past"),
@@ -53,7 +53,7 @@ _TABLE = (
         "mean of the last `recent` over the mean of the `past` before it, minus 1; change(x, w) is change(x, w/4, w)",
         required=2,
     ),
-    Function(
+    RuleFunction(
         "baseline_z",
         "baseline",
         ("x", "w"),
@@ -62,7 +62,7 @@ _TABLE = (
         required=1,
         defaults=(60.0,),
     ),
-    Function(
+    RuleFunction(
         "drift",
         "baseline",
         ("x", "w"),
@@ -71,56 +71,58 @@ _TABLE = (
         required=1,
         defaults=(60.0,),
     ),
-    Function("peer_z", "peers", ("x",), "one", "x minus the median of the other peers, in their robust deviations"),
-    Function("peer_ratio", "peers", ("x",), "one", "x over the median of the other peers"),
-    Function("peer_excess", "peers", ("x",), "same", "x minus the median of the other peers"),
-    Function("peer_highest", "peers", ("x",), "same", "largest x among the other peers"),
-    Function("peer_spread", "peers", ("x",), "one", "largest minus smallest among the peers, over their median"),
-    Function("share", "peers", ("x",), "one", "x over the sum of the peers, itself included"),
-    Function("gini", "peers", ("x",), "one", "Gini coefficient among the peers: 0 all alike, near 1 one has all"),
-    Function(
+    RuleFunction("peer_z", "peers", ("x",), "one", "x minus the median of the other peers, in their robust deviations"),
+    RuleFunction("peer_ratio", "peers", ("x",), "one", "x over the median of the other peers"),
+    RuleFunction("peer_excess", "peers", ("x",), "same", "x minus the median of the other peers"),
+    RuleFunction("peer_highest", "peers", ("x",), "same", "largest x among the other peers"),
+    RuleFunction("peer_spread", "peers", ("x",), "one", "largest minus smallest among the peers, over their median"),
+    RuleFunction("share", "peers", ("x",), "one", "x over the sum of the peers, itself included"),
+    RuleFunction("gini", "peers", ("x",), "one", "Gini coefficient among the peers: 0 all alike, near 1 one has all"),
+    RuleFunction(
         "peers",
         "peers",
         (),
         "one",
         "number of peers that ever reported what the rule reads, itself included; in a comparison others may be there",
     ),
-    Function("heard", "peers", ("x",), "one", "number of peers whose x is known now, itself included"),
-    Function("highest", "reduce", ("x",), "same", "largest among the parts of the judged entity"),
-    Function("lowest", "reduce", ("x",), "same", "smallest among the parts of the judged entity"),
-    Function("total", "reduce", ("x",), "same", "sum over the parts of the judged entity"),
-    Function("average", "reduce", ("x",), "same", "mean over the parts of the judged entity"),
-    Function("middle", "reduce", ("x",), "same", "lower median over the parts of the judged entity"),
-    Function(
+    RuleFunction("heard", "peers", ("x",), "one", "number of peers whose x is known now, itself included"),
+    RuleFunction("highest", "reduce", ("x",), "same", "largest among the parts of the judged entity"),
+    RuleFunction("lowest", "reduce", ("x",), "same", "smallest among the parts of the judged entity"),
+    RuleFunction("total", "reduce", ("x",), "same", "sum over the parts of the judged entity"),
+    RuleFunction("average", "reduce", ("x",), "same", "mean over the parts of the judged entity"),
+    RuleFunction("middle", "reduce", ("x",), "same", "lower median over the parts of the judged entity"),
+    RuleFunction(
         "complete",
         "reduce",
         ("x",),
         "truth",
         "yes where all parts of the judged entity have a value now, unknown where one has none: it may be the odd one",
     ),
-    Function("front", "front", ("x",), "same", "value at the node that is the front end of the group or replica"),
-    Function("known", "plain", ("any",), "truth", "yes where x has a value now, no where it has none; never unknown"),
-    Function("age", "plain", ("signal",), "seconds", "seconds since the last sample"),
-    Function("abs", "plain", ("x",), "same", "size without sign"),
-    Function("min", "plain", ("x", "y"), "same", "the smaller of two"),
-    Function("max", "plain", ("x", "y"), "same", "the larger of two"),
-    Function("log10", "plain", ("x",), "one", "logarithm to the base of ten of a number without unit"),
-    Function("speed", "topology", (), "speed", "speed of the port, in bytes per second"),
-    Function("size", "topology", (), "one", "number of members of the group, replica or pool"),
-    Function("bucket_quantile", "window", ("histogram", "q", "w"), "same", "quantile q of what the last w counted"),
-    Function("bucket_mean", "window", ("histogram", "w"), "same", "mean of what the last w counted"),
+    RuleFunction("front", "front", ("x",), "same", "value at the node that is the front end of the group or replica"),
+    RuleFunction(
+        "known", "plain", ("any",), "truth", "yes where x has a value now, no where it has none; never unknown"
+    ),
+    RuleFunction("age", "plain", ("signal",), "seconds", "seconds since the last sample"),
+    RuleFunction("abs", "plain", ("x",), "same", "size without sign"),
+    RuleFunction("min", "plain", ("x", "y"), "same", "the smaller of two"),
+    RuleFunction("max", "plain", ("x", "y"), "same", "the larger of two"),
+    RuleFunction("log10", "plain", ("x",), "one", "logarithm to the base of ten of a number without unit"),
+    RuleFunction("speed", "topology", (), "speed", "speed of the port, in bytes per second"),
+    RuleFunction("size", "topology", (), "one", "number of members of the group, replica or pool"),
+    RuleFunction("bucket_quantile", "window", ("histogram", "q", "w"), "same", "quantile q of what the last w counted"),
+    RuleFunction("bucket_mean", "window", ("histogram", "w"), "same", "mean of what the last w counted"),
 )
 
-FUNCTIONS: Mapping[str, Function] = {f.name: f for f in _TABLE}
+FUNCTIONS: Mapping[str, RuleFunction] = {f.name: f for f in _TABLE}
 
 
-def reference() -> str:
+def reference_table() -> str:
     """The table of functions for the language reference, in Markdown."""
-    rows = [f"| `{f.name}({', '.join(f.params)})` | {_GIVES[f.gives]} | {f.about} |" for f in _TABLE]
+    rows = [f"| `{f.name}({', '.join(f.params)})` | {_RESULT_LABELS[f.result]} | {f.description} |" for f in _TABLE]
     return "\n".join(["| function | gives | what |", "|---|---|---|", *rows])
 
 
-_GIVES = {
+_RESULT_LABELS = {
     "same": "the unit of x",
     "one": "a number",
     "seconds": "s",

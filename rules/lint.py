@@ -4,24 +4,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from skewscope.kb.fields import Fields
+from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.model import Catalogue
-from skewscope.kb.problems import Problem, listed, nearest
+from skewscope.kb.problems import Problem, join_names, suggest_name
 from skewscope.kb.yamlfile import read
-from skewscope.rules.case import CaseFile
-from skewscope.rules.case import load as load_cases
-from skewscope.rules.expr import Expr
-from skewscope.rules.load import load as load_rules
-from skewscope.rules.model import Evidence, Rule
-from skewscope.rules.policy import Policy, check
+from skewscope.rules.case_file import CaseFile
+from skewscope.rules.case_file import load as load_cases
+from skewscope.rules.expression import Expr
+from skewscope.rules.loader import load as load_rules
+from skewscope.rules.model import EvidenceItem, Rule
+from skewscope.rules.policy import Policy, check_references
 from skewscope.rules.policy import load as load_policies
 
-HERE = Path(__file__).parent
-EXCEPTIONS = HERE / "schema" / "exceptions.yaml"
-NEEDED = ("fires", "quiet", "boundary", "missing", "look-alike")
+RULES_FOLDER = Path(__file__).parent
+EXCEPTIONS = RULES_FOLDER / "schema" / "exceptions.yaml"
+REQUIRED_CASE_KINDS = ("fires", "quiet", "boundary", "missing", "look-alike")
 """Kinds of case that every rule has."""
 
-SEEN_FROM: Mapping[str, frozenset[str]] = {
+SIGNAL_VANTAGES: Mapping[str, frozenset[str]] = {
     "dpu": frozenset({"dpu", "north-south", "east-west", "pcie"}),
     "fabric": frozenset({"fabric"}),
     "gpu": frozenset({"gpu"}),
@@ -32,7 +32,7 @@ SEEN_FROM: Mapping[str, frozenset[str]] = {
 
 
 @dataclass(frozen=True)
-class World:
+class LintContext:
     """All that lints look at."""
 
     rules: Mapping[str, Rule]
@@ -41,7 +41,7 @@ class World:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LintFinding:
     """What one lint says about one rule."""
 
     lint: str
@@ -63,55 +63,62 @@ class Exemption:
     """To be told should nothing be found there any more."""
 
 
-Lint = Callable[[World, Rule], Iterator[Problem]]
-LINTS: dict[str, Lint] = {}
+RuleLint = Callable[[LintContext, Rule], Iterator[Problem]]
+LINTS: dict[str, RuleLint] = {}
 
 
-def lint(world: World, exemptions: Iterable[Exemption] = ()) -> list[Finding]:
+def run_lints(world: LintContext, exemptions: Iterable[Exemption] = ()) -> list[LintFinding]:
     """All findings, but for those exempted; an exemption that is not needed is one itself."""
     found = [
-        Finding(name, rule.id, problem)
+        LintFinding(name, rule.id, problem)
         for rule in world.rules.values()
         if rule.maturity != "withdrawn"
         for name, check in LINTS.items()
         for problem in check(world, rule)
     ]
-    found += [Finding("cases-have-a-rule", name, problem) for name, problem in _orphans(world)]
+    found += [LintFinding("cases-have-a-rule", name, problem) for name, problem in _orphan_cases(world)]
     exempt = {(e.lint, e.rule): e for e in exemptions}
     stale = set(exempt) - {(finding.lint, finding.rule) for finding in found}
     kept = [finding for finding in found if (finding.lint, finding.rule) not in exempt]
-    return kept + [Finding("stale-exception", rule, exempt[name, rule].problem) for name, rule in sorted(stale)]
+    return kept + [LintFinding("stale-exception", rule, exempt[name, rule].problem) for name, rule in sorted(stale)]
 
 
-def exemptions(path: Path = EXCEPTIONS) -> tuple[list[Exemption], list[Problem]]:
+def read_exemptions(path: Path = EXCEPTIONS) -> tuple[list[Exemption], list[Problem]]:
     """The exceptions that a file lists, and what is wrong with it; none where there is no file."""
     if not path.exists():
         return [], []
     document = read(path, path.name)
-    fields = Fields(document)
+    fields = FieldReader(document)
     found = []
-    for at in fields.items(("exceptions",)):
-        if fields.known(at, ("lint", "entry", "reason")):
+    for at in fields.item_paths(("exceptions",)):
+        if fields.check_keys(at, ("lint", "entry", "reason")):
             name = fields.text((*at, "lint"), choice=[*LINTS, "cases-have-a-rule"])
             unneeded = document.problem(at, "an exception that is not needed any more", "it gone", "Delete it.")
             found.append(Exemption(name, fields.text((*at, "entry")), fields.text((*at, "reason")), unneeded))
     return found, fields.problems
 
 
-def faults(catalogue: Catalogue, folder: Path = HERE) -> list[Problem]:
+def lint_folder(catalogue: Catalogue, folder: Path = RULES_FOLDER) -> list[Problem]:
     """All that is wrong with the rules of a folder, cases and policies: what keeps them from loading, and lints."""
     rules, unread = load_rules(catalogue, folder)
     files, unfit = load_cases(catalogue, folder / "cases")
     policies, unsound = load_policies(folder / "policies")
-    exempt, unclear = exemptions(folder / "schema" / EXCEPTIONS.name)
-    found = [*unread, *unfit, *unsound, *unclear, *check(policies, catalogue), *_unadvised(rules, policies)]
+    exempt, unclear = read_exemptions(folder / "schema" / EXCEPTIONS.name)
+    found = [
+        *unread,
+        *unfit,
+        *unsound,
+        *unclear,
+        *check_references(policies, catalogue),
+        *_check_advice(rules, policies),
+    ]
     if not unread:
-        found += [finding.problem for finding in lint(World(rules, files, catalogue), exempt)]
-        found += unrecognised(rules, catalogue) if folder == HERE else []
+        found += [finding.problem for finding in run_lints(LintContext(rules, files, catalogue), exempt)]
+        found += check_rule_presence(rules, catalogue) if folder == RULES_FOLDER else []
     return sorted(set(found))
 
 
-def unrecognised(rules: Mapping[str, Rule], catalogue: Catalogue) -> Iterator[Problem]:
+def check_rule_presence(rules: Mapping[str, Rule], catalogue: Catalogue) -> Iterator[Problem]:
     """Every condition has a rule or says why it has none; and does not say so where it has one."""
     recognised = {rule.condition for rule in rules.values() if rule.maturity != "withdrawn"}
     for condition in catalogue.conditions.values():
@@ -131,7 +138,7 @@ def unrecognised(rules: Mapping[str, Rule], catalogue: Catalogue) -> Iterator[Pr
             yield Problem(condition.file, 0, "maturity", found, "'sandbox'")
 
 
-def _unadvised(rules: Mapping[str, Rule], policies: Iterable[Policy]) -> Iterator[Problem]:
+def _check_advice(rules: Mapping[str, Rule], policies: Iterable[Policy]) -> Iterator[Problem]:
     """A condition that a rule recognises has a policy that says what to do."""
     advised = {topic for policy in policies if policy.mitigation for topic in policy.when[0].topics}
     for rule in rules.values():
@@ -140,70 +147,70 @@ def _unadvised(rules: Mapping[str, Rule], policies: Iterable[Policy]) -> Iterato
             yield rule.document.problem(("condition",), f"{rule.condition}, for which nothing is advised", expected)
 
 
-def _orphans(world: World) -> Iterator[tuple[str, Problem]]:
+def _orphan_cases(world: LintContext) -> Iterator[tuple[str, Problem]]:
     for name, file in world.cases.items():
         if name not in world.rules:
-            hint = nearest(name, world.rules)
+            hint = suggest_name(name, world.rules)
             yield name, file.document.problem(("rule",), f"the unknown rule {name!r}", "the id of a rule", hint)
 
 
-def _lint(check: Lint) -> Lint:
+def _register(check: RuleLint) -> RuleLint:
     LINTS[check.__name__.replace("_", "-")] = check
     return check
 
 
-def _items(rule: Rule) -> Iterator[tuple[int, Evidence]]:
+def _numbered_evidence(rule: Rule) -> Iterator[tuple[int, EvidenceItem]]:
     yield from enumerate(rule.evidence)
 
 
-@_lint
-def has_cases(world: World, rule: Rule) -> Iterator[Problem]:
+@_register
+def has_cases(world: LintContext, rule: Rule) -> Iterator[Problem]:
     """Every rule has cases of each kind that is needed."""
     file = world.cases.get(rule.id)
     if file is None:
         yield rule.document.problem((), "no cases", f"a file cases/{rule.id}.yaml")
         return
-    missing = [kind for kind in NEEDED if kind not in {case.kind for case in file.cases}]
+    missing = [kind for kind in REQUIRED_CASE_KINDS if kind not in {case.kind for case in file.cases}]
     if missing:
-        yield file.document.problem(("cases",), f"no case of kind {listed(missing)}", "one of each")
+        yield file.document.problem(("cases",), f"no case of kind {join_names(missing)}", "one of each")
 
 
-@_lint
-def has_look_alikes(world: World, rule: Rule) -> Iterator[Problem]:
+@_register
+def has_look_alikes(world: LintContext, rule: Rule) -> Iterator[Problem]:
     """For every look-alike of the condition there is a case in which the rule stays quiet, or a word why it cannot."""
     condition = world.catalogue.conditions.get(rule.condition)
     file = world.cases.get(rule.id)
     if condition is None or file is None:
         return
-    had = {case.like for case in file.cases if case.kind == "look-alike"}
+    had = {case.lookalike for case in file.cases if case.kind == "look-alike"}
     claimed = {look.condition for look in condition.lookalikes}
     hint = "Or say in cannot_tell why this rule cannot know."
     for name in sorted(claimed - had - set(file.cannot_tell)):
         expected = f"a case with `like: {name}`"
         yield file.document.problem(("cases",), f"no case for the look-alike {name!r}", expected, hint)
     for name in sorted(had - claimed - set(world.catalogue.conditions)):
-        near = nearest(name, world.catalogue.conditions)
+        near = suggest_name(name, world.catalogue.conditions)
         yield file.document.problem(("cases",), f"the unknown condition {name!r}", "the id of a condition", near)
     for name in sorted(set(file.cannot_tell) & had):
         yield file.document.problem(("cannot_tell", name), f"{name!r}, for which there is a case", "one of the two")
     for name in sorted(set(file.cannot_tell) - claimed):
-        near = nearest(name, claimed)
+        near = suggest_name(name, claimed)
         yield file.document.problem(("cannot_tell", name), repr(name), "a look-alike of the condition", near)
 
 
-@_lint
-def expects_what_it_says(world: World, rule: Rule) -> Iterator[Problem]:
+@_register
+def expectation_fits_kind(world: LintContext, rule: Rule) -> Iterator[Problem]:
     """A case that fires expects someone; a quiet one, a look-alike or one with data missing expects nobody."""
     file = world.cases.get(rule.id)
     for n, case in enumerate(file.cases if file else ()):
-        wrong = {"fires": not case.expect, "quiet": bool(case.expect), "look-alike": bool(case.expect)}
+        wrong = {"fires": not case.expected, "quiet": bool(case.expected), "look-alike": bool(case.expected)}
         if file and wrong.get(case.kind, False):
-            found = f"a case of kind {case.kind} that expects {'somebody' if case.expect else 'nobody'} to fire"
+            found = f"a case of kind {case.kind} that expects {'somebody' if case.expected else 'nobody'} to fire"
             yield file.document.problem(("cases", n), found, "the opposite, or another kind")
 
 
-@_lint
-def can_fire(world: World, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001 - all lints are called alike
+@_register
+def can_fire(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001 - all lints are called alike
     """The evidence for can reach the score at which the rule fires."""
     most = sum(item.weight for item in rule.evidence if not item.against)
     if most < rule.fire.score:
@@ -212,24 +219,24 @@ def can_fire(world: World, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001 - a
         )
 
 
-@_lint
-def clears_below(world: World, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
+@_register
+def clears_below(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
     """A rule clears at a lower score than that at which it fires, or it would flap."""
     if rule.clear.score >= rule.fire.score:
         yield rule.document.problem(("clear", "score"), f"{rule.clear.score:g}", f"less than {rule.fire.score:g}")
 
 
-@_lint
-def has_required(world: World, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
+@_register
+def has_required(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
     """Some item is required: with everything unknown there is no diagnosis."""
     if not any(item.required for item in rule.evidence):
         yield rule.document.problem(("evidence",), "no required item", "at least one with `required: true`")
 
 
-@_lint
-def tells_thresholds(world: World, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
+@_register
+def thresholds_have_basis(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
     """Every item says why its numbers are what they are; what a paper says names the paper."""
-    for n, item in _items(rule):
+    for n, item in _numbered_evidence(rule):
         if item.threshold is None:
             yield rule.document.problem(("evidence", n), f"{item.name!r} without a threshold", "its basis and why")
         elif item.threshold.basis in {"paper", "vendor"} and not item.threshold.source:
@@ -237,8 +244,8 @@ def tells_thresholds(world: World, rule: Rule) -> Iterator[Problem]:  # noqa: AR
             yield rule.document.problem(("evidence", n, "threshold"), found, "`source: <id>`")
 
 
-@_lint
-def severity_rises(world: World, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
+@_register
+def severity_rises(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
     """What is critical is worse than what is a warning."""
     if rule.warning >= rule.critical:
         yield rule.document.problem(
@@ -246,33 +253,33 @@ def severity_rises(world: World, rule: Rule) -> Iterator[Problem]:  # noqa: ARG0
         )
 
 
-@_lint
-def sees_from_its_vantage(world: World, rule: Rule) -> Iterator[Problem]:
+@_register
+def vantage_has_signals(world: LintContext, rule: Rule) -> Iterator[Problem]:
     """Some signal of the required items can be had from the rule's vantage."""
     signals = {name for item in rule.evidence if item.required for name in item.when.signals}
     vantages = {name: set(world.catalogue.signals[name].vantage) for name in sorted(signals)}
-    if signals and not any(seen & SEEN_FROM[rule.vantage] for seen in vantages.values()):
-        found = f"{rule.vantage}, from where none of {listed(sorted(signals))} can be had"
+    if signals and not any(seen & SIGNAL_VANTAGES[rule.vantage] for seen in vantages.values()):
+        found = f"{rule.vantage}, from where none of {join_names(sorted(signals))} can be had"
         yield rule.document.problem(("vantage",), found, "the vantage of what is required")
 
 
-@_lint
-def reads_the_signature(world: World, rule: Rule) -> Iterator[Problem]:
+@_register
+def reads_signature_signals(world: LintContext, rule: Rule) -> Iterator[Problem]:
     """The rule reads some signal in which its condition is said to show."""
     condition = world.catalogue.conditions.get(rule.condition)
     if condition and condition.signature and not set(condition.signature) & set(rule.signals):
-        found = f"none of the signals in which {rule.condition} shows ({listed(condition.signature)})"
+        found = f"none of the signals in which {rule.condition} shows ({join_names(condition.signature)})"
         yield rule.document.problem(("evidence",), found, "at least one of them")
 
 
-@_lint
-def distance_with_size(world: World, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
+@_register
+def distance_with_size(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
     """A distance in deviations stands beside a size: where all are alike, a trifle is many deviations."""
-    for n, item in _items(rule):
-        if not item.against and item.required and all(_only_distance(part) for part in item.when.comparisons):
+    for n, item in _numbered_evidence(rule):
+        if not item.against and item.required and all(_is_deviation_only(part) for part in item.when.comparisons):
             found = f"{item.name!r}, which compares nothing but deviations"
             yield rule.document.problem(("evidence", n, "when"), found, "a size too", "Add `and <signal> > ...`.")
 
 
-def _only_distance(comparison: Expr) -> bool:
+def _is_deviation_only(comparison: Expr) -> bool:
     return any(node.op == "call" and node.name in {"peer_z", "baseline_z"} for node in comparison.walk())

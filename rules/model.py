@@ -3,14 +3,14 @@
 from dataclasses import dataclass, field
 
 from skewscope.kb.yamlfile import Document
-from skewscope.rules.expr import Expr, Peers
+from skewscope.rules.expression import Expr, Peers
 
 MATURITIES = ("sandbox", "incubating", "stable", "withdrawn")
 VANTAGES = ("dpu", "fabric", "gpu", "host", "serving")
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class EntityFilter:
     """Which entities of the scope a rule judges; empty: all."""
 
     groups: tuple[str, ...] = ()
@@ -22,7 +22,7 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class Threshold:
+class ThresholdBasis:
     """Why an item's numbers are what they are."""
 
     basis: str
@@ -32,7 +32,7 @@ class Threshold:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class EvidenceItem:
     """One item that speaks for or against."""
 
     name: str
@@ -43,11 +43,11 @@ class Evidence:
     when: Expr
     text: str
     """As the file has it."""
-    threshold: Threshold | None = None
+    threshold: ThresholdBasis | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class ScoreThreshold:
     """A score and for how long, in seconds, it must stand."""
 
     score: float
@@ -63,13 +63,13 @@ class Rule:
     maturity: str
     vantage: str
     scope: str
-    where: Where
+    where: EntityFilter
     peers: Peers
     warm_up: float
     applies_when: Expr | None
-    evidence: tuple[Evidence, ...]
-    fire: Level
-    clear: Level
+    evidence: tuple[EvidenceItem, ...]
+    fire: ScoreThreshold
+    clear: ScoreThreshold
     impact_metric: str = ""
     impact: Expr | None = None
     """Share lost."""

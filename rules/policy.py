@@ -1,4 +1,4 @@
-"""Policies: symbolic rules over few facts, as written. `engine.policy` checks what the matchers can carry out."""
+"""Policies: symbolic rules over few facts, as written. `engine.advice.policy` checks what the matchers can carry out."""
 
 import hashlib
 import json
@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skewscope.kb.model import Catalogue
-from skewscope.kb.problems import InputError, Problem, nearest
-from skewscope.kb.yamlfile import Document, kind_of, read
-from skewscope.rules.shape import quick, validator
+from skewscope.kb.problems import InputError, Problem, suggest_name
+from skewscope.kb.yamlfile import Document, read, type_label
+from skewscope.rules.schema_validation import fast_check, validator
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
 
-HERE = Path(__file__).parent
-SHIPPED = HERE / "policies"
-MOST_FILES = 2000
-MOST_NUMBER = 1e9
+PACKAGE_FOLDER = Path(__file__).parent
+POLICIES_FOLDER = PACKAGE_FOLDER / "policies"
+MAX_FILES = 2000
+MAX_NUMBER = 1e9
 
 Scalar = str | int | float | bool
-Place = tuple[str | int, ...]
+FieldPath = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Property:
+class FactProperty:
     """What a fact can be asked for. A `level` is text with an order; a `number` keeps three decimals."""
 
     type: str
@@ -38,31 +38,31 @@ class Property:
 class FactType:
     """A kind of fact. Where it has a `topic`, each value of that property is a kind of its own, so it must be named."""
 
-    properties: Mapping[str, Property] = field(default_factory=dict)
+    properties: Mapping[str, FactProperty] = field(default_factory=dict)
     topic: str = ""
 
 
-KINDS = ("node", "port", "gpu", "rank", "group", "replica", "pool", "link", "peer", "fleet")
-YES_NO = Property("text", ("no", "yes"))
+ENTITY_KINDS = ("node", "port", "gpu", "rank", "group", "replica", "pool", "link", "peer", "fleet")
+YES_NO = FactProperty("text", ("no", "yes"))
 
 FACTS: Mapping[str, FactType] = {
     "diagnosis": FactType(
         {
-            "severity": Property("level", ("info", "warning", "critical")),
-            "confidence": Property("number"),
-            "coverage": Property("number"),
-            "scope": Property("text", KINDS),
-            "moves": Property("count"),
+            "severity": FactProperty("level", ("info", "warning", "critical")),
+            "confidence": FactProperty("number"),
+            "coverage": FactProperty("number"),
+            "scope": FactProperty("text", ENTITY_KINDS),
+            "moves": FactProperty("count"),
         },
         topic="condition",
     ),
     "topology": FactType(
         {
-            "parallelism": Property("text"),
-            "members": Property("count"),
-            "nodes": Property("count"),
-            "siblings": Property("count"),
-            "rails": Property("count"),
+            "parallelism": FactProperty("text"),
+            "members": FactProperty("count"),
+            "nodes": FactProperty("count"),
+            "siblings": FactProperty("count"),
+            "rails": FactProperty("count"),
             "front_end": YES_NO,
         }
     ),
@@ -76,7 +76,7 @@ connected node that it lies on, 0 where the topology tells of none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PropertyComparison:
     """One property's comparison with literals: any of `values` for `is`, one value for every other op."""
 
     property: str
@@ -85,14 +85,14 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class FactPattern:
     """A fact looked for, on the policy's one entity. `topics` are the kinds it may be of, () where it has none."""
 
     fact: str
-    joined: bool
+    same_entity: bool
     """Whether it says `entity: same`."""
     topics: tuple[str, ...] = ()
-    asks: tuple[Ask, ...] = ()
+    comparisons: tuple[PropertyComparison, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class Policy:
     """One policy, as its file says it."""
 
     id: str
-    when: tuple[Pattern, ...]
-    unless: Pattern | None = None
+    when: tuple[FactPattern, ...]
+    unless: FactPattern | None = None
     mitigation: str = ""
     why: str = ""
     diagnosis: str = ""
@@ -112,31 +112,31 @@ class Policy:
     hash: str = ""
     document: Document = field(default=Document("<policy>", None), repr=False, compare=False)
 
-    def problem(self, path: Place, found: str, expected: str, hint: str = "") -> Problem:
+    def problem(self, path: FieldPath, found: str, expected: str, hint: str = "") -> Problem:
         """A problem in this policy's file."""
         return self.document.problem(path, found, expected, hint)
 
 
-def load(folder: Path = SHIPPED) -> tuple[tuple[Policy, ...], list[Problem]]:
+def load(folder: Path = POLICIES_FOLDER) -> tuple[tuple[Policy, ...], list[Problem]]:
     """Every policy of a folder, in the order of ids, and what is wrong with the rest."""
-    if folder != SHIPPED:
-        return _loaded(folder)
-    found, problems = _shipped()
+    if folder != POLICIES_FOLDER:
+        return _load_folder(folder)
+    found, problems = _load_builtin()
     return found, list(problems)
 
 
 @cache
-def _shipped() -> tuple[tuple[Policy, ...], list[Problem]]:
+def _load_builtin() -> tuple[tuple[Policy, ...], list[Problem]]:
     """Those of the package: who replays several recordings reads them once."""
-    return _loaded(SHIPPED)
+    return _load_folder(POLICIES_FOLDER)
 
 
-def _loaded(folder: Path) -> tuple[tuple[Policy, ...], list[Problem]]:
+def _load_folder(folder: Path) -> tuple[tuple[Policy, ...], list[Problem]]:
     policies: list[Policy] = []
     problems: list[Problem] = []
     files = sorted(folder.glob("*.yaml"))
-    if len(files) > MOST_FILES:
-        return (), [Problem(str(folder), 0, "", f"{len(files)} policies", f"at most {MOST_FILES}")]
+    if len(files) > MAX_FILES:
+        return (), [Problem(str(folder), 0, "", f"{len(files)} policies", f"at most {MAX_FILES}")]
     for path in files:
         try:
             policies.append(parse(read(path, f"{folder.name}/{path.name}"), path.stem))
@@ -151,7 +151,7 @@ def parse(document: Document, name: str = "") -> Policy:
     Raises:
         InputError: the document is no policy.
     """
-    problems = list(_misshapen(document))
+    problems = list(_validate_document(document))
     if problems:
         raise InputError(problems)
     data: dict[str, Any] = document.data
@@ -160,8 +160,8 @@ def parse(document: Document, name: str = "") -> Policy:
         problems.append(document.problem(("advise", "why"), "a character that does not print", "one plain line", hint))
     if name and data["id"] != name:
         problems.append(document.problem(("id",), repr(data["id"]), repr(name), "The id is the name of the file."))
-    when = tuple(_pattern(document, ("when", n), item, problems) for n, item in enumerate(data["when"]))
-    unless = _pattern(document, ("unless",), data["unless"], problems) if "unless" in data else None
+    when = tuple(_parse_pattern(document, ("when", n), item, problems) for n, item in enumerate(data["when"]))
+    unless = _parse_pattern(document, ("unless",), data["unless"], problems) if "unless" in data else None
     if problems:
         raise InputError(problems)
     advise, derive = data.get("advise", {}), data.get("derive", {})
@@ -179,8 +179,8 @@ def parse(document: Document, name: str = "") -> Policy:
     )
 
 
-def _misshapen(document: Document) -> Iterable[Problem]:
-    if quick("policy")(document.data):
+def _validate_document(document: Document) -> Iterable[Problem]:
+    if fast_check("policy")(document.data):
         return
     for error in validator("policy").iter_errors(document.data):
         path = tuple(error.absolute_path)
@@ -190,16 +190,16 @@ def _misshapen(document: Document) -> Iterable[Problem]:
             extra = sorted(str(key) for key in set(error.instance) - set(known))
             yield from (document.unknown_key((*path, key), list(known)) for key in extra)
         else:
-            yield document.problem(path, *_told(error))
+            yield document.problem(path, *_found_and_expected(error))
 
 
-def _told(error: "ValidationError") -> tuple[str, str]:
+def _found_and_expected(error: "ValidationError") -> tuple[str, str]:
     """A schema's complaint as (found, expected)."""
     value: Any = error.instance
     want: Any = error.validator_value
-    short = repr(value)[:60] if not isinstance(value, dict | list) else kind_of(value)
+    short = repr(value)[:60] if not isinstance(value, dict | list) else type_label(value)
     told: dict[str, tuple[str, str]] = {
-        "type": (kind_of(value), str(want)),
+        "type": (type_label(value), str(want)),
         "const": (short, repr(want)),
         "oneOf": ("neither or both of 'advise' and 'derive'", "exactly one of them"),
         "pattern": (short, "lower-case words joined by hyphens"),
@@ -210,80 +210,86 @@ def _told(error: "ValidationError") -> tuple[str, str]:
     return told.get(str(error.validator), (short, f"{error.validator} {want}"))
 
 
-def _pattern(document: Document, path: Place, data: dict[str, Any], problems: list[Problem]) -> Pattern:
+def _parse_pattern(document: Document, path: FieldPath, data: dict[str, Any], problems: list[Problem]) -> FactPattern:
     """A pattern; a kind of fact that is not in `FACTS` may only be asked for as such."""
     kind = FACTS.get(data["fact"], FactType())
     fields = {key: value for key, value in data.items() if key not in ("fact", "entity")}
     topics: tuple[str, ...] = ()
     if kind.topic:
-        topics = _topics(document, (*path, kind.topic), fields.pop(kind.topic, None), problems)
-    asks: list[Ask] = []
+        topics = _parse_topics(document, (*path, kind.topic), fields.pop(kind.topic, None), problems)
+    asks: list[PropertyComparison] = []
     for key, value in fields.items():
         if key in kind.properties:
-            asks += _asks(document, (*path, key), kind.properties[key], value, problems)
+            asks += _parse_comparisons(document, (*path, key), kind.properties[key], value, problems)
         else:
             known = ["fact", "entity", *([kind.topic] if kind.topic else []), *kind.properties]
             problems.append(document.unknown_key((*path, key), known))
-    return Pattern(data["fact"], "entity" in data, topics, tuple(asks))
+    return FactPattern(data["fact"], "entity" in data, topics, tuple(asks))
 
 
-def _topics(document: Document, path: Place, value: Any, problems: list[Problem]) -> tuple[str, ...]:
+def _parse_topics(document: Document, path: FieldPath, value: Any, problems: list[Problem]) -> tuple[str, ...]:
     """The constants of a topic, each once."""
     values = value if isinstance(value, list) else [value]
     if value is None or not all(isinstance(v, str) for v in values):
-        found = "no field " + repr(path[-1]) if value is None else kind_of(value)
+        found = "no field " + repr(path[-1]) if value is None else type_label(value)
         problems.append(document.problem(path, found, "an id or a list of ids", "A fact is matched by its kind."))
         return ()
     return tuple(dict.fromkeys(values))
 
 
-def _asks(document: Document, path: Place, prop: Property, value: Any, problems: list[Problem]) -> list[Ask]:
+def _parse_comparisons(
+    document: Document, path: FieldPath, prop: FactProperty, value: Any, problems: list[Problem]
+) -> list[PropertyComparison]:
     name = str(path[-1])
     if not isinstance(value, dict):
         values = tuple(value) if isinstance(value, list) else (value,)
-        asks = [Ask(name, "is", tuple(dict.fromkeys(values)))]
+        asks = [PropertyComparison(name, "is", tuple(dict.fromkeys(values)))]
     else:
-        asks = [Ask(name, op, (limit,)) for op, limit in value.items()]
+        asks = [PropertyComparison(name, op, (limit,)) for op, limit in value.items()]
     for ask in asks:
-        problems += _unfit(document, path, prop, ask)
+        problems += _check_comparison(document, path, prop, ask)
     return asks
 
 
-def _unfit(document: Document, path: Place, prop: Property, ask: Ask) -> Iterable[Problem]:
+def _check_comparison(
+    document: Document, path: FieldPath, prop: FactProperty, ask: PropertyComparison
+) -> Iterable[Problem]:
     """The values that cannot be compared with a property."""
     for value in ask.values:
         if prop.type == "text" and ask.op not in ("is", "not"):
             found, hint = repr(ask.op), "Text has no order."
             yield document.problem(path, found, "a plain value or {not: ...}", hint)
         elif prop.type in ("text", "level"):
-            yield from _unfit_text(document, path, prop, value)
+            yield from _check_text_value(document, path, prop, value)
         elif isinstance(value, str | bool) or (prop.type == "count" and not isinstance(value, int)):
             yield document.problem(path, repr(value), "a whole number" if prop.type == "count" else "a number")
-        elif not abs(value) <= MOST_NUMBER:
-            yield document.problem(path, repr(value), f"a number of at most {MOST_NUMBER:g}")
+        elif not abs(value) <= MAX_NUMBER:
+            yield document.problem(path, repr(value), f"a number of at most {MAX_NUMBER:g}")
 
 
-def _unfit_text(document: Document, path: Place, prop: Property, value: Scalar) -> Iterable[Problem]:
+def _check_text_value(document: Document, path: FieldPath, prop: FactProperty, value: Scalar) -> Iterable[Problem]:
     if not isinstance(value, str):
         yield document.problem(path, repr(value), "text", "Quote yes and no." if isinstance(value, bool) else "")
     elif prop.choices and value not in prop.choices:
-        yield document.problem(path, repr(value), "one of " + ", ".join(prop.choices), nearest(value, prop.choices))
+        yield document.problem(
+            path, repr(value), "one of " + ", ".join(prop.choices), suggest_name(value, prop.choices)
+        )
 
 
-def check(policies: Iterable[Policy], catalogue: Catalogue) -> list[Problem]:
+def check_references(policies: Iterable[Policy], catalogue: Catalogue) -> list[Problem]:
     """What the policies name that the catalogue does not have."""
     problems: list[Problem] = []
     for policy in policies:
-        problems += _unknown_topics(policy, catalogue)
+        problems += _check_topics(policy, catalogue)
         if policy.mitigation:
-            problems += _unfit_mitigation(policy, catalogue)
+            problems += _check_mitigation(policy, catalogue)
         if policy.diagnosis and policy.diagnosis not in catalogue.conditions:
-            problems.append(_nameless(policy, ("derive", "diagnosis"), policy.diagnosis, "condition", catalogue))
+            problems.append(_unknown_id(policy, ("derive", "diagnosis"), policy.diagnosis, "condition", catalogue))
     return problems
 
 
-def _unknown_topics(policy: Policy, catalogue: Catalogue) -> Iterable[Problem]:
-    places: list[tuple[Place, Pattern]] = [(("when", n), p) for n, p in enumerate(policy.when)]
+def _check_topics(policy: Policy, catalogue: Catalogue) -> Iterable[Problem]:
+    places: list[tuple[FieldPath, FactPattern]] = [(("when", n), p) for n, p in enumerate(policy.when)]
     if policy.unless:
         places.append((("unless",), policy.unless))
     for path, pattern in places:
@@ -291,14 +297,14 @@ def _unknown_topics(policy: Policy, catalogue: Catalogue) -> Iterable[Problem]:
         known = catalogue.mitigations if kind == "mitigation" else catalogue.conditions
         for topic in pattern.topics:
             if topic not in known:
-                yield _nameless(policy, (*path, kind), topic, kind, catalogue)
+                yield _unknown_id(policy, (*path, kind), topic, kind, catalogue)
 
 
-def _unfit_mitigation(policy: Policy, catalogue: Catalogue) -> Iterable[Problem]:
+def _check_mitigation(policy: Policy, catalogue: Catalogue) -> Iterable[Problem]:
     """The advice must exist, and be listed by the conditions it is given for."""
     path = ("advise", "mitigation")
     if policy.mitigation not in catalogue.mitigations:
-        yield _nameless(policy, path, policy.mitigation, "mitigation", catalogue)
+        yield _unknown_id(policy, path, policy.mitigation, "mitigation", catalogue)
         return
     for topic in policy.when[0].topics if policy.when[0].fact == "diagnosis" else ():
         condition = catalogue.conditions.get(topic)
@@ -307,6 +313,6 @@ def _unfit_mitigation(policy: Policy, catalogue: Catalogue) -> Iterable[Problem]
             yield policy.problem(path, repr(policy.mitigation), expected, "Add it to the condition if it helps there.")
 
 
-def _nameless(policy: Policy, path: Place, name: str, kind: str, catalogue: Catalogue) -> Problem:
+def _unknown_id(policy: Policy, path: FieldPath, name: str, kind: str, catalogue: Catalogue) -> Problem:
     known = catalogue.mitigations if kind == "mitigation" else catalogue.conditions
-    return policy.problem(path, repr(name), f"the id of a {kind}", nearest(name, known))
+    return policy.problem(path, repr(name), f"the id of a {kind}", suggest_name(name, known))

@@ -4,15 +4,15 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from skewscope.kb.units import NAMED, Dimension, Unit, unit
+from skewscope.kb.units import NAMED_UNITS, Dimension, Unit, parse_unit
 
 NUMBER: Dimension = ()
 SECOND: Dimension = (("s", 1),)
 SPEED: Dimension = (("By", 1), ("s", -1))
 
 # Names in expressions that are not those of UCUM: min is a function, a bit is mostly something counted.
-_NAMES: Mapping[str, str] = {
-    **{name: name for name in NAMED if name.isidentifier() and name not in {"min", "h", "d", "bit"}},
+_UNIT_NAMES: Mapping[str, str] = {
+    **{name: name for name in NAMED_UNITS if name.isidentifier() and name not in {"min", "h", "d", "bit"}},
     "one": "1",
     "percent": "%",
     "minute": "min",
@@ -35,9 +35,9 @@ def product(a: Dimension, b: Dimension, power: int = 1) -> Dimension:
 
 
 @lru_cache(maxsize=16)
-def names(texts: frozenset[str]) -> Mapping[str, Unit]:
+def expression_units(texts: frozenset[str]) -> Mapping[str, Unit]:
     """Every unit that an expression may name, given the units of the signals. Counted things: one or many."""
-    found = {name: unit(text) for name, text in _NAMES.items()}
+    found = {name: parse_unit(text) for name, text in _UNIT_NAMES.items()}
     counted = {thing for text in texts for thing in _COUNTED.findall(text)} | {"packet", "request"}
     for thing in sorted(counted):
         for name in (thing, plural(thing)):
@@ -45,10 +45,10 @@ def names(texts: frozenset[str]) -> Mapping[str, Unit]:
     return found
 
 
-def suffix(dimension: Dimension) -> str:
+def unit_suffix(dimension: Dimension) -> str:
     """What a number of this dimension is multiplied with in the language: `*By/s`."""
-    up = "".join(f"*{_name(base)}" * n for base, n in dimension if n > 0)
-    return up + "".join(f"/{_name(base)}" * -n for base, n in dimension if n < 0)
+    up = "".join(f"*{_base_name(base)}" * n for base, n in dimension if n > 0)
+    return up + "".join(f"/{_base_name(base)}" * -n for base, n in dimension if n < 0)
 
 
 def plural(thing: str) -> str:
@@ -56,5 +56,5 @@ def plural(thing: str) -> str:
     return thing + ("es" if thing.endswith(("s", "x", "ch")) else "s")
 
 
-def _name(base: str) -> str:
+def _base_name(base: str) -> str:
     return base if base in _BASES else plural(base)

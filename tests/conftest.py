@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from skewscope.adapters.cut import cut
-from skewscope.adapters.film import Film
-from skewscope.adapters.recording import demo_path, load, open_recording, within
-from skewscope.adapters.replay import Outcome, replay
-from skewscope.kb.load import catalogue
+from skewscope.adapters.inputs.excerpt import write_excerpt
+from skewscope.adapters.inputs.recording import clip_recording, demo_path, load, open_recording
+from skewscope.adapters.runtime.replay import ReplayResult, replay
+from skewscope.adapters.view.history import ViewHistory
+from skewscope.kb.loader import catalogue
 
 # How long an example takes, or making one up, depends on what else the machine does: no law.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -36,12 +36,12 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session")
-def demo() -> tuple[Film, Outcome]:
+def demo() -> tuple[ViewHistory, ReplayResult]:
     """The first 75 s of the demo on film, in which one fault passes and another comes, and what came of it."""
-    film = Film()
+    film = ViewHistory()
     whole = open_recording(demo_path())
     begin = load(whole, catalogue(), workers=1).start
-    return film, replay(within(whole, None, begin + 75), film=film)
+    return film, replay(clip_recording(whole, None, begin + 75), film=film)
 
 
 @pytest.fixture(scope="session")
@@ -60,5 +60,5 @@ def begun(folder: Path, seconds: float) -> Path:
     """The first seconds of the demo, as a recording in a folder."""
     whole = open_recording(demo_path())
     begin = load(whole, catalogue(), workers=1).start
-    cut(whole, folder, begin, begin + seconds)
+    write_excerpt(whole, folder, begin, begin + seconds)
     return folder

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from skewscope.adapters.agent.config import Config as AgentConfig
+from skewscope.adapters.agent.config import AgentConfig as AgentConfig
 from skewscope.adapters.agent.config import load
 from skewscope.adapters.controller import config
-from skewscope.kb.fields import Fields
-from tests.certificates import signed_by_itself
-from tests.controller.processes import running
+from skewscope.kb.field_reader import FieldReader
+from tests.adapters.controller.processes import running
+from tests.support.certificates import signed_by_itself
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
@@ -101,18 +101,20 @@ def test_the_configs_in_kubernetes_are_good_and_meet_their_pods(tmp_path, monkey
     found = config.read(tmp_path / "skewscope.yaml")
     (container,) = pod("controller")["containers"]
     mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
-    assert [port["containerPort"] for port in container["ports"]] == [found.listen.port] == [config.PORT]
+    assert [port["containerPort"] for port in container["ports"]] == [found.listen.port] == [config.DEFAULT_PORT]
     ports = documents("controller")["Service"]["spec"]["ports"]
-    assert [(port["port"], port["targetPort"]) for port in ports] == [(config.PORT, container["ports"][0]["name"])]
+    assert [(port["port"], port["targetPort"]) for port in ports] == [
+        (config.DEFAULT_PORT, container["ports"][0]["name"])
+    ]
     allowed = [port["port"] for port in documents("controller")["NetworkPolicy"]["spec"]["ingress"][0]["ports"]]
-    assert allowed == [config.PORT]
+    assert allowed == [config.DEFAULT_PORT]
     named = re.findall(r"(?:file|path|certificate|key): (/[\w./-]+)", text)
     assert len(named) == 6
     assert all(any(path.startswith(f"{mount}/") for mount in mounts) for path in named)
     monkeypatch.setenv("NODE_NAME", "node-0")
     agent = load(folder / "agent" / "agent.yaml")
     assert agent.node == "node-0"
-    assert agent.controllers[0].url.endswith(f":{config.PORT}")
+    assert agent.controllers[0].url.endswith(f":{config.DEFAULT_PORT}")
     (container,) = pod("agent")["containers"]
     assert container["livenessProbe"]["httpGet"]["port"] == AgentConfig.listen[1] == agent.listen[1]
     mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
@@ -200,14 +202,14 @@ def test_the_guide_of_the_controller_names_every_field(tmp_path, monkeypatch):
     (tmp_path / "topology.yaml").write_text("version: 1\nnodes: [{name: n0}]\n")
     (tmp_path / "skewscope.yaml").write_text(text.replace("/shared/", f"{tmp_path}/"))
     known = {}
-    before = Fields.known
+    before = FieldReader.check_keys
 
     def noting(self, at, required, optional=()):
         if self.document.file.endswith("skewscope.yaml") and at[:1] not in (("sources",), ("tell",)):
             known.setdefault(tuple(part for part in at if isinstance(part, str)), set()).update(required, optional)
         return before(self, at, required, optional)
 
-    monkeypatch.setattr(Fields, "known", noting)
+    monkeypatch.setattr(FieldReader, "known", noting)
     config.read(tmp_path / "skewscope.yaml")
     told = fields_in(yaml.safe_load(text))
     assert {at: names for at, names in known.items() if names - told.get(at, set()) - {"token", "file"}} == {}

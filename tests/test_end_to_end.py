@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from skewscope.adapters.controller.carried import AGAIN
+from skewscope.adapters.controller.incident_restore import TEXT_STILL_FIRING
 from tests.lab.cluster import NODES, two
 from tests.lab.load import Demand
 from tests.lab.namespaces import missing
@@ -104,7 +104,7 @@ def test_loss_is_told_on_its_link_and_a_killed_controller_goes_on_with_it(fleet:
     one = told(fleet, (scenario.condition, scenario.entity), began)
     fleet.kill_controller()
     fleet.start()
-    fleet.until(lambda: AGAIN in what_happened(fleet, one), "the incident goes on")
+    fleet.until(lambda: TEXT_STILL_FIRING in what_happened(fleet, one), "the incident goes on")
     assert [place(each) for each in diagnoses(fleet, began)] == [(scenario.condition, scenario.entity)], fleet.told()
     ended = time.time()
     scenario.end(fleet.lab)

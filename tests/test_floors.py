@@ -73,6 +73,6 @@ def test_a_floor_below_the_terminal_never_loads_the_console(floor):
 
 
 def test_the_command_line_answers_small_questions_without_heavy_libraries():
-    called = "sys.argv = ['skewscope', '--version']\nfrom skewscope.tui.cli import main\n"
+    called = "sys.argv = ['skewscope', '--version']\nfrom skewscope.tui.cli.main import main\n"
     code = called + "try: main()\nexcept SystemExit: pass"
     assert not loaded_after(code) & {*HEAVY, "numpy"}

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from skewscope.kb.load import catalogue
-from skewscope.kb.matrix import counted, matrix
-from skewscope.rules.load import load
+from skewscope.kb.loader import catalogue
+from skewscope.kb.matrix import build_matrix, count_verdicts
+from skewscope.rules.loader import load
 
 README = " ".join((Path(__file__).parent.parent / "README.md").read_text().split())
 
@@ -22,7 +22,7 @@ def test_how_many_entries_there_are():
 
 
 def test_what_a_dpu_sees_and_could_do():
-    by = counted(matrix(catalogue()))
+    by = count_verdicts(build_matrix(catalogue()))
     front, rails, relayed = (by[name] for name in ("dpu-front-end", "dpu-every-rail", "dpu-relayed"))
     assert f"front-end NIC {front['visible']} of the conditions are visible and {front['partial']} in part" in README
     assert f"on every rail {rails['visible']} and {rails['partial']}" in README

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from skewscope.kb.problems import InputError
 
-FINE, FOUND, FAILED = 0, 1, 2
+EXIT_OK, EXIT_PROBLEMS, EXIT_ERROR = 0, 1, 2
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,24 +28,24 @@ def check(config: Path) -> int:
     for problem in problems:
         print(problem, file=sys.stderr)  # noqa: T201
     if problems:
-        return FOUND
+        return EXIT_PROBLEMS
     print(f"{config}: fine.")  # noqa: T201
-    return FINE
+    return EXIT_OK
 
 
 def run(config: Path) -> int:
     """Runs an agent until it is told to end."""
     # Linear algebra is not what an agent does: its threads would only take memory.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from skewscope.adapters.agent import loop  # noqa: PLC0415
+    from skewscope.adapters.agent import runner  # noqa: PLC0415
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
-        loop.run(config)
+        runner.run(config)
     except InputError as error:
         print(error, file=sys.stderr)  # noqa: T201
-        return FAILED
-    return FINE
+        return EXIT_ERROR
+    return EXIT_OK
 
 
 if __name__ == "__main__":

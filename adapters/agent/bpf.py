@@ -9,18 +9,18 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-SNAP = 128
+SNAP_LENGTH = 128
 """Bytes of a packet that are kept: Ethernet, a tag, IPv6, and the longest transport header that is read."""
-WHOLE = 256
+FULL_SHARE = 256
 """The share that is everything; shares are counted in 256ths."""
 
-INSTRUCTION = 8
+INSTRUCTION_SIZE = 8
 """Bytes of one, as the kernel takes them."""
 ETHERTYPE = 12
 VLAN, IPV4, IPV6 = 0x8100, 0x0800, 0x86DD
 TCP, UDP, ROCE_PORT = 6, 17, 4791
-FRAGMENT = 0x1FFF
-SPREAD = 0x9E3779B1
+FRAGMENT_MASK = 0x1FFF
+HASH_MULTIPLIER = 0x9E3779B1
 """2^32 by the golden ratio: what differs a little is far apart after it."""
 
 LD_W, LD_H, LD_B = 0x20, 0x28, 0x30
@@ -30,87 +30,87 @@ LDH_X = 0x48
 JUMP_EQUAL, JUMP_AT_LEAST, JUMP_SET, RETURN = 0x15, 0x35, 0x45, 0x06
 
 
-class Step(NamedTuple):
+class BpfInstruction(NamedTuple):
     """One instruction; `yes` and `no` name where a jump goes, '' is the next one."""
 
     code: int
     k: int = 0
-    yes: str = ""
-    no: str = ""
+    jump_true: str = ""
+    jump_false: str = ""
     label: str = ""
 
 
-def program(share: int) -> bytes:
+def build_program(share: int) -> bytes:
     """The instructions for a share of all flows, in 256ths, as the kernel takes them."""
-    return assembled([*_steps(share)])
+    return assemble([*_instructions(share)])
 
 
-def _steps(share: int) -> Iterator[Step]:
+def _instructions(share: int) -> Iterator[BpfInstruction]:
     if not share:
-        yield Step(RETURN, 0)
+        yield BpfInstruction(RETURN, 0)
         return
-    yield Step(LD_H, ETHERTYPE)
-    yield Step(JUMP_EQUAL, VLAN, "tagged", "plain")
+    yield BpfInstruction(LD_H, ETHERTYPE)
+    yield BpfInstruction(JUMP_EQUAL, VLAN, "tagged", "plain")
     for name, at in (("plain", 14), ("tagged", 18)):
-        yield Step(LD_H, at - 2, label=name)
-        yield Step(JUMP_EQUAL, IPV4, f"{name} 4")
-        yield Step(JUMP_EQUAL, IPV6, f"{name} 6", "drop")
-        yield from _ipv4(f"{name} 4", at)
-        yield from _ipv6(f"{name} 6", at)
-    if share < WHOLE:
-        yield Step(MULTIPLY, SPREAD, label="sample")
-        yield Step(SHIFT_RIGHT, 24)
-        yield Step(JUMP_AT_LEAST, share, "drop", "accept")
+        yield BpfInstruction(LD_H, at - 2, label=name)
+        yield BpfInstruction(JUMP_EQUAL, IPV4, f"{name} 4")
+        yield BpfInstruction(JUMP_EQUAL, IPV6, f"{name} 6", "drop")
+        yield from _ipv4_instructions(f"{name} 4", at)
+        yield from _ipv6_instructions(f"{name} 6", at)
+    if share < FULL_SHARE:
+        yield BpfInstruction(MULTIPLY, HASH_MULTIPLIER, label="sample")
+        yield BpfInstruction(SHIFT_RIGHT, 24)
+        yield BpfInstruction(JUMP_AT_LEAST, share, "drop", "accept")
     else:
-        yield Step(RETURN, SNAP, label="sample")
-    yield Step(RETURN, SNAP, label="accept")
-    yield Step(RETURN, 0, label="drop")
+        yield BpfInstruction(RETURN, SNAP_LENGTH, label="sample")
+    yield BpfInstruction(RETURN, SNAP_LENGTH, label="accept")
+    yield BpfInstruction(RETURN, 0, label="drop")
 
 
-def _ipv4(name: str, at: int) -> Iterator[Step]:
-    yield Step(LD_H, at + 6, label=name)
-    yield Step(JUMP_SET, FRAGMENT, "drop")
-    yield Step(LDX_IP_LENGTH, at)
-    yield Step(LD_B, at + 9)
-    yield Step(JUMP_EQUAL, TCP, f"{name} tcp")
-    yield Step(JUMP_EQUAL, UDP, "", "drop")
-    yield Step(LDH_X, at + 2)
-    yield Step(JUMP_EQUAL, ROCE_PORT, f"{name} pair", "drop")
-    yield Step(LDH_X, at, label=f"{name} tcp")
-    yield Step(STORE, 0)
-    yield Step(LDH_X, at + 2)
-    yield Step(LDX_MEMORY, 0)
-    yield Step(ADD_X)
-    yield from _pair(f"{name} pair", at + 12, at + 16)
+def _ipv4_instructions(name: str, at: int) -> Iterator[BpfInstruction]:
+    yield BpfInstruction(LD_H, at + 6, label=name)
+    yield BpfInstruction(JUMP_SET, FRAGMENT_MASK, "drop")
+    yield BpfInstruction(LDX_IP_LENGTH, at)
+    yield BpfInstruction(LD_B, at + 9)
+    yield BpfInstruction(JUMP_EQUAL, TCP, f"{name} tcp")
+    yield BpfInstruction(JUMP_EQUAL, UDP, "", "drop")
+    yield BpfInstruction(LDH_X, at + 2)
+    yield BpfInstruction(JUMP_EQUAL, ROCE_PORT, f"{name} pair", "drop")
+    yield BpfInstruction(LDH_X, at, label=f"{name} tcp")
+    yield BpfInstruction(STORE, 0)
+    yield BpfInstruction(LDH_X, at + 2)
+    yield BpfInstruction(LDX_MEMORY, 0)
+    yield BpfInstruction(ADD_X)
+    yield from _address_hash_instructions(f"{name} pair", at + 12, at + 16)
 
 
-def _ipv6(name: str, at: int) -> Iterator[Step]:
+def _ipv6_instructions(name: str, at: int) -> Iterator[BpfInstruction]:
     """Without extension headers: no data of a job comes behind one."""
-    yield Step(LD_B, at + 6, label=name)
-    yield Step(JUMP_EQUAL, TCP, f"{name} tcp")
-    yield Step(JUMP_EQUAL, UDP, "", "drop")
-    yield Step(LD_H, at + 42)
-    yield Step(JUMP_EQUAL, ROCE_PORT, f"{name} pair", "drop")
-    yield Step(LD_H, at + 40, label=f"{name} tcp")
-    yield Step(STORE, 0)
-    yield Step(LD_H, at + 42)
-    yield Step(LDX_MEMORY, 0)
-    yield Step(ADD_X)
-    yield from _pair(f"{name} pair", at + 20, at + 36)
+    yield BpfInstruction(LD_B, at + 6, label=name)
+    yield BpfInstruction(JUMP_EQUAL, TCP, f"{name} tcp")
+    yield BpfInstruction(JUMP_EQUAL, UDP, "", "drop")
+    yield BpfInstruction(LD_H, at + 42)
+    yield BpfInstruction(JUMP_EQUAL, ROCE_PORT, f"{name} pair", "drop")
+    yield BpfInstruction(LD_H, at + 40, label=f"{name} tcp")
+    yield BpfInstruction(STORE, 0)
+    yield BpfInstruction(LD_H, at + 42)
+    yield BpfInstruction(LDX_MEMORY, 0)
+    yield BpfInstruction(ADD_X)
+    yield from _address_hash_instructions(f"{name} pair", at + 20, at + 36)
 
 
-def _pair(name: str, *words: int) -> Iterator[Step]:
+def _address_hash_instructions(name: str, *words: int) -> Iterator[BpfInstruction]:
     """Adds the words of both addresses to what is there; sums are the same either way."""
-    yield Step(STORE, 1, label=name)
+    yield BpfInstruction(STORE, 1, label=name)
     for word in words:
-        yield Step(LD_W, word)
-        yield Step(LDX_MEMORY, 1)
-        yield Step(ADD_X)
-        yield Step(STORE, 1)
-    yield Step(JUMP_AT_LEAST, 0, "sample", "sample")
+        yield BpfInstruction(LD_W, word)
+        yield BpfInstruction(LDX_MEMORY, 1)
+        yield BpfInstruction(ADD_X)
+        yield BpfInstruction(STORE, 1)
+    yield BpfInstruction(JUMP_AT_LEAST, 0, "sample", "sample")
 
 
-def assembled(steps: list[Step]) -> bytes:
+def assemble(steps: list[BpfInstruction]) -> bytes:
     """The program with its jumps counted."""
     place = {step.label: number for number, step in enumerate(steps) if step.label}
 
@@ -118,6 +118,6 @@ def assembled(steps: list[Step]) -> bytes:
         return place[label] - number - 1 if label else 0
 
     return b"".join(
-        struct.pack("=HBBI", step.code, distance(step.yes, n), distance(step.no, n), step.k)
+        struct.pack("=HBBI", step.code, distance(step.jump_true, n), distance(step.jump_false, n), step.k)
         for n, step in enumerate(steps)
     )

@@ -6,50 +6,50 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from skewscope.adapters.agent.bpf import WHOLE
-from skewscope.adapters.agent.budget import ROOM, Budget
-from skewscope.adapters.agent.kernel import Sample
-from skewscope.adapters.agent.observed import MOST_HELD, ObservedPort
-from skewscope.engine.feed import SeriesKey
-from skewscope.engine.wire.reducer import STEP
+from skewscope.adapters.agent.bpf import FULL_SHARE
+from skewscope.adapters.agent.budget import TARGET_UTILISATION, CpuBudget
+from skewscope.adapters.agent.collectors.counter_names import Sample
+from skewscope.adapters.agent.observed_port import MAX_HELD, ObservedPort
+from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.engine.wire.reducer import TICK_LENGTH
 
 log = logging.getLogger("skewscope.agent")
 
-QUICK, SLOW = 0.01, 0.1
+SHORT_WAIT, LONG_WAIT = 0.01, 0.1
 """Seconds between two looks at the rings: while much comes, and else."""
-LAG = 0.02
+TICK_LAG = 0.02
 """Seconds after its end at which a tick is over: stamps are given just before a packet is put into the ring."""
-MUCH = 1024
+BUSY_PACKETS = 1024
 """Packets that a look found, from which the next comes sooner."""
-MOST_TICKS = 5
+MAX_TICKS = 5
 """Ticks that are made up for after a pause; after a longer one, or a clock that was set, all begins anew."""
 
-Tell = Callable[[float, Sequence[Sample]], None]
+EmitSamples = Callable[[float, Sequence[Sample]], None]
 """Takes the samples of a tick, stamped with its end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Clocks:
+class ObserverClocks:
     """What an observer reads: the time, and the processor time of its thread, both in seconds."""
 
     now: Callable[[], float]
-    used: Callable[[], float]
+    cpu_time: Callable[[], float]
 
 
-class Observer:
+class PacketObserver:
     """Looks at the packets of some ports; all of it in one thread."""
 
-    def __init__(self, ports: Iterable[ObservedPort], budget: float, clocks: Clocks, tell: Tell) -> None:
+    def __init__(self, ports: Iterable[ObservedPort], budget: float, clocks: ObserverClocks, tell: EmitSamples) -> None:
         self.ports = tuple(ports)
-        self.budget = Budget(budget)
-        self.used = 0.0
+        self.budget = CpuBudget(budget)
+        self.cpu_seconds = 0.0
         """Seconds of processor time that the last tick took."""
         self._clocks = clocks
-        self._tell = tell
+        self._emit = tell
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
-        self._begun = 0.0
-        self._first = math.floor(clocks.now() / STEP) * STEP
+        self._last_cpu_time = 0.0
+        self._tick_start = math.floor(clocks.now() / TICK_LENGTH) * TICK_LENGTH
 
     def start(self) -> None:
         """Begins to look."""
@@ -64,50 +64,50 @@ class Observer:
             port.ring.close()
 
     def _run(self) -> None:
-        self._begun = self._clocks.used()
-        wait = SLOW
+        self._last_cpu_time = self._clocks.cpu_time()
+        wait = LONG_WAIT
         while not self._stop.wait(wait):
-            wait = self.look()
+            wait = self.poll()
 
-    def look(self) -> float:
+    def poll(self) -> float:
         """Fetches what has come, tells the ticks that are over; gives how long to wait until the next look, s."""
-        found = max((self._take(port) for port in self.ports), default=0)
+        found = max((self._fetch_packets(port) for port in self.ports), default=0)
         now = self._clocks.now()
-        if not self._first - STEP <= now <= self._first + MOST_TICKS * STEP:
-            self._jump(now)
-        while now >= self._first + STEP + LAG:
-            self._over(now)
-        wait = QUICK if found >= MUCH else SLOW
-        return max(min(wait, self._first + STEP + LAG - now), QUICK)
+        if not self._tick_start - TICK_LENGTH <= now <= self._tick_start + MAX_TICKS * TICK_LENGTH:
+            self._skip_to(now)
+        while now >= self._tick_start + TICK_LENGTH + TICK_LAG:
+            self._finish_tick(now)
+        wait = SHORT_WAIT if found >= BUSY_PACKETS else LONG_WAIT
+        return max(min(wait, self._tick_start + TICK_LENGTH + TICK_LAG - now), SHORT_WAIT)
 
-    def _jump(self, now: float) -> None:
+    def _skip_to(self, now: float) -> None:
         """Goes on with the present."""
-        self._first = math.floor(now / STEP) * STEP
+        self._tick_start = math.floor(now / TICK_LENGTH) * TICK_LENGTH
         for port in self.ports:
-            port.afresh(now)
+            port.reset(now)
 
-    def _take(self, port: ObservedPort) -> int:
-        room = min(self.budget.room(), MOST_HELD) - sum(each.seen for each in self.ports)
+    def _fetch_packets(self, port: ObservedPort) -> int:
+        room = min(self.budget.packet_limit(), MAX_HELD) - sum(each.tick_packets for each in self.ports)
         if port.sampling.share and room <= 0:
-            self._spare(self._busiest())
-        return port.take(max(room, MUCH)) if port.sampling.share else 0
+            self._shed_load(self._busiest())
+        return port.fetch_packets(max(room, BUSY_PACKETS)) if port.sampling.share else 0
 
     def _busiest(self) -> ObservedPort:
-        return max(self.ports, key=lambda port: port.seen)
+        return max(self.ports, key=lambda port: port.tick_packets)
 
-    def _spare(self, port: ObservedPort) -> None:
+    def _shed_load(self, port: ObservedPort) -> None:
         """The tick is not over, but its budget is: so much came that a smaller share of it has to do."""
         now = self._clocks.now()
-        passed = min(max(now - self._first, QUICK), STEP)
-        port.sampling.lower(ROOM * passed / STEP)
+        passed = min(max(now - self._tick_start, SHORT_WAIT), TICK_LENGTH)
+        port.sampling.lower(TARGET_UTILISATION * passed / TICK_LENGTH)
         port.resample(now)
-        port.lost += port.seen
-        port.seen = 0
+        port.packets_lost += port.tick_packets
+        port.tick_packets = 0
 
-    def _over(self, now: float) -> None:
+    def _finish_tick(self, now: float) -> None:
         """Tells a tick, and weighs what it took."""
-        first, self._first = self._first, self._first + STEP
-        packets = sum(port.seen for port in self.ports)
+        first, self._tick_start = self._tick_start, self._tick_start + TICK_LENGTH
+        packets = sum(port.tick_packets for port in self.ports)
         busiest = self._busiest() if self.ports else None
         samples: list[Sample] = []
         whole = True
@@ -115,22 +115,22 @@ class Observer:
             told = port.tick(first, now)
             whole = whole and told is not None
             share = SeriesKey("agent.observed_share", "port", port.view.port)
-            samples += [*(told or ()), (share, port.sampling.share / WHOLE)]
-        self._tell(first + STEP, samples)
-        done = self._clocks.used()
-        self.used, self._begun = done - self._begun, done
+            samples += [*(told or ()), (share, port.sampling.share / FULL_SHARE)]
+        self._emit(first + TICK_LENGTH, samples)
+        done = self._clocks.cpu_time()
+        self.cpu_seconds, self._last_cpu_time = done - self._last_cpu_time, done
         if whole:
-            self.budget.learn(self.used, packets)
+            self.budget.update_cost(self.cpu_seconds, packets)
         if busiest:
-            self._weigh(busiest, now)
+            self._adjust_sampling(busiest, now)
 
-    def _weigh(self, busiest: ObservedPort, now: float) -> None:
+    def _adjust_sampling(self, busiest: ObservedPort, now: float) -> None:
         """Lowers what costs too much, raises what has been cheap for long."""
-        spent = self.used / self.budget.seconds
+        spent = self.cpu_seconds / self.budget.seconds
         if spent > 1:
-            if busiest.sampling.lower(ROOM / spent):
+            if busiest.sampling.lower(TARGET_UTILISATION / spent):
                 busiest.resample(now)
             return
         least = min(self.ports, key=lambda port: port.sampling.share)
-        if least.sampling.rest(spent):
+        if least.sampling.record_tick(spent):
             least.resample(now)

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from skewscope.adapters.agent.kernel import Sample
-from skewscope.adapters.wire_rows import MOST_COLUMNS, MOST_TABLES, MOST_TEXT
-from skewscope.engine.feed import F64, SeriesKey
+from skewscope.adapters.agent.collectors.counter_names import Sample
+from skewscope.adapters.formats.row_protocol import MAX_COLUMNS, MAX_TABLES, MAX_TEXT
+from skewscope.engine.ingest.feed import F64, SeriesKey
 
 _NONE = np.empty(0)
-MISSED = 3
+STALE_PERIODS = 3
 """Rows missed in turn before the last one is no longer told."""
 
 
 @dataclass
-class Table:
+class RowTable:
     """Series that are told together, and their newest numbers."""
 
     number: int
@@ -30,25 +30,25 @@ class Table:
     period: float = 10.0
     """Seconds between its last two rows."""
 
-    def stale(self, now: float) -> bool:
+    def is_stale(self, now: float) -> bool:
         """Whether its newest row is too old to be called the present."""
-        return now - self.time > MISSED * max(self.period, 1.0)
+        return now - self.time > STALE_PERIODS * max(self.period, 1.0)
 
 
-class Tables:
+class RowTables:
     """All tables of an agent, by rhythm. Several threads may fill tables, each its own."""
 
     def __init__(self) -> None:
-        self.left_out = 0
+        self.series_left_out = 0
         """Series for which there was no room, or whose names nobody would take."""
-        self._placed = 0
+        self._column_count = 0
         """Series in all tables: a controller takes so many of one agent."""
         self._lock = threading.Lock()
-        self._tables: dict[str, Table] = {}
+        self._tables: dict[str, RowTable] = {}
         self._columns: dict[SeriesKey, tuple[str, int, int]] = {}
         """Owner, table and column of each series; a series that has no place has a column below nought."""
 
-    def fill(self, name: str, time: float, sources: Iterable[tuple[str, Iterable[Sample]]]) -> Table | None:
+    def fill(self, name: str, time: float, sources: Iterable[tuple[str, Iterable[Sample]]]) -> RowTable | None:
         """A table with what its sources tell at one time as its newest row; None where that is nothing."""
         told = [(owner, *sample) for owner, samples in sources for sample in samples]
         if not told:
@@ -66,30 +66,30 @@ class Tables:
             table.time, table.values = time, values
         return table
 
-    def all(self) -> list[Table]:
+    def snapshot(self) -> list[RowTable]:
         """Every table as it is now, by number."""
         with self._lock:
             return [replace(t, keys=t.keys[: len(t.values)]) for t in self._tables.values()]
 
-    def _table(self, name: str) -> Table | None:
+    def _table(self, name: str) -> RowTable | None:
         found = self._tables.get(name)
-        if found is None and len(self._tables) < MOST_TABLES:
-            found = self._tables[name] = Table(len(self._tables))
+        if found is None and len(self._tables) < MAX_TABLES:
+            found = self._tables[name] = RowTable(len(self._tables))
         return found
 
-    def _column(self, table: Table, owner: str, key: SeriesKey) -> int:
+    def _column(self, table: RowTable, owner: str, key: SeriesKey) -> int:
         known = self._columns.get(key)
         if known is None:
             column = len(table.keys)
-            if self._placed >= MOST_COLUMNS or not (_tellable(key.entity) and _tellable(key.selector)):
+            if self._column_count >= MAX_COLUMNS or not (_is_valid_name(key.entity) and _is_valid_name(key.selector)):
                 column = -1
-                self.left_out += 1
+                self.series_left_out += 1
             else:
                 table.keys.append(key)
-                self._placed += 1
+                self._column_count += 1
             known = self._columns[key] = (owner, table.number, column)
         return known[2] if known[:2] == (owner, table.number) else -1
 
 
-def _tellable(text: str) -> bool:
-    return len(text) <= MOST_TEXT and text.isprintable()
+def _is_valid_name(text: str) -> bool:
+    return len(text) <= MAX_TEXT and text.isprintable()

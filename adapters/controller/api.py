@@ -11,60 +11,60 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from skewscope.adapters.broadcast import CONTENT_TYPE as SCENE
-from skewscope.adapters.broadcast import encoded
-from skewscope.adapters.controller import health, metrics, silencing
-from skewscope.adapters.controller.answers import fault
+from skewscope.adapters.controller import health, metrics, silence_api
 from skewscope.adapters.controller.controller import Controller
-from skewscope.adapters.controller.openapi import described
-from skewscope.adapters.controller.store import MOST_EVENTS, Event, Reader
-from skewscope.adapters.controller.work import Known
-from skewscope.adapters.topology_text import around, text_of
-from skewscope.engine.incident import rfc3339
+from skewscope.adapters.controller.http_helpers import error_response
+from skewscope.adapters.controller.openapi import build_description
+from skewscope.adapters.controller.store import MAX_EVENTS, IncidentEvent, StoreReader
+from skewscope.adapters.controller.tick_pipeline import TickResult
+from skewscope.adapters.formats.topology_text import format_topology, subset_for_node
+from skewscope.adapters.view.broadcast import CONTENT_TYPE as SCENE
+from skewscope.adapters.view.broadcast import encode_view
+from skewscope.engine.model.incident import rfc3339
 
-API = "/api/v1"
-BEAT = 15.0
+API_PREFIX = "/api/v1"
+HEARTBEAT = 15.0
 """Seconds of silence after which a stream says that it is alive."""
-LATE = 10.0
+STALE_AFTER = 10.0
 """Seconds without a tick after which a controller is not ready."""
-MOST_STREAMS = 200
-MOST_LISTED = 1000
+MAX_STREAMS = 200
+MAX_LISTED = 1000
 
 
 @dataclass
-class Site:
+class ApiContext:
     """What answers are made of."""
 
     controller: Controller
-    reader: Reader
+    reader: StoreReader
     streams: int = 0
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _new_events: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        self.controller.subscribers.append(self._told)
+        self.controller.subscribers.append(self._on_tick)
 
-    def _told(self, known: Known) -> None:
+    def _on_tick(self, known: TickResult) -> None:
         if known.events:
-            self._news.set()
-            self._news = asyncio.Event()
+            self._new_events.set()
+            self._new_events = asyncio.Event()
 
-    async def events(self, after: int) -> AsyncIterator[list[Event]]:
+    async def events(self, after: int) -> AsyncIterator[list[IncidentEvent]]:
         """What happens after an event, some at a time; nothing when there was no news for a while."""
         while True:
-            news = self._news
-            found = await asyncio.to_thread(self.reader.events, after, MOST_EVENTS)
+            news = self._new_events
+            found = await asyncio.to_thread(self.reader.events, after, MAX_EVENTS)
             if found:
                 after = found[-1].number
                 yield found
                 continue
             try:
-                async with asyncio.timeout(BEAT):
+                async with asyncio.timeout(HEARTBEAT):
                     await news.wait()
             except TimeoutError:
                 yield []
 
 
-Answer = Callable[[Request, Site], Awaitable[Response]]
+Handler = Callable[[Request, ApiContext], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
@@ -75,85 +75,85 @@ class Route:
     role: str
     """Who may ask; '' for everybody."""
     summary: str
-    answer: Answer
-    content: str = "application/json"
+    handler: Handler
+    content_type: str = "application/json"
     query: tuple[tuple[str, str], ...] = ()
     """Names of what may be asked more closely, and what each means."""
-    agents: bool = False
+    allows_agents: bool = False
     """Whether agents may ask as well."""
-    missing: bool = False
+    may_be_missing: bool = False
     """Whether there may be no such thing."""
     method: str = "GET"
-    good: str = "200"
+    success_status: str = "200"
     """The status of the answer, where all is well."""
-    others: tuple[tuple[str, str], ...] = ()
+    other_statuses: tuple[tuple[str, str], ...] = ()
     """Further statuses, and what each means."""
 
 
-async def alive(_request: Request, _site: Site) -> Response:
+async def get_liveness(_request: Request, _site: ApiContext) -> Response:
     """The process answers."""
     return PlainTextResponse("ok\n")
 
 
-async def ready(_request: Request, site: Site) -> Response:
+async def get_readiness(_request: Request, site: ApiContext) -> Response:
     """Ticks go on."""
-    known, now = site.controller.known, site.controller.clock.now()
-    if known is None or now - known.snapshot.time > LATE:
+    known, now = site.controller.last_result, site.controller.clock.now()
+    if known is None or now - known.snapshot.time > STALE_AFTER:
         return PlainTextResponse("no tick yet\n" if known is None else "the ticks stand still\n", 503)
     return PlainTextResponse("ok\n")
 
 
-async def own_metrics(_request: Request, site: Site) -> Response:
+async def get_metrics(_request: Request, site: ApiContext) -> Response:
     """What the controller tells of itself."""
-    return PlainTextResponse(metrics.text(site.controller), headers={"Content-Type": metrics.CONTENT})
+    return PlainTextResponse(metrics.format_metrics(site.controller), headers={"Content-Type": metrics.CONTENT_TYPE})
 
 
-async def topology(request: Request, site: Site) -> Response:
+async def get_topology(request: Request, site: ApiContext) -> Response:
     """The topology, or as much of a large one as concerns a node."""
     whole, node = site.controller.config.topology, request.query_params.get("node", "")
-    text = (await asyncio.to_thread(lambda: text_of(around(whole, node) if node else whole))).encode()
+    text = (await asyncio.to_thread(lambda: format_topology(subset_for_node(whole, node) if node else whole))).encode()
     tag = f'"{hashlib.sha256(text).hexdigest()[:32]}"'
     if tag in [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]:
         return Response(status_code=304, headers={"ETag": tag})
     return Response(text, media_type="application/yaml", headers={"ETag": tag})
 
 
-async def incidents(request: Request, site: Site) -> Response:
+async def list_incidents(request: Request, site: ApiContext) -> Response:
     """Incidents, those that opened last first."""
     state = request.query_params.get("state", "")
     if state not in ("", "firing", "resolved"):
-        return fault(400, f"state is {state[:40]!r}: firing, resolved or nothing was expected")
-    found = await asyncio.to_thread(site.reader.incidents, state, MOST_LISTED)
-    return JSONResponse({"incidents": [_marked(one, site) for one in _with_unstored(found, state, site)]})
+        return error_response(400, f"state is {state[:40]!r}: firing, resolved or nothing was expected")
+    found = await asyncio.to_thread(site.reader.incidents, state, MAX_LISTED)
+    return JSONResponse({"incidents": [_add_silence(one, site) for one in _merge_pending(found, state, site)]})
 
 
-def _with_unstored(found: list[dict[str, Any]], state: str, site: Site) -> list[dict[str, Any]]:
+def _merge_pending(found: list[dict[str, Any]], state: str, site: ApiContext) -> list[dict[str, Any]]:
     """The same, and what is known beyond it while the store takes nothing."""
-    known = site.controller.known
-    if known is None or known.stored:
+    known = site.controller.last_result
+    if known is None or known.store_ok:
         return found
     newer = {one.id: one.as_json() for one in known.snapshot.incidents}
     whole = {one["id"]: one for one in found} | newer
     here = [one for one in whole.values() if state in ("", one["state"])]
-    return sorted(here, key=lambda one: one["opened_at"], reverse=True)[:MOST_LISTED]
+    return sorted(here, key=lambda one: one["opened_at"], reverse=True)[:MAX_LISTED]
 
 
-def _marked(told: dict[str, Any], site: Site) -> dict[str, Any]:
+def _add_silence(told: dict[str, Any], site: ApiContext) -> dict[str, Any]:
     """An incident, and the silence that hides it from those who are told; None where it fires and none does."""
-    known = site.controller.known
+    known = site.controller.last_result
     return told | {"silenced_by": known.snapshot.silenced.get(told["id"]) if known else None}
 
 
-async def incident(request: Request, site: Site) -> Response:
+async def get_incident(request: Request, site: ApiContext) -> Response:
     """One incident, with its history."""
     found = await asyncio.to_thread(site.reader.incident, request.path_params["id"])
-    return fault(404, "no such incident") if found is None else JSONResponse(_marked(found, site))
+    return error_response(404, "no such incident") if found is None else JSONResponse(_add_silence(found, site))
 
 
-async def sources(_request: Request, site: Site) -> Response:
+async def list_sources(_request: Request, site: ApiContext) -> Response:
     """How sources do, what telemetry comes, and what cannot be seen."""
-    controller, known = site.controller, site.controller.known
-    told = [asdict(one) for one in controller.standings()]
+    controller, known = site.controller, site.controller.last_result
+    told = [asdict(one) for one in controller.source_statuses()]
     for one in told:
         one["since"] = rfc3339(one["since"])
         one["last"] = None if one["last"] is None else rfc3339(one["last"])
@@ -162,53 +162,53 @@ async def sources(_request: Request, site: Site) -> Response:
     return JSONResponse({"sources": told, "telemetry": telemetry, "missing": missing})
 
 
-async def tellers(_request: Request, site: Site) -> Response:
+async def list_notifiers(_request: Request, site: ApiContext) -> Response:
     """How those do who are told."""
-    told = [asdict(one) for one in site.controller.office.standings()]
+    told = [asdict(one) for one in site.controller.dispatcher.statuses()]
     for one in told:
-        one["dropped"] = site.controller.dropped(one["name"])
+        one["dropped"] = site.controller.dropped_notifications(one["name"])
         one["since"] = rfc3339(one["since"])
         one["last"] = None if one["last"] is None else rfc3339(one["last"])
     return JSONResponse({"tellers": told})
 
 
-async def how_well(request: Request, site: Site) -> Response:
+async def get_health(request: Request, site: ApiContext) -> Response:
     """How well a node, a group or a replica is: 1 in health, 0 unusable."""
     kind, name = request.path_params["kind"], request.path_params["name"]
-    known, controller = site.controller.known, site.controller
-    if kind not in health.KINDS:
-        return fault(404, f"{kind[:40]!r}: one of {', '.join(health.KINDS)} was expected")
+    known, controller = site.controller.last_result, site.controller
+    if kind not in health.HEALTH_KINDS:
+        return error_response(404, f"{kind[:40]!r}: one of {', '.join(health.HEALTH_KINDS)} was expected")
     if known is None:
-        return fault(503, "no tick yet")
-    found = health.health(known, controller.config.topology, kind, name)
+        return error_response(503, "no tick yet")
+    found = health.assess_health(known, controller.config.topology, kind, name)
     if found is None:
-        return fault(404, f"the topology has no {kind} {name[:100]!r}")
+        return error_response(404, f"the topology has no {kind} {name[:100]!r}")
     return JSONResponse(found.as_json(controller.clock.now()))
 
 
-async def events(request: Request, site: Site) -> Response:
+async def stream_events(request: Request, site: ApiContext) -> Response:
     """What happens to incidents, as it happens; `Last-Event-ID` goes on where a stream was cut."""
     last = request.headers.get("last-event-id", "")
-    if site.streams >= MOST_STREAMS:
-        return fault(503, "too many streams")
+    if site.streams >= MAX_STREAMS:
+        return error_response(503, "too many streams")
     if last and not (last.isascii() and last.isdigit() and len(last) < 19):
-        return fault(400, "Last-Event-ID is no number")
+        return error_response(400, "Last-Event-ID is no number")
     # Counted before anything is waited for: those who ask at the same moment must not all find room.
     site.streams += 1
     try:
-        return Events(site, int(last) if last else await asyncio.to_thread(site.reader.last_event))
+        return EventStreamResponse(site, int(last) if last else await asyncio.to_thread(site.reader.last_event))
     except BaseException:
         site.streams -= 1
         raise
 
 
-class Events(StreamingResponse):
+class EventStreamResponse(StreamingResponse):
     """A stream of events, one of those that a site counts until it ends."""
 
-    def __init__(self, site: Site, after: int) -> None:
+    def __init__(self, site: ApiContext, after: int) -> None:
         self._site = site
         head = {"Cache-Control": "no-store"}
-        super().__init__(_stream(site, after), media_type="text/event-stream", headers=head)
+        super().__init__(_event_stream(site, after), media_type="text/event-stream", headers=head)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Streams."""
@@ -218,80 +218,104 @@ class Events(StreamingResponse):
             self._site.streams -= 1
 
 
-async def _stream(site: Site, after: int) -> AsyncIterator[str]:
+async def _event_stream(site: ApiContext, after: int) -> AsyncIterator[str]:
     yield ": hello\n\n"
     async for found in site.events(after):
-        yield "".join(map(_event, found)) or ": alive\n\n"
+        yield "".join(map(_format_event, found)) or ": alive\n\n"
 
 
-def _event(event: Event) -> str:
+def _format_event(event: IncidentEvent) -> str:
     told = {"incident": event.incident, "time": rfc3339(event.t), "what": event.what}
     return f"id: {event.number}\nevent: incident\ndata: {json.dumps(told, ensure_ascii=False)}\n\n"
 
 
-async def scene(request: Request, site: Site) -> Response:
+async def get_view(request: Request, site: ApiContext) -> Response:
     """What a console shows: all series and incidents now; 204 where it has that already."""
     controller, asked = site.controller, request.query_params
-    controller.onlookers.asked(controller.clock.now())
-    shot = controller.onlookers.newest
+    controller.view_publisher.record_request(controller.clock.now())
+    shot = controller.view_publisher.latest
     if shot is None:
-        return fault(503, "nothing to show yet; ask again in a second", **{"Retry-After": "1"})
+        return error_response(503, "nothing to show yet; ask again in a second", **{"Retry-After": "1"})
     try:
         rows, after = int(asked.get("rows", "0")[:9]), float(asked.get("after", "0"))
     except ValueError:
-        return fault(400, "rows and after are numbers")
-    if rows < 0 or shot.scene.time <= after:
+        return error_response(400, "rows and after are numbers")
+    if rows < 0 or shot.snapshot.time <= after:
         return Response(status_code=204)
-    message = await asyncio.to_thread(encoded, shot, asked.get("roster", ""), rows)
+    message = await asyncio.to_thread(encode_view, shot, asked.get("roster", ""), rows)
     return Response(message, media_type=SCENE)
 
 
-async def openapi(_request: Request, site: Site) -> Response:
+async def get_openapi(_request: Request, site: ApiContext) -> Response:
     """This description."""
-    return JSONResponse(described(ROUTES, site.controller.supervisor.receivers))
+    return JSONResponse(build_description(ROUTES, site.controller.supervisor.receivers))
 
 
-TOO_MUCH = (("409", "Too broad, unless an admin forces it; or too many."),)
+SILENCE_CONFLICTS = (("409", "Too broad, unless an admin forces it; or too many."),)
 ROUTES = (
-    Route("/healthz", "", "Whether the process answers.", alive, "text/plain"),
-    Route("/readyz", "", "Whether ticks go on.", ready, "text/plain", others=(("503", "They do not."),)),
-    Route("/metrics", "read", "The controller's own metrics, as Prometheus text.", own_metrics, "text/plain"),
+    Route("/healthz", "", "Whether the process answers.", get_liveness, "text/plain"),
     Route(
-        *(f"{API}/topology", "read", "The topology, with an ETag.", topology, "application/yaml"),
+        "/readyz", "", "Whether ticks go on.", get_readiness, "text/plain", other_statuses=(("503", "They do not."),)
+    ),
+    Route("/metrics", "read", "The controller's own metrics, as Prometheus text.", get_metrics, "text/plain"),
+    Route(
+        *(f"{API_PREFIX}/topology", "read", "The topology, with an ETag.", get_topology, "application/yaml"),
         query=(("node", "only what concerns this node, of a large fleet"),),
-        agents=True,
-        others=(("304", "It is what `If-None-Match` names."),),
+        allows_agents=True,
+        other_statuses=(("304", "It is what `If-None-Match` names."),),
     ),
     Route(
-        *(f"{API}/incidents", "read", "The newest incidents.", incidents),
+        *(f"{API_PREFIX}/incidents", "read", "The newest incidents.", list_incidents),
         query=(("state", "firing or resolved; both when left out"),),
-        others=(("400", "No such state."),),
+        other_statuses=(("400", "No such state."),),
     ),
-    Route(f"{API}/incidents/{{id}}", "read", "One incident, with its history.", incident, missing=True),
-    Route(f"{API}/sources", "read", "How sources do, and what cannot be seen.", sources),
-    Route(f"{API}/tellers", "read", "How those do who are told.", tellers),
-    Route(f"{API}/silences", "read", "Silences, those that begin last first.", silencing.listed),
-    Route(f"{API}/silences", "approve", "A new silence.", silencing.add, method="POST", good="201", others=TOO_MUCH),
-    Route(f"{API}/silences/preview", "read", "What a silence would hide.", silencing.preview, method="POST"),
     Route(
-        *(f"{API}/silences/{{id}}", "approve", "Ends a silence.", silencing.end),
-        missing=True,
+        f"{API_PREFIX}/incidents/{{id}}", "read", "One incident, with its history.", get_incident, may_be_missing=True
+    ),
+    Route(f"{API_PREFIX}/sources", "read", "How sources do, and what cannot be seen.", list_sources),
+    Route(f"{API_PREFIX}/tellers", "read", "How those do who are told.", list_notifiers),
+    Route(f"{API_PREFIX}/silences", "read", "Silences, those that begin last first.", silence_api.list_silences),
+    Route(
+        f"{API_PREFIX}/silences",
+        "approve",
+        "A new silence.",
+        silence_api.create_silence,
+        method="POST",
+        success_status="201",
+        other_statuses=SILENCE_CONFLICTS,
+    ),
+    Route(
+        f"{API_PREFIX}/silences/preview",
+        "read",
+        "What a silence would hide.",
+        silence_api.preview_silence,
+        method="POST",
+    ),
+    Route(
+        *(f"{API_PREFIX}/silences/{{id}}", "approve", "Ends a silence.", silence_api.delete_silence),
+        may_be_missing=True,
         method="DELETE",
-        others=(("409", "It is over already."),),
+        other_statuses=(("409", "It is over already."),),
     ),
     Route(
-        *(f"{API}/events", "read", "What happens to incidents, as server-sent events.", events, "text/event-stream"),
-        others=(("400", "`Last-Event-ID` is no number."),),
+        *(
+            f"{API_PREFIX}/events",
+            "read",
+            "What happens to incidents, as server-sent events.",
+            stream_events,
+            "text/event-stream",
+        ),
+        other_statuses=(("400", "`Last-Event-ID` is no number."),),
     ),
-    Route(f"{API}/health/{{kind}}/{{name}}", "read", "How well something is.", how_well, missing=True),
+    Route(f"{API_PREFIX}/health/{{kind}}/{{name}}", "read", "How well something is.", get_health, may_be_missing=True),
     Route(
-        *(f"{API}/scene", "read", "What a console shows now.", scene, SCENE),
+        *(f"{API_PREFIX}/scene", "read", "What a console shows now.", get_view, SCENE),
         query=(
             ("roster", "the name of the list of series that is known"),
             ("rows", "how many of its series are known"),
             ("after", "the time of the scene that is known, s since 1970"),
         ),
-        others=(("204", "Nothing newer than `after`."), ("400", "Rows or after that are no numbers.")),
+        other_statuses=(("204", "Nothing newer than `after`."), ("400", "Rows or after that are no numbers.")),
     ),
-    Route(f"{API}/openapi.json", "", "This description.", openapi),
+    Route(f"{API_PREFIX}/openapi.json", "", "This description.", get_openapi),
 )

@@ -12,28 +12,28 @@ from typing import Any, NamedTuple
 
 from skewscope.kb.problems import InputError, Problem
 
-FIRST = "0" * 64
+GENESIS_HASH = "0" * 64
 """What stands before the first line."""
 
 
-class Line(NamedTuple):
+class AuditLine(NamedTuple):
     """One line of the log."""
 
     number: int
     t: float
     """Seconds since 1970."""
-    who: str
-    what: str
-    told: str
+    actor: str
+    action: str
+    details: str
     """Canonical JSON of what belongs to it."""
 
-    def hashed(self, previous: str) -> str:
+    def compute_hash(self, previous: str) -> str:
         """Its hash, behind that of the line before."""
-        content = canonical([self.number, self.t, self.who, self.what, json.loads(self.told)])
+        content = canonical_json([self.number, self.t, self.actor, self.action, json.loads(self.details)])
         return hashlib.sha256(previous.encode() + content.encode()).hexdigest()
 
 
-def canonical(told: object) -> str:
+def canonical_json(told: object) -> str:
     """JSON in one way only: sorted keys, no blanks, numbers as Python writes them."""
     return json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
@@ -41,36 +41,36 @@ def canonical(told: object) -> str:
 def append(connection: sqlite3.Connection, t: float, who: str, what: str, told: Mapping[str, Any]) -> None:
     """Adds a line, as part of the transaction that is open."""
     row = connection.execute("SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1").fetchone()
-    number, previous = row or (0, FIRST)
-    line = Line(number + 1, t, who, what, canonical(told))
-    connection.execute("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?)", (*line, previous, line.hashed(previous)))
+    number, previous = row or (0, GENESIS_HASH)
+    line = AuditLine(number + 1, t, who, what, canonical_json(told))
+    connection.execute("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?)", (*line, previous, line.compute_hash(previous)))
 
 
-def verified(connection: sqlite3.Connection, file: str) -> tuple[int, str]:
+def verify_chain(connection: sqlite3.Connection, file: str) -> tuple[int, str]:
     """How many lines there are, and the hash of the last.
 
     Raises:
         InputError: a line is not what was written, with its number.
     """
-    number, before = 0, FIRST
+    number, before = 0, GENESIS_HASH
     for *row, previous, hashed in connection.execute("SELECT * FROM audit ORDER BY number"):
         number += 1
-        line = Line(*row)
+        line = AuditLine(*row)
         if line.number != number:
-            raise _broken(file, number, f"line {line.number}", "it: a line is missing")
-        if previous != before or not _same(line, previous, hashed):
-            raise _broken(file, number, "a hash that does not fit", "the line as it was written")
+            raise _integrity_error(file, number, f"line {line.number}", "it: a line is missing")
+        if previous != before or not _matches_hash(line, previous, hashed):
+            raise _integrity_error(file, number, "a hash that does not fit", "the line as it was written")
         before = hashed
     return number, before
 
 
-def _same(line: Line, previous: str, hashed: str) -> bool:
+def _matches_hash(line: AuditLine, previous: str, hashed: str) -> bool:
     try:
-        return line.hashed(previous) == hashed
+        return line.compute_hash(previous) == hashed
     except (ValueError, AttributeError, TypeError):
         return False
 
 
-def _broken(file: str, number: int, found: str, expected: str) -> InputError:
+def _integrity_error(file: str, number: int, found: str, expected: str) -> InputError:
     hint = "The log was changed; compare it with a copy that was kept elsewhere."
     return InputError([Problem(file, 0, f"audit line {number}", found, expected, hint)])

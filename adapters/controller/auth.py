@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 
-from skewscope.adapters.controller.config import ANY, ROLES, Config, Token
+from skewscope.adapters.controller.config import ANY_NODE, ROLES, ApiToken, ControllerConfig
 
 AGENT = "agent"
 
@@ -30,29 +30,29 @@ class Caller:
     node: str = ""
     """The node that an agent may speak for, `*` for any."""
 
-    def may(self, role: str) -> bool:
+    def has_role(self, role: str) -> bool:
         """Whether it may do what a role may."""
         return self.role in ROLES and ROLES.index(self.role) >= ROLES.index(role)
 
 
-class Gate:
+class AccessControl:
     """Knows the tokens of a config."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: ControllerConfig) -> None:
         self._config = config
         # Found by a keyed digest: how long that takes tells nothing of any token, however many there are.
         self._key = secrets.token_bytes(32)
         self._tokens = {self._digest(token.secret.text): token for token in config.tokens}
         self._names = {token.name: token for token in config.tokens if token.role != AGENT}
         agents = any(token.role == AGENT for token in config.tokens)
-        self._loopback = config.listen.loopback
+        self._loopback = config.listen.is_loopback
         protected = not self._loopback and not config.listen.unprotected
         self._open_to_agents = not agents and not protected and config.anonymous != "none"
 
     def _digest(self, text: str) -> bytes:
         return hmac.digest(self._key, text.encode("utf-8", "surrogateescape"), hashlib.sha256)
 
-    def caller(self, authorization: str, certificate: str = "") -> Caller:
+    def authenticate(self, authorization: str, certificate: str = "") -> Caller:
         """Who it is, by the header `Authorization` and the name in a client's certificate.
 
         Raises:
@@ -63,35 +63,35 @@ class Gate:
             token = self._tokens.get(self._digest(text.strip())) if scheme.lower() == "bearer" else None
             if token is None or not hmac.compare_digest(text.strip().encode(), token.secret.text.encode()):
                 raise DeniedError("this token is none of ours", known=False)
-            return _of(token)
+            return _caller_of(token)
         if certificate:
             # Its authority is ours; a name that no token has is an agent's, which is called as its node.
             named = self._names.get(certificate)
             return Caller(certificate, named.role) if named else Caller(certificate, AGENT, certificate)
         return Caller("anonymous", self._config.anonymous)
 
-    def admit(self, caller: Caller, role: str, *, agents: bool = False) -> None:
+    def authorise(self, caller: Caller, role: str, *, agents: bool = False) -> None:
         """Lets somebody do what a role may, and `agents` too where that is for them.
 
         Raises:
             DeniedError: it may not.
         """
-        if not (caller.may(role) or (agents and caller.role == AGENT)):
+        if not (caller.has_role(role) or (agents and caller.role == AGENT)):
             raise DeniedError(f"this needs the role {role!r}", known=caller.name != "anonymous")
 
-    def node(self, caller: Caller) -> str | None:
+    def sender_node(self, caller: Caller) -> str | None:
         """The node that somebody may send rows of; None for any.
 
         Raises:
             DeniedError: none at all.
         """
         if caller.role == AGENT:
-            return None if caller.node == ANY else caller.node
+            return None if caller.node == ANY_NODE else caller.node
         if not self._open_to_agents:
             raise DeniedError("rows need an agent's token", known=caller.name != "anonymous")
         return None
 
-    def hosted(self, host: str) -> bool:
+    def is_allowed_host(self, host: str) -> bool:
         """Whether a request may be for this host: on loopback, a page in a browser must not reach us by a name."""
         if not self._loopback:
             return True
@@ -107,5 +107,5 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _of(token: Token) -> Caller:
+def _caller_of(token: ApiToken) -> Caller:
     return Caller(token.name, token.role, token.name if token.role == AGENT else "")

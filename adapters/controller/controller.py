@@ -15,54 +15,54 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import ParamSpec, TypeVar
 
-from skewscope.adapters import telling
-from skewscope.adapters.clock import Clock, SystemClock
-from skewscope.adapters.controller.agents import NAME, Pushed, Receiver
-from skewscope.adapters.controller.carried import Carried
-from skewscope.adapters.controller.config import Config, Wanted
-from skewscope.adapters.controller.gathering import Gathering
-from skewscope.adapters.controller.leader import RENEW, Leader
-from skewscope.adapters.controller.onlookers import Onlookers
+from skewscope.adapters import notify
+from skewscope.adapters.controller.agent_receiver import SOURCE_NAME, AgentReceiver, AgentSource
+from skewscope.adapters.controller.batcher import Batcher
+from skewscope.adapters.controller.config import ComponentConfig, ControllerConfig
+from skewscope.adapters.controller.election_participant import ControllerParticipant
+from skewscope.adapters.controller.incident_restore import RestoredIncidents
+from skewscope.adapters.controller.leader_election import RENEW_SHARE, LeaderElection
 from skewscope.adapters.controller.recorder import Recorder
 from skewscope.adapters.controller.silences import Silence
-from skewscope.adapters.controller.store import Reader, Store
-from skewscope.adapters.controller.succession import Succession
-from skewscope.adapters.controller.work import Known, Work
-from skewscope.adapters.machine import assembled
-from skewscope.adapters.names import Names
-from skewscope.adapters.sources import World, kinds
-from skewscope.adapters.sources.base import Batch
-from skewscope.adapters.sources.supervisor import Standing, Supervisor
-from skewscope.adapters.telling.base import Scope
-from skewscope.adapters.telling.office import Office, is_messenger
-from skewscope.adapters.telling.outbox import Outbox
-from skewscope.engine.diagnosis import TICK
-from skewscope.kb.load import catalogue
+from skewscope.adapters.controller.store import Store, StoreReader
+from skewscope.adapters.controller.tick_pipeline import TickPipeline, TickResult
+from skewscope.adapters.controller.view_publisher import ViewPublisher
+from skewscope.adapters.mapping.names import MetricResolver
+from skewscope.adapters.notify.base import NotificationScope
+from skewscope.adapters.notify.dispatcher import Dispatcher, is_event_notifier
+from skewscope.adapters.notify.outbox import Outbox
+from skewscope.adapters.runtime.clock import Clock, SystemClock
+from skewscope.adapters.runtime.runtime import build_runtime
+from skewscope.adapters.sources import SourceContext, source_kinds
+from skewscope.adapters.sources.base import SourceBatch
+from skewscope.adapters.sources.supervisor import SourceStatus, SourceSupervisor
+from skewscope.engine.engine import TICK_S
+from skewscope.kb.loader import catalogue
 from skewscope.kb.model import Catalogue
 
-SET_BACK = 5.0
+MAX_SET_BACK = 5.0
 """Seconds by which a clock may be set back and simply be waited for."""
-CALL = 60
+AGENT_SAVE_TICKS = 60
 """Ticks between two times that is written which agents there are."""
-STILL = 10
+GC_FREEZE_TICKS = 10
 """Ticks without a new series after which all that is there is taken out of the collector's rounds."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Subscriber = Callable[[Known], None]
+Subscriber = Callable[[TickResult], None]
 """Told what each tick found out; it must not wait."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
-class Pace:
+class TickStats:
     """How the ticks go."""
 
     ticks: int = 0
     skipped: int = 0
     """Seconds that were passed over because a tick took longer."""
-    took: float = 0.0
+    duration: float = 0.0
     """Seconds that the last tick took, by the clock."""
 
 
@@ -70,36 +70,39 @@ class Pace:
 class Controller:
     """Everything that runs behind the API."""
 
-    config: Config
+    config: ControllerConfig
     clock: Clock = field(default_factory=SystemClock)
-    known: Known | None = None
+    last_result: TickResult | None = None
     """What the last tick found out; None before the first."""
     subscribers: list[Subscriber] = field(default_factory=list)
-    pace: Pace = field(default_factory=Pace)
+    tick_stats: TickStats = field(default_factory=TickStats)
     catalogue: Catalogue = field(default_factory=catalogue)
-    _done: deque[tuple[str, int]] = field(default_factory=deque)
+    _deliveries: deque[tuple[str, int]] = field(default_factory=deque)
     """Tellers, and the numbers up to which their letters have arrived."""
-    _left: dict[str, list[Batch]] = field(default_factory=dict)
+    _leftover: dict[str, list[SourceBatch]] = field(default_factory=dict)
     """Handed over by sources that have ended."""
-    _resting: tuple[int, int] = (0, 0)
+    _steady: tuple[int, int] = (0, 0)
     """Series at the last tick, and for how many ticks there were no others."""
 
-    _called: int = 0
+    _saved_agents: int = 0
     """Agents when it was written last which there are."""
 
     def __post_init__(self) -> None:
-        self.supervisor = Supervisor(self.clock)
-        self.receiver = Receiver(self.config.topology, self.clock)
-        self.office = Office(self.clock, Reader(self.config.store).letters, self._arrived)
-        self.leader = Leader(self.config.leader, Succession(self.office, self.clock, self._judged, self._note_lead))
-        self.office.active = lambda: self.leads
+        self.supervisor = SourceSupervisor(self.clock)
+        self.receiver = AgentReceiver(self.config.topology, self.clock)
+        self.dispatcher = Dispatcher(self.clock, StoreReader(self.config.store).notifications, self._record_delivery)
+        self.election = LeaderElection(
+            self.config.leader,
+            ControllerParticipant(self.dispatcher, self.clock, self._last_tick_time, self._audit_leadership),
+        )
+        self.dispatcher.is_active = lambda: self.is_leader
         if self.config.leader:
-            self.office.handover.margin += 2 * RENEW * self.config.leader.lease
-        self.subscribers.append(self._tell)
-        self.onlookers = Onlookers()
+            self.dispatcher.handover.margin += 2 * RENEW_SHARE * self.config.leader.lease
+        self.subscribers.append(self._dispatch)
+        self.view_publisher = ViewPublisher()
         self._pool = ThreadPoolExecutor(1, "engine")
         self._stack = ExitStack()
-        self._work: Work | None = None
+        self._pipeline: TickPipeline | None = None
         self._t = -math.inf
 
     # --- life
@@ -110,15 +113,15 @@ class Controller:
         Raises:
             InputError: the store is none, or the rules are wrong.
         """
-        self._work = await self._in_thread(self._made)
-        self._want()
-        self.receiver.expect(await self._in_thread(self._working.agents))
-        self.supervisor.start(Pushed(self.receiver, self.clock))
+        self._pipeline = await self._run_in_thread(self._create_pipeline)
+        self._update_wanted_signals()
+        self.receiver.expect_agents(await self._run_in_thread(self._active_pipeline.load_agents))
+        self.supervisor.start(AgentSource(self.receiver, self.clock))
         for wanted in self.config.sources:
-            self._start(wanted)
-        await self._post_anew()
-        await self._in_thread(self._note, "started")
-        self.leader.start()
+            self._start_source(wanted)
+        await self._restart_notifiers()
+        await self._run_in_thread(self._add_audit_entry, "started")
+        self.election.start()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Ticks until it is told to stop; what was handed over until then is judged."""
@@ -133,201 +136,215 @@ class Controller:
     async def tick(self, stopped: "asyncio.Task[bool] | None" = None) -> None:
         """Waits for the end of the next whole second, and judges it; earlier when it is to stop."""
         begun = self.clock.now()
-        if self._t - begun > SET_BACK:
-            await self._set_back(self._t - begun)
+        if self._t - begun > MAX_SET_BACK:
+            await self._handle_set_back(self._t - begun)
             begun = self.clock.now()
-        end = max((math.floor((begun - self.config.grace) / TICK) + 1) * TICK, self._t + TICK)
+        end = max((math.floor((begun - self.config.grace) / TICK_S) + 1) * TICK_S, self._t + TICK_S)
         waiting = asyncio.ensure_future(self.clock.sleep(end + self.config.grace - begun))
         await asyncio.wait({waiting, *([stopped] if stopped else [])}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         if math.isfinite(self._t):
-            self.pace.skipped += max(round((end - self._t) / TICK) - 1, 0)
+            self.tick_stats.skipped += max(round((end - self._t) / TICK_S) - 1, 0)
         self._t = end
-        await self._judge(end)
+        await self._run_tick(end)
 
-    async def _set_back(self, seconds: float) -> None:
+    async def _handle_set_back(self, seconds: float) -> None:
         """Begins anew in the time that is now: the engine's never runs backwards, and waiting would be blindness."""
         log.warning("the clock was set back by %.0f s: windows fill again", seconds)
         self._t = -math.inf
         for wanted in self.config.sources:
             await self.supervisor.stop(wanted.name)
-            self._start(wanted)
-        await self._in_thread(self._anew)
-        self._want()
-        await self._in_thread(self._note, f"the clock was set back by {seconds:.0f} s")
+            self._start_source(wanted)
+        await self._run_in_thread(self._rebuild_pipeline)
+        self._update_wanted_signals()
+        await self._run_in_thread(self._add_audit_entry, f"the clock was set back by {seconds:.0f} s")
 
-    async def _judge(self, t: float) -> None:
+    async def _run_tick(self, t: float) -> None:
         begun = self.clock.now()
-        self.supervisor.look()
+        self.supervisor.check()
         handed = self.supervisor.take()
-        for name, batches in self._left.items():
+        for name, batches in self._leftover.items():
             handed[name] = batches + handed.get(name, [])
-        self._left = {}
+        self._leftover = {}
         # Which work it is, is asked in its thread: a reload may just be making another.
-        self.known = await self._in_thread(lambda: self._working.step(t, handed))
-        if self.pace.ticks % CALL == 0 or len(self.receiver.agents) != self._called:
-            self._called = len(self.receiver.agents)
-            heard = self.receiver.heard()
-            await self._in_thread(lambda: self._working.remember(heard, t))
-        self.pace.ticks += 1
-        self.pace.took = self.clock.now() - begun
-        self._rest(self.known.series)
+        self.last_result = await self._run_in_thread(lambda: self._active_pipeline.step(t, handed))
+        if self.tick_stats.ticks % AGENT_SAVE_TICKS == 0 or len(self.receiver.agents) != self._saved_agents:
+            self._saved_agents = len(self.receiver.agents)
+            heard = self.receiver.agent_records()
+            await self._run_in_thread(lambda: self._active_pipeline.save_agents(heard, t))
+        self.tick_stats.ticks += 1
+        self.tick_stats.duration = self.clock.now() - begun
+        self._freeze_when_steady(self.last_result.series)
         for tell in tuple(self.subscribers):
             try:
-                tell(self.known)
+                tell(self.last_result)
             except Exception:
                 log.exception("a subscriber failed")
 
-    def _rest(self, series: int) -> None:
+    def _freeze_when_steady(self, series: int) -> None:
         """Millions of names live as long as the process; looking through them for garbage would take seconds."""
-        before, still = self._resting
-        self._resting = (series, still + 1) if series == before else (series, 0)
-        if self._resting[1] == STILL:
+        before, still = self._steady
+        self._steady = (series, still + 1) if series == before else (series, 0)
+        if self._steady[1] == GC_FREEZE_TICKS:
             gc.collect()
             gc.freeze()
 
     async def _close(self) -> None:
-        await self.office.close()
-        await self.leader.close()
+        await self.dispatcher.close()
+        await self.election.close()
         for name, batches in (await self.supervisor.close()).items():
-            self._left.setdefault(name, []).extend(batches)
-        if self._work is not None:
-            await self._in_thread(self._finish)
+            self._leftover.setdefault(name, []).extend(batches)
+        if self._pipeline is not None:
+            await self._run_in_thread(self._finish)
         self._pool.shutdown()
 
     def _finish(self) -> None:
-        assert self._work is not None
+        assert self._pipeline is not None
         now = self.clock.now()
-        self._work.step(max(self._t + TICK, math.ceil(now)), self._left)
-        self._work.remember(self.receiver.heard(), now)
-        self._work.close(now)
+        self._pipeline.step(max(self._t + TICK_S, math.ceil(now)), self._leftover)
+        self._pipeline.save_agents(self.receiver.agent_records(), now)
+        self._pipeline.close(now)
         self._stack.close()
 
-    async def reload(self, config: Config) -> tuple[str, ...]:
+    async def reload(self, config: ControllerConfig) -> tuple[str, ...]:
         """Goes on by another config; what needs a restart is left as it was, and told."""
         before, self.config = self.config, config
         told = [what for what in ("listen", "tls", "store", "leader") if getattr(before, what) != getattr(config, what)]
         self.config = replace(config, **{what: getattr(before, what) for what in told})
         gone = [w for w in before.sources if w not in config.sources or before.topology != config.topology]
         for wanted in gone:
-            self._left[wanted.name] = self._left.get(wanted.name, []) + await self.supervisor.stop(wanted.name)
+            self._leftover[wanted.name] = self._leftover.get(wanted.name, []) + await self.supervisor.stop(wanted.name)
         if before.topology != config.topology:
             self.receiver.topology = config.topology
-            await self._in_thread(self._anew)
-        elif (before.record, before.retention) != (config.record, config.retention):
-            await self._in_thread(self._record_anew)
-        self._want()
+            await self._run_in_thread(self._rebuild_pipeline)
+        elif (before.recording_path, before.retention) != (config.recording_path, config.retention):
+            await self._run_in_thread(self._restart_recorder)
+        self._update_wanted_signals()
         for wanted in config.sources:
             if wanted.name not in self.supervisor.names:
-                self._start(wanted)
-        if (before.tell, before.topology) != (config.tell, config.topology):
+                self._start_source(wanted)
+        if (before.notifiers, before.topology) != (config.notifiers, config.topology):
             same = before.topology == config.topology
-            await self._post_anew(kept=[w for w in before.tell if w in config.tell] if same else [])
-        await self._in_thread(self._note, "reloaded")
+            await self._restart_notifiers(kept=[w for w in before.notifiers if w in config.notifiers] if same else [])
+        await self._run_in_thread(self._add_audit_entry, "reloaded")
         return tuple(told)
 
-    def _want(self) -> None:
+    def _update_wanted_signals(self) -> None:
         """Has agents' series kept that somebody reads; all, where all may be recorded."""
-        assert self._work is not None
-        panel = self._work.machine.diagnosis.detector.panel
-        wanted = None if self.config.record else panel.wanted | panel.also
-        if wanted is None and self.receiver.wanted is not None:
-            self.receiver.ask_again()
-        self.receiver.wanted = wanted
+        assert self._pipeline is not None
+        panel = self._pipeline.runtime.engine.detector.series_state
+        wanted = None if self.config.recording_path else panel.rule_signals | panel.extra_signals
+        if wanted is None and self.receiver.wanted_signals is not None:
+            self.receiver.request_announcements()
+        self.receiver.wanted_signals = wanted
 
     # --- in the thread that owns engine, store and recording
 
-    async def _in_thread(self, do: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _run_in_thread(self, do: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: do(*args, **kwargs))
 
-    def _made(self) -> Work:
+    def _create_pipeline(self) -> TickPipeline:
         # Loaded by the first incident else, when there is least time for it.
         import networkx  # noqa: F401, ICN001, PLC0415
 
         store = Store(self.config.store)
-        return self._with(store)
+        return self._build_pipeline(store)
 
-    def _with(self, store: Store) -> Work:
-        gathering = Gathering()
-        machine = self._stack.enter_context(assembled(self.config.topology, self.catalogue, gathering.table))
-        gathering.read(machine.diagnosis.detector.panel)
-        carried = Carried.of(store.open_incidents())
-        return Work(
-            *(machine, gathering, store, carried, self._recorder(), self.onlookers, self.config.store_retention),
+    def _build_pipeline(self, store: Store) -> TickPipeline:
+        gathering = Batcher()
+        machine = self._stack.enter_context(build_runtime(self.config.topology, self.catalogue, gathering.table))
+        gathering.select_signals(machine.engine.detector.series_state)
+        carried = RestoredIncidents.from_incidents(store.open_incidents())
+        return TickPipeline(
+            *(
+                machine,
+                gathering,
+                store,
+                carried,
+                self._create_recorder(),
+                self.view_publisher,
+                self.config.store_retention,
+            ),
             topology=self.config.topology,
             silences=store.silences(),
         )
 
-    def _recorder(self) -> Recorder | None:
-        folder = self.config.record
+    def _create_recorder(self) -> Recorder | None:
+        folder = self.config.recording_path
         return Recorder(folder, self.config.topology_path, self.config.retention) if folder else None
 
     @property
-    def _working(self) -> Work:
-        assert self._work is not None
-        return self._work
+    def _active_pipeline(self) -> TickPipeline:
+        assert self._pipeline is not None
+        return self._pipeline
 
-    def _anew(self) -> None:
+    def _rebuild_pipeline(self) -> None:
         """Another engine, for another topology or time; open incidents go on, and what waits to be written."""
-        assert self._work is not None
-        keeping = self._work.keeping
-        if self._work.recorder is not None:
-            self._work.recorder.close()
+        assert self._pipeline is not None
+        keeping = self._pipeline.store_writer
+        if self._pipeline.recorder is not None:
+            self._pipeline.recorder.close()
         self._stack.close()
-        made = self._with(keeping.store)
-        made.keeping = keeping
-        self._work = made
+        made = self._build_pipeline(keeping.store)
+        made.store_writer = keeping
+        self._pipeline = made
 
-    def _record_anew(self) -> None:
-        assert self._work is not None
-        if self._work.recorder is not None:
-            self._work.recorder.close()
-        self._work.recorder = self._recorder()
+    def _restart_recorder(self) -> None:
+        assert self._pipeline is not None
+        if self._pipeline.recorder is not None:
+            self._pipeline.recorder.close()
+        self._pipeline.recorder = self._create_recorder()
 
-    def _note(self, what: str) -> None:
-        assert self._work is not None
-        self._work.keeping.note(self.clock.now(), "controller", what, {"config": str(self.config.path)})
+    def _add_audit_entry(self, what: str) -> None:
+        assert self._pipeline is not None
+        self._pipeline.store_writer.add_audit_entry(
+            self.clock.now(), "controller", what, {"config": str(self.config.path)}
+        )
 
     # --- those who are told
 
-    async def _post_anew(self, kept: Sequence[Wanted] = ()) -> None:
+    async def _restart_notifiers(self, kept: Sequence[ComponentConfig] = ()) -> None:
         """Starts who is to be told; those of the entries that are kept go on as they are."""
-        tellers = {w.name: telling.kinds()[w.kind].build(w.settings, self.config.topology) for w in self.config.tell}
+        tellers = {
+            w.name: notify.kinds()[w.kind].build(w.settings, self.config.topology) for w in self.config.notifiers
+        }
         going = {teller.name for wanted in kept for teller in tellers[wanted.name]}
-        for name in self.office.names:
+        for name in self.dispatcher.names:
             if name not in going:
-                await self.office.stop(name)
+                await self.dispatcher.stop(name)
         found = [teller for some in tellers.values() for teller in some]
-        await self._in_thread(self._outbox, {teller.name: teller.scope for teller in found if is_messenger(teller)})
+        await self._run_in_thread(
+            self._replace_outbox, {teller.name: teller.scope for teller in found if is_event_notifier(teller)}
+        )
         for teller in found:
             if teller.name not in going:
-                self.office.start(teller)
+                self.dispatcher.start(teller)
 
-    def _outbox(self, scopes: Mapping[str, Scope]) -> None:
-        assert self._work is not None
-        self._work.post_anew(Outbox(scopes, self._done))
+    def _replace_outbox(self, scopes: Mapping[str, NotificationScope]) -> None:
+        assert self._pipeline is not None
+        self._pipeline.replace_outbox(Outbox(scopes, self._deliveries))
 
-    def dropped(self, teller: str) -> int:
+    def dropped_notifications(self, teller: str) -> int:
         """Letters of a teller that waited too long."""
-        return self._work.keeping.outbox.dropped.get(teller, 0) if self._work is not None else 0
+        return self._pipeline.store_writer.outbox.dropped.get(teller, 0) if self._pipeline is not None else 0
 
-    def _arrived(self, teller: str, number: int) -> None:
-        self._done.append((teller, number))
+    def _record_delivery(self, teller: str, number: int) -> None:
+        self._deliveries.append((teller, number))
 
     @property
-    def leads(self) -> bool:
+    def is_leader(self) -> bool:
         """Whether this controller is the one that tells."""
-        return self.leader.leads
+        return self.election.is_leader
 
-    def _judged(self) -> float | None:
-        return self.known.snapshot.time if self.known else None
+    def _last_tick_time(self) -> float | None:
+        return self.last_result.snapshot.time if self.last_result else None
 
-    async def _note_lead(self, leads: bool) -> None:
-        await self._in_thread(self._note, "leads" if leads else "follows")
+    async def _audit_leadership(self, leads: bool) -> None:
+        await self._run_in_thread(self._add_audit_entry, "leads" if leads else "follows")
 
-    def _tell(self, known: Known) -> None:
-        mail = known.mail if known.stored else None
-        self.office.take(known.snapshot.time, known.snapshot.incidents, known.snapshot.silenced, mail)
+    def _dispatch(self, known: TickResult) -> None:
+        mail = known.updated_notifiers if known.store_ok else None
+        self.dispatcher.dispatch(known.snapshot.time, known.snapshot.incidents, known.snapshot.silenced, mail)
 
     async def change_silence(self, who: str, what: str, silence: Silence) -> None:
         """Takes in a silence that is new or another than before; it counts from the next tick on.
@@ -335,15 +352,15 @@ class Controller:
         Raises:
             StoreError: it could not be written, and nothing has changed.
         """
-        await self._in_thread(lambda: self._working.change_silence(self.clock.now(), who, what, silence))
+        await self._run_in_thread(lambda: self._active_pipeline.change_silence(self.clock.now(), who, what, silence))
 
     # --- sources
 
-    def _start(self, wanted: Wanted) -> None:
-        world = World(self.config.topology, Names(self.catalogue, self.config.topology), self.clock)
-        self.supervisor.start(kinds()[wanted.kind].build(wanted.settings, world))
+    def _start_source(self, wanted: ComponentConfig) -> None:
+        world = SourceContext(self.config.topology, MetricResolver(self.catalogue, self.config.topology), self.clock)
+        self.supervisor.start(source_kinds()[wanted.kind].build(wanted.settings, world))
 
-    def standings(self) -> tuple[Standing, ...]:
+    def source_statuses(self) -> tuple[SourceStatus, ...]:
         """How all sources do; that of the agents only where there are any."""
-        found = self.supervisor.standings()
-        return tuple(one for one in found if one.name != NAME or self.receiver.agents)
+        found = self.supervisor.statuses()
+        return tuple(one for one in found if one.name != SOURCE_NAME or self.receiver.agents)

@@ -3,18 +3,18 @@
 from dataclasses import dataclass
 from typing import Any
 
-from skewscope.adapters.controller.work import Known
-from skewscope.adapters.places import ends, names_of, nodes_of
-from skewscope.engine.incident import Incident, rfc3339
-from skewscope.engine.topology import Topology
+from skewscope.adapters.controller.tick_pipeline import TickResult
+from skewscope.adapters.mapping.incident_nodes import endpoint_names, entity_names, nodes_of
+from skewscope.engine.model.incident import Incident, rfc3339
+from skewscope.engine.model.topology import Topology
 
-KINDS = ("node", "group", "replica")
-WORTH = {"info": 0.1, "warning": 0.5, "critical": 0.9}
+HEALTH_KINDS = ("node", "group", "replica")
+SEVERITY_WEIGHTS = {"info": 0.1, "warning": 0.5, "critical": 0.9}
 """How much of an entity's health an incident that is certain takes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class HealthReport:
     """An answer: 1 is in health, 0 unusable."""
 
     kind: str
@@ -36,7 +36,7 @@ class Health:
                 "entity": {"kind": one.kind, "name": one.name},
                 "severity": one.severity,
                 "confidence": round(one.confidence, 3),
-                "takes": round(_takes(one), 3),
+                "takes": round(_health_loss(one), 3),
             }
             for one in self.reasons
         ]
@@ -51,34 +51,36 @@ class Health:
         }
 
 
-def health(known: Known, topology: Topology, kind: str, name: str) -> Health | None:
+def assess_health(known: TickResult, topology: Topology, kind: str, name: str) -> HealthReport | None:
     """How well something is; None where there is no such thing."""
-    nodes = _nodes(topology, kind, name)
+    nodes = _nodes_of_target(topology, kind, name)
     if nodes is None:
         return None
     firing = [one for one in known.snapshot.incidents if one.state == "firing" and one.explained_by is None]
-    reasons = sorted((one for one in firing if _hits(one, nodes, kind, name)), key=lambda one: (-_takes(one), one.id))
+    reasons = sorted(
+        (one for one in firing if _affects(one, nodes, kind, name)), key=lambda one: (-_health_loss(one), one.id)
+    )
     score = 1.0
     for one in reasons:
-        score *= 1.0 - _takes(one)
-    covered = [known.covered[node] for node in sorted(nodes) if node in known.covered]
+        score *= 1.0 - _health_loss(one)
+    covered = [known.node_coverage[node] for node in sorted(nodes) if node in known.node_coverage]
     share = sum(covered) / len(covered) if covered else None
-    return Health(kind, name, score, tuple(reasons), share, known.snapshot.time)
+    return HealthReport(kind, name, score, tuple(reasons), share, known.snapshot.time)
 
 
-def _takes(one: Incident) -> float:
-    return one.confidence * WORTH.get(one.severity, 0.5)
+def _health_loss(one: Incident) -> float:
+    return one.confidence * SEVERITY_WEIGHTS.get(one.severity, 0.5)
 
 
-def _nodes(topology: Topology, kind: str, name: str) -> set[str] | None:
+def _nodes_of_target(topology: Topology, kind: str, name: str) -> set[str] | None:
     if kind == "node":
         return {name} if name in topology.node else None
-    return nodes_of(name, topology) if kind in KINDS and name in topology.group else None
+    return nodes_of(name, topology) if kind in HEALTH_KINDS and name in topology.group else None
 
 
-def _hits(one: Incident, nodes: set[str], kind: str, name: str) -> bool:
+def _affects(one: Incident, nodes: set[str], kind: str, name: str) -> bool:
     """Whether an incident is on something of these nodes, or of the group itself."""
     if one.kind in ("group", "replica"):
         # What is wrong with a whole group is no fault of each of its nodes.
         return kind != "node" and one.name == name
-    return any(end in nodes for name in names_of(one) for end in ends(name))
+    return any(end in nodes for name in entity_names(one) for end in endpoint_names(name))

@@ -3,24 +3,24 @@
 import resource
 from collections.abc import Iterable, Iterator
 
-from skewscope.adapters.controller import diagnoses
+from skewscope.adapters.controller import incident_metrics
 from skewscope.adapters.controller.controller import Controller
-from skewscope.adapters.controller.diagnoses import Family, Sample
-from skewscope.adapters.exposition import ESCAPES
+from skewscope.adapters.controller.incident_metrics import Family, Sample
+from skewscope.adapters.formats.exposition import ESCAPES
 
-CONTENT = "text/plain; version=0.0.4; charset=utf-8"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def text(controller: Controller) -> str:
+def format_metrics(controller: Controller) -> str:
     """The page."""
-    return "".join(line for family in _families(controller) for line in _lines(*family))
+    return "".join(line for family in _metric_families(controller) for line in _format_family(*family))
 
 
-def _families(controller: Controller) -> Iterator[Family]:
+def _metric_families(controller: Controller) -> Iterator[Family]:
     """Name, type, meaning and samples of each metric."""
-    pace, known, agents = controller.pace, controller.known, controller.receiver.agents.values()
+    pace, known, agents = controller.tick_stats, controller.last_result, controller.receiver.agents.values()
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    standings = controller.standings()
+    standings = controller.source_statuses()
     yield "skewscope_ticks_total", "counter", "Ticks that were judged.", [({}, pace.ticks)]
     yield (
         "skewscope_ticks_skipped_total",
@@ -28,18 +28,18 @@ def _families(controller: Controller) -> Iterator[Family]:
         "Seconds that were passed over.",
         [({}, pace.skipped)],
     )
-    yield "skewscope_tick_seconds", "gauge", "How long the last tick took.", [({}, pace.took)]
+    yield "skewscope_tick_seconds", "gauge", "How long the last tick took.", [({}, pace.duration)]
     yield "skewscope_process_seconds_total", "counter", "Processor time.", [({}, usage.ru_utime + usage.ru_stime)]
     if known is not None:
         yield "skewscope_series", "gauge", "Series that the engine knows.", [({}, known.series)]
         yield "skewscope_samples", "gauge", "Samples of the last tick.", [({}, known.samples)]
-        yield "skewscope_samples_late_total", "counter", "Samples that came too late.", [({}, known.late)]
-        over = known.passed_over
+        yield "skewscope_samples_late_total", "counter", "Samples that came too late.", [({}, known.late_samples)]
+        over = known.superseded_samples
         yield "skewscope_samples_passed_over_total", "counter", "Samples that newer ones stood for.", [({}, over)]
         firing = sum(one.state == "firing" for one in known.snapshot.incidents)
         yield "skewscope_incidents_firing", "gauge", "Incidents that fire.", [({}, firing)]
-        yield "skewscope_store_up", "gauge", "Whether the store takes what is written.", [({}, known.stored)]
-        yield "skewscope_recording_up", "gauge", "Whether what is to be recorded is.", [({}, known.recorded)]
+        yield "skewscope_store_up", "gauge", "Whether the store takes what is written.", [({}, known.store_ok)]
+        yield "skewscope_recording_up", "gauge", "Whether what is to be recorded is.", [({}, known.recording_ok)]
         yield "skewscope_last_tick_timestamp_seconds", "gauge", "End of the last tick.", [({}, known.snapshot.time)]
     yield "skewscope_source_up", "gauge", "Whether batches come.", [({"source": s.name}, s.up) for s in standings]
     yield (
@@ -54,20 +54,20 @@ def _families(controller: Controller) -> Iterator[Family]:
         *("skewscope_source_restarts_total", "counter", "Times that a source was started again."),
         [({"source": s.name}, s.restarts) for s in standings],
     )
-    yield "skewscope_leads", "gauge", "Whether this controller is the one that tells.", [({}, controller.leads)]
+    yield "skewscope_leads", "gauge", "Whether this controller is the one that tells.", [({}, controller.is_leader)]
     yield "skewscope_agents", "gauge", "Agents that were ever heard.", [({}, len(agents))]
     if known is not None:
-        yield from diagnoses.families(known)
-    yield from _tellers(controller)
+        yield from incident_metrics.metric_families(known)
+    yield from _notifier_families(controller)
     yield (
         *("skewscope_agent_rows_repeated_total", "counter", "Rows that came twice."),
-        [({}, sum(agent.repeated for agent in agents))],
+        [({}, sum(agent.repeated_rows for agent in agents))],
     )
 
 
-def _tellers(controller: Controller) -> Iterator[Family]:
+def _notifier_families(controller: Controller) -> Iterator[Family]:
     """How those who are told do."""
-    told = controller.office.standings()
+    told = controller.dispatcher.statuses()
     yield "skewscope_teller_up", "gauge", "Whether the last thing arrived.", [({"teller": s.name}, s.up) for s in told]
     yield (
         *("skewscope_teller_told_total", "counter", "How often something arrived."),
@@ -83,11 +83,11 @@ def _tellers(controller: Controller) -> Iterator[Family]:
     )
     yield (
         *("skewscope_teller_dropped_total", "counter", "Letters that waited too long."),
-        [({"teller": s.name}, controller.dropped(s.name)) for s in told],
+        [({"teller": s.name}, controller.dropped_notifications(s.name)) for s in told],
     )
 
 
-def _lines(name: str, kind: str, meaning: str, samples: Iterable[Sample]) -> Iterator[str]:
+def _format_family(name: str, kind: str, meaning: str, samples: Iterable[Sample]) -> Iterator[str]:
     yield f"# HELP {name} {meaning}\n# TYPE {name} {kind}\n"
     for labels, value in samples:
         inner = ",".join(f'{label}="{text.translate(ESCAPES)}"' for label, text in labels.items())

@@ -3,24 +3,24 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from skewscope.adapters.sources.pushed import Receiving
-from skewscope.adapters.wire_rows import CONTENT_TYPE, PATH
+from skewscope.adapters.formats.row_protocol import CONTENT_TYPE, ROWS_PATH
+from skewscope.adapters.sources.push_receiver import PushReceiver
 
 if TYPE_CHECKING:
     from skewscope.adapters.controller.api import Route
 
-GUARDED = {
+AUTH_RESPONSES = {
     "401": "No token of ours.",
     "403": "Not with this role.",
     "503": "The store, or what is asked for, is not there just now.",
 }
-POSTED = {
+POST_RESPONSES = {
     "400": "What is wrong with it, all of it at once.",
     "408": "It took too long to come.",
     "413": "Too large.",
     "415": "No JSON.",
 }
-PUSHED = {
+PUSH_RESPONSES = {
     "400": "No body that this takes.",
     "401": "No token of ours.",
     "403": "Not this sender.",
@@ -28,22 +28,24 @@ PUSHED = {
     "413": "Too large.",
     "503": "Too much waits; send it again after `Retry-After` seconds.",
 }
-ROWS = PUSHED | {
+ROWS_RESPONSES = PUSH_RESPONSES | {
     "200": "The highest sequence that was taken.",
     "403": "Not this sender, or not this node.",
     "409": "Tables that are to be announced again.",
 }
 
 
-def described(routes: Iterable["Route"], receivers: Iterable[Receiving]) -> dict[str, Any]:
+def build_description(routes: Iterable["Route"], receivers: Iterable[PushReceiver]) -> dict[str, Any]:
     """The document, with the sources that are pushed to now."""
     paths: dict[str, Any] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
-    paths[PATH] = {"post": _push("Rows of an agent.", (CONTENT_TYPE,), ROWS)}
+        paths.setdefault(route.path, {})[route.method.lower()] = _build_operation(route)
+    paths[ROWS_PATH] = {"post": _build_push_operation("Rows of an agent.", (CONTENT_TYPE,), ROWS_RESPONSES)}
     for one in receivers:
-        answers = PUSHED | {one.about.good: "All of it was taken."}
-        paths[one.path] = {"post": _push(one.about.summary, one.about.contents, answers)}
+        answers = PUSH_RESPONSES | {one.endpoint_info.success_status: "All of it was taken."}
+        paths[one.path] = {
+            "post": _build_push_operation(one.endpoint_info.summary, one.endpoint_info.content_types, answers)
+        }
     return {
         "openapi": "3.1.0",
         "info": {"title": "Skewscope controller", "version": "1"},
@@ -52,14 +54,20 @@ def described(routes: Iterable["Route"], receivers: Iterable[Receiving]) -> dict
     }
 
 
-def _operation(route: "Route") -> dict[str, Any]:
+def _build_operation(route: "Route") -> dict[str, Any]:
     names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
     text = {"schema": {"type": "string"}}
     asked = [{"name": name, "in": "path", "required": True, **text} for name in names]
     asked += [{"name": name, "in": "query", "description": meaning, **text} for name, meaning in route.query]
-    answers: dict[str, Any] = {route.good: {"description": "The answer.", "content": {route.content: {}}}}
-    others = dict(route.others) | (GUARDED if route.role else {}) | (POSTED if route.method == "POST" else {})
-    others |= {"404": "There is no such thing."} if route.missing else {}
+    answers: dict[str, Any] = {
+        route.success_status: {"description": "The answer.", "content": {route.content_type: {}}}
+    }
+    others = (
+        dict(route.other_statuses)
+        | (AUTH_RESPONSES if route.role else {})
+        | (POST_RESPONSES if route.method == "POST" else {})
+    )
+    others |= {"404": "There is no such thing."} if route.may_be_missing else {}
     answers |= {status: {"description": meaning} for status, meaning in sorted(others.items())}
     told: dict[str, Any] = {"summary": route.summary, "parameters": asked, "responses": answers, "security": []}
     if route.role:
@@ -69,7 +77,7 @@ def _operation(route: "Route") -> dict[str, Any]:
     return told
 
 
-def _push(summary: str, contents: Iterable[str], answers: dict[str, str]) -> dict[str, Any]:
+def _build_push_operation(summary: str, contents: Iterable[str], answers: dict[str, str]) -> dict[str, Any]:
     return {
         "summary": summary,
         "requestBody": {"required": True, "content": {content: {} for content in contents}},

@@ -20,38 +20,38 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import zstandard
 
-from skewscope.adapters.recording import FILE
-from skewscope.adapters.sources.base import Batch, Columns
+from skewscope.adapters.inputs.recording import RECORDING_FILE
+from skewscope.adapters.sources.base import SeriesColumns, SourceBatch
 from skewscope.kb.problems import InputError, Problem
 
-SPAN = 60
+FILE_SPAN = 60
 """Seconds of a file."""
-MOST_BUFFERED = 500_000
+MAX_BUFFERED = 500_000
 """Values, or as many eights of bytes of text, that wait for a row group of their own."""
-ENDING = ".wide.parquet"
-TOPOLOGY = "topology.yaml"
-PART = ".part"
+FILE_SUFFIX = ".wide.parquet"
+TOPOLOGY_FILE = "topology.yaml"
+PART_SUFFIX = ".part"
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class RecordingRetention:
     """How much of a recording is kept."""
 
-    age: float = 86400.0
+    max_age: float = 86400.0
     """Seconds."""
-    size: int = 50 << 30
+    max_bytes: int = 50 << 30
     """Bytes, of all files."""
 
 
-class _Texts:
+class _SeriesTexts:
     """What columns are, as it stands in each file: packed, for a fleet's is long, and dear to write anew each time."""
 
     def __init__(self) -> None:
-        self._packed: WeakKeyDictionary[Columns, tuple[int, bytes]] = WeakKeyDictionary()
+        self._packed: WeakKeyDictionary[SeriesColumns, tuple[int, bytes]] = WeakKeyDictionary()
 
-    def of(self, columns: Columns, first: int, size: int) -> str:
+    def text_of(self, columns: SeriesColumns, first: int, size: int) -> str:
         """Columns `first`... to `size` as JSON."""
         kept, packed = self._packed.get(columns, (0, b""))
         if first == 0 and kept == size:
@@ -67,22 +67,22 @@ class _Texts:
 
 
 @dataclass
-class _File:
+class _RecordingFile:
     """One file while it is written."""
 
     path: Path
     """Its name once it is whole."""
     writer: Any
-    texts: _Texts
+    texts: _SeriesTexts
     numbers: dict[int, int] = field(default_factory=dict)
     """By the identity of columns: their number in this file."""
-    known: list[Columns] = field(default_factory=list)
-    told: list[int] = field(default_factory=list)
+    tables: list[SeriesColumns] = field(default_factory=list)
+    announced: list[int] = field(default_factory=list)
     """How many series of each were announced."""
     rows: list[dict[str, Any]] = field(default_factory=list)
     values: int = 0
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: SourceBatch) -> None:
         """Takes in a batch; it is written later."""
         table = self._table(batch.columns)
         if isinstance(batch.time, float | int):
@@ -99,19 +99,19 @@ class _File:
         self.rows.append({"time": time, "table": table, "numbers": numbers, "values": values})
         self.values += len(values)
 
-    def _table(self, columns: Columns) -> int:
+    def _table(self, columns: SeriesColumns) -> int:
         """The number of some columns, announced as far as they go."""
         table = self.numbers.get(id(columns))
         if table is None:
-            table = self.numbers[id(columns)] = len(self.known)
-            self.known.append(columns)
-            self.told.append(0)
-        size, first = len(columns.ranks), self.told[table]
+            table = self.numbers[id(columns)] = len(self.tables)
+            self.tables.append(columns)
+            self.announced.append(0)
+        size, first = len(columns.ranks), self.announced[table]
         if size > first:
-            text = self.texts.of(columns, first, size)
+            text = self.texts.text_of(columns, first, size)
             self.rows.append({"table": table, "first": first, "series": text})
             self.values += len(text) // 8
-            self.told[table] = size
+            self.announced[table] = size
         return table
 
     def flush(self) -> None:
@@ -126,20 +126,20 @@ class _File:
             pa.array([row["table"] for row in rows], pa.int32()),
             pa.array([row.get("first") for row in rows], pa.int32()),
             pa.array([row.get("series") for row in rows], pa.string()),
-            _lists([row.get("numbers") for row in rows], pa.int32(), pa),
-            _lists([row.get("values") for row in rows], pa.float64(), pa),
+            _list_column([row.get("numbers") for row in rows], pa.int32(), pa),
+            _list_column([row.get("values") for row in rows], pa.float64(), pa),
         ]
-        self.writer.write_batch(pa.record_batch(columns, schema=schema()))
+        self.writer.write_batch(pa.record_batch(columns, schema=build_schema()))
         pa.default_memory_pool().release_unused()
 
     def close(self) -> None:
         """Makes it whole."""
         self.flush()
         self.writer.close()
-        self.path.with_name(self.path.name + PART).replace(self.path)
+        self.path.with_name(self.path.name + PART_SUFFIX).replace(self.path)
 
 
-def schema() -> Any:
+def build_schema() -> Any:
     """The columns of a file."""
     import pyarrow as pa  # noqa: PLC0415
 
@@ -155,7 +155,7 @@ def schema() -> Any:
     )
 
 
-def _lists(found: Sequence[Any], kind: Any, pa: Any) -> Any:
+def _list_column(found: Sequence[Any], kind: Any, pa: Any) -> Any:
     """A column of lists, without a Python object for each value."""
     sizes = np.array([0 if each is None else len(each) for each in found], np.int64)
     ends = pa.array(np.concatenate(([0], np.cumsum(sizes))).astype(np.int32), pa.int32())
@@ -168,122 +168,126 @@ def _lists(found: Sequence[Any], kind: Any, pa: Any) -> Any:
 class Recorder:
     """Writes a folder that `skewscope replay` plays. A disk that is full costs the rest of a file's span, no more."""
 
-    def __init__(self, folder: Path, topology: Path, retention: Retention | None = None) -> None:
+    def __init__(self, folder: Path, topology: Path, retention: RecordingRetention | None = None) -> None:
         """Begins in a folder, which is made where it is not there.
 
         Raises:
             InputError: nothing can be written there.
         """
         self.folder = folder
-        self.retention = retention or Retention()
+        self.retention = retention or RecordingRetention()
         self.trouble = ""
         """Why nothing is recorded just now; '' while it is."""
-        self._files: dict[str, _File] = {}
-        self._texts = _Texts()
+        self._files: dict[str, _RecordingFile] = {}
+        self._texts = _SeriesTexts()
         self._span: int | None = None
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for left in folder.glob(f"*{PART}"):
+            for left in folder.glob(f"*{PART_SUFFIX}"):
                 left.unlink()
-            shutil.copyfile(topology, folder / TOPOLOGY)
+            shutil.copyfile(topology, folder / TOPOLOGY_FILE)
             self._describe()
         except OSError as error:
             found = f"no folder that can be written ({error.strerror or error})"
             raise InputError([Problem(str(folder), 0, "", found, "a folder for recordings, with room")]) from None
 
-    def take(self, t: float, handed: Mapping[str, Sequence[Batch]]) -> None:
+    def record(self, t: float, handed: Mapping[str, Sequence[SourceBatch]]) -> None:
         """Keeps what sources handed over in the tick that ends at `t`."""
-        span = int(t // SPAN)
+        span = int(t // FILE_SPAN)
         try:
             if self._span is not None and span != self._span:
                 self._rotate(t)
-                self._said("")
+                self._set_trouble("")
             if not self.trouble:
-                self._take(span, handed)
+                self._record_batches(span, handed)
         except OSError as error:
-            self._given_up(error)
+            self._abandon_files(error)
         self._span = span
 
-    def _take(self, span: int, handed: Mapping[str, Sequence[Batch]]) -> None:
+    def _record_batches(self, span: int, handed: Mapping[str, Sequence[SourceBatch]]) -> None:
         for name, batches in handed.items():
             if not batches:
                 continue
-            file = self._files.get(name) or self._opened(name, span)
+            file = self._files.get(name) or self._open_file(name, span)
             for batch in batches:
                 file.add(batch)
-                if file.values >= MOST_BUFFERED:
+                if file.values >= MAX_BUFFERED:
                     file.flush()
 
     def close(self) -> None:
         """Makes all files whole."""
         try:
-            self._whole()
+            self._close_files()
             self._describe()
         except OSError as error:
-            self._given_up(error)
+            self._abandon_files(error)
 
-    def _whole(self) -> None:
+    def _close_files(self) -> None:
         while self._files:
             _, file = self._files.popitem()
             file.close()
 
-    def _given_up(self, error: OSError) -> None:
+    def _abandon_files(self, error: OSError) -> None:
         """What is open could not be read by anybody: it makes room, and the next span begins anew."""
         for file in self._files.values():
             with suppress(OSError):
                 file.writer.close()
         self._files.clear()
-        for left in self.folder.glob(f"*{PART}"):
+        for left in self.folder.glob(f"*{PART_SUFFIX}"):
             with suppress(OSError):
                 left.unlink()
-        self._said(f"{self.folder} takes no recording: {error.strerror or error}")
+        self._set_trouble(f"{self.folder} takes no recording: {error.strerror or error}")
 
-    def _said(self, trouble: str) -> None:
+    def _set_trouble(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:
             log.error("%s; the rest of this minute is not recorded", trouble)
         elif self.trouble and not trouble:
             log.info("%s is recorded to again", self.folder)
         self.trouble = trouble
 
-    def _opened(self, name: str, span: int) -> _File:
+    def _open_file(self, name: str, span: int) -> _RecordingFile:
         import pyarrow.parquet as pq  # noqa: PLC0415
 
-        stem = f"{span * SPAN}-{quote(name, safe='')}"
-        path = self.folder / f"{stem}{ENDING}"
+        stem = f"{span * FILE_SPAN}-{quote(name, safe='')}"
+        path = self.folder / f"{stem}{FILE_SUFFIX}"
         again = 1
         while path.exists():
-            path, again = self.folder / f"{stem}.{again}{ENDING}", again + 1
+            path, again = self.folder / f"{stem}.{again}{FILE_SUFFIX}", again + 1
         # Numbers that hardly change from row to row share their bytes when these are split.
         writer = pq.ParquetWriter(
-            path.with_name(path.name + PART), schema(), compression="zstd", compression_level=1, use_dictionary=False
+            path.with_name(path.name + PART_SUFFIX),
+            build_schema(),
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=False,
         )
-        file = self._files[name] = _File(path, writer, self._texts)
+        file = self._files[name] = _RecordingFile(path, writer, self._texts)
         return file
 
     def _rotate(self, t: float) -> None:
-        self._whole()
+        self._close_files()
         self._prune(t)
         self._describe()
 
     def _prune(self, t: float) -> None:
         """Drops files that are too old, then the oldest until the rest is small enough."""
         left = 0
-        for path in sorted(self.folder.glob(f"*{ENDING}"), key=_begin, reverse=True):
+        for path in sorted(self.folder.glob(f"*{FILE_SUFFIX}"), key=_begin_time, reverse=True):
             left += path.stat().st_size
-            if left > self.retention.size or _begin(path) + SPAN < t - self.retention.age:
+            if left > self.retention.max_bytes or _begin_time(path) + FILE_SPAN < t - self.retention.max_age:
                 path.unlink()
 
     def _describe(self) -> None:
         """Says what is there, so that the folder can be played at any time."""
-        paths = sorted(self.folder.glob(f"*{ENDING}"))
+        paths = sorted(self.folder.glob(f"*{FILE_SUFFIX}"))
         inputs = [f"  - {{kind: parquet, path: {json.dumps(path.name)}}}" for path in paths]
-        lines = ["version: 1", f"topology: {TOPOLOGY}", "inputs:" if inputs else "inputs: []", *inputs]
-        new = self.folder / f"{FILE}{PART}"
+        lines = ["version: 1", f"topology: {TOPOLOGY_FILE}", "inputs:" if inputs else "inputs: []", *inputs]
+        new = self.folder / f"{RECORDING_FILE}{PART_SUFFIX}"
         new.write_text("\n".join([*lines, ""]), encoding="utf-8")
-        new.replace(self.folder / FILE)
+        new.replace(self.folder / RECORDING_FILE)
 
 
-def _begin(path: Path) -> float:
+def _begin_time(path: Path) -> float:
     """When a file begins, by its name."""
     text = path.name.partition("-")[0]
     return float(text) if text.isdigit() else 0.0

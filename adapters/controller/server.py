@@ -19,28 +19,28 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from skewscope.adapters.controller.agents import BusyError, ForeignNodeError, UnknownTablesError
-from skewscope.adapters.controller.answers import CALLER, fault
-from skewscope.adapters.controller.api import ROUTES, Route, Site
-from skewscope.adapters.controller.auth import DeniedError, Gate
-from skewscope.adapters.controller.config import Listen, Tls
+from skewscope.adapters.controller.agent_receiver import ForeignNodeError, ReceiverBusyError, UnknownTablesError
+from skewscope.adapters.controller.api import ROUTES, ApiContext, Route
+from skewscope.adapters.controller.auth import AccessControl, DeniedError
+from skewscope.adapters.controller.config import ListenConfig, TlsConfig
+from skewscope.adapters.controller.connection_limit import ConnectionLimit
 from skewscope.adapters.controller.controller import Controller
-from skewscope.adapters.controller.door import Handshake
-from skewscope.adapters.controller.porch import Porch
-from skewscope.adapters.controller.protocol import PATIENCE, PEER, Connection
-from skewscope.adapters.controller.store import Reader, StoreError
-from skewscope.adapters.sources import pushed
-from skewscope.adapters.wire_rows import MOST_PACKED, PATH, BadRowsError
+from skewscope.adapters.controller.http_helpers import CALLER_KEY, error_response
+from skewscope.adapters.controller.protocol import PEER_KEY, REQUEST_TIMEOUT, HttpConnection
+from skewscope.adapters.controller.store import StoreError, StoreReader
+from skewscope.adapters.controller.tls import TlsHandshake
+from skewscope.adapters.formats.row_protocol import MAX_PACKED_BYTES, ROWS_PATH, BadRowsError
+from skewscope.adapters.sources import push_receiver
 from skewscope.kb.problems import InputError, SkewscopeError
 
-IDLE = 75
+KEEP_ALIVE = 75
 """Seconds that a connection may wait for its next request: agents keep theirs."""
-MOST_CONNECTIONS = 20_000
+MAX_CONNECTIONS = 20_000
 BACKLOG = 2048
-MOST_PUSHED = 16 << 20
+MAX_PUSHED = 16 << 20
 """Bytes that are taken of who is no agent, as they travel."""
 
-MOST_UNDER_WAY = 256 << 20
+MAX_INFLIGHT_BYTES = 256 << 20
 """Bytes of bodies that are coming in or waiting to be read."""
 
 
@@ -51,26 +51,26 @@ class TooLargeError(Exception):
         super().__init__(f"more than {most} bytes")
 
 
-STATUS: dict[type[Exception], int] = {
+ERROR_STATUS: dict[type[Exception], int] = {
     ForeignNodeError: 403,
     BadRowsError: 400,
     TooLargeError: 413,
-    BusyError: 503,
-    pushed.UnfitError: 400,
-    pushed.BusyError: 503,
+    ReceiverBusyError: 503,
+    push_receiver.InvalidBodyError: 400,
+    push_receiver.PushQueueFullError: 503,
 }
-BUSY = (BusyError, pushed.BusyError)
+BUSY_ERRORS = (ReceiverBusyError, push_receiver.PushQueueFullError)
 
 
 @dataclass
-class Room:
+class BodyBudget:
     """How many bytes of bodies may be under way at a time, of all senders together."""
 
-    most: int
-    taken: int = 0
+    limit: int
+    used: int = 0
 
     @contextmanager
-    def guest(self) -> Iterator[Callable[[int], None]]:
+    def reserve(self) -> Iterator[Callable[[int], None]]:
         """What takes room for so many more bytes of a body; all of it is given back in the end.
 
         Raises:
@@ -80,124 +80,130 @@ class Room:
 
         def more(size: int) -> None:
             nonlocal mine
-            if self.taken + size > self.most:
-                raise pushed.BusyError("too many bodies at once")
+            if self.used + size > self.limit:
+                raise push_receiver.PushQueueFullError("too many bodies at once")
             mine += size
-            self.taken += size
+            self.used += size
 
         try:
             yield more
         finally:
-            self.taken -= mine
+            self.used -= mine
 
 
 @dataclass
-class App:
+class ControllerApp:
     """Answers requests."""
 
     controller: Controller
-    gate: Gate = field(init=False)
-    _room: Room = field(default_factory=lambda: Room(MOST_UNDER_WAY))
-    _site: ASGIApp = field(init=False)
+    access_control: AccessControl = field(init=False)
+    _body_budget: BodyBudget = field(default_factory=lambda: BodyBudget(MAX_INFLIGHT_BYTES))
+    _asgi_app: ASGIApp = field(init=False)
 
     def __post_init__(self) -> None:
-        self.gate = Gate(self.controller.config)
-        site = Site(self.controller, Reader(self.controller.config.store))
-        routes = [StarletteRoute(route.path, self._answering(route, site), methods=[route.method]) for route in ROUTES]
-        self._site = Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
+        self.access_control = AccessControl(self.controller.config)
+        site = ApiContext(self.controller, StoreReader(self.controller.config.store))
+        routes = [StarletteRoute(route.path, self._endpoint(route, site), methods=[route.method]) for route in ROUTES]
+        self._asgi_app = Starlette(routes=routes, exception_handlers={HTTPException: _route_error})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         posted = scope["type"] == "http" and scope["method"] == "POST"
-        if posted and scope["path"] == PATH:
-            await (await self._received(scope, receive, self._rows))(scope, receive, send)
-        elif posted and (source := self.controller.supervisor.receiving(scope["path"])) is not None:
-            await (await self._received(scope, receive, partial(self._pushed, source)))(scope, receive, send)
+        if posted and scope["path"] == ROWS_PATH:
+            await (await self._receive_push(scope, receive, self._receive_rows_body))(scope, receive, send)
+        elif posted and (source := self.controller.supervisor.receiver_at(scope["path"])) is not None:
+            await (await self._receive_push(scope, receive, partial(self._receive_source_push, source)))(
+                scope, receive, send
+            )
         else:
-            await self._site(scope, receive, send)
+            await self._asgi_app(scope, receive, send)
 
-    def _answering(self, route: Route, site: Site) -> Any:
+    def _endpoint(self, route: Route, site: ApiContext) -> Any:
         async def answer(request: Request) -> Response:
             try:
-                self._host(request.scope)
+                self._check_host(request.scope)
                 if route.role:
-                    caller = request.scope[CALLER] = self._caller(request.scope)
-                    self.gate.admit(caller, route.role, agents=route.agents)
-                return await route.answer(request, site)
+                    caller = request.scope[CALLER_KEY] = self._authenticate(request.scope)
+                    self.access_control.authorise(caller, route.role, agents=route.allows_agents)
+                return await route.handler(request, site)
             except DeniedError as error:
-                return _denied(error)
+                return _denial_response(error)
             except (StoreError, sqlite3.Error, InputError) as error:
-                return fault(503, f"nothing was changed: {error}" if route.method != "GET" else f"the store: {error}")
+                return error_response(
+                    503, f"nothing was changed: {error}" if route.method != "GET" else f"the store: {error}"
+                )
 
         return answer
 
-    def _host(self, scope: Scope) -> None:
-        if not self.gate.hosted(_header(scope, b"host")):
+    def _check_host(self, scope: Scope) -> None:
+        if not self.access_control.is_allowed_host(_get_header(scope, b"host")):
             raise DeniedError("this host is not served; ask for it by its address", known=True)
 
-    def _caller(self, scope: Scope) -> Any:
-        return self.gate.caller(_header(scope, b"authorization"), scope.get(PEER, ""))
+    def _authenticate(self, scope: Scope) -> Any:
+        return self.access_control.authenticate(_get_header(scope, b"authorization"), scope.get(PEER_KEY, ""))
 
-    def admitted(self, scope: Scope) -> str | None:
+    def authorise_sender(self, scope: Scope) -> str | None:
         """The node that a sender of rows may speak for; None for any.
 
         Raises:
             DeniedError: it may not send any, or not here.
         """
-        self._host(scope)
-        return self.gate.node(self._caller(scope))
+        self._check_host(scope)
+        return self.access_control.sender_node(self._authenticate(scope))
 
-    def taken(self, body: bytes, allowed: str | None) -> int | Response:
+    def receive_rows(self, body: bytes, allowed: str | None) -> int | Response:
         """Takes rows of an agent; gives the highest sequence taken so far, or what is to be answered instead."""
         try:
-            return self.controller.receiver.take(body, allowed)
+            return self.controller.receiver.receive(body, allowed)
         except UnknownTablesError as error:
             return JSONResponse({"unknown": error.tables}, 409)
-        except tuple(STATUS) as error:
-            return _refused(error)
+        except tuple(ERROR_STATUS) as error:
+            return _error_response(error)
 
-    async def _received(self, scope: Scope, receive: Receive, take: "Take") -> Response:
+    async def _receive_push(self, scope: Scope, receive: Receive, take: "PushHandler") -> Response:
         """Lets somebody push."""
         try:
-            allowed = self.admitted(scope)
-            async with asyncio.timeout(PATIENCE):
+            allowed = self.authorise_sender(scope)
+            async with asyncio.timeout(REQUEST_TIMEOUT):
                 return await take(scope, receive, allowed)
         except DeniedError as error:
-            return _denied(error)
+            return _denial_response(error)
         except TimeoutError:
-            return fault(408, f"the body took more than {PATIENCE:g} s")
-        except tuple(STATUS) as error:
-            return _refused(error)
+            return error_response(408, f"the body took more than {REQUEST_TIMEOUT:g} s")
+        except tuple(ERROR_STATUS) as error:
+            return _error_response(error)
 
-    async def _rows(self, scope: Scope, receive: Receive, allowed: str | None) -> Response:
+    async def _receive_rows_body(self, scope: Scope, receive: Receive, allowed: str | None) -> Response:
         """Takes rows of an agent that came the long way (see `protocol`)."""
-        with self._room.guest() as place:
-            found = self.taken(await _body(scope, receive, MOST_PACKED, place), allowed)
+        with self._body_budget.reserve() as place:
+            found = self.receive_rows(await _read_body(scope, receive, MAX_PACKED_BYTES, place), allowed)
         return found if isinstance(found, Response) else JSONResponse({"taken": found})
 
-    async def _pushed(self, source: pushed.Receiving, scope: Scope, receive: Receive, allowed: str | None) -> Response:
+    async def _receive_source_push(
+        self, source: push_receiver.PushReceiver, scope: Scope, receive: Receive, allowed: str | None
+    ) -> Response:
         """Takes what somebody pushes to a source that speaks of the whole fleet."""
         if allowed is not None:
             raise DeniedError("this needs an agent's token for every node ('*')", known=True)
-        with self._room.guest() as place:
-            return await self._read(source, scope, await _body(scope, receive, MOST_PUSHED, place))
+        with self._body_budget.reserve() as place:
+            return await self._pass_to_source(source, scope, await _read_body(scope, receive, MAX_PUSHED, place))
 
-    async def _read(self, source: pushed.Receiving, scope: Scope, body: bytes) -> Response:
+    async def _pass_to_source(self, source: push_receiver.PushReceiver, scope: Scope, body: bytes) -> Response:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         reply = await source.take(body, headers)
         return Response(reply.body or None, reply.status, dict(reply.headers))
 
 
-Take = Callable[[Scope, Receive, str | None], Awaitable[Response]]
+PushHandler = Callable[[Scope, Receive, str | None], Awaitable[Response]]
 """Takes what is pushed by who may speak for a node, or for all."""
 
 
-def _header(scope: Scope, name: bytes) -> str:
+def _get_header(scope: Scope, name: bytes) -> str:
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
 
 
-async def _body(scope: Scope, receive: Receive, most: int, place: Callable[[int], None]) -> bytes:
-    told = _header(scope, b"content-length")
+async def _read_body(scope: Scope, receive: Receive, most: int, place: Callable[[int], None]) -> bytes:
+    told = _get_header(scope, b"content-length")
     if told.isdigit() and int(told[:12]) > most:
         raise TooLargeError(most)
     parts, size = [], 0
@@ -214,45 +220,45 @@ async def _body(scope: Scope, receive: Receive, most: int, place: Callable[[int]
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _refused(error: Exception) -> Response:
-    later = {"Retry-After": "1"} if isinstance(error, BUSY) else {}
-    return fault(STATUS[type(error)], str(error), **later)
+def _error_response(error: Exception) -> Response:
+    later = {"Retry-After": "1"} if isinstance(error, BUSY_ERRORS) else {}
+    return error_response(ERROR_STATUS[type(error)], str(error), **later)
 
 
-def _denied(error: DeniedError) -> Response:
+def _denial_response(error: DeniedError) -> Response:
     if error.known:
-        return fault(403, str(error))
-    return fault(401, str(error), **{"WWW-Authenticate": "Bearer"})
+        return error_response(403, str(error))
+    return error_response(401, str(error), **{"WWW-Authenticate": "Bearer"})
 
 
-async def _no_route(_request: Request, error: Exception) -> Response:
+async def _route_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return fault(error.status_code, error.detail, **(error.headers or {}))
+    return error_response(error.status_code, error.detail, **(error.headers or {}))
 
 
-class Server(uvicorn.Server):
+class ControllerServer(uvicorn.Server):
     """Leaves signals to the process, and knows all who are connected, those too whose TLS has still to begin."""
 
-    porch: Porch
+    connection_limit: ConnectionLimit
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begins to serve on sockets."""
         await self.lifespan.startup()
         # At as many as this uvicorn itself turns requests away.
-        self.porch = Porch(max((self.config.limit_concurrency or MOST_CONNECTIONS) - 1, 1))
+        self.connection_limit = ConnectionLimit(max((self.config.limit_concurrency or MAX_CONNECTIONS) - 1, 1))
         serve = asyncio.get_running_loop().create_server
-        self.servers = [await serve(self._coming, sock=door, backlog=BACKLOG) for door in sockets or ()]
+        self.servers = [await serve(self._create_protocol, sock=door, backlog=BACKLOG) for door in sockets or ()]
         self.started = True
 
-    def _coming(self) -> asyncio.Protocol:
-        inner = Connection(self.config, self.server_state, self.lifespan.state)
-        inner.porch = self.porch
-        return Handshake(inner, self.config.ssl, self.porch) if self.config.ssl else inner
+    def _create_protocol(self) -> asyncio.Protocol:
+        inner = HttpConnection(self.config, self.server_state, self.lifespan.state)
+        inner.connection_limit = self.connection_limit
+        return TlsHandshake(inner, self.config.ssl, self.connection_limit) if self.config.ssl else inner
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ends; who has not ended its handshake is not waited for."""
-        for who in self.porch.resting:
-            if isinstance(who, Handshake):
+        for who in self.connection_limit.idle_connections:
+            if isinstance(who, TlsHandshake):
                 who.abort()
         await super().shutdown(sockets)
 
@@ -262,7 +268,7 @@ class Server(uvicorn.Server):
         yield
 
 
-def listening(listen: Listen) -> socket.socket:
+def open_socket(listen: ListenConfig) -> socket.socket:
     """A socket that waits for connections.
 
     Raises:
@@ -282,20 +288,20 @@ def listening(listen: Listen) -> socket.socket:
     return door
 
 
-def most_connections() -> int:
+def max_connections() -> int:
     """How many there may be at a time: files, sources and tellers need a quarter of what the process may open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         soft = hard
-    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, max(soft * 3 // 4, 1))
+    return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, max(soft * 3 // 4, 1))
 
 
-def server(app: App, tls: Tls | None) -> Server:
+def create_server(app: ControllerApp, tls: TlsConfig | None) -> ControllerServer:
     """What serves an application on sockets that it is given, until its `should_exit` is set."""
     settings = uvicorn.Config(
         app,
-        http=Connection,
+        http=HttpConnection,
         proxy_headers=False,
         ws="none",
         lifespan="off",
@@ -304,12 +310,12 @@ def server(app: App, tls: Tls | None) -> Server:
         log_config=None,
         server_header=False,
         date_header=False,
-        limit_concurrency=most_connections(),
-        timeout_keep_alive=IDLE,
+        limit_concurrency=max_connections(),
+        timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=3,
         ssl_certfile=tls.certificate if tls else None,
         ssl_keyfile=tls.key if tls else None,
         ssl_ca_certs=(tls.clients or None) if tls else None,
         ssl_cert_reqs=ssl.CERT_OPTIONAL if tls and tls.clients else ssl.CERT_NONE,
     )
-    return Server(settings)
+    return ControllerServer(settings)

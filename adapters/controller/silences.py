@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from skewscope.adapters.places import names_of, nodes_of
-from skewscope.engine.incident import Incident, rfc3339
-from skewscope.engine.topology import Topology
+from skewscope.adapters.mapping.incident_nodes import entity_names, nodes_of
+from skewscope.engine.model.incident import Incident, rfc3339
+from skewscope.engine.model.topology import Topology
 
 DAY = 86400.0
-MOST_SHARE = 0.25
-MOST_DAYS = 7.0
-FEW = 1
+MAX_SHARE = 0.25
+MAX_DAYS = 7.0
+MIN_NODES = 1
 """Nodes that silences may always cover."""
 MATCHERS = ("condition", "entity", "node", "group", "rack")
 
@@ -24,12 +24,12 @@ Match = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SilenceLimits:
     """Beyond which a silence is too broad, and needs an admin."""
 
-    share: float = MOST_SHARE
+    max_share: float = MAX_SHARE
     """Of the fleet's nodes that silences may cover at any time."""
-    days: float = MOST_DAYS
+    max_days: float = MAX_DAYS
     """That one may last."""
 
 
@@ -49,21 +49,21 @@ class Silence:
     ended: str = ""
     """Who ended it; '' while nobody has."""
 
-    def active(self, t: float) -> bool:
+    def is_active(self, t: float) -> bool:
         """Whether it holds at a time."""
         return not self.ended and self.starts <= t and (self.ends is None or t < self.ends)
 
-    def over(self, t: float) -> bool:
+    def is_over(self, t: float) -> bool:
         """Whether it will never hold again."""
         return bool(self.ended) or (self.ends is not None and self.ends <= t)
 
-    def meets(self, other: "Silence") -> bool:
+    def overlaps(self, other: "Silence") -> bool:
         """Whether both hold at some time."""
         return self.starts < (other.ends or float("inf")) and other.starts < (self.ends or float("inf"))
 
     def as_json(self, now: float) -> dict[str, Any]:
         """What is told of it."""
-        state = "ended" if self.over(now) else "active" if self.active(now) else "waiting"
+        state = "ended" if self.is_over(now) else "active" if self.is_active(now) else "waiting"
         return asdict(self) | {
             "match": {field: list(names) for field, names in self.match},
             "starts": rfc3339(self.starts),
@@ -73,7 +73,7 @@ class Silence:
 
 
 @dataclass(frozen=True)
-class Shade:
+class SilenceMatcher:
     """A silence over a topology, with the nodes that its names stand for looked up once."""
 
     silence: Silence
@@ -83,95 +83,97 @@ class Shade:
     nodes: Mapping[str, frozenset[str]]
     """That the names of each matcher of a place stand for."""
 
-    def hides(self, one: Incident) -> bool:
+    def matches(self, one: Incident) -> bool:
         """Whether an incident matches, whenever it was."""
-        return all(self._matches(field, names, one) for field, names in self.names.items())
+        return all(self._matches_field(field, names, one) for field, names in self.names.items())
 
-    def _matches(self, field: str, names: frozenset[str], one: Incident) -> bool:
+    def _matches_field(self, field: str, names: frozenset[str], one: Incident) -> bool:
         if field == "condition":
             return one.condition in names
-        there = names_of(one)
+        there = entity_names(one)
         if field == "entity":
             return names.issuperset(there)
         if field == "group":
             named = names.issuperset(there)
-            return named or (one.name not in self.topology.group and self._inside(there, self.nodes[field]))
-        return self._inside(there, self.nodes[field])
+            return named or (one.name not in self.topology.group and self._is_inside(there, self.nodes[field]))
+        return self._is_inside(there, self.nodes[field])
 
-    def _inside(self, there: Iterable[str], nodes: frozenset[str]) -> bool:
+    def _is_inside(self, there: Iterable[str], nodes: frozenset[str]) -> bool:
         """Whether everything touches some nodes, and a whole group lies in them."""
         found = ((name, nodes_of(name, self.topology)) for name in there)
         return all(on <= nodes and bool(on) if name in self.topology.group else on & nodes for name, on in found)
 
 
-def shade(silence: Silence, topology: Topology) -> Shade:
+def build_matcher(silence: Silence, topology: Topology) -> SilenceMatcher:
     """The shade of a silence."""
     names = {field: frozenset(some) for field, some in silence.match}
-    places = {field: _standing_for(field, some, topology) for field, some in names.items() if field != "condition"}
-    return Shade(silence, topology, names, places)
+    places = {field: _nodes_of_names(field, some, topology) for field, some in names.items() if field != "condition"}
+    return SilenceMatcher(silence, topology, names, places)
 
 
-def _standing_for(field: str, names: Iterable[str], topology: Topology) -> frozenset[str]:
+def _nodes_of_names(field: str, names: Iterable[str], topology: Topology) -> frozenset[str]:
     if field == "rack":
         return frozenset().union(*(topology.racks.get(name, frozenset()) for name in names))
     return frozenset().union(*(nodes_of(name, topology) for name in names))
 
 
-def silenced(
+def match_silences(
     silences: Iterable[Silence], incidents: Iterable[Incident], topology: Topology, t: float
 ) -> dict[str, str]:
     """The silence of each firing incident that has one now."""
-    active = [shade(silence, topology) for silence in silences if silence.active(t)]
+    active = [build_matcher(silence, topology) for silence in silences if silence.is_active(t)]
     if not active:
         return {}
     firing = (one for one in incidents if one.state == "firing")
-    pairs = ((one.id, next((each.silence.id for each in active if each.hides(one)), "")) for one in firing)
+    pairs = ((one.id, next((each.silence.id for each in active if each.matches(one)), "")) for one in firing)
     return {incident: silence for incident, silence in pairs if silence}
 
 
 # --- too broad ones
 
 
-def covered(silence: Silence, topology: Topology) -> frozenset[str]:
+def covered_nodes(silence: Silence, topology: Topology) -> frozenset[str]:
     """The nodes on which it can hide something."""
     nodes = frozenset(topology.node)
-    for some in shade(silence, topology).nodes.values():
+    for some in build_matcher(silence, topology).nodes.values():
         nodes &= some
     return nodes
 
 
-def too_broad(
-    new: Silence, others: Iterable[Silence], topology: Topology, limits: Limits = Limits()
+def breadth_problems(
+    new: Silence, others: Iterable[Silence], topology: Topology, limits: SilenceLimits = SilenceLimits()
 ) -> tuple[str, ...]:
     """Why a silence would hide too much, beside those that hold at the same time; empty where it would not."""
-    return tuple(_too_broad(new, others, topology, limits))
+    return tuple(_iter_breadth_problems(new, others, topology, limits))
 
 
-def _too_broad(new: Silence, others: Iterable[Silence], topology: Topology, limits: Limits) -> Iterator[str]:
+def _iter_breadth_problems(
+    new: Silence, others: Iterable[Silence], topology: Topology, limits: SilenceLimits
+) -> Iterator[str]:
     if new.ends is None:
         yield "it has no end"
-    elif new.ends - new.starts > limits.days * DAY:
-        yield f"it lasts {(new.ends - new.starts) / DAY:.1f} days, more than {limits.days:g}"
-    alone = covered(new, topology)
-    beside = alone.union(*(covered(each, topology) for each in others if not each.ended and each.meets(new)))
-    most = max(int(limits.share * len(topology.nodes)), FEW)
+    elif new.ends - new.starts > limits.max_days * DAY:
+        yield f"it lasts {(new.ends - new.starts) / DAY:.1f} days, more than {limits.max_days:g}"
+    alone = covered_nodes(new, topology)
+    beside = alone.union(*(covered_nodes(each, topology) for each in others if not each.ended and each.overlaps(new)))
+    most = max(int(limits.max_share * len(topology.nodes)), MIN_NODES)
     if len(beside) > most:
         with_others = "" if beside == alone else f", with others that hold at the same time {len(beside)}"
         yield f"it covers {len(alone)} of {len(topology.nodes)} nodes{with_others}, more than {most}"
 
 
-def ended(silence: Silence, by: str, t: float) -> Silence:
+def end_silence(silence: Silence, by: str, t: float) -> Silence:
     """The silence, ended at a time by somebody; one that never began holds for no time at all."""
     return replace(silence, ended=by, ends=max(min(t, silence.ends or t), min(silence.starts, t)))
 
 
-def as_row(silence: Silence) -> tuple[Any, ...]:
+def to_row(silence: Silence) -> tuple[Any, ...]:
     """What a store keeps."""
     match = json.dumps({field: list(names) for field, names in silence.match})
     return silence.id, match, silence.starts, silence.ends, silence.owner, silence.comment, silence.ended
 
 
-def of_row(row: Sequence[Any]) -> Silence:
+def from_row(row: Sequence[Any]) -> Silence:
     """What a store kept."""
     id_, match, *rest = row
     return Silence(id_, tuple((field, tuple(names)) for field, names in json.loads(match).items()), *rest)

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from skewscope.adapters.controller import audit, roll
-from skewscope.adapters.controller.silences import Silence, as_row, of_row
-from skewscope.adapters.telling import outbox
-from skewscope.adapters.telling.base import Letter
-from skewscope.engine.incident import Evidence, Incident, incident_of
-from skewscope.engine.incidents import Change
+from skewscope.adapters.controller import agent_registry, audit
+from skewscope.adapters.controller.silences import Silence, from_row, to_row
+from skewscope.adapters.notify import outbox
+from skewscope.adapters.notify.base import Notification
+from skewscope.engine.incidents.lifecycle import IncidentChange
+from skewscope.engine.model.incident import Incident, IncidentEvidence, parse_incident
 from skewscope.kb.problems import InputError, Problem
 
-PATIENCE = 5.0
+BUSY_TIMEOUT = 5.0
 """Seconds to wait for another process that writes."""
-MOST_EVENTS = 1000
-MOST_LOOKED_AT = 10_000
-SILENCES = "SELECT id, match, starts, ends, owner, comment, ended FROM silences"
+MAX_EVENTS = 1000
+MAX_INCIDENTS = 10_000
+SELECT_SILENCES = "SELECT id, match, starts, ends, owner, comment, ended FROM silences"
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -53,7 +53,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             comment TEXT NOT NULL, ended TEXT NOT NULL) STRICT""",
         *outbox.TABLES,
     ),
-    roll.TABLES,
+    agent_registry.TABLES,
 )
 """What each version of the schema adds to the one before; what stands here is never changed."""
 
@@ -62,7 +62,7 @@ class StoreError(Exception):
     """A store that takes nothing just now, and why: a full disk, a file that is torn."""
 
 
-class Event(NamedTuple):
+class IncidentEvent(NamedTuple):
     """Something that happened to an incident, with its place among all that ever happened."""
 
     number: int
@@ -77,15 +77,15 @@ class Store:
 
     path: Path
     _connection: sqlite3.Connection = field(init=False)
-    _written: dict[str, str] = field(default_factory=dict)
+    _written_lines: dict[str, str] = field(default_factory=dict)
     """What was last written of each incident that may still change."""
 
-    _file: tuple[int, int] = field(init=False)
+    _file_id: tuple[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._connection = _opened(self.path)
+        self._connection = _open_database(self.path)
         _migrate(self._connection, self.path)
-        self._file = _identity(self.path)
+        self._file_id = _file_identity(self.path)
 
     def close(self) -> None:
         """Lets go of the file."""
@@ -98,7 +98,7 @@ class Store:
         Raises:
             StoreError: nothing could be written.
         """
-        if _identity(self.path) != self._file:
+        if _file_identity(self.path) != self._file_id:
             # SQLite would go on writing into a file that nobody finds again.
             raise StoreError(f"the store {self.path} was taken away; put it back, or restart to begin another")
         try:
@@ -113,39 +113,39 @@ class Store:
                 with suppress(sqlite3.Error):
                     self._connection.execute("ROLLBACK")
 
-    def keep(
+    def write_tick(
         self,
         t: float,
         incidents: Iterable[Incident],
-        changes: Collection[Change],
+        changes: Collection[IncidentChange],
         also: Callable[[sqlite3.Connection], None] | None = None,
-    ) -> tuple[Event, ...]:
+    ) -> tuple[IncidentEvent, ...]:
         """Writes what a tick changed and whatever `also` writes, all of it or nothing; what happened, numbered.
 
         Raises:
             StoreError: nothing could be written.
         """
-        new = {one.id: (one, line) for one in incidents if self._written.get(one.id) != (line := one.as_line())}
+        new = {one.id: (one, line) for one in incidents if self._written_lines.get(one.id) != (line := one.as_line())}
         if not new and not changes and also is None:
             return ()
         with self.transaction() as connection:
             for one, line in new.values():
-                _put(connection, t, one, line)
-            events = tuple(_happened(connection, change) for change in changes)
+                _write_incident(connection, t, one, line)
+            events = tuple(_write_event(connection, change) for change in changes)
             for event in events:
                 audit.append(connection, event.t, "engine", event.what, {"incident": event.incident})
             if also is not None:
                 also(connection)
-        self._written |= {id_: line for id_, (_, line) in new.items()}
+        self._written_lines |= {id_: line for id_, (_, line) in new.items()}
         return events
 
     def forget_before(self, before: float) -> None:
         """Stops comparing what resolved before a time: it changes no more."""
         old = self._connection.execute("SELECT id FROM incidents WHERE resolved_at < ?", (before,))
         for (id_,) in old:
-            self._written.pop(id_, None)
+            self._written_lines.pop(id_, None)
 
-    def note(self, t: float, who: str, what: str, told: Mapping[str, Any]) -> None:
+    def add_audit_entry(self, t: float, who: str, what: str, told: Mapping[str, Any]) -> None:
         """Adds a line to the audit log."""
         with self.transaction() as connection:
             audit.append(connection, t, who, what, told)
@@ -157,10 +157,10 @@ class Store:
             InputError: the store is damaged.
         """
         asked = "SELECT id, told FROM incidents WHERE state = 'firing' ORDER BY opened_at, id"
-        with self._sound():
+        with self._report_damage():
             found = list(self._connection.execute(asked))
-            self._written |= dict(found)
-            return [incident_of(json.loads(line)) for _, line in found]
+            self._written_lines |= dict(found)
+            return [parse_incident(json.loads(line)) for _, line in found]
 
     def silences(self) -> list[Silence]:
         """Those that nobody ended so far, nor time.
@@ -168,22 +168,22 @@ class Store:
         Raises:
             InputError: the store is damaged.
         """
-        with self._sound():
-            return [of_row(row) for row in self._connection.execute(f"{SILENCES} WHERE ended = ''")]
+        with self._report_damage():
+            return [from_row(row) for row in self._connection.execute(f"{SELECT_SILENCES} WHERE ended = ''")]
 
     @contextmanager
-    def _sound(self) -> Iterator[None]:
+    def _report_damage(self) -> Iterator[None]:
         """What is read at the start tells of damage in words."""
         try:
             yield
         except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
-            raise _no_store(self.path, error) from None
+            raise _store_problem(self.path, error) from None
 
-    def keep_silence(self, t: float, who: str, what: str, silence: Silence) -> None:
+    def write_silence(self, t: float, who: str, what: str, silence: Silence) -> None:
         """Writes a silence as it is now, and what was done to it into the audit log."""
         told = silence.as_json(t)
         with self.transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO silences VALUES (?, ?, ?, ?, ?, ?, ?)", as_row(silence))
+            connection.execute("INSERT OR REPLACE INTO silences VALUES (?, ?, ?, ?, ?, ?, ?)", to_row(silence))
             audit.append(connection, t, who, what, told)
 
     def prune(self, before: float) -> None:
@@ -196,20 +196,20 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Reader:
+class StoreReader:
     """What anybody may read of a store, from any thread: a connection for each question."""
 
     path: Path
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def connect(self) -> Iterator[sqlite3.Connection]:
         """A connection that cannot write."""
-        with closing(_opened(self.path, write=False)) as connection:
+        with closing(_open_database(self.path, write=False)) as connection:
             yield connection
 
     def incident(self, id_: str) -> dict[str, Any] | None:
         """The contract's object of an incident, with its history; None for one that is not there."""
-        with self.reading() as connection:
+        with self.connect() as connection:
             row = connection.execute("SELECT told FROM incidents WHERE id = ?", (id_,)).fetchone()
             if row is None:
                 return None
@@ -221,56 +221,56 @@ class Reader:
         """The contract's objects, those that opened last first."""
         where, values = ("WHERE state = ?", (state,)) if state else ("", ())
         ordered = f"SELECT told FROM incidents {where} ORDER BY opened_at DESC, id LIMIT ?"  # noqa: S608
-        with self.reading() as connection:
+        with self.connect() as connection:
             return [json.loads(row[0]) for row in connection.execute(ordered, (*values, most))]
 
-    def since(self, t: float, most: int = MOST_LOOKED_AT) -> list[Incident]:
+    def incidents_since(self, t: float, most: int = MAX_INCIDENTS) -> list[Incident]:
         """Incidents that fired at any time since then, those that opened last first."""
         asked = "SELECT told FROM incidents WHERE coalesce(resolved_at, ?) >= ? ORDER BY opened_at DESC, id LIMIT ?"
-        with self.reading() as connection:
-            return [incident_of(json.loads(row[0])) for row in connection.execute(asked, (t, t, most))]
+        with self.connect() as connection:
+            return [parse_incident(json.loads(row[0])) for row in connection.execute(asked, (t, t, most))]
 
     def silences(self, most: int = 1000) -> list[Silence]:
         """All of them, those that begin last first."""
-        with self.reading() as connection:
-            rows = connection.execute(f"{SILENCES} ORDER BY starts DESC, id LIMIT ?", (most,))
-            return [of_row(row) for row in rows]
+        with self.connect() as connection:
+            rows = connection.execute(f"{SELECT_SILENCES} ORDER BY starts DESC, id LIMIT ?", (most,))
+            return [from_row(row) for row in rows]
 
-    def letters(self, teller: str, after: int, most: int) -> list[Letter]:
+    def notifications(self, teller: str, after: int, most: int) -> list[Notification]:
         """What is on its way to a teller, after a number, oldest first."""
-        with self.reading() as connection:
-            return outbox.waiting(connection, teller, after, most)
+        with self.connect() as connection:
+            return outbox.load_notifications(connection, teller, after, most)
 
-    def events(self, after: int, most: int = MOST_EVENTS) -> list[Event]:
+    def events(self, after: int, most: int = MAX_EVENTS) -> list[IncidentEvent]:
         """What happened after an event, in order."""
         asked = "SELECT number, incident, t, what FROM history WHERE number > ? ORDER BY number LIMIT ?"
-        with self.reading() as connection:
-            return [Event(*row) for row in connection.execute(asked, (after, most))]
+        with self.connect() as connection:
+            return [IncidentEvent(*row) for row in connection.execute(asked, (after, most))]
 
     def last_event(self) -> int:
         """The number of the newest event; 0 for none."""
-        with self.reading() as connection:
+        with self.connect() as connection:
             (number,) = connection.execute("SELECT coalesce(max(number), 0) FROM history").fetchone()
             return int(number)
 
-    def verify(self) -> tuple[int, str]:
+    def verify_audit(self) -> tuple[int, str]:
         """How many lines the audit log has, and the hash of the last.
 
         Raises:
             InputError: a line is not what was written.
         """
         try:
-            with self.reading() as connection:
-                return audit.verified(connection, str(self.path))
+            with self.connect() as connection:
+                return audit.verify_chain(connection, str(self.path))
         except sqlite3.Error as error:
-            raise _no_store(self.path, error) from None
+            raise _store_problem(self.path, error) from None
 
 
-def _opened(path: Path, *, write: bool = True) -> sqlite3.Connection:
+def _open_database(path: Path, *, write: bool = True) -> sqlite3.Connection:
     if not write and not path.is_file():
         raise InputError([Problem(str(path), 0, "", "no such file", "the store of a controller")])
     try:
-        connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
         if write:
             connection.execute("PRAGMA journal_mode = WAL")
             # A tick without news writes nothing, so waiting for the disk costs little.
@@ -278,11 +278,11 @@ def _opened(path: Path, *, write: bool = True) -> sqlite3.Connection:
         else:
             connection.execute("PRAGMA query_only = ON")
     except sqlite3.Error as error:
-        raise _no_store(path, error) from None
+        raise _store_problem(path, error) from None
     return connection
 
 
-def _identity(path: Path) -> tuple[int, int]:
+def _file_identity(path: Path) -> tuple[int, int]:
     """What says that a file is the same one; nothing that any has where there is none."""
     try:
         found = path.stat()
@@ -305,32 +305,32 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute(f"PRAGMA user_version = {number}")
             connection.execute("COMMIT")
     except sqlite3.Error as error:
-        raise _no_store(path, error) from None
+        raise _store_problem(path, error) from None
 
 
-def _no_store(path: Path, error: Exception) -> InputError:
+def _store_problem(path: Path, error: Exception) -> InputError:
     found, hint = f"no usable database ({error})", "Restore a copy of it, or move it away to begin with an empty one."
     return InputError([Problem(str(path), 0, "", found, "an SQLite file of Skewscope, on a disk with room", hint)])
 
 
-def _put(connection: sqlite3.Connection, t: float, one: Incident, line: str) -> None:
+def _write_incident(connection: sqlite3.Connection, t: float, one: Incident, line: str) -> None:
     row = (one.id, one.state, one.condition, one.kind, one.name, one.opened_at, one.resolved_at, t, line)
     connection.execute("INSERT OR REPLACE INTO incidents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     connection.execute("DELETE FROM evidence WHERE incident = ?", (one.id,))
     connection.execute("DELETE FROM advice WHERE incident = ?", (one.id,))
     sides = (("for", one.evidence), ("against", one.against))
-    items = [_item(one.id, side, item) for side, found in sides for item in found]
+    items = [_evidence_row(one.id, side, item) for side, found in sides for item in found]
     connection.executemany("INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?, ?, ?)", items)
     advice = [(one.id, each.id, each.actor, each.why) for each in one.mitigations]
     connection.executemany("INSERT INTO advice VALUES (?, ?, ?, ?)", advice)
 
 
-def _item(id_: str, side: str, item: Evidence) -> tuple[Any, ...]:
+def _evidence_row(id_: str, side: str, item: IncidentEvidence) -> tuple[Any, ...]:
     return id_, side, item.name, item.verdict, item.weight, item.value, item.unit, item.expr
 
 
-def _happened(connection: sqlite3.Connection, change: Change) -> Event:
+def _write_event(connection: sqlite3.Connection, change: IncidentChange) -> IncidentEvent:
     row = (change.id, change.t, change.what)
     cursor = connection.execute("INSERT INTO history (incident, t, what) VALUES (?, ?, ?)", row)
     assert cursor.lastrowid is not None
-    return Event(cursor.lastrowid, *row)
+    return IncidentEvent(cursor.lastrowid, *row)

@@ -11,21 +11,21 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from skewscope.adapters.discovery.drawn import DrawnGroup, DrawnNode
+from skewscope.adapters.discovery.draft import GroupDraft, NodeDraft
 from skewscope.kb.problems import InputError, Problem
 
-MOST_MEMBERS = 100_000
-GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915")
-RACKS = ("topology.kubernetes.io/rack", "topology.k8s.io/rack", "rack", "topology.kubernetes.io/block")
+MAX_MEMBERS = 100_000
+GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915")
+RACK_LABELS = ("topology.kubernetes.io/rack", "topology.k8s.io/rack", "rack", "topology.kubernetes.io/block")
 DEGREE = r"[= ]+(\d{1,5})"
-KINDS = (
+PARALLELISM_OPTIONS = (
     ("pipeline-parallel", re.compile(rf"--(?:pipeline-parallel-size|pp-size|pp_size|pp){DEGREE}")),
     ("tensor-parallel", re.compile(rf"--(?:tensor-parallel-size|tp-size|tp_size|tp){DEGREE}")),
     ("data-parallel", re.compile(rf"--(?:data-parallel-size|dp-size|dp_size|dp){DEGREE}")),
 )
 
 
-class Place(NamedTuple):
+class PodRank(NamedTuple):
     """Where a pod stands among those that it works with."""
 
     group: str
@@ -33,7 +33,7 @@ class Place(NamedTuple):
     pool: str
 
 
-def read(text: str, file: str) -> tuple[list[DrawnNode], list[DrawnGroup], list[str]]:
+def parse_cluster(text: str, file: str) -> tuple[list[NodeDraft], list[GroupDraft], list[str]]:
     """Nodes, groups, and what was left out.
 
     Raises:
@@ -44,8 +44,8 @@ def read(text: str, file: str) -> tuple[list[DrawnNode], list[DrawnGroup], list[
         kinds: dict[str, list[Any]] = defaultdict(list)
         for item in items:
             kinds[str(item["kind"])].append(item)
-        nodes = [_node(item) for item in kinds["Node"]]
-        groups, remarks = _groups(kinds["Pod"], {node.name: node for node in nodes})
+        nodes = [_parse_node(item) for item in kinds["Node"]]
+        groups, remarks = _parse_groups(kinds["Pod"], {node.name: node for node in nodes})
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
         found = f"no list of nodes and pods ({type(error).__name__})"
         hint = "Write it with: kubectl get nodes,pods -A -o json"
@@ -53,39 +53,41 @@ def read(text: str, file: str) -> tuple[list[DrawnNode], list[DrawnGroup], list[
     return nodes, groups, remarks
 
 
-def _node(item: Mapping[str, Any]) -> DrawnNode:
+def _parse_node(item: Mapping[str, Any]) -> NodeDraft:
     labels, status = item["metadata"].get("labels") or {}, item.get("status") or {}
     capacity = status.get("capacity") or {}
-    gpus = next((int(capacity[name]) for name in GPUS if name in capacity), 0)
+    gpus = next((int(capacity[name]) for name in GPU_RESOURCES if name in capacity), 0)
     addresses = tuple(
         str(one["address"]) for one in status.get("addresses") or () if one["type"] in ("InternalIP", "ExternalIP")
     )
-    rack = next((str(labels[name]) for name in RACKS if labels.get(name)), "")
-    return DrawnNode(str(item["metadata"]["name"]), rack, gpus, addresses)
+    rack = next((str(labels[name]) for name in RACK_LABELS if labels.get(name)), "")
+    return NodeDraft(str(item["metadata"]["name"]), rack, gpus, addresses)
 
 
-def _groups(pods: Iterable[Mapping[str, Any]], nodes: Mapping[str, DrawnNode]) -> tuple[list[DrawnGroup], list[str]]:
-    found: dict[Place, Mapping[str, Any]] = {}
+def _parse_groups(
+    pods: Iterable[Mapping[str, Any]], nodes: Mapping[str, NodeDraft]
+) -> tuple[list[GroupDraft], list[str]]:
+    found: dict[PodRank, Mapping[str, Any]] = {}
     for pod in pods:
-        place = _place(pod)
-        if place and pod.get("spec", {}).get("nodeName") in nodes and len(found) < MOST_MEMBERS:
+        place = _parse_pod_rank(pod)
+        if place and pod.get("spec", {}).get("nodeName") in nodes and len(found) < MAX_MEMBERS:
             found[place] = pod
-    by_group: dict[str, list[Place]] = defaultdict(list)
+    by_group: dict[str, list[PodRank]] = defaultdict(list)
     for place in sorted(found):
         by_group[place.group].append(place)
     groups, remarks = [], []
     for name, places in by_group.items():
-        members = [member for place in places for member in _members(found[place], nodes)]
+        members = [member for place in places for member in _pod_members(found[place], nodes)]
         if len(set(members)) < len(members):
             remarks.append(f"{name}: several of its pods share a node, and which GPUs each has is not told")
         elif len(members) < 2:
             remarks.append(f"{name}: one member is no group")
         else:
-            groups.append(_group(name, members, found[places[0]], places[0].pool))
+            groups.append(_build_group(name, members, found[places[0]], places[0].pool))
     return groups, remarks
 
 
-def _place(pod: Mapping[str, Any]) -> Place | None:
+def _parse_pod_rank(pod: Mapping[str, Any]) -> PodRank | None:
     """The group of a pod by its labels, and its place in it; None where it has none."""
     about = pod["metadata"]
     labels, space = about.get("labels") or {}, about.get("namespace", "default")
@@ -93,37 +95,37 @@ def _place(pod: Mapping[str, Any]) -> Place | None:
         name = labels["leaderworkerset.sigs.k8s.io/name"]
         number = labels["leaderworkerset.sigs.k8s.io/group-index"]
         rank = int(labels["leaderworkerset.sigs.k8s.io/worker-index"])
-        return Place(f"{space}.{name}.{number}", rank, f"{space}.{name}")
+        return PodRank(f"{space}.{name}.{number}", rank, f"{space}.{name}")
     with suppress(KeyError):
         rank = int(labels["training.kubeflow.org/replica-index"])
         # The master has an index of its own: it comes before all workers.
         worker = labels.get("training.kubeflow.org/replica-type", "worker") != "master"
-        return Place(f"{space}.{labels['training.kubeflow.org/job-name']}", rank + worker, "")
+        return PodRank(f"{space}.{labels['training.kubeflow.org/job-name']}", rank + worker, "")
     with suppress(KeyError):
         rank = int(labels["batch.kubernetes.io/job-completion-index"])
-        return Place(f"{space}.{labels['batch.kubernetes.io/job-name']}", rank, "")
+        return PodRank(f"{space}.{labels['batch.kubernetes.io/job-name']}", rank, "")
     return None
 
 
-def _members(pod: Mapping[str, Any], nodes: Mapping[str, DrawnNode]) -> list[str]:
+def _pod_members(pod: Mapping[str, Any], nodes: Mapping[str, NodeDraft]) -> list[str]:
     """The members that a pod brings: each GPU where it has all of its node's, else the node."""
     node = nodes[pod["spec"]["nodeName"]]
     asked = 0
     for container in pod["spec"].get("containers") or ():
         limits = (container.get("resources") or {}).get("limits") or {}
-        asked += sum(int(limits[name]) for name in GPUS if name in limits)
+        asked += sum(int(limits[name]) for name in GPU_RESOURCES if name in limits)
     return [f"{node.name}/gpu{n}" for n in range(node.gpus)] if node.gpus and asked == node.gpus else [node.name]
 
 
-def _group(name: str, members: list[str], pod: Mapping[str, Any], pool: str) -> DrawnGroup:
+def _build_group(name: str, members: list[str], pod: Mapping[str, Any], pool: str) -> GroupDraft:
     words = [
         str(w) for c in pod["spec"].get("containers") or () for w in (c.get("command") or []) + (c.get("args") or [])
     ]
     line = " ".join(words)[:100_000]
-    degrees = {kind: int(match[1]) for kind, pattern in KINDS if (match := pattern.search(line))}
+    degrees = {kind: int(match[1]) for kind, pattern in PARALLELISM_OPTIONS if (match := pattern.search(line))}
     whole = next((kind for kind, degree in degrees.items() if degree == len(members)), "")
     if whole and sum(degree > 1 for degree in degrees.values()) == 1:
-        return DrawnGroup(name, whole, "", tuple(members), pool)
+        return GroupDraft(name, whole, "", tuple(members), pool)
     told = ", ".join(f"{kind} {degree}" for kind, degree in degrees.items()) or "nothing"
     guess = f"its kind: the command line says {told} of {len(members)} members; divide it where it has several kinds"
-    return DrawnGroup(name, "data-parallel", guess, tuple(members), pool)
+    return GroupDraft(name, "data-parallel", guess, tuple(members), pool)

@@ -8,20 +8,22 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-from skewscope.adapters.discovery.drawn import DrawnNode, DrawnPort
-from skewscope.adapters.grammar import REST, SERIES, series
+from skewscope.adapters.discovery.draft import NodeDraft, PortDraft
+from skewscope.adapters.formats.openmetrics_grammar import REST, SERIES, parse_series
 from skewscope.kb.problems import InputError, Problem
 
-MOST_LINES = 1_000_000
-WANTED = re.compile(
+MAX_LINES = 1_000_000
+METRIC_LINE = re.compile(
     r"node_(?:uname_info|network_(?:address_info|speed_bytes)|infiniband_(?:info|rate_bytes_per_second))\b"
 )
-UNREAL = re.compile(r"(?:lo|docker|veth|br-|virbr|cni|flannel|cali|tunl|bond|tap|dummy|cilium|lxc|ovs|pf\d+(?:hpf|vf))")
-EAST_WEST = "an RDMA device is taken for one of the rails"
-NORTH_SOUTH = "nothing says which network it is on"
+VIRTUAL_DEVICE = re.compile(
+    r"(?:lo|docker|veth|br-|virbr|cni|flannel|cali|tunl|bond|tap|dummy|cilium|lxc|ovs|pf\d+(?:hpf|vf))"
+)
+EAST_WEST_GUESS = "an RDMA device is taken for one of the rails"
+NORTH_SOUTH_GUESS = "nothing says which network it is on"
 
 
-def node(text: str, name: str, known: DrawnNode | None = None) -> DrawnNode:
+def parse_node(text: str, name: str, known: NodeDraft | None = None) -> NodeDraft:
     """A node with its ports.
 
     Args:
@@ -35,34 +37,35 @@ def node(text: str, name: str, known: DrawnNode | None = None) -> DrawnNode:
     speeds: dict[str, float] = {}
     rdma: dict[str, float] = {}
     addresses: defaultdict[str, list[str]] = defaultdict(list)
-    for metric, labels, value in _samples(text, name):
+    for metric, labels, value in _parse_samples(text, name):
         device, port = labels.get("device", ""), labels.get("port", "1")
         if metric == "node_uname_info":
             name = labels.get("nodename") or name
-        elif metric == "node_network_speed_bytes" and not UNREAL.match(device) and value > 0:
+        elif metric == "node_network_speed_bytes" and not VIRTUAL_DEVICE.match(device) and value > 0:
             speeds[device] = value
         elif metric == "node_infiniband_rate_bytes_per_second":
             rdma[device if port == "1" else f"{device}:{port}"] = value
         elif metric == "node_network_address_info" and labels.get("scope", "global") == "global":
             addresses[device].append(labels.get("address", "").partition("/")[0])
     own = set(known.addresses) if known else set()
-    ports = [_netdev(device, speed, addresses[device], own) for device, speed in sorted(speeds.items())]
+    ports = [_build_port(device, speed, addresses[device], own) for device, speed in sorted(speeds.items())]
     ports += [
-        DrawnPort(d.replace(":", "-"), "east-west", EAST_WEST, speed, (), (d,)) for d, speed in sorted(rdma.items())
+        PortDraft(d.replace(":", "-"), "east-west", EAST_WEST_GUESS, speed, (), (d,))
+        for d, speed in sorted(rdma.items())
     ]
-    return DrawnNode(name, ports=tuple(ports))
+    return NodeDraft(name, ports=tuple(ports))
 
 
-def _netdev(device: str, speed: float, addresses: Iterable[str], own: set[str]) -> DrawnPort:
+def _build_port(device: str, speed: float, addresses: Iterable[str], own: set[str]) -> PortDraft:
     told = tuple(dict.fromkeys(address for address in addresses if address))
-    guess = "" if own & set(told) else NORTH_SOUTH
-    return DrawnPort(device, "north-south", guess, speed, told, (device,))
+    guess = "" if own & set(told) else NORTH_SOUTH_GUESS
+    return PortDraft(device, "north-south", guess, speed, told, (device,))
 
 
-def _samples(text: str, file: str) -> Iterable[tuple[str, dict[str, str], float]]:
+def _parse_samples(text: str, file: str) -> Iterable[tuple[str, dict[str, str], float]]:
     found = []
-    for number, line in enumerate(text.splitlines()[:MOST_LINES], 1):
-        if not WANTED.match(line):
+    for number, line in enumerate(text.splitlines()[:MAX_LINES], 1):
+        if not METRIC_LINE.match(line):
             continue
         data = line.encode()
         match = SERIES.match(data)
@@ -70,7 +73,7 @@ def _samples(text: str, file: str) -> Iterable[tuple[str, dict[str, str], float]
         try:
             if match is None or rest is None:
                 raise ValueError(f"no sample in {line!r:.60}")
-            metric, labels = series(match)
+            metric, labels = parse_series(match)
             found.append((metric, dict(labels), float(rest["value"])))
         except ValueError as error:
             raise InputError([Problem(file, number, "", str(error), "a page of node_exporter")]) from None

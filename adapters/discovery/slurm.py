@@ -6,43 +6,43 @@ All three are lines of `Key=Value`; what is not known of them is passed over.
 import re
 from collections.abc import Iterator, Mapping
 
-from skewscope.adapters.discovery.drawn import DrawnNode
+from skewscope.adapters.discovery.draft import NodeDraft
 from skewscope.kb.problems import InputError, Problem
 
-MOST_NODES = 100_000
+MAX_NODES = 100_000
 PAIR = re.compile(r"(?P<key>[A-Za-z]\w*)=(?P<value>\S*)")
 RANGE = re.compile(r"(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?")
-GPUS = re.compile(r"\bgpu(?::[\w.-]+)?:(?P<count>\d{1,4})\b")
-PART = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])++")
-LIST = re.compile(rf"(?:{PART.pattern}(?:,{PART.pattern})*+)?")
+GPU_COUNT = re.compile(r"\bgpu(?::[\w.-]+)?:(?P<count>\d{1,4})\b")
+HOST_PART = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])++")
+HOST_LIST = re.compile(rf"(?:{HOST_PART.pattern}(?:,{HOST_PART.pattern})*+)?")
 BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 
 
-def nodes(text: str, file: str) -> list[DrawnNode]:
+def parse_nodes(text: str, file: str) -> list[NodeDraft]:
     """The nodes that a text speaks of, with the leaf switches that it names.
 
     Raises:
         InputError: a list of hosts is none, or there are too many.
     """
-    found: dict[str, DrawnNode] = {}
-    for number, line in _records(text):
+    found: dict[str, NodeDraft] = {}
+    for number, line in _parse_records(text):
         try:
-            for node in _of(line):
-                before = found.get(node.name, DrawnNode(node.name))
+            for node in _record_nodes(line):
+                before = found.get(node.name, NodeDraft(node.name))
                 leaf = before.switch or node.switch
-                found[node.name] = DrawnNode(
+                found[node.name] = NodeDraft(
                     node.name, "", before.gpus or node.gpus, before.addresses or node.addresses, leaf
                 )
         except ValueError as error:
             raise InputError([Problem(file, number, "", str(error), "hosts as Slurm lists them: n[0-3,7]")]) from None
-        if len(found) > MOST_NODES:
-            raise InputError([Problem(file, number, "", f"more than {MOST_NODES} nodes", "fewer")])
+        if len(found) > MAX_NODES:
+            raise InputError([Problem(file, number, "", f"more than {MAX_NODES} nodes", "fewer")])
     if not found:
         raise InputError([Problem(file, 0, "", "no node", "lines with SwitchName=, BlockName= or NodeName=")])
     return list(found.values())
 
 
-def _records(text: str) -> Iterator[tuple[int, Mapping[str, str]]]:
+def _parse_records(text: str) -> Iterator[tuple[int, Mapping[str, str]]]:
     """Each record's fields and first line; what is indented goes on with the one before."""
     fields: dict[str, str] = {}
     begun = 0
@@ -58,55 +58,55 @@ def _records(text: str) -> Iterator[tuple[int, Mapping[str, str]]]:
         yield begun, fields
 
 
-def _of(fields: Mapping[str, str]) -> Iterator[DrawnNode]:
+def _record_nodes(fields: Mapping[str, str]) -> Iterator[NodeDraft]:
     switch = fields.get("switchname") or fields.get("blockname") or ""
     # A switch above leaves lists the nodes of all of them.
     leaf = switch and "switches" not in fields and fields.get("level", "0") == "0"
     if leaf:
-        for name in hosts(fields.get("nodes", "")):
-            yield DrawnNode(name, switch=switch)
+        for name in expand_hosts(fields.get("nodes", "")):
+            yield NodeDraft(name, switch=switch)
     if "nodename" in fields:
-        gpus = GPUS.search(fields.get("gres", ""))
+        gpus = GPU_COUNT.search(fields.get("gres", ""))
         address = fields.get("nodeaddr", "")
-        for name in hosts(fields["nodename"]):
+        for name in expand_hosts(fields["nodename"]):
             told = (address,) if address and address != name else ()
-            yield DrawnNode(name, gpus=int(gpus["count"]) if gpus else 0, addresses=told)
+            yield NodeDraft(name, gpus=int(gpus["count"]) if gpus else 0, addresses=told)
 
 
-def hosts(text: str) -> list[str]:
+def expand_hosts(text: str) -> list[str]:
     """The names in a list of hosts: `n[0-2,7],login` is n0, n1, n2, n7 and login.
 
     Raises:
         ValueError: it is none, or there are too many.
     """
-    if not LIST.fullmatch(text):
+    if not HOST_LIST.fullmatch(text):
         raise ValueError(f"{text!r:.60}")
     found: list[str] = []
-    for part in PART.findall(text):
-        found += _expanded(part)
-        if len(found) > MOST_NODES:
-            raise ValueError(f"more than {MOST_NODES} hosts")
+    for part in HOST_PART.findall(text):
+        found += _expand_part(part)
+        if len(found) > MAX_NODES:
+            raise ValueError(f"more than {MAX_NODES} hosts")
     return found
 
 
-def _expanded(part: str) -> list[str]:
+def _expand_part(part: str) -> list[str]:
     """Each combination of the numbers in a part's brackets."""
     names = [""]
     for n, piece in enumerate(BRACKETS.split(part)):
         # What stood in brackets is every other piece.
-        choices = [number for each in piece.split(",") for number in _numbers(each, part)] if n % 2 else [piece]
-        if len(names) * len(choices) > MOST_NODES:
-            raise ValueError(f"more than {MOST_NODES} hosts")
+        choices = [number for each in piece.split(",") for number in _expand_range(each, part)] if n % 2 else [piece]
+        if len(names) * len(choices) > MAX_NODES:
+            raise ValueError(f"more than {MAX_NODES} hosts")
         names = [name + choice for name in names for choice in choices]
     return names
 
 
-def _numbers(text: str, part: str) -> Iterator[str]:
+def _expand_range(text: str, part: str) -> Iterator[str]:
     match = RANGE.fullmatch(text)
     if match is None:
         raise ValueError(f"{part!r:.60}")
     first, last = int(match["first"]), int(match["last"] or match["first"])
-    if last < first or last - first > MOST_NODES:
+    if last < first or last - first > MAX_NODES:
         raise ValueError(f"{part!r:.60}")
     width = len(match["first"]) if match["first"].startswith("0") else 0
     return (f"{number:0{width}d}" for number in range(first, last + 1))

@@ -7,24 +7,24 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.topology import FLEET, Group, Node, Pool, Port, Topology
+from skewscope.engine.model.topology import FLEET, Group, Node, Pool, Port, Topology
 
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
-GPUS = 8
-NODES_OF_A_RACK = 8
-NODES_OF_A_LEAF = 32
+GPUS_PER_NODE = 8
+NODES_PER_RACK = 8
+NODES_PER_LEAF = 32
 FABRICS = ("roce", "infiniband")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class JobKind:
     """What all jobs of one kind have in common."""
 
     group: str
     nodes: int
-    serves: bool
+    is_serving: bool
     round_s: float
     """What a member computes in a round: a decode step, a pipeline's turn, a training step."""
     round_bytes: float
@@ -33,24 +33,24 @@ class Kind:
     """With how many others each member talks; 0 stands for all."""
 
 
-KINDS = {
+JOB_KINDS = {
     # Decode steps of a 70B model are 20 to 40 ms; activations, twice a layer, are some hundred MB a step.
-    "tp": Kind("tensor-parallel", 4, serves=True, round_s=0.026, round_bytes=300e6, peers=0),
-    "pp": Kind("pipeline-parallel", 4, serves=True, round_s=0.012, round_bytes=4e6, peers=1),
-    "ep": Kind("expert-parallel", 8, serves=True, round_s=0.030, round_bytes=400e6, peers=0),
-    "pd": Kind("prefill-decode", 4, serves=True, round_s=0.028, round_bytes=120e6, peers=2),
+    "tp": JobKind("tensor-parallel", 4, is_serving=True, round_s=0.026, round_bytes=300e6, peers=0),
+    "pp": JobKind("pipeline-parallel", 4, is_serving=True, round_s=0.012, round_bytes=4e6, peers=1),
+    "ep": JobKind("expert-parallel", 8, is_serving=True, round_s=0.030, round_bytes=400e6, peers=0),
+    "pd": JobKind("prefill-decode", 4, is_serving=True, round_s=0.028, round_bytes=120e6, peers=2),
     # A training step of two seconds moves the gradients of a slice of the model; a stage its activations.
-    "dp": Kind("data-parallel", 8, serves=False, round_s=0.9, round_bytes=16e9, peers=2),
-    "pt": Kind("pipeline-parallel", 4, serves=False, round_s=0.25, round_bytes=200e6, peers=1),
+    "dp": JobKind("data-parallel", 8, is_serving=False, round_s=0.9, round_bytes=16e9, peers=2),
+    "pt": JobKind("pipeline-parallel", 4, is_serving=False, round_s=0.25, round_bytes=200e6, peers=1),
 }
-MIX = ("tp", "tp", "tp", "tp", "pp", "pp", "ep", "ep", "pd", "pd", "dp", "pt", "pt")
+JOB_MIX = ("tp", "tp", "tp", "tp", "pp", "pp", "ep", "ep", "pd", "pd", "dp", "pt", "pt")
 """Jobs of every 64 nodes."""
-POOL = 4
+POOL_SIZE = 4
 """Most replicas behind one load balancer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FleetPlan:
     """What to build."""
 
     nodes: int = 64
@@ -62,7 +62,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SimulatedJob:
     """A replica or a training job."""
 
     name: str
@@ -71,11 +71,11 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Fleet:
+class SimulatedFleet:
     """A fleet as numbers: ports are [node, port] with the front end's first, members [job, place] with -1 for none."""
 
-    plan: Plan
-    jobs: tuple[Job, ...]
+    plan: FleetPlan
+    jobs: tuple[SimulatedJob, ...]
     topology: Topology
 
     @cached_property
@@ -87,12 +87,12 @@ class Fleet:
         return found
 
     @cached_property
-    def there(self) -> Mask:
+    def is_member(self) -> Mask:
         """Which places of `members` are taken."""
         return self.members >= 0
 
     @cached_property
-    def job_of(self) -> Index:
+    def job_of_node(self) -> Index:
         """The job of each node; -1 for an idle one."""
         found = np.full(self.plan.nodes, -1, np.intp)
         for n, job in enumerate(self.jobs):
@@ -100,16 +100,16 @@ class Fleet:
         return found
 
     @cached_property
-    def serving(self) -> Mask:
+    def is_serving(self) -> Mask:
         """Which jobs serve requests."""
-        return np.array([KINDS[job.kind].serves for job in self.jobs])
+        return np.array([JOB_KINDS[job.kind].is_serving for job in self.jobs])
 
     @cached_property
-    def pipelines(self) -> Mask:
+    def is_pipeline(self) -> Mask:
         """Which jobs hand over from stage to stage."""
-        return np.array([KINDS[job.kind].group == "pipeline-parallel" for job in self.jobs])
+        return np.array([JOB_KINDS[job.kind].group == "pipeline-parallel" for job in self.jobs])
 
-    def of(self, *kinds: str) -> list[int]:
+    def jobs_of_kind(self, *kinds: str) -> list[int]:
         """The numbers of the jobs of some kinds."""
         return [n for n, job in enumerate(self.jobs) if job.kind in kinds]
 
@@ -128,52 +128,52 @@ class Fleet:
         """Of an east-west port, bytes per second."""
         return 50e9
 
-    def port(self, node: int, port: int) -> str:
+    def port_name(self, node: int, port: int) -> str:
         """The name of a port."""
         return f"{self.topology.nodes[node].name}/{'ns' if port == 0 else f'r{port - 1}'}"
 
-    def leaf(self, node: int) -> int:
+    def leaf_of(self, node: int) -> int:
         """The number of the leaf, on any rail, that a node hangs on."""
-        return node // NODES_OF_A_LEAF
+        return node // NODES_PER_LEAF
 
 
-def build(plan: Plan) -> Fleet:
+def build_fleet(plan: FleetPlan) -> SimulatedFleet:
     """The fleet of a plan."""
-    jobs = tuple(_jobs(plan))
-    nodes = tuple(_node(n, plan) for n in range(plan.nodes))
-    groups = tuple(_group(job, nodes) for job in jobs)
-    return Fleet(plan, jobs, Topology(nodes, groups, tuple(_pools(jobs, plan.prefix))))
+    jobs = tuple(_build_jobs(plan))
+    nodes = tuple(_build_node(n, plan) for n in range(plan.nodes))
+    groups = tuple(_build_group(job, nodes) for job in jobs)
+    return SimulatedFleet(plan, jobs, Topology(nodes, groups, tuple(_build_pools(jobs, plan.prefix))))
 
 
-def _jobs(plan: Plan) -> Iterator[Job]:
+def _build_jobs(plan: FleetPlan) -> Iterator[SimulatedJob]:
     """Jobs one after another until no further one has room."""
     nodes = plan.nodes
     counts: dict[str, int] = {}
     first, turn = 0, 0
-    while first + min(KINDS[kind].nodes for kind in MIX) <= nodes and turn < nodes * len(MIX):
-        kind = MIX[turn % len(MIX)]
+    while first + min(JOB_KINDS[kind].nodes for kind in JOB_MIX) <= nodes and turn < nodes * len(JOB_MIX):
+        kind = JOB_MIX[turn % len(JOB_MIX)]
         turn += 1
-        size = KINDS[kind].nodes
+        size = JOB_KINDS[kind].nodes
         if first + size <= nodes:
-            yield Job(f"{plan.prefix}{kind}{counts.get(kind, 0)}", kind, tuple(range(first, first + size)))
+            yield SimulatedJob(f"{plan.prefix}{kind}{counts.get(kind, 0)}", kind, tuple(range(first, first + size)))
             counts[kind] = counts.get(kind, 0) + 1
             first += size
 
 
-def _group(job: Job, nodes: Sequence[Node]) -> Group:
+def _build_group(job: SimulatedJob, nodes: Sequence[Node]) -> Group:
     names = tuple(nodes[n].name for n in job.nodes)
-    return Group(job.name, KINDS[job.kind].group, names, names[0] if KINDS[job.kind].serves else "")
+    return Group(job.name, JOB_KINDS[job.kind].group, names, names[0] if JOB_KINDS[job.kind].is_serving else "")
 
 
-def _pools(jobs: Sequence[Job], prefix: str) -> Iterator[Pool]:
-    for kind in dict.fromkeys(job.kind for job in jobs if KINDS[job.kind].serves):
+def _build_pools(jobs: Sequence[SimulatedJob], prefix: str) -> Iterator[Pool]:
+    for kind in dict.fromkeys(job.kind for job in jobs if JOB_KINDS[job.kind].is_serving):
         names = [job.name for job in jobs if job.kind == kind]
-        for n in range(0, len(names), POOL):
-            yield Pool(f"{prefix}{kind}-pool{n // POOL}", tuple(names[n : n + POOL]))
+        for n in range(0, len(names), POOL_SIZE):
+            yield Pool(f"{prefix}{kind}-pool{n // POOL_SIZE}", tuple(names[n : n + POOL_SIZE]))
 
 
-def _node(n: int, plan: Plan) -> Node:
-    name, leaf = f"{plan.prefix}node{n:04d}", n // NODES_OF_A_LEAF
+def _build_node(n: int, plan: FleetPlan) -> Node:
+    name, leaf = f"{plan.prefix}node{n:04d}", n // NODES_PER_LEAF
     octets = f"{n // 250}.{n % 250 + 1}"
     front = Port(
         name, "ns", "north-south", 25e9, (f"10.0.{octets}",), ("mlx5_0", "eth0"), switch=f"{plan.prefix}edge{leaf}"
@@ -190,5 +190,5 @@ def _node(n: int, plan: Plan) -> Node:
         )
         for r in range(plan.rails)
     )
-    rack = f"{plan.prefix}rack{n // NODES_OF_A_RACK}"
-    return Node(name, rack, GPUS, ("north-south", "east-west"), (front, *rails), f"{plan.prefix}{FLEET}")
+    rack = f"{plan.prefix}rack{n // NODES_PER_RACK}"
+    return Node(name, rack, GPUS_PER_NODE, ("north-south", "east-west"), (front, *rails), f"{plan.prefix}{FLEET}")

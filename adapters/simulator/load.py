@@ -11,19 +11,19 @@ from typing import IO
 
 import numpy as np
 
-from skewscope.adapters.simulator.fleet import Fleet
-from skewscope.adapters.simulator.push import F64
+from skewscope.adapters.simulator.effects import F64
+from skewscope.adapters.simulator.fleet import SimulatedFleet
 from skewscope.kb.problems import InputError, Problem
 
-MOST_REQUESTS = 5_000_000
-PROMPT, OUTPUT = 1155.0, 211.0
+MAX_REQUESTS = 5_000_000
+PROMPT_TOKENS, OUTPUT_TOKENS = 1155.0, 211.0
 """Mean tokens of a chat service (Azure's conversation trace of 2023)."""
-RATE = 3.0
+REQUEST_RATE = 3.0
 """Requests per second of a replica, unless a trace says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestDemand:
     """What is asked for in a second, [job]."""
 
     rate: F64
@@ -35,38 +35,38 @@ class Asked:
 
 
 @dataclass
-class Load:
+class RequestLoad:
     """Requests per second and mean tokens of each job, [job]; a trace's own second by second."""
 
     rate: F64
     prompt: F64
     output: F64
-    shape: F64 = field(default_factory=lambda: np.ones(1))
+    rate_factors: F64 = field(default_factory=lambda: np.ones(1))
     """Times the rate, second by second; begins anew where it ends."""
-    offset: F64 = field(default_factory=lambda: np.zeros(1))
+    start_offsets: F64 = field(default_factory=lambda: np.zeros(1))
     """Where in it each job begins."""
 
-    def at(self, t: float) -> Asked:
+    def demand_at(self, t: float) -> RequestDemand:
         """What is asked for `t` seconds after the start."""
-        place = (int(t) + self.offset.astype(int)) % len(self.shape)
-        return Asked(self.rate * self.shape[place], self.prompt, self.output)
+        place = (int(t) + self.start_offsets.astype(int)) % len(self.rate_factors)
+        return RequestDemand(self.rate * self.rate_factors[place], self.prompt, self.output)
 
 
-def made_up(fleet: Fleet, random: np.random.Generator) -> Load:
+def synthetic_load(fleet: SimulatedFleet, random: np.random.Generator) -> RequestLoad:
     """A chat service's load, with the slow waves of its users."""
     jobs = len(fleet.jobs)
-    own = np.where(fleet.serving, RATE * _alike(fleet, random, 0.05), 0.0)
+    own = np.where(fleet.is_serving, REQUEST_RATE * _balancer_noise(fleet, random, 0.05), 0.0)
     steps = np.cumsum(random.normal(0.0, 0.006, 7200))
     shape = np.exp(np.clip(steps - np.linspace(0, steps[-1], len(steps)), -0.25, 0.25))
-    return Load(own, np.full(jobs, PROMPT), np.full(jobs, OUTPUT), shape, np.zeros(jobs))
+    return RequestLoad(own, np.full(jobs, PROMPT_TOKENS), np.full(jobs, OUTPUT_TOKENS), shape, np.zeros(jobs))
 
 
-def _alike(fleet: Fleet, random: np.random.Generator, spread: float) -> F64:
+def _balancer_noise(fleet: SimulatedFleet, random: np.random.Generator, spread: float) -> F64:
     """About one for each job: a balancer is no clockwork."""
     return np.exp(random.normal(0.0, spread, len(fleet.jobs)))
 
 
-def of_trace(path: Path, fleet: Fleet, random: np.random.Generator) -> Load:
+def load_trace(path: Path, fleet: SimulatedFleet, random: np.random.Generator) -> RequestLoad:
     """The load of a request trace, its rate scaled so that a replica has a usual share.
 
     Args:
@@ -78,7 +78,7 @@ def of_trace(path: Path, fleet: Fleet, random: np.random.Generator) -> Load:
     Raises:
         InputError: it is neither.
     """
-    found = np.array(list(_requests(path)))
+    found = np.array(list(_read_requests(path)))
     if len(found) < 2:
         raise InputError([Problem(str(path), 0, "", f"{len(found)} requests", "a trace of two and more")])
     second = (found[:, 0] - found[:, 0].min()).astype(int)
@@ -86,22 +86,22 @@ def of_trace(path: Path, fleet: Fleet, random: np.random.Generator) -> Load:
     jobs = len(fleet.jobs)
     offsets = random.integers(0, len(counts), jobs).astype(np.float64)
     # Long prompts make fewer requests a full load.
-    rate = RATE * min(1.0, PROMPT / found[:, 1].mean())
-    own = np.where(fleet.serving, rate, 0.0)
+    rate = REQUEST_RATE * min(1.0, PROMPT_TOKENS / found[:, 1].mean())
+    own = np.where(fleet.is_serving, rate, 0.0)
     means = found[:, 1].mean(), found[:, 2].mean()
-    return Load(own, np.full(jobs, means[0]), np.full(jobs, means[1]), counts / counts.mean(), offsets)
+    return RequestLoad(own, np.full(jobs, means[0]), np.full(jobs, means[1]), counts / counts.mean(), offsets)
 
 
-def _requests(path: Path) -> Iterator[tuple[float, float, float]]:
+def _read_requests(path: Path) -> Iterator[tuple[float, float, float]]:
     """Seconds, prompt tokens and answer tokens of each request."""
     line = 0
     try:
-        with _opened(path) as file:
+        with _open_trace(path) as file:
             first = file.readline(4096)
             file.seek(0)
-            rows = _json_lines(file) if first.lstrip().startswith("{") else _comma_separated(file)
+            rows = _parse_json_lines(file) if first.lstrip().startswith("{") else _parse_csv(file)
             for line, row in enumerate(rows, 1):
-                if line > MOST_REQUESTS:
+                if line > MAX_REQUESTS:
                     break
                 yield row
     except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
@@ -110,17 +110,17 @@ def _requests(path: Path) -> Iterator[tuple[float, float, float]]:
         raise InputError([Problem(str(path), line + 1, "", found, expected + "output_length")]) from None
 
 
-def _opened(path: Path) -> IO[str]:
+def _open_trace(path: Path) -> IO[str]:
     return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
 
 
-def _json_lines(file: IO[str]) -> Iterator[tuple[float, float, float]]:
+def _parse_json_lines(file: IO[str]) -> Iterator[tuple[float, float, float]]:
     for line in file:
         data = json.loads(line)
         yield float(data["timestamp"]) / 1000, float(data["input_length"]), float(data["output_length"])
 
 
-def _comma_separated(file: IO[str]) -> Iterator[tuple[float, float, float]]:
+def _parse_csv(file: IO[str]) -> Iterator[tuple[float, float, float]]:
     for row in csv.DictReader(file):
         at = datetime.fromisoformat(row["TIMESTAMP"][:26]).timestamp()
         yield at, float(row["ContextTokens"]), float(row["GeneratedTokens"])

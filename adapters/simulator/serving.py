@@ -4,28 +4,28 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from skewscope.adapters.simulator.fleet import Fleet, Mask
-from skewscope.adapters.simulator.load import Asked, Load
-from skewscope.adapters.simulator.push import F64, Push
-from skewscope.adapters.simulator.rounds import Rounds
+from skewscope.adapters.simulator.effects import F64, FaultEffects
+from skewscope.adapters.simulator.fleet import Mask, SimulatedFleet
+from skewscope.adapters.simulator.load import RequestDemand, RequestLoad
+from skewscope.adapters.simulator.rounds import RoundState
 
 MIXED_PREFILL = 0.5
 """Share of a prefill that a decode step with which it is mixed waits for."""
 PREFILL_TOKENS = 24_000.0
 """Prompt tokens that a replica can prefill in a second beside its decoding."""
-MOST_RUNNING = 96.0
+MAX_RUNNING = 96.0
 CACHE_TOKENS = 400_000.0
 """Room for KV cache of a replica."""
 STEP_PER_RUNNING = 0.006
 """Share by which each running request lengthens a decode step."""
-HITS = 0.35
+HIT_SHARE = 0.35
 """Share of prompt tokens that a prefix cache finds."""
 TRANSFER_S = 0.012
 """Time that the KV cache of a usual prompt takes to move."""
 
 
 @dataclass
-class Serving:
+class ServingState:
     """State and last second of each job, [job]; jobs that serve nobody are all zero."""
 
     running: F64
@@ -35,29 +35,29 @@ class Serving:
     """Requests whose first token came in this second."""
     ended: F64
     failed: F64
-    prompt: F64
+    computed_prompt_tokens: F64
     """Prompt tokens that were computed."""
-    queried: F64
+    prefix_queries: F64
     """Prompt tokens looked up in the prefix cache."""
-    found: F64
+    prefix_hits: F64
     """And found there."""
-    hits: F64
+    hit_share: F64
     """Share of them that was found when some were last looked up."""
     tokens: F64
     """Generated."""
-    cache: F64
+    cache_usage: F64
     """Share of the room for KV cache that is taken."""
     preempted: F64
     ttft: F64
-    queued: F64
+    queue_time: F64
     """Seconds that a request waits before it is prefilled."""
-    prefill: F64
+    prefill_time: F64
     """Seconds that a prompt takes."""
-    gap: F64
+    token_gap: F64
     """Median time between two tokens of a stream."""
-    gap_p95: F64
-    gap_cv: F64
-    transfer: F64
+    token_gap_p95: F64
+    token_gap_cv: F64
+    transfer_time: F64
     """Seconds that a KV transfer takes."""
     prompt_len: F64
     output_len: F64
@@ -65,19 +65,26 @@ class Serving:
     """Times the time of an empty decode step."""
 
 
-def fresh(fleet: Fleet, load: Load) -> Serving:
+def initial_state(fleet: SimulatedFleet, load: RequestLoad) -> ServingState:
     """Replicas in the middle of a day."""
     none = np.zeros(len(fleet.jobs))
-    made = Serving(*(none.copy() for _ in fields(Serving)))
-    made.hits = none + HITS
-    made.running = np.where(fleet.serving, load.rate * load.output * 0.03, 0.0)
+    made = ServingState(*(none.copy() for _ in fields(ServingState)))
+    made.hit_share = none + HIT_SHARE
+    made.running = np.where(fleet.is_serving, load.rate * load.output * 0.03, 0.0)
     made.batch_load = 1 + STEP_PER_RUNNING * made.running
     return made
 
 
-def step(now: Serving, fleet: Fleet, push: Push, asked: Asked, turns: Rounds, random: np.random.Generator) -> None:
+def step(
+    now: ServingState,
+    fleet: SimulatedFleet,
+    push: FaultEffects,
+    asked: RequestDemand,
+    turns: RoundState,
+    random: np.random.Generator,
+) -> None:
     """One second, in which this was asked for and decode steps took so long."""
-    serves, pace, rounds = fleet.serving, turns.period, turns.rate
+    serves, pace, rounds = fleet.is_serving, turns.period, turns.rate
     now.prompt_len, now.output_len = asked.prompt * push.prompt, asked.output * push.output
     now.arrived = np.where(serves, random.poisson(np.maximum(asked.rate * push.arrivals, 0.0)), 0.0)
     refused = np.minimum(random.poisson(now.arrived * push.failing), now.arrived)
@@ -92,38 +99,38 @@ def step(now: Serving, fleet: Fleet, push: Push, asked: Asked, turns: Rounds, ra
     ended = random.poisson(np.maximum(now.tokens / now.output_len, 0.0))
     now.ended = np.minimum(ended, now.running)
     now.running = np.maximum(now.running - now.ended, 0.0)
-    _cache(now, push, random)
+    _update_cache(now, push, random)
     now.batch_load = 1 + STEP_PER_RUNNING * now.running
     apart = np.array([job.kind == "pd" for job in fleet.jobs])
-    _delays(now, push, pace, going, apart)
+    _update_delays(now, push, pace, going, apart)
 
 
-def _admit(now: Serving, push: Push, going: F64, random: np.random.Generator) -> None:
-    hits = np.clip(HITS + push.hits, 0.0, 0.98)
+def _admit(now: ServingState, push: FaultEffects, going: F64, random: np.random.Generator) -> None:
+    hits = np.clip(HIT_SHARE + push.hits, 0.0, 0.98)
     computed = np.maximum(now.prompt_len * (1 - hits), 16.0)
     able = PREFILL_TOKENS * push.prefill * push.admitting * going / computed
-    room = np.minimum(MOST_RUNNING * (1 - push.stranded) - now.running, _room(now, push))
+    room = np.minimum(MAX_RUNNING * (1 - push.stranded) - now.running, _admissible_requests(now, push))
     # The lengths of the prompts that come differ.
     able *= np.exp(random.normal(0.0, 0.1, able.shape))
     now.started = np.floor(np.clip(np.minimum(now.waiting, np.minimum(able, room)), 0.0, None) + 0.5)
     now.started = np.minimum(now.started, now.waiting)
     now.waiting = now.waiting - now.started
     now.running = now.running + now.started
-    now.queried = now.started * now.prompt_len
-    now.found = now.queried * hits
-    now.hits = np.where(now.queried > 0, hits, now.hits)
-    now.prompt = now.queried - now.found
-    now.prefill = computed / (PREFILL_TOKENS * push.prefill) * 2.0
-    now.queued = now.waiting / np.maximum(np.minimum(able, np.maximum(room, 0.2)), 0.05)
+    now.prefix_queries = now.started * now.prompt_len
+    now.prefix_hits = now.prefix_queries * hits
+    now.hit_share = np.where(now.prefix_queries > 0, hits, now.hit_share)
+    now.computed_prompt_tokens = now.prefix_queries - now.prefix_hits
+    now.prefill_time = computed / (PREFILL_TOKENS * push.prefill) * 2.0
+    now.queue_time = now.waiting / np.maximum(np.minimum(able, np.maximum(room, 0.2)), 0.05)
 
 
-def _room(now: Serving, push: Push) -> F64:
+def _admissible_requests(now: ServingState, push: FaultEffects) -> F64:
     """Requests for whose prompts there is cache: how long the answers get nobody knows yet."""
     taken = now.running * (now.prompt_len + now.output_len / 2)
     return np.maximum((0.98 * CACHE_TOKENS * push.cache * (1 - push.stranded) - taken) / now.prompt_len, 0.0)
 
 
-def _cache(now: Serving, push: Push, random: np.random.Generator) -> None:
+def _update_cache(now: ServingState, push: FaultEffects, random: np.random.Generator) -> None:
     each = now.prompt_len + now.output_len / 2
     wanted = now.running * each / (CACHE_TOKENS * push.cache * np.maximum(1 - push.stranded, 1e-3))
     over = np.maximum(wanted - 1.0, 0.0)
@@ -134,17 +141,19 @@ def _cache(now: Serving, push: Push, random: np.random.Generator) -> None:
     now.preempted = np.minimum(np.floor(over * now.running) + random.poisson(full * grows), now.running)
     now.running = now.running - now.preempted
     now.waiting = now.waiting + now.preempted
-    now.cache = np.clip(push.stranded + (1 - push.stranded) * wanted, 0.0, 1.0)
+    now.cache_usage = np.clip(push.stranded + (1 - push.stranded) * wanted, 0.0, 1.0)
 
 
-def _delays(now: Serving, push: Push, pace: F64, going: F64, apart: Mask) -> None:
+def _update_delays(now: ServingState, push: FaultEffects, pace: F64, going: F64, apart: Mask) -> None:
     going = np.maximum(going, 0.02)
-    now.transfer = TRANSFER_S * push.transfer * np.sqrt(push.pieces)
+    now.transfer_time = TRANSFER_S * push.transfer * np.sqrt(push.pieces)
     # The cache travels before the first token only where the roles are apart.
-    now.ttft = now.queued + now.prefill + np.where(apart, now.transfer, 0.0) + pace / going
-    now.gap = pace / going
+    now.ttft = now.queue_time + now.prefill_time + np.where(apart, now.transfer_time, 0.0) + pace / going
+    now.token_gap = pace / going
     mixed = 0.03 + push.mixing
-    long = now.prefill * MIXED_PREFILL
+    long = now.prefill_time * MIXED_PREFILL
     # One step in twenty is the 95th percentile: it is a mixed one where more than that many are.
-    now.gap_p95 = now.gap * 1.15 + np.where(mixed > 0.05, long * np.minimum(mixed * 4, 1.5), 0.0)
-    now.gap_cv = np.sqrt(0.08**2 + mixed * (long / np.maximum(now.gap, 1e-6)) ** 2 * push.mixing + push.ragged**2)
+    now.token_gap_p95 = now.token_gap * 1.15 + np.where(mixed > 0.05, long * np.minimum(mixed * 4, 1.5), 0.0)
+    now.token_gap_cv = np.sqrt(
+        0.08**2 + mixed * (long / np.maximum(now.token_gap, 1e-6)) ** 2 * push.mixing + push.ragged**2
+    )

@@ -12,39 +12,39 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
-from skewscope.adapters.clock import Clock
-from skewscope.adapters.names import Names
-from skewscope.adapters.sources.base import Source
-from skewscope.engine.topology import Topology
-from skewscope.kb.fields import Fields
-from skewscope.kb.yamlfile import Path_
+from skewscope.adapters.mapping.names import MetricResolver
+from skewscope.adapters.runtime.clock import Clock
+from skewscope.adapters.sources.base import TelemetrySource
+from skewscope.engine.model.topology import Topology
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.yamlfile import FieldPath
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class SourceContext:
     """What sources need to know."""
 
     topology: Topology
-    names: Names
+    names: MetricResolver
     clock: Clock
 
 
-class Kind(Protocol):
+class SourceKind(Protocol):
     """A module of this folder that a config can ask for."""
 
-    def read(self, fields: Fields, at: Path_, name: str) -> Hashable:
+    def read(self, fields: FieldReader, at: FieldPath, name: str) -> Hashable:
         """The settings of one source; faults are noted in `fields`."""
         ...
 
-    def build(self, settings: Hashable, world: World) -> Source:
+    def build(self, settings: Hashable, world: SourceContext) -> TelemetrySource:
         """The source."""
         ...
 
 
 @cache
-def kinds() -> dict[str, Kind]:
+def source_kinds() -> dict[str, SourceKind]:
     """The kinds of source there are, by name."""
-    found: dict[str, Kind] = {}
+    found: dict[str, SourceKind] = {}
     for module in pkgutil.iter_modules(__path__):
         made = importlib.import_module(f"{__name__}.{module.name}")
         if hasattr(made, "read") and hasattr(made, "build"):

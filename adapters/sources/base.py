@@ -11,22 +11,22 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import NamedTuple, Protocol
 
-from skewscope.adapters.clock import Clock
-from skewscope.adapters.names import Intake
-from skewscope.engine.feed import F64, I32, SeriesKey
+from skewscope.adapters.mapping.names import SeriesRegistry
+from skewscope.adapters.runtime.clock import Clock
+from skewscope.engine.ingest.feed import F64, I32, SeriesKey
 
-MOST_WAITING = 16_000_000
+MAX_WAITING = 16_000_000
 """Values that may wait to be taken, of one source."""
-MOST_TROUBLE = 200
+MAX_ERROR_TEXT = 200
 """Characters of what is told of a fault."""
-SECRETS = (
+SECRET_PATTERNS = (
     (re.compile(r"(?i)(//)[^/@\s]*@"), r"\1"),
     (re.compile(r"(?i)\b(bearer|basic)\s+\S+"), r"\1 ***"),
     (re.compile(r"(?i)\b([\w-]*(?:token|password|secret|api[_-]?key)[\w-]*)([=:]\s*)[^\s&,;'\"]+"), r"\1\2***"),
 )
 
 
-class Columns(Protocol):
+class SeriesColumns(Protocol):
     """The series of a source, or of a part of it, by number. It only grows; a number never changes its meaning."""
 
     @property
@@ -36,11 +36,11 @@ class Columns(Protocol):
 
     @property
     def ranks(self) -> Sequence[int]:
-        """By which of a signal's names each one comes (see `adapters.names`); the lowest that is there counts."""
+        """By which of a signal's names each one comes (see `adapters.mapping.names`); the lowest that is there counts."""
         ...
 
 
-class Listing(Intake):
+class SourceSeriesRegistry(SeriesRegistry):
     """Columns of a source that reads names of metrics. Two of them are never the same, whatever they hold.
 
     Threads may read for one source at once: what an earlier run of it began goes on for a while.
@@ -48,12 +48,12 @@ class Listing(Intake):
 
     def __init__(self) -> None:
         super().__init__()
-        self._turn = Lock()
+        self._lock = Lock()
 
-    def ranked(self, key: SeriesKey, rank: int) -> int:
+    def register(self, key: SeriesKey, rank: int) -> int:
         """The number of a series as one of several names delivers it."""
-        with self._turn:
-            return super().ranked(key, rank)
+        with self._lock:
+            return super().register(key, rank)
 
     def __hash__(self) -> int:
         return id(self)
@@ -62,10 +62,10 @@ class Listing(Intake):
         return self is other
 
 
-class Batch(NamedTuple):
+class SourceBatch(NamedTuple):
     """Some values of a source."""
 
-    columns: Columns
+    columns: SeriesColumns
     numbers: I32 | None
     """Of the series in `columns`; None: the first so many, in their order."""
     time: F64 | float
@@ -74,12 +74,12 @@ class Batch(NamedTuple):
 
 
 @dataclass
-class Sink:
+class BatchSink:
     """Where one source puts its batches."""
 
     clock: Clock
-    most: int = MOST_WAITING
-    last: float | None = None
+    max_values: int = MAX_WAITING
+    last_batch_time: float | None = None
     """When the newest batch came."""
     values: int = 0
     """Taken so far."""
@@ -87,35 +87,35 @@ class Sink:
     """Values that nobody took in time."""
     trouble: str = ""
     """What is wrong with some of it, in words; '' when nothing is."""
-    _waiting: deque[Batch] = field(default_factory=deque)
-    _held: int = 0
+    _waiting: deque[SourceBatch] = field(default_factory=deque)
+    _waiting_values: int = 0
 
-    def put(self, batch: Batch) -> None:
+    def put(self, batch: SourceBatch) -> None:
         """Hands a batch over; drops the oldest ones where too much waits."""
-        self.last = self.clock.now()
+        self.last_batch_time = self.clock.now()
         size = len(batch.value)
         self.values += size
         self._waiting.append(batch)
-        self._held += size
-        while self._held > self.most and self._waiting:
+        self._waiting_values += size
+        while self._waiting_values > self.max_values and self._waiting:
             gone = len(self._waiting.popleft().value)
-            self._held -= gone
+            self._waiting_values -= gone
             self.dropped += gone
 
     @property
-    def crowded(self) -> bool:
+    def is_crowded(self) -> bool:
         """Whether so much waits that who can keep its own should do so for a while."""
-        return self._held > self.most // 2
+        return self._waiting_values > self.max_values // 2
 
-    def take(self) -> list[Batch]:
+    def take(self) -> list[SourceBatch]:
         """All that waits, oldest first."""
         found = list(self._waiting)
         self._waiting.clear()
-        self._held = 0
+        self._waiting_values = 0
         return found
 
 
-class Source(Protocol):
+class TelemetrySource(Protocol):
     """Something that telemetry comes from."""
 
     @property
@@ -128,20 +128,20 @@ class Source(Protocol):
         """Seconds between two batches; 0 where nobody can say, and silence is nothing to restart for."""
         ...
 
-    async def run(self, sink: Sink) -> None:
+    async def run(self, sink: BatchSink) -> None:
         """Puts batches into the sink until it is cancelled. What it raises ends it; it is then started anew."""
         ...
 
 
-def scrubbed(error: object) -> str:
+def redact_address(error: object) -> str:
     """What is told of a fault: one short line without passwords and tokens."""
     text = " ".join(str(error).split())
-    for pattern, kept in SECRETS:
+    for pattern, kept in SECRET_PATTERNS:
         text = pattern.sub(kept, text)
     text = "".join(c if c.isprintable() else "?" for c in text)
-    return text if len(text) <= MOST_TROUBLE else text[: MOST_TROUBLE - 3] + "..."
+    return text if len(text) <= MAX_ERROR_TEXT else text[: MAX_ERROR_TEXT - 3] + "..."
 
 
-def values_in(batches: Iterable[Batch]) -> int:
+def count_values(batches: Iterable[SourceBatch]) -> int:
     """How many values are in some batches."""
     return sum(len(batch.value) for batch in batches)

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from skewscope.adapters.names import Names
-from skewscope.engine.topology import Group, Topology
+from skewscope.adapters.mapping.names import MetricResolver
+from skewscope.engine.model.topology import Group, Topology
 
-MOST_COMMUNICATORS = 100_000
+MAX_COMMUNICATORS = 100_000
 
 
-class Rank(NamedTuple):
+class CommunicatorRank(NamedTuple):
     """One rank as NCCL tells it."""
 
     communicator: str
@@ -26,28 +26,28 @@ class Rank(NamedTuple):
 
 
 @dataclass
-class Communicators:
+class CommunicatorMatcher:
     """Those that were heard of."""
 
     topology: Topology
-    names: Names
-    _groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    names: MetricResolver
+    _candidate_groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Groups that a communicator may be."""
 
-    def member(self, told: Rank) -> tuple[str, str]:
+    def find_member(self, told: CommunicatorRank) -> tuple[str, str]:
         """Group and member that a rank is; both '' where nobody can say."""
-        node = self.names.node(told.host)
+        node = self.names.find_node(told.host)
         if not node:
             return "", ""
-        known = self._groups.get(told.communicator)
+        known = self._candidate_groups.get(told.communicator)
         groups = self.topology.groups if known is None else [self.topology.group[name] for name in known]
-        fitting = {group.name: member for group in groups if (member := self._fits(group, told, node))}
-        if len(self._groups) >= MOST_COMMUNICATORS:
-            self._groups.clear()
-        self._groups[told.communicator] = tuple(fitting)
+        fitting = {group.name: member for group in groups if (member := self._matching_member(group, told, node))}
+        if len(self._candidate_groups) >= MAX_COMMUNICATORS:
+            self._candidate_groups.clear()
+        self._candidate_groups[told.communicator] = tuple(fitting)
         return next(iter(fitting.items())) if len(fitting) == 1 else ("", "")
 
-    def _fits(self, group: Group, told: Rank, node: str) -> str:
+    def _matching_member(self, group: Group, told: CommunicatorRank, node: str) -> str:
         """The member that a rank would be of a group; '' when it can be none."""
         if len(group.members) != told.size or not 0 <= told.rank < told.size:
             return ""
@@ -58,15 +58,15 @@ class Communicators:
             return ""
         return member if self.topology.node_of[member] == node else ""
 
-    def everywhere(self, host: str, gpu: int) -> Iterator[tuple[str, str]]:
+    def find_memberships(self, host: str, gpu: int) -> Iterator[tuple[str, str]]:
         """Each group that a GPU of a host, or the host, is a member of, and that member."""
-        node = self.names.node(host)
+        node = self.names.find_node(host)
         for group in self.topology.groups if node else ():
             found = next((name for name in (f"{node}/gpu{gpu}", node) if name in group.members), "")
             if found:
                 yield group.name, found
 
 
-def labels(group: str, member: str, **more: str) -> tuple[tuple[str, str], ...]:
+def rank_labels(group: str, member: str, **more: str) -> tuple[tuple[str, str], ...]:
     """The labels of a rank's series."""
     return (("group", group), ("rank", member), *more.items())

@@ -6,30 +6,30 @@ is read here is unverified until somebody has seen it. It serves at port 9100 of
 Operator runs it on hosts.
 """
 
-from skewscope.adapters.grammar import Labels
-from skewscope.adapters.sources import World
-from skewscope.adapters.sources.scrape import Scrape
-from skewscope.adapters.sources.settings import Settings, settings
-from skewscope.kb.fields import Fields
-from skewscope.kb.yamlfile import Path_
+from skewscope.adapters.formats.openmetrics_grammar import Labels
+from skewscope.adapters.sources import SourceContext
+from skewscope.adapters.sources.scrape import ScrapeSource
+from skewscope.adapters.sources.scrape_settings import ScrapeSettings, parse_settings
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.yamlfile import FieldPath
 
-TELL_NOTHING = frozenset(("pod_name", "id", "@id", "_id", "tag", "source"))
+IGNORED_LABELS = frozenset(("pod_name", "id", "@id", "_id", "tag", "source"))
 """Indexes that say who collected a number, not what it is of."""
 
 
-def read(fields: Fields, at: Path_, name: str) -> Settings:
+def read(fields: FieldReader, at: FieldPath, name: str) -> ScrapeSettings:
     """The settings of one source; faults are noted."""
-    return settings(fields, at, name)
+    return parse_settings(fields, at, name)
 
 
-def build(wanted: Settings, world: World) -> Scrape:
+def build(wanted: ScrapeSettings, world: SourceContext) -> ScrapeSource:
     """The source."""
-    return Scrape(wanted, world, spoken)
+    return ScrapeSource(wanted, world, normalise_labels)
 
 
-def spoken(labels: Labels) -> Labels:
+def normalise_labels(labels: Labels) -> Labels:
     """Labels of its pages as others call them: a device's number is the number of its port."""
-    kept = {label: value for label, value in labels if label not in TELL_NOTHING}
+    kept = {label: value for label, value in labels if label not in IGNORED_LABELS}
     number = kept.pop("device_id", "")
     if number.isdigit() and int(number) and "port" not in kept:
         kept["port"] = number

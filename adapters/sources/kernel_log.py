@@ -12,27 +12,27 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from skewscope.adapters.more_fields import number, yes
-from skewscope.adapters.sources import World
-from skewscope.adapters.sources.base import Batch, Sink
-from skewscope.adapters.sources.kernel_lines import MOST_LINE, Event, address, events
-from skewscope.adapters.sources.samples import Rows, Series
-from skewscope.adapters.sources.tail import Tail
-from skewscope.adapters.sources.targets import Labels, labels
-from skewscope.kb.fields import Fields
-from skewscope.kb.problems import listed
-from skewscope.kb.yamlfile import Path_
+from skewscope.adapters.config.fields import read_bool, read_number
+from skewscope.adapters.sources import SourceContext
+from skewscope.adapters.sources.base import BatchSink, SourceBatch
+from skewscope.adapters.sources.file_tail import FileTail
+from skewscope.adapters.sources.kernel_events import MAX_LINE, KernelLogEvent, normalise_pci_address, parse_events
+from skewscope.adapters.sources.series_mapper import SeriesMapper, SourceBatchBuilder
+from skewscope.adapters.sources.targets import Labels, parse_labels
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.problems import join_names
+from skewscope.kb.yamlfile import FieldPath
 
 KMSG = "/dev/kmsg"
-DRIVER = Path("/proc/driver/nvidia/gpus")
-MOST_RECORDS = 10_000
+GPU_DRIVER_FOLDER = Path("/proc/driver/nvidia/gpus")
+MAX_RECORDS = 10_000
 """Records of /dev/kmsg that are read at a time."""
-MOST_KEPT = 100_000
+MAX_VALUES = 100_000
 """Numbers that are told again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class KernelLogSettings:
     """One log, or the logs of many nodes."""
 
     name: str
@@ -47,32 +47,34 @@ class Settings:
     from_start: bool = False
 
 
-def read(fields: Fields, at: Path_, name: str) -> Settings:
+def read(fields: FieldReader, at: FieldPath, name: str) -> KernelLogSettings:
     """The settings of one source; faults are noted."""
-    fields.known(at, ("kind",), ("name", "path", "node", "gpus", "ports", "period", "from_start", "note"))
+    fields.check_keys(at, ("kind",), ("name", "path", "node", "gpus", "ports", "period", "from_start", "note"))
     folder = Path(fields.document.file).parent
     path, node = fields.text((*at, "path")) or KMSG, fields.text((*at, "node"))
     if path == KMSG and not node:
-        fields.fault((*at, "node"), "no node", "the node on which the controller runs, whose log this is")
-    gpus = tuple(address(text) for text in fields.texts((*at, "gpus")))
-    ports = tuple((address(pci), port) for pci, port in labels(fields, (*at, "ports")))
+        fields.add_problem((*at, "node"), "no node", "the node on which the controller runs, whose log this is")
+    gpus = tuple(normalise_pci_address(text) for text in fields.texts((*at, "gpus")))
+    ports = tuple((normalise_pci_address(pci), port) for pci, port in parse_labels(fields, (*at, "ports")))
     if (gpus or ports) and not node:
-        fields.fault(at, "gpus or ports without a node", "node: whose PCI addresses they are")
-    period = number(fields, (*at, "period"), 1.0, (0.1, 3600.0))
-    return Settings(name, str(folder / path), period, node, gpus, ports, yes(fields, (*at, "from_start")))
+        fields.add_problem(at, "gpus or ports without a node", "node: whose PCI addresses they are")
+    period = read_number(fields, (*at, "period"), 1.0, (0.1, 3600.0))
+    return KernelLogSettings(
+        name, str(folder / path), period, node, gpus, ports, read_bool(fields, (*at, "from_start"))
+    )
 
 
-def build(wanted: Settings, world: World) -> "KernelLog":
+def build(wanted: KernelLogSettings, world: SourceContext) -> "KernelLogSource":
     """The source."""
-    return KernelLog(wanted, world)
+    return KernelLogSource(wanted, world)
 
 
 @dataclass
-class Kmsg:
+class KmsgReader:
     """The kernel's own buffer, one record at a time."""
 
     from_start: bool = False
-    skipped: int = 0
+    skipped_count: int = 0
     """Times that the kernel had written over what was not read yet."""
     _handle: int = -1
 
@@ -86,13 +88,13 @@ class Kmsg:
             self._handle = os.open(KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             if not self.from_start:
                 os.lseek(self._handle, 0, os.SEEK_END)
-        for _ in range(MOST_RECORDS):
+        for _ in range(MAX_RECORDS):
             try:
-                record = os.read(self._handle, MOST_LINE)
+                record = os.read(self._handle, MAX_LINE)
             except BlockingIOError:
                 return
             except BrokenPipeError:
-                self.skipped += 1
+                self.skipped_count += 1
                 continue
             # Below the record stand its variables, each indented.
             yield record.partition(b"\n")[0].decode("utf-8", "replace")
@@ -106,11 +108,11 @@ class Kmsg:
 
 
 @dataclass
-class Files:
+class LogFileReader:
     """Files of lines."""
 
-    tail: Tail
-    _rests: dict[Path, bytes] = field(default_factory=dict)
+    tail: FileTail
+    _partial_lines: dict[Path, bytes] = field(default_factory=dict)
 
     def lines(self) -> Iterator[str]:
         """What came since the last time.
@@ -119,99 +121,101 @@ class Files:
             OSError: there is no such file.
         """
         for path, data in self.tail.read():
-            *lines, rest = (self._rests.get(path, b"") + data).split(b"\n")
-            self._rests = {kept: text for kept, text in self._rests.items() if kept.exists()}
-            self._rests[path] = rest[-MOST_LINE:]
+            *lines, rest = (self._partial_lines.get(path, b"") + data).split(b"\n")
+            self._partial_lines = {kept: text for kept, text in self._partial_lines.items() if kept.exists()}
+            self._partial_lines[path] = rest[-MAX_LINE:]
             for line in lines:
-                yield line[:MOST_LINE].decode("utf-8", "replace")
+                yield line[:MAX_LINE].decode("utf-8", "replace")
 
     @property
-    def skipped(self) -> int:
+    def skipped_count(self) -> int:
         """Bytes that were passed over."""
-        return self.tail.skipped
+        return self.tail.skipped_bytes
 
     def close(self) -> None:
         """Nothing is kept open."""
 
 
 @dataclass
-class KernelLog:
+class KernelLogSource:
     """Reads one log, or many."""
 
-    settings: Settings
-    world: World
-    series: Series = field(init=False)
-    unplaced: dict[str, None] = field(default_factory=dict)
+    settings: KernelLogSettings
+    context: SourceContext
+    mapper: SeriesMapper = field(init=False)
+    unmapped: dict[str, None] = field(default_factory=dict)
     """What was told of devices that nobody can place."""
     period: float = 0.0
     """Logs are silent where all is well."""
-    _kept: dict[tuple[str, Labels], float] = field(default_factory=dict)
+    _values: dict[tuple[str, Labels], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.series = Series(self.world.names, {})
+        self.mapper = SeriesMapper(self.context.names, {})
         wanted = self.settings
         of_file = wanted.path != KMSG
-        self._log = Files(Tail(Path(wanted.path), wanted.from_start)) if of_file else Kmsg(wanted.from_start)
-        self._gpus = {pci: str(n) for n, pci in enumerate(wanted.gpus or self._listed())}
+        self._log = (
+            LogFileReader(FileTail(Path(wanted.path), wanted.from_start)) if of_file else KmsgReader(wanted.from_start)
+        )
+        self._gpus = {pci: str(n) for n, pci in enumerate(wanted.gpus or self._list_gpus())}
         self._ports = dict(wanted.ports)
         for number_ in self._gpus.values():
-            self._kept["kernel_gpu_xid", (("node", wanted.node), ("gpu", number_))] = 0.0
+            self._values["kernel_gpu_xid", (("node", wanted.node), ("gpu", number_))] = 0.0
 
-    def _listed(self) -> tuple[str, ...]:
+    def _list_gpus(self) -> tuple[str, ...]:
         """The addresses of the GPUs of this machine, where the log is its own and none is missing."""
-        node = self.world.topology.node.get(self.settings.node)
-        found = sorted(entry.name for entry in DRIVER.glob("*")) if self.settings.path == KMSG else []
-        return tuple(map(address, found)) if node and len(found) == node.gpus else ()
+        node = self.context.topology.node.get(self.settings.node)
+        found = sorted(entry.name for entry in GPU_DRIVER_FOLDER.glob("*")) if self.settings.path == KMSG else []
+        return tuple(map(normalise_pci_address, found)) if node and len(found) == node.gpus else ()
 
     @property
     def name(self) -> str:
         """What the config calls it."""
         return self.settings.name
 
-    async def run(self, sink: Sink) -> None:
+    async def run(self, sink: BatchSink) -> None:
         """Reads until it is cancelled."""
         try:
             while True:
                 try:
-                    if batch := await asyncio.to_thread(self.read, self.world.clock.now()):
+                    if batch := await asyncio.to_thread(self.read, self.context.clock.now()):
                         sink.put(batch)
                     sink.trouble = self._trouble()
                 except OSError as error:
                     sink.trouble = str(error)
-                await self.world.clock.sleep(self.settings.period)
+                await self.context.clock.sleep(self.settings.period)
         finally:
             self._log.close()
 
-    def read(self, now: float) -> Batch | None:
+    def read(self, now: float) -> SourceBatch | None:
         """What is known at a time, of what was told until then.
 
         Raises:
             OSError: the log cannot be read.
         """
         for line in self._log.lines():
-            for event in events(line):
-                self._take(event)
-        rows = Rows()
-        for (metric, of), value in self._kept.items():
-            rows.put(self.series.of(metric, of), now, value)
-        return rows.batch(self.series.listing)
+            for event in parse_events(line):
+                self._record_event(event)
+        rows = SourceBatchBuilder()
+        for (metric, of), value in self._values.items():
+            rows.add(self.mapper.map_series(metric, of), now, value)
+        return rows.build(self.mapper.registry)
 
-    def _take(self, event: Event) -> None:
+    def _record_event(self, event: KernelLogEvent) -> None:
         node = self.settings.node or event.host
-        of = {"node": self.world.names.node(node), **self._device(event)} if node else {}
+        of = {"node": self.context.names.find_node(node), **self._device_labels(event)} if node else {}
         if not all(of.values()) or not of or (event.pci and len(of) < 2):
-            self.unplaced[f"{event.metric} of {event.device or event.pci} on {node or 'nobody'}"] = None
-            while len(self.unplaced) > MOST_RECORDS:
-                del self.unplaced[next(iter(self.unplaced))]
+            self.unmapped[f"{event.metric} of {event.device or event.pci} on {node or 'nobody'}"] = None
+            while len(self.unmapped) > MAX_RECORDS:
+                del self.unmapped[next(iter(self.unmapped))]
             return
         key = event.metric, tuple(of.items())
-        if key in self._kept or len(self._kept) < MOST_KEPT:
-            counted = self._kept.get(key, 0.0) if event.metric.endswith("_total") else 0.0
-            self._kept[key] = counted + event.value
+        if key in self._values or len(self._values) < MAX_VALUES:
+            counted = self._values.get(key, 0.0) if event.metric.endswith("_total") else 0.0
+            self._values[key] = counted + event.value
 
-    def _device(self, event: Event) -> Mapping[str, str]:
+    def _device_labels(self, event: KernelLogEvent) -> Mapping[str, str]:
         if event.metric == "kernel_gpu_xid":
-            node = self.world.topology.node.get(self.world.names.node(self.settings.node or event.host))
+            node = self.context.topology.node.get(self.context.names.find_node(self.settings.node or event.host))
             alone = "0" if node and node.gpus == 1 else ""
             return {"gpu": self._gpus.get(event.pci) or alone}
         if event.pci in self._ports:
@@ -219,6 +223,6 @@ class KernelLog:
         return {"device": event.device} if event.pci else {}
 
     def _trouble(self) -> str:
-        said = [f"nobody can say what {listed([*self.unplaced], 2)} is"] if self.unplaced else []
-        skipped = self._log.skipped
+        said = [f"nobody can say what {join_names([*self.unmapped], 2)} is"] if self.unmapped else []
+        skipped = self._log.skipped_count
         return ", ".join([*said, f"{skipped} bytes or records passed over"] if skipped else said)

@@ -12,27 +12,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from skewscope.adapters.more_fields import number, yes
-from skewscope.adapters.sources import World
-from skewscope.adapters.sources.base import Batch, Sink
-from skewscope.adapters.sources.communicators import Communicators, Rank, labels
-from skewscope.adapters.sources.samples import Rows, Series
-from skewscope.adapters.sources.tail import MOST_FILES, Tail
-from skewscope.kb.fields import Fields
-from skewscope.kb.yamlfile import Path_
+from skewscope.adapters.config.fields import read_bool, read_number
+from skewscope.adapters.sources import SourceContext
+from skewscope.adapters.sources.base import BatchSink, SourceBatch
+from skewscope.adapters.sources.communicators import CommunicatorMatcher, CommunicatorRank, rank_labels
+from skewscope.adapters.sources.file_tail import MAX_FILES, FileTail
+from skewscope.adapters.sources.series_mapper import SeriesMapper, SourceBatchBuilder
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.yamlfile import FieldPath
 
-MOST_RECORD = 1 << 20
+MAX_RECORD = 1 << 20
 """Characters of a record; verbose ones hold a trace."""
-TIMED = {
+TIMED_METRICS = {
     "coll_busbw_gbs": "nccl_bus_bandwidth_gbs",
     "coll_exec_time_us": "nccl_collective_exec_time_microseconds",
     "coll_msg_size_bytes": "skewscope_nccl_coll_size",
 }
-SEQUENCE = "skewscope_nccl_coll_seq"
+SEQUENCE_METRIC = "skewscope_nccl_coll_seq"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class NcclInspectorSettings:
     """One set of files."""
 
     name: str
@@ -41,27 +41,29 @@ class Settings:
     from_start: bool = False
 
 
-def read(fields: Fields, at: Path_, name: str) -> Settings:
+def read(fields: FieldReader, at: FieldPath, name: str) -> NcclInspectorSettings:
     """The settings of one source; faults are noted."""
-    fields.known(at, ("kind", "path"), ("name", "period", "from_start", "note"))
+    fields.check_keys(at, ("kind", "path"), ("name", "period", "from_start", "note"))
     folder = Path(fields.document.file).parent
     path = str(folder / (fields.text((*at, "path")) or "."))
-    return Settings(name, path, number(fields, (*at, "period"), 1.0, (0.1, 3600.0)), yes(fields, (*at, "from_start")))
+    return NcclInspectorSettings(
+        name, path, read_number(fields, (*at, "period"), 1.0, (0.1, 3600.0)), read_bool(fields, (*at, "from_start"))
+    )
 
 
-def build(wanted: Settings, world: World) -> "Inspector":
+def build(wanted: NcclInspectorSettings, world: SourceContext) -> "NcclInspectorSource":
     """The source."""
-    return Inspector(wanted, world)
+    return NcclInspectorSource(wanted, world)
 
 
 @dataclass
-class Records:
+class JsonRecordParser:
     """JSON objects out of text that comes in pieces, one a line or spread over several."""
 
     broken: int = 0
     _rest: str = ""
 
-    def fed(self, data: bytes) -> Iterator[dict[str, Any]]:
+    def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
         """The objects that are whole by now."""
         text, at = self._rest + data.decode("utf-8", "replace"), 0
         while (at := text.find("{", at)) >= 0:
@@ -70,7 +72,7 @@ class Records:
             except (ValueError, RecursionError):
                 # Objects begin at the beginning of a line: where another one does, this one is broken.
                 after = text.find("\n{", at)
-                if after < 0 and len(text) - at <= MOST_RECORD:
+                if after < 0 and len(text) - at <= MAX_RECORD:
                     break
                 self.broken += 1
                 at = after + 1 if after >= 0 else len(text)
@@ -83,30 +85,30 @@ DECODER = json.JSONDecoder()
 
 
 @dataclass
-class Inspector:
+class NcclInspectorSource:
     """Reads what the inspectors of some processes write."""
 
-    settings: Settings
-    world: World
-    series: Series = field(init=False)
-    unplaced: int = 0
+    settings: NcclInspectorSettings
+    context: SourceContext
+    mapper: SeriesMapper = field(init=False)
+    unmapped: int = 0
     """Records whose group nobody knows."""
     period: float = 0.0
     """A job that does not run writes nothing."""
-    _tail: Tail = field(init=False)
-    _records: dict[Path, Records] = field(default_factory=dict)
+    _tail: FileTail = field(init=False)
+    _parsers: dict[Path, JsonRecordParser] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.series = Series(self.world.names, {})
-        self.communicators = Communicators(self.world.topology, self.world.names)
-        self._tail = Tail(Path(self.settings.path), self.settings.from_start)
+        self.mapper = SeriesMapper(self.context.names, {})
+        self.communicators = CommunicatorMatcher(self.context.topology, self.context.names)
+        self._tail = FileTail(Path(self.settings.path), self.settings.from_start)
 
     @property
     def name(self) -> str:
         """What the config calls it."""
         return self.settings.name
 
-    async def run(self, sink: Sink) -> None:
+    async def run(self, sink: BatchSink) -> None:
         """Reads until it is cancelled."""
         while True:
             try:
@@ -115,49 +117,51 @@ class Inspector:
                 sink.trouble = self._trouble()
             except OSError as error:
                 sink.trouble = str(error)
-            await self.world.clock.sleep(self.settings.period)
+            await self.context.clock.sleep(self.settings.period)
 
-    def read(self) -> Batch | None:
+    def read(self) -> SourceBatch | None:
         """What was written since the last time.
 
         Raises:
             OSError: there is no such file.
         """
-        rows = Rows()
+        rows = SourceBatchBuilder()
         for path, data in self._tail.read():
-            if path not in self._records and len(self._records) >= MOST_FILES:
-                self._records.clear()
-            for record in self._records.setdefault(path, Records()).fed(data):
-                self._take(record, rows)
-        return rows.batch(self.series.listing)
+            if path not in self._parsers and len(self._parsers) >= MAX_FILES:
+                self._parsers.clear()
+            for record in self._parsers.setdefault(path, JsonRecordParser()).feed(data):
+                self._add_record(record, rows)
+        return rows.build(self.mapper.registry)
 
-    def _take(self, record: dict[str, Any], rows: Rows) -> None:
+    def _add_record(self, record: dict[str, Any], rows: SourceBatchBuilder) -> None:
         try:
             head, about, perf = record["header"], record["metadata"], record["coll_perf"]
-            rank = Rank(str(head["id"]), int(head["n_ranks"]), int(head["rank"]), str(about["hostname"]))
+            rank = CommunicatorRank(str(head["id"]), int(head["n_ranks"]), int(head["rank"]), str(about["hostname"]))
             time, sequence = float(about["dump_timestamp_us"]) / 1e6, float(perf["coll_sn"])
-            timed = {name: float(perf[name]) for name in TIMED if name in perf}
+            timed = {name: float(perf[name]) for name in TIMED_METRICS if name in perf}
             kind = str(perf["coll"])
             by_cpu = "cpu" in str(perf.get("coll_timing_source", "")).lower()
         except (KeyError, TypeError, ValueError, OverflowError):
-            self.unplaced += 1
+            self.unmapped += 1
             return
-        group, member = self.communicators.member(rank)
+        group, member = self.communicators.find_member(rank)
         if not group:
-            self.unplaced += 1
+            self.unmapped += 1
             return
-        self._put(rows, SEQUENCE, labels(group, member), (time, sequence))
+        self._add_sample(rows, SEQUENCE_METRIC, rank_labels(group, member), (time, sequence))
         for name, value in () if by_cpu else timed.items():
-            self._put(rows, TIMED[name], labels(group, member, collective=kind), (time, value))
+            self._add_sample(rows, TIMED_METRICS[name], rank_labels(group, member, collective=kind), (time, value))
 
-    def _put(self, rows: Rows, metric: str, of: tuple[tuple[str, str], ...], sample: tuple[float, float]) -> None:
-        rows.put(self.series.of(metric, of), *sample)
+    def _add_sample(
+        self, rows: SourceBatchBuilder, metric: str, of: tuple[tuple[str, str], ...], sample: tuple[float, float]
+    ) -> None:
+        rows.add(self.mapper.map_series(metric, of), *sample)
 
     def _trouble(self) -> str:
-        broken = sum(records.broken for records in self._records.values())
+        broken = sum(records.broken for records in self._parsers.values())
         counts = {
             f"{broken} broken records": broken,
-            f"{self.unplaced} records of no known group": self.unplaced,
-            f"{self._tail.skipped} bytes passed over": self._tail.skipped,
+            f"{self.unmapped} records of no known group": self.unmapped,
+            f"{self._tail.skipped_bytes} bytes passed over": self._tail.skipped_bytes,
         }
         return ", ".join(text for text, count in counts.items() if count)

@@ -9,132 +9,142 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from skewscope.adapters.sources import protobuf
-from skewscope.adapters.sources.protobuf import ProtobufError, Value, fields
+from skewscope.adapters.sources.protobuf import ProtobufError, WireValue, iter_fields
 
-Found = dict[str, Any]
-MOST_MESSAGES = 2_000_000
+Message = dict[str, Any]
+MAX_MESSAGES = 2_000_000
 """In one body: an empty one takes two bytes on the wire, and thirty times that here."""
 
 
-class Is(NamedTuple):
+class FieldSpec(NamedTuple):
     """What a field holds."""
 
     name: str
-    how: Callable[[Value], Any] | str
+    reader: Callable[[WireValue], Any] | str
     """How it is read, or the name of a message."""
-    many: bool = False
+    repeated: bool = False
 
 
-def _yes(value: Value) -> bool:
-    return bool(protobuf.whole(value))
+def _bool(value: WireValue) -> bool:
+    return bool(protobuf.to_varint(value))
 
 
-def _signed(value: Value) -> int:
-    return protobuf.signed(protobuf.whole(value))
+def _int64(value: WireValue) -> int:
+    return protobuf.to_int64(protobuf.to_varint(value))
 
 
-def _zigzag(value: Value) -> int:
-    return protobuf.zigzag(protobuf.whole(value))
+def _sint64(value: WireValue) -> int:
+    return protobuf.decode_zigzag(protobuf.to_varint(value))
 
 
-def _signed_fixed(value: Value) -> int:
-    return protobuf.signed(protobuf.fixed(value))
+def _sfixed64(value: WireValue) -> int:
+    return protobuf.to_int64(protobuf.to_fixed64(value))
 
 
-POINT = {2: Is("startTimeUnixNano", protobuf.fixed), 3: Is("timeUnixNano", protobuf.fixed)}
-MESSAGES: Mapping[str, Mapping[int, Is]] = {
-    "request": {1: Is("resourceMetrics", "resource metrics", many=True)},
-    "resource metrics": {1: Is("resource", "resource"), 2: Is("scopeMetrics", "scope metrics", many=True)},
-    "resource": {1: Is("attributes", "attribute", many=True)},
-    "scope metrics": {2: Is("metrics", "metric", many=True)},
-    "attribute": {1: Is("key", protobuf.text), 2: Is("value", "any")},
+POINT_FIELDS = {
+    2: FieldSpec("startTimeUnixNano", protobuf.to_fixed64),
+    3: FieldSpec("timeUnixNano", protobuf.to_fixed64),
+}
+MESSAGES: Mapping[str, Mapping[int, FieldSpec]] = {
+    "request": {1: FieldSpec("resourceMetrics", "resource metrics", repeated=True)},
+    "resource metrics": {
+        1: FieldSpec("resource", "resource"),
+        2: FieldSpec("scopeMetrics", "scope metrics", repeated=True),
+    },
+    "resource": {1: FieldSpec("attributes", "attribute", repeated=True)},
+    "scope metrics": {2: FieldSpec("metrics", "metric", repeated=True)},
+    "attribute": {1: FieldSpec("key", protobuf.to_text), 2: FieldSpec("value", "any")},
     "any": {
-        1: Is("stringValue", protobuf.text),
-        2: Is("boolValue", _yes),
-        3: Is("intValue", _signed),
-        4: Is("doubleValue", protobuf.double),
+        1: FieldSpec("stringValue", protobuf.to_text),
+        2: FieldSpec("boolValue", _bool),
+        3: FieldSpec("intValue", _int64),
+        4: FieldSpec("doubleValue", protobuf.to_double),
     },
     "metric": {
-        1: Is("name", protobuf.text),
-        3: Is("unit", protobuf.text),
-        5: Is("gauge", "points"),
-        7: Is("sum", "points"),
-        9: Is("histogram", "histograms"),
-        10: Is("exponentialHistogram", "exponentials"),
-        11: Is("summary", "summaries"),
+        1: FieldSpec("name", protobuf.to_text),
+        3: FieldSpec("unit", protobuf.to_text),
+        5: FieldSpec("gauge", "points"),
+        7: FieldSpec("sum", "points"),
+        9: FieldSpec("histogram", "histograms"),
+        10: FieldSpec("exponentialHistogram", "exponentials"),
+        11: FieldSpec("summary", "summaries"),
     },
     "points": {
-        1: Is("dataPoints", "point", many=True),
-        2: Is("aggregationTemporality", protobuf.whole),
-        3: Is("isMonotonic", _yes),
+        1: FieldSpec("dataPoints", "point", repeated=True),
+        2: FieldSpec("aggregationTemporality", protobuf.to_varint),
+        3: FieldSpec("isMonotonic", _bool),
     },
     "histograms": {
-        1: Is("dataPoints", "histogram", many=True),
-        2: Is("aggregationTemporality", protobuf.whole),
+        1: FieldSpec("dataPoints", "histogram", repeated=True),
+        2: FieldSpec("aggregationTemporality", protobuf.to_varint),
     },
     "exponentials": {
-        1: Is("dataPoints", "exponential", many=True),
-        2: Is("aggregationTemporality", protobuf.whole),
+        1: FieldSpec("dataPoints", "exponential", repeated=True),
+        2: FieldSpec("aggregationTemporality", protobuf.to_varint),
     },
-    "summaries": {1: Is("dataPoints", "summary", many=True)},
-    "point": POINT
+    "summaries": {1: FieldSpec("dataPoints", "summary", repeated=True)},
+    "point": POINT_FIELDS
     | {
-        4: Is("asDouble", protobuf.double),
-        6: Is("asInt", _signed_fixed),
-        7: Is("attributes", "attribute", many=True),
-        8: Is("flags", protobuf.whole),
+        4: FieldSpec("asDouble", protobuf.to_double),
+        6: FieldSpec("asInt", _sfixed64),
+        7: FieldSpec("attributes", "attribute", repeated=True),
+        8: FieldSpec("flags", protobuf.to_varint),
     },
-    "histogram": POINT
+    "histogram": POINT_FIELDS
     | {
-        4: Is("count", protobuf.fixed),
-        5: Is("sum", protobuf.double),
-        6: Is("bucketCounts", protobuf.packed_fixed),
-        7: Is("explicitBounds", protobuf.packed_doubles),
-        9: Is("attributes", "attribute", many=True),
-        10: Is("flags", protobuf.whole),
+        4: FieldSpec("count", protobuf.to_fixed64),
+        5: FieldSpec("sum", protobuf.to_double),
+        6: FieldSpec("bucketCounts", protobuf.to_fixed64_list),
+        7: FieldSpec("explicitBounds", protobuf.to_double_list),
+        9: FieldSpec("attributes", "attribute", repeated=True),
+        10: FieldSpec("flags", protobuf.to_varint),
     },
-    "exponential": POINT
+    "exponential": POINT_FIELDS
     | {
-        1: Is("attributes", "attribute", many=True),
-        4: Is("count", protobuf.fixed),
-        5: Is("sum", protobuf.double),
-        6: Is("scale", _zigzag),
-        7: Is("zeroCount", protobuf.fixed),
-        8: Is("positive", "buckets"),
-        10: Is("flags", protobuf.whole),
+        1: FieldSpec("attributes", "attribute", repeated=True),
+        4: FieldSpec("count", protobuf.to_fixed64),
+        5: FieldSpec("sum", protobuf.to_double),
+        6: FieldSpec("scale", _sint64),
+        7: FieldSpec("zeroCount", protobuf.to_fixed64),
+        8: FieldSpec("positive", "buckets"),
+        10: FieldSpec("flags", protobuf.to_varint),
     },
-    "buckets": {1: Is("offset", _zigzag), 2: Is("bucketCounts", protobuf.packed)},
-    "summary": POINT
+    "buckets": {1: FieldSpec("offset", _sint64), 2: FieldSpec("bucketCounts", protobuf.to_varints)},
+    "summary": POINT_FIELDS
     | {
-        4: Is("count", protobuf.fixed),
-        5: Is("sum", protobuf.double),
-        7: Is("attributes", "attribute", many=True),
-        8: Is("flags", protobuf.whole),
+        4: FieldSpec("count", protobuf.to_fixed64),
+        5: FieldSpec("sum", protobuf.to_double),
+        7: FieldSpec("attributes", "attribute", repeated=True),
+        8: FieldSpec("flags", protobuf.to_varint),
     },
 }
 
 
-def of_protobuf(body: bytes) -> Found:
+def parse_protobuf(body: bytes) -> Message:
     """The request in a body.
 
     Raises:
         ProtobufError: it is none.
     """
-    return _message(memoryview(body), "request", iter(range(MOST_MESSAGES)))
+    return _parse_message(memoryview(body), "request", iter(range(MAX_MESSAGES)))
 
 
-def _message(data: memoryview, what: str, room: Iterator[int]) -> Found:
+def _parse_message(data: memoryview, what: str, room: Iterator[int]) -> Message:
     """One message; `room` has a number for each that there may still be."""
     if next(room, None) is None:
-        raise ProtobufError(f"more than {MOST_MESSAGES} messages")
-    found: Found = {}
+        raise ProtobufError(f"more than {MAX_MESSAGES} messages")
+    found: Message = {}
     table = MESSAGES[what]
-    for number, value in fields(data):
+    for number, value in iter_fields(data):
         known = table.get(number)
         if known is None:
             continue
-        read = _message(protobuf.part(value), known.how, room) if isinstance(known.how, str) else known.how(value)
-        if known.many:
+        read = (
+            _parse_message(protobuf.to_bytes(value), known.reader, room)
+            if isinstance(known.reader, str)
+            else known.reader(value)
+        )
+        if known.repeated:
             found.setdefault(known.name, []).append(read)
         elif isinstance(read, list):
             # A packed list may come in several parts.
@@ -144,14 +154,14 @@ def _message(data: memoryview, what: str, room: Iterator[int]) -> Found:
     return found
 
 
-def of_json(body: bytes) -> Found:
+def parse_json(body: bytes) -> Message:
     """The request in a body.
 
     Raises:
         ProtobufError: it is none.
     """
-    if body.count(b"{") + body.count(b"[") > MOST_MESSAGES:
-        raise ProtobufError(f"more than {MOST_MESSAGES} objects and lists")
+    if body.count(b"{") + body.count(b"[") > MAX_MESSAGES:
+        raise ProtobufError(f"more than {MAX_MESSAGES} objects and lists")
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):

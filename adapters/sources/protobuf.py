@@ -7,13 +7,13 @@ Messages are small and few kinds of them are read, so no generated code is neede
 import struct
 from collections.abc import Iterator
 
-MOST_SHIFT = 63
-MOST_FIELDS = 1_000_000
+MAX_SHIFT = 63
+MAX_FIELDS = 1_000_000
 """Of one message: two bytes make a field, and each takes a hundred times that while it is read."""
 DOUBLE = struct.Struct("<d")
-FIXED = struct.Struct("<Q")
+FIXED64 = struct.Struct("<Q")
 
-Value = int | memoryview
+WireValue = int | memoryview
 """A varint as a number; everything else as its bytes."""
 
 
@@ -21,14 +21,14 @@ class ProtobufError(ValueError):
     """Bytes that are no message."""
 
 
-def varint(data: memoryview, at: int) -> tuple[int, int]:
+def read_varint(data: memoryview, at: int) -> tuple[int, int]:
     """A number of up to 64 bits, and where what follows it begins.
 
     Raises:
         ProtobufError: it does not end.
     """
     number = shift = 0
-    while at < len(data) and shift <= MOST_SHIFT:
+    while at < len(data) and shift <= MAX_SHIFT:
         byte = data[at]
         at += 1
         number |= (byte & 127) << shift
@@ -38,27 +38,27 @@ def varint(data: memoryview, at: int) -> tuple[int, int]:
     raise ProtobufError("a number without end")
 
 
-def fields(data: memoryview) -> Iterator[tuple[int, Value]]:
+def iter_fields(data: memoryview) -> Iterator[tuple[int, WireValue]]:
     """Number and value of each field of a message, in the order written.
 
     Raises:
         ProtobufError: it is none.
     """
-    at, left = 0, MOST_FIELDS
+    at, left = 0, MAX_FIELDS
     while at < len(data):
         left -= 1
         if left < 0:
-            raise ProtobufError(f"more than {MOST_FIELDS} fields in one message")
-        tag, at = varint(data, at)
+            raise ProtobufError(f"more than {MAX_FIELDS} fields in one message")
+        tag, at = read_varint(data, at)
         number, wire = tag >> 3, tag & 7
         if not number:
             raise ProtobufError("a field of number 0")
         if wire == 0:
-            whole, at = varint(data, at)
+            whole, at = read_varint(data, at)
             yield number, whole
             continue
         if wire == 2:
-            size, at = varint(data, at)
+            size, at = read_varint(data, at)
         elif wire in (1, 5):
             size = 8 if wire == 1 else 4
         else:
@@ -69,17 +69,17 @@ def fields(data: memoryview) -> Iterator[tuple[int, Value]]:
         at += size
 
 
-def signed(number: int) -> int:
+def to_int64(number: int) -> int:
     """A 64-bit number as two's complement."""
     return number - 2**64 if number >= 2**63 else number
 
 
-def zigzag(number: int) -> int:
+def decode_zigzag(number: int) -> int:
     """A number of kind sint."""
     return (number >> 1) ^ -(number & 1)
 
 
-def double(value: Value) -> float:
+def to_double(value: WireValue) -> float:
     """A value of kind double.
 
     Raises:
@@ -90,18 +90,18 @@ def double(value: Value) -> float:
     return float(DOUBLE.unpack(value)[0])
 
 
-def fixed(value: Value) -> int:
+def to_fixed64(value: WireValue) -> int:
     """A value of kind fixed64.
 
     Raises:
         ProtobufError: it is none.
     """
-    if isinstance(value, int) or len(value) != FIXED.size:
+    if isinstance(value, int) or len(value) != FIXED64.size:
         raise ProtobufError("a field that is no fixed64")
-    return int(FIXED.unpack(value)[0])
+    return int(FIXED64.unpack(value)[0])
 
 
-def whole(value: Value) -> int:
+def to_varint(value: WireValue) -> int:
     """A value of kind varint.
 
     Raises:
@@ -112,7 +112,7 @@ def whole(value: Value) -> int:
     return value
 
 
-def part(value: Value) -> memoryview:
+def to_bytes(value: WireValue) -> memoryview:
     """A value that is bytes.
 
     Raises:
@@ -123,19 +123,19 @@ def part(value: Value) -> memoryview:
     return value
 
 
-def text(value: Value) -> str:
+def to_text(value: WireValue) -> str:
     """A value that is text.
 
     Raises:
         ProtobufError: it is none.
     """
     try:
-        return bytes(part(value)).decode()
+        return bytes(to_bytes(value)).decode()
     except UnicodeDecodeError:
         raise ProtobufError("text that is no UTF-8") from None
 
 
-def packed(value: Value) -> list[int]:
+def to_varints(value: WireValue) -> list[int]:
     """A packed list of varints; one that stands alone is a list of one.
 
     Raises:
@@ -145,31 +145,31 @@ def packed(value: Value) -> list[int]:
         return [value]
     found, at = [], 0
     while at < len(value):
-        number, at = varint(value, at)
+        number, at = read_varint(value, at)
         found.append(number)
     return found
 
 
-def packed_fixed(value: Value) -> list[int]:
+def to_fixed64_list(value: WireValue) -> list[int]:
     """A packed list of fixed64.
 
     Raises:
         ProtobufError: it is none.
     """
-    return [int(number) for number in _of(value, "Q")]
+    return [int(number) for number in _unpack_list(value, "Q")]
 
 
-def packed_doubles(value: Value) -> list[float]:
+def to_double_list(value: WireValue) -> list[float]:
     """A packed list of doubles.
 
     Raises:
         ProtobufError: it is none.
     """
-    return [float(number) for number in _of(value, "d")]
+    return [float(number) for number in _unpack_list(value, "d")]
 
 
-def _of(value: Value, kind: str) -> tuple[float, ...]:
-    data = part(value)
+def _unpack_list(value: WireValue, kind: str) -> tuple[float, ...]:
+    data = to_bytes(value)
     if len(data) % 8:
         raise ProtobufError("a list that is cut off")
     return struct.unpack(f"<{len(data) // 8}{kind}", data)

@@ -8,75 +8,84 @@ from collections.abc import Hashable, Iterable, Iterator
 
 import cramjam
 
-from skewscope.adapters.grammar import MOST_LABELS, Labels
-from skewscope.adapters.sources import World
+from skewscope.adapters.formats.openmetrics_grammar import MAX_LABELS, Labels
+from skewscope.adapters.sources import SourceContext
 from skewscope.adapters.sources.protobuf import (
     DOUBLE,
     ProtobufError,
-    Value,
-    double,
-    fields,
-    packed,
-    part,
-    signed,
-    text,
-    varint,
-    whole,
+    WireValue,
+    iter_fields,
+    read_varint,
+    to_bytes,
+    to_double,
+    to_int64,
+    to_text,
+    to_varint,
+    to_varints,
 )
-from skewscope.adapters.sources.pushed import About, Headers, Pushed, Read, Reply, Settings, UnfitError, settings
-from skewscope.adapters.sources.samples import Rows, Series
-from skewscope.kb.fields import Fields
-from skewscope.kb.yamlfile import Path_
+from skewscope.adapters.sources.push_receiver import (
+    Headers,
+    InvalidBodyError,
+    PushEndpointInfo,
+    PushReply,
+    PushResult,
+    PushSettings,
+    PushSource,
+    parse_settings,
+)
+from skewscope.adapters.sources.series_mapper import SeriesMapper, SourceBatchBuilder
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.yamlfile import FieldPath
 
 PATH = "/api/v1/write"
-SECOND = "io.prometheus.write.v2.Request"
-ABOUT = About("Samples of a Prometheus (remote write, both versions).", ("application/x-protobuf",))
-SAMPLE = 10
+V2_CONTENT_TYPE = "io.prometheus.write.v2.Request"
+ENDPOINT_INFO = PushEndpointInfo("Samples of a Prometheus (remote write, both versions).", ("application/x-protobuf",))
+SAMPLE_HEAD_SIZE = 10
 """Bytes of a sample before its time, as everybody writes it: a tag, a double, a tag."""
-ONE = b"\x12\x10\x09"
-ONE_SIZE = 18
+SHORT_SAMPLE_PREFIX = b"\x12\x10\x09"
+SHORT_SAMPLE_SIZE = 18
 """How a sample begins whose time takes six bytes, as all do from 2004 to 2109; and its size with tag and length."""
 Samples = list[tuple[float, float]]
 
 
-def read(fields: Fields, at: Path_, name: str) -> Settings:
+def read(fields: FieldReader, at: FieldPath, name: str) -> PushSettings:
     """The settings of one source; faults are noted."""
-    return settings(fields, at, name, PATH)
+    return parse_settings(fields, at, name, PATH)
 
 
-def build(wanted: Settings, world: World) -> Pushed:
+def build(wanted: PushSettings, world: SourceContext) -> PushSource:
     """The source."""
-    return Pushed(wanted, world, taken, ABOUT)
+    return PushSource(wanted, world, read_body, ENDPOINT_INFO)
 
 
-def taken(body: bytes, headers: Headers, wanted: Settings, series: Series) -> Read:
+def read_body(body: bytes, headers: Headers, wanted: PushSettings, series: SeriesMapper) -> PushResult:
     """What a body holds.
 
     Raises:
         UnfitError: it is none.
     """
-    second = SECOND in headers.get("content-type", "")
-    data = memoryview(unpacked(body, wanted.most))
-    rows = Rows()
+    second = V2_CONTENT_TYPE in headers.get("content-type", "")
+    data = memoryview(decompress(body, wanted.max_bytes))
+    rows = SourceBatchBuilder()
     written = 0
     try:
-        for key, named, samples in _second(data) if second else _first(data, series, rows):
-            targets = series.targets(key, _name, named)
+        for key, named, samples in _iter_v2(data) if second else _iter_v1(data, series, rows):
+            targets = series.lookup(key, _split_name, named)
             written += len(samples)
             for time, value in samples if targets else ():
-                rows.put(targets, time, value)
+                rows.add(targets, time, value)
     except ProtobufError as error:
-        raise UnfitError(f"no write request: {error}") from None
+        raise InvalidBodyError(f"no write request: {error}") from None
     # The short way counts none: only the second version is told how many were taken.
     told = (
         ("X-Prometheus-Remote-Write-Samples-Written", str(written)),
         ("X-Prometheus-Remote-Write-Histograms-Written", "0"),
         ("X-Prometheus-Remote-Write-Exemplars-Written", "0"),
     )
-    return Read(rows.batch(series.listing), Reply(204, b"", told if second else ()))
+    return PushResult(rows.build(series.registry), PushReply(204, b"", told if second else ()))
 
 
-def unpacked(body: bytes, most: int) -> bytes:
+def decompress(body: bytes, most: int) -> bytes:
     """What a block of snappy holds.
 
     Raises:
@@ -85,47 +94,47 @@ def unpacked(body: bytes, most: int) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(body)
         if size > most:
-            raise UnfitError(f"{size} bytes, of which at most {most} are read")
+            raise InvalidBodyError(f"{size} bytes, of which at most {most} are read")
         return bytes(cramjam.snappy.decompress_raw(body))
     except cramjam.DecompressionError as error:
-        raise UnfitError(f"no snappy block ({error!s:.60})") from None
+        raise InvalidBodyError(f"no snappy block ({error!s:.60})") from None
 
 
-Found = tuple[Hashable, Iterable[tuple[str, str]], Samples]
+SeriesEntry = tuple[Hashable, Iterable[tuple[str, str]], Samples]
 """What says that a series is the same, its labels, and its samples."""
 
 
-def _first(data: memoryview, series: Series, rows: Rows) -> Iterator[Found]:
+def _iter_v1(data: memoryview, series: SeriesMapper, rows: SourceBatchBuilder) -> Iterator[SeriesEntry]:
     """The series of a request of version 1, but for those that took the short way into `rows`."""
-    for number, value in fields(data):
+    for number, value in iter_fields(data):
         if number != 1:
             continue
-        one = bytes(part(value))
-        if _short(one, series, rows):
+        one = bytes(to_bytes(value))
+        if _take_short_sample(one, series, rows):
             continue
         end = _labels_end(memoryview(one))
         labels: list[memoryview] = []
         samples: Samples = []
         others, late = False, False
-        for what, inner in fields(memoryview(one)):
+        for what, inner in iter_fields(memoryview(one)):
             if what == 1:
                 late = late or others
-                labels.append(part(inner))
+                labels.append(to_bytes(inner))
             elif what == 2:
-                samples.append(_sample(part(inner)))
+                samples.append(_parse_sample(to_bytes(inner)))
             others = others or what != 1
         # The bytes of its labels are what a series is known by, where they stand together as everybody writes them.
-        yield (tuple(map(bytes, labels)) if late else one[:end]), _Pairs(labels), samples
+        yield (tuple(map(bytes, labels)) if late else one[:end]), _LazyLabels(labels), samples
 
 
-def _short(one: bytes, series: Series, rows: Rows) -> bool:
+def _take_short_sample(one: bytes, series: SeriesMapper, rows: SourceBatchBuilder) -> bool:
     """Takes the only sample of a series whose labels were met before; whether it is one."""
-    if one[-ONE_SIZE:-15] != ONE or one[-7] != 0x10 or one[-1] > 127 or min(one[-6:-1]) < 128:
+    if one[-SHORT_SAMPLE_SIZE:-15] != SHORT_SAMPLE_PREFIX or one[-7] != 0x10 or one[-1] > 127 or min(one[-6:-1]) < 128:
         return False
-    targets = series.known(one[:-ONE_SIZE])
+    targets = series.lookup_cache(one[:-SHORT_SAMPLE_SIZE])
     if targets:
-        time, _ = varint(memoryview(one), len(one) - 6)
-        rows.put(targets, time / 1e3, DOUBLE.unpack_from(one, len(one) - 15)[0])
+        time, _ = read_varint(memoryview(one), len(one) - 6)
+        rows.add(targets, time / 1e3, DOUBLE.unpack_from(one, len(one) - 15)[0])
     return targets is not None
 
 
@@ -133,12 +142,12 @@ def _labels_end(one: memoryview) -> int:
     """Where the labels at the beginning of a series end."""
     at = 0
     while at < len(one) and one[at] == 0x0A:
-        size, at = varint(one, at + 1)
+        size, at = read_varint(one, at + 1)
         at += size
     return at
 
 
-class _Pairs:
+class _LazyLabels:
     """The labels of a series of version 1, read when they are asked for."""
 
     def __init__(self, labels: list[memoryview]) -> None:
@@ -146,43 +155,43 @@ class _Pairs:
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         for label in self._labels:
-            found: dict[int, Value] = dict(fields(label))
-            yield text(found.get(1, memoryview(b""))), text(found.get(2, memoryview(b"")))
+            found: dict[int, WireValue] = dict(iter_fields(label))
+            yield to_text(found.get(1, memoryview(b""))), to_text(found.get(2, memoryview(b"")))
 
 
-def _second(data: memoryview) -> Iterator[Found]:
+def _iter_v2(data: memoryview) -> Iterator[SeriesEntry]:
     """The series of a request of version 2, whose texts stand in a table."""
-    parts = list(fields(data))
-    symbols = [text(value) for number, value in parts if number == 4]
+    parts = list(iter_fields(data))
+    symbols = [to_text(value) for number, value in parts if number == 4]
     for number, value in parts:
         if number == 5:
             refs: list[int] = []
             samples: Samples = []
-            for what, inner in fields(part(value)):
+            for what, inner in iter_fields(to_bytes(value)):
                 if what == 1:
-                    refs += packed(inner)
+                    refs += to_varints(inner)
                 elif what == 2:
-                    samples.append(_sample(part(inner)))
+                    samples.append(_parse_sample(to_bytes(inner)))
             if len(refs) % 2 or any(ref >= len(symbols) for ref in refs):
                 raise ProtobufError("labels that are not in the table")
             names = tuple(symbols[ref] for ref in refs)
             yield names, zip(names[::2], names[1::2], strict=True), samples
 
 
-def _sample(data: memoryview) -> tuple[float, float]:
+def _parse_sample(data: memoryview) -> tuple[float, float]:
     """Time in seconds, and value."""
-    if len(data) > SAMPLE and data[0] == 0x09 and data[SAMPLE - 1] == 0x10:
-        time, end = varint(data, SAMPLE)
+    if len(data) > SAMPLE_HEAD_SIZE and data[0] == 0x09 and data[SAMPLE_HEAD_SIZE - 1] == 0x10:
+        time, end = read_varint(data, SAMPLE_HEAD_SIZE)
         if end == len(data):
-            return signed(time) / 1e3, DOUBLE.unpack_from(data, 1)[0]
-    found = dict(fields(data))
-    return signed(whole(found.get(2, 0))) / 1e3, double(found[1]) if 1 in found else 0.0
+            return to_int64(time) / 1e3, DOUBLE.unpack_from(data, 1)[0]
+    found = dict(iter_fields(data))
+    return to_int64(to_varint(found.get(2, 0))) / 1e3, to_double(found[1]) if 1 in found else 0.0
 
 
-def _name(pairs: Iterable[tuple[str, str]]) -> tuple[str, Labels]:
+def _split_name(pairs: Iterable[tuple[str, str]]) -> tuple[str, Labels]:
     """Name and labels of a series."""
     found = dict(pairs)
     name = found.pop("__name__", "")
-    if len(found) > MOST_LABELS:
-        raise ProtobufError(f"more than {MOST_LABELS} labels")
+    if len(found) > MAX_LABELS:
+        raise ProtobufError(f"more than {MAX_LABELS} labels")
     return name, tuple((label, value) for label, value in found.items() if value)

@@ -12,63 +12,63 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from skewscope.adapters.grammar import Labels as Pairs
-from skewscope.adapters.openmetrics import Exposition, Known
-from skewscope.adapters.openmetrics import Target as Wanted
-from skewscope.adapters.sources import World
-from skewscope.adapters.sources.base import Batch, Listing, Sink, scrubbed
-from skewscope.adapters.sources.fetch import FetchError, fetch
-from skewscope.adapters.sources.samples import Series
-from skewscope.adapters.sources.settings import Settings, settings
-from skewscope.adapters.sources.targets import Target, as_mapping, found
-from skewscope.engine.feed import F64
-from skewscope.kb.fields import Fields
-from skewscope.kb.problems import InputError, listed
-from skewscope.kb.yamlfile import Path_
+from skewscope.adapters.formats.openmetrics import ExpositionReader, TargetLookup
+from skewscope.adapters.formats.openmetrics import SeriesTarget as Wanted
+from skewscope.adapters.formats.openmetrics_grammar import Labels as Pairs
+from skewscope.adapters.sources import SourceContext
+from skewscope.adapters.sources.base import BatchSink, SourceBatch, SourceSeriesRegistry, redact_address
+from skewscope.adapters.sources.http_client import FetchError, fetch
+from skewscope.adapters.sources.scrape_settings import ScrapeSettings, parse_settings
+from skewscope.adapters.sources.series_mapper import SeriesMapper
+from skewscope.adapters.sources.targets import ScrapeTarget, discover_targets, scrape_labels
+from skewscope.engine.ingest.feed import F64
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.problems import InputError, join_names
+from skewscope.kb.yamlfile import FieldPath
 
-AT_ONCE = 128
+MAX_CONCURRENT = 128
 """Pages that are fetched at a time."""
-MOST_REMEMBERED = 32 << 20
+MAX_REMEMBERED = 32 << 20
 """Bytes of the texts of series that are remembered of a target; beyond it all are forgotten and learned anew."""
-OLD, AHEAD = 300.0, 5.0
+MAX_AGE, MAX_CLOCK_LEAD = 300.0, 5.0
 """Seconds beyond which the newest value of a page is of no use to anybody, and by which a clock may be ahead."""
-AGAIN = 10.0
+TARGET_REFRESH_PERIOD = 10.0
 """Seconds between two looks at files and names of targets."""
 
 
-def read(fields: Fields, at: Path_, name: str) -> Settings:
+def read(fields: FieldReader, at: FieldPath, name: str) -> ScrapeSettings:
     """The settings of one source; faults are noted."""
-    return settings(fields, at, name)
+    return parse_settings(fields, at, name)
 
 
-def build(wanted: Settings, world: World) -> "Scrape":
+def build(wanted: ScrapeSettings, world: SourceContext) -> "ScrapeSource":
     """The source."""
-    return Scrape(wanted, world)
+    return ScrapeSource(wanted, world)
 
 
 @dataclass
-class Page:
+class ScrapeTargetState:
     """One target while it is scraped."""
 
-    target: Target
-    reader: Exposition
+    target: ScrapeTarget
+    reader: ExpositionReader
     trouble: str = "not scraped yet"
-    odd: str = ""
+    warning: str = ""
     """What is strange about what it says."""
     task: "asyncio.Task[None] | None" = None
 
 
 @dataclass
-class Scrape:
+class ScrapeSource:
     """Scrapes the targets of one source."""
 
-    settings: Settings
-    world: World
-    spoken: Callable[[Pairs], Pairs] = tuple
+    settings: ScrapeSettings
+    context: SourceContext
+    normalise_labels: Callable[[Pairs], Pairs] = tuple
     """Turns the labels of a page into those that we know."""
-    listing: Listing = field(default_factory=Listing)
-    pages: dict[Target, Page] = field(default_factory=dict)
-    refused: int = 0
+    registry: SourceSeriesRegistry = field(default_factory=SourceSeriesRegistry)
+    target_states: dict[ScrapeTarget, ScrapeTargetState] = field(default_factory=dict)
+    series_refused: int = 0
     """Series that there was no room for."""
 
     @property
@@ -79,14 +79,14 @@ class Scrape:
     @property
     def period(self) -> float:
         """Seconds between two scrapes of a target; none is expected where there are no targets, or none answers."""
-        return self.settings.period if any(not page.trouble for page in self.pages.values()) else 0.0
+        return self.settings.period if any(not page.trouble for page in self.target_states.values()) else 0.0
 
     @cached_property
-    def _turn(self) -> asyncio.Semaphore:
-        return asyncio.Semaphore(AT_ONCE)
+    def _semaphore(self) -> asyncio.Semaphore:
+        return asyncio.Semaphore(MAX_CONCURRENT)
 
     @cached_property
-    def _readers(self) -> ThreadPoolExecutor:
+    def _executor(self) -> ThreadPoolExecutor:
         """One thread reads all pages of a source: what was learned of one is of use for all.
 
         It stays when the source is started anew, so that what is still being read then holds up these pages alone, and
@@ -94,76 +94,82 @@ class Scrape:
         """
         return ThreadPoolExecutor(1, f"scrape {self.name}")
 
-    async def run(self, sink: Sink) -> None:
+    async def run(self, sink: BatchSink) -> None:
         """Scrapes until it is cancelled."""
-        readers = self._readers
+        readers = self._executor
         try:
             while True:
-                targets, troubles = await found(self.settings.where)
-                self._follow(targets, sink, readers)
-                await self.world.clock.sleep(min(AGAIN, self.settings.period))
-                sink.trouble = scrubbed("; ".join([*troubles, *self._troubles()]))
+                targets, troubles = await discover_targets(self.settings.discovery)
+                self._sync_targets(targets, sink, readers)
+                await self.context.clock.sleep(min(TARGET_REFRESH_PERIOD, self.settings.period))
+                sink.trouble = redact_address("; ".join([*troubles, *self._troubles()]))
         finally:
-            self._follow([], sink, readers)
+            self._sync_targets([], sink, readers)
 
-    def _follow(self, targets: Sequence[Target], sink: Sink, readers: ThreadPoolExecutor) -> None:
+    def _sync_targets(self, targets: Sequence[ScrapeTarget], sink: BatchSink, readers: ThreadPoolExecutor) -> None:
         """Begins with new targets, and ends with those that are gone."""
-        for target in set(self.pages) - set(targets):
-            page = self.pages.pop(target)
+        for target in set(self.target_states) - set(targets):
+            page = self.target_states.pop(target)
             if page.task is not None:
                 page.task.cancel()
         for target in targets:
-            if target not in self.pages:
-                page = self.pages[target] = Page(target, Exposition(self._known(target)))
-                page.task = asyncio.create_task(self._scraped(page, sink, readers))
+            if target not in self.target_states:
+                page = self.target_states[target] = ScrapeTargetState(
+                    target, ExpositionReader(self._label_resolver(target))
+                )
+                page.task = asyncio.create_task(self._scrape_forever(page, sink, readers))
 
-    def _known(self, target: Target) -> Known:
+    def _label_resolver(self, target: ScrapeTarget) -> TargetLookup:
         """What the series of one target stand for."""
-        series = Series(self.world.names, as_mapping(target), self.settings.honor_labels, self.listing)
+        series = SeriesMapper(self.context.names, scrape_labels(target), self.settings.honor_labels, self.registry)
 
         def known(metric: str, labels: Pairs) -> Sequence[Wanted]:
-            found = series.learned(metric, self.spoken(labels))
-            self.refused += series.refused
+            found = series.map_without_cache(metric, self.normalise_labels(labels))
+            self.series_refused += series.refused
             series.refused = 0
             return found
 
         return known
 
-    async def _scraped(self, page: Page, sink: Sink, readers: ThreadPoolExecutor) -> None:
+    async def _scrape_forever(self, page: ScrapeTargetState, sink: BatchSink, readers: ThreadPoolExecutor) -> None:
         """Scrapes one target for ever."""
-        clock, period = self.world.clock, self.settings.period
-        moment = _moment(page.target, period)
+        clock, period = self.context.clock, self.settings.period
+        moment = _scrape_offset(page.target, period)
         while True:
             now = clock.now()
             await clock.sleep((moment - now) % period or period)
             try:
-                async with self._turn:
-                    await self._once(page, sink, readers)
+                async with self._semaphore:
+                    await self._scrape_once(page, sink, readers)
                 page.trouble = ""
             except (FetchError, InputError) as error:
-                page.trouble = scrubbed(error) or "it failed"
+                page.trouble = redact_address(error) or "it failed"
             except Exception as error:  # noqa: BLE001 - a target that nobody thought of must not end its own scraping
-                page.trouble = scrubbed(f"{type(error).__name__}: {error}")
+                page.trouble = redact_address(f"{type(error).__name__}: {error}")
 
-    async def _once(self, page: Page, sink: Sink, readers: ThreadPoolExecutor) -> None:
-        at = self.world.clock.now()
-        text = await fetch(page.target.url, self.settings.wish)
+    async def _scrape_once(self, page: ScrapeTargetState, sink: BatchSink, readers: ThreadPoolExecutor) -> None:
+        at = self.context.clock.now()
+        text = await fetch(page.target.url, self.settings.fetch_options)
         loop = asyncio.get_running_loop()
         block = await loop.run_in_executor(readers, page.reader.read, io.BytesIO(text), page.target.url, at)
-        if page.reader.remembered > MOST_REMEMBERED:
-            page.reader = Exposition(self._known(page.target))
-        page.odd = _odd(block.time, at)
-        sink.put(Batch(self.listing, block.series, block.time, block.value))
+        if page.reader.cached_bytes > MAX_REMEMBERED:
+            page.reader = ExpositionReader(self._label_resolver(page.target))
+        page.warning = _clock_warning(block.time, at)
+        sink.put(SourceBatch(self.registry, block.series, block.time, block.value))
 
     def _troubles(self) -> list[str]:
-        down = [f"{page.target.url}: {page.trouble}" for page in self.pages.values() if page.trouble]
-        odd = [f"{page.target.url}: {page.odd}" for page in self.pages.values() if page.odd and not page.trouble]
-        said = [f"{len(down)} of {len(self.pages)} targets are down: {listed(down, 2)}"] if down else []
-        said += [f"{len(odd)} of {len(self.pages)} are odd: {listed(odd, 2)}"] if odd else []
-        return [*said, f"{self.refused} series too many"] if self.refused else said
+        down = [f"{page.target.url}: {page.trouble}" for page in self.target_states.values() if page.trouble]
+        odd = [
+            f"{page.target.url}: {page.warning}"
+            for page in self.target_states.values()
+            if page.warning and not page.trouble
+        ]
+        said = [f"{len(down)} of {len(self.target_states)} targets are down: {join_names(down, 2)}"] if down else []
+        said += [f"{len(odd)} of {len(self.target_states)} are odd: {join_names(odd, 2)}"] if odd else []
+        return [*said, f"{self.series_refused} series too many"] if self.series_refused else said
 
 
-def _odd(times: F64, now: float) -> str:
+def _clock_warning(times: F64, now: float) -> str:
     """What is strange about the times of a page.
 
     Raises:
@@ -172,12 +178,12 @@ def _odd(times: F64, now: float) -> str:
     if not len(times):
         return ""
     newest = float(times.max())
-    if now - newest > OLD:
+    if now - newest > MAX_AGE:
         raise FetchError(f"its newest value is {now - newest:.0f} s old; is its clock right?")
-    return f"its clock is {newest - now:.0f} s ahead" if newest - now > AHEAD else ""
+    return f"its clock is {newest - now:.0f} s ahead" if newest - now > MAX_CLOCK_LEAD else ""
 
 
-def _moment(target: Target, period: float) -> float:
+def _scrape_offset(target: ScrapeTarget, period: float) -> float:
     """When within a period a target is asked."""
     digest = hashlib.sha256(target.url.encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64 * period

@@ -9,23 +9,23 @@ import logging
 from dataclasses import dataclass, field
 from typing import cast
 
-from skewscope.adapters.clock import Clock
-from skewscope.adapters.sources.base import Batch, Sink, Source, scrubbed
-from skewscope.adapters.sources.pushed import Receiving
-from skewscope.adapters.tasks import leave_if_cancelled, let_go
+from skewscope.adapters.runtime.clock import Clock
+from skewscope.adapters.runtime.tasks import cancel_and_wait, check_cancellation
+from skewscope.adapters.sources.base import BatchSink, SourceBatch, TelemetrySource, redact_address
+from skewscope.adapters.sources.push_receiver import PushReceiver
 
-LEAST_WAIT, MOST_WAIT = 1.0, 60.0
+MIN_BACKOFF, MAX_BACKOFF = 1.0, 60.0
 """Seconds before a source is started again."""
-PATIENCE = 5.0
+HANG_PERIODS = 5.0
 """Periods without a batch after which a source hangs ..."""
-LEAST_PATIENCE = 10.0
+MIN_HANG_SECONDS = 10.0
 """... and seconds that it has at least."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SourceStatus:
     """How a source does."""
 
     name: str
@@ -43,14 +43,14 @@ class Standing:
 
 
 @dataclass
-class Kept:
+class SupervisedSource:
     """One source, its sink, and the task that it runs in."""
 
-    source: Source
-    sink: Sink
+    source: TelemetrySource
+    sink: BatchSink
     clock: Clock
     task: "asyncio.Task[None] | None" = None
-    begun: float = 0.0
+    started_at: float = 0.0
     """When it was started last."""
     up: bool = False
     since: float = 0.0
@@ -58,17 +58,17 @@ class Kept:
     failures: int = 0
     """In a row."""
     trouble: str = ""
-    resting: bool = False
+    is_backing_off: bool = False
     """Whether it waits to be started again."""
 
     def start(self) -> None:
         """Runs it in a task of its own."""
-        self.since, self.resting = self.since or self.clock.now(), False
-        self.task = asyncio.create_task(self._kept(), name=f"source {self.source.name}")
+        self.since, self.is_backing_off = self.since or self.clock.now(), False
+        self.task = asyncio.create_task(self._supervise(), name=f"source {self.source.name}")
 
-    async def _kept(self) -> None:
+    async def _supervise(self) -> None:
         while True:
-            self.begun = self.clock.now()
+            self.started_at = self.clock.now()
             before = self.sink.values
             try:
                 await self.source.run(self.sink)
@@ -76,38 +76,42 @@ class Kept:
             except asyncio.CancelledError:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a source does, only that source may end of it
-                trouble = scrubbed(error) or type(error).__name__
-            leave_if_cancelled()
+                trouble = redact_address(error) or type(error).__name__
+            check_cancellation()
             self.failures = 1 if self.sink.values > before else self.failures + 1
             self.restarts += 1
-            self._tell(trouble)
-            self.resting = True
+            self._report(trouble)
+            self.is_backing_off = True
             # After a day of failures the power itself would be too large for a number.
-            await self.clock.sleep(min(LEAST_WAIT * 2.0 ** min(self.failures - 1, 10), MOST_WAIT))
-            self.resting = False
+            await self.clock.sleep(min(MIN_BACKOFF * 2.0 ** min(self.failures - 1, 10), MAX_BACKOFF))
+            self.is_backing_off = False
 
-    def _tell(self, trouble: str) -> None:
+    def _report(self, trouble: str) -> None:
         if trouble != self.trouble:
             log.warning("source %s: %s", self.source.name, trouble)
         self.trouble = trouble
-        self._stands(up=False)
+        self._set_up(up=False)
 
-    def _stands(self, *, up: bool) -> None:
+    def _set_up(self, *, up: bool) -> None:
         if up != self.up:
             self.up, self.since = up, self.clock.now()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Notes whether batches come; starts a source that hangs anew."""
         now, period = self.clock.now(), self.source.period
-        patience = max(PATIENCE * period, LEAST_PATIENCE)
-        heard = max(self.sink.last or 0.0, self.begun)
-        if self.sink.last is not None and now - self.sink.last <= patience and self.sink.last >= self.begun:
+        patience = max(HANG_PERIODS * period, MIN_HANG_SECONDS)
+        heard = max(self.sink.last_batch_time or 0.0, self.started_at)
+        if (
+            self.sink.last_batch_time is not None
+            and now - self.sink.last_batch_time <= patience
+            and self.sink.last_batch_time >= self.started_at
+        ):
             self.trouble = self.sink.trouble
-            self._stands(up=True)
+            self._set_up(up=True)
         elif now - heard > patience:
-            self._stands(up=False)
+            self._set_up(up=False)
             self.trouble = self.sink.trouble or self.trouble
-            if period and not self.resting:
+            if period and not self.is_backing_off:
                 self._restart(f"no batch for {now - heard:.0f} s")
 
     def _restart(self, trouble: str) -> None:
@@ -115,66 +119,73 @@ class Kept:
             self.task.cancel()
         self.restarts += 1
         self.failures += 1
-        self._tell(trouble)
+        self._report(trouble)
         self.start()
 
-    def standing(self) -> Standing:
+    def status(self) -> SourceStatus:
         """How it does."""
         sink = self.sink
-        return Standing(
-            self.source.name, self.up, self.since, sink.last, sink.values, sink.dropped, self.restarts, self.trouble
+        return SourceStatus(
+            self.source.name,
+            self.up,
+            self.since,
+            sink.last_batch_time,
+            sink.values,
+            sink.dropped,
+            self.restarts,
+            self.trouble,
         )
 
 
 @dataclass
-class Supervisor:
+class SourceSupervisor:
     """All sources of a controller."""
 
     clock: Clock
-    _kept: dict[str, Kept] = field(default_factory=dict)
+    _supervised: dict[str, SupervisedSource] = field(default_factory=dict)
 
-    def start(self, source: Source) -> None:
+    def start(self, source: TelemetrySource) -> None:
         """Starts a source that has a name of its own."""
-        if source.name in self._kept:
+        if source.name in self._supervised:
             raise ValueError(f"two sources called {source.name!r}")
-        kept = self._kept[source.name] = Kept(source, Sink(self.clock), self.clock)
+        kept = self._supervised[source.name] = SupervisedSource(source, BatchSink(self.clock), self.clock)
         kept.start()
 
-    async def stop(self, name: str) -> list[Batch]:
+    async def stop(self, name: str) -> list[SourceBatch]:
         """Ends a source; what it handed over and nobody took yet."""
-        kept = self._kept.pop(name)
+        kept = self._supervised.pop(name)
         if kept.task is not None:
-            await let_go(kept.task)
+            await cancel_and_wait(kept.task)
         return kept.sink.take()
 
-    async def close(self) -> dict[str, list[Batch]]:
+    async def close(self) -> dict[str, list[SourceBatch]]:
         """Ends all of them; what is left of each."""
-        return {name: await self.stop(name) for name in list(self._kept)}
+        return {name: await self.stop(name) for name in list(self._supervised)}
 
-    def look(self) -> None:
+    def check(self) -> None:
         """To be called now and then: notes who is silent."""
-        for kept in self._kept.values():
-            kept.look()
+        for kept in self._supervised.values():
+            kept.check()
 
-    def take(self) -> dict[str, list[Batch]]:
+    def take(self) -> dict[str, list[SourceBatch]]:
         """What each source handed over since the last time."""
-        return {name: kept.sink.take() for name, kept in self._kept.items()}
+        return {name: kept.sink.take() for name, kept in self._supervised.items()}
 
-    def receiving(self, path: str) -> Receiving | None:
+    def receiver_at(self, path: str) -> PushReceiver | None:
         """The source that is pushed to at a path; None where there is none."""
         return next((one for one in self.receivers if one.path == path), None)
 
     @property
-    def receivers(self) -> tuple[Receiving, ...]:
+    def receivers(self) -> tuple[PushReceiver, ...]:
         """All sources that are pushed to."""
-        found = (kept.source for kept in self._kept.values() if hasattr(kept.source, "take"))
-        return tuple(cast("Receiving", one) for one in found)
+        found = (kept.source for kept in self._supervised.values() if hasattr(kept.source, "take"))
+        return tuple(cast("PushReceiver", one) for one in found)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Of all sources."""
-        return tuple(self._kept)
+        return tuple(self._supervised)
 
-    def standings(self) -> tuple[Standing, ...]:
+    def statuses(self) -> tuple[SourceStatus, ...]:
         """How each of them does, by name."""
-        return tuple(kept.standing() for _, kept in sorted(self._kept.items()))
+        return tuple(kept.status() for _, kept in sorted(self._supervised.items()))

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.feed import F64
-from skewscope.engine.wire.keys import grown
-from skewscope.engine.wire.sequence import starts
+from skewscope.engine.ingest.feed import F64
+from skewscope.engine.wire.keys import grow_array
+from skewscope.engine.wire.sequence import run_starts
 
 I64 = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -24,7 +24,7 @@ WEIGHT = 0.25
 """Power of a gap's length with which it is counted."""
 APART = 0.7
 """Decades between the heaps' means below which they are one: then every packet is a burst of its own."""
-USUAL = 0.25
+USUAL_SHARE = 0.25
 """A silence under this share of the one that is usual between bursts does not end a burst."""
 MEMORY = 20.0
 """Seconds after which half of what was learned of the gaps is forgotten."""
@@ -38,9 +38,9 @@ TYPICAL = 0.75
 class GapThreshold:
     """The silence that separates bursts, learned from gaps."""
 
-    heap: F64 = field(default_factory=lambda: np.zeros(len(EDGES) - 1))
+    histogram: F64 = field(default_factory=lambda: np.zeros(len(EDGES) - 1))
     value: float = np.nan
-    usual: float = USUAL
+    usual_share: float = USUAL_SHARE
 
     def learn(self, gaps: F64, seconds: float, steps: int = 0) -> float:
         """The threshold in seconds after these gaps, seen within `seconds`; NaN before any was seen.
@@ -48,20 +48,20 @@ class GapThreshold:
         `steps` is how often a sender may send within one round (a ring sends on what it receives): pauses between such
         steps are taken for parts of the round if there are longer ones, and no fewer than that allows.
         """
-        self.heap *= 0.5 ** (seconds / MEMORY)
+        self.histogram *= 0.5 ** (seconds / MEMORY)
         logs = np.log10(np.clip(gaps[gaps > 0], 1.1e-7, 9e2))
-        self.heap += np.histogram(logs, EDGES)[0]
-        if self.heap.sum() >= 2:
-            self.value = otsu(self.heap, self.usual)
-            upper = np.where(EDGES[1:] > np.log10(self.value), self.heap, 0.0)
-            wider = otsu(upper, self.usual) if steps and upper.any() else self.value
+        self.histogram += np.histogram(logs, EDGES)[0]
+        if self.histogram.sum() >= 2:
+            self.value = otsu_threshold(self.histogram, self.usual_share)
+            upper = np.where(EDGES[1:] > np.log10(self.value), self.histogram, 0.0)
+            wider = otsu_threshold(upper, self.usual_share) if steps and upper.any() else self.value
             between = upper[EDGES[1:] > np.log10(wider)].sum()
             if wider > self.value and between * 2 * steps >= upper.sum():
                 self.value = wider
         return self.value
 
 
-def otsu(heap: F64, usual: float = USUAL) -> float:
+def otsu_threshold(heap: F64, usual: float = USUAL_SHARE) -> float:
     """The gap, in seconds, that parts a histogram over `EDGES` best; the smallest gap where it has but one heap."""
     middle = (EDGES[1:] + EDGES[:-1]) / 2
     counted, heap = heap, heap * 10 ** (WEIGHT * middle)
@@ -110,7 +110,7 @@ def no_bursts() -> Bursts:
     return Bursts(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0))
 
 
-def joined(parts: list[Bursts]) -> Bursts:
+def merge_bursts(parts: list[Bursts]) -> Bursts:
     """Several sets of bursts as one, ordered by (stream, begin)."""
     whole = Bursts(*(np.concatenate([getattr(p, f) for p in parts]) for f in ("stream", "begin", "end", "size")))
     return whole.take(np.lexsort((whole.begin, whole.stream)))
@@ -122,7 +122,7 @@ class BurstCutter:
 
     gap: GapThreshold = field(default_factory=GapThreshold)
     open: Bursts = field(default_factory=no_bursts)
-    ended: F64 = field(default_factory=lambda: np.empty(0))
+    last_end: F64 = field(default_factory=lambda: np.empty(0))
     """When each stream's last burst ended."""
     typical: F64 = field(default_factory=lambda: np.empty(0))
 
@@ -137,34 +137,34 @@ class BurstCutter:
             seconds: its length.
             steps: see `GapThreshold.learn`.
         """
-        rows = joined([self.open, Bursts(stream, time, time, size)])
+        rows = merge_bursts([self.open, Bursts(stream, time, time, size)])
         inside = rows.stream[1:] == rows.stream[:-1]
         silence = rows.begin[1:] - rows.end[:-1]
-        limit = self.gap.learn(np.concatenate((silence[inside], self._outer(rows, until))), seconds, steps)
+        limit = self.gap.learn(np.concatenate((silence[inside], self._edge_silences(rows, until))), seconds, steps)
         if not len(rows) or np.isnan(limit):
             self.open = rows
             return no_bursts()
         first = np.flatnonzero(np.concatenate(([True], ~inside | (silence > limit))))
         last = np.concatenate((first[1:], [len(rows)])) - 1
         whole = Bursts(rows.stream[first], rows.begin[first], rows.end[last], np.add.reduceat(rows.size, first))
-        over = (until - whole.end > limit) | ~starts(whole.stream[::-1])[::-1]
+        over = (until - whole.end > limit) | ~run_starts(whole.stream[::-1])[::-1]
         self.open = whole.take(~over)
-        return self._of_weight(whole.take(over))
+        return self._drop_control_messages(whole.take(over))
 
-    def _outer(self, rows: Bursts, until: float) -> F64:
+    def _edge_silences(self, rows: Bursts, until: float) -> F64:
         """Silences that reach over the edges of the chunk: since each stream's last burst, and those not yet over."""
         if not len(rows):
             return np.empty(0)
-        first = starts(rows.stream)
-        last = starts(rows.stream[::-1])[::-1]
-        self.ended = np.asarray(grown(self.ended, int(rows.stream[-1]) + 1, np.nan))
-        since = rows.begin[first] - self.ended[rows.stream[first]]
-        self.ended[rows.stream[last]] = rows.end[last]
+        first = run_starts(rows.stream)
+        last = run_starts(rows.stream[::-1])[::-1]
+        self.last_end = np.asarray(grow_array(self.last_end, int(rows.stream[-1]) + 1, np.nan))
+        since = rows.begin[first] - self.last_end[rows.stream[first]]
+        self.last_end[rows.stream[last]] = rows.end[last]
         inner = rows.begin[~first] - rows.end[:-1][~first[1:]] if len(rows) > 1 else np.empty(0)
         still = until - rows.end[last]
         return np.concatenate((since[since > 0], still[still > inner.max(initial=0.0)]))
 
-    def _of_weight(self, bursts: Bursts) -> Bursts:
+    def _drop_control_messages(self, bursts: Bursts) -> Bursts:
         """Without control messages."""
         streams = int(bursts.stream.max(initial=-1)) + 1
         if len(self.typical) < streams:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.feed import F64, SeriesKey
+from skewscope.engine.ingest.feed import F64, SeriesKey
 from skewscope.engine.wire.packets import Packets
 
 I64 = NDArray[np.int64]
@@ -37,7 +37,7 @@ class Chunk:
 
 
 @dataclass
-class Samples:
+class PortSamples:
     """Samples of one port, collected signal by signal."""
 
     first: float

@@ -10,36 +10,39 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.feed import F64, Block, SeriesKey, SeriesTable, empty
-from skewscope.engine.topology import Group, Topology
-from skewscope.engine.wire.rounds import PAUSE
+from skewscope.engine.ingest.feed import F64, Block, SeriesKey, SeriesTable, empty_block
+from skewscope.engine.model.topology import Group, Topology
+from skewscope.engine.wire.rounds import MIN_PAUSE_SHARE
 
 I64 = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-PACE = {
+PACE_SIGNALS = {
     "wire.port_round_rate": "wire.round_rate",
     "wire.port_round_period": "wire.round_period",
     "wire.port_round_period_cv": "wire.round_period_cv",
     "wire.port_exchange_time": "wire.exchange_time",
 }
 """What ports tell of a group's pace, and the group's signal that is their median."""
-LAGS = {"onset_lag": 0, "onset_lag_p95": 1, "last_share": 2}
+LAG_LAYERS = {"onset_lag": 0, "onset_lag_p95": 1, "last_share": 2}
 """Layers of the table of what receivers say of senders."""
-RANKS = ("wire.onset_lag", "wire.onset_lag_p95", "wire.last_sender_share")
+RANK_SIGNALS = ("wire.onset_lag", "wire.onset_lag_p95", "wire.last_sender_share")
 """What is told of ranks."""
-HANDED = {"wire.own_retransmit_ratio": "wire.member_retransmit_ratio", "wire.own_burst_bytes": "wire.burst_bytes"}
+FORWARDED_SIGNALS = {
+    "wire.own_retransmit_ratio": "wire.member_retransmit_ratio",
+    "wire.own_burst_bytes": "wire.burst_bytes",
+}
 """What ports tell that is handed on to the ranks behind them."""
-READS = frozenset({*PACE, *HANDED, "wire.stage_time"}) | {
-    f"wire.{whose}_{what}" for whose in ("own", "peer") for what in LAGS
+INPUT_SIGNALS = frozenset({*PACE_SIGNALS, *FORWARDED_SIGNALS, "wire.stage_time"}) | {
+    f"wire.{whose}_{what}" for whose in ("own", "peer") for what in LAG_LAYERS
 }
 """Signals that the join reads."""
-FRESH = 1.5
+FRESH_TICKS = 1.5
 """A value younger than this many ticks is new."""
-ROUNDS = 1.5
+REPORT_ROUNDS = 1.5
 """What a port said stays part of the join for so many rounds."""
 
-ABOVE = 1.1
+SLOWEST_FACTOR = 1.1
 """Times the middle stage that the slowest takes before it counts as last: even stages differ by a few hundredths."""
 
 
@@ -47,25 +50,25 @@ ABOVE = 1.1
 class _Cells:
     """Where each series of a kind goes in its bucket's table."""
 
-    at: list[tuple[int, ...]] = field(default_factory=list)
+    positions: list[tuple[int, ...]] = field(default_factory=list)
     series: list[int] = field(default_factory=list)
 
     def table(self, shape: tuple[int, ...], values: F64) -> F64:
         """The values laid out; NaN where nothing was said."""
         out = np.full(shape, np.nan)
         if self.series:
-            out[tuple(np.array(self.at).T)] = values[self.series]
+            out[tuple(np.array(self.positions).T)] = values[self.series]
         return out
 
 
 @dataclass
-class _Bucket:
+class _GroupBucket:
     """Groups of like size, joined together."""
 
     groups: list[Group] = field(default_factory=list)
     nodes: list[tuple[str, ...]] = field(default_factory=list)
     receivers: list[dict[str, int]] = field(default_factory=list)
-    heard: _Cells = field(default_factory=_Cells)
+    lags: _Cells = field(default_factory=_Cells)
     """[layer, group, receiver, sender]."""
     stage: _Cells = field(default_factory=_Cells)
     """[group, node]."""
@@ -77,11 +80,11 @@ class _Bucket:
     """[group] seconds between rounds, as last known."""
 
     @property
-    def hears(self) -> bool:
+    def has_reports(self) -> bool:
         """Whether any port ever told anything of a group."""
-        return bool(self.heard.series or self.stage.series or self.pace.series)
+        return bool(self.lags.series or self.stage.series or self.pace.series)
 
-    def told(self, latest: F64, age: F64, table: SeriesTable, step: float) -> tuple[I64, F64]:
+    def to_samples(self, latest: F64, age: F64, table: SeriesTable, step: float) -> tuple[I64, F64]:
         """(series, values) of what the groups tell; NaN where nothing. `age` is in ticks of `step` seconds."""
         if self.targets is None:
             self.targets = self._targets(table)
@@ -89,36 +92,36 @@ class _Bucket:
         paces, ranks, place = self.targets
         groups, senders = len(self.groups), max(map(len, self.nodes))
         receivers = max(1, *(len(r) for r in self.receivers))
-        reach = np.fmax(FRESH, ROUNDS * self.period / step)
-        said, new = _recent(self.pace, (len(PACE), groups, receivers), (latest, age), reach)
-        heard, anew = _recent(self.heard, (len(LAGS), groups, receivers, senders), (latest, age), reach)
-        middle = np.where(new, _paces(said, ~np.isnan(heard[0])), np.nan)
-        period = middle[list(PACE).index("wire.port_round_period")]
+        reach = np.fmax(FRESH_TICKS, REPORT_ROUNDS * self.period / step)
+        said, new = _recent_values(self.pace, (len(PACE_SIGNALS), groups, receivers), (latest, age), reach)
+        heard, anew = _recent_values(self.lags, (len(LAG_LAYERS), groups, receivers, senders), (latest, age), reach)
+        middle = np.where(new, _group_pace(said, ~np.isnan(heard[0])), np.nan)
+        period = middle[list(PACE_SIGNALS).index("wire.port_round_period")]
         self.period = np.where(np.isnan(period), self.period, period)
-        lag, last = joined_lags(heard[0], heard[2], self.period)
-        high = np.fmax(median(np.moveaxis(heard[1], 1, 2)), lag)
+        lag, last = merge_lags(heard[0], heard[2], self.period)
+        high = np.fmax(nan_median(np.moveaxis(heard[1], 1, 2)), lag)
         spot = anew[:, None]
-        stage = self.stage.table((groups, senders), np.where(age < FRESH, latest, np.nan))
-        slowest = np.where(np.isnan(stage), np.nan, _stands_out(stage))
+        stage = self.stage.table((groups, senders), np.where(age < FRESH_TICKS, latest, np.nan))
+        slowest = np.where(np.isnan(stage), np.nan, _is_slowest_stage(stage))
         rows = (lag, stage), (high, np.full_like(high, np.nan)), (last, slowest)
         by_rank = np.stack([np.fmax(np.where(spot, mesh, np.nan), line) for mesh, line in rows])
-        by_rank = by_rank.reshape(len(RANKS), -1)[:, place]
+        by_rank = by_rank.reshape(len(RANK_SIGNALS), -1)[:, place]
         return np.concatenate((paces, ranks)), np.concatenate((middle.ravel(), by_rank.ravel()))
 
     def _targets(self, table: SeriesTable) -> tuple[I64, I64, I64]:
         """Numbers of the series told, in the order of `told`."""
-        paces = [table.number(SeriesKey(s, "group", g.name)) for s in PACE.values() for g in self.groups]
+        paces = [table.number(SeriesKey(s, "group", g.name)) for s in PACE_SIGNALS.values() for g in self.groups]
         senders = max(map(len, self.nodes))
         spots = [
-            (g, m, i * senders + n.index(_node(m, n)))
+            (g, m, i * senders + n.index(_node_of_member(m, n)))
             for i, (g, n) in enumerate(zip(self.groups, self.nodes, strict=True))
             for m in g.members
         ]
-        ranks = [table.number(SeriesKey(s, "rank", f"{g.name}:{m}")) for s in RANKS for g, m, _ in spots]
+        ranks = [table.number(SeriesKey(s, "rank", f"{g.name}:{m}")) for s in RANK_SIGNALS for g, m, _ in spots]
         return np.array(paces), np.array(ranks), np.array([place for _, _, place in spots])
 
 
-def _node(member: str, nodes: tuple[str, ...]) -> str:
+def _node_of_member(member: str, nodes: tuple[str, ...]) -> str:
     return member if member in nodes else member.rsplit("/", 1)[0]
 
 
@@ -128,14 +131,14 @@ class WireJoin:
 
     topology: Topology
     step: float = 1.0
-    reads: frozenset[str] = READS
-    seen: int = 0
-    buckets: dict[int, _Bucket] = field(default_factory=dict)
-    place: dict[str, tuple[int, int]] = field(default_factory=dict)
+    reads: frozenset[str] = INPUT_SIGNALS
+    seen_series: int = 0
+    buckets: dict[int, _GroupBucket] = field(default_factory=dict)
+    bucket_of: dict[str, tuple[int, int]] = field(default_factory=dict)
     """(bucket, index in it) by group."""
-    links: list[tuple[int, int]] = field(default_factory=list)
+    forwarded: list[tuple[int, int]] = field(default_factory=list)
     """(series of a port, series of a rank): values handed on as they are."""
-    _links: I64 = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    _forwarded: I64 = field(default_factory=lambda: np.empty((0, 2), np.int64))
     """The same as an array."""
     _ranks: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     """(group, member) of all ranks on each node."""
@@ -144,8 +147,8 @@ class WireJoin:
         for group in self.topology.groups:
             nodes = tuple(dict.fromkeys(self.topology.node_of[m] for m in group.members))
             size = 1 << max(1, len(nodes) - 1).bit_length()
-            bucket = self.buckets.setdefault(size, _Bucket())
-            self.place[group.name] = size, len(bucket.groups)
+            bucket = self.buckets.setdefault(size, _GroupBucket())
+            self.bucket_of[group.name] = size, len(bucket.groups)
             bucket.groups.append(group)
             bucket.nodes.append(nodes)
             bucket.receivers.append({})
@@ -161,32 +164,34 @@ class WireJoin:
             latest: [series] newest value of each.
             times: [series] when that was.
         """
-        self._learn(table)
+        self._register_series(table)
         age = (t - times) / self.step
-        told = [bucket.told(latest, age, table, self.step) for bucket in self.buckets.values() if bucket.hears]
-        if self.links:
-            if len(self._links) < len(self.links):
-                self._links = np.array(self.links)
-            source, target = self._links.T
-            told.append((target, np.where(age[source] < FRESH, latest[source], np.nan)))
+        told = [
+            bucket.to_samples(latest, age, table, self.step) for bucket in self.buckets.values() if bucket.has_reports
+        ]
+        if self.forwarded:
+            if len(self._forwarded) < len(self.forwarded):
+                self._forwarded = np.array(self.forwarded)
+            source, target = self._forwarded.T
+            told.append((target, np.where(age[source] < FRESH_TICKS, latest[source], np.nan)))
         if not told:
-            return empty()
+            return empty_block()
         series, values = np.concatenate([s for s, _ in told]), np.concatenate([v for _, v in told])
         known = ~np.isnan(values)
         return Block(np.full(int(known.sum()), t), series[known].astype(np.int32), values[known])
 
-    def _learn(self, table: SeriesTable) -> None:
+    def _register_series(self, table: SeriesTable) -> None:
         """Find the places of series that are new in the table."""
-        fresh, self.seen = range(self.seen, len(table.keys)), len(table.keys)
+        fresh, self.seen_series = range(self.seen_series, len(table.keys)), len(table.keys)
         for number in fresh:
             key = table.keys[number]
-            if key.signal in HANDED:
-                self._link_members(number, key, table)
-            elif key.selector in self.place and key.kind in ("port", "peer"):
-                self._place(number, key)
+            if key.signal in FORWARDED_SIGNALS:
+                self._forward_to_members(number, key, table)
+            elif key.selector in self.bucket_of and key.kind in ("port", "peer"):
+                self._register_receiver(number, key)
 
-    def _place(self, number: int, key: SeriesKey) -> None:
-        size, index = self.place[key.selector]
+    def _register_receiver(self, number: int, key: SeriesKey) -> None:
+        size, index = self.bucket_of[key.selector]
         bucket = self.buckets[size]
         port, _, heard = key.entity.partition(">")
         node = port.partition("/")[0]
@@ -195,28 +200,28 @@ class WireJoin:
         what = key.signal.removeprefix("wire.own_").removeprefix("wire.peer_")
         if sender not in bucket.nodes[index]:
             return
-        if what in LAGS:
-            bucket.heard.at.append((LAGS[what], index, receiver, bucket.nodes[index].index(sender)))
-            bucket.heard.series.append(number)
+        if what in LAG_LAYERS:
+            bucket.lags.positions.append((LAG_LAYERS[what], index, receiver, bucket.nodes[index].index(sender)))
+            bucket.lags.series.append(number)
         elif key.signal == "wire.stage_time":
-            bucket.stage.at.append((index, bucket.nodes[index].index(node)))
+            bucket.stage.positions.append((index, bucket.nodes[index].index(node)))
             bucket.stage.series.append(number)
-        elif key.signal in PACE:
-            bucket.pace.at.append((list(PACE).index(key.signal), index, receiver))
+        elif key.signal in PACE_SIGNALS:
+            bucket.pace.positions.append((list(PACE_SIGNALS).index(key.signal), index, receiver))
             bucket.pace.series.append(number)
 
-    def _link_members(self, number: int, key: SeriesKey, table: SeriesTable) -> None:
+    def _forward_to_members(self, number: int, key: SeriesKey, table: SeriesTable) -> None:
         """What a port in the east-west network does, each rank on its node does: of its group, or of any."""
         port = self.topology.port.get(key.entity)
         if port is None or port.network != "east-west":
             return
         for group, member in self._ranks.get(port.node, ()):
-            if key.selector not in self.place or key.selector == group:
-                rank = SeriesKey(HANDED[key.signal], "rank", f"{group}:{member}", port.name)
-                self.links.append((number, table.number(rank)))
+            if key.selector not in self.bucket_of or key.selector == group:
+                rank = SeriesKey(FORWARDED_SIGNALS[key.signal], "rank", f"{group}:{member}", port.name)
+                self.forwarded.append((number, table.number(rank)))
 
 
-def _recent(cells: _Cells, shape: tuple[int, ...], said: tuple[F64, F64], reach: F64) -> tuple[F64, Mask]:
+def _recent_values(cells: _Cells, shape: tuple[int, ...], said: tuple[F64, F64], reach: F64) -> tuple[F64, Mask]:
     """What was said within the reach of each group (axis 1), and which groups were told anything this tick.
 
     Slow rounds are not told every tick, and not by every port in the same one.
@@ -224,30 +229,30 @@ def _recent(cells: _Cells, shape: tuple[int, ...], said: tuple[F64, F64], reach:
     values, ages = cells.table(shape, said[0]), cells.table(shape, said[1])
     within = reach.reshape(1, -1, *[1] * (len(shape) - 2))
     others = tuple(i for i in range(len(shape)) if i != 1)
-    new = np.asarray((np.nan_to_num(ages, nan=np.inf) < FRESH).any(axis=others))
+    new = np.asarray((np.nan_to_num(ages, nan=np.inf) < FRESH_TICKS).any(axis=others))
     return np.where(ages < within, values, np.nan), new
 
 
-def _paces(said: F64, heard: Mask) -> F64:
+def _group_pace(said: F64, heard: Mask) -> F64:
     """[what, groups] pace of each group from what its receivers said; NaN where none did.
 
     In a ring a member that waits for a late one is seen to send twice in a round, so there the slowest reading counts.
     """
     ring = (heard.sum(axis=2) == 2).any(axis=1) & ((heard.any(axis=1)).sum(axis=1) > 2)
-    middle = median(said)
-    rate, period = list(PACE).index("wire.port_round_rate"), list(PACE).index("wire.port_round_period")
+    middle = nan_median(said)
+    rate, period = list(PACE_SIGNALS).index("wire.port_round_rate"), list(PACE_SIGNALS).index("wire.port_round_period")
     middle[period] = np.where(ring, np.fmax.reduce(said[period], axis=1), middle[period])
     middle[rate] = np.where(ring, np.fmin.reduce(said[rate], axis=1), middle[rate])
     return middle
 
 
-def _stands_out(stage: F64) -> Mask:
+def _is_slowest_stage(stage: F64) -> Mask:
     """[groups, stages] whether a stage takes longest, by more than stages of like work differ."""
     longest = np.fmax.reduce(stage, axis=1, keepdims=True)
-    return np.asarray((stage == longest) & (stage > ABOVE * median(stage)[:, None]))
+    return np.asarray((stage == longest) & (stage > SLOWEST_FACTOR * nan_median(stage)[:, None]))
 
 
-def median(values: F64) -> F64:
+def nan_median(values: F64) -> F64:
     """The median over the last axis, NaN left out; NaN where nothing is left."""
     known = (~np.isnan(values)).sum(axis=-1)
     ordered = np.sort(values, axis=-1)
@@ -257,7 +262,7 @@ def median(values: F64) -> F64:
     return np.asarray((low + high) / 2)
 
 
-def joined_lags(lag: F64, last: F64, period: F64) -> tuple[F64, F64]:
+def merge_lags(lag: F64, last: F64, period: F64) -> tuple[F64, F64]:
     """([groups, senders] lag behind the first sender, share of rounds sent last); NaN where it cannot be known.
 
     Args:
@@ -268,9 +273,9 @@ def joined_lags(lag: F64, last: F64, period: F64) -> tuple[F64, F64]:
     weight = ~np.isnan(lag)
     weight &= weight.sum(axis=2, keepdims=True) >= 2
     place = _least_squares(np.where(weight, lag, 0.0), weight.astype(float))
-    place = np.where(_connected(weight), place, np.nan)
+    place = np.where(_comparable_senders(weight), place, np.nan)
     partial = (weight.sum(axis=2) == 2).any(axis=1) & ((~np.isnan(place)).sum(axis=1) > 2)
-    place = np.where(partial[:, None], _recut(place, period), place)
+    place = np.where(partial[:, None], _recut_circle(place, period), place)
     first = np.fmin.reduce(place, axis=1, keepdims=True)
     return place - first, _last_share(np.where(weight, lag, np.nan), last, place)
 
@@ -285,7 +290,7 @@ def _least_squares(lag: F64, weight: F64) -> F64:
     return np.asarray((np.linalg.pinv(laplacian, hermitian=True) @ centred.sum(axis=1)[..., None])[..., 0])
 
 
-def _connected(weight: Mask) -> Mask:
+def _comparable_senders(weight: Mask) -> Mask:
     """[groups, senders] whether a sender can be compared with the one that most receivers hear."""
     near = np.einsum("grs,grt->gst", weight.astype(np.int32), weight.astype(np.int32)) > 0
     for _ in range(max(1, near.shape[1] - 1).bit_length()):
@@ -294,7 +299,7 @@ def _connected(weight: Mask) -> Mask:
     return np.asarray(near[np.arange(len(near)), centre])
 
 
-def _recut(place: F64, period: F64) -> F64:
+def _recut_circle(place: F64, period: F64) -> F64:
     """Places on the circle of one period, cut anew where the fewest are late (see `rounds`)."""
     size = place.shape[1]
     turn = np.where(np.isnan(place), np.nan, np.mod(place, period[:, None]))
@@ -307,7 +312,7 @@ def _recut(place: F64, period: F64) -> F64:
     after = np.where(after > period[:, None, None] * (1 - 1e-9), 0.0, after)
     spread = np.fmax.reduce(after, axis=2)
     late = (after > spread[:, :, None] / 2).sum(axis=2)
-    possible = (pause >= PAUSE * np.fmax.reduce(pause, axis=1, keepdims=True)) & (column < known)
+    possible = (pause >= MIN_PAUSE_SHARE * np.fmax.reduce(pause, axis=1, keepdims=True)) & (column < known)
     rank = np.where(possible, late + spread / (10 * period[:, None]), np.inf)
     best = np.argmin(rank, axis=1)
     return np.asarray(after[np.arange(len(after)), best])
@@ -321,7 +326,7 @@ def _last_share(lag: F64, last: F64, place: F64) -> F64:
     """
     heard = (~np.isnan(lag)).sum(axis=2)
     full = heard == np.maximum((~np.isnan(place)).sum(axis=1), 2)[:, None]
-    whole = median(np.moveaxis(np.where(full[:, :, None], last, np.nan), 1, 2))
+    whole = nan_median(np.moveaxis(np.where(full[:, :, None], last, np.nan), 1, 2))
     pair = (heard == 2)[:, :, None] & ~np.isnan(lag)
     own, other = np.where(pair, lag, np.nan), np.where(pair, place[:, None, :], np.nan)
     centre = np.nansum(own, axis=2, keepdims=True) / 2, np.nansum(other, axis=2, keepdims=True) / 2

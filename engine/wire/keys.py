@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 
-MOST = 1 << 18
+MAX_FLOWS = 1 << 18
 """Flows remembered at once; when more have been seen, all are forgotten and learned anew."""
 
 
-def mixed(*columns: NDArray[np.unsignedinteger]) -> U64:
+def hash_columns(*columns: NDArray[np.unsignedinteger]) -> U64:
     """One 64-bit hash of several columns (the finaliser of splitmix64 after each)."""
     out = np.full(len(columns[0]), 0x9E3779B97F4A7C15, np.uint64)
     for column in columns:
@@ -27,34 +27,32 @@ def mixed(*columns: NDArray[np.unsignedinteger]) -> U64:
 class KeyTable:
     """Keys by number, in the order of their first block."""
 
-    known: U64 = field(default_factory=lambda: np.empty(0, np.uint64))
+    keys: U64 = field(default_factory=lambda: np.empty(0, np.uint64))
     """Sorted."""
-    number: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+    key_numbers: I64 = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __len__(self) -> int:
-        return len(self.known)
+        return len(self.keys)
 
     def numbers(self, keys: U64) -> I64:
         """The number of each key, new ones for new keys."""
         distinct, inverse = np.unique(keys, return_inverse=True)
-        at = np.searchsorted(self.known, distinct)
-        fresh = (
-            distinct if not len(self.known) else distinct[self.known[np.minimum(at, len(self.known) - 1)] != distinct]
-        )
+        at = np.searchsorted(self.keys, distinct)
+        fresh = distinct if not len(self.keys) else distinct[self.keys[np.minimum(at, len(self.keys) - 1)] != distinct]
         if len(fresh):
-            merged = np.concatenate((self.known, fresh))
-            numbers = np.concatenate((self.number, len(self.known) + np.arange(len(fresh))))
+            merged = np.concatenate((self.keys, fresh))
+            numbers = np.concatenate((self.key_numbers, len(self.keys) + np.arange(len(fresh))))
             order = np.argsort(merged)
-            self.known, self.number = merged[order], numbers[order]
-        return np.asarray(self.number[np.searchsorted(self.known, distinct)][inverse])
+            self.keys, self.key_numbers = merged[order], numbers[order]
+        return np.asarray(self.key_numbers[np.searchsorted(self.keys, distinct)][inverse])
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether it is time to forget."""
-        return len(self.known) > MOST
+        return len(self.keys) > MAX_FLOWS
 
 
-def grown(array: NDArray[np.generic], length: int, fill: float) -> NDArray[np.generic]:
+def grow_array(array: NDArray[np.generic], length: int, fill: float) -> NDArray[np.generic]:
     """The array, at least `length` long, new places holding `fill`."""
     if len(array) >= length:
         return array

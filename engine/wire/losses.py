@@ -10,36 +10,39 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.feed import F64
+from skewscope.engine.ingest.feed import F64
 from skewscope.engine.wire.sequence import SPAN
 
 I64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentSegments:
     """Segments that a host sent, ordered by (flow, time): first sendings that were acknowledged, or repeats."""
 
     flow: I64
-    place: I64
+    position: I64
     """Where a first sending ends, or where a repeat begins."""
     time: F64
-    took: F64
+    duration: F64
     """Seconds until a first sending was acknowledged."""
 
 
-def before_losses(first: Sent, again: Sent) -> tuple[I64, F64]:
+def durations_before_losses(first: SentSegments, again: SentSegments) -> tuple[I64, F64]:
     """(row in `again`, seconds that the segment before it took), of those that are known."""
     if not len(first.flow) or not len(again.flow):
         return np.empty(0, np.int64), np.empty(0)
     run = np.unique(np.concatenate((first.flow, again.flow)), return_inverse=True)[1]
     of_first, of_again = run[: len(first.flow)], run[len(first.flow) :]
-    at = np.searchsorted(first.place + of_first * (2 * SPAN), again.place + of_again * (2 * SPAN), side="right") - 1
+    at = (
+        np.searchsorted(first.position + of_first * (2 * SPAN), again.position + of_again * (2 * SPAN), side="right")
+        - 1
+    )
     rows = np.flatnonzero((at >= 0) & (of_first[np.maximum(at, 0)] == of_again))
     at = at[rows]
     start = min(float(first.time.min()), float(again.time.min()))
-    whole = 1 + max(float((first.time + first.took).max()), float(again.time.max())) - start
+    whole = 1 + max(float((first.time + first.duration).max()), float(again.time.max())) - start
     repeats = again.time - start + of_again * whole
     sent = first.time[at] - start + of_first[at] * whole
-    clean = np.searchsorted(repeats, sent) == np.searchsorted(repeats, sent + first.took[at])
-    return rows[clean], first.took[at[clean]]
+    clean = np.searchsorted(repeats, sent) == np.searchsorted(repeats, sent + first.duration[at])
+    return rows[clean], first.duration[at[clean]]

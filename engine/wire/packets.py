@@ -48,6 +48,6 @@ class Packets:
         return type(self)(*(getattr(self, f.name)[index] for f in fields(self)))
 
     @classmethod
-    def joined(cls, parts: list[Self]) -> Self:
+    def concat(cls, parts: list[Self]) -> Self:
         """Several blocks one after another."""
         return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))

@@ -5,18 +5,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.feed import F64
+from skewscope.engine.ingest.feed import F64
 from skewscope.engine.wire.bursts import GapThreshold
-from skewscope.engine.wire.chunk import I64, Chunk, Mask, Samples
-from skewscope.engine.wire.groups import GroupReducer, reducer_of
-from skewscope.engine.wire.keys import KeyTable, mixed
+from skewscope.engine.wire.chunk import I64, Chunk, Mask, PortSamples
+from skewscope.engine.wire.groups import GroupReducer, build_reducer
+from skewscope.engine.wire.keys import KeyTable, hash_columns
 from skewscope.engine.wire.packets import ROCE, Packets
 from skewscope.engine.wire.requests import RequestReducer
 from skewscope.engine.wire.ticks import ratio
-from skewscope.engine.wire.transport import Transport
+from skewscope.engine.wire.transport import TransportReducer
 from skewscope.engine.wire.view import PortView
 
-STEP = 1.0
+TICK_LENGTH = 1.0
 """Length of a tick, s: samples are told once a tick."""
 
 
@@ -25,28 +25,28 @@ class PortReducer:
     """Reduces one port's packets, stretch by stretch."""
 
     view: PortView
-    transport: Transport = field(default_factory=Transport)
+    transport: TransportReducer = field(default_factory=TransportReducer)
     peers: KeyTable = field(default_factory=KeyTable)
     names: list[str] = field(default_factory=list)
     gap: GapThreshold = field(default_factory=GapThreshold)
-    sent_last: float = np.nan
+    last_sent: float = np.nan
     peer_total: F64 = field(default_factory=lambda: np.zeros(0))
     requests: RequestReducer = field(default_factory=RequestReducer)
     groups: list[GroupReducer] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.groups = [reducer_of(group) for group in self.view.groups if len(group.nodes) > 1]
+        self.groups = [build_reducer(group) for group in self.view.groups if len(group.nodes) > 1]
 
-    def reduce(self, packets: Packets, first: float, ticks: int, step: float = STEP) -> Samples:
+    def reduce(self, packets: Packets, first: float, ticks: int, step: float = TICK_LENGTH) -> PortSamples:
         """The samples of `ticks` ticks that begin at `first`; `packets` are all of that stretch, in any order."""
-        out = Samples(first, step, self.view.port)
+        out = PortSamples(first, step, self.view.port)
         chunk = self._chunk(packets, first, ticks, step)
         if not len(chunk.packets) and not self.names:
             return out
         front = self.view.node if self.view.network == "north-south" else ""
         data = self.transport.reduce(chunk, out, self.names, front)
-        self._tell_flows(chunk, out, data)
-        self._tell_idle(chunk, out, data)
+        self._emit_flows(chunk, out, data)
+        self._emit_idle(chunk, out, data)
         for group in self.groups:
             group.reduce(chunk, data, out)
         if self.view.network == "north-south":
@@ -64,24 +64,26 @@ class PortReducer:
         return Chunk(packets, tick, ticks, first, step, tx, ~tx, peer)
 
     def _peers(self, keys: NDArray[np.uint64]) -> I64:
-        if self.peers.full:
+        if self.peers.is_full:
             self.peers, self.names, self.peer_total = KeyTable(), [], np.zeros(0)
             self.transport.counts.clear()
         numbers = self.peers.numbers(keys)
         for _ in range(len(self.peers) - len(self.names)):
             self.names.append("")
         if len(self.peer_total) < len(self.names):
-            for key, number in zip(self.peers.known.tolist(), self.peers.number.tolist(), strict=True):
+            for key, number in zip(self.peers.keys.tolist(), self.peers.key_numbers.tolist(), strict=True):
                 self.names[number] = self.view.peers.get(key, "")
             self.peer_total = np.concatenate((self.peer_total, np.zeros(len(self.names) - len(self.peer_total))))
         return numbers
 
-    def _tell_flows(self, chunk: Chunk, out: Samples, data: Mask) -> None:
+    def _emit_flows(self, chunk: Chunk, out: PortSamples, data: Mask) -> None:
         """Shares of flows, and the traffic matrix."""
         packets, ticks = chunk.packets, chunk.ticks
         rows = np.flatnonzero(data)
         p = packets.take(rows)
-        flow = np.unique(mixed(p.src, p.dst, p.sport, np.where(p.proto == ROCE, p.qp, p.dport)), return_inverse=True)[1]
+        flow = np.unique(
+            hash_columns(p.src, p.dst, p.sport, np.where(p.proto == ROCE, p.qp, p.dport)), return_inverse=True
+        )[1]
         flows = int(flow.max(initial=-1)) + 1
         cell = np.bincount(chunk.tick[rows] * flows + flow, weights=p.length, minlength=ticks * flows)
         table = cell.reshape(ticks, flows) if flows else np.zeros((ticks, 0))
@@ -100,9 +102,9 @@ class PortReducer:
             if name:
                 out.put("wire.peer_bytes", running[number], kind="peer", entity=f"{out.port}>{name}")
 
-    def _tell_idle(self, chunk: Chunk, out: Samples, data: Mask) -> None:
+    def _emit_idle(self, chunk: Chunk, out: PortSamples, data: Mask) -> None:
         time = chunk.packets.time[data & chunk.tx]
-        gaps = np.diff(time, prepend=self.sent_last)
+        gaps = np.diff(time, prepend=self.last_sent)
         limit = self.gap.learn(gaps[gaps > 0], chunk.ticks * chunk.step)
         if not len(time) or np.isnan(limit):
             return
@@ -110,7 +112,7 @@ class PortReducer:
         idle = _overlap(time[long] - gaps[long], time[long], chunk)
         idle += _overlap(time[-1:], np.array([chunk.until]), chunk)
         out.put("wire.tx_idle_ratio", idle / chunk.step)
-        self.sent_last = float(time[-1])
+        self.last_sent = float(time[-1])
 
 
 def _overlap(begin: F64, end: F64, chunk: Chunk) -> F64:

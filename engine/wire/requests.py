@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.feed import F64
-from skewscope.engine.wire.chunk import I64, Chunk, Mask, Samples
-from skewscope.engine.wire.keys import KeyTable, grown, mixed
+from skewscope.engine.ingest.feed import F64
+from skewscope.engine.wire.chunk import I64, Chunk, Mask, PortSamples
+from skewscope.engine.wire.keys import KeyTable, grow_array, hash_columns
 from skewscope.engine.wire.packets import ACK, FIN, RST, SYN, TCP
-from skewscope.engine.wire.sequence import starts
+from skewscope.engine.wire.sequence import run_starts
 from skewscope.engine.wire.ticks import deviations, means, quantiles
 
 SAME_CHUNK = 0.5e-3
 """Seconds: bytes of a response closer than this came in one chunk; no engine streams 2,000 chunks a second to one."""
-DONE = 2.0
+RESPONSE_TIMEOUT = 2.0
 """Seconds of silence after which a response on a connection that stays open counts as ended."""
 CLIENT, SERVER, CLOSE = 1, 2, 3
 """What a packet is in a conversation: the client's turn, the server's turn, the end. 0: nothing yet."""
-UNKNOWN, SERVES, ASKS = 0, 1, 2
+UNKNOWN_SIDE, SERVER_SIDE, CLIENT_SIDE = 0, 1, 2
 """Which side of a connection this port's host is."""
 
 
@@ -32,7 +32,7 @@ class Conversations:
     """The state of each connection between chunks, by connection number."""
 
     turn: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
-    heard: F64 = field(default_factory=lambda: np.zeros(0))
+    last_time: F64 = field(default_factory=lambda: np.zeros(0))
     """Time of the last packet that counted."""
     side: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     began: F64 = field(default_factory=lambda: np.zeros(0))
@@ -41,12 +41,15 @@ class Conversations:
 
     def reserve(self, length: int) -> None:
         """Make room for so many connections."""
-        self.turn, self.side = np.asarray(grown(self.turn, length, 0)), np.asarray(grown(self.side, length, 0))
-        self.heard, self.began = (
-            np.asarray(grown(self.heard, length, np.nan)),
-            np.asarray(grown(self.began, length, np.nan)),
+        self.turn, self.side = (
+            np.asarray(grow_array(self.turn, length, 0)),
+            np.asarray(grow_array(self.side, length, 0)),
         )
-        self.chunks = np.asarray(grown(self.chunks, length, 0))
+        self.last_time, self.began = (
+            np.asarray(grow_array(self.last_time, length, np.nan)),
+            np.asarray(grow_array(self.began, length, np.nan)),
+        )
+        self.chunks = np.asarray(grow_array(self.chunks, length, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,8 @@ class _Turns:
     conn: I64
     time: F64
     tick: I64
-    what: NDArray[np.int8]
-    before: NDArray[np.int8]
+    role: NDArray[np.int8]
+    previous_role: NDArray[np.int8]
     """What the connection's previous row was."""
     since: F64
     """Seconds since that row."""
@@ -71,22 +74,22 @@ class RequestReducer:
     connections: KeyTable = field(default_factory=KeyTable)
     state: Conversations = field(default_factory=Conversations)
     totals: dict[str, float] = field(default_factory=lambda: {"requests": 0.0, "bytes": 0.0, "responses": 0.0})
-    open: float = 0.0
+    open_streams: float = 0.0
 
-    def reduce(self, chunk: Chunk, data: Mask, out: Samples, node: str) -> None:
+    def reduce(self, chunk: Chunk, data: Mask, out: PortSamples, node: str) -> None:
         """Put the chunk's request signals of `node` into `out`."""
-        if self.connections.full:
-            self.connections, self.state, self.open = KeyTable(), Conversations(), 0.0
+        if self.connections.is_full:
+            self.connections, self.state, self.open_streams = KeyTable(), Conversations(), 0.0
         turns = self._turns(chunk, data)
         if not len(self.connections):
             return
-        opened = (turns.what == CLIENT) & (turns.before != CLIENT)
-        replied = (turns.what == SERVER) & (turns.before == CLIENT)
-        ended = (turns.before == SERVER) & (opened | (turns.what == CLOSE))
-        dropped = (turns.before == CLIENT) & (turns.what == CLOSE)
-        self._tell_delays(chunk, out, turns, replied, node)
-        ends = self._tell_responses(chunk, out, turns, replied, ended, node)
-        self._tell_counts(chunk, out, turns, (opened, ended, dropped, ends), node)
+        opened = (turns.role == CLIENT) & (turns.previous_role != CLIENT)
+        replied = (turns.role == SERVER) & (turns.previous_role == CLIENT)
+        ended = (turns.previous_role == SERVER) & (opened | (turns.role == CLOSE))
+        dropped = (turns.previous_role == CLIENT) & (turns.role == CLOSE)
+        self._emit_delays(chunk, out, turns, replied, node)
+        ends = self._emit_responses(chunk, out, turns, replied, ended, node)
+        self._emit_counts(chunk, out, turns, (opened, ended, dropped, ends), node)
 
     def _turns(self, chunk: Chunk, data: Mask) -> _Turns:
         packets = chunk.packets
@@ -96,36 +99,43 @@ class RequestReducer:
         tx = chunk.tx[rows]
         here, there = np.where(tx, p.src, p.dst), np.where(tx, p.dst, p.src)
         port, remote = np.where(tx, p.sport, p.dport), np.where(tx, p.dport, p.sport)
-        conn = self.connections.numbers(mixed(here, there, port, remote))
+        conn = self.connections.numbers(hash_columns(here, there, port, remote))
         self.state.reserve(len(self.connections))
         self._learn_sides(conn, p.flags, tx, port, remote)
-        mask = (self.state.side[conn] == SERVES) & (data[rows] | closing[rows])
+        mask = (self.state.side[conn] == SERVER_SIDE) & (data[rows] | closing[rows])
         what = np.where(closing[rows] & ~data[rows], CLOSE, np.where(tx, SERVER, CLIENT)).astype(np.int8)
-        return self._ordered(conn[mask], p.time[mask], chunk.tick[rows][mask], what[mask], p.length[mask].astype(float))
+        return self._order_turns(
+            conn[mask], p.time[mask], chunk.tick[rows][mask], what[mask], p.length[mask].astype(float)
+        )
 
     def _learn_sides(self, conn: I64, flags: NDArray[np.uint8], tx: Mask, port: I64, remote: I64) -> None:
         """Who opened a connection asks; where the opening was not seen, the lower port serves."""
-        new = self.state.side[conn] == UNKNOWN
-        guess = np.where(port <= remote, SERVES, ASKS)
+        new = self.state.side[conn] == UNKNOWN_SIDE
+        guess = np.where(port <= remote, SERVER_SIDE, CLIENT_SIDE)
         opening = (flags & (SYN | ACK)) == SYN
         self.state.side[conn[new]] = guess[new]
-        self.state.side[conn[opening & tx]] = ASKS
-        self.state.side[conn[opening & ~tx]] = SERVES
+        self.state.side[conn[opening & tx]] = CLIENT_SIDE
+        self.state.side[conn[opening & ~tx]] = SERVER_SIDE
 
-    def _ordered(self, conn: I64, time: F64, tick: I64, what: NDArray[np.int8], size: F64) -> _Turns:
+    def _order_turns(self, conn: I64, time: F64, tick: I64, what: NDArray[np.int8], size: F64) -> _Turns:
         order = np.argsort(conn, kind="stable")
         conn, time, tick, what, size = conn[order], time[order], tick[order], what[order], size[order]
-        first = starts(conn)
+        first = run_starts(conn)
         before, since = np.empty_like(what), np.empty_like(time)
         before[1:], since[1:] = what[:-1], time[1:] - time[:-1]
-        before[first], since[first] = self.state.turn[conn[first]], time[first] - self.state.heard[conn[first]]
+        before[first], since[first] = self.state.turn[conn[first]], time[first] - self.state.last_time[conn[first]]
         return _Turns(conn, time, tick, what, before, since, size)
 
-    def _tell_delays(self, chunk: Chunk, out: Samples, turns: _Turns, replied: Mask, node: str) -> None:
+    def _emit_delays(self, chunk: Chunk, out: PortSamples, turns: _Turns, replied: Mask, node: str) -> None:
         median, p95 = quantiles(turns.tick[replied], turns.since[replied], (0.5, 0.95), chunk.ticks)
         out.put("wire.first_byte_delay", median, "", "node", node)
         out.put("wire.first_byte_delay_p95", p95, "", "node", node)
-        gap = (turns.what == SERVER) & (turns.before == SERVER) & (turns.since >= SAME_CHUNK) & (turns.since < DONE)
+        gap = (
+            (turns.role == SERVER)
+            & (turns.previous_role == SERVER)
+            & (turns.since >= SAME_CHUNK)
+            & (turns.since < RESPONSE_TIMEOUT)
+        )
         at, took = turns.tick[gap], turns.since[gap]
         median, p95 = quantiles(at, took, (0.5, 0.95), chunk.ticks)
         out.put("wire.stream_gap", median, "", "node", node)
@@ -134,12 +144,14 @@ class RequestReducer:
             spread = deviations(at, took, chunk.ticks) / means(at, took, chunk.ticks)
         out.put("wire.stream_gap_cv", spread, "", "node", node)
 
-    def _tell_responses(self, chunk: Chunk, out: Samples, turns: _Turns, replied: Mask, ended: Mask, node: str) -> I64:
+    def _emit_responses(
+        self, chunk: Chunk, out: PortSamples, turns: _Turns, replied: Mask, ended: Mask, node: str
+    ) -> I64:
         """Put what ended responses were like; give the ticks of those that ended by falling silent."""
         state = self.state
-        fresh = (turns.what == SERVER) & ((turns.before == CLIENT) | (turns.since >= SAME_CHUNK))
-        began = _carried(turns.conn, np.where(replied, turns.time, np.nan), state.began)
-        count = _counted(turns.conn, fresh, replied, state.chunks)
+        fresh = (turns.role == SERVER) & ((turns.previous_role == CLIENT) | (turns.since >= SAME_CHUNK))
+        began = _carry_forward(turns.conn, np.where(replied, turns.time, np.nan), state.began)
+        count = _count_chunks(turns.conn, fresh, replied, state.chunks)
         at = np.flatnonzero(ended)
         previous = turns.time[at] - turns.since[at]
         out.put(
@@ -154,20 +166,20 @@ class RequestReducer:
             np.flatnonzero(np.concatenate((turns.conn[1:] != turns.conn[:-1], [True]))) if len(turns.conn) else at[:0]
         )
         who = turns.conn[last]
-        state.turn[who], state.heard[who] = turns.what[last], turns.time[last]
+        state.turn[who], state.last_time[who] = turns.role[last], turns.time[last]
         state.began[who], state.chunks[who] = began[last], count[last]
-        silent = np.flatnonzero((state.turn == SERVER) & (chunk.until - state.heard > DONE))
-        when = np.floor((state.heard[silent] + DONE - chunk.first) / chunk.step).astype(np.int64)
+        silent = np.flatnonzero((state.turn == SERVER) & (chunk.until - state.last_time > RESPONSE_TIMEOUT))
+        when = np.floor((state.last_time[silent] + RESPONSE_TIMEOUT - chunk.first) / chunk.step).astype(np.int64)
         state.turn[silent] = CLOSE
         return np.clip(when, 0, chunk.ticks - 1)
 
-    def _tell_counts(
-        self, chunk: Chunk, out: Samples, turns: _Turns, events: tuple[Mask, Mask, Mask, I64], node: str
+    def _emit_counts(
+        self, chunk: Chunk, out: PortSamples, turns: _Turns, events: tuple[Mask, Mask, Mask, I64], node: str
     ) -> None:
         opened, ended, dropped, silent = events
         ticks = chunk.ticks
         arrived = np.bincount(turns.tick[opened], minlength=ticks)
-        client = turns.what == CLIENT
+        client = turns.role == CLIENT
         taken = np.bincount(turns.tick[client], weights=turns.size[client], minlength=ticks)
         gone = np.bincount(turns.tick[ended], minlength=ticks) + np.bincount(silent, minlength=ticks)
         lost = np.bincount(turns.tick[dropped], minlength=ticks)
@@ -178,27 +190,27 @@ class RequestReducer:
         ):
             out.put(signal, self.totals[key] + np.cumsum(by_tick), "", "node", node)
             self.totals[key] += float(by_tick.sum())
-        running = self.open + np.cumsum(arrived - gone - lost)
-        self.open = max(0.0, float(running[-1]))
+        running = self.open_streams + np.cumsum(arrived - gone - lost)
+        self.open_streams = max(0.0, float(running[-1]))
         out.put("wire.open_streams", np.maximum(running, 0.0), "", "node", node)
 
 
-def _carried(conn: I64, value: F64, held: F64) -> F64:
+def _carry_forward(conn: I64, value: F64, held: F64) -> F64:
     """The latest value that is not NaN at or before each row of its connection, `held` before the first."""
     if not len(conn):
         return value
-    first = starts(conn)
+    first = run_starts(conn)
     value = np.where(first & np.isnan(value), held[conn], value)
     at = np.where(~np.isnan(value) | first, np.arange(len(value)), 0)
     return np.asarray(value[np.maximum.accumulate(at)])
 
 
-def _counted(conn: I64, fresh: Mask, replied: Mask, held: F64) -> F64:
+def _count_chunks(conn: I64, fresh: Mask, replied: Mask, held: F64) -> F64:
     """Chunks of the running response before each row, itself included; a reply starts the count again."""
     if not len(conn):
         return np.empty(0)
     total = np.cumsum(fresh).astype(float)
-    first = starts(conn)
+    first = run_starts(conn)
     start = np.where(replied, total - 1, np.where(first, total - fresh - held[conn], np.nan))
     at = np.maximum.accumulate(np.where(replied | first, np.arange(len(conn)), 0))
     return np.asarray(total - start[at])

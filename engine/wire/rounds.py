@@ -13,30 +13,30 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.feed import F64
-from skewscope.engine.wire.bursts import Bursts, joined, no_bursts
+from skewscope.engine.ingest.feed import F64
+from skewscope.engine.wire.bursts import Bursts, merge_bursts, no_bursts
 
 I64 = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 SILENCE = 20.0
 """Typical periods of silence after which a burst begins a new round for certain."""
-LEAP = 4.0
+PERIOD_JUMP = 4.0
 """A period that differs from the one known by more than this factor replaces it at once."""
-WHOLE = 0.9
+MIN_WHOLE_SHARE = 0.9
 """A reading known for certain is given up when it has less than this share of another's whole rounds."""
-PAUSE = 0.1
+MIN_PAUSE_SHARE = 0.1
 """A reading's pause between rounds must be at least this share of the longest reading's, or it is jitter."""
-HEARD = 0.25
+MIN_SENDER_SHARE = 0.25
 """A sender belongs to the rounds when it has at least this share of the busiest sender's bursts."""
 
 
-TRIED = 6
+MAX_CANDIDATES = 6
 """Readings tried: those that begin after the longest pauses."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
+class BarrierRounds:
     """Whole rounds, in time order. Rows are rounds, columns the senders heard."""
 
     senders: I64
@@ -66,23 +66,23 @@ class RoundReader:
     """Bursts not yet in a round."""
     period: float = np.nan
     """Typical time between a sender's bursts, s."""
-    certain: bool = False
+    is_certain: bool = False
     """Whether a silence has shown where rounds begin, and nothing has broken since."""
-    carried: bool = False
+    is_carried: bool = False
     """Whether `pending` begins where a reading said that a round begins."""
 
-    def read(self, bursts: Bursts, until: float) -> Rounds:
+    def read(self, bursts: Bursts, until: float) -> BarrierRounds:
         """The rounds that these bursts complete; `until` is the time up to which all bursts are known."""
-        found = joined([self.pending, bursts]).by_time()
-        senders = _heard(found)
+        found = merge_bursts([self.pending, bursts]).by_time()
+        senders = _active_senders(found)
         if len(senders) < 2:
             self.pending = found.take(np.arange(len(found))[-8:])
-            return _none(senders)
+            return _no_rounds(senders)
         found = found.take(np.isin(found.stream, senders))
         self._learn_period(found)
         quiet = np.flatnonzero(np.diff(found.begin) > SILENCE * self.period) + 1
         first = self._first(found, len(senders), quiet)
-        begins = _chain(found, first, quiet)
+        begins = _round_begins(found, first, quiet)
         if until - found.begin[-1] > SILENCE * self.period:
             begins = np.append(begins, len(found))
         return self._collect(found, begins, senders, quiet)
@@ -92,7 +92,7 @@ class RoundReader:
         step = np.diff(found.begin[order])[np.diff(found.stream[order]) == 0]
         if len(step):
             now = float(np.median(step))
-            near = self.period / LEAP < now < self.period * LEAP
+            near = self.period / PERIOD_JUMP < now < self.period * PERIOD_JUMP
             self.period = self.period + 0.3 * (now - self.period) if near else now
 
     def _first(self, found: Bursts, senders: int, quiet: I64) -> int:
@@ -100,13 +100,13 @@ class RoundReader:
         stretch = found.take(np.arange(int(quiet[0]))) if len(quiet) else found
         readings = {row: _reading(stretch, row, senders) for row in _candidates(stretch, senders)}
         most = max(r.rounds for r in readings.values())
-        self.certain &= readings[0].rounds >= WHOLE * most
-        first = 0 if most < 2 or self.certain else _likeliest(readings, carried=self.carried)
-        self.certain |= len(quiet) > 0
-        self.carried = True
+        self.is_certain &= readings[0].rounds >= MIN_WHOLE_SHARE * most
+        first = 0 if most < 2 or self.is_certain else _likeliest_row(readings, carried=self.is_carried)
+        self.is_certain |= len(quiet) > 0
+        self.is_carried = True
         return first
 
-    def _collect(self, found: Bursts, begins: I64, senders: I64, quiet: I64) -> Rounds:
+    def _collect(self, found: Bursts, begins: I64, senders: I64, quiet: I64) -> BarrierRounds:
         """The rounds between one begin and the next; the open rest is kept."""
         self.pending = found.take(np.arange(len(found)) >= begins[-1])
         place = np.searchsorted(senders, found.stream)
@@ -118,17 +118,17 @@ class RoundReader:
         end[run[inside], place[inside]] = found.end[inside]
         whole = ~np.isnan(begin).any(axis=1)
         after_quiet = np.isin(begins[:-1], quiet)
-        return Rounds(senders, begin[whole], end[whole].max(axis=1, initial=-np.inf), ~after_quiet[whole])
+        return BarrierRounds(senders, begin[whole], end[whole].max(axis=1, initial=-np.inf), ~after_quiet[whole])
 
 
-def _none(senders: I64) -> Rounds:
-    return Rounds(senders, np.empty((0, len(senders))), np.empty(0), np.empty(0, bool))
+def _no_rounds(senders: I64) -> BarrierRounds:
+    return BarrierRounds(senders, np.empty((0, len(senders))), np.empty(0), np.empty(0, bool))
 
 
-def _heard(bursts: Bursts) -> I64:
+def _active_senders(bursts: Bursts) -> I64:
     """The senders that take part, by number."""
     count = np.bincount(bursts.stream)
-    return np.flatnonzero((count > 0) & (count >= HEARD * count.max(initial=0)))
+    return np.flatnonzero((count > 0) & (count >= MIN_SENDER_SHARE * count.max(initial=0)))
 
 
 def _next_begin(found: Bursts) -> I64:
@@ -141,17 +141,17 @@ def _next_begin(found: Bursts) -> I64:
     return np.asarray(np.minimum.accumulate(again[::-1])[::-1])
 
 
-def _chain(found: Bursts, first: int, quiet: I64) -> I64:
+def _round_begins(found: Bursts, first: int, quiet: I64) -> I64:
     """Rows at which rounds begin, from `first` on; a long silence begins one in any case."""
     n = len(found)
     following = _next_begin(found)
     if len(quiet):
         at = np.searchsorted(quiet, np.arange(n), side="right")
         following = np.minimum(following, np.append(quiet, n)[at])
-    return reached(following, first)
+    return reachable_rows(following, first)
 
 
-def reached(following: I64, first: int) -> I64:
+def reachable_rows(following: I64, first: int) -> I64:
     """Rows reached from `first` by following; by doubling, so that the work is n log n without a loop over rounds."""
     n = len(following)
     jump = np.append(following, n)
@@ -166,9 +166,9 @@ def reached(following: I64, first: int) -> I64:
     return np.flatnonzero(mark[:n])
 
 
-def _matrix(found: Bursts, first: int, senders: int) -> F64:
+def _begin_matrix(found: Bursts, first: int, senders: int) -> F64:
     """[rounds, senders] begins of the whole rounds from `first` on, each row in time order."""
-    begins = _chain(found, first, np.empty(0, np.int64))
+    begins = _round_begins(found, first, np.empty(0, np.int64))
     size = np.diff(np.append(begins, len(found)))
     whole = begins[size == senders]
     return np.asarray(found.begin[whole[:, None] + np.arange(senders)]) if len(whole) else np.empty((0, senders))
@@ -187,13 +187,13 @@ class _Reading:
 def _candidates(found: Bursts, senders: int) -> list[int]:
     """Rows at which a first round may begin: the first, and those after the longest pauses that follow it."""
     pauses = np.diff(found.begin[: senders + 1])
-    longest = np.argsort(-pauses, kind="stable")[: TRIED - 1] + 1
+    longest = np.argsort(-pauses, kind="stable")[: MAX_CANDIDATES - 1] + 1
     return [0, *sorted(int(row) for row in longest)]
 
 
 def _reading(found: Bursts, first: int, senders: int) -> _Reading:
     """The reading that begins at row `first`."""
-    rounds = _matrix(found, first, senders)
+    rounds = _begin_matrix(found, first, senders)
     if len(rounds) < 2:
         return _Reading(len(rounds), 0.0, np.inf, np.inf)
     lag = rounds - rounds[:, :1]
@@ -202,14 +202,14 @@ def _reading(found: Bursts, first: int, senders: int) -> _Reading:
     return _Reading(len(rounds), pause, late, float(np.median(lag[:, -1])))
 
 
-def _possible(readings: dict[int, _Reading]) -> dict[int, _Reading]:
+def _plausible_readings(readings: dict[int, _Reading]) -> dict[int, _Reading]:
     """The readings whose pause is no jitter and whose rounds are mostly whole."""
     longest = max(r.pause for r in readings.values())
     most = max(r.rounds for r in readings.values())
-    return {i: r for i, r in readings.items() if r.pause >= PAUSE * longest and r.rounds >= most / 2}
+    return {i: r for i, r in readings.items() if r.pause >= MIN_PAUSE_SHARE * longest and r.rounds >= most / 2}
 
 
-def _likeliest(readings: dict[int, _Reading], *, carried: bool) -> int:
+def _likeliest_row(readings: dict[int, _Reading], *, carried: bool) -> int:
     """The row at which the likeliest reading begins: fewest late, then the one carried over, then least spread."""
-    possible = _possible(readings)
+    possible = _plausible_readings(readings)
     return min(possible, key=lambda i: (possible[i].late, not (carried and i == 0), possible[i].spread, i), default=0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.wire.keys import grown
+from skewscope.engine.wire.keys import grow_array
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -20,15 +20,15 @@ SPAN = 1 << 42
 """Sequence space given to one flow in a sort key: 4 TB either way within one block."""
 
 
-def starts(group: I64) -> Mask:
+def run_starts(group: I64) -> Mask:
     """Where a new run begins in a column that is ordered by run."""
     return np.concatenate(([True], group[1:] != group[:-1])) if len(group) else np.empty(0, bool)
 
 
-def unwrapped(group: I64, number: I64, base: I64, bits: int) -> I64:
+def unwrap(group: I64, number: I64, base: I64, bits: int) -> I64:
     """Wrapping numbers as positions relative to each run's `base` (one per row, read at the run's first row)."""
     half, whole = 1 << (bits - 1), 1 << bits
-    first = starts(group)
+    first = run_starts(group)
     step = np.empty_like(number)
     step[1:] = number[1:] - number[:-1]
     step[first] = number[first] - base[first]
@@ -40,7 +40,7 @@ def unwrapped(group: I64, number: I64, base: I64, bits: int) -> I64:
 
 def highest_before(group: I64, position: I64, floor: I64) -> I64:
     """For each row, the highest position of the rows before it in its run, and of `floor` (read at the run's start)."""
-    first = starts(group)
+    first = run_starts(group)
     run = np.cumsum(first) - 1
     lifted = position + run * (2 * SPAN)
     peak = np.maximum.accumulate(lifted) - run * (2 * SPAN)
@@ -60,12 +60,12 @@ class FlowState:
 
     def reserve(self, flows: int) -> None:
         """Make room for so many flows."""
-        self.number = np.asarray(grown(self.number, flows, 0))
-        self.known = np.asarray(grown(self.known, flows, 0))
+        self.number = np.asarray(grow_array(self.number, flows, 0))
+        self.known = np.asarray(grow_array(self.known, flows, 0))
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class SegmentClasses:
     """Segments of a block in the order (flow, time), judged."""
 
     order: I64
@@ -74,13 +74,15 @@ class Judged:
     begin: I64
     end: I64
     """Positions relative to the highest of the flow when the block began."""
-    again: Mask
+    is_retransmission: Mask
     """A retransmission."""
-    shuffled: Mask
+    is_out_of_order: Mask
     """Out of order, and no retransmission."""
 
 
-def judge(flow: I64, time: F64, number: I64, extent: I64, state: FlowState, *, bits: int, reorder: float) -> Judged:
+def classify_segments(
+    flow: I64, time: F64, number: I64, extent: I64, state: FlowState, *, bits: int, reorder: float
+) -> SegmentClasses:
     """Judge the segments of one block (in time order) and advance `state`.
 
     Args:
@@ -96,7 +98,7 @@ def judge(flow: I64, time: F64, number: I64, extent: I64, state: FlowState, *, b
     flow, time, number, extent = flow[order], time[order], number[order], extent[order]
     state.reserve(int(flow.max()) + 1 if len(flow) else 0)
     base = np.where(state.known[flow], state.number[flow], number) if len(flow) else number
-    begin = unwrapped(flow, number, base, bits)
+    begin = unwrap(flow, number, base, bits)
     end = begin + extent
     floor = np.where(state.known[flow], 0, begin) if len(flow) else begin
     peak = highest_before(flow, end, floor)
@@ -106,9 +108,9 @@ def judge(flow: I64, time: F64, number: I64, extent: I64, state: FlowState, *, b
     if len(flow):
         last = np.flatnonzero(np.concatenate((flow[1:] != flow[:-1], [True])))
         top = np.maximum(peak[last], end[last])
-        state.number[flow[last]] = (base[starts(flow)] + top) % (1 << bits)
+        state.number[flow[last]] = (base[run_starts(flow)] + top) % (1 << bits)
         state.known[flow[last]] = True
-    return Judged(order, flow, begin, end, old & ~shuffled, shuffled)
+    return SegmentClasses(order, flow, begin, end, old & ~shuffled, shuffled)
 
 
 def _hole_fillers(flow: I64, time: F64, begin: I64, peak: I64, old: Mask) -> tuple[Mask, F64]:
@@ -118,7 +120,7 @@ def _hole_fillers(flow: I64, time: F64, begin: I64, peak: I64, old: Mask) -> tup
     late = np.flatnonzero(old)
     if not len(hole) or not len(late):
         return filler, delay
-    run = np.cumsum(starts(flow)) - 1
+    run = np.cumsum(run_starts(flow)) - 1
     key = peak[hole] + run[hole] * (2 * SPAN)
     at = np.searchsorted(key, begin[late] + run[late] * (2 * SPAN), side="right") - 1
     at_hole = hole[np.maximum(at, 0)]
@@ -128,14 +130,14 @@ def _hole_fillers(flow: I64, time: F64, begin: I64, peak: I64, old: Mask) -> tup
     return filler, delay
 
 
-def acknowledged(flow: I64, end: I64, ack_flow: I64, ack: I64) -> I64:
+def match_acks(flow: I64, end: I64, ack_flow: I64, ack: I64) -> I64:
     """For each segment end, the row of the first acknowledgement of its flow that covers it; -1 if none.
 
     `ack_flow`, `ack` are ordered by (flow, time); `ack` are positions in the same space as `end`.
     """
     if not len(ack_flow):
         return np.full(len(flow), -1, np.int64)
-    run = np.cumsum(starts(ack_flow)) - 1
+    run = np.cumsum(run_starts(ack_flow)) - 1
     covering = np.maximum.accumulate(ack + run * (2 * SPAN))
     run_of = np.full(int(max(flow.max(initial=0), ack_flow.max())) + 1, -1, np.int64)
     run_of[ack_flow] = run

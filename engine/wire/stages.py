@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.feed import F64
-from skewscope.engine.wire.bursts import Bursts, joined, no_bursts
-from skewscope.engine.wire.sequence import starts
+from skewscope.engine.ingest.feed import F64
+from skewscope.engine.wire.bursts import Bursts, merge_bursts, no_bursts
+from skewscope.engine.wire.sequence import run_starts
 
 I64 = NDArray[np.int64]
 
-IDLE = 5.0
+IDLE_PERIODS = 5.0
 """Typical periods after the input's arrival beyond which a hand-over was not held up by the stage but not asked for."""
-MOST_QUEUED = 64
+MAX_QUEUED = 64
 """Inputs remembered that were not handed over."""
 SAME_PACE = 0.25
 """Periods that differ by no more than this share are the same pace."""
@@ -22,14 +22,14 @@ INPUT, OUTPUT = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StageHandovers:
     """Hand-overs of one stage, in time order."""
 
     time: F64
     """When the hand-over began, s."""
-    took: F64
+    duration: F64
     """From when the stage could begin (its input whole, its last hand-over done) to the hand-over, s."""
-    waited: F64
+    wait: F64
     """How long it stood without input before, s; 0 where input was queued."""
     period: F64
     """Time since the hand-over before; NaN for the first."""
@@ -41,36 +41,36 @@ class StageReader:
 
     pending: Bursts = field(default_factory=no_bursts)
     """Inputs not yet handed over."""
-    before: float = np.nan
+    last_end: float = np.nan
     """End of the last hand-over."""
-    begun: float = np.nan
+    last_begin: float = np.nan
     """Begin of the last hand-over."""
     period: float = np.nan
     """Typical time between hand-overs."""
-    calm: float = np.nan
+    idle_period: float = np.nan
     """The same when the queue was last seen empty."""
 
-    def read(self, bursts: Bursts) -> Steps:
+    def read(self, bursts: Bursts) -> StageHandovers:
         """The hand-overs that these bursts complete."""
-        found = joined([self.pending, bursts])
+        found = merge_bursts([self.pending, bursts])
         inputs, outputs = found.take(found.stream == INPUT), found.take(found.stream == OUTPUT)
         if not len(outputs):
-            self.pending = inputs.take(slice(-MOST_QUEUED, None))
-            return _no_steps()
-        done = np.concatenate(([self.before], outputs.end[:-1]))
-        period = np.diff(outputs.begin, prepend=self.begun)
+            self.pending = inputs.take(slice(-MAX_QUEUED, None))
+            return _no_handovers()
+        done = np.concatenate(([self.last_end], outputs.end[:-1]))
+        period = np.diff(outputs.begin, prepend=self.last_begin)
         known = period[~np.isnan(period)]
         self.period = float(np.median(known)) if len(known) else self.period
-        self.before, self.begun = float(outputs.end[-1]), float(outputs.begin[-1])
+        self.last_end, self.last_begin = float(outputs.end[-1]), float(outputs.begin[-1])
         pair = self._pairs(inputs, outputs)
-        self.pending = inputs.take(np.arange(len(inputs)) > pair[-1]).take(slice(-MOST_QUEUED, None))
+        self.pending = inputs.take(np.arange(len(inputs)) > pair[-1]).take(slice(-MAX_QUEUED, None))
         if not len(inputs):
-            return _no_steps()
+            return _no_handovers()
         ready = inputs.end[np.clip(pair, 0, len(inputs) - 1)]
         took = outputs.begin - np.fmax(ready, done)
-        fine = (pair >= 0) & (pair < len(inputs)) & (took >= 0) & (outputs.begin - ready <= IDLE * self.period)
+        fine = (pair >= 0) & (pair < len(inputs)) & (took >= 0) & (outputs.begin - ready <= IDLE_PERIODS * self.period)
         waited = np.maximum(ready - done, 0.0)
-        return Steps(outputs.begin[fine], took[fine], waited[fine], period[fine])
+        return StageHandovers(outputs.begin[fine], took[fine], waited[fine], period[fine])
 
     def _pairs(self, inputs: Bursts, outputs: Bursts) -> I64:
         """For each hand-over the row of its input, which may be none.
@@ -80,25 +80,25 @@ class StageReader:
         first is asked for by other means, and a hand-over that the wire broke in two counts twice.
         """
         begins = np.sort(np.concatenate((inputs.begin, outputs.begin)))
-        quiet = begins[1:][np.diff(begins) > IDLE * self.period]
+        quiet = begins[1:][np.diff(begins) > IDLE_PERIODS * self.period]
         stretch = np.searchsorted(quiet, outputs.begin, side="right")
         opening = np.searchsorted(inputs.begin, np.concatenate(([-np.inf], quiet)))
         order = np.arange(len(outputs))
-        first = np.flatnonzero(starts(stretch))
-        run = np.cumsum(starts(stretch)) - 1
+        first = np.flatnonzero(run_starts(stretch))
+        run = np.cumsum(run_starts(stretch)) - 1
         pair = opening[stretch] + order - order[first][run]
         arrived = np.searchsorted(inputs.end, outputs.begin, side="right")
-        return self._recounted(pair + np.minimum(_highest_from_here(arrived - pair - 1, run), 0), arrived)
+        return self._correct_queue(pair + np.minimum(_highest_from_here(arrived - pair - 1, run), 0), arrived)
 
-    def _recounted(self, pair: I64, arrived: I64) -> I64:
+    def _correct_queue(self, pair: I64, arrived: I64) -> I64:
         """The pairs, less a queue that cannot be: one that came about and stays while the pace is that of an empty one.
 
         An input that the wire broke in two counts twice, and would show every later one as queued.
         """
         queue = np.minimum.accumulate((arrived - pair - 1)[::-1])[::-1]
         if queue[0] <= 0:
-            self.calm = self.period
-        same_pace = abs(self.period - self.calm) <= SAME_PACE * self.calm
+            self.idle_period = self.period
+        same_pace = abs(self.period - self.idle_period) <= SAME_PACE * self.idle_period
         return pair + np.maximum(queue, 0) if same_pace else pair
 
 
@@ -109,5 +109,5 @@ def _highest_from_here(value: I64, run: I64) -> I64:
     return np.asarray(np.maximum.accumulate((value + key)[::-1])[::-1] - key)
 
 
-def _no_steps() -> Steps:
-    return Steps(*(np.empty(0) for _ in range(4)))
+def _no_handovers() -> StageHandovers:
+    return StageHandovers(*(np.empty(0) for _ in range(4)))

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.feed import F64
+from skewscope.engine.ingest.feed import F64
 
 I64 = NDArray[np.int64]
 
@@ -49,7 +49,7 @@ def ratio(part: F64, whole: F64, least: float = 1.0) -> F64:
         return np.asarray(np.where(whole >= least, part / whole, np.nan))
 
 
-def trailing(counts: F64, width: int) -> F64:
+def trailing_sums(counts: F64, width: int) -> F64:
     """Sums over the last `width` columns, along the last axis; shorter at the start."""
     total = np.cumsum(counts, axis=-1)
     shifted = np.zeros_like(total)

@@ -5,208 +5,212 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.feed import F64
-from skewscope.engine.wire.chunk import Chunk, Samples
-from skewscope.engine.wire.keys import KeyTable, mixed
-from skewscope.engine.wire.losses import Sent, before_losses
+from skewscope.engine.ingest.feed import F64
+from skewscope.engine.wire.chunk import Chunk, PortSamples
+from skewscope.engine.wire.keys import KeyTable, hash_columns
+from skewscope.engine.wire.losses import SentSegments, durations_before_losses
 from skewscope.engine.wire.packets import ACK, FIN, ROCE, ROCE_ACK, ROCE_CNP, RST, SYN, TCP, Packets
 from skewscope.engine.wire.sequence import (
     SPAN,
     FlowState,
-    Judged,
-    acknowledged,
+    SegmentClasses,
+    classify_segments,
     highest_before,
-    judge,
-    starts,
-    unwrapped,
+    match_acks,
+    run_starts,
+    unwrap,
 )
-from skewscope.engine.wire.ticks import quantiles, ratio, trailing
+from skewscope.engine.wire.ticks import quantiles, ratio, trailing_sums
 
 I64 = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-WINDOW = 5.0
+WINDOW_S = 5.0
 """Seconds over which shares are counted: at 2 % loss, a stage that sends 10 segments a second still shows one."""
-LEAST = 8
+MIN_SEGMENTS = 8
 """Segments in the window below which a share of them is not told."""
 REORDER_SHARE = 0.5
 """A segment that fills a hole sooner than this share of the round trip cannot have been sent again for it."""
 REORDER_FIRST = 100e-6
 """That bound, in seconds, until a round trip was measured."""
-BIN = 0.1
+BIN_S = 0.1
 """Seconds: a closed window is told in such bins."""
 
 
 @dataclass
-class Transport:
+class TransportReducer:
     """What the transport reducer carries from chunk to chunk."""
 
     flows: KeyTable = field(default_factory=KeyTable)
     tcp: FlowState = field(default_factory=FlowState)
     roce: FlowState = field(default_factory=FlowState)
-    heard: FlowState = field(default_factory=FlowState)
+    acks: FlowState = field(default_factory=FlowState)
     """The highest acknowledgement of each flow."""
-    reorder: float = REORDER_FIRST
+    reorder_limit: float = REORDER_FIRST
     counts: dict[str, F64] = field(default_factory=dict)
     """Tail of per-tick counts, for shares over a window longer than a chunk."""
 
-    def reduce(self, chunk: Chunk, out: Samples, peer_names: list[str], node: str = "") -> Mask:
+    def reduce(self, chunk: Chunk, out: PortSamples, peer_names: list[str], node: str = "") -> Mask:
         """Put this chunk's transport signals into `out`; give the mask of packets with data sent for the first time.
 
         `node` is whose clients the port serves, if any.
         """
-        if self.flows.full:
-            self.flows, self.tcp, self.roce, self.heard = KeyTable(), FlowState(), FlowState(), FlowState()
+        if self.flows.is_full:
+            self.flows, self.tcp, self.roce, self.acks = KeyTable(), FlowState(), FlowState(), FlowState()
         packets = chunk.packets
         none = [np.zeros(len(packets), bool) for _ in range(3)]
-        fate = _Fate(none[0], none[1], none[2])
-        data = _data(packets)
-        rtts = [_NOTHING]
+        fate = _PacketClasses(none[0], none[1], none[2])
+        data = _is_data(packets)
+        rtts = [_NO_RTTS]
         for proto, reducer in ((TCP, self._tcp), (ROCE, self._roce)):
             rows = np.flatnonzero(packets.proto == proto)
             if len(rows):
                 rtts.append(reducer(chunk, rows, fate))
-        self._tell_loss(chunk, out, data, fate, peer_names)
+        self._emit_loss(chunk, out, data, fate, peer_names)
         if node:
-            self._tell_lost_requests(chunk, out, fate, node)
+            self._emit_lost_requests(chunk, out, fate, node)
         out.put("wire.rtt_before_loss", quantiles(*fate.before_loss, (0.5,), chunk.ticks)[0])
-        self._tell_rtt(chunk, out, *(np.concatenate(column) for column in zip(*rtts, strict=True)))
-        self._tell_acks(chunk, out)
-        _tell_marks(chunk, out)
-        return np.asarray(data & ~fate.again)
+        self._emit_rtt(chunk, out, *(np.concatenate(column) for column in zip(*rtts, strict=True)))
+        self._emit_acks(chunk, out)
+        _emit_marks(chunk, out)
+        return np.asarray(data & ~fate.is_retransmission)
 
-    def _tcp(self, chunk: Chunk, rows: I64, fate: "_Fate") -> tuple[I64, F64]:
+    def _tcp(self, chunk: Chunk, rows: I64, fate: "_PacketClasses") -> tuple[I64, F64]:
         packets = chunk.packets
         flow, back = self._flow_numbers(packets, rows)
         advances = packets.length[rows] + ((packets.flags[rows] & (SYN | FIN)) > 0)
         sends = np.flatnonzero((advances > 0) & ((packets.flags[rows] & RST) == 0))
         at = rows[sends]
         before = self.tcp.number.copy(), self.tcp.known.copy()
-        judged = judge(
+        judged = classify_segments(
             flow[sends], packets.time[at], packets.seq[at].astype(np.int64), advances[sends].astype(np.int64),
-            self.tcp, bits=32, reorder=self.reorder,
+            self.tcp, bits=32, reorder=self.reorder_limit,
         )  # fmt: skip
-        fate.again[at[judged.order]] = judged.again & ~_probe(judged, packets.length[at[judged.order]])
-        fate.shuffled[at[judged.order]] = judged.shuffled
+        fate.is_retransmission[at[judged.order]] = judged.is_retransmission & ~_is_probe(
+            judged, packets.length[at[judged.order]]
+        )
+        fate.is_out_of_order[at[judged.order]] = judged.is_out_of_order
         if not len(sends):
-            return _NOTHING
-        base = _bases(flow[sends], packets.seq[at].astype(np.int64), before, int(flow.max()) + 1, back)
-        tcp = _Tcp(rows, back, base, judged, at[judged.order])
-        self._judge_needless(packets, tcp, fate)
+            return _NO_RTTS
+        base = _flow_bases(flow[sends], packets.seq[at].astype(np.int64), before, int(flow.max()) + 1, back)
+        tcp = _TcpSegments(rows, back, base, judged, at[judged.order])
+        self._mark_spurious(packets, tcp, fate)
         return self._tcp_rtt(chunk, tcp, fate)
 
-    def _judge_needless(self, packets: Packets, tcp: "_Tcp", fate: "_Fate") -> None:
+    def _mark_spurious(self, packets: Packets, tcp: "_TcpSegments", fate: "_PacketClasses") -> None:
         """Which segments were sent again although their acknowledgement had passed here: that was lost further on."""
         rows, flow, position = tcp.acks(packets)
-        base, judged = tcp.base, tcp.judged
-        self.heard.reserve(len(base))
-        held = (self.heard.number[: len(base)] - base + (1 << 31)) % (1 << 32) - (1 << 31)
-        floor = np.where(self.heard.known[: len(base)] & (base >= 0), held, -SPAN)
+        base, judged = tcp.base, tcp.segments
+        self.acks.reserve(len(base))
+        held = (self.acks.number[: len(base)] - base + (1 << 31)) % (1 << 32) - (1 << 31)
+        floor = np.where(self.acks.known[: len(base)] & (base >= 0), held, -SPAN)
         told = np.maximum(highest_before(flow, position, floor[flow]), position)
-        again = np.flatnonzero(judged.again)
+        again = np.flatnonzero(judged.is_retransmission)
         row, whose = tcp.sent[again], judged.flow[again]
         size = len(packets) + 1
         before = np.searchsorted(flow * size + rows, whose * size + row) - 1
         some = (before >= 0) & (flow[np.maximum(before, 0)] == whose) if len(flow) else np.zeros(len(again), bool)
         known = np.where(some, told[np.maximum(before, 0)] if len(flow) else -SPAN, floor[whose])
-        fate.needless[row] = fate.again[row] & (known >= judged.end[again])
-        last = np.flatnonzero(starts(flow[::-1])[::-1])
-        self.heard.number[flow[last]] = (base[flow[last]] + told[last]) % (1 << 32)
-        self.heard.known[flow[last]] = True
+        fate.is_spurious[row] = fate.is_retransmission[row] & (known >= judged.end[again])
+        last = np.flatnonzero(run_starts(flow[::-1])[::-1])
+        self.acks.number[flow[last]] = (base[flow[last]] + told[last]) % (1 << 32)
+        self.acks.known[flow[last]] = True
 
     def _flow_numbers(self, packets: Packets, rows: I64) -> tuple[I64, I64]:
         """Numbers of each row's flow and of the flow the other way."""
         src, dst, sport, dport = packets.src[rows], packets.dst[rows], packets.sport[rows], packets.dport[rows]
-        both = self.flows.numbers(np.concatenate((mixed(src, dst, sport, dport), mixed(dst, src, dport, sport))))
+        both = self.flows.numbers(
+            np.concatenate((hash_columns(src, dst, sport, dport), hash_columns(dst, src, dport, sport)))
+        )
         return both[: len(rows)], both[len(rows) :]
 
-    def _tcp_rtt(self, chunk: Chunk, tcp: "_Tcp", fate: "_Fate") -> tuple[I64, F64]:
+    def _tcp_rtt(self, chunk: Chunk, tcp: "_TcpSegments", fate: "_PacketClasses") -> tuple[I64, F64]:
         """(row, seconds) of each acknowledgement, from the first sending by the host that it covers."""
-        packets, judged = chunk.packets, tcp.judged
+        packets, judged = chunk.packets, tcp.segments
         rows, flow, position = tcp.acks(packets, chunk.rx)
-        mine = chunk.tx[tcp.sent] & ~judged.again & ~judged.shuffled
+        mine = chunk.tx[tcp.sent] & ~judged.is_retransmission & ~judged.is_out_of_order
         if not len(rows) or not mine.any():
-            return _NOTHING
-        found = acknowledged(judged.flow[mine], judged.end[mine], flow, position)
+            return _NO_RTTS
+        found = match_acks(judged.flow[mine], judged.end[mine], flow, position)
         some = found >= 0
         sent = packets.time[tcp.sent[mine][some]]
         heard = rows[found[some]]
         took = packets.time[heard] - sent
         fine = took >= 0
-        first = Sent(judged.flow[mine][some][fine], judged.end[mine][some][fine], sent[fine], took[fine])
+        first = SentSegments(judged.flow[mine][some][fine], judged.end[mine][some][fine], sent[fine], took[fine])
         self._note_losses(chunk, first, tcp, fate)
         return heard[fine], took[fine]
 
-    def _note_losses(self, chunk: Chunk, first: Sent, tcp: "_Tcp", fate: "_Fate") -> None:
+    def _note_losses(self, chunk: Chunk, first: SentSegments, tcp: "_TcpSegments", fate: "_PacketClasses") -> None:
         """Keep how long the segments before lost ones took."""
-        judged, at = tcp.judged, tcp.sent
-        lost = np.flatnonzero(judged.again & ~fate.needless[at] & chunk.tx[at])
-        again = Sent(judged.flow[lost], judged.begin[lost], chunk.packets.time[at[lost]], np.zeros(len(lost)))
-        which, took = before_losses(first, again)
-        real = took >= self.reorder  # shorter than the way allows: its acknowledgement answered another copy
+        judged, at = tcp.segments, tcp.sent
+        lost = np.flatnonzero(judged.is_retransmission & ~fate.is_spurious[at] & chunk.tx[at])
+        again = SentSegments(judged.flow[lost], judged.begin[lost], chunk.packets.time[at[lost]], np.zeros(len(lost)))
+        which, took = durations_before_losses(first, again)
+        real = took >= self.reorder_limit  # shorter than the way allows: its acknowledgement answered another copy
         fate.before_loss = chunk.tick[at[lost[which[real]]]], took[real]
 
-    def _roce(self, chunk: Chunk, rows: I64, fate: "_Fate") -> tuple[I64, F64]:
+    def _roce(self, chunk: Chunk, rows: I64, fate: "_PacketClasses") -> tuple[I64, F64]:
         packets = chunk.packets
         opcode = packets.opcode[rows]
         sends = rows[(opcode != ROCE_ACK) & (opcode != ROCE_CNP)]
-        flow = self.flows.numbers(mixed(packets.src[sends], packets.dst[sends], packets.qp[sends]))
-        judged = judge(
+        flow = self.flows.numbers(hash_columns(packets.src[sends], packets.dst[sends], packets.qp[sends]))
+        judged = classify_segments(
             flow, packets.time[sends], packets.psn[sends].astype(np.int64), np.ones(len(sends), np.int64),
-            self.roce, bits=24, reorder=self.reorder,
+            self.roce, bits=24, reorder=self.reorder_limit,
         )  # fmt: skip
-        fate.again[sends[judged.order]] = judged.again
-        fate.shuffled[sends[judged.order]] = judged.shuffled
-        return _roce_rtt(chunk, sends[~fate.again[sends] & chunk.tx[sends]], rows[opcode == ROCE_ACK])
+        fate.is_retransmission[sends[judged.order]] = judged.is_retransmission
+        fate.is_out_of_order[sends[judged.order]] = judged.is_out_of_order
+        return _roce_rtt(chunk, sends[~fate.is_retransmission[sends] & chunk.tx[sends]], rows[opcode == ROCE_ACK])
 
-    def _tell_loss(self, chunk: Chunk, out: Samples, data: Mask, fate: "_Fate", names: list[str]) -> None:
-        again, shuffled = fate.again, fate.shuffled
-        lost = again & ~fate.needless
+    def _emit_loss(self, chunk: Chunk, out: PortSamples, data: Mask, fate: "_PacketClasses", names: list[str]) -> None:
+        again, shuffled = fate.is_retransmission, fate.is_out_of_order
+        lost = again & ~fate.is_spurious
         for word, way in (("tx", chunk.tx), ("rx", chunk.rx)):
-            sent = self._windowed(f"sent {word}", chunk, data & way)
-            repeated = self._windowed(f"again {word}", chunk, lost & data & way)
+            sent = self._window_counts(f"sent {word}", chunk, data & way)
+            repeated = self._window_counts(f"again {word}", chunk, lost & data & way)
             # One repeat proves nothing: a late acknowledgement provokes one at the end of a stream.
-            out.put("wire.retransmit_ratio", ratio(np.where(repeated > 1, repeated, 0.0), sent, LEAST), word)
+            out.put("wire.retransmit_ratio", ratio(np.where(repeated > 1, repeated, 0.0), sent, MIN_SEGMENTS), word)
             out.put(
                 "wire.out_of_order_ratio",
-                ratio(self._windowed(f"shuffled {word}", chunk, shuffled & way), sent, LEAST),
+                ratio(self._window_counts(f"shuffled {word}", chunk, shuffled & way), sent, MIN_SEGMENTS),
                 word,
             )
-        repeats = self._windowed("again by peer", chunk, again & data, len(names))
-        counted = self._windowed("sent by peer", chunk, data, len(names))
-        share = ratio(repeats, counted, LEAST)
+        repeats = self._window_counts("again by peer", chunk, again & data, len(names))
+        counted = self._window_counts("sent by peer", chunk, data, len(names))
+        share = ratio(repeats, counted, MIN_SEGMENTS)
         # Of few segments one is much.
-        out.put("wire.own_retransmit_ratio", _lower_median(ratio(np.maximum(repeats - 1, 0), counted, LEAST)))
+        out.put("wire.own_retransmit_ratio", _lower_median(ratio(np.maximum(repeats - 1, 0), counted, MIN_SEGMENTS)))
         for name, row in zip(names, share, strict=True):
             if name:
                 out.put("wire.peer_retransmit_ratio", row, kind="peer", entity=f"{out.port}>{name}")
 
-    def _tell_lost_requests(self, chunk: Chunk, out: Samples, fate: "_Fate", node: str) -> None:
+    def _emit_lost_requests(self, chunk: Chunk, out: PortSamples, fate: "_PacketClasses", node: str) -> None:
         """Of what came from clients, the share that is known to have been lost; a lost acknowledgement seldom shows."""
         came = chunk.rx & (chunk.packets.proto == TCP)
-        lost = fate.again & (came != fate.needless)
-        counted = self._windowed("requests", chunk, came)
+        lost = fate.is_retransmission & (came != fate.is_spurious)
+        counted = self._window_counts("requests", chunk, came)
         out.put(
             "wire.request_loss_ratio",
-            ratio(self._windowed("lost requests", chunk, lost), counted, LEAST),
+            ratio(self._window_counts("lost requests", chunk, lost), counted, MIN_SEGMENTS),
             "", "node", node,
         )  # fmt: skip
 
-    def _windowed(self, what: str, chunk: Chunk, mask: Mask, peers: int = 0) -> F64:
+    def _window_counts(self, what: str, chunk: Chunk, mask: Mask, peers: int = 0) -> F64:
         """[ticks] or [peers, ticks] counts of `mask` over the last `WINDOW` seconds."""
         rows = max(peers, 1)
         at = chunk.tick[mask] + (chunk.peer[mask] * chunk.ticks if peers else 0)
         now = np.bincount(at, minlength=rows * chunk.ticks).astype(np.float64).reshape(rows, chunk.ticks)
-        width = max(1, round(WINDOW / chunk.step))
+        width = max(1, round(WINDOW_S / chunk.step))
         past = self.counts.get(what, np.zeros((rows, 0)))
         if len(past) < rows:
             past = np.vstack((past, np.zeros((rows - len(past), past.shape[1]))))
         whole = np.hstack((past, now))
         self.counts[what] = whole[:, -width:]
-        summed = trailing(whole, width)[:, past.shape[1] :]
+        summed = trailing_sums(whole, width)[:, past.shape[1] :]
         return np.asarray(summed if peers else summed[0])
 
-    def _tell_rtt(self, chunk: Chunk, out: Samples, heard: I64, took: F64) -> None:
+    def _emit_rtt(self, chunk: Chunk, out: PortSamples, heard: I64, took: F64) -> None:
         """`heard` are rows of acknowledgements. Each peer counts as one, however many segments it got."""
         tick, peer = chunk.tick[heard], chunk.peer[heard]
         whose, row = np.unique(peer, return_inverse=True)
@@ -214,39 +218,41 @@ class Transport:
         out.put("wire.rtt", _lower_median(by_peer.reshape(len(whose), chunk.ticks), least=1))
         out.put("wire.rtt_p95", quantiles(tick, took, (0.95,), chunk.ticks)[0])
         if len(took):
-            self.reorder = REORDER_SHARE * float(np.quantile(took, 0.1))
+            self.reorder_limit = REORDER_SHARE * float(np.quantile(took, 0.1))
 
-    def _tell_acks(self, chunk: Chunk, out: Samples) -> None:
+    def _emit_acks(self, chunk: Chunk, out: PortSamples) -> None:
         packets = chunk.packets
         pure = (packets.proto == TCP) & (packets.length == 0) & ((packets.flags & (SYN | FIN | RST | ACK)) == ACK)
         rows = np.flatnonzero(pure)
         twice = np.zeros(len(packets), bool)
-        twice[rows] = _repeated(packets.take(rows))
+        twice[rows] = _is_duplicate_ack(packets.take(rows))
         for word, way in (("tx", chunk.tx), ("rx", chunk.rx)):
-            counted = self._windowed(f"acks {word}", chunk, pure & way)
+            counted = self._window_counts(f"acks {word}", chunk, pure & way)
             out.put(
-                "wire.dup_ack_ratio", ratio(self._windowed(f"twice {word}", chunk, twice & way), counted, LEAST), word
+                "wire.dup_ack_ratio",
+                ratio(self._window_counts(f"twice {word}", chunk, twice & way), counted, MIN_SEGMENTS),
+                word,
             )
         closed = (packets.proto == TCP) & (packets.window == 0) & ((packets.flags & (RST | SYN)) == 0) & chunk.rx
         heard = np.bincount(chunk.tick[packets.proto == TCP], minlength=chunk.ticks) > 0
-        out.put("wire.zero_window_ratio", np.where(heard, _bins(chunk, closed), np.nan))
+        out.put("wire.zero_window_ratio", np.where(heard, _bin_share(chunk, closed), np.nan))
 
 
 @dataclass(slots=True)
-class _Fate:
+class _PacketClasses:
     """What is known of each packet of a chunk."""
 
-    again: Mask
+    is_retransmission: Mask
     """Sent again, with data or to open or close a connection."""
-    shuffled: Mask
-    needless: Mask
+    is_out_of_order: Mask
+    is_spurious: Mask
     """Sent again although its acknowledgement had passed here: lost was what went the other way."""
     before_loss: tuple[I64, F64] = field(default_factory=lambda: (np.empty(0, np.int64), np.empty(0)))
     """(tick, seconds that the segment before it took) of segments that were lost."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Tcp:
+class _TcpSegments:
     """The TCP packets of a chunk."""
 
     rows: I64
@@ -255,7 +261,7 @@ class _Tcp:
     """Of each, the number of the flow the other way."""
     base: I64
     """Where the positions of each flow begin; below nought where it sent nothing yet."""
-    judged: Judged
+    segments: SegmentClasses
     sent: I64
     """The row in the chunk of each judged segment."""
 
@@ -265,23 +271,23 @@ class _Tcp:
         which = np.flatnonzero(wanted if among is None else wanted & among[self.rows])
         which = which[np.argsort(self.back[which], kind="stable")]
         rows, flow = self.rows[which], self.back[which]
-        return rows, flow, unwrapped(flow, packets.ack[rows].astype(np.int64), self.base[flow], 32)
+        return rows, flow, unwrap(flow, packets.ack[rows].astype(np.int64), self.base[flow], 32)
 
 
-_NOTHING: tuple[I64, F64] = (np.empty(0, np.int64), np.empty(0))
+_NO_RTTS: tuple[I64, F64] = (np.empty(0, np.int64), np.empty(0))
 
 
-def _data(packets: Packets) -> Mask:
+def _is_data(packets: Packets) -> Mask:
     roce = (packets.proto == ROCE) & (packets.opcode != ROCE_ACK) & (packets.opcode != ROCE_CNP)
     return np.asarray((packets.length > 0) & ((packets.proto == TCP) | roce))
 
 
-def _probe(judged: Judged, length: NDArray[np.int32]) -> Mask:
+def _is_probe(judged: SegmentClasses, length: NDArray[np.int32]) -> Mask:
     """Keep-alives and window probes: one old byte, on purpose."""
     return np.asarray((judged.end - judged.begin <= 1) & (length > 0))
 
 
-def _bases(flow: I64, number: I64, before: tuple[I64, Mask], flows: int, back: I64) -> I64:
+def _flow_bases(flow: I64, number: I64, before: tuple[I64, Mask], flows: int, back: I64) -> I64:
     """The wrapping number to which each flow's positions are relative; -1 where the flow sent nothing."""
     size = max(flows, int(back.max(initial=0)) + 1)
     base = np.full(size, -1, np.int64)
@@ -296,11 +302,11 @@ def _roce_rtt(chunk: Chunk, sends: I64, acks: I64) -> tuple[I64, F64]:
     """(row, seconds) of each acknowledgement, from the request by the host with its PSN to the same peer."""
     acks = acks[chunk.rx[acks]]
     if not len(acks) or not len(sends):
-        return _NOTHING
+        return _NO_RTTS
     packets = chunk.packets
-    asked = mixed(packets.dst[sends], packets.psn[sends])
+    asked = hash_columns(packets.dst[sends], packets.psn[sends])
     order = np.argsort(asked, kind="stable")
-    heard = mixed(packets.src[acks], packets.psn[acks])
+    heard = hash_columns(packets.src[acks], packets.psn[acks])
     at = np.searchsorted(asked[order], heard, side="right") - 1
     match = (at >= 0) & (asked[order][np.maximum(at, 0)] == heard)
     took = packets.time[acks[match]] - packets.time[sends[order[at[match]]]]
@@ -308,9 +314,9 @@ def _roce_rtt(chunk: Chunk, sends: I64, acks: I64) -> tuple[I64, F64]:
     return acks[match][fine], took[fine]
 
 
-def _repeated(acks: Packets) -> Mask:
+def _is_duplicate_ack(acks: Packets) -> Mask:
     """Pure acknowledgements that say what the one before them in their flow said."""
-    flow = mixed(acks.src, acks.dst, acks.sport, acks.dport)
+    flow = hash_columns(acks.src, acks.dst, acks.sport, acks.dport)
     order = np.argsort(flow, kind="stable")
     same = np.zeros(len(flow), bool)
     if len(flow) > 1:
@@ -323,9 +329,9 @@ def _repeated(acks: Packets) -> Mask:
     return same
 
 
-def _bins(chunk: Chunk, mask: Mask) -> F64:
+def _bin_share(chunk: Chunk, mask: Mask) -> F64:
     """[ticks] share of bins of `BIN` seconds that hold a packet of the mask."""
-    per = max(1, round(chunk.step / BIN))
+    per = max(1, round(chunk.step / BIN_S))
     at = np.floor((chunk.packets.time[mask] - chunk.first) / chunk.step * per).astype(np.int64)
     hit = np.zeros(chunk.ticks * per)
     hit[np.clip(at, 0, len(hit) - 1)] = 1
@@ -342,14 +348,14 @@ def _lower_median(share: F64, least: int = 2) -> F64:
     return np.asarray(np.where(known >= least, middle, np.nan))
 
 
-def _tell_marks(chunk: Chunk, out: Samples) -> None:
+def _emit_marks(chunk: Chunk, out: PortSamples) -> None:
     packets, ticks = chunk.packets, chunk.ticks
 
     def per_second(mask: Mask) -> F64:
         return np.asarray(np.bincount(chunk.tick[mask], minlength=ticks) / chunk.step)
 
     capable = per_second(packets.ecn > 0)
-    out.put("wire.ecn_ce_ratio", ratio(per_second(packets.ecn == 3), capable, LEAST / chunk.step))
+    out.put("wire.ecn_ce_ratio", ratio(per_second(packets.ecn == 3), capable, MIN_SEGMENTS / chunk.step))
     roce = packets.proto == ROCE
     if not roce.any():
         return

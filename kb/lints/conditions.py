@@ -1,16 +1,16 @@
 """Lints of conditions."""
 
-from skewscope.kb.lint import Found, FoundIn, entry_lint, set_lint
-from skewscope.kb.matrix import SIGHT
+from skewscope.kb.entry_store import CatalogueEntry, EntryStore
+from skewscope.kb.lint import EntryProblems, Problems, catalogue_lint, entry_lint
+from skewscope.kb.matrix import VISIBILITY_LEVELS
 from skewscope.kb.model import Condition, Signal
-from skewscope.kb.shape import schema
-from skewscope.kb.shelf import Entry, Shelf
+from skewscope.kb.schema_validation import schema
 
 RELAYED, FRONT_END = "dpu-relayed", "dpu-front-end"
 
 
 @entry_lint("conditions", "A number without a source is no evidence; grade D says that there is none.")
-def grade_has_claims(entry: Entry) -> Found:
+def grade_has_claims(entry: CatalogueEntry) -> Problems:
     """A grade better than D rests on claims."""
     assert isinstance(entry.value, Condition)
     if entry.value.grade != "D" and not entry.value.impacts:
@@ -18,7 +18,7 @@ def grade_has_claims(entry: Entry) -> Found:
 
 
 @entry_lint("conditions", "Say which signals, and that it is our judgement.")
-def signature_has_basis(entry: Entry) -> Found:
+def signature_has_basis(entry: CatalogueEntry) -> Problems:
     """Whoever chose the signals of a signature says on what it rests."""
     assert isinstance(entry.value, Condition)
     if entry.value.signature and not entry.value.signature_basis:
@@ -26,7 +26,7 @@ def signature_has_basis(entry: Entry) -> Found:
 
 
 @entry_lint("conditions", "Mark it, so that nobody takes it for a fact.")
-def doubt_is_told(entry: Entry) -> Found:
+def unverified_row_has_note(entry: CatalogueEntry) -> Problems:
     """A row of the paper that nobody checked says so in words."""
     assert isinstance(entry.value, Condition)
     if entry.value.paper_row == "unverified" and not entry.value.paper_note:
@@ -34,7 +34,7 @@ def doubt_is_told(entry: Entry) -> Found:
 
 
 @entry_lint("conditions", "Say of each deployment what can be seen, even where it is nothing.")
-def observability_is_complete(entry: Entry) -> Found:
+def observability_is_complete(entry: CatalogueEntry) -> Problems:
     """Every condition says what each deployment sees of it, once."""
     assert isinstance(entry.value, Condition)
     told = [o.deployment for o in entry.value.observability]
@@ -45,7 +45,7 @@ def observability_is_complete(entry: Entry) -> Found:
 
 
 @entry_lint("conditions", "Name the signals by which it is seen, or say that it is not visible.")
-def sight_has_signals(entry: Entry) -> Found:
+def visibility_has_signals(entry: CatalogueEntry) -> Problems:
     """What is seen of a condition is seen by signals, and by none where nothing is seen."""
     assert isinstance(entry.value, Condition)
     for n, o in enumerate(entry.value.observability):
@@ -57,29 +57,29 @@ def sight_has_signals(entry: Entry) -> Found:
 
 
 @entry_lint("conditions", "What is relayed comes on top of what the DPU sees by itself.")
-def relay_only_adds(entry: Entry) -> Found:
+def relay_only_adds(entry: CatalogueEntry) -> Problems:
     """With a relay a DPU sees no less than without, and only with one is anything seen by relay."""
     assert isinstance(entry.value, Condition)
-    told = [(n, o) for n, o in enumerate(entry.value.observability) if o.verdict in SIGHT]
-    alone = max((SIGHT.index(o.verdict) for _, o in told if o.deployment != RELAYED), default=0)
+    told = [(n, o) for n, o in enumerate(entry.value.observability) if o.verdict in VISIBILITY_LEVELS]
+    alone = max((VISIBILITY_LEVELS.index(o.verdict) for _, o in told if o.deployment != RELAYED), default=0)
     for n, o in told:
-        if o.deployment == RELAYED and SIGHT.index(o.verdict) < alone:
-            found = f"{o.verdict} where {SIGHT[alone]} is seen without a relay"
-            yield entry.document.problem(("observability", n, "verdict"), found, f"at least {SIGHT[alone]}")
+        if o.deployment == RELAYED and VISIBILITY_LEVELS.index(o.verdict) < alone:
+            found = f"{o.verdict} where {VISIBILITY_LEVELS[alone]} is seen without a relay"
+            yield entry.document.problem(("observability", n, "verdict"), found, f"at least {VISIBILITY_LEVELS[alone]}")
         elif o.deployment != RELAYED and o.verdict == "relayed":
             found = f"relayed for a {o.deployment}"
             yield entry.document.problem(("observability", n, "verdict"), found, "what it sees by itself")
 
 
-@set_lint("Take a signal that the DPU has there, or say that it must be relayed.")
-def needs_are_in_reach(shelf: Shelf) -> FoundIn:
+@catalogue_lint("Take a signal that the DPU has there, or say that it must be relayed.")
+def needs_are_in_reach(shelf: EntryStore) -> EntryProblems:
     """Without a relay a DPU needs nothing of the host; at the front end nothing of the rails, nor the reverse."""
     known = shelf.catalogue.signals
-    for entry in shelf.of("conditions"):
+    for entry in shelf.of_kind("conditions"):
         assert isinstance(entry.value, Condition)
         for n, o in enumerate(entry.value.observability):
             for k, name in enumerate(o.needs):
-                if name in known and (why := _out_of_reach(known[name], o.deployment)):
+                if name in known and (why := _why_unreadable(known[name], o.deployment)):
                     path = ("observability", n, "needs", k)
                     yield (
                         entry.name,
@@ -87,7 +87,7 @@ def needs_are_in_reach(shelf: Shelf) -> FoundIn:
                     )
 
 
-def _out_of_reach(signal: Signal, deployment: str) -> str:
+def _why_unreadable(signal: Signal, deployment: str) -> str:
     if deployment == RELAYED:
         return ""
     if signal.dpu_access in ("host-only", "remote"):
@@ -100,7 +100,7 @@ def _out_of_reach(signal: Signal, deployment: str) -> str:
 
 
 @entry_lint("conditions", "Give the day, or another maturity.")
-def withdrawal_has_a_day(entry: Entry) -> Found:
+def withdrawal_has_a_day(entry: CatalogueEntry) -> Problems:
     """A condition is withdrawn on a day, and has no such day otherwise."""
     assert isinstance(entry.value, Condition)
     if (entry.value.maturity == "withdrawn") != bool(entry.value.withdrawn):

@@ -1,16 +1,16 @@
 """Lints of findings."""
 
-from skewscope.kb.lint import Found, FoundIn, entry_lint, set_lint
+from skewscope.kb.entry_store import CatalogueEntry, EntryStore
+from skewscope.kb.lint import EntryProblems, Problems, catalogue_lint, entry_lint
 from skewscope.kb.lints.sources import SECOND_HAND
 from skewscope.kb.model import Finding
-from skewscope.kb.shelf import Entry, Shelf
 
-BEST_FIRST = ("full text", "documentation page", "abstract", "issue thread", "web page", SECOND_HAND)
+SEEN_LEVELS = ("full text", "documentation page", "abstract", "issue thread", "web page", SECOND_HAND)
 """How well a work was seen."""
 
 
 @entry_lint("findings", "Give the number as the source gives it, or choose another kind.")
-def threshold_has_a_value(entry: Entry) -> Found:
+def threshold_has_a_value(entry: CatalogueEntry) -> Problems:
     """A threshold has its value, and nothing else has one."""
     assert isinstance(entry.value, Finding)
     if (entry.value.kind == "threshold") != bool(entry.value.value):
@@ -19,7 +19,7 @@ def threshold_has_a_value(entry: Entry) -> Found:
 
 
 @entry_lint("findings", "Name the works, and how well they were seen; what nobody measured is a gap.")
-def finding_has_sources(entry: Entry) -> Found:
+def finding_has_sources(entry: CatalogueEntry) -> Problems:
     """What was found has sources and says how they were seen; what nobody found has none."""
     assert isinstance(entry.value, Finding)
     ours = entry.value.basis.startswith("judgement")
@@ -30,13 +30,13 @@ def finding_has_sources(entry: Entry) -> Found:
             yield entry.document.problem((field,), "no value", "works that say so, and how they were seen")
 
 
-@set_lint("Say how the least well seen of them was seen.")
-def finding_is_seen_no_better_than_its_sources(shelf: Shelf) -> FoundIn:
+@catalogue_lint("Say how the least well seen of them was seen.")
+def finding_is_seen_no_better_than_its_sources(shelf: EntryStore) -> EntryProblems:
     """No finding claims to have been read more closely than the works that it is from."""
     known = shelf.catalogue.sources
-    for entry in shelf.of("findings"):
+    for entry in shelf.of_kind("findings"):
         assert isinstance(entry.value, Finding)
-        levels = [BEST_FIRST.index(known[id_].seen) for id_ in entry.value.sources if id_ in known]
-        if entry.value.seen and levels and BEST_FIRST.index(entry.value.seen) < min(levels):
-            text = f"{entry.value.seen!r} of works seen as {BEST_FIRST[min(levels)]!r} at best"
+        levels = [SEEN_LEVELS.index(known[id_].seen) for id_ in entry.value.sources if id_ in known]
+        if entry.value.seen and levels and SEEN_LEVELS.index(entry.value.seen) < min(levels):
+            text = f"{entry.value.seen!r} of works seen as {SEEN_LEVELS[min(levels)]!r} at best"
             yield entry.name, entry.document.problem(("seen",), text, "no more than was seen")

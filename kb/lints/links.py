@@ -2,49 +2,49 @@
 
 from collections.abc import Iterator
 
-from skewscope.kb.basis import is_basis, sources_of
+from skewscope.kb.basis import cited_sources, is_basis
+from skewscope.kb.entry_store import CatalogueEntry, EntryStore
 from skewscope.kb.graph import cycles
-from skewscope.kb.lint import Found, FoundIn, entry_lint, set_lint
-from skewscope.kb.problems import nearest
-from skewscope.kb.shelf import Entry, Shelf
-from skewscope.kb.yamlfile import Path_
+from skewscope.kb.lint import EntryProblems, Problems, catalogue_lint, entry_lint
+from skewscope.kb.problems import suggest_name
+from skewscope.kb.yamlfile import FieldPath
 
 
 @entry_lint("", "Rename the file, or correct the id.", integrity=True)
-def filename_is_id(entry: Entry) -> Found:
+def filename_is_id(entry: CatalogueEntry) -> Problems:
     """An entry's file is called by its id."""
     if entry.value.id != entry.name:
         yield entry.document.problem(("id",), f"{entry.value.id!r}", f"{entry.name!r}, the name of the file")
 
 
-@set_lint("Add the entry, or correct the id.", integrity=True)
-def link_exists(shelf: Shelf) -> FoundIn:
+@catalogue_lint("Add the entry, or correct the id.", integrity=True)
+def link_exists(shelf: EntryStore) -> EntryProblems:
     """Every id named anywhere is the id of an entry."""
     for entry in shelf.entries:
-        for path, kind, name in links(entry):
+        for path, kind, name in entry_references(entry):
             if name not in shelf.names[kind]:
-                hint = nearest(name, shelf.names[kind])
+                hint = suggest_name(name, shelf.names[kind])
                 wanted = f"the id of one of the {kind}"
                 yield entry.name, entry.document.problem(path, f"{name!r}", wanted, hint)
 
 
-def links(entry: Entry) -> Iterator[tuple[Path_, str, str]]:
+def entry_references(entry: CatalogueEntry) -> Iterator[tuple[FieldPath, str, str]]:
     """Every id that an entry names: where, of which kind, which one."""
     data = entry.document.data
     for field, kind in (("signature", "signals"), ("mitigations", "mitigations")):
         yield from (((field, n), kind, name) for n, name in enumerate(data.get(field, ())))
-    for field, key, kind in _linking:
+    for field, key, kind in _reference_fields:
         yield from (((field, n, key), kind, item[key]) for n, item in enumerate(data.get(field, ())))
     for n, item in enumerate(data.get("observability", ())):
         yield from ((("observability", n, "needs", k), "signals", name) for k, name in enumerate(item.get("needs", ())))
     if entry.kind == "findings":
         for kind in ("sources", "conditions"):
             yield from (((kind, n), kind, name) for n, name in enumerate(data.get(kind, ())))
-    for path, basis in bases(entry):
-        yield from ((path, "sources", name) for name in sources_of(basis))
+    for path, basis in entry_bases(entry):
+        yield from ((path, "sources", name) for name in cited_sources(basis))
 
 
-_linking = (
+_reference_fields = (
     ("causes", "condition", "conditions"),
     ("effects", "condition", "conditions"),
     ("lookalikes", "condition", "conditions"),
@@ -53,7 +53,7 @@ _linking = (
 )
 
 
-def bases(entry: Entry) -> Iterator[tuple[Path_, str]]:
+def entry_bases(entry: CatalogueEntry) -> Iterator[tuple[FieldPath, str]]:
     """Every statement of an entry about what something rests on."""
     data = entry.document.data
     for field in ("basis", "signature_basis"):
@@ -66,26 +66,26 @@ def bases(entry: Entry) -> Iterator[tuple[Path_, str]]:
 
 
 @entry_lint("", "Judgement is welcome where it says so and why.")
-def basis_says_why(entry: Entry) -> Found:
+def basis_says_why(entry: CatalogueEntry) -> Problems:
     """Every basis is the literature, a source, or a judgement with its reason."""
-    for path, basis in bases(entry):
+    for path, basis in entry_bases(entry):
         if not is_basis(basis):
             yield entry.document.problem(path, f"{basis[:60]!r}", "'literature', 'source: id' or 'judgement: reason'")
 
 
 @entry_lint("conditions", "A condition is not its own cause, effect or look-alike.", integrity=True)
-def no_link_to_itself(entry: Entry) -> Found:
+def no_link_to_itself(entry: CatalogueEntry) -> Problems:
     """No condition names itself."""
-    for path, kind, name in links(entry):
+    for path, kind, name in entry_references(entry):
         if kind == "conditions" and name == entry.name:
             yield entry.document.problem(path, f"{name!r}", "another condition")
 
 
-@set_lint("Keep the better text, remove the other.")
-def link_is_told_once(shelf: Shelf) -> FoundIn:
+@catalogue_lint("Keep the better text, remove the other.")
+def link_is_written_once(shelf: EntryStore) -> EntryProblems:
     """A causal link is written at one of its ends only."""
     told: set[tuple[str, str]] = set()
-    for entry in shelf.of("conditions"):
+    for entry in shelf.of_kind("conditions"):
         for field in ("effects", "causes"):
             for n, item in enumerate(entry.document.data.get(field, ())):
                 ends = (entry.name, item["condition"]) if field == "effects" else (item["condition"], entry.name)
@@ -95,21 +95,21 @@ def link_is_told_once(shelf: Shelf) -> FoundIn:
                 told.add(ends)
 
 
-@set_lint("Remove the weakest link of the circle.", integrity=True)
-def causes_make_no_circle(shelf: Shelf) -> FoundIn:
+@catalogue_lint("Remove the weakest link of the circle.", integrity=True)
+def causes_are_acyclic(shelf: EntryStore) -> EntryProblems:
     """Nothing is, by any number of steps, its own cause."""
     for circle in cycles(shelf.catalogue):
-        entry = next(e for e in shelf.of("conditions") if e.name == circle[0])
-        path: Path_ = ("effects",) if "effects" in entry.document.data else ("causes",)
+        entry = next(e for e in shelf.of_kind("conditions") if e.name == circle[0])
+        path: FieldPath = ("effects",) if "effects" in entry.document.data else ("causes",)
         text = f"the circle {' -> '.join((*circle, circle[0]))}"
         yield entry.name, entry.document.problem(path, text, "causes without circles")
 
 
-@set_lint("Write it at one end; both ends learn of it. Keep the better text, remove the other.")
-def lookalike_is_told_once(shelf: Shelf) -> FoundIn:
+@catalogue_lint("Write it at one end; both ends learn of it. Keep the better text, remove the other.")
+def lookalike_is_written_once(shelf: EntryStore) -> EntryProblems:
     """Two conditions that look the same are told apart by one test, written at one of the two."""
     told: set[frozenset[str]] = set()
-    for entry in shelf.of("conditions"):
+    for entry in shelf.of_kind("conditions"):
         for n, item in enumerate(entry.document.data.get("lookalikes", ())):
             pair = frozenset((entry.name, item["condition"]))
             if pair in told:
@@ -118,13 +118,13 @@ def lookalike_is_told_once(shelf: Shelf) -> FoundIn:
             told.add(pair)
 
 
-@set_lint("Name it in the signature or the needs of a condition, or say why nothing needs it.")
-def signal_is_used(shelf: Shelf) -> FoundIn:
+@catalogue_lint("Name it in the signature or the needs of a condition, or say why nothing needs it.")
+def signal_is_used(shelf: EntryStore) -> EntryProblems:
     """Every signal shows some condition, or says why it shows none; and does not say so where it does."""
     if shelf.problems:
         return  # what a faulty entry names is not known
-    used = {name for entry in shelf.entries for _, kind, name in links(entry) if kind == "signals"}
-    for entry in shelf.of("signals"):
+    used = {name for entry in shelf.entries for _, kind, name in entry_references(entry) if kind == "signals"}
+    for entry in shelf.of_kind("signals"):
         told = "unused" in entry.document.data
         if entry.name in used and told:
             yield entry.name, entry.document.problem(("unused",), "a reason", "none, since a condition names it")
@@ -135,12 +135,12 @@ def signal_is_used(shelf: Shelf) -> FoundIn:
             )
 
 
-@set_lint("Name it in a condition, or remove the file.")
-def entry_is_used(shelf: Shelf) -> FoundIn:
+@catalogue_lint("Name it in a condition, or remove the file.")
+def entry_is_used(shelf: EntryStore) -> EntryProblems:
     """Every mitigation helps some condition, and every source supports something."""
     if shelf.problems:
         return  # what a faulty entry names is not known
-    used = {(kind, name) for entry in shelf.entries for _, kind, name in links(entry)}
+    used = {(kind, name) for entry in shelf.entries for _, kind, name in entry_references(entry)}
     for entry in shelf.entries:
         if entry.kind in ("mitigations", "sources") and (entry.kind, entry.name) not in used:
             yield entry.name, entry.document.problem(("id",), f"{entry.name!r}, which nothing names", "a use for it")

@@ -1,12 +1,12 @@
 """Lints of mitigations."""
 
-from skewscope.kb.lint import Found, entry_lint
+from skewscope.kb.entry_store import CatalogueEntry
+from skewscope.kb.lint import Problems, entry_lint
 from skewscope.kb.model import Mitigation
-from skewscope.kb.shelf import Entry
 
 
 @entry_lint("mitigations", "Who acts must know how to take it back and how to see that it worked.")
-def mitigation_can_be_undone(entry: Entry) -> Found:
+def mitigation_can_be_undone(entry: CatalogueEntry) -> Problems:
     """Every mitigation says how it is undone and verified, in more than a word."""
     assert isinstance(entry.value, Mitigation)
     for field in ("undo", "verify", "cost"):

@@ -1,24 +1,24 @@
 """Lints of signals."""
 
-from skewscope.kb.lint import Found, FoundIn, entry_lint, set_lint
+from skewscope.kb.entry_store import CatalogueEntry, EntryStore
+from skewscope.kb.lint import EntryProblems, Problems, catalogue_lint, entry_lint
 from skewscope.kb.model import Signal
-from skewscope.kb.problems import nearest
-from skewscope.kb.shelf import Entry, Shelf
-from skewscope.kb.units import unit
+from skewscope.kb.problems import suggest_name
+from skewscope.kb.units import parse_unit
 
 
 @entry_lint("signals", "Units are written as kb/units.py knows them.", integrity=True)
-def unit_is_known(entry: Entry) -> Found:
+def unit_is_known(entry: CatalogueEntry) -> Problems:
     """Every signal's unit is one that can be reckoned with."""
     assert isinstance(entry.value, Signal)
     try:
-        unit(entry.value.unit)
+        parse_unit(entry.value.unit)
     except ValueError as error:
         yield entry.document.problem(("unit",), f"{entry.value.unit!r}", "a known unit", str(error))
 
 
 @entry_lint("signals", "The name is made from the id.")
-def canonical_name_is_derived(entry: Entry) -> Found:
+def agent_name_is_canonical(entry: CatalogueEntry) -> Problems:
     """What the agent exports goes by the canonical name."""
     assert isinstance(entry.value, Signal)
     for n, name in enumerate(entry.value.sources.get("skewscope_agent", ())):
@@ -27,20 +27,22 @@ def canonical_name_is_derived(entry: Entry) -> Found:
 
 
 @entry_lint("signals", "Name an exporter that is among the sources.")
-def exporter_is_a_source(entry: Entry) -> Found:
+def exporter_is_a_source(entry: CatalogueEntry) -> Problems:
     """A scale or a doubt belongs to an exporter that has a name for the signal."""
     assert isinstance(entry.value, Signal)
     known = entry.value.sources
     for name in entry.value.scale:
         if name not in known:
-            yield entry.document.problem(("scale", name), f"{name!r}", "one of its sources", nearest(name, known))
+            yield entry.document.problem(("scale", name), f"{name!r}", "one of its sources", suggest_name(name, known))
     for n, name in enumerate(entry.value.unverified):
         if name not in known:
-            yield entry.document.problem(("unverified", n), f"{name!r}", "one of its sources", nearest(name, known))
+            yield entry.document.problem(
+                ("unverified", n), f"{name!r}", "one of its sources", suggest_name(name, known)
+            )
 
 
 @entry_lint("signals", "Only a counter has a width and can saturate; only a bitmask has bits.")
-def fields_fit_the_type(entry: Entry) -> Found:
+def fields_fit_the_type(entry: CatalogueEntry) -> Problems:
     """A signal's fields fit its type."""
     fits = {"width_bits": "counter", "saturates": "counter", "bits": "bitmask"}
     for field, type_ in fits.items():
@@ -49,7 +51,7 @@ def fields_fit_the_type(entry: Entry) -> Found:
 
 
 @entry_lint("signals", "Write the smallest value first.")
-def range_has_a_width(entry: Entry) -> Found:
+def range_has_a_width(entry: CatalogueEntry) -> Problems:
     """A signal's range goes from a smaller to a larger value."""
     assert isinstance(entry.value, Signal)
     span = entry.value.range
@@ -57,11 +59,11 @@ def range_has_a_width(entry: Entry) -> Found:
         yield entry.document.problem(("range",), f"from {span[0]:g} to {span[1]:g}", "the smaller one first")
 
 
-@set_lint("Dots and underscores become the same in a metric's name: choose another id.", integrity=True)
-def metric_names_one_signal(shelf: Shelf) -> FoundIn:
+@catalogue_lint("Dots and underscores become the same in a metric's name: choose another id.", integrity=True)
+def metric_names_one_signal(shelf: EntryStore) -> EntryProblems:
     """No two signals share a canonical name."""
     seen: dict[str, str] = {}
-    for entry in shelf.of("signals"):
+    for entry in shelf.of_kind("signals"):
         assert isinstance(entry.value, Signal)
         first = seen.setdefault(entry.value.metric, entry.name)
         if first != entry.name:

@@ -2,9 +2,9 @@
 
 import re
 
-from skewscope.kb.lint import Found, FoundIn, entry_lint, set_lint
+from skewscope.kb.entry_store import CatalogueEntry, EntryStore
+from skewscope.kb.lint import EntryProblems, Problems, catalogue_lint, entry_lint
 from skewscope.kb.model import Source
-from skewscope.kb.shelf import Entry, Shelf
 
 _locator = re.compile(
     r"arXiv:\d{4}\.\d{4,5}|doi:10\.\d{4,}/\S+|https?://\S+|github\.com/\S+#\d+|[\w.-]+\.[a-z]{2,}/\S+"
@@ -13,25 +13,25 @@ _locator = re.compile(
 
 
 @entry_lint("sources", "arXiv:2509.18114, doi:10.1145/..., a URL, github.com/owner/name#12, or a venue with its year.")
-def source_has_locator(entry: Entry) -> Found:
+def source_has_locator(entry: CatalogueEntry) -> Problems:
     """Every source can be found by its locator."""
     assert isinstance(entry.value, Source)
     if not _locator.search(entry.value.locator):
         yield entry.document.problem(("locator",), f"{entry.value.locator!r}", "where the work can be found")
 
 
-@set_lint("Say how the claim was seen; if the work was read since, say so in the source.")
-def claim_is_seen_no_better_than_its_source(shelf: Shelf) -> FoundIn:
+@catalogue_lint("Say how the claim was seen; if the work was read since, say so in the source.")
+def claim_is_seen_no_better_than_its_source(shelf: EntryStore) -> EntryProblems:
     """No claim was read more closely than the work that it is from."""
     known = shelf.catalogue.sources
     for entry in shelf.entries:
         for field in ("impacts", "claims"):
             for n, claim in enumerate(entry.document.data.get(field, ())):
                 source = known.get(claim["source"])
-                if source and claim["seen"] not in (source.seen, *_less.get(source.seen, (SECOND_HAND,))):
+                if source and claim["seen"] not in (source.seen, *_less_detailed.get(source.seen, (SECOND_HAND,))):
                     text = f"{claim['seen']!r} of a source seen as {source.seen!r}"
                     yield entry.name, entry.document.problem((field, n, "seen"), text, "no more than was seen")
 
 
 SECOND_HAND = "secondary notes only"
-_less = {"full text": ("abstract", SECOND_HAND)}
+_less_detailed = {"full text": ("abstract", SECOND_HAND)}

@@ -1,5 +1,5 @@
 """The catalogue as pages in Markdown, which code hosts, editors and the site show."""
 
-from skewscope.kb.markdown.book import pages
+from skewscope.kb.markdown.page_builder import build_pages
 
-__all__ = ["pages"]
+__all__ = ["build_pages"]

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from urllib.parse import quote
 
 _special = re.compile(r"([\\`*\[\]<>|~$&])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-_opening = re.compile(r"[#+\-=>:(%{@!]|\d+[.)]")
+_block_start = re.compile(r"[#+\-=>:(%{@!]|\d+[.)]")
 """What would begin a heading, a list, a quotation or a directive at the start of a text."""
 
 
-def plain(text: str) -> str:
+def escape_text(text: str) -> str:
     """A text that reads the same in Markdown: one line, nothing in it is a mark, a tag or a cell's end."""
     one = _special.sub(lambda found: "\\" + found[0], " ".join(text.split()))
-    if not (start := _opening.match(one)):
+    if not (start := _block_start.match(one)):
         return one
     # A backslash makes a mark of punctuation only: a digit keeps it away from the point after it.
     return one[: start.end() - 1] + "\\" + one[start.end() - 1 :]
@@ -29,24 +29,28 @@ def code(text: str) -> str:
 def link(text: str, target: str) -> str:
     """A link to a page of ours or to an address; only its text where the address is none that a reader may follow."""
     if re.match(r"[a-z][a-z0-9+.-]*:", target, re.IGNORECASE) and not target.startswith(("https://", "http://")):
-        return plain(text)
-    address = quote(target, safe=_address)
-    return f"[{plain(text)}](<{address}>)" if "(" in address or ")" in address else f"[{plain(text)}]({address})"
+        return escape_text(text)
+    address = quote(target, safe=_URL_SAFE)
+    return (
+        f"[{escape_text(text)}](<{address}>)"
+        if "(" in address or ")" in address
+        else f"[{escape_text(text)}]({address})"
+    )
 
 
-_address = ":/?#@!$&'()*+,;=%-._~"
+_URL_SAFE = ":/?#@!$&'()*+,;=%-._~"
 """Characters that an address keeps; what ends a link in Markdown is none of them."""
 
 
 def strong(text: str) -> str:
     """A text that stands out."""
-    return f"**{plain(text)}**" if text.strip() else ""
+    return f"**{escape_text(text)}**" if text.strip() else ""
 
 
 def heading(level: int, text: str) -> str:
     """A heading."""
     # Number signs at the end would be taken for those that may close a heading.
-    told = re.sub(r"(?<!\\)#(?=#*$)", r"\\#", plain(text))
+    told = re.sub(r"(?<!\\)#(?=#*$)", r"\\#", escape_text(text))
     return f"{'#' * level} {told}"
 
 

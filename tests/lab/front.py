@@ -13,7 +13,7 @@ from tests.lab.vllm_page import Numbers
 
 ADMITTED = 16
 """Sequences in a batch, at most."""
-MOST_PREFILL = 4096
+MAX_PREFILL = 4096
 """Tokens of new prompts in a step, from which no more are taken."""
 IDLE = 0.005
 """Seconds to wait where there is nothing to do."""
@@ -97,7 +97,7 @@ class FrontEnd:
     def _admitted(self) -> int:
         """Takes in who waits, as far as there is room; gives the tokens of their prompts."""
         prefill = 0
-        while len(self._active) < ADMITTED and prefill <= MOST_PREFILL and not self._waiting.empty():
+        while len(self._active) < ADMITTED and prefill <= MAX_PREFILL and not self._waiting.empty():
             request = self._waiting.get()
             self._active.append(request)
             prefill += request.prompt

@@ -37,7 +37,7 @@ class Watched:
     def start(self) -> None:
         """Starts the controller, with what it had stored."""
         config = str(self.lab.folder / "skewscope.yaml")
-        self.controller = self._python("controller", "skewscope.tui.cli", "run", "--config", config)
+        self.controller = self._python("controller", "skewscope.tui.cli.main", "run", "--config", config)
 
     def kill_controller(self) -> None:
         """Ends the controller as a power cut would."""

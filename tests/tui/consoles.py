@@ -2,8 +2,8 @@
 
 import asyncio
 
-from skewscope.tui.app import Console, Options
-from skewscope.tui.detail import Words
+from skewscope.tui.console.app import Console, ConsoleOptions
+from skewscope.tui.render.detail import DisplayNames
 from tests.tui.samples import catalogue, film
 
 
@@ -18,7 +18,10 @@ def run(flow, feed=None, *, size=(80, 24), options=None, read=None, known=None):
 
     async def whole():
         app = Console(
-            feed or film(), Words(known or catalogue()), options or Options(), read=read or (lambda _heard: None)
+            feed or film(),
+            DisplayNames(known or catalogue()),
+            options or ConsoleOptions(),
+            read=read or (lambda _heard: None),
         )
         async with app.run_test(size=size) as pilot:
             await pilot.pause()

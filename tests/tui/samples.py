@@ -5,21 +5,31 @@ from functools import cache
 
 import numpy as np
 
-from skewscope.adapters.film import Film
-from skewscope.adapters.machine import Snapshot
-from skewscope.adapters.replay import Outcome
-from skewscope.adapters.scene import Frame, Roster, RuleHealth, Scene, Series, Signals, SourceState, Spoken, beside
-from skewscope.engine.incident import Advice, BlastRadius, Competing, Evidence, Impact, Incident
-from skewscope.engine.topology import Group, Node, Port, Topology
+from skewscope.adapters.runtime.replay import ReplayResult
+from skewscope.adapters.runtime.runtime import Snapshot
+from skewscope.adapters.view.history import ViewHistory
+from skewscope.adapters.view.snapshot import (
+    EvidenceRow,
+    RuleHealth,
+    SeriesIndex,
+    SeriesInfo,
+    SignalView,
+    SourceState,
+    ViewFrame,
+    ViewSnapshot,
+    peer_statistics,
+)
+from skewscope.engine.model.incident import Advice, BlastRadius, CompetingCondition, Impact, Incident, IncidentEvidence
+from skewscope.engine.model.topology import Group, Node, Port, Topology
 from skewscope.kb.model import (
     Catalogue,
+    CausalLink,
     Claim,
     Condition,
-    Link,
+    DpuCapability,
     Lookalike,
     Mitigation,
     Observability,
-    Reach,
     Signal,
     Source,
 )
@@ -45,17 +55,17 @@ ROOT = Incident(
     rule_hash="5d2ac1a9e0f37b6655aa",
     input_hash="77aa01b2c3d4e5f60718",
     evidence=(
-        Evidence("late", "yes", 3, 0.0124, "s", "peer_z(wire.onset_lag) > 4 and wire.onset_lag > 2*ms"),
-        Evidence("same_rank", "yes", 2, 0.97, "1", "mean(wire.last_sender_share, 4*s) > 60*percent"),
-        Evidence("slower", "no", 1, -0.021, "1", "change(wire.round_rate, 20*s) < -15*percent"),
-        Evidence("throttled", "unknown", 1, None, "1", "gpu.clock_ratio < 80*percent"),
+        IncidentEvidence("late", "yes", 3, 0.0124, "s", "peer_z(wire.onset_lag) > 4 and wire.onset_lag > 2*ms"),
+        IncidentEvidence("same_rank", "yes", 2, 0.97, "1", "mean(wire.last_sender_share, 4*s) > 60*percent"),
+        IncidentEvidence("slower", "no", 1, -0.021, "1", "change(wire.round_rate, 20*s) < -15*percent"),
+        IncidentEvidence("throttled", "unknown", 1, None, "1", "gpu.clock_ratio < 80*percent"),
     ),
     against=(
-        Evidence("congested", "no", 2, 0.0, "1", "wire.ecn_ce_ratio > 1*percent"),
-        Evidence("lossy", "yes", 1, 0.006, "1", "wire.retransmit_ratio > 0.5*percent"),
+        IncidentEvidence("congested", "no", 2, 0.0, "1", "wire.ecn_ce_ratio > 1*percent"),
+        IncidentEvidence("lossy", "yes", 1, 0.006, "1", "wire.retransmit_ratio > 0.5*percent"),
     ),
     unseen=("gpu.clock_ratio",),
-    competing=(Competing("fabric-congestion", 0.31, "CNP, ECN and round-trip time rise together"),),
+    competing=(CompetingCondition("fabric-congestion", 0.31, "CNP, ECN and round-trip time rise together"),),
     mitigations=(
         Advice("drain-rank", "scheduler", "one rank is late in every round"),
         Advice("reshard", "scheduler", ""),
@@ -114,10 +124,10 @@ def snapshot(after: float, incidents: tuple[Incident, ...] = (), *, end: float =
     return Snapshot(T0 + after, T0, T0 + end, incidents, SOURCES, MISSING)
 
 
-def outcome(incidents: tuple[Incident, ...] = INCIDENTS, *, samples: int = 1_012_345) -> Outcome:
+def outcome(incidents: tuple[Incident, ...] = INCIDENTS, *, samples: int = 1_012_345) -> ReplayResult:
     """Healthy at first; everything of `incidents` is there from the second snapshot on."""
     shots = (snapshot(1), snapshot(50, incidents), snapshot(75, incidents), snapshot(100, incidents))
-    return Outcome(
+    return ReplayResult(
         incidents,
         shots,
         TOPOLOGY,
@@ -133,18 +143,21 @@ FRAMES = 100
 NAMES = tuple(f"A:n{n}" for n in range(4))
 
 
-def series() -> Roster:
+def series() -> SeriesIndex:
     """Lateness of the ranks of A, round trips of all ports, a queue."""
-    ranks = [Series("wire.onset_lag", "rank", name, "", "s", 0) for name in NAMES]
-    ports = [Series("wire.rtt", "port", f"n{n}/ew", "tx", "s", 1) for n in range(8)]
+    ranks = [SeriesInfo("wire.onset_lag", "rank", name, "", "s", 0) for name in NAMES]
+    ports = [SeriesInfo("wire.rtt", "port", f"n{n}/ew", "tx", "s", 1) for n in range(8)]
     pairs = [
-        Series("wire.peer_bytes", "peer", f"n{a}/ew>n{b}/ew", "", "By", 2) for a in range(4) for b in range(4) if a != b
+        SeriesInfo("wire.peer_bytes", "peer", f"n{a}/ew>n{b}/ew", "", "By", 2)
+        for a in range(4)
+        for b in range(4)
+        if a != b
     ]
-    return Roster((*ranks, *ports, *pairs, Series("serve.waiting", "replica", "A", "", "{request}", -1)))
+    return SeriesIndex((*ranks, *ports, *pairs, SeriesInfo("serve.waiting", "replica", "A", "", "{request}", -1)))
 
 
 @cache
-def frames(end: float, *, late: bool = True) -> tuple[Frame, ...]:
+def frames(end: float, *, late: bool = True) -> tuple[ViewFrame, ...]:
     """Seconds in which n2 turns late; n7's port fell silent."""
     size = len(series().series)
     out = []
@@ -161,9 +174,9 @@ def frames(end: float, *, late: bool = True) -> tuple[Frame, ...]:
         said = {}
         if late and t > T0 + 25:
             key = ("tp-straggler-on-the-wire", "rank", "n2")
-            said[key] = Spoken(5.0, 0.9, (1, 1, -1, 0, -1, 1), (0.0124, 0.97, -0.02, float("nan"), 0.0, 0.006))
-        peers = beside(series(), np.where(stale, np.nan, value))
-        out.append(Frame(t, value, usual, deviation, *peers, age, stale, said))
+            said[key] = EvidenceRow(5.0, 0.9, (1, 1, -1, 0, -1, 1), (0.0124, 0.97, -0.02, float("nan"), 0.0, 0.006))
+        peers = peer_statistics(series(), np.where(stale, np.nan, value))
+        out.append(ViewFrame(t, value, usual, deviation, *peers, age, stale, said))
     return tuple(out)
 
 
@@ -171,35 +184,37 @@ RULES = (
     RuleHealth("tp-straggler-on-the-wire", "tp-straggler", 8, firing=1),
     RuleHealth("pp-bubble-on-the-wire", "pp-bubble", 2, firing=1, suppressed=1),
     RuleHealth("fabric-congestion-at-a-port", "fabric-congestion", 8),
-    RuleHealth("gpu-fail-slow-of-a-rank", "burst-admission-backlog", 8, unknown=8, lacking=("gpu.clock", "gpu.power")),
+    RuleHealth(
+        "gpu-fail-slow-of-a-rank", "burst-admission-backlog", 8, unknown=8, missing_signals=("gpu.clock", "gpu.power")
+    ),
 )
 TERMS = {"tp-straggler-on-the-wire": ("late", "same_rank", "slower", "throttled", "congested", "lossy")}
 
 
-def scene(shot: Snapshot, topology: Topology = TOPOLOGY) -> Scene:
+def scene(shot: Snapshot, topology: Topology = TOPOLOGY) -> ViewSnapshot:
     """A scene without its frames."""
     known = frozenset(s.signal for s in series().series)
-    return Scene(
+    return ViewSnapshot(
         shot.time, shot.start, shot.end, topology, shot.incidents, shot.sources, shot.missing, RULES,
-        Signals(series(), ()), known, TERMS,
+        SignalView(series(), ()), known, TERMS,
     )  # fmt: skip
 
 
-def film(incidents: tuple[Incident, ...] = INCIDENTS, *, live: bool = False) -> Film:
+def film(incidents: tuple[Incident, ...] = INCIDENTS, *, live: bool = False) -> ViewHistory:
     """Healthy at first, then what is asked for."""
-    found = Film(TOPOLOGY, live=live)
+    found = ViewHistory(TOPOLOGY, live=live)
     for frame in frames(T0 + 100):
         there = incidents if frame.time >= T0 + 50 else ()
         found.add(scene(snapshot(frame.time - T0, there)), frame)
     return found
 
 
-def empty(topology: Topology = TOPOLOGY, sources: tuple[SourceState, ...] = (), **more: object) -> Film:
+def empty(topology: Topology = TOPOLOGY, sources: tuple[SourceState, ...] = (), **more: object) -> ViewHistory:
     """A fleet of which nothing is known."""
-    found = Film(topology, live=True)
+    found = ViewHistory(topology, live=True)
     nothing = np.empty(0, np.float32)
-    one = Frame(T0 + 1, *[nothing] * 6, np.empty(0, bool))
-    made = Scene(T0 + 1, T0, T0 + 1, topology, sources=sources, missing=MISSING if sources else ())
+    one = ViewFrame(T0 + 1, *[nothing] * 6, np.empty(0, bool))
+    made = ViewSnapshot(T0 + 1, T0, T0 + 1, topology, sources=sources, missing=MISSING if sources else ())
     found.add(replace(made, **more), one)
     return found
 
@@ -211,7 +226,7 @@ def many(count: int = 1000) -> tuple[Incident, ...]:
     )
 
 
-def healthy() -> Outcome:
+def healthy() -> ReplayResult:
     return replace(outcome(()), unmapped={})
 
 
@@ -229,7 +244,7 @@ def _condition(id_: str, name: str) -> Condition:
         why=("a throttled GPU",),
         signature=("wire.onset_lag",),
         causes=(),
-        effects=(Link("pp-bubble", "the next stage waits as well"),),
+        effects=(CausalLink("pp-bubble", "the next stage waits as well"),),
         impacts=(Claim("42.5 % of the jobs were at least 10 % slower", "lin2025whatif", "full text", "3,079 jobs"),),
         lookalikes=(Lookalike("fabric-congestion", "ECN and round-trip time rise"),),
         mitigations=("drain-rank", "reshard"),
@@ -252,7 +267,7 @@ def catalogue() -> Catalogue:
         name="Drain the rank",
         what="Take the node out of the group.",
         actor="scheduler",
-        dpu=Reach("part", "It tells the scheduler."),
+        dpu=DpuCapability("part", "It tells the scheduler."),
         effect="the group runs at the pace of the others",
         claims=(claim,),
         cost="one node less",

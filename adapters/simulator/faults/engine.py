@@ -2,14 +2,21 @@
 
 import numpy as np
 
-from skewscope.adapters.simulator.faults.registry import SERVING, Target, alike, fault, prefer, prefilling
-from skewscope.adapters.simulator.push import Push
-from skewscope.adapters.simulator.serving import CACHE_TOKENS, HITS, PREFILL_TOKENS
-from skewscope.adapters.simulator.world import World
+from skewscope.adapters.simulator.effects import FaultEffects
+from skewscope.adapters.simulator.faults.registry import (
+    SERVING_JOBS,
+    FaultTarget,
+    fault,
+    pool_replicas,
+    prefer_replica,
+    prefill_nodes,
+)
+from skewscope.adapters.simulator.serving import CACHE_TOKENS, HIT_SHARE, PREFILL_TOKENS
+from skewscope.adapters.simulator.simulation import FleetSimulation
 
 
 @fault("kv-transfer-bottleneck", "job", ("pd",))
-def slow_transfer(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def slow_transfer(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """The cache moves slowly between the roles."""
     p.transfer[at.job] *= 5 + 30 * strength
     p.capacity[list(w.fleet.jobs[at.job].nodes), 1:] *= 0.5 - 0.3 * strength
@@ -17,16 +24,16 @@ def slow_transfer(p: Push, w: World, at: Target, strength: float, _age: float) -
 
 
 @fault("kv-transfer-fragmentation", "job", ("pd",))
-def many_pieces(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def transfer_fragmentation(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """The cache moves in many small pieces."""
     p.pieces[at.job] *= 20 + 100 * strength
     p.admitting[at.job] *= 0.7 - 0.3 * strength
 
 
-@fault("kv-capacity-preemption-thrash", "job", SERVING)
-def cache_full(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+@fault("kv-capacity-preemption-thrash", "job", SERVING_JOBS)
+def cache_full(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Answers get longer, and what is asked for needs more cache than there is."""
-    asked, longer = w.load.at(w.t), 2 + 2 * strength
+    asked, longer = w.load.demand_at(w.t), 2 + 2 * strength
     p.output[at.job] *= longer
     rate, prompt, output = float(asked.rate[at.job]), float(asked.prompt[at.job]), float(asked.output[at.job]) * longer
     wanted = rate * output * float(w.base_round[at.job]) * (prompt + output / 2)
@@ -34,38 +41,38 @@ def cache_full(p: Push, w: World, at: Target, strength: float, _age: float) -> N
 
 
 @fault("pd-ratio-imbalance", "job", ("pd",))
-def wrong_ratio(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def wrong_ratio(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Too few instances prefill for the prompts that come."""
-    asked = w.load.at(w.t)
+    asked = w.load.demand_at(w.t)
     longer = 1.5 + strength
     p.prompt[at.job] *= longer
-    able = PREFILL_TOKENS / (float(asked.prompt[at.job]) * longer * (1 - HITS))
+    able = PREFILL_TOKENS / (float(asked.prompt[at.job]) * longer * (1 - HIT_SHARE))
     p.admitting[at.job] *= float(asked.rate[at.job]) / able / (1.1 + 0.5 * strength)
 
 
 @fault("pd-abort-storm", "job", ("pd",))
-def aborted(p: Push, _w: World, at: Target, strength: float, age: float) -> None:
+def abort_storm(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
     """Slots of aborted requests stay taken until a time-out."""
     p.failing[at.job] += 0.3 + 0.4 * strength
     p.stranded[at.job] = min(0.12 * (age + 1), 0.87 + 0.12 * strength)
 
 
 @fault("prefix-cache-hotspot", "job", ("tp", "pp"))
-def hot_prefix(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def hot_prefix(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """A popular prefix makes one replica hot."""
-    prefer(p, w, at, 3 + 9 * strength)
+    prefer_replica(p, w, at, 3 + 9 * strength)
     p.hits[at.job] += 0.45
 
 
 @fault("prefill-decode-interference", "job", ("tp", "ep", "pp"))
-def mixed(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def prefill_interference(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Prefills run into decode steps, and all streams stutter."""
     p.mixing[at.job] += 0.1 + 0.3 * strength
     p.prompt[at.job] *= 1.5 + strength
 
 
 @fault("prefill-hol-long-prompt", "job", ("tp", "pp", "ep"))
-def long_prompt(p: Push, _w: World, at: Target, strength: float, age: float) -> None:
+def long_prompt(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
     """A prompt of a hundred thousand tokens is computed before all others, and soon another one."""
     takes = 3 + 3 * strength
     if age % 8 < 1:
@@ -75,7 +82,7 @@ def long_prompt(p: Push, _w: World, at: Target, strength: float, age: float) -> 
 
 
 @fault("attention-dp-imbalance", "member", ("ep",))
-def long_contexts(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def long_contexts(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Contexts differ from rank to rank, most at one of them; all send as much."""
     ranks, most = len(w.fleet.jobs[at.job].nodes), 0.3 + 0.7 * strength
     more = 0.6 * most * np.random.default_rng(at.node).random(ranks)
@@ -86,27 +93,27 @@ def long_contexts(p: Push, w: World, at: Target, strength: float, _age: float) -
 
 
 @fault("moe-inference-expert-imbalance", "node", ("ep",))
-def hot_expert(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def hot_expert(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """A rank holds the experts that most tokens go to."""
     p.share[at.job, at.member] *= 1.15 + 0.5 * strength
     p.sent[at.job, at.member] *= 1.8 + 2 * strength
 
 
-@fault("decode-early-stop-skew", "job", SERVING)
-def thinning(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+@fault("decode-early-stop-skew", "job", SERVING_JOBS)
+def early_stop_skew(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Sequences of a batch stop early and are not replaced."""
     p.padding[at.job] += 0.3 + 0.4 * strength
 
 
 @fault("cross-node-early-stop-skew", "node", ("ep",))
-def half_empty(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def node_early_stop_skew(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """One node's requests ended; it still takes part in every exchange."""
     p.share[at.job, at.member] *= 0.7 - 0.3 * strength
     p.sent[at.job, at.member] *= 0.5 - 0.4 * strength
 
 
 @fault("rebalance-pause", "job", ("ep",))
-def moving(p: Push, w: World, at: Target, strength: float, age: float) -> None:
+def expert_rebalance(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
     """All ranks stop to move experts."""
     if age % 12 < 2 + 3 * strength:
         nodes = list(w.fleet.jobs[at.job].nodes)
@@ -116,7 +123,7 @@ def moving(p: Push, w: World, at: Target, strength: float, age: float) -> None:
 
 
 @fault("speculative-raggedness", "job", ("tp", "pp"))
-def ragged(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def speculative_raggedness(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Guessing costs more than the few tokens that are accepted save, and streams accept different numbers."""
     p.share[at.job] *= 1.7 + 0.8 * strength
     p.yields[at.job] *= 1.6
@@ -124,18 +131,18 @@ def ragged(p: Push, _w: World, at: Target, strength: float, _age: float) -> None
 
 
 @fault("lora-adapter-skew", "job", ("tp", "pp"))
-def heavy_adapter(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def heavy_adapter(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Batches that hold a large adapter are slow for all, and other replicas read it from the one that has it."""
     p.share[at.job] *= 1.2 + 0.5 * strength
     read, nodes = (2 + 4 * strength) * 1e9, list(w.fleet.jobs[at.job].nodes)
     p.other_out[nodes, 1:] += read
     p.read_from[nodes, 1:] += read
-    others = [n for job in alike(w.fleet, at.job) if job != at.job for n in w.fleet.jobs[job].nodes]
+    others = [n for job in pool_replicas(w.fleet, at.job) if job != at.job for n in w.fleet.jobs[job].nodes]
     p.other_in[others, 1:] += read * len(nodes) / max(len(others), 1)
 
 
 @fault("lazy-connection-first-transfer", "job", ("pd",))
-def first_transfer(p: Push, _w: World, at: Target, strength: float, age: float) -> None:
+def first_transfer(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
     """The first transfer of a pair waits for a connection to be made."""
     if age < 6 + 6 * strength:
         p.transfer[at.job] *= 200
@@ -143,7 +150,7 @@ def first_transfer(p: Push, _w: World, at: Target, strength: float, age: float) 
 
 
 @fault("lockstep-skip-deadlock", "job", ("ep",))
-def skipped(p: Push, _w: World, at: Target, _strength: float, _age: float) -> None:
+def lockstep_skip(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, _strength: float, _age: float) -> None:
     """A rank without tokens skips the exchange; the others wait for ever."""
     p.arrivals[at.job] *= 0.1
     p.halted[at.job] = 1.0
@@ -151,15 +158,17 @@ def skipped(p: Push, _w: World, at: Target, _strength: float, _age: float) -> No
 
 
 @fault("storage-nic-asymmetry", "prefill", ("pd",))
-def storage(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def storage_asymmetry(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Stored cache is read through the prefill nodes alone."""
-    p.other_in[list(prefilling(w.fleet.jobs[at.job].nodes)), 0] += 25e9 * (0.75 + 0.2 * strength)
+    p.other_in[list(prefill_nodes(w.fleet.jobs[at.job].nodes)), 0] += 25e9 * (0.75 + 0.2 * strength)
     p.transfer[at.job] *= 3
     p.prefill[at.job] *= 0.4
 
 
 @fault("tp-gpu-loss-imbalance", "member", ("tp",))
-def odd_shape(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def uneven_tensor_parallelism(
+    p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float
+) -> None:
     """The group lost a GPU and works on unevenly."""
     p.dead[at.node, 7] = 1.0
     p.work[at.node, 0] *= 1.3 + 0.5 * strength

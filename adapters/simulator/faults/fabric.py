@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from skewscope.adapters.simulator.faults.registry import BARRIERS, Target, fault, prefer
-from skewscope.adapters.simulator.push import Push
-from skewscope.adapters.simulator.world import World
+from skewscope.adapters.simulator.effects import FaultEffects
+from skewscope.adapters.simulator.faults.registry import BARRIER_JOBS, FaultTarget, fault, prefer_replica
+from skewscope.adapters.simulator.simulation import FleetSimulation
 
-RAIL = 50e9
+RAIL_SPEED = 50e9
 
 
 @fault("fabric-congestion", "leaf")
-def congested(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def congestion(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """A leaf has less room than its nodes need."""
     hit = list(at.nodes)
     p.capacity[hit, at.port] *= 0.5 - 0.35 * strength
@@ -19,16 +19,16 @@ def congested(p: Push, w: World, at: Target, strength: float, _age: float) -> No
 
 
 @fault("incast-all-to-all", "port", ("ep", "tp", "pd"))
-def incast(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def incast(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Many write to one port at once."""
-    p.other_in[at.node, at.port] += RAIL * (0.5 + 0.45 * strength)
+    p.other_in[at.node, at.port] += RAIL_SPEED * (0.5 + 0.45 * strength)
     p.queue[at.node, at.port] += (60 + 250 * strength) * 1e-6
     p.mark[at.node, at.port] += 0.1 + 0.4 * strength
     p.flows[at.node, at.port] *= 3 + 5 * strength
 
 
 @fault("fabric-loss", "port")
-def lossy(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def packet_loss(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """A link loses packets, in both directions; some arrive damaged."""
     p.loss_out[at.node, at.port] += 0.004 + 0.03 * strength
     p.loss_in[at.node, at.port] += 0.004 + 0.03 * strength
@@ -36,13 +36,13 @@ def lossy(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
 
 
 @fault("out-of-order-spurious-retransmit", "job", ("dp", "ep", "tp"), ("roce",))
-def sprayed(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def packet_spraying(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Packets of a flow take several paths, and the adapters expect order."""
     p.reorder[list(w.fleet.jobs[at.job].nodes), 1:] += 0.01 + 0.06 * strength
 
 
 @fault("ecmp-hash-collision", "port", ("dp", "ep", "tp", "pd"))
-def collided(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def hash_collision(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Flows of one port share an uplink while others are empty."""
     p.hot_flow[at.node, at.port] += 0.15 + 0.3 * strength
     p.tail[at.node, at.port] += (100 + 400 * strength) * 1e-6
@@ -52,7 +52,7 @@ def collided(p: Push, w: World, at: Target, strength: float, _age: float) -> Non
 
 
 @fault("cross-job-contention", "job", ("dp", "ep", "tp"))
-def contended(p: Push, w: World, at: Target, strength: float, age: float) -> None:
+def job_contention(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
     """Another job's exchanges coincide with ours now and then."""
     coincide = 0.5 + 0.5 * np.sin(age / 2.5) > 0.4
     nodes = list(w.fleet.jobs[at.job].nodes)
@@ -63,7 +63,7 @@ def contended(p: Push, w: World, at: Target, strength: float, age: float) -> Non
 
 
 @fault("congestion-control-mistuning", "job", ("dp", "ep"), ("roce",))
-def mistuned(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def mistuning(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Senders are slowed by marks although no queue stands."""
     nodes = list(w.fleet.jobs[at.job].nodes)
     p.mark[nodes, 1:] += 0.001 + 0.003 * strength
@@ -71,28 +71,28 @@ def mistuned(p: Push, w: World, at: Target, strength: float, _age: float) -> Non
 
 
 @fault("pfc-storm", "port", fabrics=("roce",))
-def storm(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def pause_storm(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """One adapter sends pause frames without end."""
     p.pausing[at.node, at.port] += 0.7 + 0.3 * strength
     for n in range(w.fleet.plan.nodes):
-        if n != at.node and w.fleet.leaf(n) == w.fleet.leaf(at.node):
+        if n != at.node and w.fleet.leaf_of(n) == w.fleet.leaf_of(at.node):
             p.paused[n, at.port] += 0.05 + 0.3 * strength
 
 
 @fault("head-of-line-blocking", "port", fabrics=("roce",))
-def blocked(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def head_of_line_blocking(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """The port is stopped for the sake of others' congestion."""
     p.paused[at.node, at.port] += 0.15 + 0.5 * strength
 
 
 @fault("credit-starvation", "port", fabrics=("infiniband",))
-def no_credits(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def no_credits(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """The other end grants no credits."""
     p.credits[at.node, at.port] += 0.2 + 0.6 * strength
 
 
 @fault("link-flap", "port")
-def flapping(p: Push, _w: World, at: Target, strength: float, age: float) -> None:
+def link_flap(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
     """The link goes down for a moment, again and again."""
     every = 10 - 6 * strength
     if age % every < 1.0:
@@ -102,7 +102,7 @@ def flapping(p: Push, _w: World, at: Target, strength: float, age: float) -> Non
 
 
 @fault("nic-failure-hang", "port")
-def nic_gone(p: Push, _w: World, at: Target, _strength: float, age: float) -> None:
+def nic_failure(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, _strength: float, age: float) -> None:
     """The adapter is gone, and its job stands."""
     if age < 1:
         p.flaps[at.node, at.port] += 1
@@ -112,7 +112,7 @@ def nic_gone(p: Push, _w: World, at: Target, _strength: float, age: float) -> No
 
 
 @fault("rail-underuse", "node", ("tp", "ep", "dp", "pd"))
-def one_rail(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def rail_underuse(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """All traffic of a node, or nearly all, goes over its first rail."""
     left = 0.2 - 0.2 * strength
     p.part[at.node, 2:] *= left
@@ -120,27 +120,27 @@ def one_rail(p: Push, w: World, at: Target, strength: float, _age: float) -> Non
 
 
 @fault("qp-connection-state-thrash", "node", ("ep", "pd", "dp"))
-def too_many(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def connection_thrash(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """More connections than the adapter's cache holds."""
     p.flows[at.node, 1:] *= 60 + 200 * strength
     p.capacity[at.node, 1:] *= 0.6 - 0.3 * strength
     p.read_stall[at.node, 1:] += 0.1 + 0.2 * strength
 
 
-@fault("collective-hang", "job", (*BARRIERS, "pd"))
-def hang(p: Push, _w: World, at: Target, _strength: float, _age: float) -> None:
+@fault("collective-hang", "job", (*BARRIER_JOBS, "pd"))
+def collective_hang(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, _strength: float, _age: float) -> None:
     """A collective never ends."""
     p.halted[at.job] = 1.0
     p.spinning[at.job] = 1.0
 
 
 @fault("cross-node-load-skew", "front", ("tp", "pp"))
-def uneven_nodes(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def replica_load_skew(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """A balancer that looks at the wrong number sends one replica far more than the others."""
-    prefer(p, w, at, 1.5 + 4 * strength)
+    prefer_replica(p, w, at, 1.5 + 4 * strength)
 
 
 @fault("pp-bubble", "node", ("pp", "pt"))
-def slow_stage(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def slow_stage(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """One stage takes longer than the others."""
     p.share[at.job, at.member] *= 1.3 + 1.2 * strength

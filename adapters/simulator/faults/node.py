@@ -1,42 +1,42 @@
 """Faults of GPUs, of PCIe and of hosts."""
 
-from skewscope.adapters.simulator.faults.registry import ALL, BARRIERS, SERVING, Target, fault
-from skewscope.adapters.simulator.gpus import BOARD_W, wanted_power
-from skewscope.adapters.simulator.push import Push
-from skewscope.adapters.simulator.world import World
+from skewscope.adapters.simulator.effects import FaultEffects
+from skewscope.adapters.simulator.faults.registry import ALL_JOBS, BARRIER_JOBS, SERVING_JOBS, FaultTarget, fault
+from skewscope.adapters.simulator.gpus import BOARD_W, full_clock_power
+from skewscope.adapters.simulator.simulation import FleetSimulation
 
 
-def _stalls(p: Push, w: World, at: Target, share: float) -> None:
+def _add_stall(p: FaultEffects, w: FleetSimulation, at: FaultTarget, share: float) -> None:
     """A GPU stands still for a share of each of its job's rounds."""
-    p.stall[at.node, at.gpu] += share * w.rounds.kernels[at.job, at.member]
+    p.stall[at.node, at.gpu] += share * w.rounds.kernel_time[at.job, at.member]
 
 
-@fault("tp-straggler", "node", BARRIERS)
-def straggler(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+@fault("tp-straggler", "node", BARRIER_JOBS)
+def straggler(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """A member that is late for every exchange, for no reason that any exporter tells."""
     p.launch[at.node] += w.base_round[at.job] * (0.25 + 0.9 * strength)
 
 
 @fault("gpu-thermal-throttle", "gpu")
-def hot(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def thermal_throttle(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """The air does not come through."""
     p.heat[at.node, at.gpu] += 38 + 20 * strength
 
 
 @fault("power-cap", "node")
-def capped(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def power_cap(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """The node may draw less than its GPUs want."""
-    p.power_limit[at.node] *= wanted_power(w.gpus)[at.node].mean() / BOARD_W * (0.9 - 0.35 * strength)
+    p.power_limit[at.node] *= full_clock_power(w.gpus)[at.node].mean() / BOARD_W * (0.9 - 0.35 * strength)
 
 
-@fault("gpu-fail-slow", "node", BARRIERS)
-def fail_slow(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+@fault("gpu-fail-slow", "node", BARRIER_JOBS)
+def fail_slow(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """The chip computes rightly, and slowly, at its full clock."""
     p.slow[at.node, at.gpu] *= 1.3 + 0.9 * strength
 
 
 @fault("gpu-hard-fault", "gpu")
-def broken(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def gpu_hard_fault(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """The GPU's memory fails, its controller no longer answers, or it falls off the bus; its job hangs."""
     p.xid[at.node, at.gpu] = 95.0 if strength < 0.4 else 119.0 if strength < 0.8 else 79.0
     p.dead[at.node, at.gpu] = 1.0
@@ -45,14 +45,14 @@ def broken(p: Push, _w: World, at: Target, strength: float, _age: float) -> None
 
 
 @fault("nvlink-degradation", "gpu")
-def nvlink(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def nvlink_degradation(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """A link repeats what it garbles."""
     p.nvlink_errors[at.node, at.gpu] += 20 + 400 * strength
     p.nvlink[at.node, at.gpu] *= 0.75 - 0.5 * strength
 
 
 @fault("gpu-variability", "gpu")
-def slow_silicon(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def slow_silicon(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """A chip that reaches less clock for its power."""
     slower = 0.93 - 0.13 * strength
     p.clock[at.node, at.gpu] *= slower
@@ -60,36 +60,40 @@ def slow_silicon(p: Push, _w: World, at: Target, strength: float, _age: float) -
 
 
 @fault("intra-node-gpu-skew", "gpu")
-def uneven_gpus(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def uneven_gpus(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """One GPU has more to do than its siblings, which wait."""
     p.work[at.node, at.gpu] *= 1.2 + 0.6 * strength
     p.clock[at.node, at.gpu] *= 0.9 - 0.2 * strength
 
 
-@fault("gpu-memory-fragmentation", "gpu", BARRIERS)
-def fragmented(p: Push, w: World, at: Target, strength: float, age: float) -> None:
+@fault("gpu-memory-fragmentation", "gpu", BARRIER_JOBS)
+def memory_fragmentation(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
     """The allocator gives back and asks again."""
     p.held[at.node, at.gpu] += 0.08 + 0.03 * (int(age) % 3 == 0)
     if w.random.random() < 0.4 + 0.4 * strength:
-        _stalls(p, w, at, 0.3 + 0.7 * strength)
+        _add_stall(p, w, at, 0.3 + 0.7 * strength)
 
 
 @fault("h2d-starvation", "gpu")
-def starved(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def host_to_device_starvation(
+    p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float
+) -> None:
     """The GPU waits for data that come over a full link."""
     p.pcie_in[at.node, at.gpu] += 22e9 + 30e9 * strength
-    _stalls(p, w, at, 0.5 + 1.2 * strength)
+    _add_stall(p, w, at, 0.5 + 1.2 * strength)
 
 
 @fault("d2h-bottleneck", "gpu")
-def copies_out(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def device_to_host_bottleneck(
+    p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float
+) -> None:
     """Each step ends with a copy to the host that is waited for."""
     p.pcie_out[at.node, at.gpu] += 18e9 + 25e9 * strength
-    _stalls(p, w, at, 0.3 + 0.8 * strength)
+    _add_stall(p, w, at, 0.3 + 0.8 * strength)
 
 
-@fault("kv-offload-pcie-bottleneck", "gpus", SERVING)
-def offloaded(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+@fault("kv-offload-pcie-bottleneck", "gpus", SERVING_JOBS)
+def kv_offload(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Cached prompts are read back over PCIe, which takes longer than to compute them."""
     nodes = list(w.fleet.jobs[at.job].nodes)
     p.hits[at.job] += 0.5
@@ -98,25 +102,25 @@ def offloaded(p: Push, w: World, at: Target, strength: float, _age: float) -> No
     p.pcie_in[nodes] += 25e9 + 20e9 * strength
 
 
-@fault("launch-latency", "node", BARRIERS)
-def launches(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+@fault("launch-latency", "node", BARRIER_JOBS)
+def launch_latency(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Kernels are launched late on one node."""
-    base = w.rounds.kernels[at.job, at.member]
+    base = w.rounds.kernel_time[at.job, at.member]
     p.launch[at.node] += base * (0.2 + 0.6 * strength)
     p.launch_noise[at.node] += base * 0.1
     p.busy[at.node] += 0.05
 
 
 @fault("host-cpu-bottleneck", "node")
-def busy_host(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def busy_host(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """All cores are taken."""
     p.busy[at.node] += 0.85
-    p.launch[at.node] += w.rounds.kernels[at.job, at.member] * (0.2 + 0.5 * strength)
+    p.launch[at.node] += w.rounds.kernel_time[at.job, at.member] * (0.2 + 0.5 * strength)
     p.drops[at.node] += 5 * strength
 
 
 @fault("pcie-saturation", "node")
-def pcie_full(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def pcie_saturation(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """GPUs and adapter share a link that is full."""
     p.pcie_in[at.node] += 25e9 + 20e9 * strength
     p.pcie_out[at.node] += 15e9 + 15e9 * strength
@@ -125,7 +129,9 @@ def pcie_full(p: Push, _w: World, at: Target, strength: float, _age: float) -> N
 
 
 @fault("p2p-throttling", "node", ("tp", "dp", "ep"))
-def detour(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def peer_to_peer_throttling(
+    p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float
+) -> None:
     """GPUs of a node talk over the host's root instead of NVLink."""
     p.nvlink[at.node] *= 0.6 - 0.5 * strength
     p.pcie_in[at.node] += 6e9 + 16e9 * strength
@@ -133,7 +139,7 @@ def detour(p: Push, _w: World, at: Target, strength: float, _age: float) -> None
 
 
 @fault("pcie-link-downgrade", "port")
-def fewer_lanes(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def fewer_lanes(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """The adapter's link runs on fewer lanes."""
     p.link_width[at.node, at.port] *= 0.5 if strength < 0.7 else 0.25
     p.write_stall[at.node, at.port] += 0.15 + 0.4 * strength
@@ -141,64 +147,64 @@ def fewer_lanes(p: Push, _w: World, at: Target, strength: float, _age: float) ->
 
 
 @fault("nic-slow-receiver", "port", ("tp", "ep", "pd", "dp"))
-def slow_receiver(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def slow_receiver(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """One adapter's translations miss, so that it cannot put away what comes and stops its senders."""
     p.write_stall[at.node, at.port] += 0.3 + 0.45 * strength
 
 
 @fault("host-interconnect-congestion", "node")
-def memory_bus(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def memory_bus(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Packets wait and drop between all adapters and memory."""
     p.write_stall[at.node] += 0.4 + 0.4 * strength
     p.wait_mem[at.node] += 0.1 + 0.3 * strength
 
 
-@fault("numa-misaffinity", "node", BARRIERS)
-def crossed(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+@fault("numa-misaffinity", "node", BARRIER_JOBS)
+def numa_misaffinity(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Threads crowd on some cores while others are free, and far from their GPUs: late, not alike in each round."""
     p.busy[at.node] += 0.1 + 0.15 * strength
     p.wait_cpu[at.node] += 0.12 + 0.35 * strength
-    p.launch_noise[at.node] += w.rounds.kernels[at.job, at.member] * (0.15 + 0.4 * strength)
+    p.launch_noise[at.node] += w.rounds.kernel_time[at.job, at.member] * (0.15 + 0.4 * strength)
 
 
 @fault("acs-iommu-misconfig", "node", ("dp", "ep", "tp"))
-def redirected(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def iommu_redirect(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """All that the adapter reads from GPUs goes up to the root and down again."""
     p.detour[at.node] += 1.0
     p.capacity[at.node, 1:] *= 0.35 - 0.2 * strength
     p.read_stall[at.node, 1:] += 0.1 + 0.2 * strength
 
 
-@fault("pcie-noisy-neighbour", "node", SERVING)
-def neighbour(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+@fault("pcie-noisy-neighbour", "node", SERVING_JOBS)
+def neighbour(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Another tenant's traffic on the same host."""
     p.other_in[at.node, 0] += (4 + 8 * strength) * 1e9
     p.other_out[at.node, 0] += (4 + 8 * strength) * 1e9
     p.busy[at.node] += 0.62 + 0.1 * strength
-    p.launch_noise[at.node] += w.rounds.kernels[at.job, at.member] * (0.05 + 0.3 * strength)
+    p.launch_noise[at.node] += w.rounds.kernel_time[at.job, at.member] * (0.05 + 0.3 * strength)
 
 
 @fault("pinned-memory-shortage", "node")
-def pinned(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def pinned_memory_shortage(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Memory that devices may use is scarce, and the driver blocks for who asks for much of it."""
     p.mute_gpu[at.node] = 1.0
     p.wait_mem[at.node] += 0.2 + 0.5 * strength
-    p.launch[at.node] += w.rounds.kernels[at.job, at.member] * (0.1 + 0.4 * strength)
+    p.launch[at.node] += w.rounds.kernel_time[at.job, at.member] * (0.1 + 0.4 * strength)
     p.oom[at.node] += float(w.random.random() < 0.05 * strength)
 
 
 @fault("memory-registration-churn", "node", ("pd",))
-def registering(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def registration_churn(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Buffers are registered for each transfer."""
     p.transfer[at.job] *= 3 + 6 * strength
     p.flows[at.node, 1:] *= 1 + strength
     p.wait_mem[at.node] += 0.02 + 0.05 * strength
     p.registering[at.node] += 0.15 + 0.35 * strength
-    p.launch[at.node] += w.rounds.kernels[at.job, at.member] * 0.1
+    p.launch[at.node] += w.rounds.kernel_time[at.job, at.member] * 0.1
 
 
 @fault("rnic-tenant-interference", "port", ("tp", "ep", "pd", "dp"))
-def disturbed(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+def tenant_interference(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Another function of the adapter keeps its pipeline busy, with tiny messages or with requests that are refused."""
     p.capacity[at.node, at.port] *= 0.7 - 0.45 * strength
     if at.node % 2:
@@ -208,7 +214,7 @@ def disturbed(p: Push, _w: World, at: Target, strength: float, _age: float) -> N
 
 
 @fault("counter-untrustworthy", "port", ("tp", "ep", "pd", "dp"), ("roce",))
-def miscounted(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def counter_error(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """New firmware counts words of four bytes, or is taken to, or tells of notifications that were never sent."""
     way = at.node % 3
     if way < 2:
@@ -217,29 +223,29 @@ def miscounted(p: Push, w: World, at: Target, strength: float, _age: float) -> N
         p.phantom[at.node, at.port] += (0.001 + 0.02 * strength) * w.net.rx_packets[at.node, at.port]
 
 
-@fault("microburst-blindness", "front", SERVING)
-def bursts(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+@fault("microburst-blindness", "front", SERVING_JOBS)
+def microbursts(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Many answers of a storage or of clients come within milliseconds, some times a second."""
     times = 2 + 6 * strength
     p.bursts[at.node, 0] += times
     p.other_in[at.node, 0] += times * 0.01 * 25e9
 
 
-@fault("dpu-self-overload", "node", ALL)
-def arm_full(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+@fault("dpu-self-overload", "node", ALL_JOBS)
+def dpu_overload(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """The DPU's own processors cannot keep up."""
     p.arm[at.node] += 0.75 + 0.12 * strength
     p.dpu_heat[at.node] += 6 * strength
 
 
-@fault("clock-skew", "node", BARRIERS)
-def clock(p: Push, _w: World, at: Target, strength: float, _age: float) -> None:
+@fault("clock-skew", "node", BARRIER_JOBS)
+def clock_skew(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """The node's clock is off, before or behind."""
     p.clock_off[at.node] += (1 if at.node % 2 else -1) * 0.2 * 20**strength
 
 
-@fault("telemetry-blackout", "node", ALL)
-def silent(p: Push, _w: World, at: Target, _strength: float, _age: float) -> None:
+@fault("telemetry-blackout", "node", ALL_JOBS)
+def telemetry_blackout(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, _strength: float, _age: float) -> None:
     """The host's exporters say nothing, the page of an engine neither; the host works."""
     p.mute_host[at.node] = 1.0
     p.mute_gpu[at.node] = 1.0

@@ -2,36 +2,38 @@
 
 import numpy as np
 
-from skewscope.adapters.simulator.faults.registry import TRAINING, Target, fault
-from skewscope.adapters.simulator.fleet import GPUS
-from skewscope.adapters.simulator.push import F64, Push
-from skewscope.adapters.simulator.world import World
+from skewscope.adapters.simulator.effects import F64, FaultEffects
+from skewscope.adapters.simulator.faults.registry import TRAINING_JOBS, FaultTarget, fault
+from skewscope.adapters.simulator.fleet import GPUS_PER_NODE
+from skewscope.adapters.simulator.simulation import FleetSimulation
 
-STATE = 574e9
+STATE_BYTES = 574e9
 """Bytes that the GPUs of a node hold: most of their memory."""
 
 
-def _nodes(w: World, at: Target) -> list[int]:
+def _job_nodes(w: FleetSimulation, at: FaultTarget) -> list[int]:
     return list(w.fleet.jobs[at.job].nodes)
 
 
-def _order(w: World, at: Target, turn: int) -> F64:
+def _random_order(w: FleetSimulation, at: FaultTarget, turn: int) -> F64:
     """The members of a job in an order by chance, another one in each turn."""
-    return np.random.default_rng([w.fleet.plan.seed, at.job, turn]).permutation(len(_nodes(w, at))).astype(np.float64)
+    return (
+        np.random.default_rng([w.fleet.plan.seed, at.job, turn]).permutation(len(_job_nodes(w, at))).astype(np.float64)
+    )
 
 
-@fault("dataloader-stall", "job", TRAINING)
-def no_batch(p: Push, w: World, at: Target, strength: float, age: float) -> None:
+@fault("dataloader-stall", "job", TRAINING_JOBS)
+def dataloader_stall(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
     """Steps begin before their batch is there."""
     if age % 6 < 2 + 3 * strength:
         p.halted[at.job] = 0.6 + 0.4 * strength
-    p.wait_io[_nodes(w, at)] += 0.2 + 0.4 * strength
+    p.wait_io[_job_nodes(w, at)] += 0.2 + 0.4 * strength
 
 
 @fault("dataloader-rank-imbalance", "job", ("dp",))
-def uneven_batches(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def uneven_batches(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Some rank waits longer for its batch, another one each time; what they read differs."""
-    nodes = _nodes(w, at)
+    nodes = _job_nodes(w, at)
     p.other_in[nodes, 0] += 60e6 * (0.5 + strength) * w.random.exponential(1.0, len(nodes))
     p.busy[nodes] += 0.58
     p.uneven[at.job] += 0.15 + 0.45 * strength
@@ -39,71 +41,73 @@ def uneven_batches(p: Push, w: World, at: Target, strength: float, _age: float) 
 
 
 @fault("python-gc-pause", "job", ("dp",))
-def collecting(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def gc_pause(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Some worker stops to collect garbage."""
     p.wander[at.job] += w.rounds.period[at.job] * (0.1 + 0.2 * strength)
 
 
 @fault("seq-length-imbalance", "job", ("dp", "pt"))
-def lengths(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def sequence_length_imbalance(
+    p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float
+) -> None:
     """Another rank has the long sequence in each step."""
     p.uneven[at.job] += 0.3 + 0.3 * strength
     p.wander[at.job] += w.rounds.period[at.job] * (0.2 + 0.5 * strength)
 
 
-@fault("checkpoint-stall", "job", TRAINING)
-def saving(p: Push, w: World, at: Target, strength: float, age: float) -> None:
+@fault("checkpoint-stall", "job", TRAINING_JOBS)
+def checkpoint_stall(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
     """Training stands while its state is copied off the GPUs, and then while it is written."""
     since = age % 25
     if since < 8 + 10 * strength:
         p.halted[at.job] = 1.0
-        p.wait_io[_nodes(w, at)] += 0.3
-        p.pcie_out[_nodes(w, at)] += 15e9 if since < 2 else 0.0
-        p.other_out[_nodes(w, at), 0] += 25e9 * (0.3 + 0.5 * strength) if since >= 1 else 0.0
+        p.wait_io[_job_nodes(w, at)] += 0.3
+        p.pcie_out[_job_nodes(w, at)] += 15e9 if since < 2 else 0.0
+        p.other_out[_job_nodes(w, at), 0] += 25e9 * (0.3 + 0.5 * strength) if since >= 1 else 0.0
 
 
-@fault("failover-reload-cost", "job", TRAINING)
-def reloading(p: Push, w: World, at: Target, strength: float, age: float) -> None:
+@fault("failover-reload-cost", "job", TRAINING_JOBS)
+def checkpoint_reload(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
     """The processes of the job ended; it starts again and reads its last checkpoint."""
     p.halted[at.job] = 1.0
     read = 25e9 * (0.4 + 0.4 * strength)
-    loaded = min(max(age - 3, 0.0) * read / STATE, 1.0)
-    p.held[_nodes(w, at)] -= 0.87 * (1 - loaded)
+    loaded = min(max(age - 3, 0.0) * read / STATE_BYTES, 1.0)
+    p.held[_job_nodes(w, at)] -= 0.87 * (1 - loaded)
     if age > 3:
-        p.other_in[_nodes(w, at), 0] += read
-        p.pcie_in[_nodes(w, at)] += read / GPUS
+        p.other_in[_job_nodes(w, at), 0] += read
+        p.pcie_in[_job_nodes(w, at)] += read / GPUS_PER_NODE
 
 
-@fault("implicit-mfu-decline", "job", TRAINING)
-def declining(p: Push, _w: World, at: Target, strength: float, age: float) -> None:
+@fault("implicit-mfu-decline", "job", TRAINING_JOBS)
+def mfu_decline(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
     """All members become slower together."""
     p.share[at.job] *= 1 + (0.2 + 0.4 * strength) * min(age / 10, 1.0)
 
 
 @fault("moe-training-expert-imbalance", "job", ("dp",))
-def hot_experts(p: Push, w: World, at: Target, strength: float, age: float) -> None:
+def hot_experts(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
     """The router favours a few experts, others every few steps: their ranks receive and compute more."""
-    order = _order(w, at, int(age // 3))
+    order = _random_order(w, at, int(age // 3))
     more = (0.6 + 1.5 * strength) * 0.4**order
     p.sent[at.job, : len(order)] *= 1 + more
     p.share[at.job, : len(order)] *= 1 + 0.25 * more
 
 
 @fault("rl-rollout-long-tail", "job", ("dp",))
-def long_tail(p: Push, w: World, at: Target, strength: float, age: float) -> None:
+def long_tail(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
     """Each update waits for a few long answers, and one member after another has none left."""
     step, tail = 20.0, 6 + 8 * strength
     left = tail - age % step
     if left > 0:
-        order = _order(w, at, int(age // step))
+        order = _random_order(w, at, int(age // step))
         ends = tail * ((order + 1) / len(order)) ** 3
         p.halted[at.job] = 1.0
         p.alone[at.job, : len(order)] = np.clip(ends - (tail - left), 0.0, 1.0)
 
 
 @fault("multimodal-encoder-imbalance", "node", ("pt",))
-def encoder(p: Push, w: World, at: Target, strength: float, _age: float) -> None:
+def encoder_imbalance(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """The encoder's stage takes another time for each micro-batch."""
     p.share[at.job, at.member] *= w.random.uniform(1.0, 1.6 + 1.2 * strength)
-    p.launch_noise[at.node] += w.rounds.kernels[at.job, at.member] * 0.1
+    p.launch_noise[at.node] += w.rounds.kernel_time[at.job, at.member] * 0.1
     p.ragged_own[at.job, at.member] += 0.3

@@ -1,0 +1,31 @@
+"""What collectors of one agent have in common."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from skewscope.adapters.agent.collectors.counter_names import Sample
+from skewscope.adapters.agent.collectors.kernel_files import KernelFiles, ReadFailures
+from skewscope.kb.model import Catalogue
+
+
+@dataclass(frozen=True)
+class CollectorContext:
+    """Where collectors read, and whose numbers these are."""
+
+    files: KernelFiles
+    failures: ReadFailures
+    catalogue: Catalogue
+    node: str
+    runs_on: str
+    """dpu or host."""
+    ports: Mapping[str, str]
+    """`node/port` by device."""
+
+
+class Collector(Protocol):
+    """Reads some numbers."""
+
+    def read(self, now: float) -> Iterator[Sample]:
+        """What is there now; what is missing is left out."""
+        ...

@@ -1,0 +1,56 @@
+"""Temperatures, from /sys/class/hwmon: of the DPU's own chip, and of the modules in its ports."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from skewscope.adapters.agent.collectors.context import CollectorContext
+from skewscope.adapters.agent.collectors.counter_names import Sample
+from skewscope.adapters.agent.collectors.kernel_files import KernelFiles
+from skewscope.adapters.agent.config import DPU
+from skewscope.engine.ingest.feed import SeriesKey
+
+FOLDER = "sys/class/hwmon"
+SENSOR = re.compile(r"temp\d+_input")
+MODULE = re.compile(r"module\d*", re.IGNORECASE)
+MILLI = 1e-3
+
+
+class HwmonCollector:
+    """Reads the sensors of the machine on which the agent runs."""
+
+    def __init__(self, ground: CollectorContext) -> None:
+        self._files = ground.files
+        self._chip = SeriesKey("dpu.temperature", "node", ground.node) if ground.runs_on == DPU else None
+        self._sensors = list(_find_sensors(ground.files, ground.ports))
+
+    def read(self, _now: float) -> Iterator[Sample]:
+        """What is there now: the hottest place of the chip, and each module."""
+        hottest = None
+        modules: dict[str, float] = {}
+        for path, port in self._sensors:
+            value = self._files.number(path)
+            if value is None:
+                continue
+            if port:
+                modules[port] = max(value * MILLI, modules.get(port, -300.0))
+            else:
+                hottest = max(value * MILLI, -300.0 if hottest is None else hottest)
+        if self._chip and hottest is not None:
+            yield self._chip, hottest
+        for port, value in modules.items():
+            yield SeriesKey("port.module_temperature", "port", port), value
+
+
+def _find_sensors(files: KernelFiles, ports: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """(path, port) of each sensor of temperature; '' for a port where it is none of a module."""
+    for device in files.names(FOLDER):
+        base = f"{FOLDER}/{device}"
+        netdevs = [ports[name] for name in files.names(f"{base}/device/net") if name in ports]
+        for name in files.names(base):
+            if not SENSOR.fullmatch(name):
+                continue
+            label = files.text(f"{base}/{name.replace('_input', '_label')}")
+            if not MODULE.fullmatch(label.replace(" ", "")):
+                yield f"{base}/{name}", ""
+            elif netdevs:
+                yield f"{base}/{name}", netdevs[0]

@@ -1,0 +1,84 @@
+"""Counters of RDMA ports, from /sys/class/infiniband.
+
+`counters` are the port's, some of them narrow and sticking at their end; `hw_counters` belong to the function and are
+32-bit for the most part. The catalogue tells which; here they are handed on as they stand. Values of `hw_counters` are
+renewed at most once in `lifespan` milliseconds, so they are read no more often: between two renewals nothing seems to
+happen that does.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from skewscope.adapters.agent.collectors.context import CollectorContext
+from skewscope.adapters.agent.collectors.counter_names import CounterNames, DeviceEntity, Sample, device_entities
+from skewscope.adapters.agent.collectors.kernel_files import KernelFiles
+from skewscope.engine.ingest.feed import SeriesKey
+
+FOLDER = "sys/class/infiniband"
+NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)")
+RATE = "rate"
+"""Stands as text: `200 Gb/sec (4X HDR)`."""
+GIGA = 1e9
+
+
+@dataclass
+class _RdmaPort:
+    """What is read of one port."""
+
+    lifespan: str
+    fast: list[tuple[str, SeriesKey, float]] = field(default_factory=list)
+    slow: list[tuple[str, SeriesKey, float]] = field(default_factory=list)
+    """Those with a lifespan."""
+    last_slow_read: float = -math.inf
+
+
+class RdmaCollector:
+    """Reads the RDMA ports of a node."""
+
+    def __init__(self, ground: CollectorContext) -> None:
+        self._files = ground.files
+        counters, own = CounterNames(ground.catalogue, "sysfs_ib"), CounterNames(ground.catalogue, "sysfs_rdma_hw")
+        found = dict(_find_ports(ground.files, ground.ports))
+        self._ports = [
+            self._build_port(path, place, counters, own) for path, place in device_entities(ground.node, found)
+        ]
+
+    def _build_port(self, path: str, place: DeviceEntity, counters: CounterNames, own: CounterNames) -> _RdmaPort:
+        base = f"{FOLDER}/{path}"
+        there = [f"counters/{name}" for name in self._files.names(f"{base}/counters")]
+        port = _RdmaPort(f"{base}/hw_counters/lifespan")
+        for name, meant in counters.select([*there, RATE, "state"]):
+            scale = GIGA if name == RATE else meant.scale
+            port.fast.append((f"{base}/{name}", place.series_key(meant), scale))
+        for name, meant in own.select(self._files.names(f"{base}/hw_counters")):
+            port.slow.append((f"{base}/hw_counters/{name}", place.series_key(meant), meant.scale))
+        return port
+
+    def read(self, now: float) -> Iterator[Sample]:
+        """What is there now."""
+        for port in self._ports:
+            yield from self._read_series(port.fast)
+            lifespan = (self._files.number(port.lifespan) or 0.0) / 1e3 if port.slow else 0.0
+            if not 0 <= now - port.last_slow_read < lifespan:
+                port.last_slow_read = now
+                yield from self._read_series(port.slow)
+
+    def _read_series(self, series: list[tuple[str, SeriesKey, float]]) -> Iterator[Sample]:
+        for path, key, scale in series:
+            match = NUMBER.match(self._files.text(path))
+            if match:
+                yield key, float(match[1]) * scale
+
+
+def _find_ports(files: KernelFiles, ports: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """(path below the folder, port) of each RDMA port that is named itself or whose network device is."""
+    for hca in files.names(FOLDER):
+        for number in files.names(f"{FOLDER}/{hca}/ports"):
+            path = f"{hca}/ports/{number}"
+            netdev = files.text(f"{FOLDER}/{path}/gid_attrs/ndevs/0")
+            for device in (f"{hca}:{number}", f"{hca}/{number}", hca, netdev):
+                if device in ports:
+                    yield path, ports[device]
+                    break

@@ -1,0 +1,65 @@
+"""The files that an agent's configuration names: whether they are there, and of use to OpenSSL and to people."""
+
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skewscope.engine.model.topology_file import parse_topology
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.problems import InputError
+from skewscope.kb.yamlfile import FieldPath, read
+
+if TYPE_CHECKING:
+    from skewscope.adapters.agent.config import AgentConfig
+    from skewscope.adapters.runtime.channel import ControllerEndpoint
+
+FILE_FIELDS = ("token_file", "ca_file", "certificate_file", "key_file")
+"""Of a controller."""
+HINT = "Paths are told from the folder of this file."
+
+
+def check_files(fields: FieldReader, config: "AgentConfig") -> None:
+    """Notes what is wrong with them, each at the field that names it."""
+    if Path(config.topology).is_file():
+        try:
+            fields.problems += parse_topology(read(Path(config.topology)))[1]
+        except InputError as error:
+            fields.problems += error.problems
+    places: list[tuple[FieldPath, str]] = [(("topology",), config.topology)]
+    for index, controller in enumerate(config.controllers):
+        at = ("controllers", index)
+        places += [((*at, name), getattr(controller, name)) for name in FILE_FIELDS]
+        _check_certificates(fields, at, controller)
+        token = Path(controller.token_file)
+        if controller.token_file and token.is_file() and not _is_printable(token):
+            fields.add_problem((*at, "token_file"), "characters that do not print", "a token, in ASCII")
+    for place, file in places:
+        if file and not Path(file).is_file():
+            fields.add_problem(place, f"no file {file!r}", "a file that can be read", HINT)
+
+
+def _is_printable(token: Path) -> bool:
+    """Whether a token can be sent."""
+    try:
+        text = token.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return False
+    return bool(text) and text.isprintable()
+
+
+def _check_certificates(fields: FieldReader, at: FieldPath, controller: "ControllerEndpoint") -> None:
+    """Notes files that are there and that OpenSSL can do nothing with."""
+    ca, certificate, key = controller.ca_file, controller.certificate_file, controller.key_file
+    try:
+        context = ssl.create_default_context(cafile=ca if Path(ca).is_file() else None)
+    except OSError:
+        fields.add_problem((*at, "ca_file"), f"{ca!r}, which cannot be used", "certificates in PEM form")
+        return
+    if Path(certificate).is_file() and Path(key).is_file():
+        try:
+            context.load_cert_chain(certificate, key, password=str)
+        except OSError:
+            expected = "a certificate in PEM form, and its key, without a password"
+            fields.add_problem(
+                (*at, "certificate_file"), f"{certificate!r} and its key, which cannot be used", expected
+            )

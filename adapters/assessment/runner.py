@@ -1,0 +1,295 @@
+"""Scenarios and recordings through the engine: what it told, beside what was true."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from skewscope.adapters.assessment.scenarios import START_TIME, Scenario, lost_round_share, run_scenario
+from skewscope.adapters.assessment.vantages import FULL_VANTAGE, VANTAGES, VantageFilter
+from skewscope.adapters.runtime.processes import map_parallel
+from skewscope.adapters.runtime.replay import replay
+from skewscope.adapters.simulator.faults.registry import FaultTarget
+from skewscope.engine.attribution.calibration import Calibration, load_calibration
+from skewscope.engine.attribution.causes import MIN_CROWD
+from skewscope.engine.attribution.confidence import log_odds
+from skewscope.engine.engine import Engine
+from skewscope.engine.incidents.lifecycle import list_for_contract
+from skewscope.engine.incidents.state import VERDICT_NAMES
+from skewscope.engine.ingest.feed import F64, Block, SeriesTable, concat_blocks, empty_block
+from skewscope.engine.model.incident import LIKELY_CONFIDENCE, Incident
+from skewscope.engine.model.topology import Topology, merge_topologies
+from skewscope.kb.loader import catalogue
+from skewscope.kb.problems import InputError, Problem
+from skewscope.rules.entity_kinds import GROUP_LIKE
+from skewscope.rules.loader import load_strict
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+MAX_BYTES = 10_000_000
+"""Of a file of labels."""
+ANYWHERE = "*"
+"""The entity of a label that is true of the whole recording."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedIncident:
+    """One incident, as far as it is judged."""
+
+    condition: str
+    name: str
+    opened_s: float
+    """Seconds after the start."""
+    confidence: float
+    root: str
+    """The condition of what explains it; '' for a root."""
+    rule: str
+    log_odds: float = 0.0
+    """By the weights of its evidence alone."""
+    competing: tuple[str, ...] = ()
+    """Other conditions that it may be, likeliest first."""
+    candidates: tuple[str, ...] = ()
+    """Conditions that it may be as well, and that nothing there could judge."""
+    impact: float = float("nan")
+    """What it says that it costs, of `metric`."""
+    metric: str = ""
+    members: tuple[str, ...] = ()
+    """Nodes of the group or replica that it is told on."""
+    candidate_locations: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Candidates that may be apart from there, and the names of where."""
+
+    @property
+    def is_diagnosis(self) -> bool:
+        """Whether it is told as one: a root, and likely enough to be more than a suspicion."""
+        return not self.root and self.confidence >= LIKELY_CONFIDENCE
+
+
+@dataclass(frozen=True, slots=True)
+class FaultLabel:
+    """What was wrong, where, and when."""
+
+    condition: str
+    severity: str
+    names: tuple[str, ...]
+    """The entity's name, and others under which it is rightly told; `ANYWHERE` for all."""
+    begin: float
+    end: float
+    lost_round_share: float = float("nan")
+    """Share of its rounds that the job lost to it, where that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssessmentRun:
+    """One run and what was told in it."""
+
+    name: str
+    nodes: int
+    duration: float
+    incidents: tuple[ReportedIncident, ...]
+    labels: tuple[FaultLabel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How runs are judged."""
+
+    vantage: str = FULL_VANTAGE.name
+    """The name of what of the telemetry is there."""
+    calibration: Calibration | None = None
+    """What confidence is worth; None for what comes with Skewscope."""
+
+
+def run_side_by_side(found: Sequence[Scenario], hows: Sequence[RunOptions]) -> list[list[AssessmentRun]]:
+    """What the engine makes of scenarios that are watched side by side, each way; their prefixes differ.
+
+    What happens is played once, however many ways it is looked at.
+    """
+    known = catalogue()
+    table = SeriesTable()
+    paces: list[list[F64]] = [[] for _ in found]
+    playing = [run_scenario(scenario, known, table, own) for scenario, own in zip(found, paces, strict=True)]
+    topology = merge_topologies(fleet.topology for fleet, _ in playing)
+    watching = [_EngineRun.create(how, topology, table.copy()) for how in hows]
+    lasts = max(int(scenario.lasts) for scenario in found)
+    for n in range(lasts):
+        block = concat_blocks(next(blocks, empty_block()) for _, blocks in playing)
+        for watch in watching:
+            watch.step(START_TIME + n, block)
+    return [
+        [_to_run(scenario, watch.incidents, own) for scenario, own in zip(found, paces, strict=True)]
+        for watch in watching
+    ]
+
+
+@dataclass(frozen=True)
+class _EngineRun:
+    """One engine, and what it sees of what happens."""
+
+    topology: Topology
+    table: SeriesTable
+    engine: Engine
+    vantage_filter: VantageFilter
+
+    @staticmethod
+    def create(how: RunOptions, topology: Topology, table: SeriesTable) -> "_EngineRun":
+        known = catalogue()
+        diagnosis = Engine(
+            load_strict(known).values(), known, topology, calibration=how.calibration or load_calibration()
+        )
+        return _EngineRun(topology, table, diagnosis, VantageFilter(VANTAGES[how.vantage], known, topology))
+
+    def step(self, t: float, block: Block) -> None:
+        self.engine.step(t, self.vantage_filter.apply(block, self.table), self.table)
+
+    @property
+    def incidents(self) -> tuple[ReportedIncident, ...]:
+        return to_reported_incidents(list_for_contract(self.engine.incidents, ""), START_TIME, self.topology)
+
+
+def _to_run(scenario: Scenario, everything: Sequence[ReportedIncident], paces: Sequence[F64]) -> AssessmentRun:
+    prefix = scenario.plan.prefix
+    own = tuple(one for one in everything if one.name.startswith(prefix) and one.opened_s <= scenario.lasts)
+    truths = (
+        FaultLabel(e.condition, e.severity, (e.at.name, *e.at.also), e.begin, e.end, lost_round_share(e, paces))
+        for e in scenario.episodes
+        if e.condition
+    )
+    return AssessmentRun(scenario.name, scenario.plan.nodes, scenario.lasts, own, tuple(truths))
+
+
+def to_reported_incidents(
+    incidents: Iterable[Incident], start: float, topology: Topology
+) -> tuple[ReportedIncident, ...]:
+    """What is judged of some incidents, in their order."""
+    found = list(incidents)
+    condition = {one.id: one.condition for one in found}
+    return tuple(
+        ReportedIncident(
+            one.condition,
+            one.name,
+            one.opened_at - start,
+            one.confidence,
+            condition.get(one.explained_by or "", ""),
+            one.rule,
+            _evidence_log_odds(one),
+            tuple(rival.condition for rival in one.competing),
+            one.candidates,
+            float("nan") if one.impact.change is None else one.impact.change,
+            one.impact.metric,
+            _affected_nodes(one, topology),
+            one.elsewhere,
+        )
+        for one in found
+    )
+
+
+def _affected_nodes(one: Incident, topology: Topology) -> tuple[str, ...]:
+    """The nodes of a group, or those behind the switch on which several ports suffer."""
+    group = topology.group.get(one.name) if one.kind in GROUP_LIKE else None
+    if group:
+        return tuple(dict.fromkeys(topology.node_of[member] for member in group.members))
+    ports = [topology.port.get(name) for name in (one.name, *one.also)]
+    switches = {port.switch if port else "" for port in ports}
+    if len(ports) < MIN_CROWD or len(switches) > 1 or "" in switches:
+        return ()
+    return tuple(node.name for node in topology.nodes if any(port.switch in switches for port in node.ports))
+
+
+def _evidence_log_odds(one: Incident) -> float:
+    """The log-odds of an incident by its evidence; what has fired has all that its rule requires."""
+    items = [*((e, False) for e in one.evidence), *((e, True) for e in one.against)]
+    verdicts = [VERDICTS[e.verdict] for e, _ in items]
+    return log_odds([e.weight for e, _ in items], [against for _, against in items], verdicts, one.coverage)
+
+
+VERDICTS = {word: verdict for verdict, word in VERDICT_NAMES.items()}
+
+
+def run_all(
+    found: Sequence[Scenario], workers: int, how: RunOptions | None = None, beside_each_other: int = 8
+) -> list[AssessmentRun]:
+    """All scenarios, in order: several at once in each of several processes."""
+    return run_variants(found, workers, [how or RunOptions()], beside_each_other)[0]
+
+
+def run_variants(
+    found: Sequence[Scenario], workers: int, hows: Sequence[RunOptions], beside_each_other: int = 8
+) -> list[list[AssessmentRun]]:
+    """All scenarios, in order, each way: several at once in each of several processes."""
+    named = [_add_prefix(scenario, f"f{n}.") for n, scenario in enumerate(found)]
+    batches = _batches(named, workers, beside_each_other)
+    ran = _map_parallel(partial(run_side_by_side, hows=hows), batches, workers)
+    by_name = [{one.name: one for batch in ran for one in batch[n]} for n in range(len(hows))]
+    return [[names[scenario.name] for scenario in found] for names in by_name]
+
+
+def _batches(found: Sequence[Scenario], workers: int, most: int) -> list[list[Scenario]]:
+    """As many batches as keep all workers busy, of scenarios that last about as long; longest first."""
+    turns = -(-len(found) // (most * max(workers, 1)))
+    size = -(-len(found) // (turns * max(workers, 1))) if found else 1
+    order = sorted(found, key=lambda scenario: -scenario.lasts)
+    return [order[k : k + size] for k in range(0, len(order), size)]
+
+
+def _add_prefix(scenario: Scenario, prefix: str) -> Scenario:
+    """The same scenario in a fleet whose every name begins with a prefix."""
+    episodes = tuple(replace(episode, at=_prefix_target(episode.at, prefix)) for episode in scenario.episodes)
+    return replace(scenario, plan=replace(scenario.plan, prefix=prefix), episodes=episodes)
+
+
+def _prefix_target(at: FaultTarget, prefix: str) -> FaultTarget:
+    return replace(at, name=f"{prefix}{at.name}", also=tuple(f"{prefix}{name}" for name in at.also))
+
+
+def replay_all(paths: Sequence[Path], workers: int) -> list[AssessmentRun]:
+    """Labelled recordings, replayed in several processes."""
+    return _map_parallel(replay_labelled_recording, paths, workers)
+
+
+def _map_parallel(work: Callable[[T], R], items: Sequence[T], workers: int) -> list[R]:
+    """What `work` gives for each item, in order, in as many processes as that is worth."""
+    if min(workers, len(items)) <= 1:
+        return [work(item) for item in items]
+    found = dict(map_parallel(work, items, workers))
+    return [found[index] for index in range(len(items))]
+
+
+def replay_labelled_recording(path: Path, how: RunOptions | None = None) -> AssessmentRun:
+    """A labelled recording, replayed with what of it is there.
+
+    Raises:
+        InputError: its labels cannot be read, or the recording cannot.
+    """
+    start, truths = _read_labels(path / "labels.json")
+    outcome = replay(path, through=_vantage_filter((how or RunOptions()).vantage))
+    nodes = len(outcome.topology.nodes)
+    return AssessmentRun(
+        path.name, nodes, outcome.duration_s, to_reported_incidents(outcome.incidents, start, outcome.topology), truths
+    )
+
+
+def _vantage_filter(vantage: str) -> Callable[[Topology], Callable[[Block, SeriesTable], Block]]:
+    return lambda topology: VantageFilter(VANTAGES[vantage], catalogue(), topology).apply
+
+
+def _read_labels(path: Path) -> tuple[float, tuple[FaultLabel, ...]]:
+    """When a recording starts, and what was wrong in it."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ValueError(f"{path.stat().st_size} bytes, more than {MAX_BYTES}")
+        data = json.loads(path.read_text(encoding="utf-8"))
+        start = float(data["start"])
+        return start, tuple(_parse_label(one, start) for one in data["labels"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        found = f"no readable labels ({' '.join(str(error).split())[:100]})"
+        expected = "JSON with start and labels, each with condition, entity, start and end"
+        raise InputError([Problem(str(path), 0, "", found, expected)]) from None
+
+
+def _parse_label(one: Mapping[str, Any], start: float) -> FaultLabel:
+    names = tuple(str(name) for name in (one["entity"], *one.get("also", ())))
+    begin, end = float(one["start"]) - start, float(one["end"]) - start
+    return FaultLabel(str(one["condition"]), str(one.get("severity", "")), names, begin, end)

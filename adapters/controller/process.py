@@ -1,0 +1,100 @@
+"""A controller as a process: server, signals and an orderly end."""
+
+import asyncio
+import ctypes
+import gc
+import logging
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from skewscope.adapters.controller import config
+from skewscope.adapters.controller.auth import AccessControl
+from skewscope.adapters.controller.controller import Controller
+from skewscope.adapters.controller.server import ControllerApp, create_server, open_socket
+from skewscope.kb.problems import SkewscopeError
+
+SHUTDOWN_TIMEOUT = 10.0
+"""Seconds that the server has to end."""
+
+SWITCH_INTERVAL = 0.001
+"""Seconds after which the engine's thread lets the others run: requests should not wait for each other's turn."""
+
+GC_THRESHOLDS = (100_000, 50, 1000)
+"""How seldom garbage is looked for: next to nothing of ours lies in circles, and a fleet has millions of names."""
+
+M_MMAP_THRESHOLD = -3
+LARGE_ALLOCATION = 1 << 20
+"""Bytes from which an array is large."""
+
+log = logging.getLogger(__name__)
+
+
+def run(path: Path) -> None:
+    """Runs the controller of a config until it is told to stop (SIGTERM, SIGINT); SIGHUP reads the config again.
+
+    Raises:
+        InputError: what is wrong with the config, the store or the rules.
+        SkewscopeError: it cannot listen.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    gc.set_threshold(*GC_THRESHOLDS)
+    _configure_malloc()
+    asyncio.run(_serve(path))
+
+
+def _configure_malloc() -> None:
+    """Has large arrays go back to the system when they are freed; by itself glibc begins to keep ever larger ones."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_ALLOCATION)
+
+
+async def _serve(path: Path) -> None:
+    settings = config.read(path)
+    with open_socket(settings.listen) as door:
+        controller = Controller(settings)
+        await controller.start()
+        app = ControllerApp(controller)
+        web = create_server(app, settings.tls)
+        stop = asyncio.Event()
+        reloads = _install_signal_handlers(app, path, stop)
+        serving = asyncio.create_task(web.serve([door]))
+        serving.add_done_callback(lambda _: stop.set())
+        host, port, *_ = door.getsockname()
+        log.info("listening on %s port %d", host, port)
+        try:
+            await controller.run(stop)
+        finally:
+            web.should_exit = True
+            await asyncio.wait([serving, *reloads], timeout=SHUTDOWN_TIMEOUT)
+
+
+def _install_signal_handlers(app: ControllerApp, path: Path, stop: asyncio.Event) -> "set[asyncio.Task[None]]":
+    """Listens to signals; the reloads that are under way."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    reloads: set[asyncio.Task[None]] = set()
+
+    def reload() -> None:
+        task = asyncio.create_task(_reload(app, path))
+        reloads.add(task)
+        task.add_done_callback(reloads.discard)
+
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    return reloads
+
+
+async def _reload(app: ControllerApp, path: Path) -> None:
+    """Takes the config as it is now; one with faults changes nothing."""
+    try:
+        settings = await asyncio.to_thread(config.read, path)
+        kept = await app.controller.reload(settings)
+    except SkewscopeError as error:
+        log.error("the config was not reloaded: %s", error)  # noqa: TRY400 - all of it is in the message
+        return
+    app.access_control = AccessControl(app.controller.config)
+    log.info("reloaded")
+    for what in kept:
+        log.warning("%s: what was changed there counts after a restart", what)

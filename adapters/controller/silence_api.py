@@ -1,0 +1,237 @@
+"""Silences over HTTP: listed, made, tried out and ended."""
+
+import asyncio
+import secrets
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from skewscope.adapters.config.fields import read_bool, read_number
+from skewscope.adapters.controller.controller import Controller
+from skewscope.adapters.controller.http_helpers import BadBodyError, caller_of, error_response, read_json_text
+from skewscope.adapters.controller.silences import (
+    DAY,
+    MATCHERS,
+    Match,
+    Silence,
+    breadth_problems,
+    build_matcher,
+    covered_nodes,
+    end_silence,
+)
+from skewscope.engine.model.incident import Incident, rfc3339
+from skewscope.engine.model.topology import Topology
+from skewscope.kb import yamlfile
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.problems import InputError
+from skewscope.kb.yamlfile import FieldPath
+
+if TYPE_CHECKING:
+    from skewscope.adapters.controller.api import ApiContext
+
+PREVIEW_SECONDS = 7.0 * DAY
+"""Seconds that a preview looks back."""
+MAX_NAMES = 1000
+MAX_SHOWN = 100
+MAX_SILENCES = 1000
+"""That may hold or wait at any time."""
+YEAR = 366.0 * DAY
+
+
+async def list_silences(_request: Request, site: "ApiContext") -> Response:
+    """Silences, those that begin last first."""
+    now = site.controller.clock.now()
+    found = await asyncio.to_thread(site.reader.silences)
+    return JSONResponse({"silences": [one.as_json(now) for one in found]})
+
+
+async def preview_silence(request: Request, site: "ApiContext") -> Response:
+    """What a silence would hide now, and would have hidden in the last week; makes none."""
+    try:
+        silence, _ = _parse_silence(await read_json_text(request), site.controller, caller_of(request).name)
+    except (BadBodyError, InputError) as error:
+        return _error_response(error)
+    return JSONResponse(await _run_preview(silence, site))
+
+
+async def create_silence(request: Request, site: "ApiContext") -> Response:
+    """Makes a silence; one that is too broad needs `force` by an admin."""
+    who, controller = caller_of(request), site.controller
+    try:
+        silence, force = _parse_silence(await read_json_text(request), controller, who.name)
+    except (BadBodyError, InputError) as error:
+        return _error_response(error)
+    told = await _run_preview(silence, site)
+    if told["too_broad"] and not force:
+        return JSONResponse({"error": f"too broad: {'; '.join(told['too_broad'])}", "preview": told}, 409)
+    if told["too_broad"] and not who.has_role("admin"):
+        return error_response(403, "to force a silence needs the role 'admin'")
+    if sum(not one.is_over(silence.starts) for one in await asyncio.to_thread(site.reader.silences)) >= MAX_SILENCES:
+        return error_response(409, f"{MAX_SILENCES} silences already; end some")
+    what = "silence was forced" if told["too_broad"] else "silence was made"
+    await controller.change_silence(who.name, what, silence)
+    return JSONResponse(silence.as_json(controller.clock.now()) | {"preview": told}, 201)
+
+
+async def delete_silence(request: Request, site: "ApiContext") -> Response:
+    """Ends a silence."""
+    controller, id_, who = site.controller, request.path_params["id"], caller_of(request).name
+    now = controller.clock.now()
+    found = next((one for one in await asyncio.to_thread(site.reader.silences) if one.id == id_), None)
+    if found is None:
+        return error_response(404, "no such silence")
+    if found.is_over(now):
+        return error_response(409, "it is over already")
+    silence = end_silence(found, who, now)
+    await controller.change_silence(who, "silence was ended", silence)
+    return JSONResponse(silence.as_json(now))
+
+
+def _error_response(error: BadBodyError | InputError) -> Response:
+    if isinstance(error, BadBodyError):
+        return error_response(error.status, str(error))
+    problems = [{"field": p.field, "found": p.found, "expected": p.expected, "hint": p.hint} for p in error.problems]
+    return JSONResponse({"error": str(error), "problems": problems}, 400)
+
+
+# --- what was asked for
+
+
+def _parse_silence(body: str, controller: Controller, owner: str) -> tuple[Silence, bool]:
+    """The silence that a body describes, and whether it is to be made even if it is too broad.
+
+    Raises:
+        InputError: everything that is wrong with it.
+    """
+    fields = FieldReader(yamlfile.parse(body, "silence"))
+    if not fields.check_keys((), ("match", "comment"), ("starts", "ends", "hours", "endless", "force")):
+        raise InputError(fields.problems)
+    now = controller.clock.now()
+    match = _parse_match(fields, controller)
+    comment = fields.text(("comment",))
+    starts = _parse_time(fields, ("starts",), now)
+    ends = _parse_end(fields, now if starts is None else starts, now)
+    force = read_bool(fields, ("force",))
+    if fields.problems:
+        raise InputError(set(fields.problems))
+    begins = now if starts is None else max(starts, now)
+    return Silence(f"s-{secrets.token_hex(6)}", match, begins, ends, owner, comment), force
+
+
+def _parse_match(fields: FieldReader, controller: Controller) -> Match:
+    at = ("match",)
+    fields.check_keys(at, (), MATCHERS)
+    known = _known_names(controller)
+    found = []
+    for field in MATCHERS:
+        names = []
+        for item in fields.item_paths((*at, field), MAX_NAMES):
+            name = fields.required_text(item)
+            if name and field in known and name not in known[field]:
+                fields.add_problem(
+                    item,
+                    f"an unknown {field} {name!r:.80}",
+                    "one that there is",
+                    fields.suggest_name(name, known[field]),
+                )
+            names.append(name)
+        if names:
+            found.append((field, tuple(dict.fromkeys(names))))
+    if not found and not fields.problems:
+        fields.add_problem(at, "nothing", f"at least one of {', '.join(MATCHERS)}")
+    return tuple(found)
+
+
+def _known_names(controller: Controller) -> dict[str, Iterable[str]]:
+    """What may be named; entities are too many kinds of thing to tell."""
+    cluster: Topology = controller.config.topology
+    return {
+        "condition": set(controller.catalogue.conditions),
+        "node": set(cluster.node),
+        "group": set(cluster.group),
+        "rack": {node.rack for node in cluster.nodes if node.rack},
+    }
+
+
+def _parse_end(fields: FieldReader, starts: float, now: float) -> float | None:
+    ways = [name for name in ("ends", "hours", "endless") if fields.value_at((name,)) is not None]
+    if len(ways) != 1:
+        hint = "A silence without an end, `endless: true`, has to be forced."
+        fields.add_problem((), " and ".join(ways) or "no end", "one of 'ends', 'hours' and 'endless'", hint)
+        return None
+    if ways == ["endless"]:
+        if not read_bool(fields, ("endless",)):
+            fields.add_problem(("endless",), "false", "true, or another way to tell the end")
+        return None
+    if ways == ["hours"]:
+        return starts + 3600.0 * read_number(fields, ("hours",), 1.0, (0.01, YEAR / 3600.0))
+    ends = _parse_time(fields, ("ends",), now)
+    if ends is not None and ends <= max(starts, now):
+        fields.add_problem(("ends",), rfc3339(ends), "a time after now and after the start")
+    return ends
+
+
+def _parse_time(fields: FieldReader, at: FieldPath, now: float) -> float | None:
+    """The time at a path, not years away; None where there is none."""
+    told = fields.text(at)
+    if not told:
+        return None
+    try:
+        when = datetime.fromisoformat(told)
+        seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        fields.add_problem(at, f"{told!r:.60}", "a time such as 2026-11-21T17:30:00Z")
+        return None
+    if abs(seconds - now) > YEAR:
+        fields.add_problem(at, f"{told!r:.60}", "a time within a year")
+        return None
+    return seconds
+
+
+# --- what it would hide
+
+
+async def _run_preview(silence: Silence, site: "ApiContext") -> dict[str, Any]:
+    return await asyncio.to_thread(_build_preview, silence, site)
+
+
+def _build_preview(silence: Silence, site: "ApiContext") -> dict[str, Any]:
+    """What it would hide of what would be told: diagnoses, without what others explain."""
+    controller, cluster = site.controller, site.controller.config.topology
+    now = controller.clock.now()
+    past = [
+        one for one in site.reader.incidents_since(now - PREVIEW_SECONDS) if one.is_likely and one.explained_by is None
+    ]
+    over = build_matcher(silence, cluster)
+    hidden = [one for one in past if over.matches(one)]
+    firing = [one for one in hidden if one.state == "firing"]
+    others = [one for one in site.reader.silences() if not one.is_over(now)]
+    return {
+        "match": {field: list(names) for field, names in silence.match},
+        "nodes": len(covered_nodes(silence, cluster)),
+        "of_nodes": len(cluster.nodes),
+        "now": _incidents_to_json(firing),
+        "now_count": len(firing),
+        "week": _incidents_to_json(hidden),
+        "week_count": len(hidden),
+        "week_of": len(past),
+        "too_broad": list(breadth_problems(silence, others, cluster, controller.config.silences)),
+        "most_days": controller.config.silences.max_days,
+    }
+
+
+def _incidents_to_json(found: list[Incident]) -> list[dict[str, Any]]:
+    return [
+        {
+            "incident": one.id,
+            "condition": one.condition,
+            "entity": {"kind": one.kind, "name": one.name},
+            "severity": one.severity,
+            "opened_at": rfc3339(one.opened_at),
+            "resolved_at": None if one.resolved_at is None else rfc3339(one.resolved_at),
+        }
+        for one in found[:MAX_SHOWN]
+    ]

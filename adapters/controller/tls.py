@@ -1,0 +1,56 @@
+"""TLS as it begins: a handshake that takes no longer than a request may, and counts as a connection meanwhile."""
+
+import asyncio
+import ssl
+
+from skewscope.adapters.controller import protocol
+from skewscope.adapters.controller.connection_limit import ConnectionLimit
+
+
+class TlsHandshake(asyncio.Protocol):
+    """A connection that is to become TLS; then `inner` has it.
+
+    The time that asyncio gives a handshake cannot be told to the server of uvicorn, and no protocol would hear of one
+    that does not end: nobody could count them.
+    """
+
+    def __init__(self, inner: asyncio.Protocol, context: ssl.SSLContext, porch: ConnectionLimit) -> None:
+        self._inner = inner
+        self._context = context
+        self._connection_limit = porch
+        self._early_data: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        transport.pause_reading()
+        self._transport = transport
+        self._task = asyncio.get_running_loop().create_task(self._run_handshake(transport))
+        self._connection_limit.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """What came in one piece with the end of the handshake."""
+        self._early_data.append(data)
+
+    def abort(self) -> None:
+        """Ends the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _run_handshake(self, transport: asyncio.Transport) -> None:
+        start = asyncio.get_running_loop().start_tls
+        try:
+            secure = await start(
+                *(transport, self, self._context), server_side=True, ssl_handshake_timeout=protocol.REQUEST_TIMEOUT
+            )
+        except (OSError, ValueError):
+            transport.abort()  # it does not speak TLS, or shows a certificate of somebody else
+            return
+        finally:
+            self._connection_limit.remove(self)
+        if secure is None or secure.is_closing():
+            return
+        secure.set_protocol(self._inner)
+        self._inner.connection_made(secure)
+        if self._early_data:
+            self._inner.data_received(b"".join(self._early_data))

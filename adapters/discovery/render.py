@@ -1,0 +1,120 @@
+"""A topology as text that a person goes over: what is not known is marked."""
+
+import ipaddress
+from collections import defaultdict
+from collections.abc import Iterator
+
+from skewscope.adapters.discovery.draft import GroupDraft, NodeDraft, PortDraft, TopologyDraft
+from skewscope.engine.model.topology_file import GROUP_WITHOUT, NODE_WITHOUT
+
+FILL_IN_MARK = "# FILL IN:"
+
+
+def render_topology(drawn: TopologyDraft) -> str:
+    """The text of a topology.yaml."""
+    return "\n".join([*_render_lines(drawn), ""])
+
+
+def count_marks(text: str) -> int:
+    """How much is to be filled in by hand."""
+    return text.count(FILL_IN_MARK)
+
+
+def _render_lines(drawn: TopologyDraft) -> Iterator[str]:
+    yield "# Found by `skewscope topology discover`. Go over what is marked FILL IN: no scheduler knows it."
+    yield from (f"# {_to_one_line(remark)}" for remark in drawn.remarks)
+    yield "version: 1"
+    yield "nodes:"
+    names = {node.name for node in drawn.nodes.values() if not set(node.name) & set(NODE_WITHOUT)}
+    for _, node in sorted(drawn.nodes.items()):
+        yield from (
+            _render_node(node) if node.name in names else [f"# {_to_one_line(node.name)}: no name that a node can have"]
+        )
+    groups = [group for group in drawn.groups if _is_valid_group(group, names)]
+    if groups:
+        yield "groups:"
+        for group in groups:
+            yield from _render_group(group)
+    else:
+        yield f"{FILL_IN_MARK} groups: who works together, in the order of ranks"
+    pools: dict[str, list[str]] = defaultdict(list)
+    for group in groups:
+        if group.pool:
+            pools[group.pool].append(group.name)
+    if pools:
+        yield "pools:"
+        yield from (
+            f"  - {{name: {_quote(pool)}, replicas: {_render_list(names)}}}" for pool, names in sorted(pools.items())
+        )
+
+
+def _is_valid_group(group: GroupDraft, names: set[str]) -> bool:
+    nodes = {member.rpartition("/gpu")[0] or member for member in group.members}
+    return not set(group.name) & set(GROUP_WITHOUT) and nodes <= names
+
+
+def _render_node(node: NodeDraft) -> Iterator[str]:
+    yield f"  - name: {_quote(node.name)}"
+    rack = node.rack or node.switch
+    if rack:
+        yield f"    rack: {_quote(rack)}" + (
+            "" if node.rack else f"  {FILL_IN_MARK} this is the leaf switch; is it the rack?"
+        )
+    yield f"    gpus: {node.gpus}" + ("" if node.gpus else f"  {FILL_IN_MARK} how many?")
+    yield f"    {FILL_IN_MARK} dpu: {{sees: [north-south, east-west]}}, whichever its DPU stands in"
+    ports = node.ports or _address_only_port(node)
+    if ports:
+        yield "    ports:"
+    for port in ports:
+        yield from _render_port(port, node)
+    if not any(port.network == "east-west" for port in ports):
+        yield f"    {FILL_IN_MARK} its east-west ports"
+
+
+def _address_only_port(node: NodeDraft) -> tuple[PortDraft, ...]:
+    """The port behind the address by which a node is known, where nothing else is."""
+    addresses = tuple(filter(_is_address, node.addresses))
+    return (PortDraft("ns", "north-south", "its devices and its speed", 0.0, addresses),) if addresses else ()
+
+
+def _render_port(port: PortDraft, node: NodeDraft) -> Iterator[str]:
+    yield f"      - name: {_quote(port.name)}"
+    yield f"        network: {port.network}" + (f"  {FILL_IN_MARK} {port.guess}" if port.guess else "")
+    if port.speed:
+        yield f"        speed: {port.speed * 8 / 1e9:g} Gbit/s"
+    addresses = [address for address in port.addresses if _is_address(address)]
+    if addresses:
+        yield f"        addresses: {_render_list(addresses)}"
+    if port.devices:
+        yield f"        devices: {_render_list(port.devices)}"
+    switch = port.switch or (node.switch if port.network == "east-west" else "")
+    if switch:
+        yield f"        switch: {_quote(switch)}"
+
+
+def _render_group(group: GroupDraft) -> Iterator[str]:
+    yield f"  - name: {_quote(group.name)}"
+    yield f"    kind: {group.kind}" + (f"  {FILL_IN_MARK} {_to_one_line(group.guess)}" if group.guess else "")
+    yield f"    members: {_render_list(group.members)}"
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _render_list(texts: "list[str] | tuple[str, ...]") -> str:
+    return "[" + ", ".join(map(_quote, texts)) + "]"
+
+
+def _quote(text: str) -> str:
+    """A text as YAML reads it back, whatever stands in it."""
+    plain = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isascii() and c.isprintable() else f"\\U{ord(c):08x}" for c in plain) + '"'
+
+
+def _to_one_line(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

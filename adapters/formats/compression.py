@@ -1,0 +1,149 @@
+"""Streams of bytes, packed or not, that never unpack into more than was allowed.
+
+What a file is, is told by its first bytes; its name only has to agree. Everything that is wrong with it is an
+`InputError` at the byte where it was found, raised when the reader gets there.
+"""
+
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import zstandard
+
+from skewscope.kb.problems import InputError, Problem
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+MAX_BYTES = 8 << 30
+"""Unpacked bytes that a stream may give, where the caller names no bound of its own."""
+
+# A block of a zstd frame is 4 bytes at least and gives 128 KiB at most: this much input can never unpack into more
+# than 64 MiB at once, whatever was packed. Smaller steps cost time, larger ones memory.
+ZSTD_STEP = 2048
+ZSTD_WINDOW = 1 << 27
+STEP = 1 << 20
+
+ZSTD, GZIP, PLAIN = "zstd", "gzip", "plain"
+suffixes = {".zst": ZSTD, ".gz": GZIP}
+
+
+def open_stream(path: Path, most_bytes: int = MAX_BYTES) -> io.BufferedReader:
+    """The unpacked bytes of a `.zst`, `.gz` or plain file, at most `most_bytes` of them."""
+    try:
+        file = path.open("rb")
+        head = file.peek(4)[:4]
+    except OSError as error:
+        raise input_error(path, None, _reason(error), "a file that can be read") from error
+    kind = _detect_compression(head)
+    promised = suffixes.get(path.suffix.lower())
+    if promised and kind != promised:
+        file.close()
+        found = f"bytes {head.hex(' ')}" if head else "an empty file"
+        raise input_error(
+            path, 0, found, f"a {promised} stream, as the name says", "Was it cut off, or renamed by mistake?"
+        )
+    return io.BufferedReader(_DecompressedStream(path, file, unpackers[kind](file), most_bytes), STEP)
+
+
+def input_error(path: Path, offset: int | None, found: str, expected: str, hint: str = "") -> InputError:
+    """The error of a binary file, at a byte of it."""
+    place = "" if offset is None else f"byte {offset}"
+    return InputError([Problem(str(path), 0, place, found, expected, hint)])
+
+
+def _detect_compression(head: bytes) -> str:
+    """What the first four bytes of a file say it is."""
+    # 184D2A50 to 184D2A5F start a skippable frame, which parallel compressors write first.
+    if head == b"\x28\xb5\x2f\xfd" or (head[1:] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50):
+        return ZSTD
+    return GZIP if head[:2] == b"\x1f\x8b" else PLAIN
+
+
+def _read_plain(file: io.BufferedReader) -> Iterator[bytes]:
+    """The file's own bytes."""
+    while chunk := file.read(STEP):
+        yield chunk
+
+
+def _gunzip(file: io.BufferedReader) -> Iterator[bytes]:
+    """What a gzip file holds, all its members."""
+    with gzip.GzipFile(fileobj=file) as unpacked:
+        while chunk := unpacked.read(STEP):
+            yield chunk
+
+
+def _unzstd(file: io.BufferedReader) -> Iterator[bytes]:
+    """What a zstd file holds, all its frames."""
+    # zstandard's stream_reader takes a frame that stops half-way for the end of the data; only a decompressobj tells.
+    frames = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW)
+    frame = None
+    while step := file.read(ZSTD_STEP):
+        while step:
+            frame = frame or frames.decompressobj()
+            if chunk := frame.decompress(step):
+                yield chunk
+            step = frame.unused_data if frame.eof else b""
+            frame = None if frame.eof else frame
+    if frame:
+        raise EOFError("a zstd frame that stops before its end")
+
+
+unpackers: dict[str, Callable[[io.BufferedReader], Iterator[bytes]]] = {
+    PLAIN: _read_plain,
+    GZIP: _gunzip,
+    ZSTD: _unzstd,
+}
+
+
+class _DecompressedStream(io.RawIOBase):
+    """Chunks as a raw stream: bounded, and with every failure told in our own words."""
+
+    def __init__(self, path: Path, file: io.BufferedReader, chunks: Iterator[bytes], most_bytes: int) -> None:
+        self._path, self._file, self._chunks = path, file, chunks
+        self._remaining = self._max_bytes = most_bytes
+        self._pending = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        if not self._pending:
+            self._pending = memoryview(self._next_chunk())
+        target = memoryview(buffer).cast("B")
+        count = min(len(target), len(self._pending))
+        target[:count] = self._pending[:count]
+        self._pending = self._pending[count:]
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def _next_chunk(self) -> bytes:
+        """The next chunk, b'' at the end."""
+        try:
+            chunk = next(self._chunks, b"")
+        except (zstandard.ZstdError, zlib.error, EOFError, OSError) as error:
+            raise self._error_here(_reason(error), "an undamaged stream", "Copy or record the file again.") from error
+        self._remaining -= len(chunk)
+        if self._remaining < 0:
+            bound = f"at most {self._max_bytes} bytes"
+            raise self._error_here(
+                "more bytes than are allowed", bound, "Split it, or check that it is what you think."
+            )
+        return chunk
+
+    def _error_here(self, found: str, expected: str, hint: str) -> InputError:
+        """An error at the place in the packed file that was reached."""
+        offset = self._file.tell() if self._file.seekable() else None
+        return input_error(self._path, offset, found, expected, hint)
+
+
+def _reason(error: Exception) -> str:
+    """What a library's error says, in one line."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(text.split()).rstrip(".") or type(error).__name__

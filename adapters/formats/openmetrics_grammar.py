@@ -1,0 +1,133 @@
+"""The exact grammar of one line of OpenMetrics or Prometheus text, and what a line that fits none probably is.
+
+What does not fit raises ValueError with what was found; the caller knows the file and the line.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+
+MAX_LABELS = 128
+SAMPLE_SYNTAX = 'a sample: name{label="value",...} number [time]'
+METRIC_TYPES = ("counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset", "unknown", "untyped")
+
+QUOTED = rb'"(?:[^"\\\n]|\\.)*+"'
+LABELS = rb"\{(?:[^\"{}\n]|" + QUOTED + rb")*+\}"
+SERIES = re.compile(rb"[ \t]*(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*+)?(?:[ \t]*(?P<labels>" + LABELS + rb"))?")
+LABEL = re.compile(
+    rb"[ \t]*(?:(?P<plain>[a-zA-Z_][a-zA-Z0-9_]*+)|(?P<quoted>"
+    + QUOTED
+    + rb"))[ \t]*(?:=[ \t]*(?P<value>"
+    + QUOTED
+    + rb")[ \t]*)?(?P<end>,|$)"
+)
+REST = re.compile(
+    rb"[ \t]+(?P<value>[^ \t#]++)(?:[ \t]+(?P<time>[^ \t#]++))?(?:[ \t]+#[ \t]*(?P<exemplar>\{.*+))?[ \t\r]*+"
+)
+EXEMPLAR = re.compile(rb"(?P<labels>" + LABELS + rb")[ \t]+(?P<value>[^ \t]++)(?:[ \t]+(?P<time>[^ \t]++))?[ \t\r]*+")
+METADATA = re.compile(
+    rb"#[ \t]+(?P<what>TYPE|HELP|UNIT)(?:[ \t]+(?P<name>" + QUOTED + rb"|[^ \t]++)(?:[ \t]+(?P<text>.*))?)?"
+)
+NUMBER = re.compile(rb"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[iI][nN][fF](?:inity)?|[nN][aA][nN])")
+ESCAPE = re.compile(r"\\([\\\"n])")
+UNESCAPED = {"\\": "\\", '"': '"', "n": "\n"}
+
+Labels = tuple[tuple[str, str], ...]
+
+
+def parse_number(text: bytes) -> float:
+    """The number that a text is."""
+    if not NUMBER.fullmatch(text):
+        raise ValueError(f"{excerpt(text)} for a number")
+    return float(text)
+
+
+def parse_time(text: bytes) -> float:
+    """The time that a text is, in whatever unit."""
+    found = parse_number(text)
+    if not math.isfinite(found):
+        raise ValueError(f"{excerpt(text)} for a time")
+    return found
+
+
+def check_exemplar(text: bytes | None) -> None:
+    """Raises ValueError where what follows the mark of an exemplar is none."""
+    if text is None:
+        return
+    match = EXEMPLAR.fullmatch(text)
+    if match is None:
+        raise ValueError("a broken exemplar")
+    parse_labels(match["labels"])
+    parse_number(match["value"])
+    if match["time"] is not None:
+        parse_time(match["time"])
+
+
+def parse_series(match: re.Match[bytes]) -> tuple[str, Labels]:
+    """Name and labels of the text of a series."""
+    pairs = parse_labels(match["labels"]) if match["labels"] else []
+    names = [match["name"].decode()] if match["name"] else []
+    names += [value for name, value in pairs if name in ("", "__name__")]
+    if len(names) != 1 or not names[0]:
+        raise ValueError("no metric name" if not names else f"{len(names)} metric names")
+    return names[0], tuple((name, value) for name, value in pairs if name not in ("", "__name__") and value)
+
+
+def parse_labels(text: bytes) -> list[tuple[str, str]]:
+    """The pairs in braces; a quoted name alone is a metric's and has the label name ''."""
+    pairs: dict[str, str] = {}
+    inner = text[1:-1].rstrip(b" \t")
+    at = 0
+    while at < len(inner):
+        match = LABEL.match(inner, at)
+        if match is None or (match["value"] is None and match["quoted"] is None):
+            raise ValueError(f"{excerpt(inner[at:])} for a label")
+        name = match["plain"].decode() if match["plain"] else unquote(match["quoted"])
+        name, value = (name, unquote(match["value"])) if match["value"] is not None else ("", name)
+        if name in pairs:
+            raise ValueError(f"the label {name[:40]!r} for the second time")
+        if len(pairs) >= MAX_LABELS:
+            raise ValueError(f"more than {MAX_LABELS} labels")
+        pairs[name] = value
+        at = match.end()
+    return list(pairs.items())
+
+
+def unquote(quoted: bytes) -> str:
+    """What stands between quotes; a backslash before any other letter is itself."""
+    try:
+        text = quoted[1:-1].decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("bytes that are not UTF-8") from None
+    return ESCAPE.sub(lambda match: UNESCAPED[match[1]], text) if "\\" in text else text
+
+
+def excerpt(text: bytes) -> str:
+    """The start of a text, safe to print."""
+    shown = text[:60].decode("utf-8", "backslashreplace")
+    shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in shown)
+    return f"'{shown}'" + ("..." if len(text) > 60 else "")
+
+
+def guess_format(text: bytes) -> str:
+    """What a line probably is, where it is no exposition."""
+    if text.startswith((b"<", b"HTTP/")):
+        return "This looks like a web page, not like metrics."
+    if text.startswith((b'{"', b"[", b"{'")) and b":" in text:
+        return "This looks like JSON."
+    if any(byte < 9 for byte in text[:60]):
+        return "This looks like a binary file; compressed text is known by its name (.zst, .gz)."
+    if re.search(rb"=[^\"]", text.partition(b"{")[2].partition(b"}")[0]):
+        return "Label values stand in double quotes."
+    return ""
+
+
+def format_series(name: str, labels: Mapping[str, str]) -> str:
+    """The text of a series, as it stands before the value."""
+    inner = ",".join(f'{label}="{escape(value)}"' for label, value in sorted(labels.items()))
+    return f"{name}{{{inner}}}" if inner else name
+
+
+def escape(value: str) -> str:
+    """A label's value as it stands between its quotes."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

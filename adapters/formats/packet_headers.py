@@ -1,0 +1,371 @@
+"""Frames into columns of packets: the headers of all frames of a block at once, one array operation per field.
+
+Nothing here raises for what a frame holds: what cannot be read is `OTHER`, with the fields that could. Lengths come
+from the headers, since captures are cut after a few dozen bytes.
+"""
+
+import ipaddress
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.adapters.formats.compression import MAX_BYTES
+from skewscope.adapters.formats.pcap import BLOCK_BYTES, ETHERNET, RAW_IP, SLL, SLL2, FrameReader, Frames, read_headers
+from skewscope.engine.wire.packets import OTHER, ROCE, ROCE_CNP, TCP, Packets
+
+__all__ = ["OTHER", "ROCE", "ROCE_PORT", "TCP", "PacketReader", "Packets", "address_key", "decode", "read_packets"]
+
+I64: TypeAlias = NDArray[np.int64]
+U64: TypeAlias = NDArray[np.uint64]
+Bools: TypeAlias = NDArray[np.bool_]
+Columns: TypeAlias = dict[str, NDArray[Any]]
+
+ROCE_PORT = 4791
+
+column_types: dict[str, type[np.generic]] = {
+    "src": np.uint64,
+    "dst": np.uint64,
+    "sport": np.uint16,
+    "dport": np.uint16,
+    "proto": np.uint8,
+    "length": np.int32,
+    "seq": np.uint32,
+    "ack": np.uint32,
+    "flags": np.uint8,
+    "window": np.uint16,
+    "opcode": np.uint8,
+    "qp": np.uint32,
+    "psn": np.uint32,
+    "syndrome": np.uint8,
+    "ecn": np.uint8,
+}
+
+
+def read_packets(path: Path, block_bytes: int = BLOCK_BYTES, most_bytes: int = MAX_BYTES) -> "PacketReader":
+    """The packets of a capture file, packed or not, block by block."""
+    return PacketReader(path, block_bytes, most_bytes)
+
+
+class PacketReader(Iterator[Packets]):
+    """The packets of one capture file, and what could not be read of it."""
+
+    short_frames = 0
+    """Frames so far that were captured too short for the headers they announce: a larger snap length shows them."""
+
+    def __init__(self, path: Path, block_bytes: int = BLOCK_BYTES, most_bytes: int = MAX_BYTES) -> None:
+        self._frames = FrameReader(path, block_bytes, most_bytes)
+
+    def __next__(self) -> Packets:
+        packets, cut = _decode(next(self._frames))
+        self.short_frames += cut
+        return packets
+
+    @property
+    def truncated_records(self) -> int:
+        """1 once the file turned out to end inside a record."""
+        return self._frames.truncated_records
+
+
+def decode(frames: Frames) -> Packets:
+    """One row per frame, in their order."""
+    return _decode(frames)[0]
+
+
+def _decode(frames: Frames) -> tuple[Packets, int]:
+    """One row per frame, and how many frames were captured too short."""
+    out: Columns = {name: np.zeros(len(frames), kind) for name, kind in column_types.items()}
+    link = _parse_link(frames)
+    cut = link.short_frames
+    net = _Network(*(np.full(len(frames), fill, np.int64) for fill in (NO_PROTOCOL, 0, 0, 0)))
+    for network in (_parse_ipv4, _parse_ipv6):
+        cut += network(frames, link, net, out)
+    for transport in (_parse_ports, _parse_tcp, _parse_roce):
+        cut += transport(frames, net, out)
+    return Packets(time=frames.time, size=frames.size.astype(np.int32), **out), cut
+
+
+# Addresses
+
+
+def address_key(text: str) -> int:
+    """The number that stands for an address in `src` and `dst`; ValueError for what is no address."""
+    address = ipaddress.ip_address(text)
+    number = int(address) if address.version == 6 else 0xFFFF << 32 | int(address)
+    high, low = (np.array([part], np.uint64) for part in (number >> 64, number & 0xFFFF_FFFF_FFFF_FFFF))
+    return int(_hash_addresses(high, low)[0])
+
+
+def _hash_addresses(high: U64, low: U64) -> U64:
+    """128-bit addresses hashed to 64 bits, the same on every machine and in every run."""
+    return _mix_bits(_mix_bits(high + np.uint64(0x9E3779B97F4A7C15)) ^ low)
+
+
+def _mix_bits(bits: U64) -> U64:
+    """Every bit of the result depends on every bit given (the finaliser of splitmix64)."""
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+# Link layer
+
+BE16 = np.dtype(">u2")
+IPV4, IPV6 = 0x0800, 0x86DD
+vlan_tags = (0x8100, 0x88A8, 0x9100)
+MAX_VLANS = 4
+
+link_layout = {ETHERNET: (12, 14), SLL: (14, 16), SLL2: (0, 20)}
+"""By link type: where its header names the network layer, and how long it is."""
+
+
+@dataclass(slots=True)
+class _Link:
+    """Per frame: which network layer follows, and where."""
+
+    ethertype: I64
+    offset: I64
+    end: I64
+    """Where the captured bytes end."""
+    short_frames: int
+
+
+def _parse_link(frames: Frames) -> _Link:
+    """What the link layer tells of each frame; ethertype 0 where it tells nothing."""
+    end = frames.start + frames.captured
+    if frames.link == RAW_IP:
+        return _parse_raw_ip(frames, end)
+    kind_at, length = link_layout.get(frames.link, (0, 0))
+    if not length:
+        return _Link(np.zeros(len(frames), np.int64), frames.start, end, 0)
+    link = _Link(np.zeros(len(frames), np.int64), frames.start + length, end, 0)
+    fits = link.offset <= end
+    link.ethertype[fits] = read_headers(frames.data, frames.start[fits] + kind_at, BE16)
+    link.short_frames = _count_short(frames, ~fits)
+    for _ in range(MAX_VLANS):
+        tagged = np.flatnonzero(np.isin(link.ethertype, vlan_tags) & (link.offset + 4 <= end))
+        if not len(tagged):
+            break
+        link.ethertype[tagged] = read_headers(frames.data, link.offset[tagged] + 2, BE16)
+        link.offset[tagged] += 4
+    return link
+
+
+def _parse_raw_ip(frames: Frames, end: I64) -> _Link:
+    """Frames that begin with the network layer: its version is all there is to go by."""
+    some = frames.captured > 0
+    version = np.zeros(len(frames), np.int64)
+    version[some] = frames.data[frames.start[some]] >> 4
+    return _Link(np.select([version == 4, version == 6], [IPV4, IPV6], 0), frames.start, end, 0)
+
+
+def _count_short(frames: Frames, missing: Bools) -> int:
+    """How many of the frames that miss bytes miss them because the capture left them out."""
+    return int(np.count_nonzero(missing & (frames.captured < frames.size)))
+
+
+# Network layer
+
+NO_PROTOCOL = 255
+"""A protocol number that is reserved: no transport header can be read here."""
+PROTOCOL_TCP, PROTOCOL_UDP = 6, 17
+FRAGMENT, AUTHENTICATION = 44, 51
+MAX_EXTENSIONS = 8
+
+is_extension = np.zeros(256, bool)
+is_extension[[0, 43, FRAGMENT, AUTHENTICATION, 60]] = True
+"""IPv6 headers that may stand before the transport header."""
+
+IPV4_HEADER = np.dtype(
+    [
+        ("version", "u1"),
+        ("tos", "u1"),
+        ("length", ">u2"),
+        ("id", ">u2"),
+        ("fragment", ">u2"),
+        ("ttl", "u1"),
+        ("protocol", "u1"),
+        ("checksum", ">u2"),
+        ("src", ">u4"),
+        ("dst", ">u4"),
+    ]
+)
+IPV6_HEADER = np.dtype(
+    [
+        ("flow", ">u4"),
+        ("length", ">u2"),
+        ("next", "u1"),
+        ("hops", "u1"),
+        ("src", ">u8", 2),
+        ("dst", ">u8", 2),
+    ]
+)
+EXTENSION_HEADER = np.dtype([("next", "u1"), ("length", "u1"), ("fragment", ">u2"), ("rest", "V4")])
+
+
+@dataclass(slots=True)
+class _Network:
+    """Per frame: which transport layer follows, where, and how long it is."""
+
+    protocol: I64
+    offset: I64
+    remaining: I64
+    """Bytes of the packet from `at` on, by its own header."""
+    captured: I64
+    """Bytes captured from `at` on."""
+
+
+def _parse_ipv4(frames: Frames, link: _Link, net: _Network, out: Columns) -> int:
+    """Fill in what IPv4 headers tell; gives how many were cut."""
+    kind = link.ethertype == IPV4
+    fits = link.offset + 20 <= link.end
+    which = np.flatnonzero(kind & fits)
+    head = read_headers(frames.data, link.offset[which], IPV4_HEADER)
+    options = (head["version"] & 15).astype(np.int64) * 4
+    length = head["length"].astype(np.int64)
+    # The field has 16 bits: offloads that hand over more than fits write 0.
+    length = np.where(length == 0, (frames.size + frames.start - link.offset)[which], length)
+    good = (head["version"] >> 4 == 4) & (options >= 20) & (length >= options)
+    which, head, options, length = which[good], head[good], options[good], length[good]
+    mapped = np.uint64(0xFFFF << 32)
+    for name in ("src", "dst"):
+        out[name][which] = _hash_addresses(np.zeros(1, np.uint64), mapped | head[name].astype(np.uint64))
+    out["ecn"][which] = head["tos"] & 3
+    at = link.offset[which] + options
+    later = (head["fragment"] & 0x1FFF) > 0
+    net.protocol[which] = np.where(later, NO_PROTOCOL, head["protocol"])
+    net.offset[which], net.remaining[which], net.captured[which] = at, length - options, link.end[which] - at
+    return _count_short(frames, kind & ~fits)
+
+
+def _parse_ipv6(frames: Frames, link: _Link, net: _Network, out: Columns) -> int:
+    """Fill in what IPv6 headers tell; gives how many were cut."""
+    kind = link.ethertype == IPV6
+    fits = link.offset + 40 <= link.end
+    which = np.flatnonzero(kind & fits)
+    head = read_headers(frames.data, link.offset[which], IPV6_HEADER)
+    good = head["flow"] >> 28 == 6
+    which, head = which[good], head[good]
+    for name in ("src", "dst"):
+        parts = head[name].astype(np.uint64)
+        out[name][which] = _hash_addresses(parts[:, 0], parts[:, 1])
+    out["ecn"][which] = head["flow"] >> 20 & 3
+    at = link.offset[which] + 40
+    length = head["length"].astype(np.int64)
+    net.protocol[which], net.offset[which], net.captured[which] = head["next"], at, link.end[which] - at
+    # Jumbograms and large offloads write 0 here too.
+    net.remaining[which] = np.where(length == 0, frames.size[which] + frames.start[which] - at, length)
+    _skip_extensions(frames, net, which)
+    ends_early = is_extension[net.protocol] & kind & (net.captured < 8)
+    return _count_short(frames, kind & ~fits | ends_early & fits)
+
+
+def _skip_extensions(frames: Frames, net: _Network, which: I64) -> None:
+    """Move on to the transport header, where there is one in reach."""
+    for _ in range(MAX_EXTENSIONS):
+        which = which[is_extension[net.protocol[which]] & (net.captured[which] >= 8)]
+        if not len(which):
+            return
+        kind, head = net.protocol[which], read_headers(frames.data, net.offset[which], EXTENSION_HEADER)
+        length = (head["length"].astype(np.int64) + 1) * 8
+        length[kind == FRAGMENT] = 8
+        length[kind == AUTHENTICATION] = (head["length"][kind == AUTHENTICATION].astype(np.int64) + 2) * 4
+        later = (kind == FRAGMENT) & (head["fragment"] >> 3 > 0)
+        net.protocol[which] = np.where(later | (length > net.remaining[which]), NO_PROTOCOL, head["next"])
+        net.offset[which] += length
+        net.remaining[which] -= length
+        net.captured[which] -= length
+
+
+# Transport layer
+
+PORTS = np.dtype([("sport", ">u2"), ("dport", ">u2")])
+# Without the window and what follows: an IPv6 packet captured at 68 bytes ends right here.
+TCP_HEADER = np.dtype([("ports", "V4"), ("seq", ">u4"), ("ack", ">u4"), ("words", "u1"), ("flags", "u1")])
+BTH = np.dtype(
+    [("udp", "V8"), ("opcode", "u1"), ("flags", "u1"), ("partition", ">u2"), ("qp", ">u4"), ("psn", ">u4")],
+)
+"""UDP header and the base transport header of InfiniBand."""
+
+
+def _parse_ports(frames: Frames, net: _Network, out: Columns) -> int:
+    """Fill in the ports; gives how many were cut."""
+    kind = (net.protocol == PROTOCOL_TCP) | (net.protocol == PROTOCOL_UDP)
+    fits = net.captured >= 4
+    which = np.flatnonzero(kind & fits)
+    head = read_headers(frames.data, net.offset[which], PORTS)
+    out["sport"][which], out["dport"][which] = head["sport"], head["dport"]
+    return _count_short(frames, kind & ~fits)
+
+
+def _parse_tcp(frames: Frames, net: _Network, out: Columns) -> int:
+    """Fill in TCP; gives how many more were cut."""
+    kind = net.protocol == PROTOCOL_TCP
+    fits = net.captured >= TCP_HEADER.itemsize
+    which = np.flatnonzero(kind & fits)
+    head = read_headers(frames.data, net.offset[which], TCP_HEADER)
+    header = (head["words"] >> 4).astype(np.int64) * 4
+    good = (header >= 20) & (header <= net.remaining[which])
+    which, head, header = which[good], head[good], header[good]
+    out["proto"][which] = TCP
+    out["length"][which] = net.remaining[which] - header
+    for name in ("seq", "ack", "flags"):
+        out[name][which] = head[name]
+    which = which[net.captured[which] >= 16]
+    out["window"][which] = read_headers(frames.data, net.offset[which] + 14, BE16)
+    return _count_short(frames, kind & ~fits & (net.captured >= 4))
+
+
+def _parse_roce(frames: Frames, net: _Network, out: Columns) -> int:
+    """Fill in RoCEv2; gives how many more were cut."""
+    kind = (net.protocol == PROTOCOL_UDP) & (out["dport"] == ROCE_PORT)
+    fits = net.captured >= BTH.itemsize
+    which = np.flatnonzero(kind & fits & (net.remaining >= BTH.itemsize + 4))
+    head = read_headers(frames.data, net.offset[which], BTH)
+    out["proto"][which] = ROCE
+    out["opcode"][which] = head["opcode"]
+    out["qp"][which], out["psn"][which] = head["qp"] & 0xFFFFFF, head["psn"] & 0xFFFFFF
+    padding = head["flags"] >> 4 & 3
+    around = BTH.itemsize + extended_sizes[head["opcode"]] + padding + 4
+    out["length"][which] = np.maximum(net.remaining[which] - around, 0)
+    # The syndrome is the first byte of its header.
+    at = aeth_offsets[head["opcode"]]
+    answers = (at > 0) & (net.captured[which] > at)
+    out["syndrome"][which[answers]] = frames.data[(net.offset[which] + at)[answers]]
+    return _count_short(frames, kind & ~fits)
+
+
+EXTENDED_HEADERS = (
+    ((0x06, 0x0A, 0x0B, 0x0C), 16),  # RDMA: address, key and length
+    ((0x0D, 0x0F, 0x10, 0x11, 0x12), 4),  # AETH: syndrome and message number
+    ((0x12,), 8),  # what an atomic found
+    ((0x13, 0x14), 28),  # what an atomic does
+    ((0x03, 0x05, 0x09, 0x0B), 4),  # immediate data
+    ((0x16, 0x17), 4),  # key to invalidate
+)
+"""By operation, which is the lower five bits of an opcode: the headers that follow the base header, in bytes."""
+RESPONSES = (0x0D, 0x0E, 0x0F, 0x10, 0x11, 0x12)
+WITH_AETH = (0x0D, 0x0F, 0x10, 0x11, 0x12)
+
+
+def _build_opcode_tables() -> tuple[I64, I64]:
+    """By opcode: bytes of extended headers, and where in the UDP datagram an AETH begins (0: there is none)."""
+    sizes, aeth = np.zeros(256, np.int64), np.zeros(256, np.int64)
+    requests = np.array([operation not in RESPONSES for operation in range(32)], np.int64)
+    none = np.zeros(32, np.int64)
+    # What stands before those headers depends on the service, the upper three bits: reliable and unreliable
+    # connection, reliable and unreliable datagram, extended reliable connection.
+    fronts = {0x00: none, 0x20: none, 0x40: 4 + 8 * requests, 0x60: none + 8, 0xA0: 4 * requests}
+    for service, front in fronts.items():
+        sizes[service : service + 32] = front
+        aeth[[service + operation for operation in WITH_AETH]] = BTH.itemsize + front[list(WITH_AETH)]
+        for operations, size in EXTENDED_HEADERS:
+            sizes[[service + operation for operation in operations]] += size
+    sizes[ROCE_CNP] = 16
+    return sizes, aeth
+
+
+extended_sizes, aeth_offsets = _build_opcode_tables()

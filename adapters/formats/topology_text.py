@@ -1,0 +1,64 @@
+"""A topology as the text of its file, whole or as much of it as concerns one node."""
+
+from collections.abc import Collection
+from dataclasses import asdict, replace
+from typing import Any
+
+import yaml
+
+from skewscope.engine.model.topology import Node, Pool, Topology
+
+SMALL_FLEET = 512
+"""Of a fleet of so many nodes everybody may know all."""
+
+
+def format_topology(topology: Topology) -> str:
+    """The topology as its file has it."""
+    whole = {
+        "version": 1,
+        "nodes": [_node_to_dict(node) for node in topology.nodes],
+        "groups": [
+            {"name": group.name, "kind": group.kind, "members": list(group.members)}
+            | ({"front_end": group.front_end} if group.front_end else {})
+            for group in topology.groups
+        ],
+        "pools": [{"name": pool.name, "replicas": list(pool.replicas)} for pool in topology.pools],
+    }
+    return str(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True))
+
+
+def _node_to_dict(node: Node) -> dict[str, Any]:
+    ports = []
+    for port in node.ports:
+        made = {k: v for k, v in asdict(port).items() if k not in {"node", "speed"} and v}
+        made |= {k: list(made[k]) for k in ("addresses", "devices") if k in made}
+        ports.append(made | {"speed": f"{port.speed / 125e6:g} Gbit/s"} if port.speed else made)
+    made = {"name": node.name} | ({"rack": node.rack} if node.rack else {})
+    return made | {"gpus": node.gpus, "dpu": {"sees": list(node.sees)}, "ports": ports}
+
+
+def subset_for_node(topology: Topology, node: str) -> Topology:
+    """What a node has to know to name whom it talks to: its groups, their members and front ends, and their pools.
+
+    A small fleet, and one that does not have the node, is given whole.
+    """
+    if len(topology.nodes) <= SMALL_FLEET or node not in topology.node:
+        return topology
+    node_of = topology.node_of
+    own = tuple(g for g in topology.groups if node in {g.front_end, *(node_of[member] for member in g.members)})
+    names = {node, *(node_of[member] for g in own for member in g.members), *(g.front_end for g in own)}
+    ends = {port.peer for port in topology.node[node].ports if port.peer}
+    names |= {topology.port[end].node for end in ends if end in topology.port}
+    groups = {g.name for g in own}
+    pools = (Pool(pool.name, tuple(r for r in pool.replicas if r in groups)) for pool in topology.pools)
+    nodes = tuple(_drop_foreign_peers(one, names, topology) for one in topology.nodes if one.name in names)
+    return Topology(nodes, own, tuple(pool for pool in pools if pool.replicas))
+
+
+def _drop_foreign_peers(node: Node, names: Collection[str], topology: Topology) -> Node:
+    """A node whose ports name no others than these as the other end of their link."""
+    ports = (
+        port if not port.peer or topology.port[port.peer].node in names else replace(port, peer="")
+        for port in node.ports
+    )
+    return replace(node, ports=tuple(ports))

@@ -1,0 +1,141 @@
+"""Parquet as a controller records it: a row is what came together, its values one list (see `controller.recorder`)."""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from skewscope.adapters.formats.openmetrics import MAX_SAMPLES, MAX_SECONDS
+from skewscope.adapters.mapping.names import SeriesRegistry
+from skewscope.engine.ingest.feed import I32, Block, SeriesKey
+from skewscope.kb.problems import InputError, Problem
+
+COLUMNS = ("time", "table", "first", "series", "numbers", "values")
+MAX_TABLES = 1_000_000
+MAX_COLUMNS = 1 << 16
+"""Series of one table."""
+UNNAMED_SERIES = -1
+"""The number of a column that has no name: what an agent told of others."""
+ANNOUNCEMENT_COLUMNS = ["table", "first", "series"]
+
+
+@dataclass
+class WideTableReader:
+    """A file being read."""
+
+    file: str
+    registry: SeriesRegistry
+    begin: float = -math.inf
+    end: float = math.inf
+    """Of the samples that are wanted."""
+    tables: dict[int, list[int]] = field(default_factory=dict)
+    """The intake's number of each series of a table."""
+    number_arrays: dict[int, I32] = field(default_factory=dict)
+    sample_count: int = 0
+
+    def input_error(self, column: str, found: str, expected: str, hint: str = "") -> InputError:
+        """The error of a column."""
+        return InputError([Problem(self.file, 0, column, found, expected, hint)])
+
+    def read_blocks(self, file: Any) -> Iterator[Block]:
+        """The samples of each row group.
+
+        Raises:
+            InputError: values of series that were not announced, or more than can be held.
+        """
+        for group in range(file.metadata.num_row_groups):
+            wanted = self._overlaps(file.metadata.row_group(group))
+            rows = file.read_row_group(group, columns=list(COLUMNS) if wanted else ANNOUNCEMENT_COLUMNS)
+            for batch in rows.to_batches():
+                self._add_columns(batch)
+                if wanted:
+                    yield self._build_block(batch)
+
+    def _overlaps(self, group: Any) -> bool:
+        """Whether anything of a row group may be of the wanted time."""
+        times = group.column(COLUMNS.index("time")).statistics
+        if times is None or not times.has_min_max:
+            return True
+        return bool(times.min <= self.end and times.max >= self.begin)
+
+    def _add_columns(self, batch: Any) -> None:
+        """Takes in what the columns of tables are."""
+        told = batch.filter(batch.column("series").is_valid())
+        columns = (told.column(name).to_pylist() for name in ANNOUNCEMENT_COLUMNS)
+        for table, first, text in zip(*columns, strict=True):
+            known = self.tables.setdefault(table, [])
+            if first != len(known) or len(self.tables) > MAX_TABLES:
+                raise self.input_error(
+                    "first", f"series from {first} on of a table of {len(known)}", "those that follow"
+                )
+            known += [self._series_number(each) for each in self._parse_list(text)]
+            if len(known) > MAX_COLUMNS:
+                raise self.input_error("series", f"{len(known)} series of one table", f"at most {MAX_COLUMNS}")
+            self.number_arrays[table] = np.array(known, np.int32)
+
+    def _parse_list(self, text: str) -> list[object]:
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, list):
+            raise self.input_error("series", "text that is no JSON list", "series with their ranks")
+        return found
+
+    def _series_number(self, told: object) -> int:
+        match told:
+            case ["", *_]:
+                return UNNAMED_SERIES
+            case [str(signal), str(kind), str(entity), str(selector), int(rank)]:
+                return self.registry.register(SeriesKey(signal, kind, entity, selector), rank)
+        raise self.input_error("series", f"{told!r:.60}", "[signal, kind, entity, selector, rank]")
+
+    def _build_block(self, batch: Any) -> Block:
+        """The samples of some rows."""
+        rows = batch.filter(batch.column("values").is_valid())
+        times = rows.column("time").to_numpy(zero_copy_only=False)
+        if rows.column("time").null_count or not (np.abs(times) < MAX_SECONDS).all():
+            raise self.input_error("time", "a row without a time, or years away", "seconds since 1970")
+        values, ends = _flatten(rows.column("values"))
+        places, places_end = _flatten(rows.column("numbers"))
+        tables = rows.column("table").to_pylist()
+        scattered = rows.column("numbers").is_valid().to_pylist()
+        series = np.empty(len(values), np.int32)
+        for n, table in enumerate(tables):
+            at = slice(ends[n], ends[n + 1])
+            size = at.stop - at.start
+            place = places[places_end[n] : places_end[n + 1]] if scattered[n] else np.arange(size, dtype=np.int32)
+            series[at] = self._series_numbers(table, place, size)
+        sizes = np.diff(ends)
+        time = np.repeat(times, sizes)
+        some = (time >= self.begin) & (time <= self.end) & (series != UNNAMED_SERIES)
+        self.sample_count += int(np.count_nonzero(some))
+        if self.sample_count > MAX_SAMPLES:
+            hint = "Play a shorter part: --from and --to."
+            raise self.input_error("", f"more than {MAX_SAMPLES} samples", "fewer", hint)
+        return Block(time[some], series[some], values[some])
+
+    def _series_numbers(self, table: int, place: Any, size: int) -> I32:
+        known = self.number_arrays.get(table)
+        if known is None or len(place) != size or (size and not 0 <= place.min() <= place.max() < len(known)):
+            raise self.input_error(
+                "table", f"values of series of table {table} that were not announced", "known series"
+            )
+        found: I32 = known[place]
+        return found
+
+
+def is_wide(names: list[str]) -> bool:
+    """Whether a file with these columns is one of these."""
+    return tuple(names) == COLUMNS
+
+
+def _flatten(column: Any) -> tuple[Any, Any]:
+    """All values of a column of lists, and where each list begins among them."""
+    # Lists that are not there may hide values; filling in makes them empty.
+    sizes = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    flat = column.flatten()
+    return flat.to_numpy(zero_copy_only=False), np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)

@@ -1,0 +1,105 @@
+"""A capture file at one port, reduced to `wire.*` samples."""
+
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from skewscope.adapters.formats.packet_headers import address_key, read_packets
+from skewscope.engine.ingest.feed import Block, SeriesTable, merge_blocks
+from skewscope.engine.model.topology import Group, Port, Topology
+from skewscope.engine.wire.chunk import PortSamples
+from skewscope.engine.wire.packets import Packets
+from skewscope.engine.wire.reducer import TICK_LENGTH, PortReducer
+from skewscope.engine.wire.view import BARRIERS, PIPELINES, TRANSFERS, GroupView, PortView
+
+TICKS_PER_STRETCH = 5
+"""Ticks reduced at once: enough packets to fill the arrays, few enough to stay in cache."""
+MAX_SILENCE = 60.0
+"""Seconds without a packet after which the reducer starts afresh rather than walk through the silence."""
+
+
+def build_port_view(topology: Topology, port: Port) -> PortView:
+    """What the reducer of a port has to know, from the topology."""
+    others = [p for p in topology.port.values() if p.network == port.network and p.id != port.id]
+    peers = {address_key(a): p.id for p in others for a in p.addresses}
+    own = frozenset(address_key(a) for a in port.addresses)
+    read = BARRIERS | PIPELINES | TRANSFERS
+    groups = [g for g in topology.groups if g.kind in read] if port.network == "east-west" else []
+    views = (_build_group_view(topology, g, port) for g in groups)
+    return PortView(port.id, port.node, port.network, own, peers, tuple(v for v in views if v is not None))
+
+
+def _build_group_view(topology: Topology, group: Group, port: Port) -> GroupView | None:
+    nodes = tuple(dict.fromkeys(topology.node_of[m] for m in group.members))
+    if port.node not in nodes or len(nodes) < 2:
+        return None
+    keys = {
+        address_key(address): place
+        for place, name in enumerate(nodes)
+        for p in topology.node[name].ports
+        if p.network == port.network
+        for address in p.addresses
+    }
+    return GroupView(group.name, group.kind, nodes.index(port.node), nodes, keys)
+
+
+def reduce_capture(path: Path, view: PortView, table: SeriesTable) -> tuple[Block, list[str]]:
+    """The samples of one capture, and what a reader of the result should know about it.
+
+    Raises:
+        InputError: the file is no capture, or is damaged.
+    """
+    reader = read_packets(path)
+    told = list(_reduce_stretches(reader, view))
+    warnings = []
+    if reader.truncated_records:
+        warnings.append(f"{path.name} ends inside a packet: the capture was cut short")
+    if reader.short_frames:
+        warnings.append(f"{path.name}: {reader.short_frames} packets were captured too short for their headers")
+    if not told:
+        warnings.append(f"{path.name} holds no packet from or to {view.port}")
+    return merge_blocks(_build_block(samples, table) for samples in told), warnings
+
+
+def _build_block(samples: PortSamples, table: SeriesTable) -> Block:
+    if not samples.keys:
+        return Block(np.empty(0), np.empty(0, np.int32), np.empty(0))
+    series = [np.full(len(t), table.number(k), np.int32) for k, t in zip(samples.keys, samples.times, strict=True)]
+    return Block(np.concatenate(samples.times), np.concatenate(series), np.concatenate(samples.values))
+
+
+def _reduce_stretches(blocks: Iterable[Packets], view: PortView) -> Iterator[PortSamples]:
+    """Samples stretch by stretch; stretches begin at whole seconds, whatever the file's blocks."""
+    reducer = PortReducer(view)
+    for first, packets in split_stretches(blocks):
+        if not math.isfinite(first):
+            reducer = PortReducer(view)
+        else:  # a stretch without a packet too: that nothing comes is known then, and no gap
+            yield reducer.reduce(packets, first, TICKS_PER_STRETCH)
+
+
+def split_stretches(blocks: Iterable[Packets]) -> Iterator[tuple[float, Packets]]:
+    """(begin, packets) of stretches of `TICKS` ticks, of silent ones too; (inf, nothing) for a longer silence."""
+    held: list[Packets] = []
+    first = math.nan
+    length = TICKS_PER_STRETCH * TICK_LENGTH
+    for block in blocks:
+        if not len(block):
+            continue
+        held.append(block)
+        if math.isnan(first):
+            first = math.floor(float(block.time.min()) / TICK_LENGTH) * TICK_LENGTH
+        while held and float(held[-1].time.max()) >= first + length:
+            whole = Packets.concat(held)
+            inside = whole.time < first + length
+            yield first, whole.take(inside)
+            rest = whole.take(~inside)
+            held = [rest] if len(rest) else []
+            first += length
+            if held and float(rest.time.min()) > first + MAX_SILENCE:
+                yield math.inf, rest.take(slice(0, 0))
+                first = math.floor(float(rest.time.min()) / TICK_LENGTH) * TICK_LENGTH
+    if held:
+        yield first, Packets.concat(held)

@@ -1,0 +1,192 @@
+"""Inputs of kind `parquet`: a long table with the columns time, signal, value, and one for each label.
+
+What a controller records is wide, and read by `adapters.formats.wide_parquet`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.adapters.formats import wide_parquet
+from skewscope.adapters.formats.openmetrics import MAX_SAMPLES, MAX_SECONDS, concat_blocks
+from skewscope.adapters.formats.openmetrics_grammar import MAX_LABELS
+from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.mapping.entities import UnmappedError
+from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
+from skewscope.engine.ingest.feed import F64, Block
+from skewscope.kb.problems import InputError, Problem, suggest_name
+
+ROWS = 1 << 17
+MAX_GROUP_BYTES = 2 << 30
+COLUMNS = ("time", "signal", "value")
+
+
+@dataclass
+class LongTableReader:
+    """A Parquet file being read, and what its label texts turned out to be."""
+
+    file: str
+    source: Input
+    registry: SeriesRegistry
+    resolver: MetricResolver
+    targets: dict[tuple[str | None, ...], list[tuple[int, float]]] = field(default_factory=dict)
+
+    def input_error(self, column: str, found: str, expected: str, hint: str = "") -> InputError:
+        """The error of a column; a Parquet file has no lines."""
+        return InputError([Problem(self.file, 0, column, found, expected, hint)])
+
+
+def read(source: Input, recording: Recording, intake: SeriesRegistry, names: MetricResolver) -> Block:
+    """The samples of the table.
+
+    Raises:
+        InputError: it is no Parquet file, or its columns are not these.
+    """
+    # Only who reads Parquet pays for loading it.
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    table = LongTableReader(recording.display_path(source.path), source, intake, names)
+    try:
+        with pq.ParquetFile(recording.resolve_path(source.path)) as file:
+            if wide_parquet.is_wide(file.schema_arrow.names):
+                return _read_wide(file, recording, table)
+            labels = _check_schema(file, table, pa.types)
+            batches = file.iter_batches(batch_size=ROWS, columns=[*COLUMNS, *labels])
+            return concat_blocks([block for batch in batches for block in _read_batch(batch, labels, table)])
+    except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise table.input_error("", f"no readable Parquet ({text})", "a whole Parquet file") from None
+
+
+def _read_wide(file: Any, recording: Recording, table: LongTableReader) -> Block:
+    """The samples of a controller's file that lie between start and end of the recording."""
+    begin = -np.inf if recording.start is None else recording.start
+    end = np.inf if recording.end is None else recording.end
+    wide = wide_parquet.WideTableReader(table.file, table.registry, begin, end)
+    return concat_blocks(list(wide.read_blocks(file)))
+
+
+def _check_schema(file: Any, table: LongTableReader, types: Any) -> list[str]:
+    """The columns that are labels."""
+    schema, metadata = file.schema_arrow, file.metadata
+    if len(set(schema.names)) < len(schema.names):
+        raise table.input_error("", "two columns of one name", "a name of its own for each")
+    if len(schema.names) > MAX_LABELS:
+        raise table.input_error(
+            "", f"{len(schema.names)} columns", f"at most {MAX_LABELS}", "A wide table? Write it long."
+        )
+    problems = [p for name in COLUMNS if (p := _check_column(schema, name, table, types))]
+    labels = [name for name in schema.names if name not in COLUMNS]
+    problems += [p for name in labels if (p := _check_label(schema.field(name).type, name, table, types))]
+    if problems:
+        raise InputError(problems)
+    if metadata.num_rows > MAX_SAMPLES:
+        raise table.input_error("", f"{metadata.num_rows} rows", f"at most {MAX_SAMPLES}", "Cut it into shorter ones.")
+    largest = max((metadata.row_group(n).total_byte_size for n in range(metadata.num_row_groups)), default=0)
+    if largest > MAX_GROUP_BYTES:
+        raise table.input_error("", f"a row group of {largest} bytes", f"at most {MAX_GROUP_BYTES}")
+    return labels
+
+
+def _check_column(schema: Any, name: str, table: LongTableReader, types: Any) -> Problem | None:
+    if name not in schema.names:
+        hint = suggest_name(name, schema.names)
+        return Problem(table.file, 0, name, "no such column", f"the columns {', '.join(COLUMNS)}", hint)
+    kind = schema.field(name).type
+    number = types.is_integer(kind) or types.is_floating(kind)
+    text = types.is_dictionary(kind) or types.is_string(kind) or types.is_large_string(kind)
+    wanted = {
+        "time": (number or types.is_timestamp(kind), "seconds since 1970, or timestamps"),
+        "signal": (text, "text"),
+        "value": (number or types.is_boolean(kind), "numbers"),
+    }[name]
+    return None if wanted[0] else Problem(table.file, 0, name, f"a column of {kind}", wanted[1])
+
+
+def _check_label(kind: Any, name: str, table: LongTableReader, types: Any) -> Problem | None:
+    if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+        return Problem(table.file, 0, name, f"a column of {kind}", "a label: text or whole numbers")
+    if types.is_floating(kind):
+        return Problem(table.file, 0, name, f"a column of {kind}", "a label", "A wide table? Write it long.")
+    return None
+
+
+def _read_batch(batch: Any, labels: list[str], table: LongTableReader) -> Iterator[Block]:
+    """The samples of some rows, a block for each target that a row may have."""
+    if not batch.num_rows:
+        return
+    time, value = _read_times(batch.column("time"), table), _read_floats(batch.column("value"))
+    row_of, texts = _distinct_texts(batch, ["signal", *labels])
+    targets = [_targets_of(text, labels, table) for text in texts]
+    for n in range(max(map(len, targets))):
+        number = np.array([each[n][0] if len(each) > n else -1 for each in targets], np.int32)[row_of]
+        scale = np.array([each[n][1] if len(each) > n else 1.0 for each in targets])[row_of]
+        wanted = number >= 0
+        yield Block(time[wanted], number[wanted], (value * scale)[wanted])
+
+
+def _distinct_texts(batch: Any, columns: list[str]) -> tuple[NDArray[np.intp], list[tuple[str | None, ...]]]:
+    """For each row the number of its combination of texts, and the combinations."""
+    codes = np.zeros(batch.num_rows, np.int64)
+    words = []
+    for name in columns:
+        column = batch.column(name)
+        if not hasattr(column, "dictionary"):
+            column = column.cast("string").dictionary_encode()
+        words.append([None if word is None else str(word) for word in column.dictionary.to_pylist()] + [None])
+        index = column.indices.fill_null(len(words[-1]) - 1).to_numpy(zero_copy_only=False)
+        # Counting combinations anew after each column keeps the numbers small, however many columns there are.
+        codes = np.unique(codes * len(words[-1]) + index, return_inverse=True)[1].reshape(-1)
+    first = np.unique(codes, return_index=True)[1]
+    picked = batch.take(first)
+    texts = zip(*(_to_texts(picked.column(name)) for name in columns), strict=True)
+    return codes.astype(np.intp), list(texts)
+
+
+def _to_texts(column: Any) -> list[str | None]:
+    return [None if word is None else _to_text(word) for word in column.to_pylist()]
+
+
+def _to_text(word: object) -> str:
+    return str(word).lower() if isinstance(word, bool) else str(word)
+
+
+def _targets_of(text: tuple[str | None, ...], labels: list[str], table: LongTableReader) -> list[tuple[int, float]]:
+    """Number and scale of each series that a combination of texts stands for."""
+    found = table.targets.get(text)
+    if found is None:
+        found = table.targets[text] = _resolve(text[0] or "", dict(zip(labels, text[1:], strict=True)), table)
+    return found
+
+
+def _resolve(signal: str, labels: Mapping[str, str | None], table: LongTableReader) -> list[tuple[int, float]]:
+    given = {name: value for name, value in labels.items() if value}
+    names, intake = table.resolver, table.registry
+    try:
+        mapped = names.resolve(names.metric_name(signal, given), given, dict(table.source.labels))
+    except UnmappedError as reason:
+        intake.ignore(signal, f"{reason} {names.suggest(signal)}".strip() if "." in signal else str(reason))
+        return []
+    return [(intake.register(m.key, m.rank), m.scale) for m in mapped]
+
+
+def _read_times(column: Any, table: LongTableReader) -> F64:
+    """Seconds since 1970."""
+    if column.null_count:
+        raise table.input_error("time", f"{column.null_count} rows without a time", "a time in each row")
+    if str(column.type).startswith("timestamp"):
+        seconds = column.cast("timestamp[ns]").cast("int64").to_numpy(zero_copy_only=False) / 1e9
+    else:
+        seconds = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
+    if not (np.isfinite(seconds) & (np.abs(seconds) < MAX_SECONDS)).all():
+        hint = "Milliseconds or nanoseconds? Write seconds, or a column of timestamps."
+        raise table.input_error("time", "a time some thousands of years away", "seconds since 1970", hint)
+    return np.asarray(seconds, np.float64)
+
+
+def _read_floats(column: Any) -> F64:
+    return np.asarray(column.cast("float64", safe=False).to_numpy(zero_copy_only=False), np.float64)

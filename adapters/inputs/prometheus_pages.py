@@ -1,0 +1,75 @@
+"""Inputs of kind `prometheus-pages`: a folder with one page of text per scrape, each named by its unix time."""
+
+import re
+from pathlib import Path
+
+from skewscope.adapters.formats.compression import open_stream
+from skewscope.adapters.formats.openmetrics import MAX_FAULTS, MAX_SAMPLES, MAX_SECONDS, ExpositionReader, concat_blocks
+from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
+from skewscope.engine.ingest.feed import Block
+from skewscope.kb.problems import InputError, Problem
+
+MAX_PAGE_BYTES = 256 << 20
+PAGE_NAME = re.compile(r"(?P<time>\d+(?:\.\d+)?)(?:\.[a-z]+)*", re.ASCII)
+FOLDER = True
+"""An input of this kind is a folder."""
+
+
+def read(source: Input, recording: Recording, intake: SeriesRegistry, names: MetricResolver) -> Block:
+    """The samples of all pages; a line without a time has its page's.
+
+    Raises:
+        InputError: a file is no page, or its name is no time.
+    """
+    exposition = ExpositionReader(names.target_lookup(dict(source.labels), intake))
+    blocks: list[Block] = []
+    problems: list[Problem] = []
+    samples = 0
+    for time, name in list_pages(recording, source):
+        shown = f"{source.path}/{name}"
+        try:
+            with open_stream(recording.resolve_path(shown), MAX_PAGE_BYTES) as stream:
+                blocks.append(exposition.read(stream, recording.display_path(shown), time))
+                samples += len(blocks[-1])
+        except InputError as error:
+            problems += error.problems
+        if samples > MAX_SAMPLES:
+            hint = "Cut the recording into shorter ones."
+            problems.append(
+                Problem(recording.display_path(shown), 0, "", f"more than {MAX_SAMPLES} samples", "fewer", hint)
+            )
+        if len(problems) >= MAX_FAULTS or samples > MAX_SAMPLES:
+            break
+    if problems:
+        raise InputError(problems)
+    return concat_blocks(blocks)
+
+
+def list_pages(recording: Recording, source: Input) -> list[tuple[float, str]]:
+    """Time and file name of each page, in the order of time."""
+    found: dict[float, str] = {}
+    problems: list[Problem] = []
+    for name in recording.list_files(source.path):
+        file = recording.display_path(f"{source.path}/{name}")
+        time = parse_page_time(name)
+        if time is None:
+            hint = "A page's name is the time of its scrape."
+            problems.append(Problem(file, 0, "", f"the name {name!r:.60}", "one such as 1795177354.075.prom", hint))
+        elif time in found:
+            problems.append(Problem(file, 0, "", f"a second page of {time}", f"one, and {found[time]!r} is there", ""))
+        else:
+            found[time] = name
+    if problems:
+        raise InputError(problems[:MAX_FAULTS])
+    return sorted(found.items())
+
+
+def parse_page_time(name: str) -> float | None:
+    """The unix time that a file's name tells, in seconds; None where it is none."""
+    match = PAGE_NAME.fullmatch(Path(name).name)
+    if match is None or len(match["time"]) > 32:
+        return None
+    time = float(match["time"])
+    # Names made from a clock in milliseconds are thousands of years away in seconds.
+    return time / 1e3 if time > MAX_SECONDS else time

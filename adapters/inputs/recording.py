@@ -1,0 +1,403 @@
+"""The recording folder: what is in it, and everything in it as one block of samples.
+
+A reader of inputs of kind `some-kind` is the function `read` of the module `some_kind_input` in this folder; it is
+found by that name. The module may say what it needs: `NEEDS` (labels), `FOLDER` (whether its path is a folder).
+"""
+
+import datetime as dt
+import hashlib
+import importlib
+import json
+import os
+import pkgutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+
+from skewscope.adapters.formats.openmetrics import MAX_SECONDS
+from skewscope.adapters.inputs.merge import InputSamples, merge_inputs
+from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry, UnmappedMetric
+from skewscope.adapters.runtime.processes import ProcessEndedError, map_parallel
+from skewscope.engine.ingest.feed import Block, SeriesTable
+from skewscope.engine.model.topology import Topology
+from skewscope.engine.model.topology_file import parse_topology
+from skewscope.kb import yamlfile
+from skewscope.kb.field_reader import FieldReader, is_finite_number
+from skewscope.kb.model import Catalogue
+from skewscope.kb.problems import InputError, Problem, join_names, suggest_name
+from skewscope.kb.yamlfile import FieldPath, type_label
+
+RECORDING_FILE = "recording.yaml"
+MAX_INPUTS = 100_000
+MAX_FILES = 1_000_000
+
+Progress = Callable[[str, float], None]
+"""Told what was just read, and the share of all bytes that is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One source of telemetry in a recording."""
+
+    kind: str
+    path: str
+    """Inside the folder, with slashes."""
+    labels: tuple[tuple[str, str], ...] = ()
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recording folder whose description was checked; its data was not read yet."""
+
+    path: Path
+    topology: Topology
+    inputs: tuple[Input, ...]
+    start: float | None = None
+    """Seconds since 1970; None where the data is to say."""
+    end: float | None = None
+    version: int = 1
+    topology_hash: str = ""
+
+    def resolve_path(self, path: str) -> Path:
+        """A path of the folder, as the system knows it.
+
+        Raises:
+            InputError: a link leads out of the folder.
+        """
+        found = self.path / path
+        if not _is_inside(self.path, found):
+            raise InputError([Problem(str(found), 0, "", "a link that leads out of the folder", "a file inside it")])
+        return found
+
+    def display_path(self, path: str) -> str:
+        """A path of the folder, as a message shows it."""
+        return str(self.path / path)
+
+    def list_files(self, path: str) -> list[str]:
+        """The files of a folder, hidden ones left out, in order."""
+        try:
+            names = sorted(each.name for each in self.resolve_path(path).iterdir() if not each.name.startswith("."))
+        except OSError as error:
+            raise InputError(
+                [Problem(self.display_path(path), 0, "", f"no readable folder ({error.strerror})", "one")]
+            ) from None
+        if len(names) > MAX_FILES:
+            raise InputError([Problem(self.display_path(path), 0, "", f"{len(names)} files", f"at most {MAX_FILES}")])
+        return names
+
+
+@dataclass(frozen=True)
+class RecordingData:
+    """Everything in a recording. It does not depend on the order in which the inputs were listed."""
+
+    block: Block
+    table: SeriesTable
+    start: float
+    end: float
+    """Both 0 where nothing says."""
+    input_hash: str
+    unmapped: tuple[UnmappedMetric, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class InputResult:
+    """What one input gave; it travels between processes."""
+
+    samples: InputSamples
+    digest: str
+    unmapped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    warnings: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+@cache
+def input_readers() -> dict[str, ModuleType]:
+    """The modules that read inputs, by kind."""
+    import skewscope.adapters.inputs as folder  # noqa: PLC0415
+
+    found = {}
+    for module in pkgutil.iter_modules(folder.__path__):
+        reader = importlib.import_module(f"{folder.__name__}.{module.name}")
+        if hasattr(reader, "read"):
+            found[module.name.replace("_", "-")] = reader
+    return dict(sorted(found.items()))
+
+
+def demo_path() -> Path:
+    """The recording that comes with Skewscope."""
+    return Path(str(files("skewscope.adapters"))) / "demo"
+
+
+def open_recording(path: Path) -> Recording:
+    """The recording in a folder; its inputs are there, but not read yet.
+
+    Raises:
+        InputError: everything that is wrong with `recording.yaml` and the topology.
+    """
+    folder = path.parent if path.name == RECORDING_FILE and path.is_file() else path
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "no such folder"
+        raise InputError([Problem(str(folder), 0, "", found, f"a recording: a folder with {RECORDING_FILE}")])
+    fields = FieldReader(yamlfile.read(folder / RECORDING_FILE))
+    if fields.check_keys((), ("version", "topology", "inputs"), ("start", "end", "note")):
+        fields.check_version()
+    start, end = (_parse_time(fields, (name,)) for name in ("start", "end"))
+    if start is not None and end is not None and end < start:
+        fields.add_problem(("end",), f"{end}, before the start", f"a time after {start}")
+    cluster, digest = _parse_topology(fields, folder)
+    # Names cannot be checked against a cluster that could not be read.
+    checked = cluster if digest else None
+    inputs = tuple(_parse_input(fields, path, folder, checked) for path in fields.item_paths(("inputs",), MAX_INPUTS))
+    if fields.problems:
+        raise InputError(set(fields.problems))
+    return Recording(folder, cluster, inputs, start, end, fields.value_at(("version",)), digest)
+
+
+def clip_recording(recording: Recording, start: float | None, end: float | None) -> Recording:
+    """A part of a recording, in seconds since 1970; None leaves an end as it is.
+
+    Raises:
+        InputError: nothing lies between the two.
+    """
+    start = recording.start if start is None else start
+    end = recording.end if end is None else end
+    if start is not None and end is not None and end < start:
+        raise InputError([Problem(str(recording.path), 0, "", f"an end {start - end:g} s before the start", "a span")])
+    return replace(recording, start=start, end=end)
+
+
+def _parse_time(fields: FieldReader, path: FieldPath) -> float | None:
+    """Seconds since 1970 of a number or of a date with a time."""
+    value = fields.value_at(path)
+    if isinstance(value, dt.datetime):
+        value = (value if value.tzinfo else value.replace(tzinfo=dt.UTC)).timestamp()
+    if value is None:
+        return None
+    if not is_finite_number(value) or not 0 <= value < MAX_SECONDS:
+        hint = "Milliseconds? Divide by 1000." if is_finite_number(value) and value >= MAX_SECONDS else ""
+        fields.add_problem(
+            path, f"{type_label(value)} ({value!s:.40})", "seconds since 1970, or a date with a time", hint
+        )
+        return None
+    return float(value)
+
+
+def _parse_topology(fields: FieldReader, folder: Path) -> tuple[Topology, str]:
+    name = _parse_path(fields, ("topology",), folder, is_folder=False)
+    if not name:
+        return Topology(), ""
+    try:
+        document = yamlfile.read(folder / name)
+    except InputError as error:
+        fields.problems += error.problems
+        return Topology(), ""
+    read, problems = parse_topology(document)
+    fields.problems += problems
+    if problems:
+        return Topology(), ""
+    # The content counts, not how it was written down.
+    content = json.dumps(document.data, sort_keys=True, default=str)
+    return read, hashlib.sha256(content.encode()).hexdigest()
+
+
+def _parse_path(fields: FieldReader, at: FieldPath, folder: Path, *, is_folder: bool) -> str:
+    """A path inside the folder that is there, '' with a fault where it is not."""
+    text = fields.text(at)
+    if not text:
+        return ""
+    path = PurePosixPath(text)
+    if path.is_absolute() or ".." in path.parts or "\\" in text or not _is_inside(folder, folder / path):
+        fields.add_problem(at, f"{text!r}", "a path inside the recording's folder", "Copy the file into the folder.")
+        return ""
+    found = folder / path
+    if not (found.is_dir() if is_folder else found.is_file()):
+        wanted = "a folder" if is_folder else "a file"
+        other = found.exists()
+        hint = (
+            ""
+            if other
+            else suggest_name(path.name, _sibling_names(found)) or "Paths are told from the folder of this file."
+        )
+        fields.add_problem(at, f"{text!r}, which is not {wanted}" if other else f"no {text!r}", wanted, hint)
+        return ""
+    return str(path)
+
+
+def _sibling_names(path: Path) -> list[str]:
+    try:
+        return sorted(each.name for each in path.parent.iterdir())[:1000]
+    except OSError:
+        return []
+
+
+def _is_inside(folder: Path, path: Path) -> bool:
+    """Whether a path, all links followed, stays in the folder."""
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):
+        return False
+
+
+def _parse_input(fields: FieldReader, at: FieldPath, folder: Path, cluster: Topology | None) -> Input:
+    fields.check_keys(at, ("kind", "path"), ("labels", "note"))
+    kind = fields.text((*at, "kind"), choice=input_readers())
+    reader = input_readers().get(kind)
+    path = _parse_path(fields, (*at, "path"), folder, is_folder=getattr(reader, "FOLDER", False)) if reader else ""
+    labels = _parse_labels(fields, (*at, "labels"))
+    for name in getattr(reader, "NEEDS", ()):
+        if not labels.get(name):
+            fields.add_problem((*at, "labels"), f"no label {name!r}", f"labels with {name!r}", "Whose input is this?")
+    if cluster is not None:
+        _check_labels(fields, at, labels, cluster)
+    return Input(kind, path, tuple(sorted(labels.items())), fields.document.line(*at))
+
+
+def _parse_labels(fields: FieldReader, at: FieldPath) -> dict[str, str]:
+    """Labels as text; a number stands for itself."""
+    value = fields.value_at(at)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        fields.add_problem(at, type_label(value), "a mapping of label names to texts")
+        return {}
+    labels = {}
+    for name, text in value.items():
+        if isinstance(text, int) and not isinstance(text, bool):
+            labels[str(name)] = str(text)
+        else:
+            labels[str(name)] = fields.required_text((*at, name))
+    return labels
+
+
+def _check_labels(fields: FieldReader, at: FieldPath, labels: dict[str, str], cluster: Topology) -> None:
+    node, port = labels.get("node", ""), labels.get("port", "")
+    if node and node not in cluster.node:
+        hint = fields.suggest_name(node, cluster.node)
+        fields.add_problem((*at, "labels", "node"), f"an unknown node {node!r}", "a node of the topology", hint)
+    elif node and port and f"{node}/{port}" not in cluster.port:
+        hint = fields.suggest_name(port, [p.name for p in cluster.node[node].ports])
+        expected = f"a port of the node {node!r} ({join_names([p.name for p in cluster.node[node].ports])})"
+        fields.add_problem((*at, "labels", "port"), f"an unknown port {port!r}", expected, hint)
+
+
+def load(
+    recording: Recording, catalogue: Catalogue, progress: Progress | None = None, workers: int | None = None
+) -> RecordingData:
+    """Everything in a recording, read by `workers` processes (as many as processors, when not told).
+
+    Raises:
+        InputError: what is wrong with any of the inputs; nothing is half-loaded.
+    """
+    inputs = sorted(recording.inputs, key=lambda source: (source.kind, source.path, source.labels, source.line))
+    names = MetricResolver(catalogue, recording.topology)
+    taken = _read_all(recording, names, inputs, progress or (lambda _, __: None), workers)
+    if problems := [problem for each in taken for problem in each.problems]:
+        raise InputError(set(problems))
+    block, table, doubles = merge_inputs([each.samples for each in taken])
+    counts: Counter[tuple[str, str]] = sum((each.unmapped for each in taken), Counter())
+    times = (float(block.time[0]), float(block.time[-1])) if len(block) else (0.0, 0.0)
+    return RecordingData(
+        block,
+        table,
+        times[0] if recording.start is None else recording.start,
+        max(times[1], recording.start or 0.0) if recording.end is None else recording.end,
+        _input_hash(recording, inputs, taken),
+        tuple(sorted([*doubles, *(UnmappedMetric(metric, reason, n) for (metric, reason), n in counts.items())])),
+        tuple(sorted({text for each in taken for text in each.warnings})),
+    )
+
+
+def _input_hash(recording: Recording, inputs: list[Input], taken: list[InputResult]) -> str:
+    """What was put in, whatever it was called and in whatever order it was listed."""
+    content = sorted([s.kind, list(map(list, s.labels)), t.digest] for s, t in zip(inputs, taken, strict=True))
+    whole = [recording.version, recording.topology_hash, recording.start, recording.end, content]
+    return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
+
+
+def _read_all(
+    recording: Recording, names: MetricResolver, inputs: list[Input], progress: Progress, workers: int | None
+) -> list[InputResult]:
+    """What each input gave, in their order."""
+    sizes = [_input_size(recording, source) for source in inputs]
+    done, total = 0, max(sum(sizes), 1)
+    found: dict[int, InputResult] = {}
+    for index, taken in _read_inputs(recording, names, inputs, sizes, workers):
+        found[index] = taken
+        done += sizes[index]
+        progress(inputs[index].path, done / total)
+    return [found[index] for index in range(len(inputs))]
+
+
+def _read_inputs(
+    recording: Recording, names: MetricResolver, inputs: list[Input], sizes: list[int], workers: int | None
+) -> Iterator[tuple[int, InputResult]]:
+    """What each input gave, as they get ready."""
+    workers = min(workers or os.cpu_count() or 1, len(inputs))
+    # A process of its own costs more than reading a little.
+    if workers < 2 or sum(sizes) < 1 << 20:
+        for index, source in enumerate(inputs):
+            yield index, read_input(recording, names, source)
+        return
+    # The largest first: what is short fills the gaps at the end.
+    order = sorted(range(len(inputs)), key=lambda index: -sizes[index])
+    try:
+        for place, one in map_parallel(
+            partial(read_input, recording, names), [inputs[index] for index in order], workers
+        ):
+            yield order[place], one
+    except ProcessEndedError:
+        hint = "Was there enough memory? Fewer workers need less."
+        fault = Problem(str(recording.path), 0, "", "the end of a process that read it", "samples", hint)
+        raise InputError([fault]) from None
+
+
+def read_input(recording: Recording, names: MetricResolver, source: Input) -> InputResult:
+    """What one input gives; its faults are values, since errors lose their problems between processes."""
+    intake = SeriesRegistry()
+    try:
+        block = input_readers()[source.kind].read(source, recording, intake, names)
+        digest = _input_digest(recording, source)
+    except InputError as error:
+        return InputResult(InputSamples(), "", problems=error.problems)
+    piece = InputSamples(tuple(intake.keys), tuple(intake.ranks), block)
+    return InputResult(piece, digest, intake.unmapped, tuple(intake.warnings))
+
+
+def _input_files(recording: Recording, source: Input) -> list[str]:
+    """The files that an input consists of."""
+    if getattr(input_readers()[source.kind], "FOLDER", False):
+        return [f"{source.path}/{name}" for name in recording.list_files(source.path)]
+    return [source.path]
+
+
+def _input_size(recording: Recording, source: Input) -> int:
+    try:
+        return sum(recording.resolve_path(path).stat().st_size for path in _input_files(recording, source))
+    except OSError:
+        return 0
+
+
+def _input_digest(recording: Recording, source: Input) -> str:
+    """The hash of an input's bytes; pages count with their names, which are their times."""
+    pages = getattr(input_readers()[source.kind], "FOLDER", False)
+    try:
+        files = [
+            (Path(path).name if pages else "", recording.resolve_path(path)) for path in _input_files(recording, source)
+        ]
+        parts = [[name, _file_digest(path)] for name, path in files]
+    except OSError as error:
+        raise InputError(
+            [Problem(recording.display_path(source.path), 0, "", str(error.strerror), "a readable file")]
+        ) from None
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

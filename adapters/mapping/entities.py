@@ -1,0 +1,274 @@
+"""Which entity of the topology a series' labels name."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from ipaddress import ip_address
+from typing import TypeVar
+
+from skewscope.engine.model.topology import Group, Node, Topology
+
+T = TypeVar("T")
+
+NODE_LABELS = ("nodename", "hostname", "Hostname", "host", "exported_instance", "instance")
+DEVICE_LABELS = ("device", "interface", "hca", "netdev", "ifname", "dev", "device_name")
+GPU_LABELS = ("gpu", "gpu_id", "gpu_index", "minor_number")
+UUID_LABELS = ("uuid", "UUID", "GPU_UUID")
+"""They tell GPUs apart, but not which is which."""
+GPU_PATTERN = re.compile(r"(?:gpu|nvidia)?(\d{1,4})", re.IGNORECASE)
+
+# Words of the catalogue for what is measured, and the kind of entity that it is known by.
+ENTITY_KINDS = {
+    **dict.fromkeys(
+        ("port", "rdma_port", "pcie_port", "priority", "function", "representor", "lane", "queue", "flow"), "port"
+    ),
+    **dict.fromkeys(("node", "dpu", "dpu_soc"), "node"),
+    "gpu": "gpu",
+    "engine": "replica",
+    "replica": "replica",
+    "rank": "rank",
+    "group": "group",
+    "request-pool": "pool",
+    "pool": "pool",
+    "peer": "peer",
+    "link": "link",
+}
+
+
+class UnmappedError(LookupError):
+    """The labels name no entity of the topology; the text says why."""
+
+
+@dataclass
+class LabelReader:
+    """The labels of one series, read against the topology; `used` are those that name the entity."""
+
+    labels: Mapping[str, str]
+    used: set[str] = field(default_factory=set)
+
+    def read(self, label: str) -> str:
+        """A label's value, '' where it is missing; it counts as used."""
+        value = self.labels.get(label, "")
+        if value:
+            self.used.add(label)
+        return value
+
+
+class EntityResolver:
+    """The entities of one topology, found by labels."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+
+    def resolve(self, word: str, labels: Mapping[str, str]) -> tuple[str, str, set[str]]:
+        """Kind and name of the entity, and the labels that named it.
+
+        Raises:
+            Nowhere: there is none.
+        """
+        kind = ENTITY_KINDS.get(word, "")
+        if not kind:
+            raise UnmappedError(f"signals of a {word} have no place in a topology")
+        place = LabelReader(labels)
+        return kind, finders[kind](self, place), place.used
+
+    def node(self, place: LabelReader) -> Node:
+        """The node of a series."""
+        if name := place.read("node"):
+            if node := self._find_node(name):
+                return node
+            raise UnmappedError("its node is not in the topology")
+        seen = False
+        for label in NODE_LABELS:
+            if name := place.labels.get(label, ""):
+                seen = True
+                if node := self._find_node(name):
+                    place.used.add(label)
+                    return node
+        raise UnmappedError("its host is not in the topology" if seen else "no label says which node it is from")
+
+    def port(self, place: LabelReader) -> str:
+        """`node/port` of a series: by the port's name, or by a device."""
+        named = place.read("port")
+        if named in self.topology.port:
+            return named
+        node = self.node(place)
+        if named and f"{node.name}/{named}" in self.topology.port:
+            return f"{node.name}/{named}"
+        devices = [device for label in DEVICE_LABELS if (device := place.read(label))]
+        for device in devices:
+            # A device that is told without a port is its first one.
+            bare = (device,) if named in ("", "1") or not named.isdigit() else ()
+            for name in (f"{device}:{named}", f"{device}/{named}", *bare) if named else (device,):
+                if port := self.topology.port_of_device.get((node.name, name)):
+                    return port.id
+        if devices:
+            raise UnmappedError("its device belongs to no port of the topology")
+        raise UnmappedError("its port is not in the topology" if named else "no label says which port it is of")
+
+    def gpu(self, place: LabelReader) -> str:
+        """`node/gpuN` of a series."""
+        if place.labels.get("GPU_I_ID"):
+            raise UnmappedError("it is of a part of a GPU (MIG)")
+        node = self.node(place)
+        text = next((value for label in GPU_LABELS if (value := place.read(label))), "")
+        if not text and node.gpus == 1 and any(label in place.labels for label in UUID_LABELS):
+            text = "0"
+        match = GPU_PATTERN.fullmatch(text)
+        if not match:
+            raise UnmappedError("no label says which GPU it is of")
+        number = int(match[1])
+        if node.gpus and number >= node.gpus:
+            raise UnmappedError("its GPU is not in the topology")
+        return f"{node.name}/gpu{number}"
+
+    def replica(self, place: LabelReader) -> str:
+        """The replica of a serving engine: named, or the one whose front end its node is."""
+        for label in ("replica", "group"):
+            if (name := place.labels.get(label, "")) in self.topology.group:
+                place.used.add(label)
+                return name
+        node = self.node(place)
+        if found := self._replica_by_node.get(node.name):
+            return found
+        raise UnmappedError("its node is the front end of no group")
+
+    def rank(self, place: LabelReader) -> str:
+        """`group:member` of a series."""
+        group = self._find_group(place)
+        member = place.read("rank") or place.read("member")
+        names = [member] if member and not member.isdigit() else self._member_names(place, group, member)
+        groups = [group] if group else self.topology.groups
+        # A GPU that is a member is meant before the node it is in.
+        for name in names:
+            found = _filter_by_communicator([each for each in groups if name in each.members], place)
+            if len(found) > 1:
+                raise UnmappedError("it could be a member of several groups")
+            if found:
+                return f"{found[0].name}:{name}"
+        raise UnmappedError("it is a member of no group")
+
+    def _member_names(self, place: LabelReader, group: Group | None, index: str) -> list[str]:
+        if group and index:
+            return [group.members[int(index)]] if len(index) < 6 and int(index) < len(group.members) else []
+        node = self.node(place).name
+        gpu = GPU_PATTERN.fullmatch(next((value for label in GPU_LABELS if (value := place.read(label))), ""))
+        return [f"{node}/gpu{int(gpu[1])}", node] if gpu else [node]
+
+    def group(self, place: LabelReader) -> str:
+        """The group that a series names."""
+        group = self._find_group(place)
+        if group is None:
+            raise UnmappedError("no label says which group it is of")
+        return group.name
+
+    def pool(self, place: LabelReader) -> str:
+        """The pool that a series names."""
+        known = {pool.name for pool in self.topology.pools}
+        for label in ("pool", "inference_pool", "name"):
+            if (name := place.labels.get(label, "")) in known:
+                place.used.add(label)
+                return name
+        raise UnmappedError("no label names a pool of the topology")
+
+    def peer(self, place: LabelReader) -> str:
+        """`node/port>node/port`, the observer first; of a peer known by its node alone `node/port>node`."""
+        observer = self.port(place)
+        name = place.read("peer")
+        if other := self.topology.port.get(name) or self.topology.port_of_address.get(_canonical_address(name)):
+            return f"{observer}>{other.id}"
+        if node := self._find_node(name) if name else None:
+            return f"{observer}>{node.name}"
+        raise UnmappedError("its peer is not in the topology" if name else "no label says which peer it is of")
+
+    def link(self, place: LabelReader) -> str:
+        """A link is known by the port at its end."""
+        for label in ("link", "switch", "port"):
+            name = place.labels.get(label, "")
+            port = name if name in self.topology.port else self._port_by_switch.get(name, "")
+            if port:
+                place.used.add(label)
+                return port
+        return self.port(place)
+
+    def _find_node(self, name: str) -> Node | None:
+        """A node by name, address, `host:port` or a longer form of its name."""
+        known = self.topology.node
+        host = name[: name.rindex(":")] if re.search(r":\d{1,5}$", name) and name.count(":") == 1 else name
+        host = host[1:].partition("]")[0] if host.startswith("[") else host
+        if found := known.get(name) or known.get(host):
+            return found
+        if port := self.topology.port_of_address.get(_canonical_address(host)):
+            return known[port.node]
+        if _canonical_address(host):
+            return None
+        short = host.partition(".")[0]
+        found = self._node_by_short_name.get(short)
+        # One of the two has to be the short form: two full names differ for a reason.
+        return found if found and short in (host, found.name) else None
+
+    def _find_group(self, place: LabelReader) -> Group | None:
+        name = place.read("group") or place.read("replica")
+        if name and name not in self.topology.group:
+            raise UnmappedError("its group is not in the topology")
+        return self.topology.group.get(name)
+
+    @cached_property
+    def _node_by_short_name(self) -> Mapping[str, Node]:
+        """Nodes by the first part of their names, where that is enough."""
+        return _unique_pairs((node.name.partition(".")[0], node) for node in self.topology.nodes)
+
+    @cached_property
+    def _port_by_switch(self) -> Mapping[str, str]:
+        """Ports by what they are plugged into, where one port alone is."""
+        return _unique_pairs((port.switch, port.id) for port in self.topology.port.values() if port.switch)
+
+    @cached_property
+    def _replica_by_node(self) -> Mapping[str, str]:
+        """The group that a node answers for: a pool's replica before others, a front end before a member."""
+        pooled = {name for pool in self.topology.pools for name in pool.replicas}
+        groups = sorted(self.topology.groups, key=lambda group: group.name not in pooled)
+        fronts: dict[str, str] = {}
+        for group in groups:
+            for node in [group.front_end] if group.front_end else map(self.topology.node_of.__getitem__, group.members):
+                fronts.setdefault(node, group.name)
+        return fronts
+
+
+def _filter_by_communicator(groups: list[Group], place: LabelReader) -> list[Group]:
+    """Of several groups those that a communicator's labels fit: by its name, else by how many ranks it has."""
+    if len(groups) < 2:
+        return groups
+    named = [group for group in groups if group.name == place.labels.get("comm_name")]
+    size = place.labels.get("nranks")
+    return named or [group for group in groups if str(len(group.members)) == size] or groups
+
+
+finders: dict[str, Callable[[EntityResolver, LabelReader], str]] = {
+    "port": EntityResolver.port,
+    "node": lambda entities, place: entities.node(place).name,
+    "gpu": EntityResolver.gpu,
+    "replica": EntityResolver.replica,
+    "rank": EntityResolver.rank,
+    "group": EntityResolver.group,
+    "pool": EntityResolver.pool,
+    "peer": EntityResolver.peer,
+    "link": EntityResolver.link,
+}
+
+
+def _canonical_address(text: str) -> str:
+    """The canonical form of an address, '' for what is none."""
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        return ""
+
+
+def _unique_pairs(pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
+    """The pairs whose first part stands in one pair alone."""
+    pairs = list(pairs)
+    times = Counter(name for name, _ in pairs)
+    return {name: value for name, value in pairs if times[name] == 1}

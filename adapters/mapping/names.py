@@ -1,0 +1,350 @@
+"""From a metric's name and labels to series of the catalogue on entities of the topology.
+
+What cannot be named is counted with its reason, so that a report can say what was ignored. Exporters differ in names,
+units and labels; all of that ends here.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from skewscope.adapters.formats.openmetrics import SeriesTarget
+from skewscope.adapters.formats.openmetrics_grammar import Labels
+from skewscope.adapters.mapping.entities import (
+    DEVICE_LABELS,
+    GPU_LABELS,
+    NODE_LABELS,
+    UUID_LABELS,
+    EntityResolver,
+    LabelReader,
+    UnmappedError,
+)
+from skewscope.adapters.mapping.scales import implied_scale
+from skewscope.engine.ingest.feed import SeriesKey, SeriesTable
+from skewscope.engine.model.topology import Topology
+from skewscope.kb.model import Catalogue, Signal
+from skewscope.kb.problems import suggest_name
+
+# Exporters whose names in the catalogue are what a page of theirs shows. The others are tools and kernel interfaces.
+PAGE_EXPORTERS = frozenset(
+    (
+        *(
+            "amd_dme",
+            "cumulus_otlp",
+            "dcgm",
+            "dts_ethtool",
+            "dts_sysfs",
+            "dynamo",
+            "gie",
+            "kernel_log",
+            "kserve",
+            "llm_d",
+        ),
+        *("nccl_inspector", "node_exporter", "node_exporter_ib", "nvidia_smi_exporter", "omnistat"),
+        *("sglang", "skewscope_agent", "tgi", "triton", "trtllm_serve", "vllm"),
+    )
+)
+# A name that several signals claim serves them all; a signal that several names deliver is taken from the name of
+# the lowest rank. What was counted from packets ranks before any name.
+PACKET_RANK, CANONICAL_RANK = -1, 0
+
+NAME_PATTERN = re.compile(r"(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(?P<labels>[^{}]*)\})?")
+PLACEHOLDER = re.compile(r"<([PN])>")
+PLACEHOLDER_VALUES = {"P": range(8), "N": range(256)}
+HISTOGRAM_PARTS = ("bucket", "sum", "count")
+MAX_UNMAPPED = 10_000
+MAX_GPUS = 1024
+"""GPUs that one page may speak of by UUID."""
+
+# Labels that say where a page was fetched, or repeat what a number says already; they tell no two series apart.
+ORIGIN_LABELS = frozenset(
+    (
+        *("job", *NODE_LABELS[:-1], "node", "endpoint", "namespace", "pod", "container", "service", "cluster"),
+        *("prometheus", "UUID", "uuid", "GPU_UUID", "pci_bus_id", "pciBusId", "modelName", "model_name"),
+        *("serial", "serial_number", "SERIAL_NUMBER", "card_model", "card_series", "card_vendor"),
+        *("driver_version", "deployment_mode", *DEVICE_LABELS, *GPU_LABELS),
+    )
+)
+DIRECTIONS = {"tx": "tx", "rx": "rx", "transmit": "tx", "receive": "rx", "out": "tx", "in": "rx"}
+
+
+class MetricMapping(NamedTuple):
+    """One way in which a metric's name delivers a signal."""
+
+    signal: str
+    entity_word: str
+    """The catalogue's word for what is measured."""
+    rank: int
+    """Its place among the names that deliver this signal: the lowest that is there counts."""
+    scale: float
+    exporter: str
+    token: str = ""
+    """What the name itself says of the selector: a priority, a lane."""
+    part: str = ""
+    """bucket, sum or count of a histogram."""
+    matchers: tuple[tuple[str, str], ...] = ()
+    """Labels that the series must have."""
+
+
+class MappedSeries(NamedTuple):
+    """One series of the catalogue, and how the numbers of its source become its own."""
+
+    key: SeriesKey
+    rank: int
+    scale: float
+    has_blanks: bool
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class UnmappedMetric:
+    """Series that nobody could place, by metric and reason."""
+
+    metric: str
+    reason: str
+    count: int
+    """How many series."""
+
+
+@dataclass
+class SeriesRegistry(SeriesTable):
+    """A table of series that remembers by which name each came; one series may be there under several ranks."""
+
+    ranks: list[int] = field(default_factory=list)
+    unmapped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    warnings: list[str] = field(default_factory=list)
+    """What a reader of the result should know about an input."""
+    _rank_numbers: dict[tuple[SeriesKey, int], int] = field(default_factory=dict)
+
+    def number(self, key: SeriesKey) -> int:
+        """The number of a series that was counted from packets."""
+        return self.register(key, PACKET_RANK)
+
+    def register(self, key: SeriesKey, rank: int) -> int:
+        """The number of a series as one of several names delivers it."""
+        found = self._rank_numbers.get((key, rank))
+        if found is None:
+            found = self._rank_numbers[key, rank] = len(self.keys)
+            self.keys.append(key)
+            self.ranks.append(rank)
+        return found
+
+    def ignore(self, metric: str, reason: str) -> None:
+        """Counts a series that has no place."""
+        known = (metric, reason) in self.unmapped or len(self.unmapped) < MAX_UNMAPPED
+        self.unmapped[(metric, reason) if known else ("...", "further metrics")] += 1
+
+
+class MetricResolver:
+    """The names of one catalogue, for one topology."""
+
+    def __init__(self, catalogue: Catalogue, topology: Topology) -> None:
+        self._mappings = build_index(catalogue)
+        self._entity_resolver = EntityResolver(topology)
+        self._signal_ids = tuple(catalogue.signals)
+        self._histograms = frozenset(s.id for s in catalogue.signals.values() if s.type == "histogram")
+
+    @property
+    def metrics(self) -> Collection[str]:
+        """Every name of a metric that delivers a signal."""
+        return self._mappings.keys()
+
+    def find_node(self, host: str) -> str:
+        """The node that a host's name or address stands for; '' for none."""
+        try:
+            return self._entity_resolver.node(LabelReader({"host": host})).name
+        except UnmappedError:
+            return ""
+
+    def resolve(self, metric: str, labels: Mapping[str, str], static: Mapping[str, str]) -> list[MappedSeries]:
+        """The series that a metric with its labels delivers; `static` labels are the input's own and win.
+
+        Raises:
+            Nowhere: there is none, and why.
+        """
+        origins = self._mappings.get(metric, ())
+        if not origins:
+            raise UnmappedError("no signal of the catalogue has this name")
+        every = {**labels, **static}
+        fitting = [o for o in origins if all(every.get(label) == value for label, value in o.matchers)]
+        if not fitting:
+            raise UnmappedError("no signal of the catalogue has these labels")
+        return [self._map_series(origin, labels, every) for origin in fitting]
+
+    def _map_series(self, origin: MetricMapping, labels: Mapping[str, str], every: Mapping[str, str]) -> MappedSeries:
+        kind, name, used = self._entity_resolver.resolve(origin.entity_word, every)
+        scale = 1.0 if origin.part in ("bucket", "count") else origin.scale
+        used = used | {label for label, _ in origin.matchers}
+        if kind == "replica":
+            # Several engines may serve on one node: only their own address tells them apart.
+            used.discard("instance")
+        own = {label: value for label, value in labels.items() if label not in used}
+        key = SeriesKey(origin.signal, kind, name, build_selector(origin, kind, own, every))
+        return MappedSeries(key, origin.rank, scale, origin.exporter == "dcgm")
+
+    def target_lookup(
+        self, static: Mapping[str, str], intake: SeriesRegistry, *, yielding: bool = False
+    ) -> Callable[[str, Labels], list[SeriesTarget]]:
+        """What a reader of text asks for each series: its numbers in `intake`, none where it has no place.
+
+        Args:
+            static: labels of all its series.
+            intake: where they get their numbers.
+            yielding: whether a series' own labels win over those.
+        """
+        cards: dict[str, str] = {}
+
+        def targets(metric: str, labels: Labels) -> list[SeriesTarget]:
+            own = dict(labels)
+            given = {name: value for name, value in static.items() if name not in own} if yielding else static
+            _resolve_gpu_uuid(own, cards)
+            try:
+                mapped = self.resolve(metric, own, given)
+            except UnmappedError as reason:
+                if not metric.endswith("_created"):
+                    intake.ignore(metric, str(reason))
+                return []
+            return [SeriesTarget(intake.register(m.key, m.rank), m.scale, m.has_blanks) for m in mapped]
+
+        return targets
+
+    def metric_name(self, signal: str, labels: Mapping[str, str]) -> str:
+        """The metric name of what a table calls a signal: an id stands for its canonical name."""
+        if "." not in signal:
+            return signal
+        bucket = signal in self._histograms and "le" in labels
+        return "skewscope_" + signal.replace(".", "_") + ("_bucket" if bucket else "")
+
+    def suggest(self, signal: str) -> str:
+        """The signal that was probably meant."""
+        return suggest_name(signal, self._signal_ids)
+
+
+def _resolve_gpu_uuid(labels: dict[str, str], cards: dict[str, str]) -> None:
+    """Adds the number of a GPU that a series names by its UUID alone, once a series with both has told it."""
+    uuid = next((labels[name] for name in UUID_LABELS if labels.get(name)), "")
+    if not uuid or any(name in labels for name in GPU_LABELS):
+        return
+    if number := labels.get("index"):
+        if len(cards) < MAX_GPUS:
+            cards[uuid] = number
+    elif uuid in cards:
+        labels["gpu"] = cards[uuid]
+
+
+def build_selector(origin: MetricMapping, kind: str, own: Mapping[str, str], every: Mapping[str, str]) -> str:
+    """What tells a series from others of its signal and entity: parts joined by commas, a histogram's part last."""
+    rest = dict(own)
+    direction = DIRECTIONS.get(rest.get("direction", ""), "")
+    parts = [origin.token]
+    if direction:
+        rest.pop("direction")
+        parts.append(direction)
+    for label, start in (("priority", "p"), ("prio", "p"), ("group", ""), ("engine", ""), ("cpu", "cpu")):
+        if value := rest.pop(label, ""):
+            parts.append(_escape(value if value.startswith(start) else start + value))
+    bound = rest.pop("le", "")
+    ignored = ORIGIN_LABELS if kind == "replica" else ORIGIN_LABELS | {"instance"}
+    parts += [
+        _escape(f"{label}={value}")
+        for label, value in sorted(rest.items())
+        if label not in ignored and not label.startswith("DCGM_FI_")
+    ]
+    parts.append(_histogram_selector(origin, bound or every.get("le", "")))
+    return ",".join(filter(None, parts))
+
+
+def _histogram_selector(origin: MetricMapping, bound: str) -> str:
+    if origin.part != "bucket":
+        return origin.part
+    try:
+        limit = float(bound) * origin.scale
+    except ValueError:
+        raise UnmappedError("its label le is no number") from None
+    if math.isnan(limit):
+        raise UnmappedError("its label le is no number")
+    return "bucket:+Inf" if limit == math.inf else f"bucket:{limit:.12g}"
+
+
+def _escape(text: str) -> str:
+    return text.replace("%", "%25").replace(",", "%2C")
+
+
+def build_index(catalogue: Catalogue) -> dict[str, tuple[MetricMapping, ...]]:
+    """Every metric name of every page, and what it delivers."""
+    exact: dict[str, list[MetricMapping]] = {}
+    loose: dict[str, list[MetricMapping]] = {}
+    for signal in sorted(catalogue.signals.values(), key=lambda signal: signal.id):
+        for name, origin in _signal_mappings(signal):
+            exact.setdefault(name, []).append(origin)
+            # OpenMetrics writes _total behind every counter, exporters do as they like.
+            if signal.type == "counter":
+                other = name.removesuffix("_total") if name.endswith("_total") else name + "_total"
+                loose.setdefault(other, []).append(origin)
+    return {name: tuple(origins) for name, origins in {**loose, **exact}.items()}
+
+
+def _signal_mappings(signal: Signal) -> Iterator[tuple[str, MetricMapping]]:
+    """The names of one signal, the canonical one first."""
+    seen = {signal.metric}
+    yield from _expand_histogram(
+        signal.metric, MetricMapping(signal.id, signal.entity, CANONICAL_RANK, 1.0, "skewscope_agent"), signal
+    )
+    rank = CANONICAL_RANK
+    for exporter, names in signal.sources.items():
+        for raw in names:
+            rank += 1
+            written = (
+                _ethtool_metric(str(raw)) if exporter == "ethtool" else str(raw) if exporter in PAGE_EXPORTERS else ""
+            )
+            if written in seen:
+                continue
+            seen.add(written)
+            for name, token in expand_placeholder(written, signal):
+                yield from _name_mappings(name, token, rank, exporter, signal)
+
+
+def _name_mappings(
+    name: str, token: str, rank: int, exporter: str, signal: Signal
+) -> Iterator[tuple[str, MetricMapping]]:
+    match = NAME_PATTERN.fullmatch(name)
+    if match is None:
+        # Prose, such as a remark in brackets: it names no series.
+        return
+    where = tuple(_parse_matcher(text) for text in (match["labels"] or "").split(",") if text)
+    scale = signal.scale.get(exporter, implied_scale(match["name"], signal.unit))
+    origin = MetricMapping(signal.id, signal.entity, rank, scale, exporter, token, "", where)
+    yield from _expand_histogram(match["name"], origin, signal)
+
+
+def _parse_matcher(text: str) -> tuple[str, str]:
+    label, _, value = text.partition("=")
+    return label.strip(), value.strip().strip('"')
+
+
+def _expand_histogram(name: str, origin: MetricMapping, signal: Signal) -> Iterator[tuple[str, MetricMapping]]:
+    """A histogram is read from its parts; the bare name of one is something else (a mean, a sum in other units)."""
+    if signal.type != "histogram":
+        yield name, origin
+        return
+    for part in HISTOGRAM_PARTS:
+        yield f"{name}_{part}", origin._replace(part=part)
+
+
+def expand_placeholder(name: str, signal: Signal) -> Iterator[tuple[str, str]]:
+    """A name for each value of its placeholder, and the part of the selector that it stands for."""
+    match = PLACEHOLDER.search(name)
+    if match is None:
+        yield name, ""
+        return
+    start = "p" if match[1] == "P" else "" if signal.entity == "port" else signal.entity
+    for value in PLACEHOLDER_VALUES[match[1]]:
+        yield name[: match.start()] + str(value) + name[match.end() :], f"{start}{value}"
+
+
+def _ethtool_metric(key: str) -> str:
+    """The name that node_exporter makes of a key of ethtool."""
+    words = {"rx": "received", "tx": "transmitted"}
+    return "node_ethtool_" + "_".join(words.get(word, word) for word in key.split("_"))

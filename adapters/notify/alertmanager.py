@@ -1,0 +1,196 @@
+"""Alertmanager, by its API v2.
+
+Labels are what an alert is: they never change while it fires. What changes stands in annotations. As long as it fires
+an alert is sent again each period, with an end that lies some periods ahead, so that it ends by itself where nobody
+sends it any more. One that is over is sent with its end, and some more times, for the first may have been lost.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from skewscope.adapters.config.fields import read_bool, read_number
+from skewscope.adapters.config.secret import redact_secrets
+from skewscope.adapters.notify import incident_text
+from skewscope.adapters.notify.base import DeliveryError, NotificationScope
+from skewscope.adapters.notify.settings import HTTP_FIELDS, SCOPE_FIELDS, read_fetch_options, read_scope, read_urls
+from skewscope.adapters.sources.base import redact_address
+from skewscope.adapters.sources.http_client import FetchError, FetchOptions, PostBody, exchange
+from skewscope.adapters.sources.targets import Labels, parse_labels
+from skewscope.engine.model.incident import Incident, rfc3339
+from skewscope.engine.model.topology import Topology
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.yamlfile import FieldPath
+
+ALERTS_PATH = "/api/v2/alerts"
+END_AHEAD_PERIODS = 4
+"""Periods after which an alert ends that is not sent again."""
+END_REPEATS = 5
+"""How often the end of an alert is sent."""
+MAX_ENDED = 10_000
+MAX_AT_ONCE = 500
+"""Alerts in a request."""
+RESERVED_LABELS = ("alertname", "kind", "entity", "fleet", "node", "rack", "severity")
+"""Labels that nobody else may set."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertmanagerSettings:
+    """One entry of the config."""
+
+    name: str
+    urls: tuple[str, ...]
+    fetch_options: FetchOptions
+    scope: NotificationScope
+    period: float = 30.0
+    labels: Labels = ()
+    """That all alerts get."""
+    severity_label: bool = False
+    """Whether severity is a label too: its change is then the end of one alert and the start of another."""
+    link: str = ""
+    """Where the controller is found; an alert links to its incident there."""
+
+
+def read(fields: FieldReader, at: FieldPath, name: str) -> AlertmanagerSettings:
+    """The settings of one entry; faults are noted."""
+    more = ("period", "labels", "severity_label", "link", "explained")
+    fields.check_keys(at, ("kind", "urls"), (*SCOPE_FIELDS, *HTTP_FIELDS, *more))
+    found = read_urls(fields, at, ALERTS_PATH)
+    if fields.value_at((*at, "urls")) == []:
+        fields.add_problem((*at, "urls"), "nobody to tell", "at least one Alertmanager")
+    link = fields.text((*at, "link"))
+    if link and (urlsplit(link).scheme not in ("http", "https") or "@" in urlsplit(link).netloc):
+        found_link = f"{redact_address(link)!r:.80}"
+        fields.add_problem(
+            (*at, "link"), found_link, "an address that begins with http:// or https://, without a password"
+        )
+    more_labels = parse_labels(fields, (*at, "labels"))
+    for own in [label for label, _ in more_labels if label in RESERVED_LABELS]:
+        fields.add_problem((*at, "labels", own), f"{own!r}", "a label that Skewscope does not set itself")
+    period = read_number(fields, (*at, "period"), 30.0, (1.0, 3600.0))
+    told = read_scope(fields, at)
+    return AlertmanagerSettings(
+        *(name, found, read_fetch_options(fields, at), told, period, more_labels),
+        *(read_bool(fields, (*at, "severity_label")), link.rstrip("/")),
+    )
+
+
+def build(settings: AlertmanagerSettings, topology: Topology) -> tuple["AlertmanagerNotifier", ...]:
+    """One teller for each Alertmanager: they are no cluster to us, each has to be told."""
+    one = len(settings.urls) == 1
+    return tuple(
+        AlertmanagerNotifier(
+            settings.name if one else f"{settings.name} {urlsplit(url).netloc}", url, settings, topology
+        )
+        for url in settings.urls
+    )
+
+
+@dataclass
+class AlertmanagerNotifier:
+    """Keeps one Alertmanager's alerts as they should be."""
+
+    name: str
+    url: str
+    settings: AlertmanagerSettings
+    topology: Topology
+    _firing: dict[Labels, Incident] = field(default_factory=dict)
+    _resolved: dict[Labels, tuple[Incident, float, int]] = field(default_factory=dict)
+    """What it was, when it ended, and how often that is still to be sent."""
+
+    @property
+    def scope(self) -> NotificationScope:
+        """Which incidents it wants."""
+        return self.settings.scope
+
+    @property
+    def period(self) -> float:
+        """Seconds after which it shows the same again."""
+        return self.settings.period
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that all requests together may take."""
+        return self.settings.fetch_options.timeout * 4
+
+    async def show(self, incidents: Sequence[Incident], now: float) -> None:
+        """Sends what fires, and what has ended.
+
+        Raises:
+            TellError: not all of it arrived; ends are then sent again.
+        """
+        self._update(incidents, now)
+        end = now + END_AHEAD_PERIODS * self.period
+        alerts = [self._build_alert(label, one, end) for label, one in self._firing.items()]
+        alerts += [self._build_alert(label, one, ended) for label, (one, ended, _) in self._resolved.items()]
+        for start in range(0, len(alerts), MAX_AT_ONCE):
+            await self._post(alerts[start : start + MAX_AT_ONCE])
+        ended = self._resolved.items()
+        self._resolved = {label: (one, at, left - 1) for label, (one, at, left) in ended if left > 1}
+
+    def _update(self, incidents: Sequence[Incident], now: float) -> None:
+        firing: dict[Labels, Incident] = {}
+        for one in sorted(incidents, key=lambda one: (one.opened_at, one.id)):
+            firing.setdefault(self._labels_of(one), one)
+        for label, one in self._firing.items():
+            if label not in firing:
+                self._resolved[label] = (one, now, END_REPEATS)
+        for label in firing:
+            self._resolved.pop(label, None)
+        while len(self._resolved) > MAX_ENDED:
+            self._resolved.pop(next(iter(self._resolved)))
+        self._firing = firing
+
+    def _labels_of(self, one: Incident) -> Labels:
+        node = incident_text.node_of(one, self.topology)
+        found = {
+            **dict(self.settings.labels),
+            "alertname": one.condition,
+            "kind": one.kind,
+            "entity": one.name,
+            "fleet": incident_text.fleet_of(one, self.topology),
+            "node": node,
+            "rack": self.topology.node[node].rack if node else "",
+            "severity": one.severity if self.settings.severity_label else "",
+        }
+        # An empty label is none.
+        return tuple((label, text) for label, text in found.items() if text)
+
+    def _build_alert(self, label: Labels, one: Incident, end: float) -> dict[str, Any]:
+        alert: dict[str, Any] = {
+            "labels": dict(label),
+            "annotations": _build_annotations(one),
+            "startsAt": rfc3339(one.opened_at),
+            "endsAt": rfc3339(max(end, one.opened_at + 0.001)),
+        }
+        if self.settings.link:
+            alert["generatorURL"] = f"{self.settings.link}/api/v1/incidents/{one.id}"
+        return alert
+
+    async def _post(self, alerts: list[dict[str, Any]]) -> None:
+        sent = PostBody(json.dumps(alerts).encode(), "application/json")
+        try:
+            answer = await exchange(self.url, self.settings.fetch_options, sent)
+        except FetchError as error:
+            raise DeliveryError(str(error)) from None
+        if answer.status != 200:
+            said = redact_secrets(answer.body.decode(errors="replace"), self.settings.fetch_options.bearer)
+            raise DeliveryError(f"the answer {answer.status}: {said[:200]}")
+
+
+def _build_annotations(one: Incident) -> Mapping[str, str]:
+    found = {
+        "summary": incident_text.title(one),
+        "severity": one.severity,
+        "confidence": f"{one.confidence:.2f}",
+        "coverage": f"{one.coverage:.2f}",
+        "impact": incident_text.impact_text(one),
+        "evidence": incident_text.evidence_text(one),
+        "advice": incident_text.advice_text(one),
+        "also": incident_text.join_names(one.also),
+        "may_be_instead": incident_text.candidates_text(one),
+        "incident": one.id,
+    }
+    return {name: text for name, text in found.items() if text}

@@ -1,0 +1,180 @@
+"""Chat, mail, pagers: whatever Apprise knows. One message for each root that opens and one when it is over.
+
+Apprise is an extra of this package (`pip install 'skewscope[chat]'`). Its addresses hold passwords, so they stand in a
+file of their own, one a line; they are never shown.
+"""
+
+import importlib
+import importlib.util
+import logging
+import threading
+from asyncio import Future, get_running_loop
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from skewscope.adapters.config.fields import read_number
+from skewscope.adapters.config.secret import Secret
+from skewscope.adapters.notify import incident_text
+from skewscope.adapters.notify.base import (
+    CHANGED,
+    RESOLVED,
+    WITHDRAWN,
+    ConfiguredNotifier,
+    DeliveryError,
+    Notification,
+    NotificationScope,
+)
+from skewscope.adapters.notify.settings import SCOPE_FIELDS, read_scope
+from skewscope.engine.model.topology import Topology
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.yamlfile import FieldPath
+
+SEND_TIMEOUT = 30.0
+"""Seconds for one message."""
+MAX_ADDRESSES = 32
+MAX_BYTES = 1 << 16
+SETTLE_TIME = 5.0
+"""Seconds in which it may still turn out what is the root."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSettings:
+    """One entry of the config."""
+
+    name: str
+    addresses: tuple[Secret, ...]
+    scope: NotificationScope
+    per_hour: int = 30
+
+
+def read(fields: FieldReader, at: FieldPath, name: str) -> ChatSettings:
+    """The settings of one entry; faults are noted."""
+    fields.check_keys(at, ("kind", "file"), (*SCOPE_FIELDS, "per_hour"))
+    if importlib.util.find_spec("apprise") is None:
+        fields.add_problem((*at, "kind"), "no library 'apprise'", "an installed one", "pip install 'skewscope[chat]'")
+    per_hour = int(read_number(fields, (*at, "per_hour"), 30.0, (1.0, 3600.0)))
+    return ChatSettings(name, _read_addresses(fields, (*at, "file")), read_scope(fields, at, SETTLE_TIME), per_hour)
+
+
+def _read_addresses(fields: FieldReader, at: FieldPath) -> tuple[Secret, ...]:
+    name = fields.text(at)
+    if not name:
+        return ()
+    try:
+        with (Path(fields.document.file).parent / name).open(encoding="utf-8") as file:
+            lines = [line.strip() for line in file.read(MAX_BYTES).splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        fields.add_problem(
+            at, f"no readable file {name!r} ({getattr(error, 'strerror', None) or 'not UTF-8'})", "addresses"
+        )
+        return ()
+    found = [Secret(line) for line in lines if line and not line.startswith("#")]
+    if not 1 <= len(found) <= MAX_ADDRESSES:
+        fields.add_problem(at, f"{len(found)} addresses", f"1 to {MAX_ADDRESSES}, one a line")
+    return tuple(found)
+
+
+def build(settings: ChatSettings, topology: Topology) -> tuple["ChatNotifier", ...]:
+    """One teller for each address: what one of them does not take is tried again there, and not in all the others."""
+    if len(settings.addresses) == 1:
+        return (ChatNotifier(settings, topology),)
+    return tuple(
+        ChatNotifier(replace(settings, name=f"{settings.name} {number}", addresses=(each,)), topology)
+        for number, each in enumerate(settings.addresses, 1)
+    )
+
+
+@dataclass
+class ChatNotifier(ConfiguredNotifier):
+    """Sends messages to one place through Apprise, in a thread that nobody waits for."""
+
+    settings: ChatSettings
+    topology: Topology
+    _sent_times: list[float] = field(default_factory=list)
+    """When messages were sent, in the last hour."""
+    _held_count: int = 0
+    """Messages that were not sent since, for there were too many."""
+    _busy: bool = False
+    """Whether a thread is still at a message, perhaps one that nobody waits for any more."""
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that one message may take."""
+        return SEND_TIMEOUT
+
+    async def send(self, letter: Notification) -> None:
+        """Sends one message, or holds it back where there were too many.
+
+        Raises:
+            TellError: it was not sent.
+        """
+        if letter.update.what == CHANGED:
+            return
+        loop = get_running_loop()
+        self._sent_times = [at for at in self._sent_times if at > loop.time() - 3600.0]
+        if len(self._sent_times) >= self.settings.per_hour:
+            self._held_count += 1
+            return
+        title, body = build_message(letter, self.topology)
+        if self._held_count:
+            body += f"\n{self._held_count} messages before this one were held back: more than {self.settings.per_hour} an hour."
+        await self._notify(title, body)
+        self._held_count = 0
+        self._sent_times.append(loop.time())
+
+    async def _notify(self, title: str, body: str) -> None:
+        if self._busy:
+            raise DeliveryError("the message before this one still hangs")
+        loop = get_running_loop()
+        done: Future[bool] = loop.create_future()
+
+        def tell(result: bool) -> None:
+            self._busy = False
+            if not done.done():
+                done.set_result(result)
+
+        def work() -> None:
+            result = _send_with_apprise(self.settings.addresses, title, body)
+            # The loop may be closed by now.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(tell, result)
+
+        self._busy = True
+        threading.Thread(target=work, name=f"teller {self.name}", daemon=True).start()
+        if not await done:
+            raise DeliveryError("the message was not taken")
+
+
+def _send_with_apprise(addresses: tuple[Secret, ...], title: str, body: str) -> bool:
+    """Whether a message arrived everywhere."""
+    apprise: Any = importlib.import_module("apprise")
+    # What it logs may hold parts of addresses.
+    logging.getLogger("apprise").disabled = True
+    logging.getLogger("urllib3").setLevel(logging.INFO)
+    try:
+        places = apprise.Apprise()
+        added = [places.add(address.text) for address in addresses]
+        return all(added) and bool(places.notify(title=title, body=body, body_format="text"))
+    except Exception:  # noqa: BLE001 - a hundred services are behind it, and what they say may hold their passwords
+        return False
+
+
+def build_message(letter: Notification, topology: Topology) -> tuple[str, str]:
+    """Title and text of a message."""
+    what, why, one = letter.update
+    fleet = incident_text.fleet_of(one, topology)
+    if what == RESOLVED:
+        return f"Resolved: {incident_text.title(one)}", f"In {fleet}. Incident {one.id}."
+    if what == WITHDRAWN:
+        return f"No longer told: {incident_text.title(one)}", f"In {fleet}: {why}. Incident {one.id}."
+    lines = [
+        f"In {fleet}, {one.severity}, confidence {one.confidence:.2f}.",
+        f"Why: {incident_text.evidence_text(one)}" if one.evidence else "",
+        f"It may be instead: {incident_text.candidates_text(one)}" if one.candidates else "",
+        f"Costs: {incident_text.impact_text(one)}" if incident_text.impact_text(one) else "",
+        f"What could be done: {incident_text.advice_text(one)}" if one.mitigations else "",
+        f"Incident {one.id}.",
+    ]
+    return incident_text.title(one), "\n".join(line for line in lines if line)

@@ -1,0 +1,120 @@
+"""CloudEvents 1.0 over HTTP: each thing that happens to an incident is an event, posted until it is taken.
+
+`source` and `id` together are an event's own for ever: one that was taken but whose answer was lost comes again with
+the same, and who gets it can drop it.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from skewscope.adapters.notify import incident_text
+from skewscope.adapters.notify.base import ConfiguredNotifier, DeliveryError, Notification, NotificationScope
+from skewscope.adapters.notify.settings import HTTP_FIELDS, SCOPE_FIELDS, read_fetch_options, read_scope, read_urls
+from skewscope.adapters.sources.http_client import FetchError, FetchOptions, HttpResponse, PostBody, exchange
+from skewscope.engine.model.incident import rfc3339
+from skewscope.engine.model.topology import Topology
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.yamlfile import FieldPath
+
+TYPE_PREFIX = "io.skewscope.incident."
+"""What the type of an event begins with; what happened follows."""
+MODES = ("structured", "binary")
+DEFAULT_SOURCE = "/skewscope"
+JSON = "application/json"
+RETRY_STATUSES = (408, 425, 429)
+"""Answers below 500 after which it may be taken another time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloudEventsSettings:
+    """One entry of the config."""
+
+    name: str
+    urls: tuple[str, ...]
+    fetch_options: FetchOptions
+    scope: NotificationScope
+    source: str = DEFAULT_SOURCE
+    mode: str = MODES[0]
+
+
+def read(fields: FieldReader, at: FieldPath, name: str) -> CloudEventsSettings:
+    """The settings of one entry; faults are noted."""
+    fields.check_keys(at, ("kind", "urls"), (*SCOPE_FIELDS, *HTTP_FIELDS, "source", "mode", "explained"))
+    found = read_urls(fields, at, "")
+    listed = fields.value_at((*at, "urls"))
+    if isinstance(listed, list) and len(listed) != 1:
+        fields.add_problem((*at, "urls"), f"{len(listed)} addresses", "one", "Write an entry for each.")
+    source = fields.text((*at, "source")) or DEFAULT_SOURCE
+    if any(c.isspace() for c in source) or not source.isascii():
+        fields.add_problem((*at, "source"), f"{source!r:.80}", "a URI or a path")
+    mode = fields.text((*at, "mode"), choice=MODES) or MODES[0]
+    return CloudEventsSettings(name, found, read_fetch_options(fields, at), read_scope(fields, at), source, mode)
+
+
+def build(settings: CloudEventsSettings, topology: Topology) -> tuple["CloudEventsNotifier", ...]:
+    """Its only teller."""
+    return (CloudEventsNotifier(settings, topology),)
+
+
+@dataclass(frozen=True)
+class CloudEventsNotifier(ConfiguredNotifier):
+    """Posts events to one address."""
+
+    settings: CloudEventsSettings
+    topology: Topology
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that one post may take."""
+        return self.settings.fetch_options.timeout + 1.0
+
+    async def send(self, letter: Notification) -> None:
+        """Posts one event.
+
+        Raises:
+            TellError: it was not taken.
+        """
+        sent = self._structured_request(letter) if self.settings.mode == "structured" else self._binary_request(letter)
+        try:
+            answer = await exchange(self.settings.urls[0], self.settings.fetch_options, sent)
+        except FetchError as error:
+            raise DeliveryError(str(error)) from None
+        if not 200 <= answer.status < 300:
+            refused = 400 <= answer.status < 500 and answer.status not in (401, 403, 404, *RETRY_STATUSES)
+            raise DeliveryError(f"the answer {answer.status}", refused=refused, after=parse_retry_after(answer))
+
+    def _build_attributes(self, letter: Notification) -> dict[str, str]:
+        one = letter.update.incident
+        return {
+            "specversion": "1.0",
+            "id": f"{one.id}/{letter.number}",
+            "source": self.settings.source,
+            "type": TYPE_PREFIX + letter.update.what,
+            "subject": f"{one.kind}/{one.name}",
+            "time": rfc3339(letter.t),
+            "datacontenttype": JSON,
+        }
+
+    def _build_data(self, letter: Notification) -> dict[str, Any]:
+        one = letter.update.incident
+        return one.as_json() | {"why": letter.update.why, "fleet": incident_text.fleet_of(one, self.topology)}
+
+    def _structured_request(self, letter: Notification) -> PostBody:
+        event = self._build_attributes(letter) | {"data": self._build_data(letter)}
+        return PostBody(json.dumps(event, allow_nan=False).encode(), "application/cloudevents+json; charset=utf-8")
+
+    def _binary_request(self, letter: Notification) -> PostBody:
+        attributes = self._build_attributes(letter)
+        content = attributes.pop("datacontenttype")
+        # As the binding wants it: blanks, quotes, percent signs and what is no printable ASCII are percent-encoded.
+        safe = "".join(chr(c) for c in range(0x21, 0x7F) if chr(c) not in '"%')
+        headers = tuple((f"ce-{name}", quote(text, safe=safe)) for name, text in attributes.items())
+        return PostBody(json.dumps(self._build_data(letter), allow_nan=False).encode(), content, headers)
+
+
+def parse_retry_after(answer: HttpResponse) -> float:
+    """Seconds that the other side wishes us to wait; 0 where it names none."""
+    text = answer.headers.get("retry-after", "")
+    return float(text[:9]) if text.isascii() and text.isdigit() else 0.0

@@ -1,0 +1,69 @@
+"""An incident in a few words, for people who read them somewhere else."""
+
+from skewscope.adapters.mapping import incident_nodes
+from skewscope.engine.model.incident import Incident
+from skewscope.engine.model.topology import FLEET, Topology
+
+MAX_ITEMS = 8
+MAX_TEXT = 1000
+"""Characters of any text."""
+
+
+def title(one: Incident) -> str:
+    """What it is and where: `tp-straggler on rank n3`."""
+    return _truncate(f"{one.condition} on {one.kind} {one.name}")
+
+
+def evidence_text(one: Incident) -> str:
+    """What speaks for it, loudest first; '' where nothing is told."""
+    spoken = sorted((e for e in one.evidence if e.verdict == "yes"), key=lambda e: -e.weight)
+    return _truncate("; ".join(f"{e.name} ({e.expr})" for e in spoken[:MAX_ITEMS]))
+
+
+def advice_text(one: Incident) -> str:
+    """What could be done, the best first."""
+    return _truncate("; ".join(f"{each.id} ({each.actor}): {each.why}" for each in one.mitigations[:MAX_ITEMS]))
+
+
+def impact_text(one: Incident) -> str:
+    """What it costs, where that could be measured."""
+    change = one.impact.change
+    if change is None:
+        return ""
+    size = f"{100.0 * change:+.0f} %" if one.impact.unit == "1" else f"{change:+.3g} {one.impact.unit}"
+    return f"{size} of {one.impact.metric}"
+
+
+def join_names(found: tuple[str, ...]) -> str:
+    """Some names, and how many more."""
+    more = len(found) - MAX_ITEMS
+    return _truncate(", ".join(found[:MAX_ITEMS]) + (f" and {more} more" if more > 0 else ""))
+
+
+def candidates_text(one: Incident) -> str:
+    """What it may be instead, and where that is not only here."""
+    return join_names(tuple(f"{name}{one.format_location(name)}" for name in one.candidates))
+
+
+def nodes_of(one: Incident, topology: Topology) -> set[str]:
+    """The nodes that it is on."""
+    return {node for name in incident_nodes.entity_names(one) for node in incident_nodes.nodes_of(name, topology)}
+
+
+def node_of(one: Incident, topology: Topology) -> str:
+    """The node whose part it is on; '' where it is on a group or between two."""
+    found = incident_nodes.nodes_of(one.name, topology) if one.name not in topology.group else set()
+    return found.pop() if len(found) == 1 else ""
+
+
+def fleet_of(one: Incident, topology: Topology) -> str:
+    """The fleet that it is in."""
+    fleets = {topology.node[node].fleet for node in nodes_of(one, topology)}
+    if not fleets:
+        fleets = {node.fleet for node in topology.nodes}
+    return fleets.pop() if len(fleets) == 1 else FLEET
+
+
+def _truncate(text: str) -> str:
+    text = "".join(c if c.isprintable() else "?" for c in text)
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."

@@ -1,0 +1,66 @@
+"""What there is to tell: incidents that fire and are likely, without those that are explained or silenced.
+
+What was told once stays told while it fires, even where its confidence sinks: telling it off and on would be worse.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from skewscope.adapters.notify.base import CHANGED, OPENED, RESOLVED, WITHDRAWN, IncidentUpdate, NotificationScope
+from skewscope.engine.model.incident import SEVERITIES, Incident
+
+
+@dataclass
+class NotifierState:
+    """What one teller has been told."""
+
+    scope: NotificationScope
+    reported: dict[str, Incident] = field(default_factory=dict)
+    """What is told as firing, by id."""
+
+    def update(self, t: float, incidents: Iterable[Incident], silenced: Mapping[str, str]) -> list[IncidentUpdate]:
+        """What a tick changes; `silenced` names the silence of each incident that has one."""
+        there = {one.id: one for one in incidents}
+        found = [ended for id_ in self.reported if (ended := self._closing_update(t, id_, there.get(id_), silenced))]
+        for each in found:
+            del self.reported[each.incident.id]
+        for id_, one in there.items():
+            before = self.reported.get(id_)
+            if before is None and self._is_wanted(t, one, silenced):
+                found.append(IncidentUpdate(OPENED, "", one))
+                self.reported[id_] = one
+            elif before is not None:
+                if _identity(before) != _identity(one):
+                    found.append(IncidentUpdate(CHANGED, "", one))
+                self.reported[id_] = one
+        return found
+
+    def _closing_update(
+        self, t: float, id_: str, now: Incident | None, silenced: Mapping[str, str]
+    ) -> IncidentUpdate | None:
+        """That something is told no longer; None where it still is."""
+        if now is None:
+            before = self.reported[id_]
+            return IncidentUpdate(RESOLVED, "", replace(before, state="resolved", resolved_at=before.resolved_at or t))
+        if now.state != "firing":
+            return IncidentUpdate(RESOLVED, "", now)
+        if self.scope.roots_only and now.explained_by is not None:
+            return IncidentUpdate(WITHDRAWN, f"explained by {now.explained_by}", now)
+        return IncidentUpdate(WITHDRAWN, f"silenced by {silenced[id_]}", now) if id_ in silenced else None
+
+    def _is_wanted(self, t: float, one: Incident, silenced: Mapping[str, str]) -> bool:
+        if one.state != "firing" or not one.is_likely or one.id in silenced:
+            return False
+        if self.scope.roots_only and one.explained_by is not None:
+            return False
+        return t - one.opened_at >= self.scope.min_age and _severity_rank(one.severity) >= _severity_rank(
+            self.scope.min_severity
+        )
+
+
+def _severity_rank(severity: str) -> int:
+    return SEVERITIES.index(severity) if severity in SEVERITIES else 0
+
+
+def _identity(one: Incident) -> tuple[object, ...]:
+    return one.severity, one.kind, one.name

@@ -1,0 +1,176 @@
+"""NVSentinel: health events to a platform connector, over gRPC on its socket.
+
+Every event is for the record only (`STORE_ONLY`, never fatal, no action recommended, quarantine and drain skipped):
+what is to be done about a diagnosis is not decided by sending it there. The message is that of `health_event.proto` in
+NVSentinel's repository. gRPC is an extra of this package (`pip install 'skewscope[nvsentinel]'`).
+"""
+
+import importlib
+import importlib.util
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from skewscope.adapters.config.fields import read_number, read_path
+from skewscope.adapters.config.secret import Secret, redact_secrets
+from skewscope.adapters.notify import incident_text, protobuf
+from skewscope.adapters.notify.base import (
+    OPENED,
+    RESOLVED,
+    ConfiguredNotifier,
+    DeliveryError,
+    Notification,
+    NotificationScope,
+)
+from skewscope.adapters.notify.settings import SCOPE_FIELDS, read_scope
+from skewscope.engine.model.topology import Topology
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.yamlfile import FieldPath
+
+METHOD = "/datamodels.PlatformConnector/HealthEventOccurredV1"
+DEFAULT_SOCKET = "unix:///var/run/nvsentinel.sock"
+TARGET_PATTERN = re.compile(r"unix:(//)?/[\x21-\x7e]+|[A-Za-z0-9._\[\]:-]+:[0-9]{1,5}")
+VERSION = 1
+AGENT_NAME = "skewscope"
+STORE_ONLY = 2
+"""Kept and exported, and nothing in the cluster is changed. 0 is read as 1, which lets others act."""
+NO_ACTION = 0
+COMPONENT_CLASSES = {"gpu": "GPU", "port": "NIC", "link": "NIC"}
+"""Their names for what is hit; anything else is the node."""
+MAX_NODES = 1000
+"""Events for one incident."""
+MAX_TOKEN = 16_384
+PATH_FIELDS = ("token_file", "trust")
+
+
+@dataclass(frozen=True, slots=True)
+class NvSentinelSettings:
+    """One entry of the config."""
+
+    name: str
+    scope: NotificationScope
+    target: str = DEFAULT_SOCKET
+    timeout: float = 5.0
+    token_file: str = ""
+    """Read anew for each call, for such tokens are renewed; '' where none is wanted."""
+    ca_file: str = ""
+    """File of the authorities for TLS; '' for none, which only sockets and loopback are used with."""
+
+
+def read(fields: FieldReader, at: FieldPath, name: str) -> NvSentinelSettings:
+    """The settings of one entry; faults are noted."""
+    fields.check_keys(at, ("kind",), (*SCOPE_FIELDS, "target", "timeout", *PATH_FIELDS, "explained"))
+    if importlib.util.find_spec("grpc") is None:
+        fields.add_problem(
+            (*at, "kind"), "no library 'grpc'", "an installed one", "pip install 'skewscope[nvsentinel]'"
+        )
+    target = fields.text((*at, "target")) or DEFAULT_SOCKET
+    if not TARGET_PATTERN.fullmatch(target):
+        fields.add_problem((*at, "target"), f"{target!r:.80}", f"{DEFAULT_SOCKET}, or HOST:PORT")
+    token, trust = (read_path(fields, (*at, each)) for each in PATH_FIELDS)
+    if token and not fields.value_at((*at, "trust")) and not target.startswith("unix:"):
+        fields.add_problem((*at, "token_file"), "a token without TLS", "the field 'trust', or a socket")
+    timeout = read_number(fields, (*at, "timeout"), 5.0, (0.1, 60.0))
+    return NvSentinelSettings(name, read_scope(fields, at), target, timeout, token, trust)
+
+
+def build(settings: NvSentinelSettings, topology: Topology) -> tuple["NvSentinelNotifier", ...]:
+    """Its only teller."""
+    return (NvSentinelNotifier(settings, topology),)
+
+
+@dataclass
+class NvSentinelNotifier(ConfiguredNotifier):
+    """Sends health events to one platform connector."""
+
+    settings: NvSentinelSettings
+    topology: Topology
+    _channel: Any = field(default=None)
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that one call may take."""
+        return self.settings.timeout + 2.0
+
+    async def send(self, letter: Notification) -> None:
+        """Sends the events of one letter, one for each node that is hit; none for what has no node.
+
+        Raises:
+            TellError: they were not taken.
+        """
+        events = encode_health_events(letter, self.topology)
+        if not events:
+            return
+        grpc: Any = importlib.import_module("grpc")
+        token = self._read_token()
+        try:
+            call = self._open_channel(grpc).unary_unary(METHOD)
+            await call(events, timeout=self.settings.timeout, metadata=_build_metadata(token))
+        except grpc.aio.AioRpcError as error:
+            refused = error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)
+            said = redact_secrets(str(error.details()), token)
+            raise DeliveryError(f"{error.code().name}: {said}", refused=refused) from None
+
+    def _open_channel(self, grpc: Any) -> Any:
+        if self._channel is None:
+            target, trust = self.settings.target, self.settings.ca_file
+            if trust:
+                credentials = grpc.ssl_channel_credentials(Path(trust).read_bytes())
+                self._channel = grpc.aio.secure_channel(target, credentials)
+            else:
+                self._channel = grpc.aio.insecure_channel(target)
+        return self._channel
+
+    def _read_token(self) -> Secret | None:
+        if not self.settings.token_file:
+            return None
+        try:
+            with Path(self.settings.token_file).open(encoding="ascii") as opened:
+                return Secret(opened.read(MAX_TOKEN).strip())
+        except (OSError, UnicodeDecodeError):
+            raise DeliveryError("no readable token") from None
+
+
+def _build_metadata(token: Secret | None) -> tuple[tuple[str, str], ...]:
+    return (("authorization", f"Bearer {token.text}"),) if token else ()
+
+
+def encode_health_events(letter: Notification, topology: Topology) -> bytes:
+    """The message `HealthEvents`; empty where no node is hit."""
+    nodes = sorted(incident_text.nodes_of(letter.update.incident, topology))[:MAX_NODES]
+    events = (protobuf.encode_message(2, _encode_event(letter, node)) for node in nodes)
+    return protobuf.encode_number(1, VERSION) + b"".join(events) if nodes else b""
+
+
+def _encode_event(letter: Notification, node: str) -> bytes:
+    """The message `HealthEvent`."""
+    what, why, one = letter.update
+    skip = protobuf.encode_number(2, 1)
+    whole, part = divmod(round(letter.t * 1e9), 10**9)
+    kept = [("incident", one.id), ("severity", one.severity), ("confidence", f"{one.confidence:.3f}")]
+    kept += [("what", what), ("why", why), ("rule", one.rule)]
+    return b"".join(
+        (
+            protobuf.encode_number(1, VERSION),
+            protobuf.encode_text(2, AGENT_NAME),
+            protobuf.encode_text(3, COMPONENT_CLASSES.get(one.kind, "Node")),
+            protobuf.encode_text(4, one.condition),
+            protobuf.encode_number(5, 0),  # is never fatal
+            protobuf.encode_number(6, what == RESOLVED),  # whether it is healthy again
+            protobuf.encode_text(
+                7,
+                f"{incident_text.title(one)}: {incident_text.evidence_text(one)}"
+                if what == OPENED
+                else incident_text.title(one),
+            ),
+            protobuf.encode_number(8, NO_ACTION),
+            protobuf.encode_message(10, protobuf.encode_text(1, one.kind) + protobuf.encode_text(2, one.name)),
+            protobuf.encode_mapping(11, [(name, text) for name, text in kept if text]),
+            protobuf.encode_message(12, protobuf.encode_number(1, whole) + protobuf.encode_number(2, part)),
+            protobuf.encode_text(13, node),
+            protobuf.encode_message(14, skip),
+            protobuf.encode_message(15, skip),
+            protobuf.encode_number(16, STORE_ONLY),
+        )
+    )

@@ -1,0 +1,106 @@
+"""Letters on their way, in the controller's store: what is to be told survives a kill until it has arrived.
+
+Written by the thread that owns the store. What a desk has been told is kept beside the letters and in their
+transaction: a controller that starts again goes on where it stopped, and tells nothing twice but what it could not know
+to have arrived.
+"""
+
+import json
+import sqlite3
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from skewscope.adapters.notify.base import OPENED, RESOLVED, WITHDRAWN, IncidentUpdate, Notification, NotificationScope
+from skewscope.adapters.notify.notifier_state import NotifierState
+from skewscope.engine.model.incident import Incident, parse_incident
+
+TABLES = (
+    """CREATE TABLE letters (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, teller TEXT NOT NULL, t REAL NOT NULL, what TEXT NOT NULL,
+        why TEXT NOT NULL, told TEXT NOT NULL) STRICT""",
+    "CREATE INDEX letters_by_teller ON letters (teller, number)",
+    "CREATE TABLE telling (teller TEXT NOT NULL, incident TEXT NOT NULL, PRIMARY KEY (teller, incident)) STRICT",
+)
+"""What the store's schema has for it."""
+MAX_WAITING = 10_000
+"""Letters that wait for one teller; the oldest are dropped."""
+
+
+@dataclass
+class Outbox:
+    """The desks of all messengers."""
+
+    scopes: Mapping[str, NotificationScope]
+    """What each messenger wants, by its name."""
+    deliveries: deque[tuple[str, int]] = field(default_factory=deque)
+    """Tellers, and the numbers up to which their letters have arrived: filled by whoever sends them."""
+    dropped: dict[str, int] = field(default_factory=dict)
+    """Letters that waited too long, by teller."""
+    _states: dict[str, NotifierState] = field(default_factory=dict)
+
+    def restore(self, connection: sqlite3.Connection) -> None:
+        """Goes on where the last controller stopped; forgets tellers that are no more."""
+        self._states = {name: NotifierState(scope) for name, scope in self.scopes.items()}
+        asked = "SELECT teller, told FROM telling JOIN incidents ON incidents.id = telling.incident"
+        for teller, line in connection.execute(asked).fetchall():
+            if teller in self._states:
+                one = parse_incident(json.loads(line))
+                self._states[teller].reported[one.id] = one
+        kept = json.dumps(list(self.scopes))
+        for table in ("letters", "telling"):
+            unknown = f"DELETE FROM {table} WHERE teller NOT IN (SELECT value FROM json_each(?))"  # noqa: S608
+            connection.execute(unknown, (kept,))
+
+    def collect_updates(
+        self, t: float, incidents: Iterable[Incident], silenced: Mapping[str, str]
+    ) -> list[tuple[str, IncidentUpdate]]:
+        """What a tick gives to tell, and whom; to be written before the next one."""
+        there = tuple(incidents)
+        return [(name, told) for name, desk in self._states.items() for told in desk.update(t, there, silenced)]
+
+    def take_deliveries(self) -> dict[str, int]:
+        """What has arrived since the last time: for each teller, up to which number."""
+        found: dict[str, int] = {}
+        while self.deliveries:
+            teller, number = self.deliveries.popleft()
+            found[teller] = number
+        return found
+
+    def write(self, connection: sqlite3.Connection, found: Collection[tuple[float, str, IncidentUpdate]]) -> None:
+        """Puts letters into the store, each with its time and its teller, as part of the transaction that is open."""
+        # Several are told of the same incident; `found` keeps it alive, so that its address is its own.
+        incidents = {id(told.incident): told.incident for _, _, told in found}
+        written = {address: one.as_line() for address, one in incidents.items()}
+        for t, teller, told in found:
+            row = (teller, t, told.what, told.why, written[id(told.incident)])
+            connection.execute("INSERT INTO letters (teller, t, what, why, told) VALUES (?, ?, ?, ?, ?)", row)
+            if told.what == OPENED:
+                connection.execute("INSERT OR REPLACE INTO telling VALUES (?, ?)", (teller, told.incident.id))
+            elif told.what in (RESOLVED, WITHDRAWN):
+                gone = (teller, told.incident.id)
+                connection.execute("DELETE FROM telling WHERE teller = ? AND incident = ?", gone)
+        for teller in {teller for _, teller, _ in found}:
+            self._drop_oldest(connection, teller)
+
+    def _drop_oldest(self, connection: sqlite3.Connection, teller: str) -> None:
+        count = connection.execute("SELECT count(*) FROM letters WHERE teller = ?", (teller,))
+        if (more := count.fetchone()[0] - MAX_WAITING) > 0:
+            oldest = "SELECT number FROM letters WHERE teller = ? ORDER BY number LIMIT ?"
+            connection.execute(f"DELETE FROM letters WHERE number IN ({oldest})", (teller, more))  # noqa: S608
+            self.dropped[teller] = self.dropped.get(teller, 0) + more
+
+
+def delete_notifications(connection: sqlite3.Connection, until: Mapping[str, int]) -> None:
+    """Drops the letters of tellers up to a number."""
+    connection.executemany("DELETE FROM letters WHERE teller = ? AND number <= ?", until.items())
+
+
+def load_notifications(connection: sqlite3.Connection, teller: str, after: int, most: int) -> list[Notification]:
+    """The oldest letters of a teller after a number."""
+    asked = "SELECT number, t, what, why, told FROM letters WHERE teller = ? AND number > ? ORDER BY number LIMIT ?"
+    rows = connection.execute(asked, (teller, after, most))
+    return [
+        Notification(number, t, IncidentUpdate(what, why, parse_incident(json.loads(line))))
+        for number, t, what, why, line in rows
+    ]

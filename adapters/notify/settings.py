@@ -1,0 +1,58 @@
+"""What configs say of tellers alike."""
+
+from pathlib import Path
+
+from skewscope.adapters.config.fields import read_bool, read_number, read_path
+from skewscope.adapters.notify.base import NotificationScope
+from skewscope.adapters.sources.base import redact_address
+from skewscope.adapters.sources.http_client import FetchOptions
+from skewscope.adapters.sources.scrape_settings import parse_bearer
+from skewscope.adapters.sources.targets import TargetDiscovery, target_url
+from skewscope.engine.model.incident import SEVERITIES
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.yamlfile import FieldPath
+
+SCOPE_FIELDS = ("name", "note", "least", "after")
+"""Fields that every teller may have."""
+HTTP_FIELDS = ("timeout", "bearer", "trust")
+"""Those of tellers that post."""
+MAX_ANSWER = 1 << 16
+"""Bytes of an answer."""
+MAX_PLACES = 32
+
+
+def read_scope(fields: FieldReader, at: FieldPath, after: float = 0.0) -> NotificationScope:
+    """Which incidents are wanted; `after` stands where the config names none."""
+    least = fields.text((*at, "least"), choice=SEVERITIES) or SEVERITIES[0]
+    return NotificationScope(
+        least, not read_bool(fields, (*at, "explained")), read_number(fields, (*at, "after"), after, (0.0, 3600.0))
+    )
+
+
+def read_fetch_options(fields: FieldReader, at: FieldPath) -> FetchOptions:
+    """How somebody is posted to."""
+    folder = Path(fields.document.file).parent
+    timeout = read_number(fields, (*at, "timeout"), 5.0, (0.1, 60.0))
+    return FetchOptions(
+        timeout, MAX_ANSWER, parse_bearer(fields, (*at, "bearer"), folder), read_path(fields, (*at, "trust"))
+    )
+
+
+def read_urls(fields: FieldReader, at: FieldPath, path: str) -> tuple[str, ...]:
+    """Addresses of a list, each ending in a path; a bare one is HOST:PORT."""
+    found = []
+    for item in fields.item_paths((*at, "urls"), MAX_PLACES):
+        text = fields.required_text(item)
+        if not text:
+            continue
+        if "@" in text:
+            fields.add_problem(item, "an address with a password", "one without", "A secret belongs under bearer.")
+            continue
+        url = target_url(text, TargetDiscovery((), (), (), "http", "", ()))
+        if not url:
+            fields.add_problem(
+                item, f"{redact_address(text)!r:.80}", "HOST:PORT, or an address that begins with http:// or https://"
+            )
+            continue
+        found.append(url if url.endswith(path) else url.rstrip("/") + path)
+    return tuple(dict.fromkeys(found))

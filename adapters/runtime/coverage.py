@@ -1,0 +1,209 @@
+"""Who reports and who is silent, and what cannot be told for that."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skewscope.adapters.view.snapshot import SourceState
+from skewscope.engine.engine import Engine
+from skewscope.engine.ingest.feed import F64, SeriesTable
+from skewscope.engine.model.topology import Topology
+from skewscope.kb.problems import join_names
+
+SILENT_AFTER = 10.0
+"""Seconds without a sample after which a reporter is called silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryKind:
+    """One kind of telemetry."""
+
+    name: str
+    kind: str
+    prefixes: tuple[str, ...]
+    reporter_of: Callable[[str], str]
+    """Who reports a series, from its entity's name."""
+    measures: str
+    """What is unknown without it."""
+
+
+def _node_of(entity: str) -> str:
+    return entity.split(">", maxsplit=1)[0].split("/", maxsplit=1)[0]
+
+
+def _reporting_entity(entity: str) -> str:
+    return entity.split(">", maxsplit=1)[0]
+
+
+TELEMETRY_KINDS = (
+    TelemetryKind("packets", "ports", ("wire.",), _reporting_entity, "rounds, loss, round trips and request timing"),
+    TelemetryKind(
+        "node telemetry", "nodes", ("host.", "port.", "prio.", "rdma."), _node_of, "counters of ports and hosts"
+    ),
+    TelemetryKind(
+        "serving telemetry", "replicas", ("serve.",), _reporting_entity, "queues, batches and caches of the engines"
+    ),
+    TelemetryKind("GPU telemetry", "GPU nodes", ("gpu.",), _node_of, "whether a GPU is slow, hot, throttled or broken"),
+)
+
+
+def expected_reporters(topology: Topology) -> dict[str, tuple[str, ...]]:
+    """Who could report each kind of telemetry."""
+    members = {topology.node_of[m] for g in topology.groups for m in g.members}
+    fronts = {g.front_end for g in topology.groups if g.front_end}
+    wanted = {"east-west": members, "north-south": fronts}
+    ports = [
+        p.id
+        for node in topology.nodes
+        for p in node.ports
+        if p.network in (node.sees or wanted) and p.node in wanted.get(p.network, ())
+    ]
+    return {
+        "packets": tuple(ports),
+        "node telemetry": tuple(n.name for n in topology.nodes),
+        "serving telemetry": tuple(g.name for g in topology.groups if g.front_end),
+        "GPU telemetry": tuple(n.name for n in topology.nodes if n.gpus),
+    }
+
+
+@dataclass
+class TelemetryCoverage:
+    """What a diagnosis sees of its fleet."""
+
+    topology: Topology
+    engine: Engine
+    table: SeriesTable
+    _series_by_kind: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    """By kind: numbers of its series, and of their reporters."""
+    _reporters: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _reporter_numbers: dict[str, dict[str, int]] = field(default_factory=dict)
+    _signal_numbers: dict[str, int] = field(default_factory=dict)
+    """Signals of the table, numbered."""
+    _signal_of_series: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
+    """The signal of each series."""
+
+    def sources(self, t: float) -> tuple[SourceState, ...]:
+        """Every kind of telemetry that there is or should be, as of `t`."""
+        found = []
+        for telemetry in TELEMETRY_KINDS:
+            newest = self._newest_times(telemetry)
+            known = self._reporters[telemetry.name]
+            if known:
+                found.append(_source_state(telemetry, known, newest, t))
+        return tuple(found)
+
+    def missing(self) -> tuple[str, ...]:
+        """What cannot be seen, and why, in sentences."""
+        said = []
+        for telemetry in TELEMETRY_KINDS:
+            newest = self._newest_times(telemetry)
+            known = self._reporters[telemetry.name]
+            silent = [name for name, when in zip(known, newest, strict=True) if np.isneginf(when)]
+            if not known and telemetry.name == "GPU telemetry":
+                said.append(f"The topology names no GPUs: {telemetry.measures} is unknown.")
+            elif silent and len(silent) == len(known):
+                said.append(
+                    f"No {telemetry.name} from any of {len(known)} {telemetry.kind}: {telemetry.measures} are unknown."
+                )
+            elif silent:
+                said.append(f"No {telemetry.name} from {join_names(silent)}: {telemetry.measures} are unknown there.")
+        return (*said, *self._conditions_without_telemetry())
+
+    def _conditions_without_telemetry(self) -> Iterable[str]:
+        """Conditions that no rule could judge anywhere."""
+        there = self.signals()
+        detector = self.engine.detector
+        by_condition: dict[str, list[set[str]]] = {}
+        for verdict in self.engine.verdicts:
+            rule = detector.rules[verdict.rule]
+            if len(verdict.names):
+                needed = (item.when.missing_signals(there) for item in rule.evidence if item.required)
+                by_condition.setdefault(rule.condition, []).append({name for names in needed for name in names})
+        for condition, lacking in sorted(by_condition.items()):
+            if all(lacking):
+                names = sorted(min(lacking, key=_size_then_names))
+                yield f"{condition} cannot be judged: nobody delivers {join_names(names, 4)}."
+
+    def coverage_by_node(self, t: float) -> dict[str, float]:
+        """For each node, the share of the telemetry that there should be of it which comes, as of `t`."""
+        come: dict[str, list[bool]] = {}
+        for telemetry in TELEMETRY_KINDS:
+            if telemetry.name == "serving telemetry":
+                continue
+            fresh = (t - self._newest_times(telemetry) <= SILENT_AFTER).tolist()
+            for name, there in zip(self._reporters[telemetry.name], fresh, strict=True):
+                come.setdefault(_node_of(name), []).append(there)
+        return {node: sum(there) / len(there) for node, there in come.items()}
+
+    def signals(self) -> frozenset[str]:
+        """Ids of the signals that ever had a value."""
+        self._index_new_series()
+        _, times = self.engine.detector.series_state.newest_by_number(self._common_series_count())
+        came = np.bincount(
+            self._signal_of_series[: len(times)][np.isfinite(times)], minlength=len(self._signal_numbers)
+        )
+        return frozenset(signal for signal, count in zip(self._signal_numbers, came.tolist(), strict=True) if count)
+
+    def _common_series_count(self) -> int:
+        """How many series both the table and the panel know."""
+        return min(len(self._signal_of_series), self.engine.detector.series_state.known_count)
+
+    def _newest_times(self, telemetry: TelemetryKind) -> F64:
+        """[reporter] time of the newest sample; -inf where there never was one."""
+        self._index_new_series()
+        series, who = self._series_by_kind[telemetry.name]
+        newest = np.full(len(self._reporters[telemetry.name]), -np.inf)
+        _, times = self.engine.detector.series_state.newest_by_number(self._common_series_count())
+        seen = series < len(times)
+        np.fmax.at(newest, who[seen], times[series[seen]])
+        return newest
+
+    def _index_new_series(self) -> None:
+        """Looks at the series that are new in the table."""
+        size = len(self.table.keys)
+        if not self._reporters:
+            self._reporters = expected_reporters(self.topology)
+            self._reporter_numbers = {
+                kind: {name: n for n, name in enumerate(who)} for kind, who in self._reporters.items()
+            }
+            self._series_by_kind = {kind: (np.empty(0, np.int32), np.empty(0, np.int32)) for kind in self._reporters}
+        first = len(self._signal_of_series)
+        if first == size:
+            return
+        new = self.table.keys[first:size]
+        numbers = (self._signal_numbers.setdefault(key.signal, len(self._signal_numbers)) for key in new)
+        told = np.fromiter(numbers, np.int32, len(new))
+        self._signal_of_series = np.append(self._signal_of_series, told)
+        for telemetry in TELEMETRY_KINDS:
+            place, of = self._reporter_numbers[telemetry.name], telemetry.reporter_of
+            its = np.array([signal.startswith(telemetry.prefixes) for signal in self._signal_numbers], bool)
+            at = np.flatnonzero(its[told]).astype(np.int32)
+            entities = [new[n].entity for n in at]
+            places = {entity: place.get(of(entity), -1) for entity in set(entities)}
+            who = np.fromiter((places[entity] for entity in entities), np.int32, len(at))
+            series, whose = self._series_by_kind[telemetry.name]
+            self._series_by_kind[telemetry.name] = (
+                np.append(series, first + at[who >= 0]),
+                np.append(whose, who[who >= 0]),
+            )
+
+
+def _size_then_names(names: Iterable[str]) -> tuple[int, list[str]]:
+    ordered = sorted(names)
+    return len(ordered), ordered
+
+
+def _source_state(telemetry: TelemetryKind, known: tuple[str, ...], newest: F64, t: float) -> SourceState:
+    age = t - newest
+    silent = [name for name, old in zip(known, age, strict=True) if old > SILENT_AFTER]
+    youngest = float(age.min())
+    note = f"silent: {join_names(silent, 4)}" if silent and len(silent) < len(known) else ""
+    return SourceState(
+        telemetry.name,
+        telemetry.kind,
+        len(known) - len(silent),
+        len(known),
+        max(youngest, 0.0) if np.isfinite(youngest) else None,
+        note,
+    )

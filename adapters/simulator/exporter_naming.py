@@ -1,0 +1,186 @@
+"""Series as real exporters write them: how recordings are read, turned round.
+
+Names, units and labels that tell series apart are the catalogue's; here stands only how each exporter spells whom it
+tells of. A series is written so where a reader finds that series again and no other, under its canonical name else.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from uuid import NAMESPACE_DNS, uuid5
+
+from skewscope.adapters.mapping.entities import UnmappedError
+from skewscope.adapters.mapping.names import MetricMapping, MetricResolver, build_index
+from skewscope.adapters.simulator.exporters import EXPORTERS, SIGNALS_WITHOUT_EXPORTER, source_of
+from skewscope.adapters.simulator.recording_writer import ExportedSeries, canonical_labels
+from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.engine.model.topology import Topology
+from skewscope.kb.model import Catalogue, Signal
+
+GPU_MODEL = "NVIDIA H100 80GB HBM3"
+SERVED_MODEL = "meta-llama/Llama-3.1-70B-Instruct"
+
+Labels = dict[str, str]
+NamedOrigin = tuple[str, MetricMapping]
+"""A metric's name, and what it delivers."""
+
+
+def name_series(keys: Iterable[SeriesKey], catalogue: Catalogue, topology: Topology) -> list[ExportedSeries]:
+    """Each series as its exporter writes it, or under its canonical name."""
+    return list(map(ExporterNaming(catalogue, topology).name_one, keys))
+
+
+class ExporterNaming:
+    """Writes the series of one topology in the names of the exporters that would deliver them."""
+
+    def __init__(self, catalogue: Catalogue, topology: Topology) -> None:
+        self._names = MetricResolver(catalogue, topology)
+        self._topology = topology
+        self._exporter_names = exporter_names(catalogue)
+
+    def name_one(self, key: SeriesKey) -> ExportedSeries:
+        """A series as its exporter writes it, or canonical where none writes just that."""
+        *others, last = key.selector.split(",")
+        part, _, bound = last.partition(":")
+        if part not in {"bucket", "sum", "count"}:
+            others, part, bound = [*others, last], "", ""
+        for name, origin in self._exporter_names.get((key.signal, part), ()):
+            if found := self._try_name(key, name, origin, _selector_labels(others, bound, origin)):
+                return found
+        return ExportedSeries(canonical_labels(key))
+
+    def _try_name(
+        self, key: SeriesKey, name: str, origin: MetricMapping, words: Labels | None
+    ) -> ExportedSeries | None:
+        """The series under a name, None where a reader would make something else of it."""
+        whom = ENTITY_LABELS[origin.exporter](self._topology, key)
+        if words is None or not whom:
+            return None
+        labels = {**whom, **dict(origin.matchers), **words}
+        try:
+            read = self._names.resolve(name, labels, {})
+        except UnmappedError:
+            return None
+        same = len(read) == 1 and read[0].key == key
+        return ExportedSeries({"signal": name, **labels}, read[0].scale, origin.exporter) if same else None
+
+
+def exporter_names(catalogue: Catalogue) -> dict[tuple[str, str], list[NamedOrigin]]:
+    """The names that the simulated exporters have for each signal and part of a histogram, the preferred one first."""
+    found: dict[tuple[str, str], list[NamedOrigin]] = {}
+    for name, origins in build_index(catalogue).items():
+        for origin in origins:
+            signal = catalogue.signals[origin.signal]
+            if origin.exporter in _exporters_of(signal) and origin.rank and _is_exporter_spelling(name, origin, signal):
+                found.setdefault((signal.id, origin.part), []).append((name, origin))
+    for key, some in found.items():
+        turn = _exporters_of(catalogue.signals[key[0]])
+        some.sort(key=lambda one: (turn.index(one[1].exporter), one[1].rank, one[0]))
+    return found
+
+
+def _exporters_of(signal: Signal) -> tuple[str, ...]:
+    return () if signal.id in SIGNALS_WITHOUT_EXPORTER else EXPORTERS.get(source_of(signal.id), ())
+
+
+def _is_exporter_spelling(name: str, origin: MetricMapping, signal: Signal) -> bool:
+    """Whether a name is the exporter's own: the reader also takes a counter with or without `_total` behind it."""
+    raw = [str(raw) for names in signal.sources.values() for raw in names][origin.rank - 1]
+    own = raw.partition("{")[0].endswith("_total")
+    return signal.type != "counter" or name.endswith("_total") == own
+
+
+def _selector_labels(selector: list[str], bound: str, origin: MetricMapping) -> Labels | None:
+    """The labels that a selector came from, without what the name says itself; None where it says something else."""
+    rest = [word for word in selector if word]
+    if origin.token:
+        if origin.token not in rest:
+            return None
+        rest.remove(origin.token)
+    if rest:
+        return None
+    return {"le": bound if bound == "+Inf" else repr(float(bound) / origin.scale)} if bound else {}
+
+
+# --- whom an exporter tells of
+
+
+def _exporter_node(topology: Topology, key: SeriesKey) -> str:
+    """The node from which an entity's exporter is read."""
+    if key.kind == "port":
+        return topology.port[key.entity].node
+    if key.kind in {"gpu", "node"}:
+        return key.entity.rpartition("/gpu")[0] or key.entity
+    if key.kind == "rank":
+        return topology.node_of[key.entity.partition(":")[2]]
+    return topology.group[key.entity].front_end if key.kind == "replica" else ""
+
+
+def _port_device(topology: Topology, key: SeriesKey, place: int) -> str:
+    """The RDMA device (0) or the interface (1) of a port; of a node, those of its first port."""
+    port = topology.port[key.entity] if key.kind == "port" else topology.node[key.entity].ports[0]
+    return port.devices[place]
+
+
+def _instance_labels(number: int) -> Callable[[Topology, SeriesKey], Labels]:
+    """The address that a scrape adds, of a node and of what its exporter listens on."""
+    return lambda topology, key: {"instance": f"{_exporter_node(topology, key)}:{number}"}
+
+
+def _device_labels(label: str, place: int, number: int) -> Callable[[Topology, SeriesKey], Labels]:
+    """A device of a node, under the label that the exporter has for it."""
+
+    def labels(topology: Topology, key: SeriesKey) -> Labels:
+        return {label: _port_device(topology, key, place), **_instance_labels(number)(topology, key)}
+
+    return labels
+
+
+def _interface_labels(topology: Topology, key: SeriesKey) -> Labels:
+    """What node_exporter tells of ports is of an interface, of nodes of no device."""
+    return (
+        _device_labels("device", 1, 9100)(topology, key)
+        if key.kind == "port"
+        else _instance_labels(9100)(topology, key)
+    )
+
+
+def _infiniband_labels(topology: Topology, key: SeriesKey) -> Labels:
+    return {**_device_labels("device", 0, 9100)(topology, key), "port": "1"}
+
+
+def _gpu_labels(topology: Topology, key: SeriesKey) -> Labels:
+    number = key.entity.rpartition("/gpu")[2]
+    return {
+        "gpu": number,
+        "UUID": f"GPU-{uuid5(NAMESPACE_DNS, key.entity)}",
+        "device": f"nvidia{number}",
+        "modelName": GPU_MODEL,
+        "Hostname": _exporter_node(topology, key),
+        **_instance_labels(9400)(topology, key),
+    }
+
+
+def _engine_labels(topology: Topology, key: SeriesKey) -> Labels:
+    """An engine names its model; the node of its pod is added by the scrape. With `engine` it were another series."""
+    return {"model_name": SERVED_MODEL, "node": _exporter_node(topology, key)}
+
+
+def _member_labels(topology: Topology, key: SeriesKey) -> Labels:
+    return {"hostname": _exporter_node(topology, key)}
+
+
+def _pool_labels(_topology: Topology, key: SeriesKey) -> Labels:
+    return {"name": key.entity}
+
+
+ENTITY_LABELS: Mapping[str, Callable[[Topology, SeriesKey], Labels]] = {
+    "dcgm": _gpu_labels,
+    "dts_ethtool": _device_labels("device_name", 1, 9100),
+    "dts_sysfs": _device_labels("device_name", 0, 9100),
+    "ethtool": _device_labels("device", 1, 9100),
+    "gie": _pool_labels,
+    "nccl_inspector": _member_labels,
+    "node_exporter": _interface_labels,
+    "node_exporter_ib": _infiniband_labels,
+    "vllm": _engine_labels,
+}
+"""Who an entity is, in the labels of each exporter: its own, and those that a scrape adds."""

@@ -1,0 +1,96 @@
+"""What a config says of a source that scrapes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from skewscope.adapters.config.fields import read_bool, read_number, read_path
+from skewscope.adapters.config.secret import Secret, read_secret
+from skewscope.adapters.sources.base import redact_address
+from skewscope.adapters.sources.http_client import FetchOptions
+from skewscope.adapters.sources.targets import (
+    SCHEMES,
+    ScrapeTarget,
+    TargetDiscovery,
+    parse_group,
+    parse_labels,
+    target_url,
+)
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.yamlfile import FieldPath
+
+OPTIONAL = (
+    *("name", "targets", "files", "dns", "scheme", "path", "labels", "honor_labels", "period", "timeout"),
+    *("most_mib", "bearer", "trust", "note"),
+)
+MAX_NAMES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeSettings:
+    """One source that scrapes."""
+
+    name: str
+    discovery: TargetDiscovery
+    fetch_options: FetchOptions
+    period: float
+    honor_labels: bool = False
+    """Whether the labels of a page win over those of its target."""
+
+
+def parse_settings(fields: FieldReader, at: FieldPath, name: str) -> ScrapeSettings:
+    """The settings of a source; faults are noted."""
+    fields.check_keys(at, ("kind",), OPTIONAL)
+    period = read_number(fields, (*at, "period"), 1.0, (0.1, 3600.0))
+    folder = Path(fields.document.file).parent
+    asked = parse_fetch_options(fields, at, period)
+    where = _parse_discovery(fields, at, folder)
+    if not (where.targets or where.files or where.names):
+        fields.add_problem(at, "nothing to scrape", "targets, files or dns")
+    return ScrapeSettings(name, where, asked, period, read_bool(fields, (*at, "honor_labels")))
+
+
+def parse_fetch_options(fields: FieldReader, at: FieldPath, period: float) -> FetchOptions:
+    """How pages are asked for that come each period: the fields `timeout`, `most_mib`, `bearer` and `trust`."""
+    timeout = read_number(fields, (*at, "timeout"), min(10.0, period), (0.01, period))
+    most = int(read_number(fields, (*at, "most_mib"), 64.0, (0.001, 1024.0)) * (1 << 20))
+    folder = Path(fields.document.file).parent
+    return FetchOptions(timeout, most, parse_bearer(fields, (*at, "bearer"), folder), read_path(fields, (*at, "trust")))
+
+
+def parse_bearer(fields: FieldReader, at: FieldPath, folder: Path) -> Secret | None:
+    """The token that is sent along; None for none."""
+    if fields.value_at(at) is None:
+        return None
+    fields.check_keys(at, (), ("token", "file"))
+    return read_secret(fields, at, folder, least=1)
+
+
+def _parse_discovery(fields: FieldReader, at: FieldPath, folder: Path) -> TargetDiscovery:
+    scheme = fields.text((*at, "scheme"), choice=SCHEMES) or "http"
+    path = fields.text((*at, "path")) or "/metrics"
+    if not path.startswith("/"):
+        fields.add_problem((*at, "path"), f"{path!r}", "a path that begins with '/'")
+    base = TargetDiscovery((), (), (), scheme, path, parse_labels(fields, (*at, "labels")))
+    targets = tuple(one for item in fields.item_paths((*at, "targets")) for one in _parse_targets(fields, item, base))
+    files = tuple(str(folder / name) for name in fields.texts((*at, "files")))
+    names = tuple(_parse_dns_name(fields, item) for item in fields.item_paths((*at, "dns"), MAX_NAMES))
+    return TargetDiscovery(targets, files, names, scheme, path, base.labels)
+
+
+def _parse_targets(fields: FieldReader, at: FieldPath, base: TargetDiscovery) -> list[ScrapeTarget]:
+    """The targets of one item: `HOST:PORT`, an address, or a group with labels of its own."""
+    if isinstance(fields.value_at(at), dict):
+        return parse_group(fields, at, base)
+    text = fields.required_text(at)
+    url = target_url(text, base) if text else ""
+    if text and not url:
+        fields.add_problem(
+            at, f"{redact_address(text)!r:.80}", "HOST:PORT, or an address that begins with http:// or https://"
+        )
+    return [ScrapeTarget(url, base.labels)] if url else []
+
+
+def _parse_dns_name(fields: FieldReader, at: FieldPath) -> tuple[str, int]:
+    """A name and its port: `{name: NAME, port: N}` for addresses, `{name: NAME}` for SRV records."""
+    fields.check_keys(at, ("name",), ("port",))
+    return fields.text((*at, "name")), fields.count((*at, "port"), 65535)

@@ -1,0 +1,126 @@
+"""A console's view of a controller elsewhere: asks each second, and says so when no answer comes."""
+
+import http.client
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from urllib.parse import quote
+
+from skewscope.adapters.runtime.channel import Channel, ControllerResponse
+from skewscope.adapters.view.broadcast import ViewReceiver
+from skewscope.adapters.view.history import ViewHistory
+from skewscope.engine.model.topology_file import parse_valid_topology
+from skewscope.kb.problems import SkewscopeError
+from skewscope.kb.yamlfile import parse
+
+TOPOLOGY_PATH, SNAPSHOT_PATH = "/api/v1/topology", "/api/v1/scene"
+MAX_TOPOLOGY_BYTES, MAX_SNAPSHOT_BYTES = 64 << 20, 32 << 20
+PERIOD = 1.0
+MAX_PERIOD = 10.0
+"""Seconds between two questions while nobody answers, in the end."""
+MAX_ATTEMPTS = 20
+"""Questions until something has to be there to show: a controller begins to film when it is asked."""
+TOPOLOGY_POLLS = 60
+"""Looks between two questions whether the topology is another one."""
+MAX_TROUBLE_LENGTH = 60
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass
+class RemoteView:
+    """Keeps a film of what a controller shows."""
+
+    url: str
+    channel: Channel
+    history: ViewHistory
+    stop_event: threading.Event = field(default_factory=threading.Event)
+    """Set it, and no more is asked."""
+    _receiver: ViewReceiver = field(default_factory=ViewReceiver)
+    _etag: str = ""
+    _time: float = 0.0
+    _polls: int = 0
+
+    def open(self, heard: Progress) -> None:
+        """Waits for the first scene, and has a thread follow from there.
+
+        Raises:
+            SkewscopeError: nobody answers, or not with what a console can show.
+        """
+        self.history.live = True
+        for turn in range(MAX_ATTEMPTS):
+            heard(f"ask {self.url}", turn / MAX_ATTEMPTS)
+            try:
+                if self.poll():
+                    break
+            except (OSError, http.client.HTTPException, ValueError, SkewscopeError) as error:
+                raise SkewscopeError(f"{self.url}: {_format_error(error)}") from None
+            if self.stop_event.wait(PERIOD):
+                return
+        else:
+            raise SkewscopeError(f"{self.url} has nothing to show yet. Is telemetry coming in?")
+        threading.Thread(target=self._poll_loop, name="attached", daemon=True).start()
+
+    def poll(self) -> bool:
+        """Asks once; whether there was anything to show.
+
+        Raises:
+            OSError, HTTPException, ValueError, SkewscopeError: why there was no answer, or none that can be shown.
+        """
+        if self._polls % TOPOLOGY_POLLS == 0:
+            self._update_topology()
+        self._polls += 1
+        there = self._receiver
+        query = f"?roster={quote(there.series_index_id)}&rows={len(there.series)}&after={self._time!r}"
+        answer = self.channel.get(SNAPSHOT_PATH + query, "", MAX_SNAPSHOT_BYTES)
+        if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            return False
+        if answer.status == HTTPStatus.NO_CONTENT:
+            return True
+        _check_status(answer)
+        before = there.series_index_id
+        scene, frame = there.apply(answer.body)
+        self._time = scene.time
+        self.history.topology = there.topology
+        if before in ("", there.series_index_id):
+            self.history.add(scene, frame)
+        else:
+            # Another list of series: what was filmed by the old one would be shown under wrong names.
+            self.history.restart(scene, frame)
+            self._polls = 0
+        return True
+
+    def _update_topology(self) -> None:
+        answer = self.channel.get(TOPOLOGY_PATH, self._etag, MAX_TOPOLOGY_BYTES)
+        if answer.status != HTTPStatus.NOT_MODIFIED:
+            _check_status(answer)
+            self._receiver.topology = parse_valid_topology(parse(answer.body.decode("utf-8"), self.url + TOPOLOGY_PATH))
+            self._etag = answer.etag
+
+    def _poll_loop(self) -> None:
+        wait = PERIOD
+        while not self.stop_event.wait(wait):
+            try:
+                self.poll()
+            except (OSError, http.client.HTTPException, ValueError, SkewscopeError) as error:
+                self.history.trouble = _format_error(error)[:MAX_TROUBLE_LENGTH]
+                wait = min(wait * 2, MAX_PERIOD)
+            else:
+                self.history.trouble, wait = "", PERIOD
+
+
+def _check_status(answer: ControllerResponse) -> None:
+    if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        raise SkewscopeError(
+            "it does not let us in; give it a token with the role read: --token-file or SKEWSCOPE_TOKEN"
+        )
+    if answer.status != HTTPStatus.OK:
+        raise SkewscopeError(f"it answers {answer.status}")
+
+
+def _format_error(error: Exception) -> str:
+    """In a few words, why there is no answer."""
+    if isinstance(error, OSError):
+        return f"no answer: {error.strerror or error}"
+    return f"no answer: {error or type(error).__name__}" if not isinstance(error, SkewscopeError) else str(error)

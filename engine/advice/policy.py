@@ -1,0 +1,391 @@
+"""Policies compiled for the matchers, inside the profile in which the Rete library was measured to be exact.
+
+The profile: one live fact per kind and entity; a pattern is a kind and literal comparisons; joins are equality of the
+entity with the first pattern; one negation at most, last; few patterns, rules and kinds per ruleset; whole numbers and
+text only; no two names with the same 32-bit hash, since names are told apart by that hash alone.
+"""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from skewscope.kb.problems import InputError, Problem, suggest_name
+from skewscope.rules.policy import FACTS, FactPattern, FactProperty, Policy, PropertyComparison, Scalar
+
+MAX_PATTERNS = 4
+MAX_RULES = 150
+MAX_CONSTANTS = 480
+"""Of one property in one ruleset; the kinds are such a property. The library hangs for ever at 512."""
+MAX_HITS = 60
+"""Patterns of one ruleset that one fact may meet; the library fails at 65."""
+MAX_TEXT = 200
+
+SCALE = 1000
+"""A `number` is kept as a whole number of thousandths: floats are what the library's reader trips over."""
+
+OPS = {"is": "eq", "not": "ne", "at_least": "ge", "at_most": "le", "above": "gt", "below": "lt"}
+RESERVED = ("id", "k", "e", "sid")
+
+Value = int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One live fact. There is at most one of a kind and entity."""
+
+    kind: str
+    entity: str
+    values: tuple[tuple[str, Value], ...] = ()
+    """Sorted by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactTest:
+    """A literal comparison."""
+
+    __test__ = False  # not for pytest
+
+    name: str
+    op: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledPattern:
+    """A pattern: a kind and literal comparisons."""
+
+    kind: str
+    tests: tuple[FactTest, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Conclusion:
+    """What a policy says of an entity. The order is the order in which advice is given."""
+
+    priority: int
+    policy: str
+    subject: str
+    """The topic of the first pattern: the condition it is about, '' where the fact has none."""
+    entity: str
+    mitigation: str = ""
+    why: str = ""
+    diagnosis: str = ""
+    fact: str = ""
+    hash: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRule:
+    """One variant of a policy: a list of values became several rules."""
+
+    when: tuple[CompiledPattern, ...]
+    unless: CompiledPattern | None
+    conclusion: Conclusion
+    """With an empty entity."""
+
+    def patterns(self) -> tuple[CompiledPattern, ...]:
+        """All that it looks at."""
+        return self.when if self.unless is None else (*self.when, self.unless)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Compiled policies: rules in the order of their conclusions, and which of them go into one ruleset."""
+
+    rules: tuple[CompiledRule, ...] = ()
+    rulesets: tuple[tuple[int, ...], ...] = ()
+    depth: int = 1
+    """How often derived facts have to be handed back until nothing changes."""
+    by_kind: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """The rules that look at each kind. A fact of any other kind concerns nobody."""
+
+    @cached_property
+    def conclusion_keys(self) -> tuple[tuple[int, str, str], ...]:
+        """The sort key of each rule's conclusions."""
+        return tuple((r.conclusion.priority, r.conclusion.policy, r.conclusion.subject) for r in self.rules)
+
+
+def build_fact(name: str, entity: str, topic: str = "", values: Mapping[str, Scalar] | None = None) -> Fact:
+    """A fact as the matchers see it: every property of its kind, as a whole number or text.
+
+    Raises:
+        ValueError: the values are not those of this kind of fact.
+    """
+    known = FACTS[name].properties if name in FACTS else {}
+    given = values or {}
+    if set(given) != set(known):
+        raise ValueError(f"a {name} has {sorted(known)}, not {sorted(given)}")
+    lowered = tuple((key, encode_value(known[key], given[key])) for key in sorted(given))
+    return Fact(kind_of_fact(name, topic), entity, lowered)
+
+
+def kind_of_fact(name: str, topic: str = "") -> str:
+    """The constant by which a kind of fact is matched."""
+    return f"{name}:{topic}" if topic else name
+
+
+def encode_value(prop: FactProperty, value: Scalar) -> Value:
+    """A value as the matchers compare it.
+
+    Raises:
+        ValueError: it is no finite number, or not of the property's choices.
+    """
+    if prop.type == "text":
+        return str(value)[:MAX_TEXT]
+    if prop.type == "level":
+        return prop.choices.index(str(value))
+    number = float(value)
+    if not math.isfinite(number) or abs(number) > 1e9:
+        raise ValueError(f"{value!r} cannot be compared")
+    return round(number * SCALE) if prop.type == "number" else int(number)
+
+
+def compile_policies(policies: Iterable[Policy]) -> Program:
+    """The program of some policies.
+
+    Raises:
+        InputError: policies outside the profile, all of them at once.
+    """
+    ordered = sorted(policies, key=lambda p: (p.priority, p.id))
+    kinds = frozenset(p.fact for p in ordered if p.fact)
+    problems = [problem for p in ordered for problem in _profile_problems(p, kinds)]
+    problems += _duplicate_problems(ordered)
+    if problems:
+        raise InputError(problems)
+    bundles = [tuple(_variants(p)) for p in ordered]
+    problems += [
+        _size_problem(p, b) for p, b in zip(ordered, bundles, strict=True) if not _RulesetLoad().with_rules(b).fits()
+    ]
+    problems += [
+        _contradiction_problem(p) for p, b in zip(ordered, bundles, strict=True) if any(_is_self_blocking(r) for r in b)
+    ]
+    problems += _hash_collisions(ordered, bundles)
+    depth, circular = _derivation_depth(ordered)
+    problems += circular
+    if problems:
+        raise InputError(problems)
+    return _assemble(bundles, depth)
+
+
+def _assemble(bundles: Sequence[tuple[CompiledRule, ...]], depth: int) -> Program:
+    rules = tuple(rule for bundle in bundles for rule in bundle)
+    by_kind: dict[str, list[int]] = {}
+    for n, rule in enumerate(rules):
+        for kind in dict.fromkeys(shape.kind for shape in rule.patterns()):
+            by_kind.setdefault(kind, []).append(n)
+    return Program(
+        rules, tuple(_pack_rulesets(bundles)), depth, {kind: tuple(ns) for kind, ns in sorted(by_kind.items())}
+    )
+
+
+def _profile_problems(policy: Policy, derived: frozenset[str]) -> Iterator[Problem]:
+    """What of one policy cannot be carried out."""
+    count = len(policy.when) + (policy.unless is not None)
+    if count > MAX_PATTERNS:
+        yield policy.problem(
+            ("when",), f"{count} patterns", f"at most {MAX_PATTERNS}, `unless` included", "Derive a fact from some."
+        )
+    places: list[tuple[tuple[str | int, ...], FactPattern]] = [(("when", n), p) for n, p in enumerate(policy.when)]
+    if policy.unless:
+        places.append((("unless",), policy.unless))
+    for n, (path, pattern) in enumerate(places):
+        if pattern.same_entity != (n > 0):
+            found = "`entity: same`" if pattern.same_entity else "a pattern joined to nothing"
+            expected = "no `entity` in the first pattern, it names it" if pattern.same_entity else "`entity: same`"
+            yield policy.problem(path, found, expected, "Joins are by equality of the entity with the first pattern.")
+        if pattern.fact not in FACTS and pattern.fact not in derived:
+            known = sorted({*FACTS, *derived})
+            yield policy.problem(
+                (*path, "fact"), repr(pattern.fact), f"one of {', '.join(known)}", suggest_name(pattern.fact, known)
+            )
+    if policy.unless and (len(policy.unless.topics) > 1 or any(len(a.values) > 1 for a in policy.unless.comparisons)):
+        yield policy.problem(
+            ("unless",),
+            "a list",
+            "one value",
+            "Derive a fact from the list and negate that, so one fact at most blocks.",
+        )
+    yield from _outcome_problems(policy)
+
+
+def _outcome_problems(policy: Policy) -> Iterator[Problem]:
+    if policy.fact in FACTS:
+        yield policy.problem(("derive", "fact"), repr(policy.fact), "a name that the engine does not use itself")
+    if (policy.mitigation or policy.diagnosis) and policy.when[0].fact != "diagnosis":
+        yield policy.problem(
+            ("when", 0, "fact"), repr(policy.when[0].fact), "a diagnosis", "Advice and further diagnoses are about one."
+        )
+
+
+def _duplicate_problems(policies: Sequence[Policy]) -> Iterator[Problem]:
+    counts = Counter(p.id for p in policies)
+    for policy in policies:
+        if counts[policy.id] > 1:
+            yield policy.problem(("id",), f"{policy.id!r} {counts[policy.id]} times", "an id of its own")
+
+
+def _variants(policy: Policy) -> Iterator[CompiledRule]:
+    """The rules of a policy: one for each choice among its lists."""
+    unless = next(_compile_pattern(policy.unless)) if policy.unless else None
+    says = Conclusion(
+        policy.priority,
+        policy.id,
+        subject="",
+        entity="",
+        mitigation=policy.mitigation,
+        why=policy.why,
+        diagnosis=policy.diagnosis,
+        fact=policy.fact,
+        hash=policy.hash,
+    )
+    choices = [tuple(itertools.islice(_compile_pattern(p), MAX_RULES + 1)) for p in policy.when]
+    every = itertools.islice(itertools.product(*choices), MAX_RULES + 1)
+    for when in dict.fromkeys(map(_merge_patterns, every)):
+        yield CompiledRule(when, unless, replace(says, subject=when[0].kind.partition(":")[2]))
+
+
+def _merge_patterns(shapes: tuple[CompiledPattern, ...]) -> tuple[CompiledPattern, ...]:
+    """One pattern for each kind: all of them are about one fact, which the library lets meet one pattern of a rule."""
+    tests: dict[str, dict[FactTest, None]] = {}
+    for shape in shapes:
+        tests.setdefault(shape.kind, {}).update(dict.fromkeys(shape.tests))
+    return tuple(CompiledPattern(kind, tuple(found)) for kind, found in tests.items())
+
+
+def _compile_pattern(pattern: FactPattern) -> Iterator[CompiledPattern]:
+    props = FACTS[pattern.fact].properties if pattern.fact in FACTS else {}
+    choices = [tuple(_compile_test(props[a.property], a, v) for v in a.values) for a in pattern.comparisons]
+    for topic in pattern.topics or ("",):
+        for tests in itertools.product(*choices):
+            yield CompiledPattern(kind_of_fact(pattern.fact, topic), tests)
+
+
+def _compile_test(prop: FactProperty, ask: PropertyComparison, value: Scalar) -> FactTest:
+    return FactTest(ask.property, OPS[ask.op], encode_value(prop, value))
+
+
+@dataclass
+class _RulesetLoad:
+    """What one ruleset has to carry."""
+
+    rules: int = 0
+    hits: Counter[str] = field(default_factory=Counter)
+    constants: frozenset[tuple[str, Value]] = frozenset()
+
+    def with_rules(self, bundle: Iterable[CompiledRule]) -> "_RulesetLoad":
+        """This and some rules more."""
+        rules, hits, constants = self.rules, self.hits.copy(), set(self.constants)
+        for rule in bundle:
+            # A rule with a negation has a twin without it that tells when the blocker comes.
+            copies = 1 if rule.unless is None else 2
+            rules += copies
+            for shape in rule.patterns():
+                hits[shape.kind] += copies
+                constants.add(("k", shape.kind))
+                constants.update((test.name, test.value) for test in shape.tests)
+        return _RulesetLoad(rules, hits, frozenset(constants))
+
+    def fits(self) -> bool:
+        """Whether a ruleset can carry it."""
+        widest = max(Counter(name for name, _ in self.constants).values(), default=0)
+        return self.rules <= MAX_RULES and widest <= MAX_CONSTANTS and max(self.hits.values(), default=0) <= MAX_HITS
+
+
+def _pack_rulesets(bundles: Sequence[tuple[CompiledRule, ...]]) -> Iterator[tuple[int, ...]]:
+    """Rulesets that each keep the limits, filled in order."""
+    load, start = _RulesetLoad(), 0
+    numbers: list[int] = []
+    for bundle in bundles:
+        more = load.with_rules(bundle)
+        if not more.fits():
+            yield tuple(numbers)
+            more, numbers = _RulesetLoad().with_rules(bundle), []
+        load = more
+        numbers += range(start, start + len(bundle))
+        start += len(bundle)
+    if numbers:
+        yield tuple(numbers)
+
+
+def _size_problem(policy: Policy, bundle: tuple[CompiledRule, ...]) -> Problem:
+    shown = f"more than {MAX_RULES}" if len(bundle) > MAX_RULES else str(len(bundle))
+    return policy.problem(
+        ("when",),
+        f"lists that make {shown} rules",
+        f"at most {MAX_HITS // 2} rules of one policy looking at one kind of fact",
+        "Use at_least, or derive a fact from the list first.",
+    )
+
+
+def _is_self_blocking(rule: CompiledRule) -> bool:
+    return rule.unless is not None and rule.unless.kind in {shape.kind for shape in rule.when}
+
+
+def _contradiction_problem(policy: Policy) -> Problem:
+    return policy.problem(
+        ("unless",),
+        "a kind of fact that `when` asks for, too",
+        "another kind",
+        "It is one and the same fact: compare it in `when`, with {not: ...}, at_most or below.",
+    )
+
+
+def _hash_collisions(policies: Sequence[Policy], bundles: Sequence[tuple[CompiledRule, ...]]) -> Iterator[Problem]:
+    """Names that the library could not tell apart."""
+    first: dict[int, str] = {}
+    for name in (*RESERVED, *sorted({p for kind in FACTS.values() for p in kind.properties})):
+        first.setdefault(fnv1a32(name), name)
+    for policy, bundle in zip(policies, bundles, strict=True):
+        names = {shape.kind for rule in bundle for shape in rule.patterns()}
+        names |= {t.value for r in bundle for s in r.patterns() for t in s.tests if isinstance(t.value, str)}
+        for name in sorted(names):
+            other = first.setdefault(fnv1a32(name), name)
+            if other != name:
+                yield policy.problem(
+                    ("when",),
+                    f"{name!r}, whose 32-bit hash is that of {other!r}",
+                    "another name",
+                    "Rename one of them.",
+                )
+
+
+def fnv1a32(text: str) -> int:
+    """The hash by which the Rete library tells names apart."""
+    value = 0x811C9DC5
+    for byte in text.encode():
+        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return value
+
+
+def _derivation_depth(policies: Sequence[Policy]) -> tuple[int, list[Problem]]:
+    """How many layers of derived facts there are, and the policies that derive in a circle."""
+    makers: dict[str, list[Policy]] = {}
+    for policy in policies:
+        if made := _derived_kind(policy):
+            makers.setdefault(made, []).append(policy)
+    layer: dict[str, int] = {kind: 0 for p in policies for kind in _requested_kinds(p) if kind not in makers}
+    waiting = dict(makers)
+    while ready := [k for k, ps in waiting.items() if all(kind in layer for p in ps for kind in _requested_kinds(p))]:
+        for kind in ready:
+            layer[kind] = 1 + max(layer[k] for p in waiting[kind] for k in _requested_kinds(p))
+            del waiting[kind]
+    stuck = [p for ps in waiting.values() for p in ps]
+    problems = [
+        p.problem(
+            ("derive",), f"{_derived_kind(p)!r}, which depends on itself", "facts that are derived in one direction"
+        )
+        for p in stuck
+    ]
+    return 1 + max(layer.values(), default=0), problems
+
+
+def _derived_kind(policy: Policy) -> str:
+    return kind_of_fact("diagnosis", policy.diagnosis) if policy.diagnosis else policy.fact
+
+
+def _requested_kinds(policy: Policy) -> list[str]:
+    patterns = [*policy.when, *([policy.unless] if policy.unless else [])]
+    return [kind_of_fact(p.fact, topic) for p in patterns for topic in p.topics or ("",)]

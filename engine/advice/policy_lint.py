@@ -1,0 +1,118 @@
+"""What good policies look like, beyond what they must be to run: all faults of a set of policies at once."""
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from skewscope.engine.advice.matcher import ReferenceMatcher
+from skewscope.engine.advice.policy import Program, build_fact, compile_policies, encode_value
+from skewscope.kb.model import Catalogue
+from skewscope.kb.problems import InputError, Problem
+from skewscope.rules.policy import FACTS, FactPattern, FieldPath, Policy, Scalar, check_references
+
+PLACEHOLDERS = ("{entity}", "{condition}")
+LOWEST_CONFIDENCE: Mapping[str, Scalar] = {"confidence": 0.3, "coverage": 0.3, "scope": "rank", "moves": 0}
+"""Less sure than any diagnosis that fires."""
+
+TOPOLOGY_CORNERS: Mapping[str, Sequence[Scalar]] = {
+    "siblings": (0, 3),
+    "rails": (0, 4),
+    "members": (0, 8),
+    "parallelism": ("none", "tensor-parallel"),
+}
+"""Topologies in which there must be advice: alone and among others, known and unknown."""
+DEFAULT_TOPOLOGY: Mapping[str, Scalar] = {"nodes": 1, "front_end": "no"}
+
+
+def lint_policies(policies: Sequence[Policy], catalogue: Catalogue) -> list[Problem]:
+    """All that is wrong with some policies: names, the matchers' profile, and what makes no sense. None is hidden."""
+    found = [*check_references(policies, catalogue), *_unused_facts(policies), *_unknown_placeholders(policies)]
+    found += [problem for policy in policies for problem in _impossible_comparisons(policy)]
+    try:
+        program = compile_policies(policies)
+    except InputError as error:
+        found += error.problems
+    else:
+        found += _missing_advice(policies, program)
+    return sorted(set(found))
+
+
+def _unused_facts(policies: Iterable[Policy]) -> Iterator[Problem]:
+    """Facts that are derived for nobody."""
+    asked = {pattern.fact for policy in policies for _, pattern in _patterns(policy)}
+    for policy in policies:
+        if policy.fact and policy.fact not in asked:
+            expected = "a fact that some policy asks for"
+            yield policy.problem(("derive", "fact"), repr(policy.fact), expected, "Delete it, or ask for it.")
+
+
+def _patterns(policy: Policy) -> Iterator[tuple[FieldPath, FactPattern]]:
+    yield from ((("when", n), pattern) for n, pattern in enumerate(policy.when))
+    if policy.unless:
+        yield ("unless",), policy.unless
+
+
+def _unknown_placeholders(policies: Iterable[Policy]) -> Iterator[Problem]:
+    """Words in braces that nothing is put in for."""
+    for policy in policies:
+        for word in re.findall(r"\{[^{}]*\}?|\}", policy.why.replace("{entity}", "").replace("{condition}", "")):
+            yield policy.problem(("advise", "why"), repr(word), "only " + " and ".join(PLACEHOLDERS) + " in braces")
+
+
+def _impossible_comparisons(policy: Policy) -> Iterator[Problem]:
+    """Comparisons that no value passes."""
+    for path, pattern in _patterns(policy):
+        properties = FACTS[pattern.fact].properties if pattern.fact in FACTS else {}
+        for name in sorted({ask.property for ask in pattern.comparisons} & properties.keys()):
+            asks = [ask for ask in pattern.comparisons if ask.property == name]
+            if properties[name].type == "text" or any(ask.op == "is" for ask in asks):
+                continue
+            limits = [(ask.op, encode_value(properties[name], ask.values[0])) for ask in asks]
+            numbers = [(op, limit) for op, limit in limits if isinstance(limit, int)]
+            top = len(properties[name].choices) - 1 if properties[name].choices else None
+            if not _is_possible(numbers, top):
+                yield policy.problem((*path, name), "limits that no value keeps", "some room between them")
+
+
+def _is_possible(limits: Iterable[tuple[str, int]], top: int | None) -> bool:
+    """Whether some whole number from 0 to `top` keeps all limits."""
+    low, high, holes = 0, 10**12 if top is None else top, set()
+    for op, limit in limits:
+        if op in ("at_least", "above"):
+            low = max(low, limit + (op == "above"))
+        elif op in ("at_most", "below"):
+            high = min(high, limit - (op == "below"))
+        else:
+            holes.add(limit)
+    while low in holes:
+        low += 1
+    return low <= high
+
+
+def _missing_advice(policies: Sequence[Policy], program: Program) -> Iterator[Problem]:
+    """Diagnoses of which some severity, somewhere, leads to no advice though other ones do."""
+    first: dict[str, Policy] = {}
+    for policy in policies:
+        if policy.mitigation and policy.when[0].fact == "diagnosis":
+            first |= {topic: first.get(topic, policy) for topic in policy.when[0].topics}
+    for topic, policy in sorted(first.items()):
+        silent = sorted(_unadvised_cases(program, topic))
+        if silent:
+            found = f"nothing for {topic} where {silent[0]}"
+            hint = "Some policy must advise on the bare diagnosis, if only last."
+            yield policy.problem(("when", 0), found, "advice whatever the severity and the topology", hint)
+
+
+def _unadvised_cases(program: Program, topic: str) -> Iterator[str]:
+    """The cases, told in words, in which nothing is advised."""
+    matcher = ReferenceMatcher(program)
+    cases: list[str] = []
+    for values in itertools.product(*TOPOLOGY_CORNERS.values()):
+        where = dict(zip(TOPOLOGY_CORNERS, values, strict=True))
+        for severity in FACTS["diagnosis"].properties["severity"].choices:
+            told = f"severity is {severity}, " + ", ".join(f"{name} is {value}" for name, value in where.items())
+            matcher.assert_fact(build_fact("diagnosis", told, topic, {**LOWEST_CONFIDENCE, "severity": severity}))
+            matcher.assert_fact(build_fact("topology", told, values={**DEFAULT_TOPOLOGY, **where}))
+            cases.append(told)
+    heard = {said.entity for said in matcher.conclusions() if said.mitigation}
+    yield from (told for told in cases if told not in heard)

@@ -1,0 +1,165 @@
+"""What is normal for each entity by its own past, learned only while it looks healthy."""
+
+import numpy as np
+
+from skewscope.engine.features.peer_statistics import MIN_SPREAD_SHARE, safe_divide, scaled_distance
+from skewscope.engine.ingest.sampling import pad_to_length
+from skewscope.engine.model.sets import F64, MAX_VALUE, Index, Mask
+
+MIN_SAMPLES = 8
+"""A baseline says nothing before so many samples ..."""
+MIN_MEMORY_SHARE = 1 / 6
+"""... and this share of its memory have gone by."""
+MAX_SURPRISE = 3.0
+"""A sample further off than this many deviations is learned as if it were just so far off."""
+
+
+BLOCK_COLUMNS = 1 << 13
+"""So many columns learn at a time: what is worked with should stay in the cache."""
+STATE_ARRAYS = ("mean", "variance", "_seen", "_first", "_last")
+ALL_COLUMNS = slice(None)
+
+
+class Baseline:
+    """Exponentially weighted mean and variance of one value of each entity of a kind."""
+
+    def __init__(self, memory: float) -> None:
+        self.memory = memory
+        self.mean: F64 = np.empty(0)
+        self.variance: F64 = np.empty(0)
+        self._seen: F64 = np.empty(0)
+        self._first: F64 = np.empty(0)
+        self._last: F64 = np.empty(0)
+        self._ready = np.empty(0, bool)
+        """Whose past is long enough to judge by: once it is, it stays so."""
+        self._block_start: dict[int, float] = {}
+        """When the last of a block was first seen, by its first column; of blocks where all are ready who ever were."""
+        self._newest_time = -np.inf
+        """Time of the newest sample of all."""
+
+    def grow(self, size: int) -> None:
+        """Makes room for `size` entities."""
+        old = len(self._seen)
+        for name in STATE_ARRAYS:
+            setattr(self, name, pad_to_length(getattr(self, name), size))
+        self._seen[old:] = 0.0
+        self._update_ready(ALL_COLUMNS)
+
+    def copy_from(self, begin: int, other: "Baseline", at: slice) -> None:
+        """Goes on, from column `begin`, with what another one knew of some entities."""
+        if not len(other._seen):  # noqa: SLF001 - one of its own kind
+            return
+        self._newest_time = max(self._newest_time, other._newest_time)  # noqa: SLF001
+        for name in STATE_ARRAYS:
+            getattr(self, name)[begin : begin + at.stop - at.start] = getattr(other, name)[at]
+        self._update_ready(ALL_COLUMNS)
+
+    def _update_ready(self, at: slice) -> None:
+        """Makes out anew who of some is ready."""
+        seen, first = self._seen[at], self._first[at]
+        ready = (seen >= MIN_SAMPLES) & (self._last[at] - first >= MIN_MEMORY_SHARE * self.memory)
+        if at == ALL_COLUMNS:
+            self._ready = ready
+            self._block_start.clear()
+            return
+        self._ready[at] = ready
+        if (ready | (seen == 0)).all():
+            self._block_start[at.start] = float(np.fmax.reduce(first, initial=-np.inf))
+        else:
+            self._block_start.pop(at.start, None)
+
+    def ready_mask(self, at: Index | slice = ALL_COLUMNS) -> Mask:
+        """Whose past is long enough to judge by."""
+        return self._ready[at]
+
+    def z_score(self, x: F64, at: Index | slice = ALL_COLUMNS) -> F64:
+        """How far each value is from the past of its entity, of those `at`; NaN while that is too short."""
+        mean = self.mean[at]
+        # The yardstick: a standard deviation, and no less than a small share of the mean.
+        yardstick = np.sqrt(self.variance[at]) + MIN_SPREAD_SHARE * np.abs(mean)
+        return np.where(self.ready_mask(at), scaled_distance(x - mean, yardstick), np.nan)
+
+    def drift(self, x: F64, at: Index | slice = ALL_COLUMNS) -> F64:
+        """Each value over the past of its entity, of those `at`, minus 1."""
+        mean = self.mean[at]
+        return np.where(self.ready_mask(at), safe_divide(x - mean, np.abs(mean)), np.nan)
+
+    def learn(self, x: F64, time: F64 | float, frozen: Mask | None) -> None:
+        """Takes in what is new of entities that look healthy, and of all whose past is too short to judge by.
+
+        What an entity shows from its first sample on is its past, sound or not: nothing else could be. One time may be
+        that of all samples; nobody is frozen where `frozen` is None.
+        """
+        if isinstance(time, float) and time <= self._newest_time:
+            time = np.full(len(x), time)
+        for begin in range(0, len(x), BLOCK_COLUMNS):
+            at = slice(begin, min(begin + BLOCK_COLUMNS, len(x)))
+            new = np.abs(x[at]) <= MAX_VALUE
+            if not isinstance(time, float):
+                new &= ~(time[at] <= self._last[at]) & ~np.isnan(time[at])
+            if frozen is not None and frozen[at].any():
+                new &= ~frozen[at] | ~self.ready_mask(at)
+            self._learn(at, x[at], time if isinstance(time, float) else time[at], new)
+        newest = time if isinstance(time, float) else float(np.fmax.reduce(time, initial=-np.inf))
+        self._newest_time = max(self._newest_time, newest)
+
+    def _learn(self, at: slice, x: F64, time: F64 | float, new: Mask) -> None:
+        whole = bool(new.all())
+        if not (whole or new.any()):
+            return
+        seen, mean, variance = self._seen[at], self.mean[at], self.variance[at]
+        # Whoever has no first time was never seen.
+        ripe = at.start in self._block_start and not (new & np.isnan(self._first[at])).any()
+        if not ripe:
+            self._init_first_samples(at, x, time, new)
+        weight = self._weight(at, time, new, ripe=ripe)
+        away = _clip_surprise(x - mean, mean, variance, None if ripe else seen)
+        step = weight * away
+        where: Mask | bool = True if whole else new
+        np.add(mean, step, out=mean, where=where)
+        step *= away
+        step += variance
+        np.multiply(1 - weight, step, out=variance, where=where)
+        np.add(seen, 1.0, out=seen, where=where)
+        np.copyto(self._last[at], time, where=where)
+        if not ripe:
+            self._update_ready(at)
+
+    def _init_first_samples(self, at: slice, x: F64, time: F64 | float, new: Mask) -> None:
+        """Notes first samples."""
+        first = (self._seen[at] == 0) & new
+        if first.any():
+            self._first[at][first] = time if isinstance(time, float) else time[first]
+            self.mean[at][first], self.variance[at][first] = x[first], 0.0
+
+    def _weight(self, at: slice, time: F64 | float, new: Mask, *, ripe: bool) -> F64:
+        # At first a plain mean: each sample counts alike until the memory is as long as it should be.
+        plain = 1 / (self._seen[at] + 1)
+        if ripe and isinstance(time, float) and time - self._block_start[at.start] >= self.memory:
+            return np.maximum(plain, self._decay(time - self._last[at], new))
+        young = time - self._first[at] < self.memory
+        if (young | ~new).all():
+            return plain
+        return np.where(young, plain, np.maximum(plain, self._decay(time - self._last[at], new)))
+
+    def _decay(self, step: F64, new: Mask) -> F64:
+        """The share of the past that is forgotten in so many seconds, of those `new`."""
+        usual = step[np.argmax(new)]
+        if ((step == usual) | ~new).all():
+            step = np.array([usual])
+        found: F64 = 1 - np.exp(-np.nan_to_num(step) / self.memory)
+        return found
+
+
+def _clip_surprise(away: F64, mean: F64, variance: F64, seen: F64 | None) -> F64:
+    """What is further away than a surprise is cut there, once enough has been seen; `away` is changed.
+
+    No `seen` stands for enough.
+    """
+    most = np.sqrt(variance)
+    most += MIN_SPREAD_SHARE * np.abs(mean)
+    most *= MAX_SURPRISE
+    if seen is not None and (few := seen < MIN_SAMPLES).any():
+        most[few] = np.inf
+    np.minimum(away, most, out=away)
+    return np.maximum(away, np.negative(most, out=most), out=away)

@@ -1,0 +1,367 @@
+"""Windows over samples of one value of each of many entities, and what is asked of them.
+
+Columns are entities, of one expression or of many side by side; a statistic is asked for some of them.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.engine.features.peer_statistics import sum_rows
+from skewscope.engine.features.row_sort import column_quantile
+from skewscope.engine.ingest.ring_buffer import (
+    ALL_COLUMNS,
+    CUMULATIVE_LAYERS,
+    MAX_SLOTS,
+    MIN_PERIODS,
+    SLOT_LAYERS,
+    ColumnIndexer,
+    SlotCounts,
+    SlotOffset,
+    SlotRing,
+    fill_missing,
+    slot_for_reach,
+)
+from skewscope.engine.ingest.sampling import MAX_PERIOD_S, SamplingPeriods, nan_to_zero, pad_to_length
+from skewscope.engine.model.sets import F64, MAX_VALUE, Mask
+
+BLOCK_COLUMNS = 1 << 13
+"""So many columns are taken in at a time: what is worked with should stay in the cache."""
+
+
+class SampleWindow:
+    """The recent samples of one value of each of many entities, as far as some statistics need them."""
+
+    def __init__(
+        self,
+        tick: float,
+        slot: float,
+        layers: Collection[str] = (*CUMULATIVE_LAYERS, *SLOT_LAYERS),
+        origin: float = np.nan,
+        depth: int = MAX_SLOTS,
+    ) -> None:
+        self.tick = tick
+        self.layers = tuple(layers)
+        self.ring = SlotRing(tick, slot, sorted({"count", *layers}), origin, depth)
+        self.first: F64 = np.empty(0)
+        self.sampling = SamplingPeriods(tick)
+        self.size = 0
+        self._time: F64 = np.empty(0)
+        self._reference: F64 = np.empty(0)
+        self._unsampled = np.empty(0, bool)
+        """Who has never had a sample."""
+        self._start_version = 0
+        self._latest_first = -np.inf
+        """By when all have had a sample who have had any."""
+        self._t = -np.inf
+        self._fresh: NDArray[np.bool_] | None = None
+        self._newest_time = -np.inf
+        """Time of the newest sample of all."""
+        self._shared_time: float | None = None
+        """The same, if it is that of all of `_who`."""
+        self._shared_mask: Mask | None = None
+        """None stands for all."""
+        self._is_time_pending = False
+        """Whether it is not yet written to the times of each."""
+        self._shared_by_all = False
+        """Whether all who ever had a sample are among these."""
+        self._full_since = 0
+        """From this slot on, all had one sample at each step."""
+        self._steady_period: tuple[tuple[int, int], float] = (-1, -1), np.nan
+
+    @property
+    def time(self) -> F64:
+        """Of the last sample."""
+        if self._is_time_pending and self._shared_time is not None:
+            np.copyto(self._time, self._shared_time, where=True if self._shared_mask is None else self._shared_mask)
+        self._is_time_pending = False
+        return self._time
+
+    def grow(self, size: int) -> None:
+        """Makes room for `size` entities."""
+        self._time = pad_to_length(self.time, size)
+        self.ring.grow(size)
+        self.first, self._reference = pad_to_length(self.first, size), pad_to_length(self._reference, size)
+        self._unsampled = np.isnan(self.first)
+        self.sampling.grow(size)
+        self.size = size
+        self._full_since = self.ring.current + 1
+
+    def step(self, t: float, value: F64, time: F64 | float) -> None:
+        """Takes in the values whose time is later than what was taken in before; one time may be that of all."""
+        self._t, self._fresh = t, None
+        if len(value) > self.size:
+            self.grow(len(value))
+        self.ring.advance(t)
+        if not isinstance(time, float):
+            self._add_separate(value, time)
+        elif time > self._newest_time:
+            self._add_simultaneous(value, time)
+        elif time != self._newest_time or self._shared_time is None:
+            self._add_separate(value, np.full(len(value), time))
+        self.ring.initialise_slot()
+
+    # --- samples of one time
+
+    def _add_simultaneous(self, value: F64, time: float) -> None:
+        sound = None
+        if not (value.min(initial=0.0) >= -MAX_VALUE and value.max(initial=0.0) <= MAX_VALUE):
+            sound = np.abs(value) <= MAX_VALUE
+            if not sound.any():
+                return
+        self._learn_intervals(sound, time)
+        if self._is_time_pending and not _is_same_mask(sound, self._shared_mask):
+            self._time = self.time
+        self._newest_time, self._shared_time, self._shared_mask, self._is_time_pending = time, time, sound, True
+        if (self._unsampled if sound is None else self._unsampled & sound).any():
+            self._init_first_samples(ALL_COLUMNS if sound is None else sound, value, time)
+        self._shared_by_all = sound is None or bool((sound | self._unsampled).all())
+        for begin in range(0, len(value), BLOCK_COLUMNS):
+            at = slice(begin, min(begin + BLOCK_COLUMNS, len(value)))
+            away = value[at] - self._reference[at]
+            if sound is None:
+                self.ring.add_samples(value[at], away, None, at)
+            else:
+                there = sound[at]
+                away[~there] = 0.0
+                self.ring.add_samples(np.where(there, value[at], np.nan), away, there, at)
+        self.ring.finish_slot()
+        if sound is not None:
+            self._full_since = self.ring.current + 1
+
+    def _learn_intervals(self, sound: Mask | None, time: float) -> None:
+        """Learns the intervals, unless they are what they have long been."""
+        if (
+            self._shared_time is not None
+            and _is_same_mask(sound, self._shared_mask)
+            and time - self._newest_time == self._common_period()
+        ):
+            return
+        at = ALL_COLUMNS if sound is None else np.flatnonzero(sound)
+        self.sampling.learn(at, time - self.time[at])
+
+    def _common_period(self) -> float:
+        """The period of all who have had samples, if it is well known and the same; else NaN."""
+        version = self.sampling.version, self._start_version
+        if self._steady_period[0] != version:
+            self._steady_period = version, self.sampling.common_period(~self._unsampled)
+        return self._steady_period[1]
+
+    def _init_first_samples(self, at: ColumnIndexer | Mask, value: F64, time: F64 | float) -> None:
+        """Notes first samples; `value` is of all, `time` of those `at`."""
+        new = np.zeros(self.size, bool)
+        new[at] = self._unsampled[at]
+        self.first[new] = time if isinstance(time, float) else time[new[at]]
+        self._reference[new] = value[new]
+        self._unsampled &= ~new
+        self._start_version += 1
+        self._latest_first = float(np.fmax.reduce(self.first, initial=-np.inf))
+
+    # --- samples of different times
+
+    def _add_separate(self, value: F64, time: F64) -> None:
+        self._full_since = self.ring.current + 1
+        new = (np.abs(value) <= MAX_VALUE) & ~(time <= self.time) & ~np.isnan(time)
+        if new.all():
+            self._add_samples(ALL_COLUMNS, value, time)
+            return
+        at = np.flatnonzero(new)
+        if len(at):
+            self._add_samples(at, value, time[at])
+
+    def _add_samples(self, at: ColumnIndexer, every: F64, time: F64) -> None:
+        """Takes in samples of those `at`; `every` is the value of all, `time` of those."""
+        self.sampling.learn(at, time - self.time[at])
+        if self._unsampled[at].any():
+            self._init_first_samples(at, every, time)
+        self._time[at], self._shared_time = time, None
+        self._newest_time = max(self._newest_time, float(time.max(initial=-np.inf)))
+        value = every[at]
+        # Squares are of the distance to the first value seen: far from zero they would lose all their digits.
+        away = value - self._reference[at]
+        for name in self.ring.layers:
+            row = self.ring.current_row(name)
+            row[at] = _LAYER_UPDATES[name](row[at], away, value)
+
+    def add_late(self, t: float, at: SlotCounts, time: F64, value: F64) -> None:
+        """Puts samples that came after later ones of their series into the slots of their time."""
+        self._full_since = self.ring.current + 1
+        good = (np.abs(value) <= MAX_VALUE) & ~np.isnan(self._reference[at])
+        behind = self.ring.slots_behind(t, time)
+        good &= behind < min(self.ring.depth - 1, self.ring.current + 1)
+        at, behind, value = at[good], behind[good], value[good]
+        away = value - self._reference[at]
+        # A running sum grows in every slot from the sample's own on.
+        sample = np.repeat(np.arange(len(at)), behind + 1)
+        back = np.arange(len(sample)) - np.repeat(np.cumsum(behind + 1) - behind - 1, behind + 1)
+        rows, columns = (self.ring.current - back) % self.ring.depth, at[sample]
+        for name, amount in (("sum", away), ("count", np.ones_like(away)), ("square", away * away)):
+            if name in self.ring.layers:
+                np.add.at(self.ring.layers[name], (rows, columns), amount[sample])
+        self._add_late_values((self.ring.current - behind) % self.ring.depth, at, value)
+
+    def _add_late_values(self, own: SlotCounts, at: SlotCounts, value: F64) -> None:
+        layers = self.ring.layers
+        if "low" in layers:
+            np.fmin.at(layers["low"], (own, at), value)
+        if "high" in layers:
+            np.fmax.at(layers["high"], (own, at), value)
+        if "last" in layers:
+            layers["last"][own, at] = fill_missing(value, layers["last"][own, at])
+
+    def copy_from(self, begin: int, other: "SampleWindow", at: slice) -> None:
+        """Goes on, from column `begin`, with what another track remembered of some entities.
+
+        Its slots are no longer than these, and count from the same time.
+        """
+        if other.ring.current < 0:
+            return
+        into = slice(begin, begin + at.stop - at.start)
+        ring = SlotRing(self.tick, other.ring.slot, other.ring.layers, other.ring.origin, other.ring.depth)
+        ring.current, ring.size = other.ring.current, at.stop - at.start
+        ring.layers = {name: layer[:, at].copy() for name, layer in other.ring.layers.items()}
+        while ring.slot < self.ring.slot:
+            ring.coarsen(ring.slot * ring.depth)
+        self.ring.current = ring.current
+        for name in self.ring.layers.keys() & ring.layers.keys():
+            self.ring.layers[name][:, into] = (
+                ring.layers[name] if ring.depth == self.ring.depth else self._resize_layer(ring, name)
+            )
+        self.time[into], self.first[into] = other.time[at], other.first[at]
+        self._unsampled = np.isnan(self.first)
+        self._start_version += 1
+        self._latest_first = float(np.fmax.reduce(self.first, initial=-np.inf))
+        self._newest_time = max(self._newest_time, other._newest_time)  # noqa: SLF001
+        self._full_since = self.ring.current + 1
+        self._reference[into] = other._reference[at]  # noqa: SLF001 - one of its own kind
+        self.sampling.copy_from(into, other.sampling, at)
+        self._t = other._t  # noqa: SLF001
+
+    def _resize_layer(self, ring: SlotRing, name: str) -> F64:
+        """A layer of a ring of another depth, as it would be in this one."""
+        old, depth = ring.layers[name], self.ring.depth
+        oldest = max(ring.current - min(ring.depth, depth) + 1, 0)
+        # What lies before the past that there is reads as empty.
+        empty = (
+            old[oldest % ring.depth] * float(oldest > 0) if name in CUMULATIVE_LAYERS else np.full(ring.size, np.nan)
+        )
+        found = np.tile(empty, (depth, 1))
+        for k in range(oldest, ring.current + 1):
+            found[k % depth] = old[k % ring.depth]
+        return found
+
+    def fit_slot(self, at: slice, reach: float) -> float:
+        """How long the slots of some entities should be, for windows of `reach` seconds and their usual period."""
+        longest = max(reach, MIN_PERIODS * min(self.sampling.p90_period(at), MAX_PERIOD_S))
+        return slot_for_reach(self.ring.slot, longest, self.ring.depth)
+
+    # --- windows
+
+    def has_history(self, past: float, at: ColumnIndexer = ALL_COLUMNS) -> NDArray[np.bool_]:
+        """Who had its first sample so long ago."""
+        found: NDArray[np.bool_] = self._t - self.first[at] >= past
+        return found
+
+    def slot_counts(self, window: float, at: ColumnIndexer = ALL_COLUMNS) -> SlotOffset:
+        """Slots of a window for each entity, or for all where they are the same."""
+        if isinstance(at, slice) and MIN_PERIODS * min(self.sampling.longest_period(at), MAX_PERIOD_S) <= window:
+            return self.ring.slot_count(window)
+        return self.ring.slot_counts(window, self.sampling.period[: self.size][at])
+
+    def fresh_window(
+        self, window: float, least: int, at: ColumnIndexer = ALL_COLUMNS
+    ) -> tuple[SlotOffset, F64, NDArray[np.bool_]]:
+        """(a window's slots, its samples, for whom it holds enough): young, filled by half, with `least` samples."""
+        steps = self.slot_counts(window, at)
+        count = self._count(steps, None, at)
+        enough = count >= least
+        if not self._is_all_fresh():
+            if self._fresh is None:
+                self._fresh = self._t - self.time <= self.sampling.stale_after[: self.size]
+            enough = enough & self._fresh[at]
+        if self._t - self._latest_first < window / 2:
+            # One period more: the first sample already stands for the time before it.
+            since = self._t - self.first[at] + nan_to_zero(self.sampling.period[: self.size][at])
+            enough = enough & (since >= window / 2)
+        return steps, count, enough
+
+    def _is_all_fresh(self) -> bool:
+        """Whether nobody's last sample is old, of those who have one."""
+        return (
+            self._shared_time is not None
+            and self._shared_by_all
+            and self._t - self._shared_time <= self.sampling.shortest_stale_after()
+        )
+
+    def _count(self, steps: SlotOffset, skip: SlotOffset | None, at: ColumnIndexer) -> F64:
+        """Samples of a window; one number if that of all is the same."""
+        if isinstance(steps, int) and skip is None and self.ring.current - steps + 1 >= self._full_since:
+            at = slice(0, 1)
+        return self.ring.window_sum("count", steps, skip, at)
+
+    def mean(
+        self,
+        steps: SlotOffset,
+        skip: SlotOffset | None = None,
+        at: ColumnIndexer = ALL_COLUMNS,
+        count: F64 | None = None,
+    ) -> F64:
+        """Mean of a window; NaN where it is empty."""
+        if count is None:
+            count = self._count(steps, skip, at)
+        mean = self.ring.window_sum("sum", steps, skip, at)
+        with np.errstate(all="ignore"):
+            mean /= count
+        mean += self._reference[at]
+        return mean
+
+    def variance(self, steps: SlotOffset, at: ColumnIndexer = ALL_COLUMNS) -> F64:
+        """Variance of a window; NaN where it is empty."""
+        count = self.ring.window_sum("count", steps, at=at)
+        count = np.where(count > 0.5, count, np.nan)
+        mean = self.ring.window_sum("sum", steps, at=at) / count
+        return np.maximum(self.ring.window_sum("square", steps, at=at) / count - mean * mean, 0.0)
+
+    def slope(self, steps: SlotOffset, at: ColumnIndexer = ALL_COLUMNS) -> F64:
+        """Change per second, least squares over the slots of a window."""
+        y = self.ring.window_slots("last", steps, at)
+        x = (np.arange(len(y), dtype=np.float64) * self.ring.slot)[:, None] + np.zeros_like(y)
+        known = ~np.isnan(y)
+        count = known.sum(axis=0)
+        x, y = np.where(known, x, 0.0), np.where(known, y - self._reference[at], 0.0)
+        top = count * sum_rows(x * y) - sum_rows(x) * sum_rows(y)
+        below = count * sum_rows(x * x) - sum_rows(x) ** 2
+        found = np.full(len(count), np.nan)
+        np.divide(top, below, out=found, where=below > 0)
+        return found
+
+    def quantile(self, steps: SlotOffset, q: float, at: ColumnIndexer = ALL_COLUMNS) -> F64:
+        """A quantile of the last samples of a window's slots, between neighbours by straight line."""
+        if not isinstance(at, slice):
+            return column_quantile(self.ring.window_slots("last", steps, at), q)
+        begin, end, _ = at.indices(self.size)
+        found = np.empty(end - begin)
+        for first in range(0, end - begin, BLOCK_COLUMNS):
+            some = slice(first, min(first + BLOCK_COLUMNS, end - begin))
+            own = steps if isinstance(steps, int) else steps[some]
+            found[some] = column_quantile(
+                self.ring.window_slots("last", own, slice(begin + some.start, begin + some.stop)), q
+            )
+        return found
+
+
+def _is_same_mask(one: Mask | None, other: Mask | None) -> bool:
+    """Whether two masks are the same; None stands for all."""
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))
+
+
+_LAYER_UPDATES: Mapping[str, Callable[[F64, F64, F64], F64]] = {
+    "sum": lambda row, away, _: row + away,
+    "count": lambda row, _, __: row + 1.0,
+    "square": lambda row, away, _: row + away * away,
+    "low": lambda row, _, value: np.fmin(row, value),
+    "high": lambda row, _, value: np.fmax(row, value),
+    "last": lambda _, __, value: value,
+}
+"""What a slot becomes by a sample, from (slot, distance to the reference, value)."""

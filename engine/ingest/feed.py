@@ -1,0 +1,104 @@
+"""What sources hand to the engine: numbers, each with a time and a series."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+F64 = NDArray[np.float64]
+I32 = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SeriesKey:
+    """One series: a signal of the catalogue on one entity of the topology."""
+
+    signal: str
+    kind: str
+    """node, port, gpu, rank, group, replica, pool, link, peer or fleet."""
+    entity: str
+    """Its name in the topology; a port is `node/port`, a rank `group:member`, a peer `node/port>node/port` with the
+    observer first, or `node/port>node` where any of the peer's ports counts."""
+    selector: str = ""
+    """What else tells series of one entity apart: tx, rx, p3, a group's name, an engine's index, another label as
+    `label=value`. Several are joined by commas; a histogram's part (`bucket:0.5`, `sum`, `count`) is the last."""
+
+
+@dataclass
+class SeriesTable:
+    """Series by number. It only grows; a number never changes its meaning."""
+
+    keys: list[SeriesKey] = field(default_factory=list)
+    _number: dict[SeriesKey, int] = field(default_factory=dict)
+
+    def number(self, key: SeriesKey) -> int:
+        """The number of a series, a new one when it was not known."""
+        found = self._number.get(key)
+        if found is None:
+            found = self._number[key] = len(self.keys)
+            self.keys.append(key)
+        return found
+
+    def copy(self) -> "SeriesTable":
+        """The same series under the same numbers, to which others may be added from now on."""
+        return SeriesTable(list(self.keys), dict(self._number))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Samples as columns of equal length, in no order that matters.
+
+    Times are seconds since 1970, UTC; NaN values are gaps.
+    """
+
+    time: F64
+    series: I32
+    value: F64
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameColumn:
+    """One signal with one selector on many entities of its kind."""
+
+    signal: str
+    selector: str = ""
+    entities: NDArray[np.intp] | None = field(default=None, compare=False)
+    """Which, by their place in the topology; None: all, in its order."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleFrame:
+    """One sample of every series of a schema: what a large fleet sends, where a key for each series would be too dear.
+
+    A schema is the same object in every tick. Values are [entities] of any float type, one array for each column; NaN
+    is a gap. Only columns that some rule reads are looked at.
+    """
+
+    schema: tuple[FrameColumn, ...]
+    time: float
+    """Of all samples, seconds since 1970, UTC."""
+    values: Sequence[NDArray[np.floating[Any]]]
+
+
+def empty_block() -> Block:
+    """A block without samples."""
+    return Block(np.empty(0), np.empty(0, np.int32), np.empty(0))
+
+
+def concat_blocks(blocks: Iterable[Block]) -> Block:
+    """All samples of several blocks in one, in the order in which they stand there."""
+    parts = [empty_block(), *blocks]
+    time, series, value = ([getattr(b, name) for b in parts] for name in ("time", "series", "value"))
+    return Block(np.concatenate(time), np.concatenate(series), np.concatenate(value))
+
+
+def merge_blocks(blocks: Iterable[Block]) -> Block:
+    """All samples of several blocks in one, ordered by time, then series: the same whatever the order of `blocks`."""
+    all_ = concat_blocks(blocks)
+    order = np.lexsort((all_.value, all_.series, all_.time))
+    return Block(all_.time[order], all_.series[order], all_.value[order])

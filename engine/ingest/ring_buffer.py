@@ -1,0 +1,273 @@
+"""Rings whose slots hold what came in a stretch of time, so that a window costs two rows.
+
+A ring has at most `SLOTS` slots, whatever the window and the period: a slot is as long as a fraction of the window, and
+becomes longer where series are sampled more rarely. A window's edge is therefore exact to one slot.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.engine.ingest.sampling import MAX_PERIOD_S, pad_to_length
+from skewscope.engine.model.sets import F64, Mask
+
+MAX_SLOTS = 40
+WIDE_RING_DEPTHS = (8, 16)
+"""So few slots are kept of what has more than `WIDE` columns: the edges of its longer windows are less exact."""
+WIDE_RING_COLUMNS = 1 << 12
+SLOTS_PER_WINDOW = 24
+"""A window is cut into about this many slots, where samples are that frequent."""
+MIN_PERIODS = 3.0
+"""A window is never shorter than so many periods."""
+
+FIT_STEPS = 16
+"""Slots are fitted to the periods at each of the first steps, and then once in so many."""
+
+SlotCounts = NDArray[np.intp]
+SlotOffset = SlotCounts | int
+"""How many slots, for each column or for all."""
+ColumnIndexer = slice | SlotCounts
+"""Some columns."""
+ALL_COLUMNS = slice(None)
+MergeFunction = Callable[..., F64]
+
+CUMULATIVE_LAYERS = ("sum", "count", "square")
+SLOT_LAYERS = ("low", "high", "last")
+
+
+def slot_for_window(window: float, tick: float) -> float:
+    """Length of the slots in which a window is kept: the tick, doubled until the window has few enough."""
+    doublings = max(0, int(np.ceil(np.log2(window / tick / SLOTS_PER_WINDOW)))) if window > tick else 0
+    return tick * 2.0**doublings
+
+
+def depth_for(columns: int, reach: float, slot: float) -> int:
+    """How many slots are kept of so many columns, for windows of `reach` seconds."""
+    if columns <= WIDE_RING_COLUMNS:
+        return MAX_SLOTS
+    return next((depth for depth in WIDE_RING_DEPTHS if reach <= slot * (depth - 2)), WIDE_RING_DEPTHS[-1])
+
+
+def slot_for_reach(slot: float, longest: float, depth: int = MAX_SLOTS) -> float:
+    """The slots doubled until a ring of so many of them reaches `longest` seconds back."""
+    while longest > slot * (depth - 2):
+        slot *= 2
+    return slot
+
+
+class SlotRing:
+    """The last slots of several layers, each [slots, n].
+
+    Running layers are sums since the beginning: a window is a difference. Carried layers hold what was true at the end
+    of a slot. The layers low, high and last hold a slot's own samples.
+    """
+
+    def __init__(
+        self, tick: float, slot: float, layers: Iterable[str], origin: float = np.nan, depth: int = MAX_SLOTS
+    ) -> None:
+        self.tick = tick
+        self.slot = slot
+        self.depth = depth
+        """How many slots there are."""
+        self.current = -1
+        """Number of the current slot since the first sample; -1 before it."""
+        self.size = 0
+        self.origin = origin
+        self._is_uninitialised = False
+        """Whether the current slot still holds what was there a round ago."""
+        names = tuple(layers)
+        self._cumulative_layers = tuple(name for name in names if name in CUMULATIVE_LAYERS)
+        self._carried_layers = tuple(name for name in names if name not in (*CUMULATIVE_LAYERS, *SLOT_LAYERS))
+        self._slot_layers = tuple(name for name in names if name in SLOT_LAYERS)
+        self.layers: dict[str, F64] = {
+            # Counts are small whole numbers.
+            name: np.empty((depth, 0), np.float32 if name == "count" else np.float64)
+            for name in names
+        }
+
+    def grow(self, size: int) -> None:
+        """Makes room for `size` columns."""
+        if size > self.size:
+            self.initialise_slot()
+            self.layers = {name: pad_to_length(layer, size) for name, layer in self.layers.items()}
+            for name in self._cumulative_layers:
+                self.layers[name][:, self.size :] = 0.0
+            self.size = size
+
+    def widen(self, size: int) -> None:
+        """Gives so many columns what the only one there is holds."""
+        self.initialise_slot()
+        self.layers = {name: np.repeat(layer, size, axis=1) for name, layer in self.layers.items()}
+        self.size = size
+
+    def narrow(self) -> bool:
+        """Leaves one column of many, if all hold the same; whether they did."""
+        self.initialise_slot()
+        same = all(
+            np.array_equal(layer, _broadcast_first_column(layer), equal_nan=True) for layer in self.layers.values()
+        )
+        if same:
+            self.layers = {name: layer[:, :1].copy() for name, layer in self.layers.items()}
+            self.size = 1
+        return same
+
+    def advance(self, t: float) -> None:
+        """Makes the slot of time `t` the current one."""
+        if np.isnan(self.origin):
+            self.origin = t
+        then, now = self.current, max(self.current, int((t - self.origin) / self.slot + 1e-6), 0)
+        for k in range(max(then + 1, now - self.depth + 1), now + 1):
+            self.initialise_slot()
+            self.current = k
+            self._rebase(k)
+            self._is_uninitialised = True
+        self.current = now
+
+    def _rebase(self, k: int) -> None:
+        # What all rows share is taken off, or a sum would lose its last digits in the course of months. Every column
+        # has its turn once in a round of slots: all at one tick would make that tick a long one.
+        new = k % self.depth
+        turn = slice(self.size * new // self.depth, self.size * (new + 1) // self.depth)
+        for name in self._cumulative_layers:
+            self.layers[name][:, turn] -= self.layers[name][(k + 1) % self.depth, turn].copy()
+
+    def initialise_slot(self) -> None:
+        """Makes a new slot what it is before the first sample."""
+        if not self._is_uninitialised:
+            return
+        self._is_uninitialised = False
+        new, old = self.current % self.depth, (self.current - 1) % self.depth
+        for name in (*self._cumulative_layers, *self._carried_layers):
+            self.layers[name][new] = self.layers[name][old]
+        for name in self._slot_layers:
+            self.layers[name][new] = np.nan
+
+    def replace(self, name: str, row: F64 | float) -> None:
+        """Writes the current slot of the only layer."""
+        self._is_uninitialised = False
+        self.layers[name][self.current % self.depth] = row
+
+    def add_samples(self, value: F64, away: F64, sound: Mask | None, at: slice) -> None:
+        """Takes in one sample of each of some columns; `sound` tells who has one, None that all have.
+
+        Where there is none, `value` is NaN and `away`, which runs up the sums, is zero. `taken` must follow.
+        """
+        new, old = (
+            self.current % self.depth,
+            (self.current - 1) % self.depth if self._is_uninitialised else self.current % self.depth,
+        )
+        for name, layer in self.layers.items():
+            row, before = layer[new, at], layer[old, at]
+            if name in CUMULATIVE_LAYERS:
+                by = away if name == "sum" else away * away if name == "square" else 1.0 if sound is None else sound
+                np.add(before, by, out=row)
+            elif self._is_uninitialised:
+                row[:] = value
+            elif name == "last":
+                np.copyto(row, value, where=True if sound is None else sound)
+            else:
+                _MERGE_FUNCTIONS[name](row, value, out=row)
+
+    def finish_slot(self) -> None:
+        """All columns have been told what they have."""
+        self._is_uninitialised = False
+
+    def slots_behind(self, t: float, time: F64) -> SlotCounts:
+        """How many slots before that of the tick `t` the slots of earlier samples are."""
+        ends = t - self.tick * np.floor((t - time) / self.tick + 1e-6)
+        found: SlotCounts = self.current - ((ends - self.origin) / self.slot + 1e-6).astype(np.intp)
+        return np.maximum(found, 0)
+
+    def current_row(self, name: str) -> F64:
+        """The current slot of a layer, to write to."""
+        self.initialise_slot()
+        found: F64 = self.layers[name][self.current % self.depth]
+        return found
+
+    def look_back(self, name: str, steps: SlotOffset, at: ColumnIndexer = ALL_COLUMNS) -> F64:
+        """What a layer held so many slots ago, for each of some columns."""
+        self.initialise_slot()
+        layer, most = self.layers[name], min(self.current + 1, self.depth - 1)
+        if isinstance(steps, int):
+            row: F64 = layer[(self.current - min(steps, most)) % self.depth][at]
+            return row
+        columns = np.arange(self.size)[at] if isinstance(at, slice) else at
+        found: F64 = layer[(self.current - np.minimum(steps, most)) % self.depth, columns]
+        return found
+
+    def window_sum(
+        self, name: str, steps: SlotOffset, skip: SlotOffset | None = None, at: ColumnIndexer = ALL_COLUMNS
+    ) -> F64:
+        """Sum of a running layer over `steps` slots, the last ones or those before the last `skip`."""
+        if skip is None:
+            return self.current_row(name)[at] - self.look_back(name, steps, at)
+        return self.look_back(name, skip, at) - self.look_back(name, steps + skip, at)
+
+    def window_slots(self, name: str, steps: SlotOffset, at: ColumnIndexer = ALL_COLUMNS) -> F64:
+        """[slots, n] a plain layer, oldest first; NaN where a slot lies before the column's window."""
+        self.initialise_slot()
+        longest = steps if isinstance(steps, int) else int(steps.max(initial=1))
+        deepest = min(longest, self.current + 1, self.depth)
+        rows = (self.current - np.arange(deepest)[::-1]) % self.depth
+        found = self.layers[name][rows, at] if isinstance(at, slice) else self.layers[name][rows[:, None], at]
+        if not isinstance(steps, int) and (steps < deepest).any():
+            found[np.arange(deepest)[::-1, None] >= steps[None, :]] = np.nan
+        return found
+
+    def slot_counts(self, window: float, period: F64) -> SlotCounts:
+        """How many slots a window has for each column, widened to a few of its periods."""
+        slots = np.ceil(widen_window(window, period) / self.slot - 1e-6)
+        return np.clip(slots, self._min_slots, self.depth - 1).astype(np.intp)
+
+    def slot_count(self, window: float) -> int:
+        """How many slots a window has that needs not be widened."""
+        return min(max(math.ceil(window / self.slot - 1e-6), self._min_slots), self.depth - 1)
+
+    @property
+    def _min_slots(self) -> int:
+        # A slot longer than a tick is mostly not yet full: one alone would see too little.
+        return 2 if self.slot > self.tick else 1
+
+    def coarsen(self, longest: float) -> None:
+        """Doubles the slots until the ring reaches `longest` seconds back."""
+        while longest > self.slot * (self.depth - 2):
+            self._double_slots()
+
+    def _double_slots(self) -> None:
+        self.initialise_slot()
+        then, self.current, self.slot = self.current, self.current // 2 if self.current >= 0 else -1, self.slot * 2
+        if then < 0:
+            return
+        oldest = max(then - self.depth + 1, 0)
+        old = {name: layer.copy() for name, layer in self.layers.items()}
+        for k in range(max(self.current - self.depth + 1, 0), self.current + 1):
+            first, last = max(2 * k, oldest), min(max(2 * k + 1, oldest), then)
+            for name, layer in self.layers.items():
+                merge = _MERGE_FUNCTIONS.get(name)
+                pair = old[name][first % self.depth], old[name][last % self.depth]
+                layer[k % self.depth] = merge(*pair) if merge and 2 * k + 1 >= oldest else pair[1]
+        # What lies before the ring's past reads as empty: no more sums than at its oldest slot, no values.
+        for name, layer in self.layers.items():
+            layer[self.current + 1 :] = (
+                old[name][oldest % self.depth] * float(oldest > 0) if name in self._cumulative_layers else np.nan
+            )
+
+
+def widen_window(window: float, period: F64) -> F64:
+    """The window, no shorter than a few periods."""
+    return np.fmax(window, MIN_PERIODS * np.minimum(period, MAX_PERIOD_S))
+
+
+def fill_missing(a: F64, b: F64) -> F64:
+    found: F64 = np.where(np.isnan(b), a, b)
+    return found
+
+
+def _broadcast_first_column(layer: F64) -> F64:
+    """What a layer would hold if all columns held what the first one does."""
+    return np.broadcast_to(layer[:, :1], layer.shape)
+
+
+_MERGE_FUNCTIONS: Mapping[str, MergeFunction] = {"low": np.fmin, "high": np.fmax, "last": fill_missing}

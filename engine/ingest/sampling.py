@@ -1,0 +1,142 @@
+"""How often each series is sampled, learned from its samples."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skewscope.engine.model.sets import F64, Index, Mask
+
+WARM_UP_INTERVALS = 5
+"""So many intervals are collected before their median is trusted to change only slowly."""
+MIN_INTERVALS = 3
+"""So many intervals make a period that slots may be fitted to: one long first interval is an outage, no rhythm."""
+LEARNING_RATE = 0.1
+"""How much of a new interval, on a logarithmic scale, is believed after that."""
+STALE_PERIODS = 3.0
+"""A value is stale after so many periods, and no shorter than so many ticks."""
+MAX_PERIOD_S = 60.0
+"""Longest period that widens a window, and longest time that a series seen only once stays fresh, half of it."""
+
+
+def pad_to_length(array: F64, size: int) -> F64:
+    """The array with its last axis made `size` long, filled with NaN."""
+    if array.shape[-1] >= size:
+        return array
+    out = np.full((*array.shape[:-1], size), np.nan, array.dtype)
+    out[..., : array.shape[-1]] = array
+    return out
+
+
+def nan_to_zero(x: F64) -> F64:
+    """The values; 0 where there is none."""
+    return np.where(np.isnan(x), 0.0, x)
+
+
+MAX_SERIES_SCANNED = 4096
+"""Of more series than that, every so many-th is looked at for what is usual."""
+
+
+@dataclass
+class SamplingPeriods:
+    """Sampling periods of many series, in seconds; NaN where fewer than two samples came."""
+
+    tick: float
+    period: F64 = field(default_factory=lambda: np.empty(0))
+    stale_after: F64 = field(default_factory=lambda: np.empty(0))
+    """Age at which a value is stale."""
+    version: int = 0
+    """Grows when a period changes."""
+    _first_intervals: F64 = field(default_factory=lambda: np.empty((WARM_UP_INTERVALS, 0)))
+    _extremes: dict[tuple[int, int], tuple[int, float]] = field(default_factory=dict)
+
+    def grow(self, size: int) -> None:
+        """Makes room for `size` series."""
+        old = len(self.stale_after)
+        self.period, self._first_intervals = (
+            pad_to_length(self.period, size),
+            pad_to_length(self._first_intervals, size),
+        )
+        self.stale_after = pad_to_length(self.stale_after, size)
+        self.stale_after[old:] = max(MAX_PERIOD_S / 2, STALE_PERIODS * self.tick)
+        self.version += 1
+
+    def copy_from(self, into: slice, other: "SamplingPeriods", at: slice) -> None:
+        """Goes on with what another one knew of some series."""
+        self.period[into], self.stale_after[into] = other.period[at], other.stale_after[at]
+        self._first_intervals[:, into] = other._first_intervals[:, at]  # noqa: SLF001 - one of its own kind
+        self.version += 1
+
+    def broadcast_from(self, into: slice, other: "SamplingPeriods") -> None:
+        """Many series have the rhythm of the one that another one knows."""
+        self.period[into], self.stale_after[into] = other.period[0], other.stale_after[0]
+        self._first_intervals[:, into] = other._first_intervals[:, :1]  # noqa: SLF001 - one of its own kind
+        self.version += 1
+
+    def p90_period(self, at: Index | slice = slice(None)) -> float:
+        """The period that nine of ten series do not exceed, of those that rest on more than chance; 0 without any."""
+        if isinstance(at, slice):
+            begin, end, _ = at.indices(len(self.period))
+            some = np.arange(begin, end, max(1, (end - begin) // MAX_SERIES_SCANNED))
+        else:
+            some = at[:: max(1, len(at) // MAX_SERIES_SCANNED)]
+        known = self.period[some[~np.isnan(self._first_intervals[MIN_INTERVALS - 1, some])]]
+        place = len(known) * 9 // 10
+        return float(np.partition(known, place)[place]) if len(known) else 0.0
+
+    def common_period(self, who: Mask) -> float:
+        """The period of some series, if it is the same and known for good; else NaN."""
+        period = self.period[who]
+        same = (
+            len(period)
+            and (period == period[0]).all()
+            and not np.isnan(self._first_intervals[WARM_UP_INTERVALS - 1, who]).any()
+        )
+        return float(period[0]) if same else np.nan
+
+    def longest_period(self, at: slice) -> float:
+        """The longest of some periods; 0 where none is known."""
+        key = at.start or 0, -1 if at.stop is None else at.stop
+        version, found = self._extremes.get(key, (-1, 0.0))
+        if version != self.version:
+            found = float(np.fmax.reduce(self.period[at], initial=0.0))
+            self._extremes[key] = self.version, found
+        return found
+
+    def shortest_stale_after(self) -> float:
+        """The shortest horizon."""
+        key = -2, -2
+        version, found = self._extremes.get(key, (-1, 0.0))
+        if version != self.version:
+            found = float(self.stale_after.min(initial=np.inf))
+            self._extremes[key] = self.version, found
+        return found
+
+    def learn(self, at: Index | slice, interval: F64) -> None:
+        """Takes in one interval of each of the series `at`; NaN and what is not positive is passed over."""
+        known = self.period[at]
+        # A steady rhythm has nothing to teach, once it has been seen for long enough.
+        new = (interval > 0) & ((interval != known) | np.isnan(self._first_intervals[WARM_UP_INTERVALS - 1, at]))
+        if not new.any():
+            return
+        self.version += 1
+        some: Index = np.flatnonzero(new) if isinstance(at, slice) else at[new]
+        interval = interval[new]
+        young = np.isnan(self._first_intervals[WARM_UP_INTERVALS - 1, some])
+        if young.any():
+            self._collect(some[young], interval[young])
+        old = ~young
+        if old.any():
+            some, interval = some[old], interval[old]
+            known = self.period[some]
+            known *= np.clip(interval / known, 0.5, 2.0) ** LEARNING_RATE
+            self._set(some, known)
+
+    def _collect(self, at: Index, interval: F64) -> None:
+        count = (~np.isnan(self._first_intervals[:, at])).sum(axis=0)
+        self._first_intervals[count, at] = interval
+        ordered = np.sort(self._first_intervals[:, at], axis=0)
+        self._set(at, np.take_along_axis(ordered, (count // 2)[None, :], axis=0)[0])
+
+    def _set(self, at: Index, period: F64) -> None:
+        self.period[at] = period
+        self.stale_after[at] = STALE_PERIODS * np.maximum(period, self.tick)

@@ -1,0 +1,428 @@
+"""The newest of every series, and what counters counted: samples come in as columns, entities go out as rows.
+
+Arrays run over the numbers of the series table. Which series an entity's signal has is an index: a row for each
+(signal, selector), over the entities of the signal's kind. Nothing here loops over samples or entities.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from skewscope.engine.ingest.counter_totals import CounterSpec, CounterTotals
+from skewscope.engine.ingest.counter_windows import CounterSnapshot
+from skewscope.engine.ingest.feed import I32, Block, FrameColumn, SampleFrame, SeriesKey, SeriesTable
+from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, FrameLayout
+from skewscope.engine.ingest.samples import SortedSamples, build_sorted_batch, build_unique_batch
+from skewscope.engine.ingest.sampling import SamplingPeriods, pad_to_length
+from skewscope.engine.ingest.series_rows import SeriesRows, grow_index
+from skewscope.engine.ingest.timestamps import CommonTimestamp, constant_array
+from skewscope.engine.model.entities import EntityIndex
+from skewscope.engine.model.sets import F64, MAX_VALUE, Index
+from skewscope.kb.model import Signal
+from skewscope.rules.entity_kinds import contains, kind_of
+
+WATERMARK = 5.0
+"""Seconds by which a sample may come after a later one of its series and still be placed."""
+GROWTH_DIVISOR = 16
+"""Where series are added, room is made for one in so many at least: each time all that is kept of them is copied."""
+CHUNK_SAMPLES = 1 << 15
+"""So many samples are taken in at a time: what is worked with should stay in the cache."""
+
+
+@dataclass(slots=True)
+class SampleCounts:
+    """What became of the samples."""
+
+    taken: int = 0
+    gaps: int = 0
+    late: int = 0
+    """Came after a later sample of their series, within the watermark."""
+    dropped: int = 0
+    """Came too late."""
+    in_future: int = 0
+    """Carried a time later than the tick's; counted as of now."""
+    unplaced: int = 0
+    """Series on an entity that the topology does not have, or beyond `rows.MAX_SELECTORS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SignalTraits:
+    """What all series of a signal have in common."""
+
+    kind: str
+    """Of entity."""
+    counter_spec: CounterSpec
+
+
+class SeriesState:
+    """The state of all series as of the last tick."""
+
+    def __init__(
+        self,
+        signals: Mapping[str, Signal],
+        entities: EntityIndex,
+        wanted: Collection[str],
+        tick: float,
+        also: Collection[str] = (),
+    ) -> None:
+        self.signals = signals
+        self.entities = entities
+        self.rule_signals = frozenset(wanted)
+        self.extra_signals = frozenset(also)
+        """Signals of which `latest` and `times` are kept, though no rule reads them."""
+        self.tick = tick
+        self.t = -np.inf
+        self.counts = SampleCounts()
+        self.rows: dict[str, SeriesRows] = {name: SeriesRows() for name in sorted(self.rule_signals)}
+        self.sampling = SamplingPeriods(tick)
+        self.latest: F64 = np.full(1, np.nan)
+        """Newest value as delivered; NaN after a gap."""
+        self.times: F64 = np.full(1, np.nan)
+        """Of the newest sample that was no gap."""
+        self.first_samples = 0
+        """Grows when a series has its first sample."""
+        self.late_samples: list[SortedSamples] = []
+        """Samples of this tick that belong into the past."""
+        self._known_count = 0
+        """So many series of the table have a place here ..."""
+        self._size = 0
+        """... and so many series at all."""
+        self._index_of = np.empty(0, np.intp)
+        self._is_identity = True
+        """Whether a series' place is its number."""
+        self._layouts: dict[int, FrameLayout] = {}
+        """By the schema's identity."""
+        self.columns = ColumnIndex()
+        """The columns of all frames."""
+        self._used = np.empty(0, bool)
+        self._read = np.empty(0, bool)
+        """What is used, or what somebody else reads here."""
+        self._totals = CounterTotals()
+        self._traits_by_signal: dict[str, _SignalTraits] = {}
+        self._fresh_values: F64 = np.full(1, np.nan)
+
+    # --- series
+
+    def _register_series(self, table: SeriesTable) -> None:
+        """Places series that are new in the table: the only loop, and only over those."""
+        size, known = len(table.keys), self._known_count
+        if size == known:
+            return
+        first, new = self._size, size - known
+        # Not twice as much: of a fleet that is there, little more comes.
+        self._grow(first + max(new, known // GROWTH_DIVISOR))
+        self._known_count, self._size = size, first + new
+        self._is_identity &= first == known
+        self._index_of = np.concatenate((self._index_of, np.arange(first, first + new)))
+        for number in range(known, size):
+            self._register(int(self._index_of[number]), table.keys[number])
+
+    @property
+    def known_count(self) -> int:
+        """How many series of the table have a place here."""
+        return self._known_count
+
+    def newest_by_number(self, size: int) -> tuple[F64, F64]:
+        """(newest values, their times) of the first so many series of the table."""
+        at: Index | slice = slice(0, size) if self._is_identity else self._index_of[:size]
+        return self.latest[at], self.times[at]
+
+    def _grow(self, size: int) -> None:
+        if size < len(self._used):
+            return
+        # One more: what a series that there is not would hold.
+        size += 1
+        self.sampling.grow(size)
+        self._totals.grow(size)
+        self.latest, self.times = pad_to_length(self.latest, size), pad_to_length(self.times, size)
+        more = np.zeros(size - len(self._used), bool)
+        self._used, self._read = np.concatenate((self._used, more)), np.concatenate((self._read, more))
+
+    def _register(self, number: int, key: SeriesKey) -> None:
+        self._read[number] = key.signal in self.extra_signals
+        if key.signal not in self.rule_signals:
+            return
+        sort = self._traits_by_signal.get(key.signal) or self._traits_of(key.signal)
+        entity, selector = self._resolve_entity(key, sort.kind)
+        rows = self.rows[key.signal]
+        if entity < 0 or not rows.has_room(selector):
+            self.counts.unplaced += 1
+            return
+        self._used[number] = self._read[number] = True
+        self._totals.place(number, sort.counter_spec)
+        rows.place(entity, selector, number, self.entities.count(sort.kind))
+
+    def _traits_of(self, name: str) -> _SignalTraits:
+        """What all series of a signal have in common."""
+        signal = self.signals[name]
+        found = self._traits_by_signal[name] = _SignalTraits(kind_of(signal.entity), self._totals.spec_of(signal))
+        return found
+
+    def _resolve_entity(self, key: SeriesKey, kind: str) -> tuple[int, str]:
+        """The entity of the signal's own kind that a series is about, and what tells it from others there."""
+        if key.kind == kind:
+            return self.entities.get_or_add(kind, key.entity), key.selector
+        number = self.entities.numbers.get(key.kind, {}).get(key.entity, -1)
+        if number < 0:
+            return -1, ""
+        if contains(kind, key.kind):
+            return int(self.entities.container_index(key.kind, kind)[number]), _join_selectors(key.entity, key.selector)
+        return self.entities.sole_relative(key.kind, number, kind), key.selector
+
+    # --- samples
+
+    def begin_tick(self, t: float) -> None:
+        """Starts the tick that ends at `t`; time never runs backwards."""
+        self.t = max(self.t, t)
+        self.late_samples = []
+
+    def ingest(self, block: Block, table: SeriesTable) -> None:
+        """Takes in the samples of this tick."""
+        self._register_series(table)
+        for found in self._split_batches(block):
+            sound = np.abs(found.value) <= MAX_VALUE
+            good = found.select(sound)
+            if len(good.series):
+                self._apply(self._split_late(good))
+            if not sound.all():
+                self._apply_gaps(found.select(~sound))
+
+    def _split_batches(self, block: Block) -> Iterator[SortedSamples]:
+        """Samples whose series have but one, and those of the others, which alone have to be put in order."""
+        series, time, value = block.series, block.time, block.value
+        if not len(series):
+            return
+        if series.min() < 0 or series.max() >= self._known_count or not np.isfinite(time).all():
+            sound = np.isfinite(time) & (series >= 0) & (series < self._known_count)
+            series, time, value = series[sound], time[sound], value[sound]
+        if (series[1:] > series[:-1]).all() or not (several := np.bincount(series)[series] > 1).any():
+            yield from self._unique_batches(series, time, value)
+            return
+        if not several.all():
+            one = ~several
+            yield from self._unique_batches(series[one], time[one], value[one])
+            series, time, value = series[several], time[several], value[several]
+        yield from self._sorted_batches(series, time, value)
+
+    def _unique_batches(self, series: I32, time: F64, value: F64) -> Iterator[SortedSamples]:
+        """Samples of which no two are of one series, so many at a time that what is worked with stays in the cache."""
+        for begin in range(0, len(series), CHUNK_SAMPLES):
+            some = slice(begin, begin + CHUNK_SAMPLES)
+            yield build_unique_batch(*self._select_read(series[some], time[some], value[some]))
+
+    def _sorted_batches(self, series: I32, time: F64, value: F64) -> Iterator[SortedSamples]:
+        """Samples put in order, as many at a time; all of a series are together."""
+        by_series = np.argsort(series, kind="stable")
+        numbers = series[by_series]
+        end = 0
+        while end < len(numbers):
+            begin, last = end, min(end + CHUNK_SAMPLES, len(numbers)) - 1
+            end = int(np.searchsorted(numbers, numbers[last], side="right"))
+            some = by_series[begin:end]
+            at, when, what = self._select_read(series[some], time[some], value[some])
+            order = np.lexsort((what, when, at))
+            at, when, what = at[order], when[order], what[order]
+            # Of two samples of one series at one time, one is enough.
+            same = np.append((at[1:] == at[:-1]) & (when[1:] == when[:-1]), False)[: len(at)]
+            yield build_sorted_batch(at[~same], when[~same], what[~same])
+
+    def _select_read(self, series: I32, time: F64, value: F64) -> tuple[Index, F64, F64]:
+        """(place, time, value) of samples that somebody reads; most of what exporters offer no rule does."""
+        at: Index = series.astype(np.intp) if self._is_identity else self._index_of[series]
+        read = self._read[at]
+        if not read.all():
+            self.counts.taken += len(read) - int(np.count_nonzero(read))
+            at, time, value = at[read], time[read], value[read]
+        if len(time) and time.max() > self.t:
+            self.counts.in_future += int((time > self.t + self.tick).sum())
+            time = np.minimum(time, self.t)
+        return at, time, value
+
+    def _split_late(self, found: SortedSamples) -> SortedSamples:
+        newest = self.times[found.series]
+        behind = found.time <= newest
+        if not behind.any():
+            return found
+        age = newest - found.time
+        late = behind & (age > 0) & (age <= WATERMARK)
+        self.counts.late += int(late.sum())
+        self.counts.dropped += int((behind & (age > WATERMARK)).sum())
+        self.late_samples.append(found.select(late))
+        return found.select(~behind)
+
+    def _apply(self, found: SortedSamples) -> None:
+        if not len(found.series):
+            return
+        self.counts.taken += len(found.series)
+        used = self._used[found.series]
+        counted = found.select(used & self._totals.cumulative[found.series])
+        if len(counted.series):
+            self._totals.apply(counted)
+        self._learn_intervals(found if used.all() else found.select(used))
+        if not found.is_unique:
+            found = found.select(found.last)
+        self.latest[found.series], self.times[found.series] = found.value, found.time
+
+    def _learn_intervals(self, found: SortedSamples) -> None:
+        if found.is_unique:
+            before = self.times[found.series]
+            self.first_samples += bool(np.isnan(before).any())
+            self.sampling.learn(found.series, found.time - before)
+            return
+        at = found.series[found.first]
+        samples = np.flatnonzero(found.last) - np.flatnonzero(found.first) + 1
+        before = self.times[at]
+        anew = np.isnan(before)
+        self.first_samples += bool(anew.any())
+        since = np.where(anew, found.time[found.first], before)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            self.sampling.learn(at, (found.time[found.last] - since) / (samples - anew))
+
+    def _apply_gaps(self, found: SortedSamples) -> None:
+        self.counts.gaps += len(found.series)
+        newer = found.time > np.nan_to_num(self.times[found.series], nan=-np.inf)
+        self.latest[found.series[newer]] = np.nan
+
+    # --- frames
+
+    def ingest_frame(self, frame: SampleFrame) -> None:
+        """Takes in a frame, as far as some rule reads it; what comes out of order is passed over."""
+        laid = self._layout_of(frame.schema)
+        time = min(frame.time, self.t)
+        if time <= laid.time:
+            self.counts.dropped += sum(part.series.stop - part.series.start for part in laid.columns)
+            return
+        if not np.isnan(laid.time):
+            self._learn_frame_interval(laid, time - laid.time)
+        for part in laid.columns:
+            self._apply_column(part, np.asarray(frame.values[part.number], np.float64), time)
+        laid.time = time
+
+    def _layout_of(self, schema: tuple[FrameColumn, ...]) -> FrameLayout:
+        """Where the columns of a schema are; they get their places when it is first seen."""
+        found = self._layouts.get(id(schema))
+        if found is None:
+            wanted = [(n, column) for n, column in enumerate(schema) if column.signal in self.rule_signals]
+            sizes = [self._column_size(column) for _, column in wanted]
+            self._grow(self._size + sum(sizes))
+            found = self._layouts[id(schema)] = FrameLayout(schema, SamplingPeriods(self.tick))
+            found.sampling.grow(1)
+            for (n, column), size in zip(wanted, sizes, strict=True):
+                found.columns.append(self._allocate_column(n, column, size))
+                self.columns.add(found.columns[-1])
+        return found
+
+    def _column_size(self, column: FrameColumn) -> int:
+        if column.entities is not None:
+            return len(column.entities)
+        return self.entities.known_count(kind_of(self.signals[column.signal].entity))
+
+    def _allocate_column(self, number: int, column: FrameColumn, size: int) -> ColumnLayout:
+        sort = self._traits_by_signal.get(column.signal) or self._traits_of(column.signal)
+        at = slice(self._size, self._size + size)
+        self._size = at.stop
+        self._is_identity &= self._known_count == self._size
+        self._used[at] = self._read[at] = True
+        self._totals.place(at, sort.counter_spec)
+        who = np.arange(size) if column.entities is None else column.entities
+        self.rows[column.signal].place_all(column.selector, who, at, self.entities.count(sort.kind))
+        return ColumnLayout(number, at, sort.counter_spec.is_cumulative, self._totals.lowest_end(at))
+
+    def _learn_frame_interval(self, laid: FrameLayout, interval: float) -> None:
+        """The period of a frame is that of all its series."""
+        laid.sampling.version = 0
+        laid.sampling.learn(slice(0, 1), np.array([interval]))
+        if laid.sampling.version:
+            for part in laid.columns:
+                self.sampling.broadcast_from(part.series, laid.sampling)
+
+    def _apply_column(self, part: ColumnLayout, value: F64, time: float) -> None:
+        at, part.time = part.series, time
+        self.counts.taken += len(value)
+        grew = part.is_cumulative and self._totals.apply_all(at, value, part.lowest_end)
+        # One long look at the smallest and the largest tells that nothing is amiss: a NaN is neither.
+        part.is_complete = grew or bool(value.min(initial=0.0) >= -MAX_VALUE and value.max(initial=0.0) <= MAX_VALUE)
+        # Once all have had a sample, nobody is born any more.
+        if not part.has_started:
+            self.first_samples += 1
+            part.has_started = part.is_complete
+        if part.is_complete:
+            if part.is_cumulative and not grew:
+                self._totals.apply(build_unique_batch(np.arange(at.start, at.stop), np.full(len(value), time), value))
+            self.latest[at], self.times[at] = value, time
+            return
+        sound = np.flatnonzero(np.abs(value) <= MAX_VALUE)
+        found = build_unique_batch(at.start + sound, np.full(len(sound), time), value[sound])
+        if part.is_cumulative and len(sound):
+            self._totals.apply(found)
+        self.counts.gaps += len(value) - len(sound)
+        self.latest[at] = np.nan
+        self.latest[found.series], self.times[found.series] = found.value, time
+
+    # --- what rules read
+
+    def refresh(self) -> None:
+        """Makes the tick's values ready: what is older than its series' horizon is unknown."""
+        self._fresh_values = self.latest
+        # Mostly nothing is: the oldest time and the shortest horizon tell that in two short looks.
+        if self.t - np.fmin.reduce(self.times) > self.sampling.shortest_stale_after():
+            stale = self.t - self.times > self.sampling.stale_after
+            self._fresh_values = np.where(stale, np.nan, self.latest)
+
+    def fresh_values(self, series: Index | slice) -> F64:
+        """Fresh values of series by number; NaN for stale ones and for -1."""
+        found: F64 = self._fresh_values[series]
+        return found
+
+    def newest_times(self, series: Index | slice) -> F64:
+        """Times of the newest samples, stale or not; NaN where none came."""
+        found: F64 = self.times[series]
+        return found
+
+    def counter_totals(self, series: Index | slice) -> tuple[F64, F64]:
+        """How much counters counted, and up to when, by series number."""
+        return self._totals.sum[series], self.times[series]
+
+    def counter_snapshot(self, series: Index | slice, moment: CommonTimestamp | None = None) -> CounterSnapshot:
+        """How counters stand, by series number; `moment` tells when all of them were read, if at one time."""
+        totals = self._totals
+        if isinstance(series, slice) and moment is not None and self._all_trusted(series, moment):
+            size = series.stop - series.start
+            return CounterSnapshot(
+                totals.sum[series],
+                constant_array(moment.time, size),
+                totals.start_time[series],
+                totals.start_sum[series],
+                self.sampling.period[series],
+                np.ones(size, bool),
+                self.sampling.longest_period(series),
+                totals.latest_start(series),
+            )
+        fresh = (self.t - self.times[series] <= self.sampling.stale_after[series]) & ~totals.saturated[series]
+        period = self.sampling.period[series]
+        return CounterSnapshot(
+            totals.sum[series],
+            self.times[series],
+            totals.start_time[series],
+            totals.start_sum[series],
+            period,
+            fresh & ~np.isnan(self.latest[series]),
+            float(np.fmax.reduce(period, axis=None, initial=0.0)),
+        )
+
+    def _all_trusted(self, series: slice, moment: CommonTimestamp) -> bool:
+        """Whether counters that were read at one time can all be believed."""
+        young = self.t - moment.time <= self.sampling.shortest_stale_after()
+        return young and moment.is_complete and not self._totals.saturated[series].any()
+
+    def rows_of(self, name: str) -> SeriesRows:
+        """The rows of a signal, as wide as its kind is now."""
+        rows = self.rows[name]
+        size = self.entities.count(kind_of(self.signals[name].entity))
+        rows.series = grow_index(rows.series, (len(rows.selectors), size))
+        return rows
+
+
+def _join_selectors(*parts: str) -> str:
+    return ",".join(part for part in parts if part)

@@ -1,0 +1,177 @@
+"""From samples to verdicts: the panel takes the samples in, each rule is judged, hold and clear times are kept.
+
+Time comes from the ticks alone: the same blocks at the same ticks give the same verdicts, bit by bit.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from skewscope.engine.features.evaluator import Evaluator, unit_of
+from skewscope.engine.ingest.feed import F64, Block, SampleFrame, SeriesTable
+from skewscope.engine.ingest.series_state import SeriesState
+from skewscope.engine.judge.judge import Judge
+from skewscope.engine.model.entities import EntityIndex
+from skewscope.engine.model.sets import Mask
+from skewscope.engine.model.topology import Topology
+from skewscope.engine.model.verdict import RuleVerdict
+from skewscope.kb.model import Catalogue
+from skewscope.kb.units import format_dimension
+from skewscope.rules.entity_kinds import contains, kind_of
+from skewscope.rules.expression import Expr
+from skewscope.rules.model import Rule
+
+Derivation = Callable[[float, SeriesTable, F64, F64], Block]
+"""New samples from the newest values and times of all series, by number: called each tick before rules are judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceTerm:
+    """One item of evidence, as a report shows it."""
+
+    name: str
+    text: str
+    unit: str
+    """Of the number that `RuleVerdict.values` gives for it, as UCUM writes it."""
+    weight: float
+    against: bool
+    required: bool
+
+
+class Detector:
+    """Judges all rules on all entities of a topology, tick by tick."""
+
+    def __init__(
+        self,
+        rules: Iterable[Rule],
+        catalogue: Catalogue,
+        topology: Topology,
+        tick: float,
+        derivations: Sequence[Derivation] = (),
+    ) -> None:
+        self.rules: Mapping[str, Rule] = {rule.id: rule for rule in sorted(rules, key=lambda rule: rule.id)}
+        self.catalogue = catalogue
+        self.derivations = tuple(derivations)
+        self.entities = EntityIndex(topology)
+        wanted = {name for rule in self.rules.values() for name in rule.signals}
+        also = {name for derive in self.derivations for name in getattr(derive, "reads", catalogue.signals)}
+        self.series_state = SeriesState(catalogue.signals, self.entities, wanted, tick, also)
+        expressions = (expr for rule in self.rules.values() for expr in rule.expressions)
+        self.evaluator = Evaluator(expressions, self.series_state, self.entities)
+        self._judges = [Judge(rule, self.entities, self.evaluator) for rule in self.rules.values()]
+        self._baseline_judges = self._baseline_readers()
+        self._t = np.nan
+        self._learned = True
+
+    def step(self, t: float, block: Block, table: SeriesTable, frames: Sequence[SampleFrame] = ()) -> list[RuleVerdict]:
+        """The verdicts of the tick that ends at `t`, in the order of rule ids."""
+        t = float(np.fmax(t, self._t))
+        passed = 0.0 if np.isnan(self._t) else t - self._t
+        self._t = t
+        self._learn()
+        self._ingest(t, block, table, frames)
+        self.evaluator.step(t)
+        with np.errstate(all="ignore"):
+            return [judge.step(t, passed) for judge in self._judges]
+
+    def _learn(self) -> None:
+        """Ends the tick before: until then its evidence could be asked for."""
+        if not self._learned:
+            self.evaluator.learn(self._frozen_masks())
+        self._learned = False
+
+    def _ingest(self, t: float, block: Block, table: SeriesTable, frames: Sequence[SampleFrame]) -> None:
+        self.series_state.begin_tick(t)
+        self.series_state.ingest(block, table)
+        for frame in frames:
+            self.series_state.ingest_frame(frame)
+        for derive in self.derivations:
+            self.series_state.ingest(derive(t, table, *self.series_state.newest_by_number(len(table.keys))), table)
+        self.series_state.refresh()
+
+    # --- baselines
+
+    def _baseline_readers(self) -> Mapping[Expr, list[Judge]]:
+        found: dict[Expr, list[Judge]] = {expr: [] for expr in self.evaluator.baselines}
+        for judge in self._judges:
+            if not judge.feeds_baselines:
+                continue
+            nodes = {node for expr in judge.rule.expressions for node in expr.walk()}
+            for expr, readers in found.items():
+                if expr in nodes:
+                    readers.append(judge)
+                    self._prepare_relations(judge.rule.scope, expr.kind)
+        return found
+
+    def _prepare_relations(self, scope: str, kind: str) -> None:
+        """Makes out how the entities of two kinds lie in each other, so that no tick has to wait for it."""
+        if scope != kind and contains(scope, kind):
+            self.entities.container_index(kind, scope)
+        elif scope != kind:
+            self.entities.part_sets(scope, kind)
+
+    def _frozen_masks(self) -> Mapping[Expr, Mask]:
+        touched: dict[tuple[str, str], Mask] = {}
+        found = {}
+        for expr, judges in self._baseline_judges.items():
+            mask = np.zeros(self.entities.count(expr.kind), bool)
+            for judge in judges:
+                if judge.suspicious.any():
+                    key = judge.rule.id, expr.kind
+                    if key not in touched:
+                        touched[key] = self._affected_mask(judge, expr.kind)
+                    mask |= touched[key]
+            found[expr] = mask
+        return found
+
+    def _affected_mask(self, judge: Judge, kind: str) -> Mask:
+        """Entities of a kind that a rule's suspicious ones are, hold, or lie in."""
+        scope = judge.rule.scope
+        suspicious = np.zeros(self.entities.count(scope) + 1)
+        suspicious[judge.indices[judge.suspicious]] = 1.0
+        if scope == kind:
+            return suspicious[:-1] > 0
+        if contains(scope, kind):
+            return suspicious[self.entities.container_index(kind, scope)] > 0
+        return self.entities.part_sets(scope, kind).reduce(suspicious[:-1], _max_over_members) > 0
+
+    # --- for reports
+
+    def entity_names(self, rule: str) -> tuple[str, ...]:
+        """The entities that a rule judges, in the order of its verdicts."""
+        return next(judge.names for judge in self._judges if judge.rule.id == rule)
+
+    def evidence_terms(self, rule: str) -> tuple[EvidenceTerm, ...]:
+        """A rule's evidence, in the order of the verdict's rows."""
+        return tuple(
+            EvidenceTerm(
+                item.name, item.text, format_dimension(unit_of(item.when)), item.weight, item.against, item.required
+            )
+            for item in self.rules[rule].evidence
+        )
+
+    def signals(self, rule: str) -> tuple[str, ...]:
+        """Ids of the signals that a rule reads."""
+        return self.rules[rule].signals
+
+    def unseen_signals(self, rule: str, entity: str) -> tuple[str, ...]:
+        """Signals of a rule that were never seen on an entity: on it, on what it lies in, or on any of its parts."""
+        scope = self.rules[rule].scope
+        number = self.entities.numbers[scope].get(entity, -1)
+        return tuple(name for name in self.signals(rule) if number < 0 or not self._reported_mask(name, scope)[number])
+
+    def _reported_mask(self, name: str, scope: str) -> Mask:
+        rows = self.series_state.rows_of(name).series
+        seen: Mask = ~np.isnan(np.fmax.reduce(self.series_state.newest_times(rows), axis=0, initial=np.nan))
+        kind = kind_of(self.catalogue.signals[name].entity)
+        if kind == scope:
+            return seen
+        if contains(kind, scope):
+            return np.append(seen, False)[self.entities.container_index(scope, kind)]
+        return self.entities.part_sets(kind, scope).reduce(seen.astype(np.float64), _max_over_members) > 0
+
+
+def _max_over_members(x: F64) -> F64:
+    found: F64 = np.fmax.reduce(x, axis=1)
+    return found

@@ -1,0 +1,318 @@
+"""One rule judged on all entities of its scope: hold and clear times, and who looks too ill to learn from.
+
+Most entities are ruled out by what the rule cannot do without. Only what is left is looked at closely.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.engine.features.evaluator import Evaluator, cost
+from skewscope.engine.features.peer_statistics import sum_rows
+from skewscope.engine.judge.support import EvidenceSupport
+from skewscope.engine.model.entities import EntityIndex
+from skewscope.engine.model.entity_subset import EntitySubset
+from skewscope.engine.model.sets import F64, Index, Mask
+from skewscope.engine.model.verdict import NO, UNKNOWN, YES, EvidenceBatch, RuleVerdict
+from skewscope.rules.expression import Expr
+from skewscope.rules.model import EvidenceItem, Rule
+
+ROUNDING = 1e-6
+"""Tenths are no binary numbers: sums of weights and of times may miss what they should be by a little."""
+
+Truth = NDArray[np.int8]
+
+
+class _HoldTimer:
+    """For how long something has held on each entity: grows while it does, stands while nobody knows, else zero."""
+
+    def __init__(self, size: int) -> None:
+        self.duration, self.started = np.zeros(size), np.full(size, np.nan)
+        self._before = np.zeros(size, bool)
+        self._indices = np.empty(0, np.intp)
+        """On nobody else does anything hold."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing has held since it was last reset."""
+        return not len(self._indices)
+
+    def reset(self) -> None:
+        """Nothing holds on any entity."""
+        self.duration[self._indices], self.started[self._indices], self._before[self._indices] = 0.0, np.nan, False
+        self._indices = np.empty(0, np.intp)
+
+    def step(self, t: float, passed: float, at: Index, told: tuple[Mask, Mask]) -> None:
+        """Takes in one tick: who of those `at` is (told to hold, told not to); it holds on nobody else.
+
+        `passed` is the time since the tick before.
+        """
+        yes, no = told
+        held, begun, before = self.duration[at], self.started[at], self._before[at]
+        self.reset()
+        held[yes & before] += passed
+        held[no], begun[no] = 0.0, np.nan
+        begun[yes & np.isnan(begun)] = t
+        self.duration[at], self.started[at], self._before[at], self._indices = held, begun, yes, at
+
+
+@dataclass(frozen=True, slots=True)
+class _Assessment:
+    """What a close look at some entities found: [items, k] and [k]."""
+
+    truth: Truth
+    applies: Truth
+    score: F64
+    max_score: F64
+    """The score if everything unknown spoke for it."""
+
+
+class Judge:
+    """One rule, and what it remembers about each entity it judges."""
+
+    def __init__(self, rule: Rule, entities: EntityIndex, evaluator: Evaluator) -> None:
+        self.rule = rule
+        self.evaluator = evaluator
+        self.entities = entities
+        mask = entities.mask_where(rule.scope, rule.where)[: len(entities.names[rule.scope])]
+        self.indices = np.flatnonzero(mask)
+        self._selector: slice | Index = slice(0, len(self.indices)) if mask.all() else self.indices
+        self.names = entities.names_where(rule.scope, rule.where)
+        n = self._size = len(self.indices)
+        self.firing = np.zeros(n, bool)
+        self.since = np.full(n, np.nan)
+        self.suspicious = np.zeros(n, bool)
+        self._hold_timer, self._clear_timer = _HoldTimer(n), _HoldTimer(n)
+        self._reported_since = np.full(n, np.nan)
+        self._all_reported = False
+        self._all_no, self._none_firing = np.full(n, NO, np.int8), np.zeros(n, bool)
+        self._no_since = np.full(n, np.nan)
+        self._t = np.nan
+        self._cached_unknown: RuleVerdict | None = None
+        self._conditions = [item.when for item in rule.evidence]
+        more = [] if rule.applies_when is None else [rule.applies_when]
+        self._support = EvidenceSupport([*self._conditions, *more], entities, evaluator, n)
+        self._required_parts = _sort_by_cost(item.when for item in rule.evidence if item.required)
+        """What each required item joins by `and`, the cheapest first."""
+        self._decisive_parts = _sort_by_cost(
+            item.when for item in rule.evidence if not item.required and _is_decisive(rule, item)
+        )
+        """The same of the items without which neither to fire nor to look ill is possible."""
+        self.feeds_baselines = any(expr in evaluator.baselines for each in rule.expressions for expr in each.walk())
+        """Whether anything is learned from whom it does not suspect."""
+        self._weight = np.array([item.weight for item in rule.evidence])[:, None]
+        self._against = np.array([item.against for item in rule.evidence])[:, None]
+        self._required = np.array([item.required for item in rule.evidence])[:, None]
+
+    def step(self, t: float, passed: float) -> RuleVerdict:
+        """The verdict of one tick."""
+        self._t = t
+        if self.evaluator.is_undelivered(self._conditions):
+            return self._unknown_verdict()
+        ruled_out, shows = self._rule_out()
+        open_ = np.flatnonzero(~ruled_out | self.firing)
+        if not len(open_) and self._all_reported:
+            return self._quiet_verdict(shows)
+        self._mark_reported(t, ruled_out)
+        found = self._assess(self._subset(open_))
+        if not self._all_reported:
+            reported = (found.truth != UNKNOWN).any(axis=0)
+            self._reported_since[open_[reported & np.isnan(self._reported_since[open_])]] = t
+            self._all_reported = not np.isnan(self._reported_since).any()
+        own = self._state(found)
+        own[~(t - self._reported_since[open_] >= self.rule.warm_up - ROUNDING) & (own != NO)] = UNKNOWN
+        self._update_firing(t, passed, open_, (own, self._supported_health(open_, found)))
+        state = self._all_no.copy()
+        state[open_] = own
+        self.suspicious = self.firing | (state == YES) | shows
+        self.suspicious[open_] |= found.score > self.rule.clear.score
+        return self._verdict(state)
+
+    def _quiet_verdict(self, shows: Mask) -> RuleVerdict:
+        """The verdict when everybody is ruled out."""
+        if not self._hold_timer.is_idle:
+            self._hold_timer.reset()
+        self.suspicious = shows
+        self.firing, self.since = self._none_firing, self._no_since
+        return self._verdict(self._all_no)
+
+    def _mark_reported(self, t: float, ruled_out: Mask) -> None:
+        """Who is ruled out has reported something."""
+        if not self._all_reported:
+            self._reported_since[ruled_out & np.isnan(self._reported_since)] = t
+
+    def _rule_out(self) -> tuple[Mask, Mask]:
+        """Who lacks something decisive, and who shows something required, as far as that matters to anybody."""
+        out, shows = np.zeros(self._size, bool), np.zeros(self._size, bool)
+        for parts in self._required_parts:
+            truth = self._join_parts(parts, None if self.feeds_baselines else out)
+            out |= truth == NO
+            if self.feeds_baselines:
+                shows |= truth == YES
+        for parts in self._decisive_parts:
+            out |= self._join_parts(parts, out) == NO
+        return out, shows
+
+    def _join_parts(self, parts: list[Expr], out: Mask | None) -> Truth:
+        """The truth of all parts together; they are asked in turn, and of none but those whom none has ruled out.
+
+        Who is `out` already need not be asked.
+        """
+        truth = np.full(self._size, YES, np.int8)
+        if out is not None:
+            truth[out] = NO
+        for n, expr in enumerate(parts):
+            left = truth != NO
+            number = np.count_nonzero(left)
+            if not number:
+                break
+            if number == self._size:
+                truth = np.minimum(truth, self.evaluator.value(expr)[self._selector])
+            else:
+                at = np.flatnonzero(left)
+                truth[at] = np.minimum(truth[at], self.evaluator.subset_value(expr, self._subset(at)))
+            if n and cost(expr) < sum(map(cost, parts[:n])) and not (truth != NO).any():
+                # What rules out the last of them at less cost than all before it is asked first from now on.
+                parts.insert(0, parts.pop(n))
+                break
+        return truth
+
+    def _subset(self, at: Index) -> EntitySubset:
+        """Some of the entities that are judged."""
+        return self.evaluator.subset_of(self.rule.scope, self.indices[at])
+
+    def _assess(self, some: EntitySubset) -> _Assessment:
+        """The whole of the evidence, for some entities."""
+        truth = np.empty((len(self._conditions), len(some.indices)), np.int8)
+        for row, expr in zip(truth, self._conditions, strict=True):
+            row[:] = self.evaluator.subset_value(expr, some)
+        when = self.rule.applies_when
+        applies = np.full(len(some.indices), YES, np.int8) if when is None else self.evaluator.subset_value(when, some)
+        score, most = self._scores(truth)
+        return _Assessment(truth, applies, score, most)
+
+    def _scores(self, truth: Truth) -> tuple[F64, F64]:
+        """The score as known, and the highest that it could be if everything unknown were known."""
+        sign = np.where(self._against, -self._weight, self._weight)
+        score = sum_rows(sign * (truth == YES))
+        return score, score + sum_rows(self._weight * ((truth == UNKNOWN) & ~self._against))
+
+    def _state(self, found: _Assessment) -> Truth:
+        needed = np.where(self._required, found.truth, YES).min(axis=0, initial=YES)
+        fire = self.rule.fire.score - ROUNDING
+        level = np.where(found.score >= fire, YES, np.where(found.max_score >= fire, UNKNOWN, NO))
+        state: Truth = np.minimum(np.minimum(needed, found.applies), level).astype(np.int8)
+        return state
+
+    def _health(self, found: _Assessment) -> Truth:
+        """Whether the rule's clearing holds: YES, NO, or UNKNOWN where that cannot be told."""
+        truth, applies = found.truth, found.applies
+        missing = (self._required & (truth == NO)).any(axis=0) | (applies == NO)
+        blind = (self._required & (truth == UNKNOWN)).any(axis=0) | (applies == UNKNOWN)
+        low = found.max_score <= self.rule.clear.score + ROUNDING
+        return np.where(missing, YES, np.where(blind, UNKNOWN, np.where(low, YES, NO))).astype(np.int8)
+
+    def _supported_health(self, at: Index, found: _Assessment) -> Truth:
+        """The same, where of those who fire nothing counts that was unknown from the beginning."""
+        healthy = self._health(found)
+        lacking = (self._required & (found.truth != YES)).any(axis=0) | (found.score <= self.rule.clear.score)
+        doubt = np.flatnonzero(self.firing[at] & (healthy != YES) & lacking)
+        if len(doubt):
+            healthy[doubt] = self._health(self._assess_supported(at[doubt]))
+        return healthy
+
+    def _assess_supported(self, at: Index) -> _Assessment:
+        truth = self._support.supported_truth(at, self._subset(at))
+        applies = truth[-1] if self.rule.applies_when is not None else np.full(len(at), YES, np.int8)
+        truth = truth[: len(self._conditions)]
+        return _Assessment(truth, applies, *self._scores(truth))
+
+    def _update_firing(self, t: float, passed: float, at: Index, told: tuple[Truth, Truth]) -> None:
+        """Who fires from now on, of those `at`, by their (state, health); nobody else does."""
+        (state, healthy), fired = told, self.firing[at]
+        yes, well = state == YES, healthy == YES
+        if yes.any() or not self._hold_timer.is_idle:
+            self._hold_timer.step(t, passed, at, (yes, state == NO))
+        starts = yes & ~fired & (self._hold_timer.duration[at] >= self.rule.fire.hold - ROUNDING)
+        since, self.firing, self.since = self.since[at], self._none_firing, self._no_since
+        if not (fired | starts).any():
+            # Who begins to fire is not healthy then: the time of health before that need not be known.
+            return
+        if starts.any():
+            self._support.record(at[starts], self._subset(at[starts]))
+        self._clear_timer.step(t, passed, at, (well, healthy == NO))
+        ends = well & fired & (self._clear_timer.duration[at] >= self.rule.clear.hold - ROUNDING)
+        firing = (fired | starts) & ~ends
+        self.firing, self.since = self._none_firing.copy(), self._no_since.copy()
+        self.firing[at] = firing
+        self.since[at] = np.where(starts, self._hold_timer.started[at], np.where(firing, since, np.nan))
+
+    def _verdict(self, state: Truth) -> RuleVerdict:
+        t = self._t
+
+        def ask(at: Index, numbers: bool) -> EvidenceBatch:
+            if self._t != t:
+                raise ValueError(f"{self.rule.id}: evidence of {t:g} s is asked for at {self._t:g} s")
+            return self._collect_evidence(at, numbers=numbers)
+
+        return RuleVerdict(self.rule.id, self.rule.scope, self.names, self.firing, state, self.since, ask)
+
+    def _collect_evidence(self, at: Index, *, numbers: bool) -> EvidenceBatch:
+        some = self._subset(at)
+        found = self._assess(some)
+        known = found.truth != UNKNOWN
+        values, impact = np.full(known.shape, np.nan), np.full(len(at), np.nan)
+        if numbers:
+            values = np.array([self.evaluator.decisive_value(expr, some) for expr in self._conditions])
+        if numbers and self.rule.impact is not None:
+            impact = self.evaluator.subset_value(self.rule.impact, some)
+        coverage = sum_rows(self._weight * known) / self._weight.sum()
+        size = np.abs(impact)
+        return EvidenceBatch(
+            applies=found.applies != NO,
+            score=found.score.astype(np.float32),
+            coverage=coverage.astype(np.float32),
+            evidence=found.truth,
+            values=np.where(known, values, np.nan).astype(np.float32),
+            impact=impact.astype(np.float32),
+            severity=(size >= self.rule.warning).astype(np.int8) + (size >= self.rule.critical),
+        )
+
+    def _unknown_verdict(self) -> RuleVerdict:
+        """The verdict while nobody ever delivered anything that the rule reads."""
+        if self._cached_unknown is None:
+            state = np.zeros(self._size, np.int8)
+            self._cached_unknown = RuleVerdict(
+                self.rule.id, self.rule.scope, self.names, self.firing, state, self.since, self._unknown_evidence
+            )
+        return self._cached_unknown
+
+    def _unknown_evidence(self, at: Index, _numbers: bool) -> EvidenceBatch:
+        k, items = len(at), len(self._conditions)
+        return EvidenceBatch(
+            applies=np.ones(k, bool),
+            score=np.zeros(k, np.float32),
+            coverage=np.zeros(k, np.float32),
+            evidence=np.zeros((items, k), np.int8),
+            values=np.full((items, k), np.nan, np.float32),
+            impact=np.full(k, np.nan, np.float32),
+            severity=np.zeros(k, np.int8),
+        )
+
+
+def _is_decisive(rule: Rule, item: EvidenceItem) -> bool:
+    """Whether a rule can neither fire nor suspect anybody where an item does not hold."""
+    others = sum(other.weight for other in rule.evidence if other is not item and not other.against)
+    return not item.against and others < rule.fire.score - 2 * ROUNDING and others <= rule.clear.score
+
+
+def _sort_by_cost(items: Iterable[Expr]) -> list[list[Expr]]:
+    """What each item joins by `and`; the cheapest first, of the items and of what they join."""
+    return sorted((sorted(conjuncts(expr), key=cost) for expr in items), key=lambda parts: cost(parts[0]))
+
+
+def conjuncts(expr: Expr) -> list[Expr]:
+    """The parts that must all hold for an expression to hold."""
+    return [part for arg in expr.args for part in conjuncts(arg)] if expr.op == "and" else [expr]

@@ -1,0 +1,119 @@
+"""Who is connected to whom: nodes, ports, parallel groups, pools. Values only; parsing is `engine.model.topology_file`."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+FLEET = "fleet"
+"""The name of a fleet, where there is only one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A network port of a node."""
+
+    node: str
+    name: str
+    network: str
+    """north-south or east-west."""
+    speed: float | None = None
+    """Bytes per second."""
+    addresses: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    switch: str = ""
+    peer: str = ""
+    """`node/port` at the other end, where it is known."""
+
+    @property
+    def id(self) -> str:
+        """`node/port`; the port's own name may hold slashes."""
+        return f"{self.node}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A server with its DPU."""
+
+    name: str
+    rack: str = ""
+    gpus: int = 0
+    sees: tuple[str, ...] = ()
+    """Networks that the node's DPU sees."""
+    ports: tuple[Port, ...] = ()
+    fleet: str = FLEET
+    """Nodes of different fleets are never compared with one another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A parallel group. Members are in rank order: a node's name, or `node/gpuN`."""
+
+    name: str
+    kind: str
+    members: tuple[str, ...]
+    front_end: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Replicas (named groups) that share a load balancer."""
+
+    name: str
+    replicas: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The cluster as it was described. Every name in it is known to exist."""
+
+    nodes: tuple[Node, ...] = ()
+    groups: tuple[Group, ...] = ()
+    pools: tuple[Pool, ...] = ()
+
+    @cached_property
+    def node(self) -> Mapping[str, Node]:
+        """Nodes by name."""
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def racks(self) -> Mapping[str, frozenset[str]]:
+        """The nodes of each rack, by its name; nodes without one are in ''."""
+        found: dict[str, set[str]] = {}
+        for node in self.nodes:
+            found.setdefault(node.rack, set()).add(node.name)
+        return {rack: frozenset(names) for rack, names in found.items()}
+
+    @cached_property
+    def group(self) -> Mapping[str, Group]:
+        """Groups by name."""
+        return {group.name: group for group in self.groups}
+
+    @cached_property
+    def port(self) -> Mapping[str, Port]:
+        """Ports by `node/port`."""
+        return {port.id: port for node in self.nodes for port in node.ports}
+
+    @cached_property
+    def port_of_address(self) -> Mapping[str, Port]:
+        """Ports by address, as written in canonical form."""
+        return {address: port for port in self.port.values() for address in port.addresses}
+
+    @cached_property
+    def port_of_device(self) -> Mapping[tuple[str, str], Port]:
+        """Ports by (node, device name)."""
+        return {(port.node, device): port for port in self.port.values() for device in port.devices}
+
+    @cached_property
+    def node_of(self) -> Mapping[str, str]:
+        """The node of each member of any group: itself, or what stands before `/gpuN`."""
+        return {m: m if m in self.node else m.rsplit("/", 1)[0] for g in self.groups for m in g.members}
+
+
+def merge_topologies(topologies: Iterable[Topology]) -> Topology:
+    """Several topologies as one; where their fleets have different names they are strangers to each other."""
+    found = list(topologies)
+    return Topology(
+        tuple(node for each in found for node in each.nodes),
+        tuple(group for each in found for group in each.groups),
+        tuple(pool for each in found for pool in each.pools),
+    )

@@ -1,0 +1,113 @@
+"""What a rule says about every entity of its scope at one tick: three-valued, as arrays.
+
+Who fires is known of all at once. The evidence behind it is worked out for those that somebody asks for.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.engine.model.sets import Index
+
+NO, UNKNOWN, YES = -1, 0, 1
+"""The three truth values, as int8."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceBatch:
+    """What a rule says of `k` entities, with its evidence."""
+
+    applies: NDArray[np.bool_]
+    score: NDArray[np.float32]
+    coverage: NDArray[np.float32]
+    """Share of the evidence's weight that could be judged, 0..1."""
+    evidence: NDArray[np.int8]
+    """[terms, k]: NO, UNKNOWN or YES of each term, in the rule's order (for and against alike)."""
+    values: NDArray[np.float32]
+    """[terms, k]: the number each term's decisive comparison looked at; NaN when unknown."""
+    impact: NDArray[np.float32]
+    """The rule's impact expression; NaN when unknown."""
+    severity: NDArray[np.int8]
+    """0 info, 1 warning, 2 critical."""
+
+    def select(self, at: Index) -> "EvidenceBatch":
+        """What is said of some of them."""
+        return EvidenceBatch(
+            self.applies[at],
+            self.score[at],
+            self.coverage[at],
+            self.evidence[:, at],
+            self.values[:, at],
+            self.impact[at],
+            self.severity[at],
+        )
+
+
+@dataclass(slots=True)
+class RuleVerdict:
+    """One rule's verdict on the `n` entities of its scope at one tick.
+
+    Arrays but `state` are shared with the engine: copy what you keep. Evidence must be asked for before the next tick.
+    """
+
+    rule: str
+    kind: str
+    names: tuple[str, ...]
+    """Names of the n entities, as in `SeriesKey.entity`."""
+    firing: NDArray[np.bool_]
+    """After hold and clear times: the verdict that counts."""
+    state: NDArray[np.int8]
+    """NO, UNKNOWN or YES of this tick alone, before hold."""
+    since: NDArray[np.float64]
+    """When the run of YES that led to `firing` began; NaN where not firing."""
+    get_evidence: Callable[[Index, bool], EvidenceBatch]
+    """What `of` gives."""
+    _all_evidence: EvidenceBatch | None = field(default=None, repr=False)
+
+    def evidence_of(self, at: Index | Sequence[int], *, numbers: bool = True) -> EvidenceBatch:
+        """What the rule says of the entities at these places; without its `numbers` impact and values are unknown."""
+        at = np.asarray(at, np.intp)
+        return self.get_evidence(at, numbers) if self._all_evidence is None else self._all_evidence.select(at)
+
+    def all_evidence(self) -> EvidenceBatch:
+        """What the rule says of all its entities: dear, where there are many."""
+        if self._all_evidence is None:
+            self._all_evidence = self.get_evidence(np.arange(len(self.names)), True)
+        return self._all_evidence
+
+    @property
+    def applies(self) -> NDArray[np.bool_]:
+        """Of all entities, as in `Said`."""
+        return self.all_evidence().applies
+
+    @property
+    def score(self) -> NDArray[np.float32]:
+        """Of all entities, as in `Said`."""
+        return self.all_evidence().score
+
+    @property
+    def coverage(self) -> NDArray[np.float32]:
+        """Of all entities, as in `Said`."""
+        return self.all_evidence().coverage
+
+    @property
+    def evidence(self) -> NDArray[np.int8]:
+        """Of all entities, as in `Said`."""
+        return self.all_evidence().evidence
+
+    @property
+    def values(self) -> NDArray[np.float32]:
+        """Of all entities, as in `Said`."""
+        return self.all_evidence().values
+
+    @property
+    def impact(self) -> NDArray[np.float32]:
+        """Of all entities, as in `Said`."""
+        return self.all_evidence().impact
+
+    @property
+    def severity(self) -> NDArray[np.int8]:
+        """Of all entities, as in `Said`."""
+        return self.all_evidence().severity

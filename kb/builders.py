@@ -1,0 +1,156 @@
+"""Entries as values, from documents whose shape was checked; and what follows from them by itself."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from skewscope.kb.entry_kinds import KINDS
+from skewscope.kb.model import (
+    Catalogue,
+    CausalLink,
+    Claim,
+    Condition,
+    DpuCapability,
+    Finding,
+    Lookalike,
+    MissingRuleReason,
+    Mitigation,
+    Observability,
+    Signal,
+    Source,
+)
+
+RawEntry = Mapping[str, Any]
+EntryValue = Condition | Signal | Mitigation | Source | Finding
+
+
+def build_condition(data: RawEntry, file: str) -> Condition:
+    """A condition."""
+    row = data["paper_row"]
+    return Condition(
+        **_scalar_fields(data, "id name group kind what grade maturity withdrawn signature_basis"),
+        **_list_fields(data, "aliases scope phases parallelism why signature mitigations notes"),
+        causes=_build_all(data.get("causes"), CausalLink),
+        effects=_build_all(data.get("effects"), CausalLink),
+        impacts=_build_all(data.get("impacts"), Claim),
+        lookalikes=_build_all(data.get("lookalikes"), Lookalike),
+        lookalikes_outside=tuple(
+            Lookalike(o["name"], o["separate_by"], o.get("basis", "literature"))
+            for o in data.get("lookalikes_outside", ())
+        ),
+        observability=_build_all(
+            [{**o, "needs": tuple(o.get("needs", ()))} for o in data["observability"]], Observability
+        ),
+        without_rule=MissingRuleReason(**data["without_rule"]) if "without_rule" in data else None,
+        paper_row=row["status"],
+        paper_note=row.get("note", ""),
+        file=file,
+    )
+
+
+def build_signal(data: RawEntry, file: str) -> Signal:
+    """A signal."""
+    span = data.get("range")
+    return Signal(
+        **_scalar_fields(
+            data, "id name unit type entity dpu_access fold width_bits saturates min_period window note unused"
+        ),
+        **_list_fields(data, "vantage unverified"),
+        sources=MappingProxyType({name: tuple(names) for name, names in data["sources"].items()}),
+        scale=MappingProxyType(dict(data.get("scale", {}))),
+        bits=MappingProxyType(dict(data.get("bits", {}))),
+        range=(float(span[0]), float(span[1])) if span else None,
+        file=file,
+    )
+
+
+def build_mitigation(data: RawEntry, file: str) -> Mitigation:
+    """A mitigation."""
+    return Mitigation(
+        **_scalar_fields(data, "id name what actor effect cost risk undo verify basis"),
+        **_list_fields(data, "adapters"),
+        claims=_build_all(data.get("claims"), Claim),
+        dpu=DpuCapability(**data["dpu"]),
+        file=file,
+    )
+
+
+def build_source(data: RawEntry, file: str) -> Source:
+    """A source."""
+    return Source(**_scalar_fields(data, "id title authors year kind seen locator venue note"), file=file)
+
+
+def build_finding(data: RawEntry, file: str) -> Finding:
+    """A finding."""
+    return Finding(
+        **_scalar_fields(data, "id name kind text basis value consequence seen"),
+        **_list_fields(data, "sources conditions"),
+        file=file,
+    )
+
+
+BUILDERS: Mapping[str, Callable[[RawEntry, str], EntryValue]] = {
+    "conditions": build_condition,
+    "signals": build_signal,
+    "mitigations": build_mitigation,
+    "sources": build_source,
+    "findings": build_finding,
+}
+
+
+def build_catalogue(values: Iterable[tuple[str, EntryValue]], version: str = "") -> Catalogue:
+    """The catalogue of some entries, told with their kinds; linked."""
+    found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+    for kind, value in values:
+        found[kind][value.id] = value
+    found["conditions"] = link_conditions(found["conditions"])
+    return Catalogue(**{kind: MappingProxyType(found[kind]) for kind in KINDS}, version=version)
+
+
+def _scalar_fields(data: RawEntry, names: str) -> dict[str, Any]:
+    return {name: data[name] for name in names.split() if name in data}
+
+
+def _list_fields(data: RawEntry, names: str) -> dict[str, Any]:
+    return {name: tuple(data.get(name, ())) for name in names.split()}
+
+
+def _build_all(items: Iterable[RawEntry] | None, make: Callable[..., Any]) -> tuple[Any, ...]:
+    return tuple(make(**item) for item in items or ())
+
+
+def link_conditions(conditions: Mapping[str, Condition]) -> dict[str, Condition]:
+    """The same conditions, where each knows what any other says of the two.
+
+    A link is written at one end only, so that a new entry is one new file; here both ends learn of it.
+    """
+    found = {id_: _promote_lookalikes(c, conditions) for id_, c in conditions.items()}
+    for c in conditions.values():
+        for link in found[c.id].effects:
+            _add_link(found, link.condition, "causes", CausalLink(c.id, link.why, link.basis, link.siblings))
+        for link in found[c.id].causes:
+            _add_link(found, link.condition, "effects", CausalLink(c.id, link.why, link.basis, link.siblings))
+        for look in found[c.id].lookalikes:
+            _add_link(found, look.condition, "lookalikes", Lookalike(c.id, look.separate_by, look.basis))
+    return found
+
+
+def _promote_lookalikes(c: Condition, known: Mapping[str, Condition]) -> Condition:
+    """A look-alike from outside that the catalogue holds by now is one like the others."""
+    inside = tuple(look for look in c.lookalikes_outside if look.condition in known)
+    if not inside:
+        return c
+    outside = tuple(look for look in c.lookalikes_outside if look.condition not in known)
+    return replace(c, lookalikes=c.lookalikes + inside, lookalikes_outside=outside)
+
+
+def _add_link(found: dict[str, Condition], id_: str, field: str, item: CausalLink | Lookalike) -> None:
+    """Adds an item to a field of a condition, where there is such a condition and it does not know yet."""
+    known = found.get(id_)
+    if known is None or item.condition == id_:
+        return
+    items: tuple[CausalLink | Lookalike, ...] = getattr(known, field)
+    if all(own.condition != item.condition for own in items):
+        change: dict[str, Any] = {field: (*items, item)}
+        found[id_] = replace(known, **change)

@@ -1,0 +1,119 @@
+"""A catalogue that was found sound, kept as one file, so that the next process need not parse and check it again.
+
+It cannot go stale: it carries the digest of every entry and of the code that reads them, and is passed over when
+either differs. It is a convenience: where it cannot be read or written, nothing is lost.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from skewscope.kb.entry_kinds import KINDS, MAX_BYTES, MAX_FILES, VERSION_FILE
+
+MAX_CACHED_BYTES = 64 << 20
+"""Bytes of a compiled catalogue that are looked at."""
+
+RawCatalogue = Mapping[str, Any]
+"""`version`, and by kind and id an entry's fields as its file has them."""
+
+
+def read(folder: Path) -> RawCatalogue | None:
+    """The entries of a folder that was found sound in just this state; None where that is not known."""
+    place = _cache_path(folder)
+    try:
+        if place is None or place.stat().st_size > MAX_CACHED_BYTES:
+            return None
+        head, _, body = place.read_bytes().partition(b"\n")
+        if head.decode("ascii", "replace") != _header(digest(folder), body):
+            return None
+        found: RawCatalogue = json.loads(body)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found
+
+
+def write(folder: Path, state: str, written: RawCatalogue) -> None:
+    """Keeps what was found sound when the folder's digest was `state`."""
+    place = _cache_path(folder)
+    if place is None:
+        return
+    import tempfile  # noqa: PLC0415 - 5 ms, and only after a change
+
+    with suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        body = json.dumps(written, ensure_ascii=False, separators=(",", ":")).encode()
+        handle, name = tempfile.mkstemp(dir=place.parent, prefix=".catalogue-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_header(state, body).encode() + b"\n" + body)
+            # Another process reads the old file or the new one, never half of one.
+            Path(name).replace(place)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+
+
+def digest(folder: Path) -> str:
+    """What the bytes of every entry, and of the code and schemas that read them, come to."""
+    found = blake2b(digest_size=20)
+    for name, data in _iter_files(folder):
+        found.update(f"{name}\0{len(data)}\0".encode())
+        found.update(data)
+    return f"{found.hexdigest()}-{_code_digest()}"
+
+
+@cache
+def _code_digest() -> str:
+    found = blake2b(digest_size=20)
+    here = os.path.dirname(__file__)  # noqa: PTH120 - many files, few milliseconds
+    for folder, ending in ((here, ".py"), (f"{here}/lints", ".py"), (f"{here}/schema", ".json")):
+        for name, data in _read_contents(folder, [name for name in _list_names(folder) if name.endswith(ending)]):
+            found.update(f"{name}\0{len(data)}\0".encode())
+            found.update(data)
+    return found.hexdigest()
+
+
+def _iter_files(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """The version, and all that lies in the folders of the kinds: what is no entry must not go unseen."""
+    with suppress(FileNotFoundError), (folder / VERSION_FILE).open("rb") as file:
+        yield VERSION_FILE, file.read(MAX_BYTES + 1)
+    base = os.fspath(folder)
+    for kind in KINDS:
+        place = f"{base}/{kind}"
+        for name, data in _read_contents(place, _list_names(place)[: MAX_FILES + 1]):
+            yield f"{kind}/{name}", data
+
+
+def _list_names(folder: str) -> list[str]:
+    return sorted(name for name in os.listdir(folder) if not name.startswith("."))  # noqa: PTH208 - as above
+
+
+def _read_contents(folder: str, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Bare calls: with hundreds of files, what `open` does besides is most of the time. A pipe is not waited for."""
+    for name in names:
+        handle = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            yield name, os.read(handle, MAX_BYTES + 1)
+        finally:
+            os.close(handle)
+
+
+def _header(state: str, body: bytes) -> str:
+    return f"skewscope catalogue {state} {blake2b(body, digest_size=20).hexdigest()}"
+
+
+def _cache_path(folder: Path) -> Path | None:
+    """Where the compiled catalogue of a folder is kept; None where this user has no place for such things."""
+    base = os.environ.get("XDG_CACHE_HOME") or ""
+    try:
+        root = Path(base) if base else Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    if not root.is_absolute():
+        return None
+    name = blake2b(os.fsencode(folder.resolve()), digest_size=8).hexdigest()
+    return root / "skewscope" / f"catalogue-{name}.json"

@@ -1,0 +1,124 @@
+"""A folder of entries as it was read: every file, what it holds, what is wrong with it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from types import MappingProxyType
+
+from skewscope.kb.builders import BUILDERS, EntryValue, build_catalogue
+from skewscope.kb.entry_kinds import KINDS, MAX_BYTES, MAX_FILES, VERSION_FILE, builtin_folder, is_version
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.model import Catalogue
+from skewscope.kb.problems import InputError, Problem
+from skewscope.kb.schema_validation import validate_entry
+from skewscope.kb.yamlfile import Document, parse, read, read_text
+
+
+@dataclass(frozen=True)
+class CatalogueEntry:
+    """One file of the catalogue."""
+
+    kind: str
+    name: str
+    """The file's name without its ending."""
+    document: Document
+    value: EntryValue
+
+
+@dataclass(frozen=True)
+class EntryStore:
+    """What a folder holds. Entries with faults are in `names` and `problems`, not among `entries`."""
+
+    folder: str
+    entries: tuple[CatalogueEntry, ...]
+    names: Mapping[str, frozenset[str]]
+    """By kind: every id for which there is a file."""
+    problems: tuple[Problem, ...]
+    version: str = ""
+
+    def of_kind(self, kind: str) -> Iterator[CatalogueEntry]:
+        """The entries of a kind, in the order of ids."""
+        return (entry for entry in self.entries if entry.kind == kind)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """All sound entries, linked."""
+        return build_catalogue(((entry.kind, entry.value) for entry in self.entries), self.version)
+
+
+def open_entry_store(folder: Path | None = None, shown: str = "") -> EntryStore:
+    """What a folder holds; without one, what comes with the package. `shown` is how problems call the folder."""
+    root, shown = (builtin_folder(), "kb") if folder is None else (folder, shown or str(folder))
+    problems: list[Problem] = []
+    entries: list[CatalogueEntry] = []
+    names: dict[str, frozenset[str]] = {}
+    if not any((root / kind).is_dir() for kind in KINDS):
+        problems.append(Problem(shown, 0, "", "no catalogue", f"a folder with {', '.join(KINDS)}"))
+    for kind in KINDS:
+        paths = _entry_paths(root / kind, f"{shown}/{kind}", problems)
+        names[kind] = frozenset(path.stem for path in paths)
+        entries += [e for path in paths if (e := _read_entry(path, kind, f"{shown}/{kind}/{path.name}", problems))]
+    version = _read_version(root / VERSION_FILE, f"{shown}/{VERSION_FILE}", problems)
+    return EntryStore(shown, tuple(entries), MappingProxyType(names), tuple(problems), version)
+
+
+def read_signals(root: Path) -> tuple[tuple[EntryValue, ...], tuple[Problem, ...]]:
+    """The signals in a folder of entries, and what is wrong with them; nothing else there is looked at."""
+    problems: list[Problem] = []
+    paths = _entry_paths(root / "signals", "kb/signals", problems)
+    found = [e for path in paths if (e := _read_entry(path, "signals", f"kb/signals/{path.name}", problems))]
+    return tuple(entry.value for entry in found), tuple(problems)
+
+
+def _read_version(path: Path, shown: str, problems: list[Problem]) -> str:
+    """What the folder calls its state; '' where it does not say."""
+    if not path.exists():
+        return ""
+    try:
+        fields = FieldReader(read(path, shown))
+    except InputError as error:
+        problems += error.problems
+        return ""
+    fields.check_keys((), ("version",))
+    found = fields.text(("version",))
+    if found and not is_version(found):
+        fields.add_problem(("version",), repr(found), "three numbers with dots, like 1.2.0")
+    problems += fields.problems
+    return found
+
+
+def _entry_paths(folder: Path, shown: str, problems: list[Problem]) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    sound = [path for path in found if path.suffix == ".yaml" and path.is_file()]
+    others = sorted(set(found) - set(sound))
+    problems += [Problem(f"{shown}/{path.name}", 0, "", "no entry", "a file ending in .yaml") for path in others]
+    if len(sound) > MAX_FILES:
+        problems.append(Problem(shown, 0, "", f"{len(sound)} files", f"at most {MAX_FILES}"))
+    return sound[:MAX_FILES]
+
+
+def _read_entry(path: Path, kind: str, shown: str, problems: list[Problem]) -> CatalogueEntry | None:
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise InputError([Problem(shown, 0, "", f"{size} bytes", f"at most {MAX_BYTES} for one entry")])
+        entry, wrong = _parse_entry(kind, path.stem, shown, read_text(path, shown))
+    except InputError as error:
+        problems += error.problems
+        return None
+    except OSError as error:
+        problems.append(Problem(shown, 0, "", f"no readable file ({error.strerror})", "a YAML file"))
+        return None
+    problems += wrong
+    return entry
+
+
+@lru_cache(maxsize=2048)
+def _parse_entry(kind: str, name: str, shown: str, text: str) -> tuple[CatalogueEntry | None, tuple[Problem, ...]]:
+    """An entry and what is wrong with its shape. The same text is not read twice when a folder is looked at again."""
+    document = parse(text, shown)
+    wrong = validate_entry(kind.removesuffix("s"), document)
+    return (None if wrong else CatalogueEntry(kind, name, document, BUILDERS[kind](document.data, shown))), wrong

@@ -1,0 +1,163 @@
+"""The pages of signals, mitigations, sources and findings."""
+
+from collections.abc import Mapping
+
+from skewscope.kb import citations
+from skewscope.kb.markdown.labels import (
+    SEEN_DESCRIPTIONS,
+    format_basis,
+    format_citation,
+    format_claims,
+    format_dpu_capability,
+    format_entry_link,
+    format_id_link,
+    format_locator,
+    format_seen,
+)
+from skewscope.kb.markdown.text import bullets, code, escape_text, heading, page, section, strong, table
+from skewscope.kb.model import Catalogue, Finding, Mitigation, Signal, Source
+
+References = Mapping[str, tuple[str, ...]]
+"""By kind, the ids of the entries that name an entry."""
+
+
+def signal_page(s: Signal, catalogue: Catalogue, users: References) -> str:
+    """What a signal is, how each exporter calls it, and which conditions show in it."""
+    low, high = s.range or (None, None)
+    facts = {
+        "Unit": code(s.unit),
+        "Type": escape_text(s.type),
+        "Of each": escape_text(s.entity),
+        "Seen from": escape_text(", ".join(s.vantage)),
+        "Access from a DPU": escape_text(s.dpu_access),
+        "Metric": code(s.metric),
+        "Several series become one by": escape_text(s.fold),
+        "Range": f"{low:g} to {high:g}" if low is not None and high is not None else "",
+        "Counter": f"{s.width_bits} bits{', stops at its end' if s.saturates else ''}" if s.type == "counter" else "",
+        "Shortest useful period": f"{s.min_period:g} s" if s.min_period else "",
+        "Looks back over": f"{s.window:g} s" if s.window else "",
+        "Bits": ", ".join(f"{code(name)} = {value:#x}" for name, value in s.bits.items()),
+    }
+    names = (
+        (
+            escape_text(exporter),
+            ", ".join(map(code, found)),
+            f"{s.scale[exporter]:g}" if exporter in s.scale else "1",
+            "**not confirmed**" if exporter in s.unverified else "confirmed",
+        )
+        for exporter, found in sorted(s.sources.items())
+    )
+    return page(
+        [
+            heading(1, s.name),
+            code(s.id),
+            bullets(f"{name}: {value}" for name, value in facts.items() if value),
+            escape_text(s.note),
+            f"No condition needs it: {escape_text(s.unused)}" if s.unused else "",
+            section("Goes by", table(("Exporter", "Name", "Times", "Checked"), names)),
+            section("Conditions that show in it", bullets(_entry_links(catalogue, "conditions", users))),
+        ]
+    )
+
+
+def mitigation_page(m: Mitigation, catalogue: Catalogue, users: References) -> str:
+    """What a mitigation does, who carries it out, what it costs, how it is undone and checked, and what it gained."""
+    facts = {
+        "Carried out by": escape_text(m.actor),
+        "From a DPU": f"{strong(format_dpu_capability(m.dpu.can))}. {escape_text(m.dpu.how)}",
+        "Effect": escape_text(m.effect),
+        "Cost": escape_text(m.cost),
+        "Risk": escape_text(m.risk),
+        "Undone by": escape_text(m.undo),
+        "Checked by": escape_text(m.verify),
+        "Adapters": ", ".join(map(code, m.adapters)),
+        "Rests on": format_basis(catalogue, m.basis),
+    }
+    return page(
+        [
+            heading(1, m.name),
+            code(m.id),
+            escape_text(m.what),
+            bullets(f"{name}: {value}" for name, value in facts.items() if value),
+            section("What was reported", bullets(format_claims(catalogue, m.claims))),
+            section("Helps against", bullets(_entry_links(catalogue, "conditions", users))),
+        ]
+    )
+
+
+def source_page(s: Source, catalogue: Catalogue, users: References) -> str:
+    """A work, how it was seen, and all that the catalogue says on its word."""
+    people = ", ".join(citations.author_names(s)) or "nobody is named"
+    facts = {
+        "By": escape_text(people),
+        "Year": str(s.year),
+        "Kind": escape_text(s.kind),
+        "Where": format_locator(s),
+        "In": escape_text(s.venue),
+        "Seen": f"{format_seen(s.seen)}: {escape_text(SEEN_DESCRIPTIONS.get(s.seen, ''))}",
+    }
+    told = [
+        f"{format_entry_link(catalogue, kind, id_)}: {text}"
+        for kind in ("conditions", "mitigations")
+        for id_ in users.get(kind, ())
+        for text in _claims_from_source(catalogue, kind, id_, s.id)
+    ]
+    others = [
+        format_entry_link(catalogue, kind, id_)
+        for kind in ("conditions", "mitigations")
+        for id_ in users.get(kind, ())
+        if not _claims_from_source(catalogue, kind, id_, s.id)
+    ]
+    return page(
+        [
+            heading(1, s.title),
+            code(s.id),
+            bullets(f"{name}: {value}" for name, value in facts.items() if value),
+            escape_text(s.note),
+            section("What is told on its word", bullets(told)),
+            section("Judgements that rest on it", bullets(others)),
+            section("Findings", bullets(_entry_links(catalogue, "findings", users))),
+        ]
+    )
+
+
+def _claims_from_source(catalogue: Catalogue, kind: str, id_: str, source: str) -> list[str]:
+    entry = getattr(catalogue, kind)[id_]
+    found = entry.impacts if kind == "conditions" else entry.claims
+    return [f"{escape_text(c.text)} (seen: {format_seen(c.seen)})" for c in found if c.source == source]
+
+
+def finding_page(f: Finding, catalogue: Catalogue) -> str:
+    """What was found, what follows, what it concerns."""
+    facts = {
+        "Value": strong(f.value),
+        "What follows": escape_text(f.consequence),
+        "Seen": format_seen(f.seen) if f.seen else "",
+        "Rests on": format_basis(catalogue, f.basis),
+    }
+    return page(
+        [
+            heading(1, f.name),
+            f"{code(f.id)} · {escape_text(f.kind)}",
+            escape_text(f.text),
+            bullets(f"{name}: {value}" for name, value in facts.items() if value),
+            section(
+                "From",
+                bullets(
+                    f"{format_entry_link(catalogue, 'sources', id_)}: {format_citation(catalogue, id_)}"
+                    for id_ in f.sources
+                ),
+            ),
+            section(
+                "Concerns",
+                bullets(
+                    f"{format_entry_link(catalogue, 'conditions', id_)} {format_id_link('conditions', id_)}"
+                    for id_ in f.conditions
+                ),
+            ),
+        ]
+    )
+
+
+def _entry_links(catalogue: Catalogue, kind: str, users: References) -> list[str]:
+    return [f"{format_entry_link(catalogue, kind, id_)} ({code(id_)})" for id_ in users.get(kind, ())]

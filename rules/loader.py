@@ -1,0 +1,233 @@
+"""Rules from their files. All faults of all files are collected; a file with any gives no rule."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from skewscope.kb.latest_cache import cache_latest
+from skewscope.kb.model import Catalogue
+from skewscope.kb.problems import InputError, Problem, suggest_name
+from skewscope.kb.yamlfile import Document, FieldPath, read
+from skewscope.rules.entity_kinds import PEER_CHOICES, PEER_DEFAULTS
+from skewscope.rules.expression import Expr, Peers
+from skewscope.rules.language import ExpressionContext, compile_expression
+from skewscope.rules.model import EntityFilter, EvidenceItem, Rule, ScoreThreshold, ThresholdBasis
+from skewscope.rules.parsing import ExpressionProblem, mentioned_signals
+from skewscope.rules.schema_validation import validate_document
+
+RULES_FOLDER = Path(__file__).parent
+MAX_FILES = 2000
+MAX_HOLD = 3600.0
+GROUPABLE = ("rank", "node", "gpu")
+"""Kinds whose peers may be the members of a kind of group."""
+
+
+def load(catalogue: Catalogue, folder: Path = RULES_FOLDER) -> tuple[Mapping[str, Rule], list[Problem]]:
+    """Every rule of a folder by id, and what is wrong with the others."""
+    if folder != RULES_FOLDER:
+        return _load_folder(catalogue, folder)
+    found, problems = _load_builtin(catalogue)
+    return found, list(problems)
+
+
+@cache_latest
+def _load_builtin(catalogue: Catalogue) -> tuple[Mapping[str, Rule], list[Problem]]:
+    """Those of the package: who replays several recordings reads them once."""
+    return _load_folder(catalogue, RULES_FOLDER)
+
+
+def _load_folder(catalogue: Catalogue, folder: Path) -> tuple[Mapping[str, Rule], list[Problem]]:
+    rules: dict[str, Rule] = {}
+    problems: list[Problem] = []
+    files = sorted(folder.glob("*.yaml"))
+    if len(files) > MAX_FILES:
+        return {}, [Problem(str(folder), 0, "", f"{len(files)} rules", f"at most {MAX_FILES}")]
+    for path in files:
+        try:
+            rule, found = parse(read(path, f"{folder.name}/{path.name}"), catalogue, path.stem)
+        except InputError as error:
+            rule, found = None, list(error.problems)
+        problems += found
+        if rule:
+            rules[rule.id] = rule
+    return dict(sorted(rules.items())), problems
+
+
+def load_strict(catalogue: Catalogue, folder: Path = RULES_FOLDER) -> Mapping[str, Rule]:
+    """Every rule of a folder by id.
+
+    Raises:
+        InputError: all that is wrong with any of them.
+    """
+    found, problems = load(catalogue, folder)
+    if problems:
+        raise InputError(problems)
+    return found
+
+
+def parse(document: Document, catalogue: Catalogue, name: str = "") -> tuple[Rule | None, list[Problem]]:
+    """The rule in a document, and what is wrong with it; None if anything is. `name` is what its id must be."""
+    problems = list(validate_document(document, "rule"))
+    if problems:
+        return None, problems
+    reader = _Reader(document, catalogue)
+    rule = reader.build_rule(name)
+    return (None if reader.problems else rule), reader.problems
+
+
+@dataclass
+class _Reader:
+    """One document of the right shape, being read."""
+
+    document: Document
+    catalogue: Catalogue
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.document.data
+        return found
+
+    def build_rule(self, name: str) -> Rule:
+        data = self.data
+        if name and data["id"] != name:
+            self.add_problem(("id",), repr(data["id"]), repr(name), "The id is the name of the file.")
+        self.check_reference(("condition",), data["condition"], "condition", self.catalogue.conditions)
+        setting = ExpressionContext(self.catalogue.signals, data["scope"], self.build_peers(), self.peer_signals())
+        impact = data.get("impact", {})
+        severity = data.get("severity", {})
+        return Rule(
+            id=data["id"],
+            condition=data["condition"],
+            maturity=data["maturity"],
+            vantage=data["vantage"],
+            scope=data["scope"],
+            where=self.build_filter(),
+            peers=setting.peers,
+            warm_up=self.parse_constant(setting, ("warm_up",), data.get("warm_up", 0), "seconds"),
+            applies_when=self.parse_expression(setting, ("applies_when",), data.get("applies_when"), "truth"),
+            evidence=tuple(self.build_evidence(setting)),
+            fire=self.build_score_threshold(setting, "fire"),
+            clear=self.build_score_threshold(setting, "clear"),
+            impact_metric=impact.get("metric", ""),
+            impact=self.parse_expression(setting, ("impact", "change"), impact.get("change"), "share"),
+            warning=self.parse_constant(setting, ("severity", "warning"), severity.get("warning", 0.05), "share"),
+            critical=self.parse_constant(setting, ("severity", "critical"), severity.get("critical", 0.2), "share"),
+            hash=content_hash(data),
+            file=self.document.file,
+            notes=tuple(data.get("notes", ())),
+            document=self.document,
+        )
+
+    def add_problem(self, path: FieldPath, found: str, expected: str, hint: str = "") -> None:
+        self.problems.append(self.document.problem(path, found, expected, hint))
+
+    def check_reference(self, path: FieldPath, name: str, kind: str, known: Iterable[str]) -> None:
+        known = list(known)
+        if name not in known:
+            self.add_problem(path, f"the unknown {kind} {name!r}", f"the id of a {kind}", suggest_name(name, known))
+
+    def peer_signals(self) -> tuple[str, ...]:
+        """Signals whose reporting makes an entity count as a peer: those of the required items, or of all."""
+        items = [item for item in self.data["evidence"] if item.get("required")] or self.data["evidence"]
+        return tuple(sorted({name for item in items for name in mentioned_signals(item["when"])}))
+
+    def build_filter(self) -> EntityFilter:
+        data = self.data.get("where", {})
+        if "network" in data and self.data["scope"] != "port":
+            self.add_problem(
+                ("where", "network"), f"a network for a {self.data['scope']}", "it only where ports are judged"
+            )
+        if "group" in data and self.data["scope"] not in {"rank", "group", "replica", "node", "gpu", "port"}:
+            found = f"a kind of group for a {self.data['scope']}"
+            self.add_problem(("where", "group"), found, "it only for what is in groups")
+        for name, what in (("nodes", "nodes"), ("front_end", "the front end")):
+            if name in data and self.data["scope"] not in {"rank", "group", "replica"}:
+                found = f"{what} of a group for a {self.data['scope']}"
+                self.add_problem(("where", name), found, "it only for ranks and groups")
+        groups, networks = _as_tuple(data.get("group")), _as_tuple(data.get("network"))
+        return EntityFilter(groups, networks, data.get("nodes", 0), data.get("front_end", ""))
+
+    def build_peers(self) -> Peers:
+        scope, where = self.data["scope"], self.data.get("where", {})
+        by = self.data.get("peers", PEER_DEFAULTS[scope])
+        choices = PEER_CHOICES[scope]
+        if by not in choices and not (by.endswith("-parallel") and scope in GROUPABLE):
+            kinds = " or a kind of group" if scope in GROUPABLE else ""
+            self.add_problem(("peers",), repr(by), f"for a {scope} {' or '.join(choices)}{kinds}")
+        return Peers(scope, by, _as_tuple(where.get("group")), _as_tuple(where.get("network")))
+
+    def build_evidence(self, setting: ExpressionContext) -> Iterator[EvidenceItem]:
+        names: set[str] = set()
+        for n, item in enumerate(self.data["evidence"]):
+            path: FieldPath = ("evidence", n)
+            if item["name"] in names:
+                self.add_problem((*path, "name"), f"{item['name']!r} for the second time", "a name of its own")
+            names.add(item["name"])
+            if ("for" in item) == ("against" in item):
+                found = "both" if "for" in item else "neither"
+                self.add_problem(path, f"{found} of 'for' and 'against'", "exactly one of them")
+            if item.get("required") and "against" in item:
+                self.add_problem(
+                    (*path, "required"), "a required item against", "required items only for", "Negate it."
+                )
+            expr = self.parse_expression(setting, (*path, "when"), item["when"], "truth")
+            if expr:
+                yield self.build_evidence_item(path, item, expr)
+
+    def build_evidence_item(self, path: FieldPath, item: dict[str, Any], expr: Expr) -> EvidenceItem:
+        threshold = item.get("threshold")
+        if threshold and "source" in threshold:
+            self.check_reference((*path, "threshold", "source"), threshold["source"], "source", self.catalogue.sources)
+        return EvidenceItem(
+            name=item["name"],
+            weight=float(item.get("for", item.get("against", 0))),
+            against="against" in item,
+            required=item.get("required", False),
+            when=expr,
+            text=" ".join(item["when"].split()),
+            threshold=ThresholdBasis(**threshold) if threshold else None,
+        )
+
+    def build_score_threshold(self, setting: ExpressionContext, name: str) -> ScoreThreshold:
+        data = self.data[name]
+        return ScoreThreshold(
+            float(data["score"]), self.parse_constant(setting, (name, "hold"), data["hold"], "seconds")
+        )
+
+    def parse_constant(self, setting: ExpressionContext, path: FieldPath, value: Any, wants: str) -> float:
+        """A number with its unit that is the same for all entities; 0 where it is faulty."""
+        expr = self.parse_expression(setting, path, str(value), wants)
+        if expr is None:
+            return 0.0
+        most = MAX_HOLD if wants == "seconds" else 1e6
+        if expr.op != "number" or not 0 <= expr.value <= most:
+            self.add_problem(path, repr(value), f"a constant from 0 to {most:g}")
+            return 0.0
+        return expr.value
+
+    def parse_expression(
+        self, setting: ExpressionContext, path: FieldPath, text: str | None, wants: str
+    ) -> Expr | None:
+        if text is None:
+            return None
+        expr, faults = compile_expression(" ".join(text.split()), setting, wants)
+        self.problems += [self.to_problem(path, fault) for fault in faults]
+        return expr
+
+    def to_problem(self, path: FieldPath, fault: ExpressionProblem) -> Problem:
+        return self.document.problem(path, f"{fault.found} (column {fault.column})", fault.expected, fault.hint)
+
+
+def _as_tuple(value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
+def content_hash(data: Any) -> str:
+    """The first 16 digits of the SHA-256 of what a file says, however it is laid out."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True, ensure_ascii=True).encode()).hexdigest()[:16]

@@ -1,0 +1,163 @@
+"""Rows of agents: taken once, only of who may tell them, only of what was announced."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewscope.adapters.controller.agent_receiver import (
+    DISCARDED_SERIES,
+    AgentReceiver,
+    ForeignNodeError,
+    ReceiverBusyError,
+    UnknownTablesError,
+)
+from skewscope.adapters.controller.agent_registry import AgentRecord
+from skewscope.adapters.controller.batcher import Batcher
+from skewscope.adapters.formats.row_protocol import BadRowsError, HelloFrame, RowFrame, SeriesFrame, encode
+from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.engine.model.topology import Group, Node, Port, Topology
+from tests.adapters.controller.clocks import FakeClock
+
+TOPOLOGY = Topology(
+    tuple(Node(name, ports=(Port(name, "ew", "east-west", 1e9),), gpus=1) for name in ("n0", "n1")),
+    (Group("g", "tensor-parallel", ("n0",)),),
+)
+KEYS = (SeriesKey("host.load", "node", "n0"), SeriesKey("port.tx_bytes", "port", "n0/ew"))
+TOLD = SeriesFrame(0, 0, KEYS)
+
+
+def receiver() -> AgentReceiver:
+    return AgentReceiver(TOPOLOGY, FakeClock())
+
+
+def body(*frames, node="n0", boot="b"):
+    return encode([HelloFrame(node, boot, "1"), *frames])
+
+
+def row(sequence, *values, time=999.5, table=0):
+    return RowFrame(sequence, time, table, np.array(values, float))
+
+
+def values(found: AgentReceiver) -> list[list[float]]:
+    return [batch.value.tolist() for batch in found.sink.take()]
+
+
+def test_rows_are_taken_once_and_answered_with_the_newest():
+    found = receiver()
+    assert found.receive(body(TOLD)) == -1
+    assert found.receive(body(row(1, 1, 2), row(2, 3, 4))) == 2
+    assert found.receive(body(row(2, 3, 4), row(3, 5))) == 3
+    assert values(found) == [[1, 2], [3, 4], [5]]
+    assert found.agents["n0"].repeated_rows == 1
+
+
+def test_rows_of_another_start_begin_anew():
+    found = receiver()
+    found.receive(body(TOLD, row(7, 1, 2)))
+    with pytest.raises(UnknownTablesError):
+        found.receive(body(row(1, 1, 2), boot="c"))
+    assert found.receive(body(TOLD, row(1, 1, 2), boot="c")) == 1
+    assert found.receive(body(row(8, 1, 2))) == 8, "what the start before sent may still come"
+
+
+def test_nothing_is_taken_of_a_body_with_an_unknown_table_or_column():
+    found = receiver()
+    found.receive(body(TOLD))
+    with pytest.raises(UnknownTablesError) as error:
+        found.receive(body(row(1, 1, 2), row(2, 1, table=5), row(3, 1, 2, 3)))
+    assert error.value.tables == [0, 5]
+    assert values(found) == []
+    assert found.receive(body(row(1, 1, 2))) == 1
+
+
+def test_a_table_grows_and_never_changes():
+    found = receiver()
+    found.receive(body(TOLD))
+    more = SeriesKey("host.load2", "node", "n0")
+    found.receive(body(SeriesFrame(0, 1, (KEYS[1], more))))
+    assert found.agents["n0"].boots["b"].tables[0].keys == [*KEYS, more]
+    with pytest.raises(BadRowsError, match="other series"):
+        found.receive(body(SeriesFrame(0, 0, (more,))))
+    with pytest.raises(UnknownTablesError):
+        found.receive(body(SeriesFrame(0, 9, (more,))))
+
+
+def test_an_agent_speaks_for_its_own_node_only():
+    found = receiver()
+    with pytest.raises(ForeignNodeError, match="may speak for 'n1'"):
+        found.receive(body(TOLD), allowed="n1")
+    with pytest.raises(ForeignNodeError, match="no node"):
+        found.receive(body(node="n9"))
+    theirs = (
+        *(SeriesKey("a", "node", "n1"), SeriesKey("a", "port", "n1/ew"), SeriesKey("a", "peer", "n1/ew>n0/ew")),
+        *(SeriesKey("a", "group", "h"), SeriesKey("a", "pool", "g"), SeriesKey("a", "fleet", "all")),
+    )
+    own = (*KEYS, SeriesKey("a", "peer", "n0/ew>n1/ew"), SeriesKey("a", "group", "g"), SeriesKey("a", "rank", "g:n0"))
+    found.receive(body(SeriesFrame(0, 0, (*own, *theirs))), allowed="n0")
+    assert found.agents["n0"].boots["b"].tables[0].keys == [*own, *[DISCARDED_SERIES] * len(theirs)]
+    assert found.agents["n0"].foreign_series == len(theirs)
+
+
+def test_when_too_much_waits_agents_keep_their_rows():
+    found = receiver()
+    found.sink.max_values = 6
+    found.receive(body(TOLD, row(1, 1, 2), row(2, 1, 2)))
+    with pytest.raises(ReceiverBusyError):
+        found.receive(body(row(3, 5, 6)))
+    found.sink.take()
+    assert found.receive(body(row(3, 5, 6))) == 3
+
+
+def test_what_nobody_reads_is_not_kept_until_it_is_recorded():
+    found = receiver()
+    found.wanted_signals = frozenset({KEYS[0].signal})
+    for _ in range(2):
+        found.receive(body(TOLD))
+    assert found.agents["n0"].boots["b"].tables[0].keys == [KEYS[0], DISCARDED_SERIES]
+    found.wanted_signals = None
+    found.request_announcements()
+    with pytest.raises(UnknownTablesError):
+        found.receive(body(row(1, 1, 2)))
+    found.receive(body(TOLD, row(1, 1, 2)))
+    assert found.agents["n0"].boots["b"].tables[0].keys == list(KEYS)
+
+
+def test_a_clock_that_is_off_is_told_and_rows_kept_back_are_no_clock():
+    found = receiver()
+    found.receive(body(TOLD, row(1, 1, time=900.0), row(2, 1, time=999.9)))
+    assert found.trouble() == ""
+    found.receive(body(TOLD, row(1, 1, time=960.0), node="n1"))
+    assert found.trouble() == "the clocks of 1 are off by more than 2 s"
+    found.clock.t += 60.0
+    assert found.trouble() == "2 of 2 agents are silent"
+
+
+def test_agents_of_before_are_missed_but_not_at_once():
+    found = receiver()
+    found.receive(body(node="n1"))
+    assert found.agent_records() == [AgentRecord("n1", "1", found.clock.now())]
+    found.expect_agents([AgentRecord("n0", "1", 5.0), AgentRecord("n1", "1", 5.0), AgentRecord("nobody", "1", 5.0)])
+    assert sorted(found.agents) == ["n0", "n1"]
+    assert found.trouble() == ""
+    found.clock.t += 11.0
+    found.receive(body(node="n1"))
+    assert found.trouble() == "1 of 2 agents are silent"
+    assert [one.node for one in found.agent_records()] == ["n1"], "who was not heard is not kept for longer"
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(1, 3)), max_size=12))
+def test_what_agents_send_arrives_under_its_series_whatever_the_order(sent):
+    """Each agent announces before its first row; every value comes out under its own key, once."""
+    found, gathering = receiver(), Batcher({k.signal for k in KEYS})
+    wanted = []
+    for sequence, (node, late, count) in enumerate(sent):
+        keys = tuple(SeriesKey(k.signal, k.kind, k.entity.replace("n0", f"n{node}")) for k in KEYS)
+        numbers = [float(100 * sequence + n) for n in range(min(count, 2))]
+        found.receive(body(SeriesFrame(0, 0, keys), row(sequence, *numbers, time=999.0 - late), node=f"n{node}"))
+        wanted += [(key, value) for key, value in zip(keys, numbers, strict=False)]
+    block = gathering.build_block(found.sink.take(), 1000.0)
+    got = [
+        (gathering.table.keys[n], value) for n, value in zip(block.series.tolist(), block.value.tolist(), strict=True)
+    ]
+    assert sorted(got) == sorted(wanted)

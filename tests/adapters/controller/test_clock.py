@@ -1,0 +1,84 @@
+"""A controller whose clock jumps."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from skewscope.adapters.controller import config
+from skewscope.adapters.controller.controller import Controller
+from skewscope.adapters.controller.store import StoreReader
+from skewscope.adapters.inputs.recording import demo_path
+from tests.adapters.controller.clocks import FakeClock
+
+NOW = 1_700_000_000.0
+
+
+class Jumping(FakeClock):
+    """One that is set, while those who sleep wake when they would have."""
+
+    off = 0.0
+
+    def now(self):
+        return self.t + self.off
+
+
+@pytest.fixture
+def settings(tmp_path):
+    (tmp_path / "topology.yaml").write_bytes((demo_path() / "topology.yaml").read_bytes())
+    (tmp_path / "skewscope.yaml").write_text(
+        """version: 1
+topology: topology.yaml
+tell: [{kind: cloudevents, name: events, urls: ["127.0.0.1:1"]}]
+sources: [{kind: remote-write, name: pushed}]
+"""
+    )
+    return config.read(tmp_path / "skewscope.yaml")
+
+
+def ticking(settings, jump):
+    """The times of the ticks judged: three, then a jump of the clock, and those of the four seconds after it."""
+
+    async def play():
+        clock, times = Jumping(NOW), []
+        controller = Controller(settings, clock)
+        controller.subscribers.append(lambda known: times.append(known.snapshot.time))
+        await controller.start()
+        running = asyncio.create_task(controller.run(stop := asyncio.Event()))
+        for second in range(7):
+            if second == 3:
+                clock.off = jump
+            await passed(clock, times)
+        assert controller.supervisor.names == ("agents", "pushed")
+        assert controller.dispatcher.names == ("events",)
+        stop.set()
+        with suppress(asyncio.CancelledError):
+            await running
+        return times
+
+    return asyncio.run(play())
+
+
+async def passed(clock, times):
+    """A second later, with the tick that ends in it."""
+    count = len(times)
+    await clock.pass_(1.0)
+    for _ in range(150):
+        if len(times) > count:
+            return
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("jump", [-3600.0, -86400.0, 3600.0])
+def test_a_clock_that_jumps_stops_no_diagnosing(settings, jump):
+    times = ticking(settings, jump)
+    after = [t for t in times if abs(t - NOW - jump) < 60.0]
+    assert len(after) >= 3, times
+    assert after == sorted(after)
+    lines, _ = StoreReader(settings.store).verify_audit()
+    assert lines == (3 if jump < 0 else 2)
+
+
+def test_a_clock_that_is_corrected_a_little_is_waited_for(settings):
+    times = ticking(settings, -2.0)
+    assert times == sorted(set(times))

@@ -1,0 +1,252 @@
+"""Rows on a connection: the short way answers what the long way answers, whatever comes before, between and after."""
+
+import asyncio
+import json
+import logging
+
+import numpy as np
+import pytest
+
+from skewscope.adapters.controller import api, config, protocol
+from skewscope.adapters.controller import server as module
+from skewscope.adapters.controller.controller import Controller
+from skewscope.adapters.controller.server import ControllerApp, create_server, open_socket
+from skewscope.adapters.controller.store import Store
+from skewscope.adapters.formats.row_protocol import (
+    MAX_PACKED_BYTES,
+    ROWS_PATH,
+    HelloFrame,
+    RowFrame,
+    SeriesFrame,
+    encode,
+)
+from skewscope.adapters.inputs.recording import demo_path
+from tests.adapters.controller.processes import KEYS
+
+HELLO = HelloFrame("n0", "b", "1")
+ANNOUNCED = encode([HELLO, SeriesFrame(0, 0, KEYS)])
+ASKED = b"GET /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+TOKEN = "n0-0123456789abcdef"
+
+
+def row(sequence):
+    return encode([HELLO, RowFrame(sequence, 1000.0 + sequence, 0, np.array([1.0, 5.0]))])
+
+
+def post(body, *more):
+    lines = (f"POST {ROWS_PATH} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {len(body)}", *more)
+    return "\r\n".join((*lines, "", "")).encode() + body
+
+
+def chunked(body):
+    head = f"POST {ROWS_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    return head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+
+
+async def answer(reader):
+    """(status, told) of the next answer."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    size = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    return int(head.split()[1]), json.loads(await reader.readexactly(size))
+
+
+@pytest.fixture
+def talk(tmp_path):
+    """Runs a conversation with a controller that takes rows and judges none; gives what it gave, and the controller."""
+    (tmp_path / "topology.yaml").write_bytes((demo_path() / "topology.yaml").read_bytes())
+
+    def run(conversation, more=""):
+        (tmp_path / "skewscope.yaml").write_text(f"version: 1\ntopology: topology.yaml\nlisten: {{port: 0}}\n{more}")
+
+        async def play():
+            settings = config.read(tmp_path / "skewscope.yaml")
+            controller = Controller(settings)
+            with open_socket(settings.listen) as door:
+                web = create_server(ControllerApp(controller), None)
+                serving = asyncio.create_task(web.serve([door]))
+                try:
+                    reader, writer = await asyncio.open_connection(*door.getsockname())
+                    async with asyncio.timeout(30):
+                        return await conversation(reader, writer), controller
+                finally:
+                    writer.close()
+                    web.should_exit = True
+                    await serving
+
+        return asyncio.run(play())
+
+    return run
+
+
+def says(*requests, pieces=1):
+    """Sends requests at once, in so many pieces; all answers."""
+
+    async def conversation(reader, writer):
+        text = b"".join(requests)
+        for n in range(pieces):
+            writer.write(text[len(text) * n // pieces : len(text) * (n + 1) // pieces])
+            await writer.drain()
+            await asyncio.sleep(0)
+        return [await answer(reader) for _ in requests]
+
+    return conversation
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 7, 50])
+def test_rows_that_come_at_once_or_in_pieces_are_all_taken(talk, pieces):
+    found, controller = talk(says(post(ANNOUNCED), post(row(0)), post(row(1)), post(row(2)), pieces=pieces))
+    assert found == [(200, {"taken": n}) for n in (-1, 0, 1, 2)]
+    assert [batch.time for batch in controller.receiver.sink.take()] == [1000.0, 1001.0, 1002.0]
+
+
+def test_what_is_asked_between_rows_is_answered_in_its_turn(talk):
+    found, _ = talk(says(post(ANNOUNCED), ASKED, post(row(0)), chunked(row(1)), post(row(2)), ASKED))
+    assert [status for status, _ in found] == [200, 404, 200, 200, 200, 404]
+    assert [told.get("taken") for _, told in found] == [-1, None, 0, 1, 2, None]
+
+
+def test_who_waits_to_be_told_to_go_on_is_told(talk):
+    async def conversation(reader, writer):
+        head, rest = post(ANNOUNCED, "Expect: 100-continue").split(b"\r\n\r\n", 1)
+        writer.write(head + b"\r\n\r\n")
+        told = await reader.readuntil(b"\r\n\r\n")
+        writer.write(rest)
+        return told, await answer(reader)
+
+    (told, found), _ = talk(conversation)
+    assert told == b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert found == (200, {"taken": -1})
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (row(0), 409),
+        (b"no rows", 400),
+        (b"", 400),
+        (encode([HelloFrame("nobody", "b", "1")]), 403),
+        (encode([HELLO]), 200),
+    ],
+)
+def test_the_short_way_answers_as_the_long_way(talk, body, status):
+    short, _ = talk(says(post(body)))
+    long, _ = talk(says(post(body, "Connection: close")))
+    assert short == long
+    assert short[0][0] == status
+
+
+def test_more_than_any_agent_sends_is_not_read(talk):
+    found, _ = talk(says(post(b"x" * (MAX_PACKED_BYTES + 1))))
+    assert found[0][0] == 413
+
+
+def test_who_may_not_send_rows_is_told(talk, monkeypatch):
+    monkeypatch.setenv("N0", TOKEN)
+    bearer = f"Authorization: Bearer {TOKEN}"
+    foreign = encode([HelloFrame("n1", "b", "1")])
+    requests = post(ANNOUNCED), post(ANNOUNCED, bearer), post(foreign, bearer), post(row(0), bearer)
+    found, _ = talk(says(*requests), 'agents: {tokens: [{node: n0, token: "${N0}"}]}\n')
+    assert [status for status, _ in found] == [401, 200, 403, 200]
+
+
+def test_a_body_that_does_not_come_is_not_waited_for_for_ever(talk, monkeypatch):
+    monkeypatch.setattr(protocol, "PATIENCE", 0.05)
+
+    async def conversation(reader, writer):
+        writer.write(post(ANNOUNCED)[:-1])
+        return await answer(reader), await reader.read()
+
+    (found, rest), _ = talk(conversation)
+    assert found[0] == 408
+    assert rest == b""
+
+
+def test_a_fault_of_ours_is_told_and_logged_and_ends_nothing(talk, monkeypatch, caplog):
+    taken = ControllerApp.receive_rows
+
+    def once(self, body, allowed):
+        monkeypatch.setattr(ControllerApp, "taken", taken)
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(ControllerApp, "taken", once)
+    with caplog.at_level(logging.ERROR):
+        found, _ = talk(says(post(ANNOUNCED), post(ANNOUNCED)))
+    assert [status for status, _ in found] == [500, 200]
+    assert "no luck" in caplog.text
+
+
+def test_who_hangs_up_in_the_middle_leaves_nothing_behind(talk):
+    async def conversation(reader, writer):
+        writer.write(post(ANNOUNCED)[:-1])
+        await writer.drain()
+        writer.write_eof()
+        return await reader.read()
+
+    _, controller = talk(conversation)
+    assert controller.receiver.agents == {}
+
+
+def test_there_is_an_end_to_streams_also_for_those_who_ask_at_once(talk, monkeypatch, tmp_path):
+    Store(tmp_path / "skewscope.db").close()
+    monkeypatch.setattr(api, "MAX_STREAMS", 3)
+    asked = f"GET {api.API_PREFIX}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+
+    async def status(reader):
+        return int((await reader.readuntil(b"\r\n\r\n")).split()[1])
+
+    async def together(where):
+        talks = [await asyncio.open_connection(*where) for _ in range(10)]
+        for _, writer in talks:
+            writer.write(asked)
+        found = [await status(reader) for reader, _ in talks]
+        for _, writer in talks:
+            writer.transport.abort()
+        return found
+
+    async def conversation(_reader, writer):
+        where = writer.get_extra_info("peername")
+        first = await together(where)
+        while (again := await together(where)).count(200) < 3:  # noqa: ASYNC110 - nobody tells when those are gone
+            await asyncio.sleep(0.05)
+        return first, again
+
+    (first, again), _ = talk(conversation)
+    assert sorted(first) == sorted(again) == [200] * 3 + [503] * 7
+
+
+def test_there_is_an_end_to_the_bodies_of_all_together(talk, monkeypatch):
+    """Who finds no room is asked to come again, and room is given back."""
+    monkeypatch.setattr(module, "MAX_UNDER_WAY", 3000)
+    size = 2000
+    head = (
+        f"POST {ROWS_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {size}\r\n\r\n".encode()
+    )
+
+    async def status(reader):
+        return int((await reader.readuntil(b"\r\n\r\n")).split()[1])
+
+    async def conversation(reader, writer):
+        writer.write(head + b"x" * (size - 1))
+        found = [200]
+        while found == [200]:  # until what the first has sent is in
+            other, there = await asyncio.open_connection(*writer.get_extra_info("peername"))
+            there.write(head + b"x" * size)
+            found = [await status(other)]
+            there.close()
+        writer.write(b"x")
+        found.append(await status(reader))
+        other, there = await asyncio.open_connection(*writer.get_extra_info("peername"))
+        there.write(head + b"x" * size)
+        found.append(await status(other))
+        there.close()
+        return found
+
+    found, _ = talk(conversation)
+    assert found == [503, 400, 400]
+
+
+def test_a_store_that_is_gone_is_told_and_no_fault_of_ours(talk):
+    asked = f"GET {api.API_PREFIX}/incidents HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+    (found,), _ = talk(says(asked))
+    assert found[0] == 503
+    assert "no such file" in found[1]["error"]

@@ -1,0 +1,76 @@
+"""What agents push: printed and read back, and whatever is no such thing is refused by name."""
+
+import json
+import struct
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewscope.adapters.formats import row_protocol
+from skewscope.adapters.formats.row_protocol import BadRowsError, HelloFrame, RowFrame, SeriesFrame, decode, encode
+from skewscope.engine.ingest.feed import SeriesKey
+
+NAMES = st.text(st.characters(categories=("L", "N", "P", "S")), max_size=20)
+KEYS = st.builds(SeriesKey, NAMES, NAMES, NAMES, NAMES)
+ANNOUNCED = st.builds(SeriesFrame, st.integers(0, 255), st.integers(0, 60000), st.lists(KEYS, max_size=4).map(tuple))
+ROWS = st.builds(
+    RowFrame,
+    st.integers(0, 2**64 - 1),
+    st.floats(0, 4e9),
+    st.integers(0, 255),
+    st.lists(st.floats(), max_size=9).map(np.array),
+)
+HELLO = HelloFrame("n0", "b00t", "0.1.0")
+
+
+def packed(*frames: tuple[int, bytes]) -> bytes:
+    """A body of frames as they stand."""
+    return zstandard.compress(b"".join(struct.pack("<BI", kind, len(what)) + what for kind, what in frames))
+
+
+@given(st.lists(ANNOUNCED | ROWS, max_size=5))
+def test_what_is_sent_arrives(frames: list[SeriesFrame | RowFrame]) -> None:
+    found = list(decode(encode([HELLO, *frames])))
+    assert encode(found) == encode([HELLO, *frames])
+    assert [type(frame) for frame in found] == [HelloFrame, *(type(frame) for frame in frames)]
+
+
+@given(st.binary(max_size=200))
+def test_what_is_none_is_refused(body: bytes) -> None:
+    for sent in (body, zstandard.compress(body)):
+        with suppress(BadRowsError):
+            list(decode(sent))
+
+
+HELLO_FRAME = (0, json.dumps({"node": "n0", "boot": "b", "version": "1"}).encode())
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"text", "not compressed"),
+        (packed((2, b"")), "begins with one hello"),
+        (packed(HELLO_FRAME, HELLO_FRAME), "begins with one hello"),
+        (packed((0, b"[")), "cannot be read"),
+        (packed((0, b"[" * 100_000)), "cannot be read"),
+        (packed((0, b"[]")), "no JSON object"),
+        (packed((0, b'{"node": "\\u001b[2J"}')), "printable"),
+        (packed(HELLO_FRAME, (7, b"{}")), "kind 7"),
+        (packed(HELLO_FRAME, (1, b'{"table": 256, "first": 0, "series": []}')), "0 to 255"),
+        (packed(HELLO_FRAME, (1, b'{"table": true, "first": 0, "series": []}')), "0 to 255"),
+        (packed(HELLO_FRAME, (1, b'{"table": 0, "first": 0, "series": [["a", "b"]]}')), "signal, kind"),
+        (packed(HELLO_FRAME, (1, b'{"table": 0, "first": 65535, "series": [[],[]]}')), "65537 columns"),
+        (packed(HELLO_FRAME, (2, struct.pack("<QdII", 1, 1.0, 0, 2) + bytes(8))), "2 values"),
+        (packed(HELLO_FRAME, (2, struct.pack("<QdII", 1, float("nan"), 0, 0))), "without a time"),
+        (zstandard.compress(bytes(row_protocol.MAX_BYTES + 1)), "when unpacked"),
+        (zstandard.compress(struct.pack("<BI", 0, 4_000_000_000) + b"{}"), "cut short"),
+        (zstandard.compress(b""), "0 bytes after"),
+    ],
+)
+def test_bad_bodies_are_named(body: bytes, told: str) -> None:
+    with pytest.raises(BadRowsError, match=told):
+        list(decode(body))

@@ -1,0 +1,38 @@
+"""A topology printed and read back, whole and as one node needs it."""
+
+import pytest
+
+from skewscope.adapters.formats import topology_text
+from skewscope.adapters.formats.topology_text import format_topology, subset_for_node
+from skewscope.adapters.inputs.recording import demo_path, open_recording
+from skewscope.adapters.simulator.fleet import FleetPlan, build_fleet
+from skewscope.engine.model.topology_file import parse_valid_topology
+from skewscope.kb.yamlfile import parse
+
+FLEETS = {
+    "the demo": lambda: open_recording(demo_path()).topology,
+    "simulated": lambda: build_fleet(FleetPlan(nodes=64)).topology,
+}
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+def test_what_is_printed_reads_back(fleet):
+    made = FLEETS[fleet]()
+    assert parse_valid_topology(parse(format_topology(made))) == made
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+def test_a_node_is_told_of_those_that_it_works_with(fleet, monkeypatch):
+    made = FLEETS[fleet]()
+    assert subset_for_node(made, made.nodes[0].name) is made
+    monkeypatch.setattr(topology_text, "SMALL", 1)
+    for node in made.nodes[:20]:
+        own = subset_for_node(made, node.name)
+        assert parse_valid_topology(parse(format_topology(own))) == own
+        assert own.node[node.name].ports[0].addresses == node.ports[0].addresses
+        for group in made.groups:
+            members = {made.node_of[member] for member in group.members} | {group.front_end}
+            assert (own.group.get(group.name) == group) == (node.name in members)
+    if fleet == "simulated":
+        assert len(own.nodes) < len(made.nodes) / 2
+    assert subset_for_node(made, "a stranger") is made

@@ -1,0 +1,296 @@
+"""Tellers that hang, raise or refuse: each is on its own."""
+
+import asyncio
+import itertools
+import json
+from collections import deque
+from dataclasses import dataclass, field
+
+import pytest
+
+from skewscope.adapters.notify.base import OPENED, DeliveryError, IncidentUpdate, Notification, NotificationScope
+from skewscope.adapters.notify.dispatcher import MAX_WAIT, Dispatcher
+from skewscope.adapters.notify.handover import notification_mark
+from tests.adapters.controller.clocks import FakeClock, settled
+from tests.adapters.notify.incidents import incident
+
+ONE = incident(3, opened_at=900.0)
+
+
+@dataclass
+class Shows:
+    name: str = "board"
+    scope: NotificationScope = field(default_factory=NotificationScope)
+    timeout: float = 0.05
+    period: float = 30.0
+    troubles: deque = field(default_factory=deque)
+    shown: list = field(default_factory=list)
+    hangs: bool = False
+
+    async def show(self, incidents, now):
+        if self.hangs:
+            await asyncio.sleep(3600)
+        self.shown.append((now, [one.id for one in incidents]))
+        if self.troubles:
+            raise self.troubles.popleft()
+
+
+@dataclass
+class Sends:
+    name: str = "messenger"
+    scope: NotificationScope = field(default_factory=NotificationScope)
+    timeout: float = 0.05
+    troubles: deque = field(default_factory=deque)
+    sent: list = field(default_factory=list)
+
+    async def send(self, letter):
+        self.sent.append(letter.number)
+        if self.troubles:
+            raise self.troubles.popleft()
+
+
+@dataclass
+class Mail:
+    """Letters in a place of their own."""
+
+    letters: list = field(default_factory=list)
+    done: list = field(default_factory=list)
+
+    def __call__(self, _teller, after, most):
+        return [letter for letter in self.letters if letter.number > after][:most]
+
+    def put(self, count):
+        first = len(self.letters) + 1
+        self.letters += [Notification(n, 900.0, IncidentUpdate(OPENED, "", ONE)) for n in range(first, first + count)]
+
+
+def going(test):
+    """Runs a test with an office and a clock of its own."""
+
+    async def run():
+        clock, mail = FakeClock(), Mail()
+        office = Dispatcher(clock, mail, lambda name, number: mail.done.append((name, number)))
+        try:
+            await test(office, clock, mail)
+        finally:
+            await office.close()
+
+    asyncio.run(run())
+
+
+def told(office, *incidents):
+    office.take(office.clock.now(), incidents, {}, {"messenger"})
+
+
+async def until(done):
+    """Waits for threads, for real."""
+    for _ in range(500):
+        await asyncio.sleep(0.01)
+        if done():
+            return
+    raise AssertionError
+
+
+def test_a_board_is_told_at_once_and_again_each_period():
+    async def test(office, clock, _mail):
+        board = Shows()
+        office.start(board)
+        await clock.pass_(2.0)
+        told(office, ONE)
+        await clock.pass_(1.0)
+        assert board.shown[-1] == (1002.0, ["i-3"])
+        count = len(board.shown)
+        await clock.pass_(61.0)
+        assert len(board.shown) == count + 2
+        told(office)
+        await clock.pass_(0.1)
+        assert board.shown[-1][1] == []
+
+    going(test)
+
+
+@pytest.mark.parametrize("answer", [DeliveryError("interrupted"), OSError("closed"), None])
+def test_a_teller_that_answers_its_cancellation_with_something_else_ends(answer):
+    class Stubborn(Shows):
+        async def show(self, incidents, now):
+            self.shown.append(now)
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                if answer:
+                    raise answer from None
+
+    async def test(office, clock, _mail):
+        board = Stubborn(timeout=3600.0)
+        office.start(board)
+        told(office, ONE)
+        await clock.pass_(2.0)
+        (task,) = (one for one in asyncio.all_tasks() if one.get_name() == "teller board")
+        await office.stop("board")
+        await settled()
+        assert task.cancelled()
+        assert len(board.shown) == 1
+
+    going(test)
+
+
+def test_what_fails_is_tried_again_later_and_later():
+    async def test(office, clock, _mail):
+        board = Shows(troubles=deque(DeliveryError(f"no {n}: token=abc") for n in range(9)))
+        told(office, ONE)
+        office.start(board)
+        await clock.pass_(400.0)
+        times = [at for at, _ in board.shown]
+        gaps = [round(b - a) for a, b in itertools.pairwise(times)]
+        assert gaps[:9] == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+        (standing,) = office.standings()
+        assert (standing.up, standing.failed, standing.trouble) == (True, 9, "")
+
+    going(test)
+
+
+def test_trouble_is_told_without_secrets():
+    async def test(office, clock, _mail):
+        office.start(Shows(troubles=deque([DeliveryError("https://u:pw@host said password=hunter2")] * 99)))
+        told(office, ONE)
+        await clock.pass_(2.0)
+        (standing,) = office.standings()
+        assert not standing.up
+        assert "hunter2" not in standing.trouble
+        assert "u:pw" not in standing.trouble
+
+    going(test)
+
+
+def test_one_that_hangs_holds_up_nobody():
+    async def test(office, clock, mail):
+        board, other, messenger = Shows("hangs", hangs=True), Shows("other"), Sends()
+        mail.put(1)
+        for teller in (board, other, messenger):
+            office.start(teller)
+        told(office, ONE)
+        await until(lambda: any(not each.up for each in office.standings()))
+        await clock.pass_(1.0)
+        await until(lambda: messenger.sent)
+        assert other.shown
+        states = {each.name: (each.up, each.trouble) for each in office.standings()}
+        assert states["hangs"] == (False, "no end within 0.05 s")
+        assert states["messenger"][0]
+
+    going(test)
+
+
+def test_letters_come_in_order_and_each_until_it_has_arrived():
+    async def test(office, clock, mail):
+        mail.put(120)
+        messenger = Sends(troubles=deque([DeliveryError("no"), DeliveryError("busy", after=5.0)]))
+        office.start(messenger)
+        await until(lambda: len(messenger.sent) == 1)
+        await clock.pass_(1.0)
+        await clock.pass_(4.9)
+        assert messenger.sent == [1, 1]
+        await clock.pass_(0.2)
+        await until(lambda: len(mail.done) == 120)
+        assert messenger.sent == [1, 1, *range(1, 121)]
+        assert mail.done[-1] == ("messenger", 120)
+        mail.put(1)
+        told(office)
+        await until(lambda: messenger.sent[-1] == 121)
+
+    going(test)
+
+
+def test_what_is_refused_for_ever_is_thrown_away():
+    async def test(office, _clock, mail):
+        mail.put(2)
+        messenger = Sends(troubles=deque([DeliveryError("the answer 400", refused=True)]))
+        office.start(messenger)
+        await until(lambda: len(mail.done) == 2)
+        assert messenger.sent == [1, 2]
+        assert office.standings()[0].refused == 1
+
+    going(test)
+
+
+def test_who_does_not_tell_keeps_its_letters_and_takes_over_with_those_that_nobody_told():
+    async def test(office, clock, mail):
+        office.active = lambda: False
+        board, messenger = Shows(), Sends()
+        # The first was told long ago; of the two about then one was told; the last came later.
+        mail.letters = [letter(1, 900.0, n=3), letter(2, 990.0, n=4), letter(3, 990.0, n=5), letter(4, 1001.0, n=3)]
+        for teller in (board, messenger):
+            office.start(teller)
+        told(office, ONE)
+        office.handover.hear(1000.0, said(1.0, mail.letters[1]))
+        await clock.pass_(MAX_WAIT)
+        await until(lambda: mail.done)
+        assert (board.shown, messenger.sent) == ([], [])
+        assert mail.done == [("messenger", 1)]
+        office.active = lambda: True
+        await clock.pass_(2.0)
+        await until(lambda: len(mail.done) == 4)
+        assert messenger.sent == [3, 4]
+        assert board.shown[-1][1] == ["i-3"]
+
+    going(test)
+
+
+def test_who_lost_the_turn_while_a_letter_would_not_arrive_keeps_it():
+    async def test(office, clock, mail):
+        mail.put(1)
+        messenger = Sends(troubles=deque([DeliveryError("no")] * 3))
+        office.start(messenger)
+        await until(lambda: messenger.sent == [1])
+        office.active = lambda: False
+        await clock.pass_(60.0)
+        assert (messenger.sent, mail.done) == ([1], [])
+        office.active = lambda: True
+        await clock.pass_(60.0)
+        await until(lambda: mail.done == [("messenger", 1)])
+
+    going(test)
+
+
+def test_what_one_says_of_its_progress_is_what_it_told():
+    async def test(office, clock, mail):
+        mail.letters = [letter(1, 990.0), letter(2, 999.0)]
+        messenger = Sends()
+        office.start(messenger)
+        await until(lambda: len(mail.done) == 2)
+        told(office)
+        await until(lambda: json.loads(office.progress(1000.0))["messenger"][0] == 0.0)
+        assert json.loads(office.progress(1003.5))["messenger"] == [
+            3.5,
+            [notification_mark(one) for one in mail.letters],
+        ]
+        messenger.troubles.extend([DeliveryError("no")] * 99)
+        mail.letters.append(letter(3, 1000.5))
+        await clock.pass_(30.0)
+        told(office)
+        await until(lambda: len(messenger.sent) > 2)
+        assert json.loads(office.progress(1030.0))["messenger"][0] == 30.0
+        # Letters that could not be written are not told, whatever became of the others.
+        office.take(1031.0, (), {}, None)
+        assert json.loads(office.progress(1031.0))["messenger"][0] == 31.0
+
+    going(test)
+
+
+def letter(number, t, n=3):
+    return Notification(number, t, IncidentUpdate(OPENED, "", incident(n)))
+
+
+def said(lag, *letters):
+    return json.dumps({"messenger": [lag, [notification_mark(one) for one in letters]]})
+
+
+def test_tellers_can_be_stopped():
+    async def test(office, clock, _mail):
+        office.start(Shows())
+        await settled()
+        await office.stop("board")
+        assert office.names == ()
+        told(office, ONE)
+        await clock.pass_(1.0)
+
+    going(test)

@@ -1,0 +1,175 @@
+"""Scenes on their way to a console far away: what arrives is what was seen, and a broken way is told."""
+
+import threading
+from dataclasses import replace
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewscope.adapters.inputs.recording import demo_path
+from skewscope.adapters.runtime.channel import Channel, ControllerEndpoint
+from skewscope.adapters.view import remote as attached_module
+from skewscope.adapters.view.broadcast import (
+    _FLOAT_COLUMNS,
+    InvalidViewMessageError,
+    ViewReceiver,
+    ViewUpdate,
+    encode_view,
+)
+from skewscope.adapters.view.history import ViewHistory
+from skewscope.adapters.view.remote import RemoteView
+from skewscope.kb.problems import SkewscopeError
+from tests.support.loopback import Says, Server
+
+
+def shots(film, roster="r1", step=30):
+    for at in range(0, len(film.times()), step):
+        scene = film.scene(at)
+        yield ViewUpdate(roster, scene, scene.signals.now)
+
+
+def test_what_arrives_is_what_was_seen(demo):
+    film, _ = demo
+    there = ViewReceiver(film.topology)
+    sizes = []
+    for shot in shots(film):
+        message = encode_view(shot, there.series_index_id, len(there.series))
+        sizes.append(len(message))
+        scene, frame = there.apply(message)
+        assert [i.as_json() for i in scene.incidents] == [i.as_json() for i in shot.scene.incidents]
+        assert [i.history for i in scene.incidents] == [i.history for i in shot.scene.incidents]
+        for name in ("time", "start", "end", "topology", "sources", "missing", "rules", "delivered", "terms"):
+            assert getattr(scene, name) == getattr(shot.scene, name), name
+        assert scene.signals.series_index.series == shot.scene.signals.roster.series[: len(frame.value)]
+        for name in (*_FLOAT_COLUMNS, "stale"):
+            assert np.array_equal(getattr(frame, name), getattr(shot.frame, name), equal_nan=name != "stale")
+        assert repr(frame.evidence) == repr(shot.frame.said)
+    # Series and names of evidence go once.
+    assert len(encode_view(shot)) > 1.3 * sizes[-1]
+
+
+def test_what_is_silenced_arrives_as_well(demo):
+    film, _ = demo
+    shot = next(shots(film, step=100))
+    shot = replace(shot, scene=replace(shot.scene, silenced={"i-1": "s-1"}))
+    assert ViewReceiver(film.topology).apply(encode_view(shot))[0].silenced == {"i-1": "s-1"}
+
+
+def test_whoever_asks_from_another_list_gets_it_all(demo):
+    film, _ = demo
+    shot = next(shots(film, step=100))
+    assert encode_view(shot, "another", 5) == encode_view(shot)
+    with pytest.raises(InvalidViewMessageError, match="go on from others"):
+        ViewReceiver().apply(encode_view(shot, "r1", 5))
+
+
+@given(st.data())
+def test_a_damaged_message_is_refused(demo, data):
+    film, _ = demo
+    message = zstandard.decompress(encode_view(next(shots(film, step=100))), 1 << 24)
+    at = data.draw(st.integers(0, len(message)))
+    cut = zstandard.compress(message[:at])
+    for damaged in (message[:at], cut, data.draw(st.binary(max_size=50)), zstandard.compress(data.draw(st.binary()))):
+        if damaged != zstandard.compress(message):
+            with pytest.raises(InvalidViewMessageError):
+                ViewReceiver().apply(damaged)
+
+
+class Playing:
+    """A controller that shows a film: each question sees the next scene."""
+
+    def __init__(self, film):
+        self.left = list(shots(film, step=40))
+        self.status = 200
+
+    def answer(self, path, query):
+        if self.status != 200:
+            return self.status, b""
+        if path == "/api/v1/topology":
+            return 200, (demo_path() / "topology.yaml").read_bytes()
+        if not self.left:
+            return 204, b""
+        return 200, encode_view(
+            self.left.pop(0), query["roster"][0] if "roster" in query else "", int(query["rows"][0])
+        )
+
+
+def served(playing):
+    def answer(asked):
+        parts = urlsplit(asked.path)
+        return Says(*playing.answer(parts.path, parse_qs(parts.query)))
+
+    return Server(answer)
+
+
+def onlooker(url):
+    return RemoteView(url, Channel(ControllerEndpoint(url)), ViewHistory())
+
+
+def test_a_console_follows_a_controller(demo):
+    film, _ = demo
+    playing = Playing(film)
+    wanted = [shot.scene.time for shot in playing.left]
+    with served(playing) as server:
+        found = onlooker(server.url)
+        while playing.left:
+            assert found.look()
+        assert found.look(), "nothing new is no trouble"
+    assert found.film.times() == wanted
+    assert found.film.topology == film.topology
+    last = found.film.scene(len(wanted) - 1)
+    assert len(last.signals.frames) == len(wanted)
+
+
+def test_a_controller_that_was_started_anew_is_shown_from_there(demo):
+    film, _ = demo
+    playing = Playing(film)
+    again = list(shots(film, "r2", step=60))
+    with served(playing) as server:
+        found = onlooker(server.url)
+        for _ in range(3):
+            found.look()
+        playing.left = again[-2:]
+        found.look()
+        found.look()
+    assert found.film.times() == [shot.scene.time for shot in again[-2:]]
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [(401, "SKEWSCOPE_TOKEN"), (403, "role read"), (500, "answers 500"), (503, "answers 503")],
+)
+def test_who_is_not_let_in_is_told_why(demo, status, told):
+    playing = Playing(demo[0])
+    playing.status = status
+    with served(playing) as server, pytest.raises(SkewscopeError, match=told):
+        onlooker(server.url).open(lambda _what, _share: None)
+
+
+def test_where_nobody_answers_that_is_told_at_once():
+    with pytest.raises(SkewscopeError, match="no answer"):
+        onlooker("http://127.0.0.1:9").open(lambda _what, _share: None)
+
+
+def test_what_is_lost_is_told_and_found_again(demo, monkeypatch):
+    monkeypatch.setattr(attached_module, "PERIOD", 0.01)
+    monkeypatch.setattr(attached_module, "MAX_PERIOD", 0.02)
+    playing = Playing(demo[0])
+    troubles = []
+    with served(playing) as server:
+        found = onlooker(server.url)
+        found.open(lambda _what, _share: None)
+        for status in (500, 200):
+            playing.status = status
+            end = threading.Event()
+            for _ in range(500):
+                if bool(found.film.trouble) == (status == 500):
+                    break
+                end.wait(0.02)
+            troubles.append(found.film.trouble)
+        found.ended.set()
+    assert troubles == ["it answers 500", ""]

@@ -1,0 +1,122 @@
+"""The rules that come with the package load, their cases hold, and a fault in a rule is told with its line."""
+
+import shutil
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from skewscope.engine.casetest.case_runner import run_case, run_cases
+from skewscope.engine.casetest.mutants import generate_mutants, is_killed, select_survivors
+from skewscope.kb.loader import catalogue
+from skewscope.kb.problems import InputError
+from skewscope.rules import case_file
+from skewscope.rules.lint import lint_folder
+from skewscope.rules.loader import RULES_FOLDER, load, load_strict
+
+known = cache(catalogue)
+FILES = sorted(path.stem for path in case_file.CASES_FOLDER.glob("*.yaml"))
+RULE = "tp-straggler-on-the-wire"
+BESIDE = ("pp-bubble-on-the-wire", "fabric-loss-on-the-wire")
+
+
+@cache
+def cases(rule):
+    """The cases of a rule."""
+    found, problems = case_file.load(known(), of=(rule,))
+    assert not problems
+    return found[rule]
+
+
+def test_every_rule_has_cases_and_nothing_is_wrong_with_any():
+    assert set(FILES) == set(load_strict(known()))
+    assert lint_folder(known()) == []
+
+
+@pytest.mark.parametrize("rule", FILES)
+def test_a_rule_says_what_its_cases_expect(rule):
+    told = run_cases(rules_by_id(), [cases(rule)], known())
+    assert [(each.case, each.faults) for each in told if not each.is_ok] == []
+
+
+@cache
+def rules_by_id():
+    return load_strict(known())
+
+
+@pytest.mark.parametrize("rule", [pytest.param("burst-admission-backlog-in-the-engine", marks=pytest.mark.slow), RULE])
+def test_a_case_goes_the_same_alone_and_beside_the_others(rule):
+    # Also where it goes wrong: a changed rule fails some of them.
+    changed = next(m.rule for m in generate_mutants(rules_by_id()[rule]) if "left out" in m.change)
+    for tried in (rules_by_id()[rule], replace(changed, id=rule)):
+        beside = run_cases({rule: tried}, [cases(rule)], known())
+        assert beside == [run_case(tried, each, known()) for each in cases(rule).cases]
+
+
+@pytest.mark.parametrize("rule", ["ingress-loss-on-the-wire", RULE])
+def test_most_changes_to_a_rule_make_a_case_fail(rule):
+    every = list(generate_mutants(rules_by_id()[rule]))
+    kept = [m.change for m in select_survivors(every, cases(rule).cases, known())]
+    assert len(kept) <= len(every) / 10, kept
+
+
+def test_a_change_that_matters_is_noticed_and_one_that_does_not_is_not():
+    (late,) = [m for m in generate_mutants(rules_by_id()[RULE]) if m.change == "late: left out"]
+    assert is_killed(late, cases(RULE).cases, known())
+    assert not is_killed(late, [], known())
+
+
+def changed(tmp_path: Path, old: str, new: str) -> tuple[Path, int]:
+    """A copy of a few rules with one of them changed, and the line of the change."""
+    folder = tmp_path / "rules"
+    (folder / "cases").mkdir(parents=True)
+    (folder / "policies").mkdir()
+    for name in (RULE, *BESIDE):
+        for file in (f"{name}.yaml", f"cases/{name}.yaml"):
+            shutil.copy(RULES_FOLDER / file, folder / file)
+    path = folder / f"{RULE}.yaml"
+    text = path.read_text()
+    assert text.count(old) >= 1
+    path.write_text(text.replace(old, new, 1))
+    return folder, text[: text.index(old)].count("\n") + 1
+
+
+WRONG = {
+    "an unknown signal": ("wire.last_sender_share, 4*s", "wire.last_sender_shar, 4*s", "wire.last_sender_share"),
+    "a unit error": ("> 0.6", "> 0.6*packets", ""),
+    "a time compared with bytes": ("> 10*percent", "> 10*MB", ""),
+    "an unknown function": ("mean(wire.last_sender_share", "meen(wire.last_sender_share", "mean"),
+    "an unknown unit": ("> 10*percent", "> 10*precent", "percent"),
+    "a misspelt field": ("maturity:", "maturty:", "maturity"),
+    "an unknown condition": ("condition: tp-straggler", "condition: tp-stragler", "tp-straggler"),
+    "another id than the file's": (f"id: {RULE}", "id: other-rule", ""),
+    "an unknown vantage": ("vantage: dpu", "vantage: moon", ""),
+    "a score that cannot be reached": ("fire: {score: 5", "fire: {score: 50", ""),
+    "a call of Python": ("> 0.6", "> __import__('os').getpid()", ""),
+    "a weight below zero": ("for: 3", "for: -3", ""),
+    "no YAML": ("evidence:", "evidence: [", ""),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_fault_in_a_rule_is_told_with_file_and_line_and_gives_no_rule(tmp_path, what):
+    old, new, meant = WRONG[what]
+    folder, line = changed(tmp_path, old, new)
+    found, _ = load(known(), folder)
+    told = [fault for fault in lint_folder(known(), folder) if fault.file == f"rules/{RULE}.yaml"]
+    assert told
+    assert any(abs(fault.line - line) <= (40 if what == "no YAML" else 2) for fault in told), told
+    assert meant in " ".join(map(str, told))
+    if what != "a score that cannot be reached":
+        assert RULE not in found
+        with pytest.raises(InputError):
+            load_strict(known(), folder)
+
+
+def test_all_faults_of_all_files_are_told_at_once(tmp_path):
+    folder, _ = changed(tmp_path, "> 0.6", "> 0.6*packets")
+    for name in BESIDE:
+        path = folder / f"{name}.yaml"
+        path.write_text(path.read_text().replace("mean(", "meen("))
+    assert len({fault.file for fault in lint_folder(known(), folder)}) >= 3

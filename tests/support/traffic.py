@@ -1,0 +1,193 @@
+"""Traffic of a parallel group as each of its ports would capture it: made from who sends when, for tests."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skewscope.engine.ingest.feed import Block, SeriesTable, merge_blocks
+from skewscope.engine.model.topology import Group, Node, Port, Topology
+from skewscope.engine.wire.join import WireJoin
+from skewscope.engine.wire.packets import ACK, PSH, TCP, Packets
+from skewscope.engine.wire.reducer import PortReducer
+from skewscope.engine.wire.view import GroupView, PortView
+
+START = 1_000_000.0
+
+
+@dataclass
+class Send:
+    """One burst: `sender` to `receiver` at `time`."""
+
+    time: float
+    sender: int
+    receiver: int
+    segments: int
+
+
+@dataclass
+class Shape:
+    """A group and how it works."""
+
+    size: int = 4
+    kind: str = "tensor-parallel"
+    compute: float = 8e-3
+    transit: float = 50e-6
+    spacing: float = 5e-6
+    """Between segments of a burst."""
+    segment: int = 4096
+    segments: int = 4
+    jitter: float = 0.05
+    late: dict[int, float] = field(default_factory=dict)
+    """Extra seconds of compute by member."""
+    offset: tuple[float, ...] = ()
+    """How wrong each port's clock is."""
+
+
+def mesh(shape: Shape, rounds: int, seed: int = 1) -> Iterator[Send]:
+    """Everyone to everyone, then a barrier."""
+    rng = np.random.default_rng(seed)
+    ready = np.full(shape.size, START)
+    for _ in range(rounds):
+        begin = ready + works(shape, rng)
+        for i in range(shape.size):
+            for k in range(1, shape.size):
+                yield Send(begin[i] + k * shape.spacing * shape.segments, i, (i + k) % shape.size, shape.segments)
+        arrive = begin + shape.size * shape.spacing * shape.segments + shape.transit
+        ready = np.maximum(ready, arrive.max())
+
+
+def ring(shape: Shape, rounds: int, seed: int = 1) -> Iterator[Send]:
+    """A ring all-reduce: 2(n-1) steps, each sent on once the step before has come from the neighbour."""
+    rng = np.random.default_rng(seed)
+    ready = np.full(shape.size, START)
+    hop = shape.transit + shape.spacing * shape.segments
+    for _ in range(rounds):
+        begin = ready + works(shape, rng)
+        for _step in range(2 * (shape.size - 1)):
+            for i in range(shape.size):
+                yield Send(begin[i], i, (i + 1) % shape.size, shape.segments)
+            begin = np.maximum(begin + shape.spacing * shape.segments, np.roll(begin, 1) + hop)
+        ready = begin
+
+
+def pipeline(shape: Shape, rounds: int, seed: int = 1, flight: int = 1) -> Iterator[Send]:
+    """Stage after stage, `flight` batches under way at once; the last stage reports to the first."""
+    rng = np.random.default_rng(seed)
+    free = np.full(shape.size, START)
+    done = [START] * flight
+    hop = shape.transit + shape.spacing * shape.segments
+    for turn in range(rounds):
+        time = done[turn % flight]
+        work = works(shape, rng)
+        for stage in range(shape.size):
+            free[stage] = time = max(time, free[stage]) + work[stage]
+            last = stage == shape.size - 1
+            yield Send(time, stage, (stage + 1) % shape.size, 1 if last else shape.segments)
+            time += hop
+        done[turn % flight] = time
+
+
+def works(shape: Shape, rng: np.random.Generator) -> np.ndarray:
+    extra = np.array([shape.late.get(i, 0.0) for i in range(shape.size)])
+    return (shape.compute + extra) * (1 + shape.jitter * rng.uniform(-1, 1, shape.size))
+
+
+def captured(shape: Shape, sends: list[Send], port: int) -> Packets:
+    """What the port of one member captures, on its own clock."""
+    mine = [s for s in sends if port in (s.sender, s.receiver)]
+    count = np.array([s.segments for s in mine])
+    which = np.repeat(np.arange(len(mine)), count)
+    number = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
+    sender, receiver = np.array([s.sender for s in mine])[which], np.array([s.receiver for s in mine])[which]
+    time = np.array([s.time for s in mine])[which] + number * shape.spacing
+    time += np.where(receiver == port, shape.transit, 0.0) + (shape.offset[port] if shape.offset else 0.0)
+    order = np.argsort(time, kind="stable")
+    sender, receiver, time = sender[order], receiver[order], time[order]
+    seq = np.zeros(len(time), np.uint32)
+    for pair in set(zip(sender.tolist(), receiver.tolist(), strict=True)):
+        flow = (sender == pair[0]) & (receiver == pair[1])
+        seq[flow] = (np.arange(flow.sum()) * shape.segment + 7).astype(np.uint32)
+    return packets(time=time, src=sender + 1, dst=receiver + 1, seq=seq, length=np.full(len(time), shape.segment))
+
+
+def packets(**columns: np.ndarray) -> Packets:
+    """TCP packets; columns not given get what is usual."""
+    n = len(columns["time"])
+    types = {name: kind for name, kind in _TYPES.items() if name not in columns}
+    whole = {name: np.zeros(n, kind) for name, kind in types.items()}
+    whole |= {name: np.asarray(value).astype(_TYPES[name]) for name, value in columns.items()}
+    usual = {"proto": TCP, "flags": ACK | PSH, "sport": 7000, "dport": 7000, "window": 500}
+    for name, value in usual.items():
+        if name not in columns:
+            whole[name][:] = value
+    if "size" not in columns:
+        whole["size"] = whole["length"] + 66
+    return Packets(**whole)
+
+
+_TYPES = {
+    "time": np.float64, "src": np.uint64, "dst": np.uint64, "sport": np.uint16, "dport": np.uint16, "proto": np.uint8,
+    "length": np.int32, "size": np.int32, "seq": np.uint32, "ack": np.uint32, "flags": np.uint8, "window": np.uint16,
+    "opcode": np.uint8, "qp": np.uint32, "psn": np.uint32, "syndrome": np.uint8, "ecn": np.uint8,
+}  # fmt: skip
+
+
+def topology(shape: Shape) -> Topology:
+    nodes = tuple(Node(f"n{i}", ports=(Port(f"n{i}", "ew", "east-west"),)) for i in range(shape.size))
+    return Topology(nodes, (Group("G", shape.kind, tuple(n.name for n in nodes), "n0"),))
+
+
+def view(shape: Shape, port: int) -> PortView:
+    names = tuple(f"n{i}" for i in range(shape.size))
+    group = GroupView("G", shape.kind, port, names, {i + 1: i for i in range(shape.size)})
+    peers = {i + 1: f"n{i}/ew" for i in range(shape.size) if i != port}
+    return PortView(f"n{port}/ew", f"n{port}", "east-west", frozenset([port + 1]), peers, (group,))
+
+
+@dataclass
+class Told:
+    """All that the reducers and the join said."""
+
+    table: SeriesTable
+    block: Block
+
+    def of(self, signal: str, entity: str) -> np.ndarray:
+        """The values of one series, in time order; those of all its selectors."""
+        numbers = [i for i, k in enumerate(self.table.keys) if k.signal == signal and k.entity == entity]
+        return self.block.value[np.isin(self.block.series, numbers)]
+
+    def typical(self, signal: str, entity: str) -> float:
+        """Its median, the first values left out."""
+        values = self.of(signal, entity)
+        return float(np.median(values[len(values) // 4 :])) if len(values) else float("nan")
+
+
+def told(shape: Shape, make: Callable[..., Iterator[Send]], rounds: int = 200, chunk: int = 5, **kw: int) -> Told:
+    """What is said of a group, port by port and joined."""
+    sends = list(make(shape, rounds, **kw))
+    table, ports = SeriesTable(), range(shape.size)
+    parts = [reduced(PortReducer(view(shape, p)), captured(shape, sends, p), table, chunk) for p in ports]
+    block = merge_blocks(parts)
+    join, ticks = WireJoin(topology(shape)), [block]
+    latest, times = np.empty(0), np.empty(0)
+    for end in np.unique(block.time):
+        room = len(table.keys) - len(latest)
+        latest, times = np.append(latest, np.full(room, np.nan)), np.append(times, np.full(room, -np.inf))
+        now = block.time == end
+        latest[block.series[now]], times[block.series[now]] = block.value[now], end
+        ticks.append(join(float(end), table, latest, times))
+    return Told(table, merge_blocks(ticks))
+
+
+def reduced(reducer: PortReducer, captured: Packets, table: SeriesTable, chunk: int = 5) -> Block:
+    """One port's samples."""
+    parts = []
+    first = np.floor(captured.time.min())
+    while first <= captured.time.max():
+        inside = (captured.time >= first) & (captured.time < first + chunk)
+        samples = reducer.reduce(captured.take(inside), first, chunk)
+        for key, time, value in zip(samples.keys, samples.times, samples.values, strict=True):
+            parts.append(Block(time, np.full(len(time), table.number(key), np.int32), value))
+        first += chunk
+    return merge_blocks(parts)

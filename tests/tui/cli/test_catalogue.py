@@ -1,0 +1,200 @@
+"""The commands of the catalogue as their users meet them."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+from click.testing import CliRunner
+from jsonschema import Draft202012Validator
+
+from skewscope.adapters.inputs.recording import demo_path
+from skewscope.kb.entry_kinds import builtin_version
+from skewscope.kb.loader import catalogue
+from skewscope.tui.cli.main import cli
+from tests.support.kb_damage import copied, replaced, written
+
+
+def run(*words, code=0):
+    """What a command prints on standard output; on standard error where it could not run."""
+    done = CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == code, done.output
+    return done.stderr if code == 2 else done.stdout
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    return copied(tmp_path_factory.mktemp("cli"))
+
+
+# The questions that a reader comes with, each answered by one command.
+
+
+def test_which_conditions_a_dpu_at_the_front_end_can_see():
+    found = {one["id"] for one in json.loads(run("kb", "list", "--seen-by", "dpu-front-end", "--json"))}
+    assert found == {c.id for c in catalogue().conditions.values() if c.visibility("dpu-front-end") != "not_visible"}
+    assert "tp-straggler" not in found
+    assert "burst-admission-backlog" in found
+
+
+def test_what_looks_like_a_tensor_parallel_straggler_and_how_to_tell_them_apart():
+    shown = run("kb", "show", "tp-straggler")
+    part = shown.split("Looks like\n")[1].split("\n\n")[0]
+    for look in catalogue().conditions["tp-straggler"].lookalikes:
+        assert look.condition in part
+    assert "marks" in part
+
+
+def test_what_was_measured_about_kv_transfer_and_by_whom():
+    told = run("kb", "claims", "kv", "transfer")
+    assert "1.13 GB" in told
+    assert "arXiv:2401.09670" in told
+    assert "seen: full text" in told
+
+
+def test_what_can_be_done_about_incast_and_what_it_risks():
+    shown = run("kb", "show", "incast-all-to-all")
+    part = shown.split("What to do\n")[1].split("What was reported")[0]
+    for id_ in catalogue().conditions["incast-all-to-all"].mitigations:
+        assert id_ in part
+    assert "risk: " in part
+    assert "undo: " in part
+    assert "from a DPU: " in part
+
+
+def test_the_bibtex_of_everything_about_pfc():
+    found = run("kb", "export", "--format", "bibtex", "--about", "pfc")
+    assert "{guo2016rdma," in found
+    assert found.count("\n@") + 1 < len(catalogue().sources) / 4
+
+
+# Every command.
+
+
+def test_a_list_is_narrowed_by_fields():
+    found = json.loads(run("kb", "list", "--where", "group=pcie", "--where", "grade=A", "--json"))
+    assert found
+    assert all((one["group"], one["grade"]) == ("pcie", "A") for one in found)
+    assert "'gruop'" in run("kb", "list", "--where", "gruop=pcie", code=2)
+    assert "FIELD=VALUE" in run("kb", "list", "--where", "group", code=2)
+    assert "conditions" in run("kb", "list", "signals", "--seen-by", "dpu-relayed", code=2)
+
+
+def test_the_matrix_has_a_row_for_every_condition():
+    rows = json.loads(run("kb", "matrix", "--json"))
+    assert {row["condition"] for row in rows} == set(catalogue().conditions)
+    assert all(len(row["seen"]) == 4 and row["dpu"] in ("no", "part", "itself") for row in rows)
+    text = run("kb", "matrix", "--where", "group=pcie")
+    assert "h2d-starvation" in text
+    assert "tp-straggler" not in text
+
+
+@pytest.mark.parametrize("form", ["dot", "mermaid", "json"])
+def test_the_graph_is_drawn_whole_and_around_a_condition(form, tmp_path):
+    whole, part = run("kb", "graph", "--format", form), run("kb", "graph", "tp-straggler", "--format", form)
+    assert len(part) < len(whole) / 2
+    assert run("kb", "graph", "--format", form, "-o", tmp_path / "graph") == ""
+    assert (tmp_path / "graph").read_text() == whole
+    assert "Did you mean 'tp-straggler'?" in run("kb", "graph", "tp-stragler", code=2)
+
+
+def test_the_exported_document_is_as_its_published_schema_says():
+    document, schema = (json.loads(run("kb", "export", "--format", form)) for form in ("json", "schema"))
+    Draft202012Validator.check_schema(schema)
+    Draft202012Validator(schema).validate(document)
+    assert len(document["conditions"]) == len(catalogue().conditions)
+    assert document["version"] == builtin_version()
+
+
+def test_pages_are_written_into_a_folder(tmp_path):
+    run("kb", "export", "--format", "markdown", "-o", tmp_path)
+    assert "tp-straggler-on-the-wire" in (tmp_path / "conditions/tp-straggler.md").read_text()
+    assert (tmp_path / "graph.svg").read_text().startswith("<svg")
+    assert "folder" in run("kb", "export", "--format", "markdown", code=2)
+
+
+def test_prometheus_takes_the_skeleton(tmp_path):
+    (tmp_path / "rules.yaml").write_text(run("kb", "export", "--format", "prometheus", "--exporter", "dcgm"))
+    assert "DCGM_FI_" in (tmp_path / "rules.yaml").read_text()
+    assert "Did you mean 'dcgm'?" in run("kb", "export", "--format", "prometheus", "--exporter", "dcgn", code=2)
+    if not shutil.which("promtool"):
+        pytest.skip("promtool is not installed")
+    command = ["promtool", "check", "rules", "rules.yaml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_fits_no_format_is_told():
+    assert "--about is for sources" in run("kb", "export", "--about", "pfc", code=2)
+    assert "--exporter is for" in run("kb", "export", "--exporter", "dcgm", code=2)
+    assert "no source that tells of" in run("kb", "export", "--format", "bibtex", "--about", "zzqq", code=2)
+
+
+@pytest.mark.parametrize("kind", ["condition", "signal", "mitigation", "source", "finding"])
+def test_a_new_entry_is_a_file_whose_gaps_the_lint_names_and_nothing_is_overwritten(copy, kind):
+    id_ = "wire.brand_new" if kind == "signal" else "brand_new" if kind == "source" else "brand-new"
+    path = copy / f"{kind}s/{id_}.yaml"
+    try:
+        assert str(path) in run("kb", "new", kind, id_, "--folder", copy)
+        gaps = [line for line in run("kb", "lint", copy, code=1).splitlines() if f"{id_}.yaml:" in line]
+        assert len(gaps) > 3
+        before = path.read_text()
+        assert "an id that is not taken" in run("kb", "new", kind, id_, "--folder", copy, code=2)
+        assert path.read_text() == before
+    finally:
+        path.unlink(missing_ok=True)
+    assert "like" in run("kb", "new", kind, "Not An Id", "--folder", copy, code=2)
+
+
+def due():
+    """The version of a catalogue in which a text or a value changed."""
+    major, minor, patch = catalogue().version.split(".")
+    return f"{major}.{minor}.{int(patch) + 1}"
+
+
+def test_changes_between_two_versions_are_listed_and_the_version_due_is_told(copy, tmp_path):
+    assert "Nothing changed" in run("kb", "changes", copy)
+    straggler = copy / "conditions/tp-straggler.yaml"
+    with written(straggler, replaced(straggler, "name: Tensor", "name: The tensor")):
+        told = run("kb", "changes", copy, code=1)
+    assert "tp-straggler (condition): name" in told
+    assert due() in told
+    old = tmp_path / "old.json"
+    run("kb", "export", "-o", old)
+    found = json.loads(run("kb", "changes", old, "--json"))
+    assert (found["level"], found["entries"]) == ("nothing", [])
+
+
+def test_a_version_that_rose_enough_is_well(copy, tmp_path):
+    wang = copy / "sources/wang2019gbn.yaml"
+    run("kb", "export", "-o", tmp_path / "old.json")
+    with (
+        written(copy / "catalogue.yaml", f"version: {due()}\n"),
+        written(wang, replaced(wang, "year: 2019", "year: 2018")),
+    ):
+        told = run("kb", "changes", tmp_path / "old.json", copy)
+    assert "wang2019gbn (source): year" in told
+    assert "a patch change" in told
+
+
+def test_coverage_answers_for_the_exporters_that_are_there():
+    found = json.loads(run("coverage", "--source", "vllm", "--source", "dcgm", "--json"))
+    judged = {one["condition"]: one["verdict"] for one in found["conditions"]}
+    assert set(judged) == set(catalogue().conditions)
+    assert judged["kv-capacity-preemption-thrash"] == "partial"
+    assert judged["fabric-congestion"] == "blind"
+    assert found["unlocks"]
+
+
+def test_coverage_answers_for_a_topology_and_says_which_signal_would_open_most():
+    topology = demo_path() / "topology.yaml"
+    alone = json.loads(run("coverage", "--topology", topology, "--json"))
+    with_engines = json.loads(run("coverage", "--topology", topology, "--source", "vllm", "--json"))
+    blind = [sum(one["verdict"] == "blind" for one in found["conditions"]) for found in (alone, with_engines)]
+    assert blind[1] < blind[0] < len(catalogue().conditions)
+    assert "What would help most" in run("coverage", "--topology", topology)
+
+
+def test_coverage_is_not_asked_in_two_ways_at_once():
+    assert "Did you mean 'vllm'?" in run("coverage", "--source", "vlm", code=2)
+    assert "--replay, or" in run("coverage", "--replay", "x", "--source", "vllm", code=2)

@@ -1,0 +1,47 @@
+from dataclasses import replace
+
+import pytest
+
+from skewscope.tui.render import report
+from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.text import line_width, to_plain_text
+from tests.tui.samples import INCIDENTS, catalogue, healthy, outcome
+
+
+def text(found, columns=100):
+    return to_plain_text(report.report_lines("tp", found, DisplayNames(catalogue(), found.incidents), columns))
+
+
+def test_a_report_is_as_it_was_accepted(golden):
+    golden("report_100", text(outcome()))
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100])
+def test_a_report_keeps_to_its_width(columns):
+    lines = report.report_lines("tp", outcome(), DisplayNames(catalogue(), INCIDENTS), columns)
+    assert all(line_width(row) <= columns for row in lines)
+
+
+def test_healthy_data_gets_a_clear_sentence_with_what_was_watched():
+    shown = text(healthy())
+    assert "tp: nothing is wrong in what could be seen." in shown
+    assert "8 nodes and 1 group for 1 min 40 s" in " ".join(shown.split())
+
+
+def test_no_data_is_not_called_healthy():
+    empty = replace(healthy(), snapshots=(), samples=0, duration_s=0.0)
+    assert "nothing is known" in text(empty)
+    assert "nothing is wrong" not in text(empty)
+
+
+def test_what_is_missing_is_said_in_sentences():
+    shown = " ".join(text(outcome()).split())
+    assert "No packets from n1/ew" in shown
+    assert "11 samples could not be used (no signal of this name): go_threads, up." in shown
+    assert "GPU nodes 0/8 never" in shown
+    assert "silent: n1/ew" in shown
+
+
+def test_a_hostile_name_reaches_no_terminal():
+    bad = replace(INCIDENTS[0], name="n\x1b[2J2\u202e")
+    assert "\x1b" not in text(outcome((bad,)))

@@ -1,0 +1,98 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewscope.tui.render import text, units
+
+WORDS = st.lists(st.tuples(st.text(max_size=30), st.sampled_from(["", "dim", "key"])), max_size=5).map(tuple)
+
+
+@given(WORDS, st.integers(2, 60), st.integers(0, 6))
+def test_wrapped_lines_fit_and_lose_no_word(spans, columns, hang):
+    hang = min(hang, columns - 2)
+    rows = text.wrap(spans, columns, hang)
+    assert all(text.line_width(row) <= columns for row in rows)
+    letters = "".join("".join(word.split()) for word, _ in spans)
+    assert "".join("".join(word.split()) for row in rows for word, _ in row) == letters
+
+
+@given(st.text(max_size=40), st.integers(0, 50))
+def test_cut_and_padded_texts_have_the_width_asked_for(words, columns):
+    assert text.width(text.cut(words, columns)) <= columns
+    assert text.width(text.pad(words, columns)) == columns
+
+
+@given(WORDS, st.integers(0, 50))
+def test_a_fitted_line_fits(spans, columns):
+    assert text.line_width(text.fit(spans, columns)) <= columns
+
+
+@given(st.text(max_size=40))
+def test_nothing_that_a_terminal_would_obey_gets_through(words):
+    shown = text.to_plain_text([text.line(words, "crit")])
+    assert "\x1b" not in shown
+    assert "\n" not in shown[:-1]
+    assert text.to_plain_text([text.line(words)], ascii_=True).isascii()
+
+
+def test_what_follows_a_bullet_or_a_label_hangs_under_it_and_prose_does_not():
+    lines = [
+        text.line("some words of prose"),
+        (("  · a", "key"), (" b c d", "")),
+        (("unit   ", "label"), ("a b c", "")),
+    ]
+    shown = text.to_plain_text(text.wrap_lines(lines, 10)).splitlines()
+    assert shown == ["some words", "of prose", "  · a b c", "    d", "unit   a b", "     c"]
+
+
+def test_colours_are_written_only_when_asked_for():
+    spans = (("bad", "crit"), (" day", ""))
+    assert text.to_plain_text([spans]) == "bad day\n"
+    assert text.to_plain_text([spans], colour=True) == "\x1b[1;31mbad\x1b[0m day\n"
+
+
+def test_ascii_keeps_columns_of_our_own_glyphs():
+    assert text.to_ascii("✖ ! · ✓ ─ ● └ … −3 µs") == "X ! . v - o ` ~ -3 us"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "share", "shown"),
+    [
+        (0.0124, "s", False, "12.4 ms"),
+        (0.000812, "s", False, "812 µs"),
+        (0.9999, "s", False, "1 s"),
+        (31.2, "s", False, "31.2 s"),
+        (252, "s", False, "4 min 12 s"),
+        (7500, "s", False, "2 h 5 min"),
+        (273600, "s", False, "3 d 4 h"),
+        (0, "s", False, "0 s"),
+        (0.34, "1", True, "34 %"),
+        (5.12, "1", False, "5.12"),
+        (1.2e6, "By", False, "1.2 MB"),
+        (999_700, "By", False, "1 MB"),
+        (12.5e6, "By/s", False, "12.5 MB/s"),
+        (-0.38, "1", True, "−38 %"),
+        (71, "Cel", False, "71 °C"),
+        (1234, "{packet}/s", False, "1,234 packets/s"),
+        (1, "{packet}/s", False, "1 packet/s"),
+        (12, "{request}", False, "12 requests"),
+        (-1.7e-18, "1", True, "0 %"),
+        (92.0, "1", True, "9,200 %"),
+        (40, "1/s", False, "40 per s"),
+        (None, "s", False, "unknown"),
+        (float("nan"), "1", True, "unknown"),
+        (float("inf"), "s", False, "infinite"),
+    ],
+)
+def test_numbers_are_said_as_people_say_them(value, unit, share, shown):
+    assert units.format_value(value, unit, share=share) == shown
+
+
+@pytest.mark.parametrize(("change", "said"), [(0.5, "+50 %"), (-0.5, "−50 %"), (9.9, "+990 %"), (92.0, "×93")])
+def test_a_change_of_many_times_is_told_as_a_factor(change, said):
+    assert units.format_value(change, "1", share=True, signed=True) == said
+
+
+def test_times_are_utc_and_cut_to_the_second():
+    assert units.format_time(1795177128.999) == "12:18:48"
+    assert units.format_datetime(1795177128.0) == "2026-11-20 12:18:48 UTC"

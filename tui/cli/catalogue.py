@@ -1,0 +1,379 @@
+"""The commands about the catalogue: `kb`."""
+
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from skewscope.kb.entry_kinds import KINDS
+from skewscope.kb.problems import InputError, Problem
+from skewscope.tui.cli.terminal import (
+    EXIT_OK,
+    EXIT_PROBLEMS,
+    CommandT,
+    SuggestingGroup,
+    json_option,
+    print_json,
+    print_lines,
+    print_problems,
+)
+
+if TYPE_CHECKING:
+    from skewscope.kb.catalogue_cache import RawCatalogue
+    from skewscope.kb.model import Catalogue
+
+
+class KnowledgeGroup(SuggestingGroup):
+    """A group of commands about what is known and how it is recognised."""
+
+    section = "What is known"
+
+
+def load_catalogue() -> "Catalogue":
+    """The catalogue that comes with the package."""
+    from skewscope.kb.loader import catalogue as load  # noqa: PLC0415
+
+    return load()
+
+
+@click.group("kb", cls=KnowledgeGroup)
+def kb() -> None:
+    """The catalogue: conditions, signals, mitigations, sources, findings."""
+
+
+FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+KIND = click.Choice(KINDS)
+DEPLOYMENT = click.Choice(["dpu-front-end", "dpu-every-rail", "dpu-pcie-root", "dpu-relayed"])
+VISIBLE_VERDICTS = ("visible", "partial", "relayed")
+
+
+def output_option(command: CommandT) -> CommandT:
+    """`-o FILE`."""
+    what = "Write it there instead of printing it."
+    option = click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help=what)
+    return option(command)
+
+
+def write_output(text: str, output: Path | None) -> None:
+    """Print a text as it is, or write it to a file."""
+    if output:
+        output.write_text(text, encoding="utf-8")
+    else:
+        sys.stdout.write(text)
+
+
+@kb.command("list")
+@click.argument("kind", type=KIND, default="conditions")
+@click.option("--seen-by", type=DEPLOYMENT, help="Only conditions of which such a DPU sees something.")
+@click.option("--where", "fields", metavar="FIELD=VALUE", multiple=True, help="Only entries that have this value.")
+@json_option
+def kb_list(kind: str, seen_by: str | None, fields: tuple[str, ...], as_json: bool) -> None:
+    """List all entries of a kind, or those that fit.
+
+    For example: `kb list --seen-by dpu-front-end`, `kb list --where group=pcie --where grade=A`,
+    `kb list sources --where seen="full text"`.
+    """
+    from skewscope.kb.model import Condition  # noqa: PLC0415
+    from skewscope.kb.query import select  # noqa: PLC0415
+    from skewscope.tui.render.catalogue import list_lines  # noqa: PLC0415
+
+    if seen_by and kind != "conditions":
+        raise click.UsageError("--seen-by is about conditions.")
+    found = select(load_catalogue(), kind, dict(map(_parse_field, fields)))
+    if seen_by:
+        found = tuple(c for c in found if isinstance(c, Condition) and _is_visible(c.visibility(seen_by)))
+    if as_json:
+        print_json(list(found))
+    else:
+        print_lines(list_lines(found))
+
+
+def _parse_field(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise click.UsageError(f"--where {text!r}: expected FIELD=VALUE, as in --where grade=A.")
+    return name, value
+
+
+def _is_visible(verdict: str) -> bool:
+    return verdict in VISIBLE_VERDICTS
+
+
+@kb.command("show")
+@click.argument("id_", metavar="ID")
+@json_option
+def kb_show(id_: str, as_json: bool) -> None:
+    """Show an entry, of whatever kind, and what names it."""
+    from skewscope.kb.query import describe as shown  # noqa: PLC0415
+    from skewscope.kb.query import find  # noqa: PLC0415
+    from skewscope.tui.render.catalogue import entry_lines  # noqa: PLC0415
+    from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
+
+    known = load_catalogue()
+    if as_json:
+        print_json(shown(known, id_))
+    else:
+        print_lines(entry_lines(find(known, id_)[1], DisplayNames(known)), wrapped=True)
+
+
+@kb.command("search")
+@click.argument("words", nargs=-1, required=True)
+@click.option("--kind", type=KIND, help="Only entries of this kind.")
+@json_option
+def kb_search(words: tuple[str, ...], kind: str | None, as_json: bool) -> None:
+    """Search all entries; a misspelling is forgiven."""
+    from skewscope.kb.search import search  # noqa: PLC0415
+    from skewscope.tui.render.catalogue import hit_lines  # noqa: PLC0415
+
+    hits = search(load_catalogue(), " ".join(words), kind or "")
+    if as_json:
+        print_json(hits)
+    else:
+        print_lines(hit_lines(hits), wrapped=True)
+    click.get_current_context().exit(EXIT_OK if hits else EXIT_PROBLEMS)
+
+
+@kb.command("claims")
+@click.argument("words", nargs=-1, required=True)
+@json_option
+def kb_claims(words: tuple[str, ...], as_json: bool) -> None:
+    """What was measured about something: every claim with its source.
+
+    For example: `kb claims kv transfer`.
+    """
+    from skewscope.kb.claims import search_claims  # noqa: PLC0415
+    from skewscope.tui.render.catalogue import claim_lines  # noqa: PLC0415
+    from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
+
+    known = load_catalogue()
+    found = search_claims(known, " ".join(words))
+    if as_json:
+        print_json(found)
+    else:
+        print_lines(claim_lines(found, DisplayNames(known)), wrapped=True)
+    click.get_current_context().exit(EXIT_OK if found else EXIT_PROBLEMS)
+
+
+@kb.command("matrix")
+@click.option("--where", "fields", metavar="FIELD=VALUE", multiple=True, help="Only conditions that have this value.")
+@json_option
+def kb_matrix(fields: tuple[str, ...], as_json: bool) -> None:
+    """What a DPU sees of each condition, wherever it stands, and who could mitigate it."""
+    from skewscope.kb.matrix import build_matrix  # noqa: PLC0415
+    from skewscope.kb.query import select  # noqa: PLC0415
+    from skewscope.tui.render.catalogue import matrix_lines  # noqa: PLC0415
+
+    known = load_catalogue()
+    wanted = {c.id for c in select(known, "conditions", dict(map(_parse_field, fields)))}
+    rows = [row for row in build_matrix(known) if row.condition.id in wanted]
+    if as_json:
+        print_json(
+            [
+                {"condition": row.condition.id, "seen": row.verdicts, "mitigated_by": row.actors, "dpu": row.dpu}
+                for row in rows
+            ]
+        )
+    else:
+        print_lines(matrix_lines(rows))
+
+
+@kb.command("graph")
+@click.argument("id_", metavar="[CONDITION]", required=False)
+@click.option("--format", "form", type=click.Choice(["dot", "mermaid", "json"]), default="dot", show_default=True)
+@click.option("--steps", type=click.IntRange(1, 20), default=1, show_default=True, help="How far around the condition.")
+@click.option("--lookalikes", is_flag=True, help="With look-alikes beside causes and effects.")
+@output_option
+def kb_graph(id_: str | None, form: str, steps: int, lookalikes: bool, output: Path | None) -> None:
+    """Causes and effects as a graph for other programs: all of it, or what is around one condition."""
+    from skewscope.kb.graph_formats import FORMATS, select_subgraph  # noqa: PLC0415
+
+    write_output(FORMATS[form](select_subgraph(load_catalogue(), id_ or "", steps, lookalikes=lookalikes)), output)
+
+
+@kb.command("export")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["json", "schema", "markdown", "bibtex", "csl-json", "prometheus"]),
+    default="json",
+    show_default=True,
+)
+@click.option("--about", metavar="WORDS", default="", help="bibtex, csl-json: only sources that tell of this.")
+@click.option("--exporter", multiple=True, metavar="NAME", help="prometheus: take this exporter's names; repeatable.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="A file; for markdown a folder.")
+def kb_export(form: str, about: str, exporter: tuple[str, ...], output: Path | None) -> None:
+    """The catalogue for other programs.
+
+    json: one document, shaped as `--format schema` tells. markdown: a folder of pages. bibtex, csl-json: its sources;
+    `--about pfc` only those that tell of PFC. prometheus: alerting rules to fill in.
+    """
+    if about and form not in ("bibtex", "csl-json"):
+        raise click.UsageError("--about is for sources: --format bibtex or csl-json.")
+    if exporter and form != "prometheus":
+        raise click.UsageError("--exporter is for --format prometheus.")
+    if form == "markdown":
+        _write_markdown(output)
+    else:
+        write_output(_export_text(form, about, exporter), output)
+
+
+def _export_text(form: str, about: str, exporters: tuple[str, ...]) -> str:
+    from skewscope.kb import (
+        citations,
+        export,
+    )
+
+    known = load_catalogue()
+    if form == "json":
+        return export.export_document(_load_version(None), export.full_graph(known))
+    if form == "schema":
+        from skewscope.tui.render.rules import to_json  # noqa: PLC0415
+
+        return to_json(export.document_schema()) + "\n"
+    if form == "prometheus":
+        return export.prometheus_rules(known, _check_exporters(exporters, known))
+    from skewscope.kb.claims import search_sources  # noqa: PLC0415
+
+    found = search_sources(known, about)
+    if not found:
+        raise InputError([Problem("kb", 0, "--about", f"no source that tells of {about!r}", "words that one holds")])
+    return citations.bibtex(found) if form == "bibtex" else citations.csl_json(found)
+
+
+def _check_exporters(wanted: tuple[str, ...], known: "Catalogue") -> tuple[str, ...]:
+    from skewscope.rules.coverage import count_exporter_signals  # noqa: PLC0415
+
+    return check_choices("--exporter", wanted, count_exporter_signals(known))
+
+
+def check_choices(field: str, wanted: tuple[str, ...], known: Collection[str]) -> tuple[str, ...]:
+    """The values of an option, each of them known.
+
+    Raises:
+        InputError: one is not.
+    """
+    from skewscope.kb.problems import join_names, suggest_name  # noqa: PLC0415
+
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise InputError(
+            Problem(field, 0, "", repr(name), f"one of {join_names(list(known), 60)}", suggest_name(name, known))
+            for name in unknown
+        )
+    return wanted
+
+
+def _write_markdown(output: Path | None) -> None:
+    if output is None:
+        raise click.UsageError("Pages need a folder: -o FOLDER.")
+    for name, text in _render_pages("md").items():
+        path = output / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def _render_pages(suffix: str) -> dict[str, str]:
+    """The catalogue as pages, with the rules that recognise each condition."""
+    from skewscope.kb.markdown import build_pages  # noqa: PLC0415
+    from skewscope.rules.loader import load  # noqa: PLC0415
+
+    known = load_catalogue()
+    by: dict[str, tuple[str, ...]] = {}
+    for rule in load(known)[0].values():
+        by[rule.condition] = (*by.get(rule.condition, ()), rule.id)
+    return build_pages(known, by, suffix=suffix)
+
+
+@kb.command("site")
+@click.argument("folder", type=click.Path(path_type=Path))
+def kb_site(folder: Path) -> None:
+    """Build the catalogue as a web site that works offline, from its files."""
+    from skewscope.kb import (
+        citations,
+        export,
+    )
+    from skewscope.tui.site.build import build_site  # noqa: PLC0415
+
+    known = load_catalogue()
+    extra = {
+        "catalogue.json": _export_text("json", "", ()),
+        "catalogue.schema.json": _export_text("schema", "", ()),
+        "sources.bib": citations.bibtex(known.sources.values()),
+        "sources.json": citations.csl_json(known.sources.values()),
+        "rules.yaml": export.prometheus_rules(known),
+    }
+    build_site(folder, _render_pages("html"), extra, known.version)
+    click.echo(f"Open {folder / 'index.html'}.")
+
+
+@kb.command("new")
+@click.argument("kind", type=click.Choice([kind.removesuffix("s") for kind in KINDS]))
+@click.argument("id_", metavar="ID")
+@click.option("--folder", type=FOLDER, default=Path("kb"), show_default=True, help="The catalogue's folder.")
+def kb_new(kind: str, id_: str, folder: Path) -> None:
+    """Write a new entry to fill in; `kb lint` then tells what is still missing."""
+    from skewscope.kb.template import template  # noqa: PLC0415
+
+    text = template(kind, id_)
+    path = folder / f"{kind}s" / f"{id_}.yaml"
+    if not path.parent.is_dir():
+        found = [Problem(str(folder), 0, "", f"no folder {kind}s", "the folder of a catalogue", "Give it by --folder.")]
+        raise InputError(found)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise InputError([Problem(str(path), 0, "", "an entry", "an id that is not taken")]) from None
+    click.echo(f"{path}: fill in what is empty, then run `skewscope kb lint {folder}`.")
+
+
+@kb.command("changes")
+@click.argument("old", type=click.Path(path_type=Path, exists=True))
+@click.argument("new", required=False, type=click.Path(path_type=Path, exists=True))
+@json_option
+def kb_changes(old: Path, new: Path | None, as_json: bool) -> None:
+    """What changed between two versions: folders or exported JSON; without a second, up to this one.
+
+    Exit code 1 where the version did not rise as it should.
+    """
+    from skewscope.kb.changes import diff_catalogues  # noqa: PLC0415
+    from skewscope.tui.render.catalogue import change_lines  # noqa: PLC0415
+
+    found = diff_catalogues(_load_version(old), _load_version(new))
+    if as_json:
+        print_json(
+            {
+                "old": found.old,
+                "new": found.new,
+                "level": found.level,
+                "due": found.required_version,
+                "entries": found.entries,
+            }
+        )
+    else:
+        print_lines(change_lines(found), wrapped=True)
+    click.get_current_context().exit(EXIT_OK if found.is_version_sufficient else EXIT_PROBLEMS)
+
+
+def _load_version(path: Path | None) -> "RawCatalogue":
+    """A version of the catalogue as its files or its export have it; the one that comes with the package for None."""
+    if path is not None and path.is_file():
+        from skewscope.kb.export import read_document  # noqa: PLC0415
+
+        return read_document(path)
+    from skewscope.kb.entry_kinds import builtin_folder  # noqa: PLC0415
+    from skewscope.kb.loader import read_raw  # noqa: PLC0415
+
+    return read_raw(path or builtin_folder())
+
+
+@kb.command("lint")
+@click.argument("folder", required=False, type=FOLDER)
+@json_option
+def kb_lint(folder: Path | None, as_json: bool) -> None:
+    """Check the catalogue, or one in a folder."""
+    from skewscope.kb.lint import lint_folder  # noqa: PLC0415
+
+    print_problems(lint_folder(folder), as_json=as_json)

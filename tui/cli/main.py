@@ -1,0 +1,326 @@
+"""The command line. Everything heavy is imported where it is used: `--help` and `kb list` need click and YAML only."""
+
+import errno
+import io
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from skewscope.kb.problems import InputError, Problem, SkewscopeError, suggest_name
+from skewscope.tui.cli import agent, controller, reports, rules, silences, simulate, topology
+from skewscope.tui.cli.catalogue import check_choices, kb, load_catalogue
+from skewscope.tui.cli.terminal import (
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_PROBLEMS,
+    CommandT,
+    SuggestingGroup,
+    clear_progress,
+    is_ascii_only,
+    json_option,
+    output_width,
+    print_error,
+    print_json,
+    print_lines,
+    progress_bar,
+)
+from skewscope.tui.console import launcher
+from skewscope.tui.render import text
+from skewscope.tui.render.text import line
+
+if TYPE_CHECKING:
+    from skewscope.adapters.runtime.replay import ReplayResult
+    from skewscope.engine.model.incident import Incident
+
+
+class DiagnoseCommand(click.Command):
+    """A command that looks at telemetry."""
+
+    section = "Diagnose"
+
+
+class RootGroup(SuggestingGroup):
+    """The top: commands under the heading of their section, and our errors as lines on standard error."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One table a section."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            if command := self.get_command(ctx, name):
+                rows = sections.setdefault(getattr(command, "section", "Other"), [])
+                rows.append((name, command.get_short_help_str(90)))
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """In the order of definition: what is done first stands first."""
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run, and turn what went wrong into text and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except SkewscopeError as error:
+            print_error(error)
+            ctx.exit(EXIT_ERROR)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # click ends quietly when a reader has gone
+            click.echo(text.sanitise(f"skewscope: {error}"), err=True)
+            ctx.exit(EXIT_ERROR)
+        except KeyboardInterrupt:
+            ctx.exit(EXIT_INTERRUPTED)
+
+
+def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
+        try:
+            number = version("skewscope")
+        except PackageNotFoundError:
+            number = "(not installed)"
+        from skewscope.kb.entry_kinds import builtin_version  # noqa: PLC0415
+
+        click.echo(f"skewscope {number}, catalogue {builtin_version() or '(unknown)'}")
+        ctx.exit()
+
+
+def recording_option(command: CommandT) -> CommandT:
+    """`--replay PATH`."""
+    what = "A recording's folder; without it, the built-in demo."
+    return click.option("--replay", "recording", type=click.Path(path_type=Path), metavar="PATH", help=what)(command)
+
+
+TimeRange = tuple[float | None, float | None]
+
+
+def _replay(
+    recording: Path | None, *, workers: int | None = None, progress: bool = True, span: TimeRange = (None, None)
+) -> "ReplayResult":
+    from skewscope.adapters.inputs.recording import clip_recording, demo_path, open_recording  # noqa: PLC0415
+    from skewscope.adapters.runtime.replay import replay  # noqa: PLC0415
+
+    path = recording or demo_path()
+    part = clip_recording(open_recording(path), *span)
+    try:
+        return replay(part, progress=progress_bar(path.name, wanted=progress), workers=workers)
+    finally:
+        clear_progress(wanted=progress)
+
+
+def _print_report(name: str, outcome: "ReplayResult") -> None:
+    from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
+    from skewscope.tui.render.report import report_lines  # noqa: PLC0415
+
+    print_lines(report_lines(name, outcome, DisplayNames(load_catalogue(), outcome.incidents), output_width()))
+
+
+# Commands.
+
+
+@click.group(cls=RootGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@recording_option
+@click.option("--url", metavar="URL", help="Show what a controller sees: where `skewscope run` listens.")
+@click.option(
+    *("--token-file", "token_file"),
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help=f"The token for --url; without it, the one in {launcher.TOKEN_VARIABLE}.",
+)
+@click.option("--ascii", "ascii_", is_flag=True, help="Draw with ASCII only.")
+@click.option("--write", is_flag=True, help="Let the console change things: acknowledge, snooze.")
+@click.option("--theme", default="", metavar="NAME", help=f"Colours: {', '.join(launcher.THEMES)}.")
+@click.option("--keys", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Other keys, as TOML.")
+@click.option("--ledger", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Where they are kept.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+)
+@click.pass_context
+def cli(
+    ctx: click.Context, /, recording: Path | None, url: str | None, token_file: Path | None, ascii_: bool, **wishes: Any
+) -> None:
+    """Which skew, on which node, with what evidence: an LLM cluster watched from its DPUs.
+
+    Without a command it opens the console on the built-in demo, or on what --replay or --url names. Where there is no
+    terminal it prints a recording as text.
+
+    Exit codes: 0 fine, 1 found something, 2 could not run.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    asked = launcher.LaunchOptions(ascii_ or is_ascii_only(), **wishes)
+    if url is None:
+        ctx.exit(_open_console(recording, asked))
+    if recording is not None:
+        raise click.UsageError("--replay and --url are two things to look at; give one.")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError(f"--url needs a terminal; {url.rstrip('/')}/api/v1/incidents tells the same as JSON.")
+    ctx.exit(launcher.open_remote_console(url, token_file, asked))
+
+
+def _open_console(recording: Path | None, wishes: launcher.LaunchOptions) -> int:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        outcome = _replay(recording)
+        _print_report(recording.name if recording else "demo", outcome)
+        # What the demo finds is nobody's trouble.
+        return EXIT_PROBLEMS if recording and outcome.incidents else EXIT_OK
+    from skewscope.adapters.inputs.recording import demo_path  # noqa: PLC0415
+
+    return launcher.open_console(recording or demo_path(), wishes)
+
+
+@cli.command("replay", cls=DiagnoseCommand)
+@click.argument("recordings", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORDING...")
+@json_option
+@click.option("--workers", type=click.IntRange(1, 256), help="Processes that read; as many as there are cores.")
+@click.option("--no-progress", is_flag=True, help="No progress bar.")
+@click.option("--from", "begin", type=controller.parse_time, metavar="TIME", help="Only from then on.")
+@click.option("--to", "end", type=controller.parse_time, metavar="TIME", help="Only until then.")
+def replay_(recordings: tuple[Path, ...], as_json: bool, begin: float | None, end: float | None, **how: Any) -> None:
+    """Diagnose what was recorded.
+
+    Prints a report, or with --json one incident a line, recording after recording.
+    """
+    codes = []
+    for number, path in enumerate(recordings):
+        if number and not as_json:
+            click.echo()
+        codes.append(_replay_one(path, as_json=as_json, span=(begin, end), **how))
+    click.get_current_context().exit(max(codes))
+
+
+def _replay_one(path: Path, *, as_json: bool, span: TimeRange, workers: int | None, no_progress: bool) -> int:
+    try:
+        outcome = _replay(path, workers=workers, progress=not no_progress, span=span)
+    except InputError as error:
+        print_error(error)
+        return EXIT_ERROR
+    if as_json:
+        for incident in outcome.incidents:
+            click.echo(incident.as_line())
+        if not outcome.samples:
+            click.echo(text.sanitise(f"{path}: nothing could be watched, so nothing is known."), err=True)
+    else:
+        _print_report(path.name, outcome)
+    return EXIT_PROBLEMS if outcome.incidents else EXIT_OK
+
+
+@cli.command("explain", cls=DiagnoseCommand)
+@click.argument("what", metavar="INCIDENT_ID|CONDITION")
+@recording_option
+@json_option
+def explain(what: str, recording: Path | None, as_json: bool) -> None:
+    """Explain an incident in depth, or a condition of the catalogue."""
+    from skewscope.tui.render.catalogue import condition_lines  # noqa: PLC0415
+    from skewscope.tui.render.detail import DisplayNames, full_lines  # noqa: PLC0415
+
+    known = load_catalogue()
+    if entry := known.conditions.get(what):
+        if as_json:
+            print_json(entry)
+        else:
+            print_lines(condition_lines(entry, DisplayNames(known)), wrapped=True)
+        return
+    outcome = _replay(recording)
+    incident = _find_incident(what, outcome, list(known.conditions))
+    if as_json:
+        click.echo(incident.as_line())
+        return
+    words = DisplayNames(known, outcome.incidents)
+    print_lines(full_lines(incident, words, outcome.snapshots[-1].time, min(output_width(), 110)))
+    if condition := known.conditions.get(incident.condition):
+        print_lines([(), line("─" * min(output_width(), 40), "dim"), ()])
+        print_lines(condition_lines(condition, words), wrapped=True)
+
+
+def _find_incident(what: str, outcome: "ReplayResult", conditions: list[str]) -> "Incident":
+    ids = [i.id for i in outcome.incidents]
+    found = [i for i in outcome.incidents if i.id == what] or [i for i in outcome.incidents if i.id.startswith(what)]
+    if len(found) == 1:
+        return found[0]
+    several = f"the start of {len(found)} incidents" if found else "no incident there and no condition"
+    hint = suggest_name(what, [*conditions, *ids]) or f"Incidents there: {', '.join(ids) or 'none'}."
+    raise InputError([Problem(repr(what), 0, "", several, "the id of an incident or of a condition", hint)])
+
+
+@cli.command("coverage", cls=DiagnoseCommand)
+@recording_option
+@click.option(
+    "--topology",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What the DPUs of a topology read by themselves.",
+)
+@click.option("--source", "sources", multiple=True, metavar="NAME", help="What an exporter delivers, as vllm or dcgm.")
+@json_option
+def coverage_(recording: Path | None, topology: Path | None, sources: tuple[str, ...], as_json: bool) -> None:
+    """What can be diagnosed, what is blind, and which signal would help most.
+
+    Judged by the signals seen in a recording, or by those that the DPUs of a topology read, with those of the exporters
+    that are named. For example: `coverage --topology cluster.yaml --source dcgm --source vllm`.
+    """
+    if recording and (topology or sources):
+        raise click.UsageError("Give --replay, or --topology and --source.")
+    from skewscope.rules.coverage import compute_coverage, count_exporter_signals, exported_signals  # noqa: PLC0415
+    from skewscope.tui.render.coverage import coverage_lines  # noqa: PLC0415
+
+    known = load_catalogue()
+    if topology or sources:
+        named = check_choices("--source", sources, count_exporter_signals(known))
+        signals = _readable_signals(topology) | exported_signals(known, named)
+    else:
+        signals = frozenset(_replay(recording).signals)
+    found = compute_coverage(rules.load_rules().values(), known.conditions.values(), signals)
+    if as_json:
+        print_json(found)
+    else:
+        print_lines(coverage_lines(found, {id_: signal.name for id_, signal in known.signals.items()}))
+
+
+def _readable_signals(path: Path | None) -> frozenset[str]:
+    """What the DPUs of a topology read by themselves; nothing without one."""
+    if path is None:
+        return frozenset()
+    from skewscope.engine.model.topology_file import parse_valid_topology  # noqa: PLC0415
+    from skewscope.kb.yamlfile import read  # noqa: PLC0415
+    from skewscope.rules.coverage import dpu_readable_signals  # noqa: PLC0415
+
+    return dpu_readable_signals(
+        load_catalogue(), {network for node in parse_valid_topology(read(path)).nodes for network in node.sees}
+    )
+
+
+cli.add_command(reports.watch)
+cli.add_command(reports.report)
+cli.add_command(controller.run)
+cli.add_command(controller.config)
+cli.add_command(controller.audit)
+cli.add_command(silences.silence)
+cli.add_command(topology.topology)
+cli.add_command(kb)
+cli.add_command(rules.rules)
+cli.add_command(agent.agent)
+cli.add_command(simulate.simulate)
+cli.add_command(simulate.assess)
+cli.add_command(reports.keys)
+
+
+def main() -> None:
+    """The entry point."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name that the terminal's encoding lacks is no reason to fail.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    cli(prog_name="skewscope")
+
+
+if __name__ == "__main__":
+    main()

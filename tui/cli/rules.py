@@ -1,0 +1,151 @@
+"""The commands about rules: `rules`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from skewscope.kb.problems import InputError, Problem, suggest_name
+from skewscope.tui.cli.catalogue import FOLDER, KnowledgeGroup, load_catalogue
+from skewscope.tui.cli.terminal import EXIT_OK, EXIT_PROBLEMS, json_option, print_json, print_lines, print_problems
+
+if TYPE_CHECKING:
+    from skewscope.rules.case_file import CaseFile
+    from skewscope.rules.model import Rule
+
+
+@click.group("rules", cls=KnowledgeGroup)
+def rules() -> None:
+    """The rules: how each condition is recognised."""
+
+
+def load_rules() -> "Mapping[str, Rule]":
+    from skewscope.rules.loader import load_strict as load  # noqa: PLC0415
+
+    return load(load_catalogue())
+
+
+@rules.command("list")
+@json_option
+def rules_list(as_json: bool) -> None:
+    """List all rules."""
+    from skewscope.tui.render.rules import table_lines  # noqa: PLC0415
+
+    found = load_rules().values()
+    if as_json:
+        print_json(list(found))
+        return
+    rows = [(r.id, r.condition, r.scope, r.vantage, r.maturity) for r in found]
+    print_lines(table_lines(rows, ("id", "condition", "judges each", "seen from", "maturity")))
+
+
+@rules.command("show")
+@click.argument("id_", metavar="ID")
+@json_option
+def rules_show(id_: str, as_json: bool) -> None:
+    """Show a rule with its evidence."""
+    from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
+    from skewscope.tui.render.rules import rule_lines  # noqa: PLC0415
+
+    known = load_rules()
+    if id_ not in known:
+        raise InputError([Problem(repr(id_), 0, "", "no rule", "the id of a rule", suggest_name(id_, known))])
+    if as_json:
+        print_json(known[id_])
+    else:
+        print_lines(rule_lines(known[id_], DisplayNames(load_catalogue())), wrapped=True)
+
+
+def _rules_folder(folder: Path | None) -> Path:
+    """The folder of the rules that are meant.
+
+    Raises:
+        InputError: there are none in it.
+    """
+    from skewscope.rules.loader import RULES_FOLDER  # noqa: PLC0415
+
+    if folder is not None and next(folder.glob("*.yaml"), None) is None:
+        raise InputError([Problem(str(folder), 0, "", "no rule", "a folder with rules, a .yaml file each")])
+    return folder or RULES_FOLDER
+
+
+@rules.command("lint")
+@click.argument("folder", required=False, type=FOLDER)
+@json_option
+def rules_lint(folder: Path | None, as_json: bool) -> None:
+    """Check rules, cases and policies, or those in a folder."""
+    from skewscope.engine.advice.policy_lint import lint_policies  # noqa: PLC0415
+    from skewscope.rules.lint import lint_folder  # noqa: PLC0415
+    from skewscope.rules.policy import load as load_policies  # noqa: PLC0415
+
+    place = _rules_folder(folder)
+    policies, _ = load_policies(place / "policies")
+    print_problems(
+        sorted({*lint_folder(load_catalogue(), place), *lint_policies(policies, load_catalogue())}), as_json=as_json
+    )
+
+
+folder_option = click.option(
+    "--folder", type=FOLDER, help="A folder of rules with cases/ in it; without it, those built in."
+)
+
+
+def _load_rules_and_cases(ids: tuple[str, ...], folder: Path | None) -> "tuple[Mapping[str, Rule], list[CaseFile]]":
+    """The rules of these ids (all, when none is told) and their cases."""
+    from skewscope.rules import case_file  # noqa: PLC0415
+    from skewscope.rules.loader import load_strict as load  # noqa: PLC0415
+
+    place = _rules_folder(folder)
+    known = load(load_catalogue(), place)
+    if unknown := [id_ for id_ in ids if id_ not in known]:
+        raise InputError(
+            Problem(repr(id_), 0, "", "no rule", "the id of a rule", suggest_name(id_, known)) for id_ in unknown
+        )
+    files, problems = case_file.load(load_catalogue(), place / "cases", ids)
+    if problems:
+        raise InputError(problems)
+    chosen = {id_: rule for id_, rule in known.items() if not ids or id_ in ids}
+    return chosen, [file for id_, file in sorted(files.items()) if id_ in chosen]
+
+
+@rules.command("test")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@folder_option
+@json_option
+def rules_test(ids: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
+    """Run the cases of rules."""
+    from skewscope.engine.casetest.case_runner import run_cases  # noqa: PLC0415
+    from skewscope.tui.render.rules import result_lines  # noqa: PLC0415
+
+    chosen, files = _load_rules_and_cases(ids, folder)
+    results = run_cases(chosen, files, load_catalogue())
+    if as_json:
+        print_json(results)
+    else:
+        print_lines(result_lines(results, chosen), wrapped=True)
+    click.get_current_context().exit(EXIT_OK if all(result.is_ok for result in results) else EXIT_PROBLEMS)
+
+
+@rules.command("mutate")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@folder_option
+@json_option
+def rules_mutate(ids: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
+    """Change rules in each place and list what no case notices.
+
+    Thresholds are moved by a quarter either way, comparisons turned round,
+    terms and items left out. Ends with 1 where more than a tenth of all
+    changes go unnoticed.
+    """
+    from skewscope.engine.casetest.mutants import find_survivors, generate_mutants  # noqa: PLC0415
+    from skewscope.tui.render.rules import mutant_lines  # noqa: PLC0415
+
+    chosen, files = _load_rules_and_cases(ids, folder)
+    total = sum(1 for file in files for _ in generate_mutants(chosen[file.rule]))
+    found = find_survivors(chosen, files, load_catalogue())
+    if as_json:
+        print_json([{"rule": mutant.rule.id, "change": mutant.change} for mutant in found])
+    else:
+        print_lines(mutant_lines(found, total), wrapped=True)
+    click.get_current_context().exit(EXIT_PROBLEMS if len(found) > total / 10 else EXIT_OK)

@@ -1,0 +1,168 @@
+"""The commands for silences: what is not told for a while, since somebody works there."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from skewscope.kb.problems import InputError, Problem, SkewscopeError
+from skewscope.tui.cli.controller import ControllerGroup
+from skewscope.tui.cli.terminal import CommandT, json_option, print_json, print_lines
+from skewscope.tui.console import launcher
+from skewscope.tui.render.text import Line, line
+
+API_PATH = "/api/v1/silences"
+DEFAULT_URL = "http://127.0.0.1:8470"
+MATCHERS = ("condition", "entity", "node", "group", "rack")
+MAX_LISTED = 20
+
+
+def connection_options(command: CommandT) -> CommandT:
+    """`--url` and `--token-file`."""
+    token = f"A file with a token; without it, the one in {launcher.TOKEN_VARIABLE}."
+    command = click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help=token)(command)
+    return click.option("--url", default=DEFAULT_URL, show_default=True, help="Where `skewscope run` listens.")(command)
+
+
+def silence_options(command: CommandT) -> CommandT:
+    """What a silence is."""
+    options: list[Callable[[CommandT], CommandT]] = [
+        click.option("--comment", required=True, help="Why."),
+        click.option("--endless", is_flag=True, help="Without an end; has to be forced."),
+        click.option("--ends", metavar="TIME", help="When it ends, as 2026-11-21T17:30:00Z."),
+        click.option("--hours", type=float, help="How long it lasts."),
+        click.option("--starts", metavar="TIME", help="When it begins; now when left out."),
+    ]
+    options += [
+        click.option(f"--{name}", multiple=True, metavar="NAME", help=f"A {name}; may be given several times.")
+        for name in reversed(MATCHERS)
+    ]
+    for option in options:
+        command = option(command)
+    return command
+
+
+@click.group("silence", cls=ControllerGroup)
+def silence() -> None:
+    """Keep incidents from being told while somebody works there.
+
+    They are still found, kept and shown. Of several kinds of name an incident has to match each, and with everything
+    that it is on.
+    """
+
+
+@silence.command("add")
+@connection_options
+@silence_options
+@click.option("--force", is_flag=True, help="Even if it is too broad; needs the role admin.")
+@json_option
+def add(url: str, token_file: Path | None, as_json: bool, **wanted: Any) -> None:
+    """Make a silence, and tell what it hides."""
+    told = _request(url, token_file, "POST", API_PATH, _request_body(**wanted))
+    if as_json:
+        print_json(told)
+        return
+    print_lines([line(f"{told['id']}: {_format_period(told)}.", "ok"), *_preview_lines(told["preview"])], wrapped=True)
+
+
+@silence.command("preview")
+@connection_options
+@silence_options
+@json_option
+def preview(url: str, token_file: Path | None, as_json: bool, **wanted: Any) -> None:
+    """Tell what a silence would hide now, and would have hidden in the last week."""
+    told = _request(url, token_file, "POST", f"{API_PATH}/preview", _request_body(**wanted))
+    if as_json:
+        print_json(told)
+        return
+    print_lines(_preview_lines(told), wrapped=True)
+
+
+@silence.command("list")
+@connection_options
+@click.option("--all", "all_", is_flag=True, help="Those that are over, too.")
+@json_option
+def list_(url: str, token_file: Path | None, all_: bool, as_json: bool) -> None:
+    """Tell which silences there are."""
+    found = _request(url, token_file, "GET", API_PATH)["silences"]
+    found = [one for one in found if all_ or one["state"] != "ended"]
+    if as_json:
+        print_json(found)
+        return
+    print_lines([line(_format_silence(one)) for one in found] or [line("No silences.")])
+
+
+@silence.command("end")
+@connection_options
+@click.argument("id_", metavar="ID")
+def end(url: str, token_file: Path | None, id_: str) -> None:
+    """End a silence; what it hid and still fires is told then."""
+    told = _request(url, token_file, "DELETE", f"{API_PATH}/{quote(id_, safe='')}")
+    print_lines([line(f"{told['id']}: ended.", "ok")])
+
+
+def _request_body(**wanted: Any) -> dict[str, Any]:
+    """What is sent: what was named, and nothing else."""
+    match = {name: list(wanted.pop(name)) for name in MATCHERS}
+    return {"match": {name: names for name, names in match.items() if names}} | {k: v for k, v in wanted.items() if v}
+
+
+def _request(url: str, token_file: Path | None, method: str, path: str, told: object = None) -> Any:
+    """What a controller answers.
+
+    Raises:
+        SkewscopeError: nobody answers, or what is wrong.
+    """
+    from http.client import HTTPException  # noqa: PLC0415
+
+    from skewscope.adapters.runtime.channel import Channel  # noqa: PLC0415
+
+    channel = Channel(launcher.resolve_controller(url, token_file))
+    try:
+        answer = channel.send(method, path, told)
+        found = json.loads(answer.body)
+    except (OSError, HTTPException, ValueError) as error:
+        raise SkewscopeError(f"{url}: no answer of a controller ({error}).") from None
+    finally:
+        channel.close()
+    if answer.status >= 400:
+        raise _to_error(url, answer.status, found)
+    return found
+
+
+def _to_error(url: str, status: int, found: Any) -> SkewscopeError:
+    told = found if isinstance(found, dict) else {}
+    problems = [
+        Problem("silence", 0, *(str(problem.get(part, "")) for part in ("field", "found", "expected", "hint")))
+        for problem in told.get("problems", ())
+    ]
+    return InputError(problems) if problems else SkewscopeError(f"{url}: {told.get('error', f'the answer {status}')}.")
+
+
+def _format_silence(one: dict[str, Any]) -> str:
+    match = ", ".join(f"{name} {' or '.join(names)}" for name, names in one["match"].items())
+    return f"{one['id']}  {one['state']:7}  {_format_period(one)}  {match}  {one['owner']}: {one['comment']}"
+
+
+def _format_period(one: dict[str, Any]) -> str:
+    return f"from {one['starts']} " + (f"to {one['ends']}" if one["ends"] else "without an end")
+
+
+def _preview_lines(told: dict[str, Any]) -> list[Line]:
+    lines = [line(f"It covers {told['nodes']} of {told['of_nodes']} nodes.")]
+    lines += [line(f"Too broad: {why}.", "warn") for why in told["too_broad"]]
+    lines.append(line(f"Now it would hide {told['now_count']}."))
+    lines += _incident_lines(told["now"])
+    lines.append(line(f"In the last week it would have hidden {told['week_count']} of {told['week_of']}."))
+    return lines + _incident_lines(told["week"])
+
+
+def _incident_lines(found: list[dict[str, Any]]) -> list[Line]:
+    lines = [
+        line(f"  {one['opened_at']}  {one['severity']:8}  {one['condition']} on {one['entity']['name']}")
+        for one in found[:MAX_LISTED]
+    ]
+    return lines + ([line(f"  and {len(found) - MAX_LISTED} more")] if len(found) > MAX_LISTED else [])

@@ -1,0 +1,339 @@
+"""The commands about simulated fleets: make a recording of one, and measure the diagnosis on many."""
+
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from skewscope.kb.problems import InputError, Problem
+from skewscope.tui.cli.catalogue import check_choices, load_catalogue
+from skewscope.tui.cli.terminal import clear_progress, json_option, print_json, print_lines, progress_bar
+from skewscope.tui.render.text import line
+
+if TYPE_CHECKING:
+    from skewscope.adapters.assessment import assessment
+    from skewscope.adapters.assessment.scenarios import Episode, Scenario
+    from skewscope.adapters.assessment.score import AssessmentScore
+    from skewscope.adapters.simulator.recording_writer import ExportedSeries
+    from skewscope.engine.ingest.feed import SeriesKey
+    from skewscope.engine.model.topology import Topology
+    from skewscope.tui.render.text import Line
+
+SEVERITIES = ("mild", "medium", "heavy")
+
+
+class MeasureCommand(click.Command):
+    """A command about how good the diagnosis is."""
+
+    section = "Measure"
+
+
+@click.command("simulate", cls=MeasureCommand)
+@click.argument("folder", required=False, type=click.Path(path_type=Path), metavar="[FOLDER]")
+@click.option("--condition", "conditions", multiple=True, metavar="ID", help="A fault to inject; one after another.")
+@click.option("--event", "events", multiple=True, metavar="NAME", help="Something benign that may look like a fault.")
+@click.option("--severity", type=click.Choice(SEVERITIES), default="medium", show_default=True)
+@click.option("--together", is_flag=True, help="All at about the same time, in different jobs where there are enough.")
+@click.option("--nodes", type=click.IntRange(8, 4096), default=64, show_default=True)
+@click.option("--seconds", type=click.IntRange(10, 86400), help="Length; unless told, what the faults need.")
+@click.option("--fabric", type=click.Choice(["roce", "infiniband"]), help="Of the rails.")
+@click.option(
+    "--trace", type=click.Path(path_type=Path, exists=True), help="Of requests, as Azure or Mooncake give it."
+)
+@click.option("--profile", type=click.Choice(["fine", "usual"]), default="fine", show_default=True)
+@click.option(
+    "--names",
+    type=click.Choice(["canonical", "exporters"]),
+    default="canonical",
+    show_default=True,
+    help="Of metrics and labels: one vocabulary for all, or as dcgm-exporter, DTS, node_exporter, vLLM have them.",
+)
+@click.option("--serve", metavar="[HOST:]PORT", help="Play it live, as pages to scrape; of this machine unless told.")
+@click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
+@click.option("--list", "listing", is_flag=True, help="What can be injected.")
+@json_option
+def simulate(folder: Path | None, names: str, serve: str | None, listing: bool, as_json: bool, **asked: Any) -> None:
+    """Make a labelled recording of a fleet that never was, or play it live.
+
+    Nodes with GPUs and rails serve requests and train; faults are injected at
+    places that the seed chooses. With --profile fine every source is read each
+    second, with usual as operators have it: GPUs each 30 s, hosts each 15 s.
+    For example: `simulate out --condition gpu-thermal-throttle`.
+    """
+    if listing or (folder is None and serve is None):
+        _list_injectable(as_json=as_json)
+        return
+    scenario = _build_scenario(SimulationOptions(**asked))
+    if folder is None:
+        _serve_live(serve or "", scenario, names, as_json=as_json)
+        return
+    if serve is not None:
+        raise InputError([Problem("--serve", 0, "", f"the folder {str(folder)!r} as well", "one of the two")])
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise InputError([Problem(str(folder), 0, "", "something that is there already", "a new folder")])
+    samples, series = _write_recording(folder, scenario, names)
+    if as_json:
+        print_json(scenario)
+    else:
+        title = line(f"{samples} samples of {scenario.plan.nodes} nodes in {scenario.lasts:g} s.")
+        told = [_exporters_line(series)] if names == "exporters" else []
+        print_lines([title, *told, *map(_episode_line, scenario.episodes)])
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationOptions:
+    """What is to be simulated, as it was asked for."""
+
+    conditions: tuple[str, ...]
+    events: tuple[str, ...]
+    severity: str
+    nodes: int
+    seconds: int | None
+    fabric: str | None
+    profile: str
+    seed: int
+    together: bool
+    trace: Path | None
+
+
+def _list_injectable(*, as_json: bool) -> None:
+    from skewscope.adapters.simulator.benign import BENIGN_EVENTS  # noqa: PLC0415
+    from skewscope.adapters.simulator.faults.registry import fault_models  # noqa: PLC0415
+
+    rows = [{"name": name, "befalls": fault.target, "benign": False} for name, fault in fault_models().items()]
+    rows += [{"name": name, "befalls": "", "benign": True} for name in BENIGN_EVENTS]
+    if as_json:
+        print_json(rows)
+    else:
+        print_lines([line(f"{row['name']}  {row['befalls'] or 'benign'}") for row in rows])
+
+
+def _build_scenario(order: SimulationOptions) -> "Scenario":
+    from skewscope.adapters.assessment.scenarios import FAULT_GAP, build_scenario  # noqa: PLC0415
+    from skewscope.adapters.simulator.benign import BENIGN_EVENTS  # noqa: PLC0415
+    from skewscope.adapters.simulator.fleet import FleetPlan  # noqa: PLC0415
+
+    check_choices("--event", order.events, BENIGN_EVENTS)
+    plan = FleetPlan(order.nodes, fabric=_choose_fabric(order), seed=order.seed)
+    wanted = [(name, order.severity) for name in (*order.conditions, *order.events)]
+    made = build_scenario(plan, [wanted] if order.together else [(one,) for one in wanted])
+    lasts = float(order.seconds) if order.seconds else max(made.lasts, 2 * FAULT_GAP)
+    return replace(made, lasts=lasts, profile=order.profile, trace=order.trace)
+
+
+def _choose_fabric(order: SimulationOptions) -> str:
+    """The fabric on which all faults that were asked for occur."""
+    from skewscope.adapters.simulator.faults.registry import fault_models  # noqa: PLC0415
+    from skewscope.adapters.simulator.fleet import FABRICS  # noqa: PLC0415
+
+    wanted = [fault_models()[name] for name in check_choices("--condition", order.conditions, fault_models())]
+    for fabric in [order.fabric] if order.fabric else FABRICS:
+        if all(fabric in fault.fabrics for fault in wanted):
+            return fabric
+    found = f"faults that do not occur on one fabric: {', '.join(order.conditions)}"
+    raise InputError([Problem("--condition", 0, "", found, "faults of RoCE or of InfiniBand")])
+
+
+def _serve_live(where: str, scenario: "Scenario", names: str, *, as_json: bool) -> None:
+    """Plays a scenario live until it ends, or until somebody stops it."""
+    from skewscope.adapters.assessment.scenarios import run_scenario  # noqa: PLC0415
+    from skewscope.adapters.simulator import live_server  # noqa: PLC0415
+    from skewscope.adapters.simulator.exporters import PROFILE_PERIODS  # noqa: PLC0415
+    from skewscope.engine.ingest.feed import SeriesTable  # noqa: PLC0415
+
+    table = SeriesTable()
+    fleet, blocks = run_scenario(scenario, load_catalogue(), table)
+    if len(table.keys) > live_server.MAX_SERIES:
+        found = f"{len(table.keys)} series on a page"
+        raise InputError(
+            [Problem("--serve", 0, "", found, f"at most {live_server.MAX_SERIES}", "Simulate fewer nodes.")]
+        )
+    series = _name_series(names, table.keys, fleet.topology)
+    pages = live_server.ExporterPages(table.keys, series, load_catalogue(), PROFILE_PERIODS[scenario.profile])
+    try:
+        server = live_server.SimulatorServer(live_server.parse_address(where), pages, fleet.topology)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError([Problem("--serve", 0, "", f"{where!r} ({reason})", "a free [HOST:]PORT")]) from None
+    with suppress(KeyboardInterrupt), live_server.serve_in_background(server):
+        if as_json:
+            print_json(scenario)
+        else:
+            title = line(f"{scenario.plan.nodes} nodes at {server.url} for {scenario.lasts:g} s; Ctrl-C ends it.")
+            print_lines([title, *map(_episode_line, scenario.episodes)])
+        live_server.play(blocks, pages)
+
+
+def _name_series(names: str, keys: "list[SeriesKey]", topology: "Topology") -> "list[ExportedSeries]":
+    from skewscope.adapters.simulator.exporter_naming import name_series  # noqa: PLC0415
+    from skewscope.adapters.simulator.recording_writer import canonical_series  # noqa: PLC0415
+
+    return name_series(keys, load_catalogue(), topology) if names == "exporters" else canonical_series(keys)
+
+
+def _write_recording(folder: Path, scenario: "Scenario", names: str) -> "tuple[int, list[ExportedSeries]]":
+    """Writes the recording; gives the number of samples, and how each series was written."""
+    from skewscope.adapters.assessment.scenarios import START_TIME, run_scenario  # noqa: PLC0415
+    from skewscope.adapters.simulator.recording_writer import write_recording  # noqa: PLC0415
+    from skewscope.engine.ingest.feed import SeriesTable  # noqa: PLC0415
+
+    table = SeriesTable()
+    fleet, blocks = run_scenario(scenario, load_catalogue(), table)
+    truth = {
+        "scenario": scenario.name,
+        "start": START_TIME,
+        "end": START_TIME + scenario.lasts,
+        "labels": [
+            {
+                "condition": e.condition,
+                "severity": e.severity,
+                "entity": e.at.name,
+                "also": list(e.at.also),
+                "start": START_TIME + e.begin,
+                "end": START_TIME + e.end,
+            }
+            for e in scenario.episodes
+            if e.condition
+        ],
+    }
+    series = _name_series(names, table.keys, fleet.topology)
+    return write_recording(folder, fleet.topology, series, blocks, truth), series
+
+
+def _exporters_line(series: "list[ExportedSeries]") -> "Line":
+    """How many series came under whose names."""
+    counts = Counter(one.exporter for one in series)
+    own = counts.pop("", 0)
+    told = ", ".join(f"{count} of {name}" for name, count in counts.most_common())
+    return line(f"Series under the names of exporters: {told}; {own} that none of them tells stay canonical.", "dim")
+
+
+def _episode_line(episode: "Episode") -> "Line":
+    what = episode.condition or episode.event
+    return line(f"{episode.begin:5g} to {episode.end:5g} s  {what} ({episode.severity}) at {episode.at.name}")
+
+
+@click.command("assess", cls=MeasureCommand)
+@click.argument("recordings", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="[RECORDING]...")
+@click.option("--condition", "conditions", multiple=True, metavar="ID", help="Only these; all that have rules, else.")
+@click.option("--severity", "severities", multiple=True, type=click.Choice(SEVERITIES), help="Only these.")
+@click.option("--everything", is_flag=True, help="Simulated faults in pairs and with less telemetry too.")
+@click.option(
+    "--quiet-days", type=click.FloatRange(0, 10_000), help="Node-days without a fault; as long as with, else."
+)
+@click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
+@click.option("--nodes", type=click.IntRange(8, 4096), default=64, show_default=True, help="Of each simulated fleet.")
+@click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Processes.")
+@click.option("--write", type=click.Path(path_type=Path, dir_okay=False), help="The whole as a page of Markdown.")
+@click.option("--calibrate", type=click.Path(path_type=Path, dir_okay=False), help="Write what confidence is worth.")
+@json_option
+def assess(
+    recordings: tuple[Path, ...], write: Path | None, calibrate: Path | None, as_json: bool, **asked: Any
+) -> None:
+    """Measure the diagnosis on labelled telemetry.
+
+    On recordings with a `labels.json`, or on a simulated corpus: every
+    condition with a rule at every severity, and as much time without a fault.
+    With --everything: on both, in pairs, and as telemetry is taken away.
+    """
+    from skewscope.adapters.assessment import (  # noqa: PLC0415
+        assessment,
+        report,
+        runner,
+        score,
+    )
+
+    if recordings and not asked["everything"]:
+        alone = score.score_runs(runner.replay_all(recordings, asked["workers"]))
+        print_json(score.to_json(alone)) if as_json else print_lines(_score_lines(alone))
+        return
+    order = _assessment_options(**asked)
+    tell = progress_bar("assess", wanted=True)
+    try:
+        if calibrate:
+            _write_text(calibrate, assessment.calibrate(order, tell).as_text())
+            return
+        found = assessment.assess(order, recordings, tell)
+    finally:
+        clear_progress(wanted=True)
+    if write:
+        _write_text(write, report.render_markdown(found, load_catalogue()))
+    if as_json:
+        print_json({"alone": score.to_json(found.single), **_extra_scores(found)})
+    else:
+        print_lines(_score_lines(found.single))
+
+
+def _assessment_options(
+    conditions: tuple[str, ...], severities: tuple[str, ...], *, everything: bool, quiet_days: float | None, **rest: int
+) -> "assessment.AssessmentOptions":
+    from skewscope.adapters.assessment import assessment  # noqa: PLC0415
+    from skewscope.adapters.simulator.faults.registry import fault_models  # noqa: PLC0415
+    from skewscope.rules.loader import load_strict  # noqa: PLC0415
+
+    judged = {rule.condition for rule in load_strict(load_catalogue()).values()}
+    wanted = check_choices("--condition", conditions, fault_models()) or tuple(sorted(judged & set(fault_models())))
+    return assessment.AssessmentOptions(
+        conditions=tuple(wanted),
+        severities=severities,
+        quiet_node_days=quiet_days,
+        vantages=assessment.ALL_VANTAGES if everything else (),
+        with_pairs=everything,
+        **rest,
+    )
+
+
+def _extra_scores(found: "assessment.Assessment") -> dict[str, Any]:
+    from skewscope.adapters.assessment import score  # noqa: PLC0415
+
+    more: dict[str, Any] = {"pairs": score.to_json(found.pairs)} if found.options.with_pairs else {}
+    if found.by_vantage:
+        more["by_vantage"] = {name: score.to_json(one) for name, one in found.by_vantage.items()}
+    return more | ({"recorded": score.to_json(found.recordings)} if found.recordings else {})
+
+
+def _write_text(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError([Problem(str(path), 0, "", f"no way to write it ({error.strerror})", "a new file")]) from None
+    print_lines([line(f"Written to {path}.")])
+
+
+def _format_number(value: float) -> str:
+    return f"{value:.2f}" if isfinite(value) else "unknown"
+
+
+def _score_lines(found: "AssessmentScore") -> "list[Line]":
+    from skewscope.tui.render.rules import table_lines  # noqa: PLC0415
+
+    rows = [
+        (
+            name,
+            str(t.true_positives),
+            str(t.false_negatives),
+            str(t.false_positives),
+            str(t.located),
+            f"{t.delay:.0f}" if t.delays else "",
+        )
+        for name, t in sorted(found.conditions.items())
+    ]
+    out = table_lines(rows, ("condition", "found", "missed", "wrong", "placed", "delay (s)"))
+    if not any(tally.true_positives + tally.false_negatives for tally in found.conditions.values()):
+        summary = "No fault was there to be found."
+    else:
+        f1, precision, recall = (_format_number(found.macro_mean(what)) for what in ("f1", "precision", "recall"))
+        delay, error = _format_number(found.delay), _format_number(found.calibration_error)
+        summary = (
+            f"Macro F1 {f1}, precision {precision}, recall {recall}; placed {_format_number(found.located_share)}; "
+            f"median delay {delay} s; calibration error {error}."
+        )
+    out.append(line(summary, "title"))
+    if found.quiet_node_days:
+        told = f"{len(found.false_alarms)} false alarms in {found.quiet_node_days:.2f} node-days without a fault"
+        out.append(line(f"{told} (at most {found.false_alarm_rate_limit:.2f} a node-day, 95 %).", "dim"))
+    return out

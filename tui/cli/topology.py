@@ -1,0 +1,84 @@
+"""The commands around topologies: find one in what a scheduler knows."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from skewscope.kb.problems import InputError, Problem
+from skewscope.tui.cli.terminal import CommandT, SuggestingGroup
+
+if TYPE_CHECKING:
+    from skewscope.adapters.discovery.draft import TopologyDraft
+
+FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
+MAX_BYTES = 512 << 20
+
+
+class TopologyGroup(SuggestingGroup):
+    """A group of these."""
+
+    section = "Live"
+
+
+def _file_option(name: str, what: str) -> Callable[[CommandT], CommandT]:
+    """An option that names files."""
+    return click.option(name, type=FILE, multiple=True, metavar="FILE", help=what)
+
+
+@click.group("topology", cls=TopologyGroup)
+def topology() -> None:
+    """Who is connected to whom: find it out."""
+
+
+@topology.command("discover")
+@_file_option("--slurm", "topology.conf, or what `scontrol show topology` or `show nodes` prints.")
+@_file_option("--kubernetes", "What `kubectl get nodes,pods -A -o json` prints.")
+@_file_option("--ports", "A page of a node's node_exporter, in a file that is called as the node.")
+def discover(slurm: tuple[Path, ...], kubernetes: tuple[Path, ...], ports: tuple[Path, ...]) -> None:
+    """Write a topology.yaml out of what a scheduler knows; what it does not know is marked.
+
+    `-` reads from standard input. Each option may be given several times.
+    """
+    if not (slurm or kubernetes or ports):
+        raise click.UsageError("Nothing to look at. Name at least one of --slurm, --kubernetes and --ports.")
+    from skewscope.adapters.discovery.render import count_marks, render_topology  # noqa: PLC0415
+
+    text = render_topology(_build_draft(slurm, kubernetes, ports))
+    click.echo(text, nl=False)
+    click.echo(f"{count_marks(text)} places are to be filled in: look for FILL IN.", err=True)
+
+
+def _build_draft(slurms: tuple[Path, ...], kubes: tuple[Path, ...], pages: tuple[Path, ...]) -> "TopologyDraft":
+    from skewscope.adapters.discovery import kubernetes, ports, slurm  # noqa: PLC0415
+    from skewscope.adapters.discovery.draft import TopologyDraft  # noqa: PLC0415
+
+    drawn = TopologyDraft()
+    for path, text in _read_texts(slurms):
+        drawn.add(slurm.parse_nodes(text, path))
+    for path, text in _read_texts(kubes):
+        nodes, groups, remarks = kubernetes.parse_cluster(text, path)
+        drawn.add(nodes)
+        drawn.groups += groups
+        drawn.remarks += remarks
+    for path, text in _read_texts(pages):
+        stem = Path(path).stem
+        found = ports.parse_node(text, stem)
+        drawn.add([ports.parse_node(text, stem, drawn.nodes.get(found.name))])
+    return drawn
+
+
+def _read_texts(paths: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
+    for path in paths:
+        try:
+            with sys.stdin.buffer if str(path) == "-" else path.open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
+        except OSError as error:
+            raise InputError(
+                [Problem(str(path), 0, "", f"a file that cannot be read ({error.strerror})", "text")]
+            ) from None
+        if len(data) > MAX_BYTES:
+            raise InputError([Problem(str(path), 0, "", f"more than {MAX_BYTES >> 20} MiB", "less")])
+        yield str(path), data.decode("utf-8", "replace")

@@ -1,0 +1,284 @@
+"""One screen of the console in a terminal: status, rows, pane, replay bar, prompt, footer."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Container
+from textual.events import Key, Resize
+from textual.screen import ModalScreen, Screen
+from textual.timer import Timer
+from textual.widgets import Input
+
+from skewscope.tui.console.keymap import footer_line
+from skewscope.tui.console.screens.base import ScreenModel
+from skewscope.tui.console.widgets import BarView, LineView, LiveTable
+from skewscope.tui.render import status
+from skewscope.tui.render.status import ScreenLayout
+from skewscope.tui.render.text import Line, fit, line, wrap_lines
+
+if TYPE_CHECKING:
+    from skewscope.tui.console.app import Console
+
+CURSOR_REST_S = 0.04
+"""Seconds after which a cursor rests."""
+AnswerHandler = Callable[[str], None]
+
+
+class ConsoleScreen(Screen[None]):
+    """A page and the lines around it. What keys do comes from the console's table, through `do`."""
+
+    def __init__(self, page: ScreenModel) -> None:
+        super().__init__()
+        self.model = page
+        self.answer_handler: AnswerHandler | None = None
+        self.live_handler: AnswerHandler | None = None
+        self._rest_timer: Timer | None = None
+        self.pane_scrolls = False
+        """Keys that move scroll the pane."""
+        self._screen_layout = ScreenLayout("full")
+
+    @property
+    def console(self) -> "Console":
+        """The application."""
+        return cast("Console", self.app)
+
+    def compose(self) -> ComposeResult:
+        """Status, rows and pane, replay bar, footer or prompt."""
+        ascii_ = self.console.state.ascii
+        yield BarView(self._status_lines, ascii_=ascii_, id="status")
+        with Container(id="body"):
+            yield LiveTable(self.model, ascii_=ascii_, id="list")
+            yield LineView(self._pane_lines, ascii_=ascii_, indent=1, id="pane")
+        yield BarView(self._replay_bar_lines, ascii_=ascii_, id="bar")
+        yield Input(id="prompt", compact=True)
+        yield LineView(self._footer_lines, ascii_=ascii_, id="footer")
+
+    def on_mount(self) -> None:
+        """Keys go to the rows."""
+        self.set_class(self.console.state.ascii, "-ascii")
+        self.add_class(f"-{self.model.name}")
+        self.table.focus()
+        self.renew()
+        warm = getattr(self.model, "build_index", None)
+        if warm is not None:
+            self.run_worker(warm, thread=True)
+
+    @property
+    def table(self) -> LiveTable:
+        """The rows."""
+        return self.query_one("#list", LiveTable)
+
+    @property
+    def pane(self) -> LineView:
+        """The pane."""
+        return self.query_one("#pane", LineView)
+
+    # --- showing
+
+    def renew(self, *, calmly: bool = False) -> None:
+        """Show the desk's scene, wherever that changes something; `calmly` the pane a moment after the rows.
+
+        Drawn together they would hold up a key for twice as long.
+        """
+        if not self.is_mounted:
+            return
+        if self.model.shown_version != self.console.state.version:
+            self.model.renew()
+        self._apply_layout()
+        if not calmly:
+            self.renew_lines()
+            return
+        for widget in self.query(LineView):
+            if widget is not self.pane:
+                widget.renew()
+        self.set_timer(CURSOR_REST_S, self.pane.renew)
+
+    def renew_lines(self) -> None:
+        """Ask for all lines again."""
+        for widget in self.query(LineView):
+            widget.renew()
+
+    def _apply_layout(self) -> None:
+        size = self.size
+        frame = self._screen_layout = self.model.layout(size.width, size.height)
+        bare = frame.kind != "full"
+        self.set_class(bare, "-bare")
+        self.set_class(self.model.zoomed, "-zoomed")
+        self.set_class(not frame.list_size and not bare, "-alone")
+        self.set_class(frame.side_by_side, "-side")
+        self.set_class(self.console.state.feed.live, "-live")
+        self.pane.has_rule = frame.side_by_side and not self.model.zoomed
+        menu = self.table
+        menu.bare, menu.tiny = bare, frame.kind == "tiny"
+        menu.styles.height = "1fr" if frame.side_by_side or not frame.list_size else frame.list_size
+        menu.styles.width = frame.list_size if frame.side_by_side and frame.list_size else "1fr"
+
+    def on_resize(self, _event: Resize) -> None:
+        """Divide the screen anew; nothing is lost."""
+        self.call_after_refresh(self.renew)
+
+    def on_screen_resume(self) -> None:
+        """What changed meanwhile."""
+        self.console.state.screen = self.model.number
+        self.renew()
+
+    def _status_lines(self, columns: int, _rows: int) -> list[Line]:
+        now = self.console.state.status()
+        return [status.status_line(now, columns)] if now else [line(" Skewscope", "title")]
+
+    def _footer_lines(self, columns: int, _rows: int) -> list[Line]:
+        if said := self.console.message:
+            return [fit(((f" {said[0]}", "warn" if said[1] else "ok"),), columns)]
+        return [footer_line(self.console.keys, self.model.name, columns)]
+
+    def _replay_bar_lines(self, columns: int, _rows: int) -> list[Line]:
+        desk = self.console.state
+        now = desk.snapshot
+        if now is None:
+            return []
+        if desk.progress is not None:
+            stage, share = desk.progress
+            return [status.loading_lines(stage, share, columns)[-1]]
+        position = status.ReplayPosition(now.start, now.end, now.time, desk.player.playing, desk.player.speed)
+        return [status.replay_bar(position, desk.incident_starts, columns)]
+
+    def _pane_lines(self, columns: int, rows: int) -> list[Line]:
+        if self.console.state.snapshot is None:
+            return status.loading_lines(*(self.console.state.progress or ("waiting for data", 0.0)), columns)
+        return self.model.full_pane(columns, rows) if self.model.zoomed else self.model.pane(columns, rows)
+
+    # --- keys and mouse
+
+    def run_command(self, verb: str, arg: int) -> bool:
+        """What a key means here; whether it means anything."""
+        if verb in ("move", "page"):
+            self._move_cursor(verb, arg)
+            return True
+        if verb == "other":
+            self.pane_scrolls = not self.pane_scrolls
+            self.set_class(self.pane_scrolls, "-other")
+            return True
+        method = getattr(self.model, f"do_{verb}", None)
+        if method is None:
+            return False
+        zoomed, told = self.model.zoomed, getattr(self.model, "current_entry", None)
+        method(arg)
+        if told != getattr(self.model, "current_entry", None):
+            self.pane.scroll_to(y=0, animate=False)
+        if zoomed != self.model.zoomed:
+            self.pane.scroll_to(y=0, animate=False)
+            self._apply_layout()
+            self.call_after_refresh(self.renew_lines)
+        self.renew()
+        return True
+
+    def _move_cursor(self, verb: str, arg: int) -> None:
+        moves = getattr(self.model, "move_link", None)
+        to = moves(arg) if moves is not None else None
+        if to is not None:
+            self.pane.renew()
+            self.pane.scroll_to(y=to, animate=False)
+            return
+        if not (self.model.zoomed or self.pane_scrolls):
+            self.table.move(arg) if verb == "move" else self.table.move_page(arg)
+            return
+        by = arg * max(self.pane.size.height - 1, 1) if verb == "page" else arg
+        self.pane.scroll_relative(y=by, animate=False)
+
+    def on_live_table_row_highlighted(self) -> None:
+        """Another row, another pane: once the cursor rests, so that it never waits for a chart."""
+        if self._rest_timer is not None:
+            self._rest_timer.stop()
+        self._rest_timer = self.set_timer(CURSOR_REST_S, self._on_cursor_rest)
+        if getattr(self.model, "redraws_on_move", False):
+            self.table.renew()
+
+    def _on_cursor_rest(self) -> None:
+        self.pane.scroll_to(y=0, animate=False)
+        self.pane.renew()
+
+    def on_live_table_row_selected(self) -> None:
+        """The same as enter."""
+        self.console.action_do("open", 0)
+
+    def on_live_table_header_selected(self, event: LiveTable.HeaderSelected) -> None:
+        """Sort by what was clicked."""
+        picked = getattr(self.model, "sort_by_title", None)
+        if picked is not None:
+            picked(event.column)
+            self.renew()
+
+    def on_bar_view_clicked(self, event: BarView.Clicked) -> None:
+        """Go where the bar was clicked; show the screen whose name was."""
+        if event.bar.id == "status":
+            number = event.bar.word_at(event.column)[:1]
+            if number in "12345" and number:
+                self.console.do_screen(int(number))
+            return
+        self.console.commands[0].seek_share(status.bar_share(event.column, self.size.width))
+
+    # --- prompt
+
+    def prompt_for(self, hint: str, value: str, then: AnswerHandler, *, live: bool = False) -> None:
+        """Ask for a line; `live` answers while it is typed."""
+        prompt = self.query_one("#prompt", Input)
+        self.answer_handler, self.live_handler = then, then if live else None
+        prompt.placeholder, prompt.value = hint, value
+        self.add_class("-asking")
+        prompt.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """A filter works while it is typed."""
+        if self.live_handler is not None:
+            self.live_handler(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Do what was asked for."""
+        self.finish_prompt(event.value)
+
+    def finish_prompt(self, answer: str | None) -> None:
+        """The line, or None where it was left; what was typed live is taken back then."""
+        then, live = self.answer_handler, self.live_handler
+        self.answer_handler = self.live_handler = None
+        self.remove_class("-asking")
+        self.table.focus()
+        if then and (answer is not None or live):
+            then(answer or "")
+
+
+class TextDialog(ModalScreen[str]):
+    """Text over the console, until a key closes it; choices are keys that close it with an answer."""
+
+    BINDINGS: ClassVar = [
+        Binding("escape,q", "dismiss('')", "close"),
+        Binding("j,down", "scroll(1)", "down"),
+        Binding("k,up", "scroll(-1)", "up"),
+        Binding("ctrl+d,pagedown", "scroll(10)", "page down"),
+        Binding("ctrl+u,pageup", "scroll(-10)", "page up"),
+    ]
+
+    def __init__(self, title: str, lines: Callable[[int], list[Line]], *, ascii_: bool, choices: str = "") -> None:
+        super().__init__()
+        self.view = LineView(
+            lambda columns, _rows: wrap_lines(lines(columns), columns), ascii_=ascii_, indent=1, id="sheet"
+        )
+        self.view.border_title = f"{title} (esc closes)"
+        self.choices = choices
+        self.set_class(ascii_, "-ascii")
+
+    def compose(self) -> ComposeResult:
+        """The sheet alone."""
+        yield self.view
+
+    def on_key(self, event: Key) -> None:
+        """A choice; the key means nothing else meanwhile."""
+        if event.character and event.character in self.choices:
+            event.stop()
+            event.prevent_default()
+            self.dismiss(event.character)
+
+    def action_scroll(self, by: int) -> None:
+        """Scroll by lines."""
+        self.view.scroll_relative(y=by, animate=False)

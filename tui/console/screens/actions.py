@@ -1,0 +1,258 @@
+"""Actions: what can be done and its plan as a diff, what was acknowledged and snoozed, how the rules do."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from skewscope.adapters.view.snapshot import RuleHealth
+from skewscope.engine.model.incident import Advice, Incident
+from skewscope.tui.console.operator_log import OperatorLogEntry
+from skewscope.tui.console.screens.base import ScreenModel
+from skewscope.tui.console.screens.catalogue import CONDITION_STATES, STATE_ORDER
+from skewscope.tui.console.state import ConsoleState
+from skewscope.tui.render import columns, detail, mitigation_plan, status, units
+from skewscope.tui.render.columns import Cell, TableColumn
+from skewscope.tui.render.filter_query import FilterTable
+from skewscope.tui.render.incident_table import rank_incidents
+from skewscope.tui.render.text import Line, Span, line, width, wrap, wrap_lines
+
+VIEWS = ("advice", "ledger", "rules")
+COLUMNS: dict[str, tuple[TableColumn, ...]] = {
+    "advice": (
+        TableColumn("mark", "", 1, 1, 0),
+        TableColumn("what", "do", 24, 48, 0, shrinkable=True),
+        TableColumn("for", "for", 20, 48, 1, shrinkable=True),
+        TableColumn("where", "where", 8, 24, 2),
+        TableColumn("actor", "who", 6, 10, 4),
+        TableColumn("dpu", "a DPU", 6, 6, 5),
+        TableColumn("risk", "risk", 6, 6, 3),
+        TableColumn("standing", "standing", 8, 14, 6),
+    ),
+    "ledger": (
+        TableColumn("time", "when", 8, 8, 0),
+        TableColumn("who", "who", 8, 16, 1),
+        TableColumn("did", "did", 10, 18, 0),
+        TableColumn("what", "what", 20, 60, 0, shrinkable=True),
+        TableColumn("until", "until", 8, 8, 2),
+    ),
+    "rules": (
+        TableColumn("mark", "", 1, 1, 0),
+        TableColumn("rule", "rule", 24, 52, 0, shrinkable=True),
+        TableColumn("state", "state", 10, 10, 1),
+        TableColumn("judged", "judges", 6, 6, 3, align_right=True),
+        TableColumn("firing", "firing", 6, 6, 2, align_right=True),
+        TableColumn("suppressed", "explained", 9, 9, 5, align_right=True),
+        TableColumn("unknown", "unknown", 7, 7, 4, align_right=True),
+        TableColumn("lacking", "lacks", 16, 80, 6, shrinkable=True),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceRow:
+    """One piece of advice for one incident."""
+
+    incident: Incident
+    advice: Advice
+
+
+class ActionsModel(ScreenModel):
+    """Three views: advice, the ledger, the rules."""
+
+    name = "actions"
+    number = 5
+    filter_example: ClassVar[str] = "words  state:blind  actor:router  risk:low  !text"
+
+    def __init__(self, desk: ConsoleState) -> None:
+        super().__init__(desk)
+        self.view_index = 0
+        self.all_items: list[AdviceRow | OperatorLogEntry | RuleHealth] = []
+        self.items: list[AdviceRow | OperatorLogEntry | RuleHealth] = []
+
+    @property
+    def view(self) -> str:
+        """advice, ledger or rules."""
+        return VIEWS[self.view_index]
+
+    @property
+    def selected_incident(self) -> Incident | None:
+        """The incident that the row under the cursor is about."""
+        item = self.items[self.cursor] if self.cursor < len(self.items) else None
+        if isinstance(item, AdviceRow):
+            return item.incident
+        return self.state.names.find_incident(item.incident) if isinstance(item, OperatorLogEntry) else None
+
+    @property
+    def subject(self) -> str:
+        """The mitigation, the condition of the incident, or the condition of the rule under the cursor."""
+        item = self.items[self.cursor] if self.cursor < len(self.items) else None
+        if isinstance(item, AdviceRow):
+            return item.advice.id
+        if isinstance(item, RuleHealth):
+            return item.condition
+        return self.selected_incident.condition if self.selected_incident else ""
+
+    def collect_rows(self) -> None:
+        """The rows of this view."""
+        scene = self.state.snapshot
+        if scene is None:
+            return
+        if self.view == "advice":
+            firing = [row.incident for row in rank_incidents(self.state.incidents()) if row.incident.state == "firing"]
+            self.all_items = [AdviceRow(incident, advice) for incident in firing for advice in incident.mitigations]
+        elif self.view == "ledger":
+            self.all_items = list(reversed(self.state.operator_log.entries))
+        else:
+            health = sorted(scene.rules, key=lambda h: (STATE_ORDER.index(h.state), not h.judged, h.rule))
+            self.all_items = list(health)
+        self.items = [self.all_items[n] for n in self.filtered_rows()]
+        self.count = len(self.items)
+
+    def identity(self, at: int) -> Hashable:
+        """What a row is about."""
+        item = self.items[at] if at < len(self.items) else None
+        if isinstance(item, AdviceRow):
+            return item.incident.id, item.advice.id
+        return item.rule if isinstance(item, RuleHealth) else item
+
+    def filter_table(self) -> FilterTable:
+        """What a filter can ask."""
+
+        def texts(column: str) -> list[str]:
+            return [self._cell(item, column)[0] for item in self.all_items]
+
+        names = [column.id for column in COLUMNS[self.view] if column.id != "mark"]
+        hay = [" ".join(self._cell(item, name)[0] for name in names).lower() for item in self.all_items]
+        words = {name: (lambda name=name: texts(name)) for name in names if name not in ("judged", "firing", "unknown")}
+        numbers = {
+            name: (lambda name=name: np.array([getattr(i, name) for i in self.all_items], float))
+            for name in ("judged", "firing", "unknown")
+            if self.view == "rules"
+        }
+        return FilterTable(hay, words, numbers)
+
+    def header(self, columns_: int, rows: int) -> list[Line]:
+        """Which view this is, and the titles."""
+        names: list[Span] = [(" ", "")]
+        for n, name in enumerate(VIEWS):
+            names.append((f" {name} ", "bar" if n == self.view_index else "dim"))
+        names.append(("  v: the next one", "dim"))
+        head: list[Line] = [tuple(names)]
+        if not self.count and not self.filter:
+            return [*head, *self._empty_lines(columns_)]
+        wanted = {
+            c.id: max((width(self._cell(item, c.id)[0]) for item in self.items[:100]), default=0)
+            for c in COLUMNS[self.view]
+        }
+        self.widths = columns.fit_columns(COLUMNS[self.view], wanted, columns_ - 2, wide=self.wide)
+        chip = status.filter_lines(self.filter, self.filter_error, (self.count, self.total), columns_)
+        return [*head, *([columns.title_line(self.widths)] if rows > 3 else []), *chip]
+
+    def _empty_lines(self, columns_: int) -> list[Line]:
+        if self.view == "ledger":
+            how = "a acknowledges, n snoozes." if self.state.write else "Start with --write to acknowledge and snooze."
+            return status.sentence_lines(f"Nothing was acknowledged, snoozed or applied. {how}", "dim", columns_)
+        if self.view == "rules":
+            return status.sentence_lines("No rule has judged anything yet.", "dim", columns_)
+        if self.state.snapshot is not None and not self.state.snapshot.delivered_signals:
+            return status.sentence_lines("Nothing is advised, for nothing could be watched.", "warn", columns_)
+        return status.sentence_lines("Nothing is advised: nothing that fires has advice.", "ok", columns_)
+
+    def row(self, at: int) -> Line:
+        """One piece of advice, one entry, one rule."""
+        return columns.row_line(self.widths, lambda column: self._cell(self.items[at], column))
+
+    def compact_row(self, at: int) -> Line:
+        """The same where there is no room."""
+        item = self.items[at]
+        first = ("mark", "where", "what") if isinstance(item, AdviceRow) else [c.id for c in COLUMNS[self.view][:3]]
+        return ((" ".join(self._cell(item, column)[0] for column in first), ""),)
+
+    def _cell(self, item: AdviceRow | OperatorLogEntry | RuleHealth, column: str) -> Cell:
+        if isinstance(item, AdviceRow):
+            return self._advice_cell(item, column)
+        return self._log_cell(item, column) if isinstance(item, OperatorLogEntry) else _rule_cell(item, column)
+
+    def _advice_cell(self, act: AdviceRow, column: str) -> Cell:
+        incident, words = act.incident, self.state.names
+        if column == "mark":
+            return detail.severity_glyph(incident)
+        known = words.catalogue.mitigations.get(act.advice.id)
+        texts = {
+            "what": words.mitigation_name(act.advice.id),
+            "for": words.condition_name(incident.condition),
+            "where": detail.format_location(incident),
+            "actor": act.advice.actor,
+            "dpu": known.dpu.can if known else "",
+            "risk": known.risk if known else "",
+            "standing": self.state.operator_log.triage_state(incident, self.state.now).state
+            if column == "standing"
+            else "",
+        }
+        return texts[column], "warn" if column == "risk" and texts["risk"] == "high" else ""
+
+    def _log_cell(self, entry: OperatorLogEntry, column: str) -> Cell:
+        incident = self.state.names.find_incident(entry.incident)
+        about = (
+            f"{self.state.names.condition_name(incident.condition)} on {detail.format_location(incident)}"
+            if incident
+            else entry.incident
+        )
+        texts = {
+            "time": units.format_time(entry.time),
+            "who": entry.who,
+            "did": entry.did,
+            "what": f"{about} {entry.note}".strip(),
+            "until": units.format_time(entry.until) if entry.until is not None else "",
+        }
+        return texts[column], ""
+
+    def pane(self, columns_: int, rows: int) -> list[Line]:  # noqa: ARG002
+        """The plan as a diff; the incident; the rule's state in words."""
+        item = self.items[self.cursor] if self.cursor < len(self.items) else None
+        scene = self.state.snapshot
+        if item is None or scene is None:
+            return []
+        if isinstance(item, AdviceRow):
+            told = mitigation_plan.plan_lines(
+                item.incident, item.advice, scene.topology, self.state.names, write=self.state.write
+            )
+            return wrap_lines(told, columns_)
+        if isinstance(item, OperatorLogEntry):
+            incident = self.selected_incident
+            return detail.full_lines(incident, self.state.names, self.state.now, columns_) if incident else []
+        return self._rule_lines(item, columns_)
+
+    def _rule_lines(self, health: RuleHealth, columns_: int) -> list[Line]:
+        glyph, role, words = CONDITION_STATES[health.state]
+        condition = self.state.names.condition_name(health.condition)
+        out: list[Line] = [line(health.rule, "title"), line(f"{condition} ({health.condition})", "dim")]
+        out.append(((f"{glyph} {words}", role),))
+        told = f"judges {health.judged}, fires on {health.firing}, {health.suppressed} explained by something else"
+        out += wrap(line(f"{told}, cannot tell of {health.unknown}"), columns_)
+        if health.missing_signals:
+            out += wrap(
+                line("It can never fire here until somebody delivers: " + ", ".join(health.missing_signals), "warn"),
+                columns_,
+            )
+        return out
+
+    # --- verbs
+
+    def do_view(self, arg: int) -> None:
+        """The next view."""
+        self.view_index = (self.view_index + arg) % len(VIEWS)
+        self.cursor = 0
+        self.set_filter("")
+
+
+def _rule_cell(health: RuleHealth, column: str) -> Cell:
+    glyph, role, _ = CONDITION_STATES[health.state]
+    if column == "mark":
+        return glyph, role
+    if column == "lacking":
+        return ", ".join(health.missing_signals), "dim"
+    text = str(getattr(health, column))
+    return ("·" if text == "0" else text), role if column == "state" else ""

@@ -1,0 +1,393 @@
+"""Fabric: where it is. Racks and rails as a heat strip, a group's ring or pipeline, and who is slow to whom."""
+
+from collections.abc import Hashable
+from typing import ClassVar
+
+import numpy as np
+
+from skewscope.adapters.view.snapshot import SeriesIndex, ViewSnapshot
+from skewscope.engine.model.topology import Group
+from skewscope.tui.console.screens.base import ScreenModel
+from skewscope.tui.console.screens.diagnoses import format_deviation
+from skewscope.tui.console.state import ConsoleState
+from skewscope.tui.render import charts, detail, status, units
+from skewscope.tui.render.filter_query import FilterTable
+from skewscope.tui.render.heat_map import FULL_DEVIATION, HeatMap, HeatMapBuilder, HeatMapRow, heat_map_rows
+from skewscope.tui.render.node_lookup import NodeScope
+from skewscope.tui.render.peer_matrix import PeerMatrix, build_peer_matrix
+from skewscope.tui.render.status import ScreenLayout, small_layout
+from skewscope.tui.render.text import Line, Span, cut, fit, line, pad, wrap
+
+VIEWS = ("racks", "groups", "matrix")
+LABEL_WIDTH = 14
+LATENESS_SIGNALS = ("wire.onset_lag", "step.compute_time", "nccl.coll_time", "wire.member_retransmit_ratio")
+"""By which of them a member is called slow: the first that there is."""
+MAX_WORST = 12
+MIN_MEMBER_WIDTH = 6
+"""Columns that a member takes at least to be told by its name."""
+
+
+class FabricModel(ScreenModel):
+    """The topology with what is wrong on it; the cursor narrows every screen."""
+
+    name = "fabric"
+    number = 2
+    filter_example: ClassVar[str] = "words of nodes, racks and groups  !text  ~letters  or"
+
+    def __init__(self, desk: ConsoleState) -> None:
+        super().__init__(desk)
+        self.view_index = 0
+        self.heat_rows: list[HeatMapRow] = []
+        self.groups: list[Group] = []
+        self.column = 0
+        self.pair_index = 0
+        self.selected_group = ""
+        self._row_texts: list[str] = []
+        self._builder_cache: HeatMapBuilder | None = None
+        self.heat_map: HeatMap | None = None
+        self.peer_matrix = PeerMatrix()
+
+    @property
+    def redraws_on_move(self) -> bool:
+        """Whether other rows change when the cursor moves."""
+        return self.view_index == 2
+
+    @property
+    def view(self) -> str:
+        """racks, groups or matrix."""
+        return VIEWS[self.view_index]
+
+    def collect_rows(self) -> None:
+        """The rows of this view."""
+        scene = self.state.snapshot
+        if scene is None:
+            return
+        self.heat_map = self._heat_map_builder().build(scene)
+        if self.view == "racks":
+            every = heat_map_rows(scene)
+            self.heat_rows = [every[n] for n in self._filter_rows([_heat_row_text(s) for s in every])]
+            self.count = len(self.heat_rows)
+        elif self.view == "groups":
+            every_group = list(scene.topology.groups)
+            self.groups = [every_group[n] for n in self._filter_rows([_group_text(g) for g in every_group])]
+            self.count = len(self.groups)
+        else:
+            self.peer_matrix = build_peer_matrix(scene, self._matrix_group(scene), self.pair_index)
+            self.count = len(self.peer_matrix.members)
+        self.column = min(self.column, max(self._cell_count - 1, 0))
+
+    def _heat_map_builder(self) -> HeatMapBuilder:
+        if self._builder_cache is None or self._builder_cache.node_lookup is not self.state.node_lookup:
+            self._builder_cache = HeatMapBuilder(self.state.node_lookup)
+        return self._builder_cache
+
+    def _filter_rows(self, texts: list[str]) -> list[int]:
+        self._row_texts = texts
+        return list(self.filtered_rows())
+
+    def filter_table(self) -> FilterTable:
+        """What a filter can ask: words only."""
+        return FilterTable(self._row_texts)
+
+    def identity(self, at: int) -> Hashable:
+        """The rack and rail, the group, or the row of the matrix."""
+        if self.view == "racks":
+            return self.heat_rows[at] if at < len(self.heat_rows) else None
+        return self.groups[at].name if self.view == "groups" and at < len(self.groups) else at
+
+    # --- rows
+
+    @property
+    def _cell_count(self) -> int:
+        """How many places the row under the cursor has."""
+        if self.view == "racks":
+            return len(self.heat_rows[self.cursor].nodes) if self.cursor < len(self.heat_rows) else 0
+        if self.view == "groups":
+            return len(self.groups[self.cursor].members) if self.cursor < len(self.groups) else 0
+        return len(self.peer_matrix.members)
+
+    @property
+    def node(self) -> str:
+        """The node under the cursor, '' for none."""
+        scene = self.state.snapshot
+        if scene is None or self.cursor >= self.count or self.column >= self._cell_count:
+            return ""
+        if self.view == "racks":
+            return self.heat_rows[self.cursor].nodes[self.column]
+        if self.view == "groups":
+            return scene.topology.node_of[self.groups[self.cursor].members[self.column]]
+        return scene.topology.node_of[self.peer_matrix.members[self.cursor]]
+
+    def header(self, columns: int, rows: int) -> list[Line]:
+        """Which view this is, and what its signs mean."""
+        scene, self.state.columns = self.state.snapshot, columns
+        if scene is None:
+            return []
+        if not scene.topology.nodes:
+            return status.sentence_lines("The topology names no nodes.", "warn", columns)
+        names: list[Span] = [(" ", "")]
+        for n, name in enumerate(VIEWS):
+            names += [(f" {name} ", "bar" if n == self.view_index else "dim")]
+        legend: Span = (f"  {self._legend()}", "dim")
+        chip = status.filter_lines(self.filter, self.filter_error, (self.count, self.total), columns)
+        head = [fit((*names, legend), columns)]
+        if self.view == "racks" and self.count and rows > 3:
+            head += self._node_name_lines(columns)
+        if self.view == "matrix":
+            head += self.peer_matrix.header_lines(LABEL_WIDTH + 1, columns)
+        return [*head, *chip]
+
+    def _legend(self) -> str:
+        if self.view == "racks":
+            return "░▒▓█ how far from normal, coloured where something is wrong, ? no data; enter narrows to a node"
+        if self.view == "groups":
+            return "a member's lateness beside the others; ━▶ leaves the slow one"
+        what = (
+            f"{self.peer_matrix.signal} in {self.peer_matrix.group}"
+            if self.peer_matrix.signal
+            else "no series between members here"
+        )
+        return f"{what}; a row observes, a column is observed; < > another signal"
+
+    def _cell_width(self, columns: int) -> int:
+        """Columns of one node's cell."""
+        widest = max((len(s.nodes) for s in self.heat_rows), default=1)
+        return min(max((columns - LABEL_WIDTH - 2) // max(widest, 1), 1), 8)
+
+    def _node_name_lines(self, columns: int) -> list[Line]:
+        """Names over the cells, where they fit."""
+        cell = self._cell_width(columns)
+        nodes = max((s.nodes for s in self.heat_rows), key=len, default=())
+        if len({s.rack for s in self.heat_rows}) > 1 or cell < max((len(n) for n in nodes), default=0) + 1:
+            return []
+        return [((" " * (LABEL_WIDTH + 1), ""), ("".join(pad(node, cell) for node in nodes), "dim"))]
+
+    def row(self, at: int) -> Line:
+        """A strip, a group or a row of the matrix."""
+        if self.view == "racks":
+            return self._heat_line(at)
+        if self.view == "groups":
+            return self._group_line(at)
+        return self.peer_matrix.row_line(at, LABEL_WIDTH + 1, self.state.columns, (self.cursor, self.column))
+
+    def _heat_line(self, at: int) -> Line:
+        strip, heat = self.heat_rows[at], self.heat_map
+        assert heat is not None
+        cell = self._cell_width(self.state.columns)
+        label = (strip.rack or "no rack") if not strip.rail else f"  {strip.rail}"
+        spans: list[Span] = [(pad(f" {label}", LABEL_WIDTH + 1), "" if not strip.rail else "dim")]
+        shown = max(self.state.columns - LABEL_WIDTH - 2, 1) // cell
+        first = max(min(self.column - shown + 1, len(strip.nodes) - shown), 0) if at == self.cursor else 0
+        for n, node in enumerate(strip.nodes[first : first + shown], first):
+            level, role = heat.cell(node, strip.rail)
+            glyph = charts.heat_glyph(level)
+            here = at == self.cursor and n == self.column
+            spans.append((_cursor_cell(glyph, max(cell - 1, 1)) if here else glyph * max(cell - 1, 1), role))
+            if cell > 1:
+                spans.append((" ", ""))
+        if len(strip.nodes) > first + shown:
+            spans.append(("…", "dim"))
+        return tuple(spans)
+
+    # --- groups
+
+    def _lateness(self, group: Group) -> tuple[str, list[float], list[float]]:
+        """The signal that tells who is slow, and each member's value and deviation."""
+        assert self.heat_map is not None
+        signals = self.heat_map.snapshot.signals
+        for name in LATENESS_SIGNALS:
+            rows = [signals.series_index.find_row(name, f"{group.name}:{member}") for member in group.members]
+            if any(0 <= row < len(signals) for row in rows):
+                values = [float(signals.latest.value[r]) if 0 <= r < len(signals) else np.nan for r in rows]
+                off = [float(signals.peer_z[r]) if 0 <= r < len(signals) else np.nan for r in rows]
+                return name, values, off
+        nothing = [np.nan] * len(group.members)
+        return "", nothing, nothing
+
+    def _group_line(self, at: int) -> Line:
+        group = self.groups[at]
+        name, values, off = self._lateness(group)
+        slow = int(np.nanargmax(off)) if np.isfinite(off).any() and np.nanmax(off) > 4 else -1
+        room = (self.state.columns - LABEL_WIDTH - 10) // max(len(group.members), 1)
+        spans: list[Span] = [(pad(f" {group.name}", LABEL_WIDTH + 1), "key"), (f"{_kind_initials(group)} ", "dim")]
+        if room < MIN_MEMBER_WIDTH:
+            return (*spans, *self._dense_cells(at, off))
+        for n, member in enumerate(group.members):
+            heat = (
+                self.heat_map.node_severity.get(self.state.node_lookup.topology.node_of[member], "")
+                if self.heat_map
+                else ""
+            )
+            role = {"critical": "crit", "warning": "warn"}.get(heat, "")
+            here = at == self.cursor and n == self.column
+            spans.append((cut(member, max(room - 4, 2)), "bar" if here else role))
+            last = n == len(group.members) - 1
+            arrow = (" ━▶ " if n == slow else " ─▶ ") if not last else (" ━╮" if n == slow else " ─╮")
+            open_end = last and group.kind == "pipeline-parallel"
+            spans.append(("" if open_end else arrow, "crit" if n == slow else "dim"))
+        if slow >= 0:
+            late = units.format_value(values[slow], self._signal_unit(name), share=units.is_share(name))
+            spans.append((f"  {group.members[slow]}: {name} {late} {format_deviation(off[slow])}", "warn"))
+        return tuple(spans)
+
+    def _dense_cells(self, at: int, off: list[float]) -> list[Span]:
+        """A group that is too large for names: a cell for each member, the fuller the later it is."""
+        out: list[Span] = []
+        for n, z in enumerate(off):
+            here = at == self.cursor and n == self.column
+            role = "crit" if z > 10 else "warn" if z > 4 else ""
+            out.append(("◆" if here else charts.heat_glyph(abs(z) / FULL_DEVIATION), role))
+        return out
+
+    def _signal_unit(self, signal: str) -> str:
+        roster = self.state.snapshot.signals.series_index if self.state.snapshot else SeriesIndex()
+        rows = roster.by_signal.get(signal)
+        return "1" if rows is None or not len(rows) else roster.series[rows[0]].unit
+
+    # --- matrix
+
+    def _matrix_group(self, scene: ViewSnapshot) -> Group | None:
+        """The group that the matrix shows: of the group under the cursor before, or the one that is worst off."""
+        groups = [g for g in scene.topology.groups if len(g.members) > 1]
+        chosen = next((g for g in groups if g.name == self.selected_group), None)
+        if chosen is None and groups and self.heat_map:
+            hit = self.heat_map.node_severity
+            chosen = max(groups, key=lambda g: sum(scene.topology.node_of[m] in hit for m in g.members))
+        return chosen
+
+    # --- the pane
+
+    def layout(self, columns: int, lines: int) -> ScreenLayout:
+        """Rows above, the node below; side by side where there is room."""
+        if tight := small_layout(columns, lines):
+            return tight
+        if columns >= 160:
+            return ScreenLayout("full", side_by_side=True, list_size=columns * 60 // 100)
+        return ScreenLayout("full", list_size=min(max(self.count + 3, 5), (lines - 4) // 2))
+
+    def pane(self, columns: int, rows: int) -> list[Line]:
+        """The node under the cursor: what is wrong on it, what it belongs to, what is furthest from normal."""
+        scene, node = self.state.snapshot, self.node
+        if scene is None or not node or node not in scene.topology.node:
+            return []
+        known = scene.topology.node[node]
+        ports = ", ".join(f"{p.name} ({p.network})" for p in known.ports)
+        facts = [f"rack {known.rack}" if known.rack else "", f"{known.gpus} GPUs" if known.gpus else "", ports]
+        out: list[Line] = [((node, "title"), (f"  {' · '.join(f for f in facts if f)}", "dim"))]
+        out = wrap(out[0], columns, 2)
+        pair = self.peer_matrix.pair_line(self.cursor, self.column) if self.view == "matrix" else ()
+        out = [fit(pair, columns), (), *out] if pair else out
+        out += self._incident_lines(scene, node, columns)
+        out += self._membership_lines(scene, node, columns)
+        return [*out, *self._deviation_lines(scene, node, columns, rows - len(out))]
+
+    def _incident_lines(self, scene: ViewSnapshot, node: str, columns: int) -> list[Line]:
+        here = [
+            i for i in scene.incidents if i.state == "firing" and node in self.state.node_lookup.nodes_of_incident(i)
+        ]
+        if not here:
+            mine = self._heat_map_builder().series_rows(scene, node)
+            if not len(mine) or scene.signals.latest.stale[mine].all():
+                return [line("nobody reports from here, so nothing is known of it", "warn")]
+            return [line("nothing is wrong here that could be seen", "ok")]
+        words = self.state.names
+        return [
+            fit(
+                (
+                    detail.severity_glyph(i),
+                    (
+                        f" {words.condition_name(i.condition)} on {detail.format_location(i)}, {detail.format_confidence(i)} sure",
+                        "",
+                    ),
+                ),
+                columns,
+            )
+            for i in here[:6]
+        ]
+
+    def _membership_lines(self, scene: ViewSnapshot, node: str, columns: int) -> list[Line]:
+        out: list[Line] = []
+        for group in scene.topology.groups:
+            mine = [n for n, m in enumerate(group.members) if scene.topology.node_of[m] == node]
+            if not mine:
+                continue
+            name, values, off = self._lateness(group)
+            value = units.format_value(values[mine[0]], self._signal_unit(name), share=units.is_share(name))
+            late = f"{name} {value} {format_deviation(off[mine[0]])}" if name else ""
+            front = ", front end" if group.front_end == node else ""
+            what = f"{group.kind} {group.name}, rank {mine[0]} of {len(group.members)}{front}  "
+            out.append(fit(((what, ""), (late, "warn" if off[mine[0]] > 4 else "dim")), columns))
+        return out
+
+    def _deviation_lines(self, scene: ViewSnapshot, node: str, columns: int, rows: int) -> list[Line]:
+        signals = scene.signals
+        mine = self._heat_map_builder().series_rows(scene, node)
+        if not len(mine) or rows < 2:
+            return []
+        off = np.nan_to_num(np.abs(signals.deviation[mine]))
+        best = mine[np.argsort(-off, kind="stable")[: min(MAX_WORST, rows - 1)]].tolist()
+        out: list[Line] = [line(f"furthest from normal, of {len(mine)} series", "label")]
+        names = [signals.series_index.series[row].signal for row in best]
+        entities = [signals.series_index.series[row].entity for row in best]
+        first, second = max(28, *(len(n) + 1 for n in names)), max(14, *(len(n) + 1 for n in entities))
+        for row in best:
+            one = signals.series_index.series[row]
+            value = units.format_brief(float(signals.latest.value[row]), one.unit, share=units.is_share(one.signal))
+            z = float(signals.deviation[row])
+            role = "crit" if abs(z) >= 10 else "warn" if abs(z) >= 4 else "dim"
+            spark = charts.sparkline(signals.trend(row, 12), 12)
+            cells: Line = (
+                (pad(one.signal, first), ""),
+                (pad(one.entity, second), "dim"),
+                (pad(value, 10, right=True), ""),
+            )
+            out.append(fit((*cells, (f" {format_deviation(z):>6} ", role), (spark, "info")), columns))
+        return out
+
+    # --- verbs
+
+    def do_view(self, arg: int) -> None:
+        """The next view; the group under the cursor stays the one in question."""
+        if self.view == "groups" and self.cursor < len(self.groups):
+            self.selected_group = self.groups[self.cursor].name
+        self.view_index = (self.view_index + arg) % len(VIEWS)
+        self.cursor = self.column = 0
+        self.set_filter("")
+
+    def do_pan(self, arg: int) -> None:
+        """The node beside."""
+        self.column = min(max(self.column + arg, 0), max(self._cell_count - 1, 0))
+
+    def do_sort(self, arg: int) -> None:
+        """Another signal in the matrix."""
+        self.pair_index += arg
+        self.renew()
+
+    def do_open(self, _arg: int) -> None:
+        """Narrow every screen to the node under the cursor, or to all again."""
+        node = self.node
+        if node and self.state.scope.nodes != {node}:
+            self.state.set_scope(NodeScope(f"node {node}", frozenset([node])))
+        else:
+            self.state.set_scope(NodeScope())
+
+    def as_json(self) -> str:
+        """The node's name."""
+        return self.node
+
+
+def _cursor_cell(glyph: str, cells: int) -> str:
+    """A cell with the cursor on it."""
+    return f"[{glyph * (cells - 2)}]" if cells > 2 else "◆" * cells
+
+
+def _heat_row_text(strip: HeatMapRow) -> str:
+    return f"{strip.rack} {strip.rail} {' '.join(strip.nodes)}".lower()
+
+
+def _group_text(group: Group) -> str:
+    return f"{group.name} {group.kind} {' '.join(group.members)}".lower()
+
+
+def _kind_initials(group: Group) -> str:
+    return "".join(word[0].upper() for word in group.kind.split("-"))

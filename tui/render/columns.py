@@ -1,0 +1,84 @@
+"""Columns of a table: which fit, how wide each is, and a row of cells as a line. Pure.
+
+Columns fall away whole, the least wanted first, and never half; in wide mode none does, and the table scrolls sideways.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from skewscope.tui.render.text import Line, Span, pad, width
+
+Cell = Span
+"""Text and role."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """One column: how wide at least and at most, and the order in which columns are kept (0 first)."""
+
+    id: str
+    title: str
+    min_width: int
+    max_width: int
+    priority: int
+    align_right: bool = False
+    shrinkable: bool = False
+    """Whether a part of its text still says something: others are dropped rather than cut."""
+
+
+ColumnWidths = tuple[tuple[TableColumn, int], ...]
+
+
+def fit_columns(
+    columns: Sequence[TableColumn],
+    wanted: Mapping[str, int],
+    total: int,
+    hidden: Collection[str] = (),
+    *,
+    wide: bool = False,
+) -> ColumnWidths:
+    """The columns that fit, each as wide as its cells want where there is room."""
+    there = [c for c in columns if c.id not in hidden or c.priority == 0]
+    if wide:
+        return tuple(
+            (c, min(max(wanted.get(c.id, 0), c.min_width, width(c.title)), max(c.max_width, 40))) for c in there
+        )
+    size = {c.id: max(min(max(wanted.get(c.id, 0), width(c.title)), c.max_width), c.min_width) for c in there}
+    floor = {c.id: min(size[c.id], c.min_width) if c.shrinkable else size[c.id] for c in there}
+    kept: list[TableColumn] = []
+    for column in sorted(there, key=lambda c: c.priority):
+        if sum(floor[c.id] + 1 for c in (*kept, column)) > total:
+            break
+        kept.append(column)
+    kept.sort(key=list(there).index)
+    left = total - sum(floor[c.id] + 1 for c in kept)
+    for column in sorted(kept, key=lambda c: c.priority):
+        extra = max(0, min(left, size[column.id] - floor[column.id]))
+        left -= extra
+        floor[column.id] += extra
+    return tuple((column, floor[column.id]) for column in kept)
+
+
+def title_line(widths: ColumnWidths, sort: str = "", *, descending: bool = False) -> Line:
+    """The titles; that of the sorted column has an arrow."""
+    spans: list[Span] = [(" ", "dim")]
+    for column, cells in widths:
+        if column.id == sort:
+            arrow = "↓" if descending else "↑"
+            spans.append((pad(arrow + column.title, cells, right=column.align_right) + " ", "key"))
+        else:
+            spans.append((pad(column.title, cells, right=column.align_right) + " ", "dim"))
+    return tuple(spans)
+
+
+def row_line(widths: ColumnWidths, cell: Callable[[str], Cell], mark: Span = (" ", "")) -> Line:
+    """One row; neighbours of one role become one span, so that a terminal is told less."""
+    spans: list[Span] = [mark]
+    for column, cells in widths:
+        text, role = cell(column.id)
+        shown = pad(text, cells, right=column.align_right) + " "
+        if spans[-1][1] == role:
+            spans[-1] = (spans[-1][0] + shown, role)
+        else:
+            spans.append((shown, role))
+    return tuple(spans)

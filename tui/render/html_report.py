@@ -1,0 +1,194 @@
+"""The report as one HTML page with its pictures inside, for tickets: no script, nothing from elsewhere. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.adapters.view.snapshot import ViewSnapshot
+from skewscope.engine.model.incident import Incident, IncidentEvidence
+from skewscope.tui.render import detail, evidence_series, incident_table, text, units
+from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.node_lookup import NodeLookup
+from skewscope.tui.render.text import Line
+
+CHART_WIDTH, CHART_HEIGHT = 640, 130
+LEFT_MARGIN, BOTTOM_MARGIN = 96, 18
+MAX_CHARTS = 3
+MAX_POINTS = 600
+STYLE = """
+:root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--dim:#5a646e;--line:#c4cad0;--peer:#8b959e;
+--band:#b3261e14;--crit:#b3261e;--warn:#8a5a00;--info:#0b57a4;--ok:#1a7431}
+@media(prefers-color-scheme:dark){:root{--bg:#14171a;--fg:#e8eaed;--dim:#a2abb4;--line:#4a525a;
+--peer:#7d8790;--band:#ff8a8022;--crit:#ff8a80;--warn:#ffc56d;--info:#8ab8ff;--ok:#7bd88f}}
+body{font:16px/1.5 system-ui,sans-serif;background:var(--bg);color:var(--fg);max-width:60rem;margin:2rem auto;
+padding:0 1rem}
+h1{font-size:1.4rem}h2{font-size:1.15rem;border-top:1px solid var(--line);padding-top:1rem}
+h3{font-size:1rem;margin-bottom:.2rem}table{border-collapse:collapse;width:100%}
+td,th{text-align:left;padding:.2rem .6rem .2rem 0;vertical-align:top}th{color:var(--dim);font-weight:normal}
+td.n{text-align:right}td.n,td.l{white-space:nowrap}.crit{color:var(--crit)}.warn{color:var(--warn)}.info{color:var(--info)}
+.ok{color:var(--ok)}.dim{color:var(--dim)}a{color:var(--info)}code{font-size:.85em}svg{max-width:100%;height:auto}
+svg text{fill:var(--dim);font:11px system-ui}.wide{overflow-x:auto}ul{padding-left:1.2rem}
+"""
+
+
+@dataclass(frozen=True)
+class HtmlReportData:
+    """What a page is made of."""
+
+    name: str
+    snapshot: ViewSnapshot
+    names: DisplayNames
+    verdict: Line
+    watch_summary: str
+    missing: Iterable[str]
+
+
+def render_html(told: HtmlReportData) -> str:
+    """The whole page."""
+    rows = incident_table.rank_incidents(told.snapshot.incidents)
+    where = NodeLookup(told.snapshot.topology)
+    roots = [row.incident for row in rows if not row.depth]
+    body = [
+        f"<h1>{_escape(told.name)}</h1>",
+        f"<p><strong>{_spans_html(told.verdict)}</strong></p><p class=dim>{_escape(told.watch_summary)}</p>",
+        _overview_table(rows, told),
+        *(_incident_section(incident, told, where) for incident in roots),
+        _missing_section(told.missing),
+    ]
+    head = '<meta charset=utf-8><meta name=viewport content="width=device-width">'
+    title = f"<title>{_escape(told.name)}: Skewscope</title>"
+    top = f"<!doctype html><html lang=en><head>{head}{title}<style>{STYLE}</style></head>"
+    return f"{top}<body>{''.join(body)}</body></html>\n"
+
+
+def _escape(words: str) -> str:
+    return escape(text.sanitise(words))
+
+
+def _spans_html(line: Line) -> str:
+    return "".join(f"<span class={role}>{_escape(words)}</span>" if role else _escape(words) for words, role in line)
+
+
+def _overview_table(rows: list[incident_table.IncidentRow], told: HtmlReportData) -> str:
+    """A line for each incident, roots first."""
+    if not rows:
+        return ""
+    head = "".join(f"<th scope=col>{title}" for title in ("", "condition", "where", "since", "for", "sure", "impact"))
+    return f"<div class=wide><table><tr>{head}</tr>{''.join(_overview_row(row, told) for row in rows)}</table></div>"
+
+
+def _overview_row(row: incident_table.IncidentRow, told: HtmlReportData) -> str:
+    incident = row.incident
+    glyph, role = detail.severity_glyph(incident)
+    told_as = incident.state if incident.state == "resolved" else incident.severity
+    name = _escape(told.names.condition_name(incident.condition))
+    linked = f"<a href='#{_escape(incident.id)}'>{name}</a>" if not row.depth else f"└ {name}"
+    lasted = units.format_duration(detail.duration(incident, told.snapshot.time))
+    cells = (
+        f"<td class=l><span class={role}>{glyph} {_escape(told_as)}</span>",
+        f"<td>{linked}<td>{_escape(detail.format_location(incident))}<td>{units.format_time(incident.opened_at)}",
+        f"<td class=n>{lasted}<td class=n>{detail.format_confidence(incident)}<td>{_escape(detail.format_impact(incident))}",
+    )
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _incident_section(incident: Incident, told: HtmlReportData, where: NodeLookup) -> str:
+    """One root in depth: pictures, evidence, what competes, what to do, what it explains, history."""
+    what, state, since = detail.headline(incident, told.names, told.snapshot.time)
+    out = [
+        f"<h2 id='{_escape(incident.id)}'>{_spans_html(what)}</h2><p>{_spans_html(state)}<br>{_spans_html(since)}</p>"
+    ]
+    out += [
+        _chart_svg(incident, told.snapshot, item, one)
+        for item, one in evidence_series.list_series(incident, told.snapshot, where)[:MAX_CHARTS]
+    ]
+    out.append(_evidence_table(incident))
+    for part in detail.sections(incident, told.names):
+        if part.label in ("rivals", detail.ALTERNATIVES_LABEL, "unseen", "do", "explains"):
+            shown = detail.with_recipes(part, incident, told.names) if part.label == "do" else part
+            out.append(f"<h3>{part.label}</h3><ul>{''.join(f'<li>{_spans_html(item)}' for item in shown.items)}</ul>")
+    for part in detail.history_sections(incident, told.names):
+        out.append(f"<h3>{part.label}</h3><ul>{''.join(f'<li>{_spans_html(item)}' for item in part.items)}</ul>")
+    return "".join(out)
+
+
+def _evidence_table(incident: Incident) -> str:
+    rows = [(item, "for") for item in incident.evidence] + [(item, "against") for item in incident.against]
+    head = "".join(f"<th scope=col>{title}" for title in ("says", "term", "", "weight", "value", "test"))
+    body = "".join(
+        f"<tr><td>{item.verdict}<td>{_escape(detail.format_name(item.name))}<td>{side}<td class=n>{item.weight:g}"
+        f"<td class=n>{_escape(detail.format_value(item))}<td><code>{_escape(detail.format_expression(item.expr))}</code></tr>"
+        for item, side in rows
+    )
+    return f"<h3>evidence</h3><div class=wide><table><tr>{head}</tr>{body}</table></div>"
+
+
+def _missing_section(said: Iterable[str]) -> str:
+    items = "".join(f"<li>{_escape(one)}" for one in said)
+    return f"<h2>What could not be seen</h2><ul>{items}</ul>" if items else ""
+
+
+# --- pictures
+
+
+def _duration_band(incident: Incident, times: NDArray[np.floating]) -> str:
+    """The time for which the incident lasted, as a band."""
+    span = max(float(times[-1] - times[0]), 1e-9)
+    ends = (incident.opened_at, incident.resolved_at or float(times[-1]))
+    begin, end = (
+        LEFT_MARGIN + min(max((t - times[0]) / span, 0.0), 1.0) * (CHART_WIDTH - LEFT_MARGIN - 2) for t in ends
+    )
+    return f"<rect x={begin:.1f} y=2 width={max(end - begin, 1):.1f} height={CHART_HEIGHT - BOTTOM_MARGIN - 2} fill=var(--band) />"
+
+
+def _chart_svg(
+    incident: Incident, scene: ViewSnapshot, item: IncidentEvidence, one: evidence_series.EvidenceSeries
+) -> str:
+    """A series beside its peers, as SVG."""
+    own, others, times = one.own_values(scene), one.peer_values(scene), scene.signals.times()
+    if not len(times) or not np.isfinite(own).any():
+        return ""
+    step = max(len(times) // MAX_POINTS, 1)
+    own, others, times = own[::step], others[:, ::step], times[::step]
+    values = np.concatenate([own, others.ravel()])
+    high = float(np.nanmax(values)) or 1.0
+    low = min(float(np.nanmin(values)), 0.0)
+    share = units.is_share(one.signal)
+    lines = [
+        _duration_band(incident, times),
+        *(_curve_path(times, peer, (low, high), "var(--peer)", 1.2) for peer in others),
+    ]
+    lines.append(_curve_path(times, own, (low, high), "var(--crit)", 2.0))
+    name = f"{detail.format_name(item.name)}: {one.signal} of {one.entity}, beside {units.format_count(len(one.peer_rows), 'peer')}"
+    labels = (
+        f"<text x={LEFT_MARGIN - 6} y=12 text-anchor=end>{_escape(units.format_value(high, one.unit, share=share))}</text>"
+        f"<text x={LEFT_MARGIN - 6} y={CHART_HEIGHT - BOTTOM_MARGIN} text-anchor=end>{_escape(units.format_value(low, one.unit, share=share))}</text>"
+        f"<text x={LEFT_MARGIN} y={CHART_HEIGHT - 3}>{units.format_time(times[0])}</text>"
+        f"<text x={CHART_WIDTH} y={CHART_HEIGHT - 3} text-anchor=end>{units.format_time(times[-1])}</text>"
+    )
+    frame = f"<path d='M{LEFT_MARGIN} 2V{CHART_HEIGHT - BOTTOM_MARGIN}H{CHART_WIDTH}' fill=none stroke=var(--line) />"
+    picture = f"<svg viewBox='0 0 {CHART_WIDTH} {CHART_HEIGHT}' role=img aria-label='{_escape(name)}'>{frame}{''.join(lines)}{labels}</svg>"
+    return f"<h3>{_escape(name)}</h3>{picture}"
+
+
+def _curve_path(
+    times: NDArray[np.floating],
+    values: NDArray[np.floating],
+    bounds: tuple[float, float],
+    colour: str,
+    wide: float,
+) -> str:
+    """One curve; a gap breaks it."""
+    low, high = bounds
+    span = max(float(times[-1] - times[0]), 1e-9)
+    x = LEFT_MARGIN + (times - times[0]) / span * (CHART_WIDTH - LEFT_MARGIN - 2)
+    y = CHART_HEIGHT - BOTTOM_MARGIN - (values - low) / ((high - low) or 1.0) * (CHART_HEIGHT - BOTTOM_MARGIN - 6)
+    path, drawn = [], False
+    for a, b in zip(x.tolist(), y.tolist(), strict=True):
+        if np.isfinite(b):
+            path.append(f"{'L' if drawn else 'M'}{a:.1f} {b:.1f}")
+        drawn = bool(np.isfinite(b))
+    return f"<path d='{''.join(path)}' fill=none stroke='{colour}' stroke-width={wide} />"

@@ -1,0 +1,98 @@
+"""What a mitigation would change, as a diff of what the topology tells, and what it costs. Pure: nothing is applied."""
+
+from collections.abc import Iterable
+
+from skewscope.engine.model.incident import Advice, Incident
+from skewscope.engine.model.topology import Topology
+from skewscope.tui.render import detail
+from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.text import Line, line
+
+EVICTION_MITIGATIONS = frozenset(
+    {"quarantine-node", "evict-on-check", "retry-then-evict", "resize-parallel-group", "reseat-or-replace-device"}
+)
+"""Mitigations that take a node out of its groups."""
+DEWEIGHT_MITIGATIONS = frozenset({"deweight-replica"})
+REDUCED_WEIGHT = 0.5
+"""To what share of its weight a replica is lowered first: the mildest step that can be seen to work."""
+
+
+def menu_lines(incident: Incident, words: DisplayNames) -> list[Line]:
+    """What is advised, by number."""
+    out: list[Line] = [line("Choose a number: its plan is shown, nothing is applied.", "dim"), ()]
+    for n, advice in enumerate(incident.mitigations[:9], 1):
+        known = words.catalogue.mitigations.get(advice.id)
+        risk = f", risk {known.risk}, a DPU can do {known.dpu.can}" if known else ""
+        out.append(
+            ((f"  {n}  ", "key"), (words.mitigation_name(advice.id), "title"), (f"  {advice.actor}{risk}", "dim"))
+        )
+        if advice.why:
+            out.append(line(f"     {advice.why}"))
+    return out
+
+
+def plan_lines(
+    incident: Incident, advice: Advice, topology: Topology, words: DisplayNames, *, write: bool = False
+) -> list[Line]:
+    """A plan: what would change, for what, at what risk, how it is undone and verified."""
+    known = words.catalogue.mitigations.get(advice.id)
+    what = f"{words.condition_name(incident.condition)} on {detail.format_location(incident)}"
+    out: list[Line] = [line(words.mitigation_name(advice.id), "title"), line(f"for {what}"), ()]
+    out += [line("dry run: nothing is applied", "label"), *diff_lines(incident, advice, topology), ()]
+    if known:
+        facts = (("what", known.what), ("who", known.actor), ("from a DPU", f"{known.dpu.can}. {known.dpu.how}"))
+        out += [((f"  {name}: ", "dim"), (text, "")) for name, text in facts]
+        out += detail.recipe_lines(known)
+    if advice.why:
+        out.append((("  why: ", "dim"), (advice.why, "")))
+    how = "x applies it, where an adapter can" if write else "x would apply it; refused while read-only (--write)"
+    return [*out, (), line(how, "dim")]
+
+
+def diff_lines(incident: Incident, advice: Advice, topology: Topology) -> list[Line]:
+    """What the topology says now, and what it would say."""
+    changes = list(_topology_changes(incident, advice, topology))
+    if not changes:
+        actor = advice.actor or "somebody"
+        return [
+            line(f"  no line of the topology: what changes is a setting of the {actor}, which is not known here", "dim")
+        ]
+    out: list[Line] = [line("  --- topology, now", "dim"), line("  +++ topology, with it", "dim")]
+    for before, after in changes:
+        out += [line(f"  - {before}", "gone"), line(f"  + {after}", "added")]
+    return out
+
+
+def _topology_changes(incident: Incident, advice: Advice, topology: Topology) -> Iterable[tuple[str, str]]:
+    if advice.id in EVICTION_MITIGATIONS:
+        yield from _remove_node(incident, topology)
+    elif advice.id in DEWEIGHT_MITIGATIONS:
+        yield from _lower_weight(incident, topology)
+
+
+def _remove_node(incident: Incident, topology: Topology) -> Iterable[tuple[str, str]]:
+    node = topology.node_of.get(incident.name, incident.name.split("/", maxsplit=1)[0])
+    for group in topology.groups:
+        left = [m for m in group.members if topology.node_of[m] != node]
+        if 0 < len(left) < len(group.members):
+            yield (
+                f"{group.kind} {group.name}: {' '.join(group.members)}",
+                f"{group.kind} {group.name}: {' '.join(left)}",
+            )
+
+
+def _lower_weight(incident: Incident, topology: Topology) -> Iterable[tuple[str, str]]:
+    node = topology.node_of.get(incident.name, incident.name.split("/", maxsplit=1)[0])
+    mine = {g.name for g in topology.groups if node in {topology.node_of[m] for m in g.members}} | {incident.name}
+    for pool in topology.pools:
+        slow = [name for name in pool.replicas if name in mine]
+        if slow and len(slow) < len(pool.replicas):
+            before = dict.fromkeys(pool.replicas, 1.0)
+            after = before | dict.fromkeys(slow, REDUCED_WEIGHT)
+            yield f"pool {pool.name}: {_format_weights(before)}", f"pool {pool.name}: {_format_weights(after)}"
+
+
+def _format_weights(weights: dict[str, float]) -> str:
+    """Shares of new requests, as if all weighed the same before: nobody tells what they really weigh."""
+    total = sum(weights.values())
+    return ", ".join(f"{name} {round(100 * weight / total)} %" for name, weight in weights.items())

@@ -1,0 +1,123 @@
+"""The plain report: everything the console shows, as text for a terminal, a pipe or a file. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from skewscope.engine.model.incident import Incident
+from skewscope.engine.model.topology import Topology
+from skewscope.kb.problems import join_names
+from skewscope.tui.render import detail, incident_table, units
+from skewscope.tui.render.columns import title_line
+from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.text import Line, line, pad, wrap
+
+if TYPE_CHECKING:  # The readers behind it are not needed to print what they gave.
+    from skewscope.adapters.runtime.replay import ReplayResult
+    from skewscope.adapters.view.snapshot import SourceState
+
+MAX_WIDTH = 110
+"""Longer lines are hard to read."""
+
+
+def report_lines(name: str, outcome: "ReplayResult", words: DisplayNames, columns: int) -> list[Line]:
+    """A replayed recording in words: what was found, in depth, and what was missing."""
+    columns = min(columns, MAX_WIDTH)
+    lines = wrap(((f"{name}: ", "title"), *verdict_line(outcome.incidents, enough=outcome.samples > 0)), columns)
+    lines += wrap(line(watch_summary(outcome), "dim"), columns)
+    now = outcome.snapshots[-1].time if outcome.snapshots else 0.0
+    rows = incident_table.rank_incidents(outcome.incidents)
+    lines += _overview_lines(rows, words, now, columns)
+    # What a diagnosis explains is listed under it; `explain` tells it in full.
+    for row in (row for row in rows if not row.depth):
+        lines.append(())
+        lines += detail.full_lines(row.incident, words, now, columns)
+    return lines + missing_lines(outcome, columns)
+
+
+def _overview_lines(
+    rows: list[incident_table.IncidentRow], words: DisplayNames, now: float, columns: int
+) -> list[Line]:
+    """A line each, where there are several."""
+    if len(rows) < 2:
+        return []
+    cells = incident_table.IncidentCellFormatter(words, now, {})
+    shown = incident_table.column_widths(rows, cells, columns - 1, ("trend", "flaps"))
+    lines = [title_line(shown), *(incident_table.row_line(row, shown, cells) for row in rows)]
+    return [(), *(part for each in lines for part in wrap(each, columns))]
+
+
+def verdict_line(incidents: tuple[Incident, ...], *, enough: bool) -> Line:
+    """The one sentence that matters."""
+    roots = [i for i in incidents if i.explained_by is None and i.is_likely]
+    suspected = sum(i.explained_by is None for i in incidents) - len(roots)
+    still = sum(i.state == "firing" for i in roots)
+    if not enough:
+        return line("nothing could be watched, so nothing is known.", "warn")
+    if not incidents:
+        return line("nothing is wrong in what could be seen.", "ok")
+    folded = len(incidents) - len(roots) - suspected
+    root = "it" if len(roots) == 1 else "them"
+    explained = f"; {units.format_count(folded, 'more incident')} explained by {root}" if folded else ""
+    opened = "none of them open" if not still else f"{still} still open"
+    more = f"; {units.format_count(suspected, 'suspicion')}" if suspected else ""
+    said = f"{units.format_count(len(roots), 'diagnosis', 'diagnoses')}, {opened} when the data ends{explained}{more}."
+    return line(said, "warn")
+
+
+def watch_summary(outcome: "ReplayResult") -> str:
+    """What was watched, and for how long."""
+    when = ""
+    if outcome.snapshots and outcome.samples:
+        last = outcome.snapshots[-1]
+        when = f" ({units.format_datetime(last.start)[:-4]} to {units.format_time(last.end)} UTC)"
+    samples = units.format_count(outcome.samples, "sample")
+    return f"Watched {fleet_summary(outcome.topology)} for {units.format_duration(outcome.duration_s)} of data{when}; {samples}."
+
+
+def fleet_summary(topology: Topology) -> str:
+    """`8 nodes, 2 groups and 1 pool`."""
+    parts = [(len(topology.nodes), "node"), (len(topology.groups), "group"), (len(topology.pools), "pool")]
+    said = [units.format_count(n, noun) for n, noun in parts if n]
+    return " and ".join(filter(None, (", ".join(said[:-1]), *said[-1:]))) or "nothing"
+
+
+def missing_lines(outcome: "ReplayResult", columns: int) -> list[Line]:
+    """What could not be seen or understood, and who delivered what; empty when nothing is missing."""
+    last = outcome.snapshots[-1] if outcome.snapshots else None
+    said = [*(last.missing if last else ()), *outcome.warnings, *unused_sentences(outcome.unmapped)]
+    return unseen_lines(said, last.sources if last else (), columns)
+
+
+def unseen_lines(said: Iterable[str], found: Sequence["SourceState"], columns: int) -> list[Line]:
+    """Sentences about what is missing, and who delivers what."""
+    rows = [row for text in said for row in wrap(line(f"  · {text.rstrip('.')}."), columns, 4)]
+    return [*([(), line("What could not be seen", "title")] if rows else []), *rows, *source_lines(found, columns)]
+
+
+def unused_sentences(unmapped: Mapping[str, int]) -> list[str]:
+    """What nothing was made of, a sentence for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for key in sorted(unmapped):
+        metric, _, reason = key.partition(": ")
+        reasons.setdefault(reason, []).append(metric)
+    out = []
+    for reason, metrics in sorted(reasons.items()):
+        samples = units.format_count(sum(unmapped[f"{metric}: {reason}"] for metric in metrics), "sample")
+        out.append(f"{samples} could not be used ({reason}): {join_names(metrics, 5)}")
+    return out
+
+
+def source_lines(found: Sequence["SourceState"], columns: int) -> list[Line]:
+    """Who delivered what, a line each."""
+    if not found:
+        return []
+    names = max(len(s.name) for s in found)
+    kinds = max(len(s.kind) for s in found)
+    lines: list[Line] = [(), line("Sources", "title")]
+    for source in found:
+        age = "never" if source.age_s is None else f"newest sample {units.format_duration(round(source.age_s, 1))} old"
+        role = "warn" if source.age_s is None or source.reporting < source.known else ""
+        who = f"  {pad(source.name, min(names, 40))}  {pad(source.kind, kinds)}"
+        said = f"{who}  {source.reporting}/{source.known}  {age}"
+        lines += wrap(((said, role), (f"  {source.note}" if source.note else "", "dim")), columns, 4)
+    return lines

@@ -1,0 +1,224 @@
+"""The lines around every screen: status, replay bar, what is said while loading or where there is no room. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from skewscope.engine.model.incident import SEVERITIES, Incident
+from skewscope.tui.render import units
+from skewscope.tui.render.detail import SEVERITY_GLYPHS
+from skewscope.tui.render.text import Line, Span, cut, fit, justify, line_width, pad, wrap
+
+if TYPE_CHECKING:
+    from skewscope.adapters.view.snapshot import SourceState
+
+STALE_S = 10.0
+"""Data older than this looks old."""
+SCREEN_NAMES = ("Diagnoses", "Fabric", "Signals", "Catalogue", "Actions")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleStatus:
+    """What the top line tells."""
+
+    incidents: tuple[Incident, ...]
+    mode: str
+    """LIVE, PAUSED, REPLAY or PLAYING."""
+    time: float
+    age_s: float | None
+    reporting: int
+    known: int
+    source_kind: str = "nodes"
+    screen: int = 1
+    scope: str = ""
+    trouble: str = ""
+    write: bool = False
+
+
+def status_line(status: ConsoleStatus, columns: int) -> Line:
+    """The top line: screens, counts, scope, time, the data's age, who reports, and whether anything may be changed.
+
+    What matters least is said shorter first, and then falls away whole.
+    """
+    heads = [
+        _screen_tabs(status.screen, long=True),
+        _screen_tabs(status.screen, long=False),
+        _current_tab(status.screen),
+    ]
+    counts = [
+        _severity_counts(status.incidents, words=words, zeros=zeros)
+        for words, zeros in ((True, True), (False, True), (False, False))
+    ]
+    lefts = [(*head, *count, *_scope_spans(status)) for head in heads for count in counts]
+    for right in _right_variants(status):
+        for left in lefts:
+            if line_width(left) + line_width(right) + 1 <= columns:
+                return justify(left, right, columns)
+    return fit(lefts[-1], columns)
+
+
+def _screen_tabs(page: int, *, long: bool) -> Line:
+    spans: list[Span] = []
+    for number, name in enumerate(SCREEN_NAMES, 1):
+        if number == page:
+            spans.append((f" {number} {name} ", "bar"))
+        else:
+            spans.append((f" {number} {name} " if long else f" {number}", "dim"))
+    return tuple(spans)
+
+
+def _current_tab(page: int) -> Line:
+    return ((f" {page} {SCREEN_NAMES[page - 1]} ", "bar"),)
+
+
+def _scope_spans(status: ConsoleStatus) -> Line:
+    return ((f"  only {status.scope} ", "warn"),) if status.scope else ()
+
+
+def _severity_counts(incidents: tuple[Incident, ...], *, words: bool, zeros: bool) -> Line:
+    """How many there are of each severity; without `zeros` only of which there are any, and of critical ones."""
+    out: list[Span] = [(" ", "")]
+    for severity in (*reversed(SEVERITIES), "resolved"):
+        found = sum(_display_severity(i) == severity for i in incidents if i.explained_by is None)
+        mark, role = SEVERITY_GLYPHS[severity]
+        if found or zeros or severity == SEVERITIES[-1]:
+            out.append((f" {mark} {found}{f' {severity} ' if words else ''}", role if found else "dim"))
+    return tuple(out)
+
+
+def _display_severity(incident: Incident) -> str:
+    """What it is counted as: a suspicion is no more than information, however bad it would be."""
+    if incident.state == "resolved":
+        return "resolved"
+    return incident.severity if incident.is_likely else SEVERITIES[0]
+
+
+def _right_variants(status: ConsoleStatus) -> list[Line]:
+    mode: Span = (f"{status.mode} {units.format_time(status.time)}  ", "title")
+    rights: Span = ("read-write ", "warn") if status.write else ("read-only ", "dim")
+    if status.trouble:
+        trouble: Span = (f" {status.trouble} ", "alarm")
+        return [(mode, trouble, (" ", ""), rights), (mode, trouble), (trouble,)]
+    stale = status.age_s is None or status.age_s > STALE_S
+    age = "no data" if status.age_s is None else f"lag {_format_lag(status.age_s)}"
+    parts: list[Span] = [mode]
+    parts.append(
+        (f"{status.reporting}/{status.known} {status.source_kind}  ", "warn" if status.reporting < status.known else "")
+    )
+    parts.append((f"{age}  ", "alarm" if stale else ""))
+    parts.append(rights)
+    return [tuple(parts), tuple(parts[:3]), tuple(parts[:2]), tuple(parts[:1])]
+
+
+def reporting_counts(sources: Iterable["SourceState"]) -> tuple[int, int, str]:
+    """How many report, of how many, and what they are: of the telemetry that ever came, the one most is missing of."""
+    came = [s for s in sources if s.age_s is not None and s.known]
+    worst = min(came, key=lambda s: (s.reporting / s.known, s.kind != "nodes"), default=None)
+    return (worst.reporting, worst.known, worst.kind) if worst else (0, 0, "nodes")
+
+
+def oldest_age(sources: Iterable["SourceState"]) -> float | None:
+    """The age of the source that is furthest behind, None where none ever delivered."""
+    return max((s.age_s for s in sources if s.age_s is not None), default=None)
+
+
+def _format_lag(age_s: float) -> str:
+    return f"{max(age_s, 0.0):.1f} s" if age_s < 99.95 else units.format_duration(age_s)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPosition:
+    """Where a replay stands."""
+
+    start: float
+    end: float
+    time: float
+    playing: bool
+    speed: int
+
+    @property
+    def share(self) -> float:
+        """0 at the start, 1 at the end."""
+        length = self.end - self.start
+        return min(max((self.time - self.start) / length, 0.0), 1.0) if length > 0 else 1.0
+
+
+_BAR_LEFT, _BAR_RIGHT = 12, 19
+"""Columns beside the bar: sign and start; end, speed and `end`."""
+
+
+def replay_bar(position: ReplayPosition, openings: Iterable[float], columns: int) -> Line:
+    """The replay's time line, with a mark where something opened."""
+    sign = "▶" if position.playing else "▮"
+    left = f" {sign} {units.format_time(position.start)} "
+    end = "end" if position.share == 1 else ""
+    right = pad(f" {units.format_time(position.end)}  ×{position.speed:<2} {end}", _BAR_RIGHT)
+    cells = columns - _BAR_LEFT - _BAR_RIGHT
+    if cells < 4:
+        return ((cut(f" {sign} {units.format_time(position.time)}", columns), ""),)
+    track = ["─"] * cells
+    for opened in openings:
+        where = ReplayPosition(position.start, position.end, opened, playing=False, speed=1)
+        track[round(where.share * (cells - 1))] = "!"
+    at = round(position.share * (cells - 1))
+    return ((left, ""), ("".join(track[:at]), "info"), ("●", "title"), ("".join(track[at + 1 :]), "dim"), (right, ""))
+
+
+def bar_share(column: int, columns: int) -> float:
+    """The share of the replay that a column of the bar stands for."""
+    cells = columns - _BAR_LEFT - _BAR_RIGHT
+    return min(max((column - _BAR_LEFT) / max(cells - 1, 1), 0.0), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenLayout:
+    """How a screen is divided; `kind` is full, bare (a list and nothing else) or tiny."""
+
+    kind: str
+    side_by_side: bool = False
+    """The pane stands to the right of the list, else below it."""
+    list_size: int = 0
+    """Columns or rows of the list; 0: it has all, and there is no pane."""
+
+
+def small_layout(columns: int, lines: int) -> ScreenLayout | None:
+    """The division where there is no room for more than a list."""
+    if columns < 20 or lines < 3:
+        return ScreenLayout("tiny")
+    return ScreenLayout("bare") if columns < 60 or lines < 16 else None
+
+
+def loading_lines(stage: str, share: float, columns: int) -> list[Line]:
+    """What is shown until there is something to show."""
+    cells = max(min(columns - 12, 40), 1)
+    done = round(min(max(share, 0.0), 1.0) * cells)
+    track = (("━" * done, "ok"), ("─" * (cells - done), "dim"), (f" {round(100 * share):3d} %", ""))
+    return [(), ((f"  {stage}", "title"),), (("  ", ""), *track)]
+
+
+def too_small_lines(columns: int) -> list[Line]:
+    """What is said where not even a list fits."""
+    return [((cut("needs 20x3", columns), "warn"),)]
+
+
+def filter_lines(text: str, fault: str, counts: tuple[int, int], columns: int) -> list[Line]:
+    """The filter in force: as it was read, how much it keeps, and what in it was not understood."""
+    if not text:
+        return []
+    note: Span = (f"  {fault}", "warn") if fault else ("  esc clears", "dim")
+    return [fit(((f" /{text} ", "bar"), (f" {counts[0]:,} of {counts[1]:,}", "key"), note), columns)]
+
+
+def sentence_lines(text: str, role: str, columns: int) -> list[Line]:
+    """A sentence where a table would be."""
+    return wrap(((f" {text}", role),), columns, 1)
+
+
+def join_columns(left: Sequence[Line], right: Sequence[Line], columns: int, gap: int = 2) -> list[Line]:
+    """Two blocks side by side, the left one so many columns wide."""
+    out: list[Line] = []
+    for n in range(max(len(left), len(right))):
+        first = fit(left[n], columns) if n < len(left) else ()
+        blank = columns - line_width(first) + gap
+        out.append((*first, (" " * blank, ""), *right[n]) if n < len(right) else first)
+    return out

@@ -1,0 +1,202 @@
+"""Lines of text with roles, and what a terminal of some width makes of them. Pure, for the report and the console."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+
+Span = tuple[str, str]
+"""Text and its role: '' or a key of `SGR`."""
+Line = tuple[Span, ...]
+
+SGR = {
+    "title": "1",
+    "crit": "1;31",
+    "warn": "33",
+    "info": "36",
+    "ok": "32",
+    "dim": "2",
+    "label": "1;34",
+    "key": "1",
+    "bar": "7",
+    "alarm": "1;7;33",
+    "stale": "2",
+    "added": "32",
+    "gone": "31",
+    "link": "4",
+}
+"""How each role looks on a plain terminal; the console has the same roles in its style sheet."""
+
+BLANK_SAFE_ROLES = ("", "title", "crit", "warn", "info", "ok", "dim", "label", "key")
+"""Roles in which a blank looks like a blank."""
+
+_ASCII_GLYPHS = str.maketrans(
+    {
+        "✖": "X", "✓": "v", "·": ".", "…": "~", "−": "-", "–": "-", "─": "-", "━": "=", "│": "|", "└": "`", "●": "o",
+        "▶": ">", "▮": "|", "◀": "<", "µ": "u", "°": " ", "×": "x", "↑": "^", "↓": "v", "→": ">", "█": "#", "═": "=",
+        "≥": ">", "≤": "<", "“": '"', "”": '"', "‘": "'", "’": "'", "—": "-",
+        "σ": "z", "▁": "_", "▂": ".", "▃": "-", "▄": "-", "▅": "=", "▆": "=", "▇": "#", "░": ".", "▒": "-", "▓": "=",
+        "◐": "o", "◆": "*", "▲": "^", "╮": ".", "◯": "o", "±": "~",
+    }
+)  # fmt: skip
+_UNPRINTABLE = re.compile(r"[^ -~]")
+_SINGLE_WIDTH = re.compile(
+    r"[ -~\u00a1-\u00ac\u00ae-\u02ff\u0370-\u0377\u0391-\u03a1\u03a3-\u03ff\u2010-\u2027\u2030-\u205e"
+    r"\u2190-\u21ff\u2200-\u22ff\u2500-\u25fc\u2701-\u2704\u2713-\u2718\u2800-\u28ff]*"
+)
+"""What is printable and one column wide for sure: nearly all that is ever shown, found out at once."""
+
+
+def line(text: str, role: str = "") -> Line:
+    """A line of one span."""
+    return ((text, role),)
+
+
+def sanitise(text: str) -> str:
+    """The text with control, format and unassigned characters replaced: names come from files that anyone wrote."""
+    if _SINGLE_WIDTH.fullmatch(text):
+        return text
+    return _UNPRINTABLE.sub(lambda m: "\ufffd" if unicodedata.category(m[0])[0] == "C" else m[0], text)
+
+
+def to_ascii(text: str) -> str:
+    """The text in ASCII, glyph for glyph, so that columns stay."""
+    return text.translate(_ASCII_GLYPHS).encode("ascii", "replace").decode()
+
+
+def width(text: str) -> int:
+    """Columns that the text takes."""
+    if text.isascii() or _SINGLE_WIDTH.fullmatch(text):
+        return len(text)
+    return sum(_width(c) for c in text)
+
+
+def _width(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def cut(text: str, columns: int) -> str:
+    """The text in at most so many columns, with an ellipsis where something was cut off."""
+    if width(text) <= columns:
+        return text
+    kept, used = "", 1
+    for char in text:
+        used += _width(char)
+        if used > columns:
+            break
+        kept += char
+    return kept + "…" if columns > 0 else ""
+
+
+def pad(text: str, columns: int, *, right: bool = False) -> str:
+    """The text in exactly so many columns."""
+    if len(text) <= columns and (text.isascii() or _SINGLE_WIDTH.fullmatch(text)):
+        return text.rjust(columns) if right else text.ljust(columns)
+    text = cut(text, columns)
+    blank = " " * (columns - width(text))
+    return blank + text if right else text + blank
+
+
+def line_width(spans: Line) -> int:
+    """Columns that a line takes."""
+    return sum(width(text) for text, _ in spans)
+
+
+def fit(spans: Line, columns: int) -> Line:
+    """The line in at most so many columns."""
+    if line_width(spans) <= columns:
+        return spans
+    out: list[Span] = []
+    for text, role in spans:
+        out.append((cut(text, columns), role))
+        columns -= width(text)
+        if columns <= 0:
+            break
+    return tuple(out)
+
+
+def justify(left: Line, right: Line, columns: int) -> Line:
+    """Two parts at both ends of one line; the right one gives way first."""
+    gap = columns - line_width(left) - line_width(right)
+    if gap < 1:
+        return fit(left, columns)
+    return (*left, (" " * gap, ""), *right)
+
+
+def wrap(spans: Line, columns: int, hang: int = 0) -> list[Line]:
+    """The line broken at blanks into lines of at most so many columns; all but the first hang by `hang`."""
+    lines: list[list[Span]] = [[]]
+    left = columns
+    for word, role in _split_words(spans, max(columns - hang, 1)):
+        if width(word) > left and lines[-1]:
+            lines.append([(" " * hang, "")] if hang else [])
+            left = columns - hang
+            if word.isspace():
+                continue
+        lines[-1].append((word, role))
+        left -= width(word)
+    return [_trim_line(merge_spans(parts)) for parts in lines]
+
+
+def wrap_lines(lines: Iterable[Line], columns: int) -> list[Line]:
+    """All lines, wrapped; what follows a bullet or a label hangs under it."""
+    return [row for spans in lines for row in wrap(spans, columns, min(_hanging_indent(spans), columns // 2))]
+
+
+def _hanging_indent(spans: Line) -> int:
+    if not spans:
+        return 0
+    text, role = spans[0]
+    if role == "label":
+        return width(text)
+    rest = text.lstrip()
+    return len(text) - len(rest) + (2 if rest.startswith("·") else 0)
+
+
+def _split_words(spans: Line, most: int) -> Iterator[Span]:
+    for text, role in spans:
+        for word in re.findall(r"\s+|\S+", text):
+            if word.isspace():
+                yield " " * len(word), role
+            else:
+                yield from ((piece, role) for piece in _break_word(word, most))
+
+
+def _break_word(word: str, most: int) -> Iterator[str]:
+    while width(word) > most:
+        head = cut(word, most + 1)[:-1] or word[0]
+        yield head
+        word = word[len(head) :]
+    yield word
+
+
+def merge_spans(parts: Iterable[Span]) -> list[Span]:
+    """The same with neighbours of one role as one span; a blank goes with what stands before it."""
+    out: list[Span] = []
+    for text, role in parts:
+        if out and (out[-1][1] == role or (text.isspace() and role == "" and out[-1][1] in BLANK_SAFE_ROLES)):
+            out[-1] = (out[-1][0] + text, out[-1][1])
+        else:
+            out.append((text, role))
+    return out
+
+
+def _trim_line(out: list[Span]) -> Line:
+    """Without blanks at the end."""
+    if out and not (last := out[-1][0].rstrip()):
+        out.pop()
+    elif out:
+        out[-1] = (last, out[-1][1])
+    return tuple(out)
+
+
+def to_plain_text(lines: Iterable[Line], *, colour: bool = False, ascii_: bool = False) -> str:
+    """The lines as text for a terminal, a file or a pipe."""
+    rows = ("".join(_paint(text, role, colour, ascii_) for text, role in spans) for spans in lines)
+    return "".join(row.rstrip(" ") + "\n" for row in rows)
+
+
+def _paint(text: str, role: str, colour: bool, ascii_: bool) -> str:
+    text = to_ascii(sanitise(text)) if ascii_ else sanitise(text)
+    return f"\x1b[{SGR[role]}m{text}\x1b[0m" if colour and role else text

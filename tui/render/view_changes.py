@@ -1,0 +1,91 @@
+"""What changed from one scene to the next, a sentence each: for pipes, screen readers and logs. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from skewscope.adapters.view.snapshot import ViewSnapshot
+from skewscope.engine.model.incident import Incident
+from skewscope.tui.render import detail, units
+from skewscope.tui.render.detail import DisplayNames
+
+CONFIDENCE_STEP = 0.2
+"""A confidence that moves by less is no news."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewChange:
+    """One thing that happened."""
+
+    time: float
+    what: str
+    """opened, worse, resolved, again, explained, a root again, moved, surer, silent, reporting or unseen."""
+    text: str
+    incident: str = ""
+
+    def to_line(self) -> str:
+        """As one line of text."""
+        return f"{units.format_datetime(self.time)[:-4].replace(' ', 'T')}Z {self.what}: {self.text}"
+
+
+def diff_snapshots(before: ViewSnapshot | None, after: ViewSnapshot, words: DisplayNames) -> Iterator[ViewChange]:
+    """What changed, incidents first, in their order."""
+    known = {i.id: i for i in before.incidents} if before else {}
+    for incident in after.incidents:
+        yield from _incident_changes(known.get(incident.id), incident, after, words)
+    yield from _source_changes(before, after)
+
+
+def _incident_changes(
+    old: Incident | None, new: Incident, scene: ViewSnapshot, words: DisplayNames
+) -> Iterator[ViewChange]:
+    def told(what: str, text: str) -> ViewChange:
+        return ViewChange(scene.time, what, f"{text} [{new.id}]", new.id)
+
+    name = f"{words.condition_name(new.condition)} on {detail.format_location(new)}"
+    if old is None:
+        cost = f", {detail.format_impact(new)}" if detail.format_impact(new) else ""
+        advice = f", do: {words.mitigation_name(new.mitigations[0].id)}" if new.mitigations else ""
+        yield told("opened", f"{new.severity}, {name}, {detail.format_confidence(new)} sure{cost}{advice}")
+        if new.explained_by:
+            yield told("explained", f"{name}, by {_root_label(new, words)}")
+        return
+    if old.state != new.state:
+        how = (
+            f"{name} after {units.format_duration(detail.duration(new, scene.time))}"
+            if new.state == "resolved"
+            else name
+        )
+        yield told("resolved" if new.state == "resolved" else "again", how)
+    if old.name != new.name:
+        yield told("moved", f"{words.condition_name(new.condition)} from {old.name} to {new.name}")
+    if old.severity != new.severity:
+        yield told("worse", f"{name} is {new.severity}, it was {old.severity}")
+    if old.explained_by != new.explained_by:
+        what = "explained" if new.explained_by else "a root again"
+        yield told(what, f"{name}, by {_root_label(new, words)}" if new.explained_by else name)
+    if abs(new.confidence - old.confidence) >= CONFIDENCE_STEP and old.is_likely != new.is_likely:
+        yield told(
+            "surer" if new.is_likely else "less sure",
+            f"{name}, {detail.format_confidence(new)}, before {detail.format_confidence(old)}",
+        )
+
+
+def _root_label(incident: Incident, words: DisplayNames) -> str:
+    root = words.find_incident(incident.explained_by or "")
+    return (
+        f"{words.condition_name(root.condition)} on {detail.format_location(root)}"
+        if root
+        else str(incident.explained_by)
+    )
+
+
+def _source_changes(before: ViewSnapshot | None, after: ViewSnapshot) -> Iterator[ViewChange]:
+    old = {s.name: s for s in before.sources} if before else {}
+    for source in after.sources:
+        was = old.get(source.name)
+        if was is not None and was.reporting != source.reporting:
+            what = "silent" if source.reporting < was.reporting else "reporting"
+            note = f", {source.note}" if source.note else ""
+            yield ViewChange(
+                after.time, what, f"{source.name}: {source.reporting} of {source.known} {source.kind}{note}"
+            )

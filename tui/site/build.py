@@ -1,0 +1,171 @@
+"""The catalogue as a web site that works from its files, without a network; Sphinx makes it of Markdown pages."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from skewscope.kb.problems import InputError, Problem
+
+MARKER = ".skewscope-site"
+"""What tells a site of ours, which may be replaced, from a folder that somebody needs."""
+BUILD_TIMEOUT_S = 600.0
+"""Seconds that a build may take."""
+REQUIRED_PACKAGES = ("sphinx", "myst_parser", "furo")
+SPHINX_FILES = Path(__file__).parent / "sphinx"
+
+NAVIGATION_PAGES = {
+    "matrix": "What a DPU sees",
+    "conditions": "Conditions",
+    "graph": "Causal graph",
+    "lookalikes": "Look-alikes",
+    "claims": "Every number",
+    "mitigations": "Mitigations",
+    "signals": "Signals",
+    "findings": "Findings",
+    "sources": "Sources",
+}
+"""Pages that the navigation holds, in its order."""
+
+DOWNLOADS = {
+    "catalogue.json": "the catalogue as JSON",
+    "catalogue.schema.json": "the schema of that JSON",
+    "sources.bib": "sources for BibTeX",
+    "sources.json": "sources as CSL-JSON",
+    "rules.yaml": "Prometheus rules to fill in",
+}
+
+
+def build_site(out: Path, pages: Mapping[str, str], extra: Mapping[str, str], version: str) -> None:
+    """Writes the site of some pages into a folder, in place of an older one.
+
+    `extra` are files that stand beside the pages, by name.
+
+    Raises:
+        InputError: what makes the site is not installed, the folder holds something else, or it cannot be written.
+    """
+    missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
+    if missing:
+        hint = "Install it with: pip install 'skewscope[site]'."
+        raise InputError([Problem("site", 0, "", f"no {', '.join(missing)}", "what makes the site", hint)])
+    out = out.absolute()
+    _check_target(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".skewscope-site-", dir=out.parent) as folder:
+            _replace_site(_run_sphinx(Path(folder), pages, extra, version), out)
+    except OSError as error:
+        raise InputError([Problem(str(out), 0, "", f"a folder that {error.strerror}", "one to write into")]) from None
+
+
+def _check_target(out: Path) -> None:
+    if out.is_symlink() or (out.exists() and not out.is_dir()):
+        raise InputError([Problem(str(out), 0, "", "a file or a link", "a folder")])
+    if out.exists() and any(out.iterdir()) and not (out / MARKER).exists():
+        hint = "Name a new folder; only a site that was built before is replaced."
+        raise InputError([Problem(str(out), 0, "", "a folder that holds something else", "an empty one", hint)])
+
+
+def _replace_site(made: Path, out: Path) -> None:
+    """The site where the older one was; the folder itself stays, since somebody may stand in it."""
+    for old in out.iterdir():
+        if old.is_dir() and not old.is_symlink():
+            shutil.rmtree(old)
+        else:
+            old.unlink()
+    for new in made.iterdir():
+        new.rename(out / new.name)
+
+
+def _run_sphinx(folder: Path, pages: Mapping[str, str], extra: Mapping[str, str], version: str) -> Path:
+    source, made = folder / "source", folder / "site"
+    shutil.copytree(SPHINX_FILES, source, ignore=shutil.ignore_patterns("__*"))
+    for name, text in extra.items():
+        _write_file(source / "extra" / name, text)
+    for name, text in sphinx_sources(pages, extra).items():
+        _write_file(source / name, text)
+    command = [sys.executable, "-P", "-m", "sphinx", "-b", "html", "-q", "-j", "auto", "-d", str(folder / "doctrees")]
+    # The same site from the same catalogue, whatever day it is and in whatever order sets are walked.
+    settled = {"SOURCE_DATE_EPOCH": "0", "PYTHONHASHSEED": "0", "SKEWSCOPE_CATALOGUE_VERSION": version}
+    try:
+        done = subprocess.run(  # noqa: S603 - our own interpreter on our own files
+            [*command, str(source), str(made)],
+            env={**os.environ, **settled},
+            capture_output=True,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise InputError(
+            [Problem("site", 0, "", f"a build of more than {BUILD_TIMEOUT_S:g} s", "an end of it")]
+        ) from None
+    if done.returncode:
+        told = [line.strip() for line in done.stderr.splitlines() if "rror" in line] or ["no word why"]
+        last = told[0][:200]
+        raise InputError([Problem("site", 0, "", f"a build that failed: {last}", "a site")])
+    _finish(made)
+    return made
+
+
+def _finish(made: Path) -> None:
+    """What Sphinx leaves to be wished for: heads of tables that say so, no notes of the build."""
+    (made / ".buildinfo").unlink(missing_ok=True)
+    (made / "objects.inv").unlink(missing_ok=True)
+    shutil.rmtree(made / "_sources", ignore_errors=True)
+    for page in made.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        page.write_text(text.replace('<th class="head">', '<th class="head" scope="col">'), encoding="utf-8")
+    (made / MARKER).write_text("A site built by skewscope; it may be replaced by the next.\n", encoding="utf-8")
+
+
+def _write_file(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+# What Sphinx is given
+
+
+def sphinx_sources(pages: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
+    """By path, what Sphinx reads: pages with drawings in place of the links to them, and the navigation."""
+    written = {name: text for name, text in pages.items() if name.endswith(".md")}
+    found = {name: _inline_drawings(text, name, pages) for name, text in written.items()}
+    leading = {"index.md", *(f"{name}.md" for name in NAVIGATION_PAGES)}
+    # Entries are reached by links: nine hundred of them have no place in the navigation.
+    found = {name: text if name in leading else f"---\norphan: true\n---\n\n{text}" for name, text in found.items()}
+    found["index.md"] += _download_section(extra) + _navigation_section(found)
+    return found
+
+
+_DRAWING_LINK = re.compile(r"^!\[(?P<told>(?:[^\]\\]|\\.)*)\]\((?P<name>[a-z0-9-]+\.svg)\)$", re.MULTILINE)
+
+
+def _inline_drawings(text: str, name: str, pages: Mapping[str, str]) -> str:
+    """A page with its drawing in it, so that nodes can be followed; a blank line would end the HTML."""
+    folder = name.rpartition("/")[0]
+
+    def put(found: re.Match[str]) -> str:
+        drawing = pages[f"{folder}/{found['name']}".lstrip("/")]
+        inner = "\n".join(line for line in drawing.splitlines() if line.strip())
+        box = '<div class="skew-scroll" role="region" aria-label="Drawing, scrolls" tabindex="0">'
+        return f"```{{raw}} html\n{box}\n{inner}\n</div>\n```"
+
+    return _DRAWING_LINK.sub(put, text)
+
+
+def _download_section(extra: Mapping[str, str]) -> str:
+    links = [f'<li><a href="{name}">{DOWNLOADS.get(name, name)}</a></li>' for name in extra]
+    if not links:
+        return ""
+    return "\n## Take it with you\n\n```{raw} html\n<ul>" + "".join(links) + "</ul>\n```\n"
+
+
+def _navigation_section(found: Mapping[str, str]) -> str:
+    entries = [f"{title} <{name}>" for name, title in NAVIGATION_PAGES.items() if f"{name}.md" in found]
+    return "\n```{toctree}\n:hidden:\n\n" + "\n".join(entries) + "\n```\n"
