@@ -198,7 +198,9 @@ def _parse_response(answer: bytes, wish_: FetchOptions) -> Any:
     if not isinstance(found, dict) or found.get("status") != "success":
         told = found.get("error") if isinstance(found, dict) else ""
         raise PrometheusResponseError(
-            f"the answer is an error: {redact_secrets(str(told), wish_.bearer)}" if told else "an answer without success"
+            f"the answer is an error: {redact_secrets(str(told), wish_.bearer)}"
+            if told
+            else "an answer without success"
         )
     return found.get("data")
 

@@ -218,7 +218,9 @@ class Console(App[SkewscopeError]):
     @property
     def selected_incidents(self) -> tuple[Incident, ...]:
         """The incidents that are marked, or else the one under the cursor."""
-        marked: tuple[Incident, ...] = getattr(self.current_screen.model, "marked_incidents", ()) if self.current_screen else ()
+        marked: tuple[Incident, ...] = (
+            getattr(self.current_screen.model, "marked_incidents", ()) if self.current_screen else ()
+        )
         return marked or ((self.selected_incident,) if self.selected_incident else ())
 
     def clear_marks(self) -> None:
