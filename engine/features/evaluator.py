@@ -139,7 +139,7 @@ class Evaluator:
         if isinstance(step, ExponentialMean):
             step.update(self._value(arg), self._wide_time(self.expressions[arg]))
         else:
-            step.take(self._value(arg))
+            step.update(self._value(arg))
 
     def _plan(self) -> None:
         """Settles what is computed from now on: what rests on signals that nobody ever delivered is unknown anyway."""
@@ -151,7 +151,7 @@ class Evaluator:
             size = self.entities.count(expr.kind) if expr.kind else 1
             unknown = np.zeros(size, np.int8) if expr.is_boolean else np.full(size, np.nan)
             step = self._operators[n]
-            apart = isinstance(step, Elementwise) or hasattr(step, "part")
+            apart = isinstance(step, Elementwise) or hasattr(step, "run_subset")
             self._subset_limits[n] = size / SUBSET_FACTOR if apart and size > MIN_SUBSET_SIZE else 0
             self._constants[n] = step.value if isinstance(step, Constant) else None if runs[n] else unknown
         # What is first needed when something goes wrong is made now: a tick should not wait for it then.
@@ -297,7 +297,7 @@ class Evaluator:
                 if isinstance(step, Elementwise):
                     found = step.run(self._t, [self._subset_value(arg, some) for arg in args])
                 else:
-                    found = step.part(some, lambda place, others: self._subset_value(args[place], others))
+                    found = step.run_subset(some, lambda place, others: self._subset_value(args[place], others))
             some.values[n] = found
         return found
 
