@@ -96,7 +96,7 @@ class EvidenceSnapshot:
         info, logs = self.info, [math.log(m) for m in self.magnitudes().values()]
         odds = log_odds(info.weights, info.against, self.verdicts, self.coverage, info.required)
         object.__setattr__(self, "log_odds", info.calibrate(odds))
-        object.__setattr__(self, "loudness", sum(logs) / len(logs) if logs else 0.0)
+        object.__setattr__(self, "mean_log_magnitude", sum(logs) / len(logs) if logs else 0.0)
 
     def magnitudes(self) -> dict[str, float]:
         """How far each item that speaks for it goes: larger is worse."""
