@@ -108,7 +108,7 @@ def test_whatever_changes_in_the_folder_is_seen_and_so_is_that_it_is_put_right(k
 
 
 def test_another_state_of_the_code_is_seen(known, monkeypatch):
-    monkeypatch.setattr(catalogue_cache, "_code", lambda: "another")
+    monkeypatch.setattr(catalogue_cache, "_code_digest", lambda: "another")
     assert catalogue_cache.read(known) is None
 
 
@@ -148,7 +148,7 @@ def test_without_a_place_to_keep_it_nothing_is_lost(copy, monkeypatch, home):
 
 def test_what_changes_while_it_is_read_is_not_kept(copy, monkeypatch, tmp_path):
     states = iter(["one", "another"])
-    monkeypatch.setattr(loading, "_state", lambda _: next(states))
+    monkeypatch.setattr(loading, "_digest_or_empty", lambda _: next(states))
     load_cached(copy)
     assert not (tmp_path / "cache").exists()
 

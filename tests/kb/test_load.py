@@ -164,10 +164,10 @@ def test_a_catalogue_that_is_damaged_is_refused_with_all_its_faults(tmp_path):
     (package / LOSS).write_text(replaced(package / LOSS, "kind: cause", "kind: cuase"))
     (package / LAG).write_text("[")
     script = (
-        "from skewscope.kb import load\n"
-        f"assert load.__file__.startswith({str(tmp_path)!r})\n"
-        "try: load.catalogue()\n"
-        "except load.InputError as error: print(*error.problems, sep='\\n')\n"
+        "from skewscope.kb import loader\n"
+        f"assert loader.__file__.startswith({str(tmp_path)!r})\n"
+        "try: loader.catalogue()\n"
+        "except loader.InputError as error: print(*error.problems, sep='\\n')\n"
     )
     env = os.environ | {"PYTHONPATH": str(tmp_path)}
     done = subprocess.run(

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 
 from skewscope.kb.entry_kinds import KINDS
 from skewscope.kb.loader import catalogue
-from skewscope.kb.markdown import pages
+from skewscope.kb.markdown import build_pages
 from skewscope.kb.markdown.text import bullets, code, escape_text, heading, link, table
 
 CATALOGUE = catalogue()
@@ -24,7 +24,7 @@ MARKS = st.text(st.sampled_from("\\`*_[]()<>|~$&#+-=:%{}@! \t1.)a"), min_size=1,
 
 @cache
 def book() -> dict[str, str]:
-    return pages(CATALOGUE, {"tp-straggler": ("late-rank",)})
+    return build_pages(CATALOGUE, {"tp-straggler": ("late-rank",)})
 
 
 def written() -> list[str]:
@@ -116,7 +116,7 @@ def test_a_rule_is_named_where_there_is_one_and_else_the_reason_why_not() -> Non
 
 
 def test_pages_are_the_same_each_time() -> None:
-    assert pages(CATALOGUE, {"tp-straggler": ("late-rank",)}) == book()
+    assert build_pages(CATALOGUE, {"tp-straggler": ("late-rank",)}) == book()
 
 
 @settings(deadline=None)
@@ -166,7 +166,7 @@ def test_hostile_entries_make_no_tags_and_no_cells() -> None:
     bad = "a | b <script>alert(1)</script> ](https://x) `c` {ref}`d`"
     c = CATALOGUE.conditions["tp-straggler"]
     hostile = replace(c, name=bad, what=bad, aliases=(bad,), notes=(bad,), impacts=(replace(c.impacts[0], text=bad),))
-    found = pages(replace(CATALOGUE, conditions={**CATALOGUE.conditions, c.id: hostile}))
+    found = build_pages(replace(CATALOGUE, conditions={**CATALOGUE.conditions, c.id: hostile}))
     for name in ("conditions/tp-straggler.md", "conditions.md", "matrix.md", "claims.md", "graph.md", "lookalikes.md"):
         html = rendered(found[name])
         assert "<script" not in html, name
