@@ -1,4 +1,4 @@
-"""Who is connected to whom: nodes, ports, parallel groups, pools. Values only; parsing is `engine.model.topology_file`."""
+"""The topology of a fleet: nodes, ports, links, parallel groups, pools. Parsed by `engine.model.topology_file`."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -165,7 +165,7 @@ def test_who_is_no_entity_of_the_case_is_told():
 
 def test_a_cluster_in_short():
     head = "rule: x\ntopology: {groups: {A: tensor-parallel 2x2, B: tensor-parallel 1}, nodes: 1}\n"
-    made = build_topology(one("expect: []", head).cluster)
+    made = build_topology(one("expect: []", head).topology)
     assert [node.name for node in made.nodes] == ["n0", "n1", "n2", "n3"]
     assert made.groups[0].members == ("n0/gpu0", "n0/gpu1", "n1/gpu0", "n1/gpu1")
     assert (made.groups[1].members, made.groups[1].front_end) == (("n2",), "n2")

@@ -29,7 +29,7 @@ class Plain:
         ring, found = self.track.ring, {}
         for t, value in self.samples:
             slot = int((t - START) / ring.slot + 1e-6)
-            if ring.now - steps - skip < slot <= ring.now - skip:
+            if ring.current - steps - skip < slot <= ring.current - skip:
                 found.setdefault(slot, []).append(value)
         return [found[slot] for slot in sorted(found)], sorted(found)
 
@@ -51,18 +51,18 @@ def ran(run, window, tick=1.0):
 @example([1.0, None, 3.0] * 30, 60)
 def test_every_statistic_is_that_of_the_window_s_samples(run, window):
     track, plain = ran(run, float(window))
-    steps = track.ring.steps(float(window), np.array([NAN]))
+    steps = track.ring.slot_counts(float(window), np.array([NAN]))
     slots, numbers = plain.inside(int(steps[0]))
     values = [value for slot in slots for value in slot]
     if not values:
-        assert not track.ring.size or track.ring.summed("count", steps)[0] == 0
+        assert not track.ring.size or track.ring.window_sum("count", steps)[0] == 0
         return
     close = {"rel": 1e-6, "abs": 1e-6}
-    assert track.ring.summed("count", steps)[0] == len(values)
+    assert track.ring.window_sum("count", steps)[0] == len(values)
     assert track.mean(steps)[0] == pytest.approx(np.mean(values), **close)
     assert track.variance(steps)[0] == pytest.approx(np.var(values), rel=1e-6, abs=1e-3)
-    assert np.fmin.reduce(track.ring.slots("low", steps), axis=0)[0] == min(values)
-    assert np.fmax.reduce(track.ring.slots("high", steps), axis=0)[0] == max(values)
+    assert np.fmin.reduce(track.ring.window_slots("low", steps), axis=0)[0] == min(values)
+    assert np.fmax.reduce(track.ring.window_slots("high", steps), axis=0)[0] == max(values)
     last = [slot[-1] for slot in slots]
     for q in (0.0, 0.3, 0.5, 1.0):
         assert track.quantile(steps, q)[0] == pytest.approx(np.quantile(last, q), **close)
@@ -75,7 +75,7 @@ def test_every_statistic_is_that_of_the_window_s_samples(run, window):
 @given(RUNS, st.integers(1, 10), st.integers(1, 25))
 def test_the_past_of_a_change_lies_before_its_present(run, recent, past):
     track, plain = ran(run, float(recent + past))
-    steps, before = (track.ring.steps(float(n), np.array([NAN])) for n in (recent, past))
+    steps, before = (track.ring.slot_counts(float(n), np.array([NAN])) for n in (recent, past))
     slots, _ = plain.inside(int(before[0]), int(steps[0]))
     values = [value for slot in slots for value in slot]
     if track.ring.size:
@@ -95,13 +95,13 @@ def test_a_ring_made_coarser_forgets_nothing_that_it_still_had(run, when, wider)
         track.step(START + n, np.array([value]), np.array([START + n]))
         plain.samples.append((START + n, value))
     plain.samples = plain.samples[kept:]
-    steps = track.ring.steps(wider, np.array([NAN]))
+    steps = track.ring.slot_counts(wider, np.array([NAN]))
     slots, _ = plain.inside(int(steps[0]))
     values = [value for slot in slots for value in slot]
     assert track.ring.slot * (MAX_SLOTS - 2) >= wider
-    assert track.ring.summed("count", steps)[0] == len(values)
+    assert track.ring.window_sum("count", steps)[0] == len(values)
     assert track.mean(steps)[0] == pytest.approx(np.mean(values), rel=1e-6, abs=1e-6)
-    assert np.fmax.reduce(track.ring.slots("high", steps), axis=0)[0] == max(values)
+    assert np.fmax.reduce(track.ring.window_slots("high", steps), axis=0)[0] == max(values)
 
 
 @settings(max_examples=100, deadline=None)
@@ -112,8 +112,8 @@ def test_a_sample_that_comes_late_counts_as_if_it_had_come_in_time(run, delay, t
     missed = len(run) - 1 - delay
     thin, _ = ran([None if n == missed else value for n, value in enumerate(run)], window, tick)
     t = START + (len(run) - 1) * tick
-    thin.late(t, np.array([0]), np.array([START + missed * tick]), np.array([run[missed]]))
-    steps = whole.ring.steps(window, np.array([NAN]))
+    thin.add_late(t, np.array([0]), np.array([START + missed * tick]), np.array([run[missed]]))
+    steps = whole.ring.slot_counts(window, np.array([NAN]))
     for statistic in ("mean", "variance", "slope"):
         one, other = (getattr(track, statistic)(steps)[0] for track in (whole, thin))
         assert other == pytest.approx(one, rel=1e-6, abs=1e-3)
@@ -173,7 +173,7 @@ def test_one_outage_at_the_start_does_not_blur_every_window_for_ever():
     for tick in range(40):
         found = lab.tick(ranks([1.0 if tick < 30 else 9.0] * 4))
     assert found[0]["A:n0"] == 9.0
-    (track,) = [step.reel.track for step in lab.evaluator._operators if hasattr(step, "reel")]
+    (track,) = [step.buffer.window for step in lab.evaluator._operators if hasattr(step, "buffer")]
     assert track.ring.slot == 1.0
 
 

@@ -44,13 +44,13 @@ def up(lower, upper):
     """Who each `lower` lies in, by name."""
     e = entities()
     names = [*e.names[upper], ""]
-    return {name: names[n] for name, n in zip(e.names[lower], e.up(lower, upper).tolist(), strict=True)}
+    return {name: names[n] for name, n in zip(e.names[lower], e.container_index(lower, upper).tolist(), strict=True)}
 
 
 def down(part, whole):
     """The parts of each `whole`, by name."""
     e, found = entities(), {}
-    for bucket in e.down(part, whole).buckets:
+    for bucket in e.part_sets(part, whole).buckets:
         for owner, members in zip(bucket.owners.tolist(), bucket.members.tolist(), strict=True):
             found[e.names[whole][owner]] = {e.names[part][n] for n in members if n >= 0}
     return found
@@ -59,7 +59,7 @@ def down(part, whole):
 def classes(kind, by, **more):
     """Peers, by name."""
     e = entities()
-    buckets = e.peers(Peers(kind, by, **more)).buckets
+    buckets = e.peer_sets(Peers(kind, by, **more)).buckets
     return sorted(sorted(e.names[kind][n] for n in row if n >= 0) for b in buckets for row in b.members.tolist())
 
 
@@ -136,9 +136,9 @@ def test_every_choice_of_peers_can_be_made(kind):
 def test_up_and_down_say_the_same_of_every_pair_of_kinds(lower):
     e = entities()
     for name in ("n0/ew>n1/ew", "n0/ew>n1"):
-        e.add("peer", name)
+        e.get_or_add("peer", name)
     for upper in CONTAINERS[lower]:
-        index, parts = e.up(lower, upper), e.down(lower, upper)
+        index, parts = e.container_index(lower, upper), e.part_sets(lower, upper)
         assert len(index) == e.count(lower)
         for bucket in parts.buckets:
             for owner, members in zip(bucket.owners.tolist(), bucket.members.tolist(), strict=True):
@@ -151,7 +151,9 @@ def test_where_leaves_what_a_rule_asks_for():
     e = entities()
 
     def left(kind, **where):
-        return [name for name, good in zip(e.names[kind], e.where(kind, EntityFilter(**where)), strict=False) if good]
+        return [
+            name for name, good in zip(e.names[kind], e.mask_where(kind, EntityFilter(**where)), strict=False) if good
+        ]
 
     assert left("rank", groups=("pipeline-parallel",)) == ["C:n0", "C:n4"]
     assert left("group", groups=("tensor-parallel",)) == ["A", "B"]
@@ -191,31 +193,31 @@ def test_a_front_end_is_own_where_no_group_on_other_nodes_has_it():
 
 def test_only_peers_and_links_may_come_later_and_only_sound_ones():
     e = entities()
-    assert e.add("node", "n9") == e.add("rank", "A:n9") == e.add("peer", "n9/ew>n0/ew") == -1
-    first, second = e.add("peer", "n0/ew>n1/ew"), e.add("peer", "n0/ew>n2/ew")
+    assert e.get_or_add("node", "n9") == e.get_or_add("rank", "A:n9") == e.get_or_add("peer", "n9/ew>n0/ew") == -1
+    first, second = e.get_or_add("peer", "n0/ew>n1/ew"), e.get_or_add("peer", "n0/ew>n2/ew")
     assert (first, second) == (0, 1)
-    assert e.add("peer", "n0/ew>n1/ew") == 0
-    assert e.add("link", "a--b") >= 0
+    assert e.get_or_add("peer", "n0/ew>n1/ew") == 0
+    assert e.get_or_add("link", "a--b") >= 0
 
 
 def test_many_peers_make_the_arrays_longer_and_change_no_number():
     e = entities()
     versions = set()
     for n in range(300):
-        assert e.add("peer", f"n0/ew>x{n}/ew") == n
+        assert e.get_or_add("peer", f"n0/ew>x{n}/ew") == n
         versions.add(e.version)
     assert e.count("peer") >= 300
     assert len(versions) < 10
-    assert (e.up("peer", "port")[:300] == e.numbers["port"]["n0/ew"]).all()
-    assert (e.up("peer", "port")[300:] == -1).all()
+    assert (e.container_index("peer", "port")[:300] == e.numbers["port"]["n0/ew"]).all()
+    assert (e.container_index("peer", "port")[300:] == -1).all()
 
 
 def test_a_series_told_of_a_whole_belongs_to_its_only_part_and_to_none_of_several():
     e = entities()
-    assert e.only("rank", e.numbers["rank"]["B:n2/gpu1"], "gpu") == e.numbers["gpu"]["n2/gpu1"]
-    assert e.only("node", 0, "gpu") == -1
-    assert e.only("node", 5, "rank") == -1
-    assert e.only("gpu", e.numbers["gpu"]["n3/gpu0"], "node") == 3
+    assert e.sole_relative("rank", e.numbers["rank"]["B:n2/gpu1"], "gpu") == e.numbers["gpu"]["n2/gpu1"]
+    assert e.sole_relative("node", 0, "gpu") == -1
+    assert e.sole_relative("node", 5, "rank") == -1
+    assert e.sole_relative("gpu", e.numbers["gpu"]["n3/gpu0"], "node") == 3
 
 
 def test_sizes_speeds_and_front_ends():
@@ -227,7 +229,7 @@ def test_sizes_speeds_and_front_ends():
     speed = dict(zip(e.names["port"], e.speed.tolist(), strict=True))
     assert speed["n0/ns"] == 1e9
     assert math.isnan(speed["n0/ew"])
-    assert e.front("group").tolist() == [0, 2, -1]
+    assert e.front_end_index("group").tolist() == [0, 2, -1]
 
 
 SETS = st.lists(st.lists(st.integers(0, 30), unique=True, max_size=20), max_size=12)
