@@ -170,7 +170,7 @@ def play(script, engine=None, until=200, every=("late", "lossy", "backlog", "bli
 
 def lives(engine) -> list[tuple]:
     """(condition, name, state, opened, resolved, root's condition) of every incident."""
-    found = engine.all()
+    found = engine.list_incidents()
     by_id = {one.id: one for one in found}
     return [
         (

@@ -209,7 +209,7 @@ def test_another_root_in_the_same_place_competes_and_makes_it_less_sure():
 def test_in_quiet_ticks_one_list_of_entities_after_another_is_learnt(monkeypatch):
     learnt = []
     index = NeighbourIndex._build_index
-    monkeypatch.setattr(NeighbourIndex, "_indexed", lambda self, *of: learnt.append(of) or index(self, *of))
+    monkeypatch.setattr(NeighbourIndex, "_build_index", lambda self, *of: learnt.append(of) or index(self, *of))
     engine, quiet = incidents(), Says(fires=False, state=NO)
     said = [verdict(name, {N1: quiet}) for name in ("late", "bubble", "lossy")]
     lists = {(one.kind, id(one.names)) for one in said}

@@ -32,12 +32,12 @@ def test_near_is_who_shares_a_token(kind, at):
 
 
 def test_a_list_of_names_is_learnt_once_and_as_many_as_there_is_room_for(monkeypatch):
-    monkeypatch.setattr("skewscope.engine.attribution.neighbourhood.MOST", 2)
+    monkeypatch.setattr("skewscope.engine.attribution.neighbourhood.MAX_NAME_LISTS", 2)
     neighbours = NeighbourIndex(LocalityIndex(TOPOLOGY))
     nodes, ranks = tuple(ENTITIES.names["node"]), tuple(ENTITIES.names["rank"])
     assert [neighbours.add_names(*of) for of in (("node", nodes), ("node", nodes))] == [True, False]
     assert not neighbours.is_full
     neighbours.add_names("rank", ranks)
     assert neighbours.is_full
-    neighbours.learn("group", tuple(ENTITIES.names["group"]))
-    assert neighbours.learn("node", nodes)
+    neighbours.add_names("group", tuple(ENTITIES.names["group"]))
+    assert neighbours.add_names("node", nodes)
