@@ -220,10 +220,7 @@ def kb_export(form: str, about: str, exporter: tuple[str, ...], output: Path | N
 
 
 def _export_text(form: str, about: str, exporters: tuple[str, ...]) -> str:
-    from skewscope.kb import (
-        citations,
-        export,
-    )
+    from skewscope.kb import citations, export  # noqa: PLC0415
 
     known = load_catalogue()
     if form == "json":
@@ -290,10 +287,7 @@ def _render_pages(suffix: str) -> dict[str, str]:
 @click.argument("folder", type=click.Path(path_type=Path))
 def kb_site(folder: Path) -> None:
     """Build the catalogue as a web site that works offline, from its files."""
-    from skewscope.kb import (
-        citations,
-        export,
-    )
+    from skewscope.kb import citations, export  # noqa: PLC0415
     from skewscope.tui.site.build import build_site  # noqa: PLC0415
 
     known = load_catalogue()

@@ -361,7 +361,7 @@ class Console(App[SkewscopeError]):
                 yield SystemCommand(
                     f"{key.description[:1].upper()}{key.description[1:]}",
                     key.label,
-                    lambda k=key: self.action_do(k.verb, k.arg),
+                    lambda k=key: self.action_do(k.command, k.arg),
                 )
         for entry in self.state.names.catalogue.conditions.values():
             yield SystemCommand(

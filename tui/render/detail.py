@@ -41,6 +41,10 @@ class DisplayNames:
         known = self.catalogue.mitigations.get(id_)
         return known.name if known else id_
 
+    def incident_title(self, incident: Incident) -> str:
+        """Returns `<condition's name> on <location>`."""
+        return f"{self.condition_name(incident.condition)} on {format_location(incident)}"
+
     def find_incident(self, id_: str) -> Incident | None:
         """The incident with this id, where it is known."""
         return next((i for i in self.incidents if i.id == id_), None)
@@ -126,14 +130,15 @@ def _format_quantity(found: re.Match[str]) -> str:
 def headline(incident: Incident, words: DisplayNames, now: float) -> tuple[Line, Line, Line]:
     """What and where; state and confidence; since when and at what cost."""
     mark, role = severity_glyph(incident)
-    what = ((f"{mark} ", role), (f"{words.condition_name(incident.condition)} on {format_location(incident)}", "title"))
+    what = ((f"{mark} ", role), (words.incident_title(incident), "title"))
     state = (
         (incident.severity, role),
         (f" · {incident.state} · ", ""),
         (f"{format_confidence(incident)} sure", "title"),
     )
     ended = f", ended {units.format_time(incident.resolved_at)}" if incident.resolved_at is not None else ""
-    since = f"since {units.format_time(incident.opened_at)} UTC, for {units.format_duration(duration(incident, now))}{ended}"
+    lasted = units.format_duration(duration(incident, now))
+    since = f"since {units.format_time(incident.opened_at)} UTC, for {lasted}{ended}"
     cost = format_impact(incident) or "impact not measurable"
     hit = format_blast_radius(incident)
     facts = [since, cost, f"hits {hit}" if hit else ""]
@@ -227,7 +232,7 @@ def _cause_lines(incident: Incident, words: DisplayNames) -> tuple[Line, ...]:
     if not incident.explained_by:
         return ()
     root = words.find_incident(incident.explained_by)
-    name = f"{words.condition_name(root.condition)} on {format_location(root)}" if root else incident.explained_by
+    name = words.incident_title(root) if root else incident.explained_by
     return (line(f"from {name}"),)
 
 
@@ -237,7 +242,7 @@ def _effect_lines(incident: Incident, words: DisplayNames) -> tuple[Line, ...]:
 
 def _effect_line(incident: Incident, words: DisplayNames) -> Line:
     ended = f" to {units.format_time(incident.resolved_at)}" if incident.resolved_at is not None else ""
-    what = f"{words.condition_name(incident.condition)} on {format_location(incident)}"
+    what = words.incident_title(incident)
     since = f", since {units.format_time(incident.opened_at)}{ended}, {format_confidence(incident)} sure"
     return (severity_glyph(incident), (f" {what}{since}", ""), (f" ({incident.id})", "dim"))
 
@@ -361,4 +366,4 @@ def _format_event(what: str, words: DisplayNames) -> str:
     """What happened, with another incident by its name rather than its id."""
     cause, by, id_ = what.rpartition(" by ")
     root = words.find_incident(id_)
-    return f"{cause}{by}{words.condition_name(root.condition)} on {format_location(root)}" if root else what
+    return f"{cause}{by}{words.incident_title(root)}" if root else what

@@ -180,7 +180,7 @@ def _chain_link(incident: Incident, words: DisplayNames, depth: int) -> Line:
 
 
 def _incident_spans(incident: Incident, words: DisplayNames, role: str) -> Line:
-    what = f"{words.condition_name(incident.condition)} on {detail.format_location(incident)}"
+    what = words.incident_title(incident)
     return (detail.severity_glyph(incident), (f" {what}", role), (f"  {detail.format_confidence(incident)}", "dim"))
 
 

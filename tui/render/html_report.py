@@ -87,10 +87,11 @@ def _overview_row(row: incident_table.IncidentRow, told: HtmlReportData) -> str:
     name = _escape(told.names.condition_name(incident.condition))
     linked = f"<a href='#{_escape(incident.id)}'>{name}</a>" if not row.depth else f"└ {name}"
     lasted = units.format_duration(detail.duration(incident, told.snapshot.time))
+    sure, impact = detail.format_confidence(incident), _escape(detail.format_impact(incident))
     cells = (
         f"<td class=l><span class={role}>{glyph} {_escape(told_as)}</span>",
         f"<td>{linked}<td>{_escape(detail.format_location(incident))}<td>{units.format_time(incident.opened_at)}",
-        f"<td class=n>{lasted}<td class=n>{detail.format_confidence(incident)}<td>{_escape(detail.format_impact(incident))}",
+        f"<td class=n>{lasted}<td class=n>{sure}<td>{impact}",
     )
     return f"<tr>{''.join(cells)}</tr>"
 
@@ -120,7 +121,8 @@ def _evidence_table(incident: Incident) -> str:
     head = "".join(f"<th scope=col>{title}" for title in ("says", "term", "", "weight", "value", "test"))
     body = "".join(
         f"<tr><td>{item.verdict}<td>{_escape(detail.format_name(item.name))}<td>{side}<td class=n>{item.weight:g}"
-        f"<td class=n>{_escape(detail.format_value(item))}<td><code>{_escape(detail.format_expression(item.expr))}</code></tr>"
+        f"<td class=n>{_escape(detail.format_value(item))}"
+        f"<td><code>{_escape(detail.format_expression(item.expr))}</code></tr>"
         for item, side in rows
     )
     return f"<h3>evidence</h3><div class=wide><table><tr>{head}</tr>{body}</table></div>"
@@ -141,7 +143,8 @@ def _duration_band(incident: Incident, times: NDArray[np.floating]) -> str:
     begin, end = (
         LEFT_MARGIN + min(max((t - times[0]) / span, 0.0), 1.0) * (CHART_WIDTH - LEFT_MARGIN - 2) for t in ends
     )
-    return f"<rect x={begin:.1f} y=2 width={max(end - begin, 1):.1f} height={CHART_HEIGHT - BOTTOM_MARGIN - 2} fill=var(--band) />"
+    size = f"width={max(end - begin, 1):.1f} height={CHART_HEIGHT - BOTTOM_MARGIN - 2}"
+    return f"<rect x={begin:.1f} y=2 {size} fill=var(--band) />"
 
 
 def _chart_svg(
@@ -162,16 +165,19 @@ def _chart_svg(
         *(_curve_path(times, peer, (low, high), "var(--peer)", 1.2) for peer in others),
     ]
     lines.append(_curve_path(times, own, (low, high), "var(--crit)", 2.0))
-    name = f"{detail.format_name(item.name)}: {one.signal} of {one.entity}, beside {units.format_count(len(one.peer_rows), 'peer')}"
+    peers = units.format_count(len(one.peer_rows), "peer")
+    name = f"{detail.format_name(item.name)}: {one.signal} of {one.entity}, beside {peers}"
+    top, bottom = (_escape(units.format_value(value, one.unit, share=share)) for value in (high, low))
+    baseline = CHART_HEIGHT - BOTTOM_MARGIN
     labels = (
-        f"<text x={LEFT_MARGIN - 6} y=12 text-anchor=end>{_escape(units.format_value(high, one.unit, share=share))}</text>"
-        f"<text x={LEFT_MARGIN - 6} y={CHART_HEIGHT - BOTTOM_MARGIN} text-anchor=end>{_escape(units.format_value(low, one.unit, share=share))}</text>"
+        f"<text x={LEFT_MARGIN - 6} y=12 text-anchor=end>{top}</text>"
+        f"<text x={LEFT_MARGIN - 6} y={baseline} text-anchor=end>{bottom}</text>"
         f"<text x={LEFT_MARGIN} y={CHART_HEIGHT - 3}>{units.format_time(times[0])}</text>"
         f"<text x={CHART_WIDTH} y={CHART_HEIGHT - 3} text-anchor=end>{units.format_time(times[-1])}</text>"
     )
-    frame = f"<path d='M{LEFT_MARGIN} 2V{CHART_HEIGHT - BOTTOM_MARGIN}H{CHART_WIDTH}' fill=none stroke=var(--line) />"
-    picture = f"<svg viewBox='0 0 {CHART_WIDTH} {CHART_HEIGHT}' role=img aria-label='{_escape(name)}'>{frame}{''.join(lines)}{labels}</svg>"
-    return f"<h3>{_escape(name)}</h3>{picture}"
+    frame = f"<path d='M{LEFT_MARGIN} 2V{baseline}H{CHART_WIDTH}' fill=none stroke=var(--line) />"
+    head = f"<svg viewBox='0 0 {CHART_WIDTH} {CHART_HEIGHT}' role=img aria-label='{_escape(name)}'>"
+    return f"<h3>{_escape(name)}</h3>{head}{frame}{''.join(lines)}{labels}</svg>"
 
 
 def _curve_path(

@@ -234,5 +234,6 @@ def row_line(row: IncidentRow, fitting: ColumnWidths, cells: IncidentCellFormatt
 def bare_line(row: IncidentRow, cells: IncidentCellFormatter, gutter: Span = (" ", "")) -> Line:
     """A row where there is no room for columns: where comes first, for that tells many of one condition apart."""
     incident = row.incident
-    text = f"{detail.format_confidence(incident):>5} {detail.format_location(incident)}: {cells.names.condition_name(incident.condition)}"
+    name = cells.names.condition_name(incident.condition)
+    text = f"{detail.format_confidence(incident):>5} {detail.format_location(incident)}: {name}"
     return (cells.cell(row, "mark"), gutter, (text, cells.cell(row, "where")[1]))

@@ -36,7 +36,7 @@ def plan_lines(
 ) -> list[Line]:
     """A plan: what would change, for what, at what risk, how it is undone and verified."""
     known = words.catalogue.mitigations.get(advice.id)
-    what = f"{words.condition_name(incident.condition)} on {detail.format_location(incident)}"
+    what = words.incident_title(incident)
     out: list[Line] = [line(words.mitigation_name(advice.id), "title"), line(f"for {what}"), ()]
     out += [line("dry run: nothing is applied", "label"), *diff_lines(incident, advice, topology), ()]
     if known:

@@ -71,7 +71,8 @@ def watch_summary(outcome: "ReplayResult") -> str:
         last = outcome.snapshots[-1]
         when = f" ({units.format_datetime(last.start)[:-4]} to {units.format_time(last.end)} UTC)"
     samples = units.format_count(outcome.samples, "sample")
-    return f"Watched {fleet_summary(outcome.topology)} for {units.format_duration(outcome.duration_s)} of data{when}; {samples}."
+    lasted = units.format_duration(outcome.duration_s)
+    return f"Watched {fleet_summary(outcome.topology)} for {lasted} of data{when}; {samples}."
 
 
 def fleet_summary(topology: Topology) -> str:

@@ -41,7 +41,7 @@ def _incident_changes(
     def told(what: str, text: str) -> ViewChange:
         return ViewChange(scene.time, what, f"{text} [{new.id}]", new.id)
 
-    name = f"{words.condition_name(new.condition)} on {detail.format_location(new)}"
+    name = words.incident_title(new)
     if old is None:
         cost = f", {detail.format_impact(new)}" if detail.format_impact(new) else ""
         advice = f", do: {words.mitigation_name(new.mitigations[0].id)}" if new.mitigations else ""
@@ -72,11 +72,7 @@ def _incident_changes(
 
 def _root_label(incident: Incident, words: DisplayNames) -> str:
     root = words.find_incident(incident.explained_by or "")
-    return (
-        f"{words.condition_name(root.condition)} on {detail.format_location(root)}"
-        if root
-        else str(incident.explained_by)
-    )
+    return words.incident_title(root) if root else str(incident.explained_by)
 
 
 def _source_changes(before: ViewSnapshot | None, after: ViewSnapshot) -> Iterator[ViewChange]:

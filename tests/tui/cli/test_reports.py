@@ -38,7 +38,7 @@ from tests.tui.samples import (
 )
 
 WORDS = DisplayNames(catalogue(), INCIDENTS)
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def told(before, after):
@@ -154,7 +154,7 @@ def keys(tmp_path, text):
 def test_a_file_changes_keys(tmp_path):
     found = keys(tmp_path, '[keys]\nfold = "F"\ndown = ["n", "down"]\nsnooze = "N"\n')
     assert found["fold"].keys == ("F",)
-    assert found["down"].binding == "n,down"
+    assert found["down"].textual_keys == "n,down"
     assert found["up"].keys == ("k", "up")
 
 

@@ -87,7 +87,8 @@ def test_columns_are_whole_and_rows_fit(columns):
     for row in rows:
         shown = incident_table.row_line(row, chosen, CELLS)
         assert line_width(shown) <= columns
-        assert "…" not in to_plain_text([shown]).replace(detail.cost(row.incident)[:8], "").split("%", 1)[0]
+        impact = detail.format_impact_short(row.incident)[:8]
+        assert "…" not in to_plain_text([shown]).replace(impact, "").split("%", 1)[0]
     assert line_width(columns_module.title_line(chosen)) <= columns
 
 
@@ -208,7 +209,7 @@ def test_quantities_of_an_expression_are_shown_as_people_write_them(written, sho
 
 
 def test_the_state_is_shown_where_the_name_leaves_no_room_for_it():
-    assert "critical · firing · 94 % sure" in to_plain_text(detail.brief(ROOT, WORDS, NOW, 100, 10)[:1])
+    assert "critical · firing · 94 % sure" in to_plain_text(detail.brief_lines(ROOT, WORDS, NOW, 100, 10)[:1])
     narrow = detail.brief_lines(ROOT, WORDS, NOW, 60, 10)
     assert "critical" not in to_plain_text(narrow[:1])
     assert to_plain_text(narrow[1:2]).startswith("  critical · firing · 94 % sure · since")

@@ -21,20 +21,20 @@ from tests.tui.samples import CHILD, ENDED, ROOT, T0, TOPOLOGY, catalogue, film,
 
 
 def page(app):
-    return app.here.page
+    return app.current_screen.model
 
 
 def test_the_cursor_moves_and_the_pane_follows():
     async def flow(app, pilot):
-        assert app.chosen.id == ROOT.id
+        assert app.selected_incident.id == ROOT.id
         await pilot.press("j")
         await pilot.pause(0.1)
-        assert app.chosen.id == CHILD.id
+        assert app.selected_incident.id == CHILD.id
         assert "Pipeline bubble on group B" in screen_text(app)
         await pilot.press("G")
-        assert app.chosen.id == ENDED.id
+        assert app.selected_incident.id == ENDED.id
         await pilot.press("g")
-        assert app.chosen.id == ROOT.id
+        assert app.selected_incident.id == ROOT.id
 
     run(flow)
 
@@ -70,14 +70,14 @@ def test_from_a_diagnosis_to_the_catalogue_along_a_link_and_back():
     async def flow(app, pilot):
         await pilot.press("K")
         await pilot.pause()
-        assert page(app).shown == ("conditions", "tp-straggler")
+        assert page(app).current_entry == ("conditions", "tp-straggler")
         assert "Occurrences here: 1" in screen_text(app)
         await pilot.press("enter", "j")
         link = page(app).links[1]
         await pilot.press("enter")
-        assert page(app).shown == (link.kind, link.id)
+        assert page(app).current_entry == (link.kind, link.id)
         await pilot.press("escape")
-        assert page(app).shown == ("conditions", "tp-straggler")
+        assert page(app).current_entry == ("conditions", "tp-straggler")
         await pilot.press("escape", "o")
         await pilot.pause()
         assert page(app).name == "diagnoses"
@@ -106,7 +106,7 @@ def test_a_plan_is_shown_and_applying_it_is_refused_read_only():
             await pilot.press(key)
             await pilot.pause()
             assert "refused, read-only" in screen_text(app)
-        assert not app.desk.ledger.entries
+        assert not app.state.operator_log.entries
 
     run(flow, size=(120, 40))
 
@@ -121,7 +121,7 @@ def test_with_leave_to_write_one_acknowledges_and_snoozes(tmp_path):
         await pilot.press("a", "n", "2")
         await pilot.pause()
         assert page(app).rows[-1].incident.id == ROOT.id
-        assert page(app).cells.cell(page(app).rows[-1], "state")[0] == "snoozed 1h"
+        assert page(app).cell_formatter.cell(page(app).rows[-1], "state")[0] == "snoozed 1h"
         await pilot.press("5", "v")
         await pilot.pause()
         assert "snoozed" in screen_text(app)
@@ -136,7 +136,7 @@ def test_what_a_controller_silenced_is_still_there_and_marked():
     feed.add(replace(scene(hidden), silenced=hidden.silenced), frames(100.0)[-1])
 
     async def flow(app, pilot):
-        assert page(app).cells.cell(page(app).rows[0], "state") == ("silenced", "dim")
+        assert page(app).cell_formatter.cell(page(app).rows[0], "state") == ("silenced", "dim")
         assert "silenced by s-12: nobody else is told" in screen_text(app)
 
     run(flow, feed, size=(120, 40))
@@ -146,10 +146,10 @@ def test_a_scope_set_in_the_fabric_narrows_every_screen():
     async def flow(app, pilot):
         await pilot.press("2", "l", "l", "enter")
         await pilot.pause()
-        assert app.desk.scope.name == "node n2"
+        assert app.state.scope.name == "node n2"
         await pilot.press("3")
         await pilot.pause()
-        assert {page(app).signals.roster.series[r].entity for r in page(app).order} <= {
+        assert {page(app).signals.series_index.series[r].entity for r in page(app).row_order} <= {
             "A:n2", "n2/ew", "A", *(f"n{a}/ew>n{b}/ew" for a in range(4) for b in range(4) if 2 in (a, b)),
         }  # fmt: skip
         await pilot.press("1")
@@ -157,7 +157,7 @@ def test_a_scope_set_in_the_fabric_narrows_every_screen():
         assert [row.incident.id for row in page(app).rows] == [ROOT.id]
         assert "only node n2" in screen_text(app)
         await pilot.press("escape")
-        assert page(app).count == 3 or app.desk.scope.name == ""
+        assert page(app).count == 3 or app.state.scope.name == ""
 
     run(flow, size=(120, 40))
 
@@ -167,13 +167,13 @@ def test_signals_are_sorted_filtered_and_their_columns_chosen():
         await pilot.press("3")
         await pilot.pause()
         table = page(app)
-        assert table.signals.roster.series[table.order[0]].entity == "A:n2"
+        assert table.signals.series_index.series[table.row_order[0]].entity == "A:n2"
         await pilot.press("slash", *"stale:yes", "enter")
-        assert [table.signals.roster.series[r].entity for r in table.order] == ["n7/ew"]
+        assert [table.signals.series_index.series[r].entity for r in table.row_order] == ["n7/ew"]
         await pilot.press("escape", "less_than_sign")
-        assert table.sort != "deviation"
+        assert table.sort_column != "deviation"
         await pilot.press("r", "c", "a")
-        assert table.hidden
+        assert table.hidden_columns
         await pilot.press("escape")
 
     run(flow, size=(120, 40))
@@ -181,9 +181,9 @@ def test_signals_are_sorted_filtered_and_their_columns_chosen():
 
 def test_the_replay_can_be_stepped_back_to_when_nothing_was_wrong():
     async def flow(app, pilot):
-        assert app.desk.player.ended
+        assert app.state.player.is_at_end
         await pilot.press("left_square_bracket")
-        assert app.desk.player.index == len(app.desk.feed.times()) - 2
+        assert app.state.player.index == len(app.state.feed.times()) - 2
         await pilot.press("left_curly_bracket")
         await pilot.pause()
         assert "Nothing had been found yet" in screen_text(app)
@@ -199,14 +199,14 @@ def test_the_replay_can_be_stepped_back_to_when_nothing_was_wrong():
 def test_playing_from_the_end_starts_again_and_holds_at_the_end():
     async def flow(app, pilot):
         await pilot.press("p")
-        assert app.desk.player.playing
-        assert app.desk.player.index < len(app.desk.feed.times()) - 1
+        assert app.state.player.playing
+        assert app.state.player.index < len(app.state.feed.times()) - 1
         await pilot.press(*["full_stop"] * 4)
         for _ in range(100):
             await pilot.pause(0.05)
-            if not app.desk.player.playing:
+            if not app.state.player.playing:
                 break
-        assert app.desk.player.ended
+        assert app.state.player.is_at_end
 
     run(flow)
 
@@ -215,18 +215,18 @@ def test_a_live_scene_goes_on_and_a_paused_one_stays():
     feed = film(live=True)
 
     async def flow(app, pilot):
-        before = app.desk.now
+        before = app.state.now
         feed.add(scene(snapshot(101)), frames(before + 1)[-1])
         app.pull()
-        assert app.desk.now > before
+        assert app.state.now > before
         await pilot.press("p")
         feed.add(scene(snapshot(102)), frames(before + 2)[-1])
         app.pull()
         await pilot.pause()
-        assert app.desk.now == before + 1
+        assert app.state.now == before + 1
         assert "PAUSED" in screen_text(app)
         await pilot.press("p")
-        assert app.desk.now == before + 2
+        assert app.state.now == before + 2
 
     run(flow, feed)
 
@@ -235,14 +235,14 @@ def test_until_somebody_chooses_the_cursor_stays_at_the_top():
     feed = film((CHILD,), live=True)
 
     async def flow(app, pilot):
-        assert app.chosen.id == CHILD.id
-        feed.add(scene(snapshot(101, (ROOT, CHILD))), frames(app.desk.now + 1)[-1])
+        assert app.selected_incident.id == CHILD.id
+        feed.add(scene(snapshot(101, (ROOT, CHILD))), frames(app.state.now + 1)[-1])
         app.pull()
-        assert app.chosen.id == ROOT.id
+        assert app.selected_incident.id == ROOT.id
         await pilot.press("j")
-        feed.add(scene(snapshot(102, (CHILD, *many(5)))), frames(app.desk.now + 1)[-1])
+        feed.add(scene(snapshot(102, (CHILD, *many(5)))), frames(app.state.now + 1)[-1])
         app.pull()
-        assert app.chosen.id == CHILD.id
+        assert app.selected_incident.id == CHILD.id
 
     run(flow, feed)
 
@@ -313,7 +313,7 @@ def test_resizing_loses_nothing():
         for size in ((200, 50), (40, 10), (80, 24)):
             await pilot.resize_terminal(*size)
             await pilot.pause()
-        assert app.chosen.id == CHILD.id
+        assert app.selected_incident.id == CHILD.id
         assert "Pipeline bubble on group B" in screen_text(app)
 
     run(flow)
@@ -373,19 +373,20 @@ def test_the_palette_finds_entries_and_nodes():
 def test_the_mouse_chooses_sorts_scrolls_and_shows_screens():
     async def flow(app, pilot):
         await pilot.click("#list", offset=(5, 2))
-        assert app.chosen.id == CHILD.id
+        assert app.selected_incident.id == CHILD.id
         await pilot.click("#status", offset=(15, 0))
         await pilot.pause()
         assert page(app).name == "fabric"
         await pilot.press("3")
         await pilot.pause()
         await pilot.click("#list", offset=(2, 0))
-        assert page(app).sort == "signal"
-        app.here.menu.on_mouse_scroll_down(MouseScrollDown(app.here.menu, 1, 1, 0, 1, 0, False, False, False))
+        assert page(app).sort_column == "signal"
+        table = app.current_screen.table
+        table.on_mouse_scroll_down(MouseScrollDown(table, 1, 1, 0, 1, 0, False, False, False))
         assert page(app).cursor == 3
         await pilot.click("#bar", offset=(20, 0))
         await pilot.pause()
-        assert not app.desk.player.ended
+        assert not app.state.player.is_at_end
 
     run(flow, size=(120, 40))
 
@@ -408,7 +409,7 @@ def test_the_catalogue_is_searched_and_left_again():
     async def flow(app, pilot):
         await pilot.press("4", "slash", *"stragler", "enter")
         await pilot.pause()
-        assert page(app).shown == ("conditions", "tp-straggler")
+        assert page(app).current_entry == ("conditions", "tp-straggler")
         await pilot.press("escape")
         assert page(app).count > 1
         await pilot.press("y")
@@ -432,8 +433,8 @@ def test_what_is_marked_is_acknowledged_snoozed_and_copied_together():
     async def flow(app, pilot):
         await pilot.press("space", "space")
         await pilot.pause()
-        assert [one.id for one in app.selection] == [ROOT.id, CHILD.id]
-        assert app.chosen.id == ENDED.id
+        assert [one.id for one in app.selected_incidents] == [ROOT.id, CHILD.id]
+        assert app.selected_incident.id == ENDED.id
         assert [row[0] for row in screen_text(app).splitlines()[2:5]] == ["*", "*", " "]
         await pilot.press("y")
         assert "Tensor-parallel straggler" in app.clipboard
@@ -443,7 +444,7 @@ def test_what_is_marked_is_acknowledged_snoozed_and_copied_together():
         await pilot.press("a")
         assert {one.did for one in options.operator_log.entries} == {"acknowledged"}
         assert [one.incident for one in options.operator_log.entries] == [ROOT.id, CHILD.id]
-        assert app.selection == (app.chosen,)
+        assert app.selected_incidents == (app.selected_incident,)
         # Another one beside them is acknowledged with them; only then a second time takes all back.
         await pilot.press("M", "a", "M", "a")
         await pilot.pause()
@@ -462,12 +463,12 @@ def test_what_is_marked_is_acknowledged_snoozed_and_copied_together():
 def test_marks_are_taken_back_and_hold_only_for_what_is_in_the_list():
     async def flow(app, pilot):
         await pilot.press("space", "g", "space")
-        assert app.selection == (app.chosen,)
+        assert app.selected_incidents == (app.selected_incident,)
         await pilot.press("M", "slash", *"bubble", "enter")
-        assert [one.id for one in app.selection] == [CHILD.id]
+        assert [one.id for one in app.selected_incidents] == [CHILD.id]
         await pilot.press("escape", "escape")
         assert page(app).count == 3
-        assert app.selection == (app.chosen,)
+        assert app.selected_incidents == (app.selected_incident,)
 
     run(flow)
 

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from skewscope.kb.problems import InputError
 from skewscope.tui.cli.main import cli
-from skewscope.tui.site.build import build
+from skewscope.tui.site import build
 
 
 def test_what_sphinx_is_given_is_the_same_each_time():
@@ -38,7 +38,7 @@ def test_a_file_in_the_way_is_left_alone(tmp_path):
 
 
 def test_without_what_makes_it_the_way_to_install_it_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "NEEDED", ("no_such_package",))
+    monkeypatch.setattr(build, "REQUIRED_PACKAGES", ("no_such_package",))
     with pytest.raises(InputError, match=r"skewscope\[site\]"):
         build.build_site(tmp_path / "site", {}, {}, "1.0.0")
 

@@ -195,11 +195,7 @@ class ActionsModel(ScreenModel):
 
     def _log_cell(self, entry: OperatorLogEntry, column: str) -> Cell:
         incident = self.state.names.find_incident(entry.incident)
-        about = (
-            f"{self.state.names.condition_name(incident.condition)} on {detail.format_location(incident)}"
-            if incident
-            else entry.incident
-        )
+        about = self.state.names.incident_title(incident) if incident else entry.incident
         texts = {
             "time": units.format_time(entry.time),
             "who": entry.who,

@@ -290,19 +290,10 @@ class FabricModel(ScreenModel):
             if not len(mine) or scene.signals.latest.stale[mine].all():
                 return [line("nobody reports from here, so nothing is known of it", "warn")]
             return [line("nothing is wrong here that could be seen", "ok")]
-        words = self.state.names
+        names = self.state.names
+        titles = [f" {names.incident_title(i)}, {detail.format_confidence(i)} sure" for i in here]
         return [
-            fit(
-                (
-                    detail.severity_glyph(i),
-                    (
-                        f" {words.condition_name(i.condition)} on {detail.format_location(i)}, {detail.format_confidence(i)} sure",
-                        "",
-                    ),
-                ),
-                columns,
-            )
-            for i in here[:6]
+            fit((detail.severity_glyph(i), (title, "")), columns) for i, title in zip(here[:6], titles[:6], strict=True)
         ]
 
     def _membership_lines(self, scene: ViewSnapshot, node: str, columns: int) -> list[Line]:
