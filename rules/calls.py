@@ -101,6 +101,8 @@ def _result_dimension(function: RuleFunction, args: tuple[Expr, ...]) -> Dimensi
         return (known or list(args))[0].dimension
     if function.result == "per-second":
         return units.product(args[0].dimension, units.SECOND, -1)
+    if function.result == "number":
+        return units.without_counts(args[0].dimension)
     return {"seconds": units.SECOND, "speed": units.SPEED}.get(function.result, units.NUMBER)
 
 
@@ -206,31 +208,38 @@ def _topology_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFu
 
 
 def _plain_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunction) -> Expr | None:
-    args = (
-        _min_max_arguments(walker, node)
-        if function.name in {"min", "max"}
-        else (_check_arguments(walker, node, function) or ((),))[0]
-    )
-    if not args:
+    found = _check_arguments(walker, node, function)
+    if found is None:
         return None
+    args = found[0]
     if function.name == "log10" and args[0].dimension:
         hint = "Divide it by one of its units first."
         return walker.add_problem(
             node, f"the logarithm of {format_dimension(args[0].dimension)}", "a number without unit", hint
         )
-    kind = args[0].kind or args[-1].kind
-    return Expr("call", kind, _result_dimension(function, args), function.result == "truth", args, function.name)
+    dimension = _result_dimension(function, args)
+    return Expr("call", args[0].kind, dimension, function.result == "truth", args, function.name)
 
 
-def _min_max_arguments(walker: "ExpressionBuilder", node: ast.Call) -> tuple[Expr, ...]:
-    """The arguments of min and max: of one kind and unit."""
+def _pair_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunction) -> Expr | None:
+    """A function of two numbers of one kind of entity and of one unit; of a ratio, counted things may differ."""
     pair = walker.build_pair(node, node.args[0], node.args[1])
-    if pair is None or not walker.require_same_unit(node, *pair):
-        return ()
-    if not any(side.kind for side in pair):
-        walker.add_problem(node, "two constants", "a signal on one side")
-        return ()
-    return pair
+    if pair is None:
+        return None
+    first, second = pair
+    is_quotient = function.result == "one"
+    if is_quotient and units.without_counts(first.dimension) != units.without_counts(second.dimension):
+        found = f"{format_dimension(first.dimension)} over {format_dimension(second.dimension)}"
+        return walker.add_problem(node, found, "units that differ in nothing but what they count")
+    if not is_quotient and not walker.require_same_unit(node, first, second):
+        return None
+    if not (first.kind or second.kind):
+        return walker.add_problem(node, "two constants", "a signal on one side")
+    if function.alternatives and not (first.kind and second.kind):
+        hint = "A constant would hide that the value is missing."
+        return walker.add_problem(node, "a constant", "something that is measured", hint)
+    kind, dimension = first.kind or second.kind, _result_dimension(function, pair)
+    return Expr("call", kind, dimension, args=pair, name=function.name)
 
 
 _form_builders: Mapping[str, Callable[["ExpressionBuilder", ast.Call, RuleFunction], Expr | None]] = {
@@ -240,5 +249,6 @@ _form_builders: Mapping[str, Callable[["ExpressionBuilder", ast.Call, RuleFuncti
     "reduce": _reduce_call,
     "front": _front_call,
     "plain": _plain_call,
+    "pair": _pair_call,
     "topology": _topology_call,
 }

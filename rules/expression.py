@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 
 from skewscope.kb.units import Dimension
+from skewscope.rules.functions import FUNCTIONS
 from skewscope.rules.units import NUMBER, unit_suffix
 
 
@@ -73,7 +74,7 @@ class Expr:
         if self.op in {"signal", "seen"}:
             return () if self.name in there else (self.name,)
         found = [arg.missing_signals(there) for arg in self.args]
-        enough = self.op == "or" or (self.op == "call" and self.name == "peers")
+        enough = self.op == "or" or (self.op == "call" and FUNCTIONS[self.name].alternatives)
         if enough and not all(found):
             return ()
         return tuple(sorted({name for each in found for name in each}))
@@ -126,8 +127,6 @@ def _format_signal(expr: Expr) -> str:
 
 
 def _format_call(expr: Expr) -> str:
-    from skewscope.rules.functions import FUNCTIONS  # noqa: PLC0415 - functions are typed in terms of Expr
-
     shown = [format_expression(arg) for arg in expr.args] if FUNCTIONS[expr.name].params else []
     units = FUNCTIONS[expr.name].param_units
     shown += [_format_number(number(value, units[n])) for n, value in enumerate(expr.params)]

@@ -13,13 +13,15 @@ class RuleFunction:
 
     name: str
     form: str
-    """window, baseline, peers, reduce, front, plain or topology: how it is evaluated."""
+    """window, baseline, peers, reduce, front, plain, pair or topology: how its arguments are checked."""
     params: tuple[str, ...]
     result: str
-    """same, one, seconds, per-second, speed or truth: the unit of the result."""
+    """same, one, number, seconds, per-second, speed or truth: the unit of the result."""
     description: str
     required: int = 0
     defaults: tuple[float, ...] = ()
+    alternatives: bool = False
+    """Whether one known argument is enough for a known result."""
 
     @property
     def min_arguments(self) -> int:
@@ -75,6 +77,7 @@ _TABLE = (
     RuleFunction("peer_ratio", "peers", ("x",), "one", "x over the median of the other peers"),
     RuleFunction("peer_excess", "peers", ("x",), "same", "x minus the median of the other peers"),
     RuleFunction("peer_highest", "peers", ("x",), "same", "largest x among the other peers"),
+    RuleFunction("peer_lowest", "peers", ("x",), "same", "smallest x among the other peers"),
     RuleFunction("peer_spread", "peers", ("x",), "one", "largest minus smallest among the peers, over their median"),
     RuleFunction("share", "peers", ("x",), "one", "x over the sum of the peers, itself included"),
     RuleFunction("gini", "peers", ("x",), "one", "Gini coefficient among the peers: 0 all alike, near 1 one has all"),
@@ -84,6 +87,7 @@ _TABLE = (
         (),
         "one",
         "number of peers that ever reported what the rule reads, itself included; in a comparison others may be there",
+        alternatives=True,
     ),
     RuleFunction("heard", "peers", ("x",), "one", "number of peers whose x is known now, itself included"),
     RuleFunction("highest", "reduce", ("x",), "same", "largest among the parts of the judged entity"),
@@ -104,8 +108,19 @@ _TABLE = (
     ),
     RuleFunction("age", "plain", ("signal",), "seconds", "seconds since the last sample"),
     RuleFunction("abs", "plain", ("x",), "same", "size without sign"),
-    RuleFunction("min", "plain", ("x", "y"), "same", "the smaller of two"),
-    RuleFunction("max", "plain", ("x", "y"), "same", "the larger of two"),
+    RuleFunction("min", "pair", ("x", "y"), "same", "the smaller of two"),
+    RuleFunction("max", "pair", ("x", "y"), "same", "the larger of two"),
+    RuleFunction(
+        "coalesce", "pair", ("x", "y"), "same", "x where it is known, else y; unknown where both are", alternatives=True
+    ),
+    RuleFunction(
+        "ratio",
+        "pair",
+        ("x", "y"),
+        "one",
+        "x over y as a plain number, whatever each of them counts; unknown where y is zero",
+    ),
+    RuleFunction("number_of", "plain", ("x",), "number", "x without what it counts: packets per second become 1/s"),
     RuleFunction("log10", "plain", ("x",), "one", "logarithm to the base of ten of a number without unit"),
     RuleFunction("speed", "topology", (), "speed", "speed of the port, in bytes per second"),
     RuleFunction("size", "topology", (), "one", "number of members of the group, replica or pool"),
@@ -125,6 +140,7 @@ def reference_table() -> str:
 _RESULT_LABELS = {
     "same": "the unit of x",
     "one": "a number",
+    "number": "the unit of x without what it counts",
     "seconds": "s",
     "per-second": "the unit of x per second",
     "speed": "By/s",

@@ -34,6 +34,11 @@ def product(a: Dimension, b: Dimension, power: int = 1) -> Dimension:
     return (Unit(a) * Unit(b) ** power).dimension
 
 
+def without_counts(dimension: Dimension) -> Dimension:
+    """The dimension without counted things: packets per second become 1/s."""
+    return tuple((base, power) for base, power in dimension if base in _BASES)
+
+
 @lru_cache(maxsize=16)
 def expression_units(texts: frozenset[str]) -> Mapping[str, Unit]:
     """Every unit that an expression may name, given the units of the signals. Counted things: one or many."""

@@ -44,7 +44,9 @@ _SELF_READING = (WindowStatistic, Rate, HistogramStatistic, ExponentialMean)
 
 
 _COSTS = {
-    **dict.fromkeys(("peer_z", "peer_ratio", "peer_excess", "peer_highest", "peer_spread", "share", "gini"), 12),
+    **dict.fromkeys(
+        ("peer_z", "peer_ratio", "peer_excess", "peer_highest", "peer_lowest", "peer_spread", "share", "gini"), 12
+    ),
     **dict.fromkeys(("quantile", "slope", "bucket_quantile"), 12),
     **dict.fromkeys(("rate", "bucket_mean", "mean", "minimum", "maximum", "jitter", "change", "burst"), 4),
     **dict.fromkeys(("highest", "lowest", "total", "average", "middle", "lift"), 3),
@@ -169,7 +171,7 @@ class Evaluator:
             args = heard[list(self._args[n])]
             if expr.op == "signal":
                 heard[n] = expr.name not in silent
-            elif expr.op in {"and", "or"}:
+            elif expr.op in {"and", "or"} or (expr.op == "call" and expr.name == "coalesce"):
                 heard[n] = args.any()
             else:
                 heard[n] = args.all() or (expr.op == "call" and expr.name in {"known", "peers"})

@@ -126,6 +126,15 @@ def peer_highest(x: F64) -> F64:
     return np.where(known & (count >= 2)[:, None], found, np.nan)
 
 
+def peer_lowest(x: F64) -> F64:
+    """Returns [sets, members] the smallest of the other members; NaN for an unknown member or without another one."""
+    known, count = _known_mask(x)
+    ordered = in_order(x)
+    first, second = ordered[:, :1], ordered[:, min(1, x.shape[1] - 1), None]
+    found = np.where(x == first, second, first)
+    return np.where(known & (count >= 2)[:, None], found, np.nan)
+
+
 def peer_ratio(x: F64) -> F64:
     """Each member over the median of the others; unknown where that is zero."""
     return safe_divide(x, _median_of_others(x))
@@ -261,6 +270,7 @@ PEER_FUNCTIONS: Mapping[str, Callable[[F64], F64]] = {
     "peer_ratio": peer_ratio,
     "peer_excess": peer_excess,
     "peer_highest": peer_highest,
+    "peer_lowest": peer_lowest,
     "peer_spread": peer_spread,
     "share": share,
     "gini": gini,

@@ -42,6 +42,9 @@ GOOD = [
     ("gpu", "drift(gpu.util) < -20*percent and baseline_z(gpu.util, 2*minute) < -4"),
     ("fleet", "total(wire.open_streams) > 100*streams and log10(average(host.load)) > 1"),
     ("link", "maximum(switch.queue, 5*s) > 1*MB and peer_excess(switch.queue) > 100*kB"),
+    ("rank", "peer_lowest(wire.onset_lag) > 2*ms or coalesce(wire.onset_lag, wire.round_period) > 1*s"),
+    ("port", "ratio(rate(port.rx_discards, 5*s), rate(wire.requests, 5*s)) > 2"),
+    ("node", "number_of(wire.open_streams) > 3 and number_of(rate(wire.requests, 5*s)) * 2*s > 1"),
     ("pool", "highest(serve.waiting) > max(lowest(serve.waiting), 3*requests)"),
 ]
 
@@ -92,6 +95,10 @@ BAD = [
     ("highest(wire.rtt[east_west, north_south]) > 0", "two networks"),
     ("highest(wire.rtt[1.5]) > 0", "no word"),
     ("log10(wire.onset_lag) > 0", "a number without unit"),
+    ("coalesce(wire.onset_lag, wire.round_rate) > 0", "s beside 1/s"),
+    ("coalesce(wire.onset_lag, 1*s) > 0", "a constant"),
+    ("ratio(wire.onset_lag, wire.round_rate) > 0", "s over 1/s"),
+    ("ratio(2, 3) > wire.last_sender_share", "two constants"),
     ("speed() > 1*MB/s", "one value of each rank"),
     ("wire.onset_lag == 'late'", "a number"),
     ("wire.onset_lag > True", "a number"),

@@ -282,6 +282,9 @@ PLAIN_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "abs": np.abs,
     "min": np.minimum,
     "max": np.maximum,
+    "coalesce": lambda a, b: np.where(np.isnan(a), b, a),
+    "ratio": lambda a, b: inf_to_nan(a / b),
+    "number_of": lambda x: x,
     "log10": lambda x: inf_to_nan(np.log10(x)),
 }
 

@@ -36,7 +36,7 @@ def test_a_comparison_of_peers_does_not_depend_on_the_unit(function, values, sca
 @settings(max_examples=60, deadline=None)
 @given(VALUES, st.permutations(range(4)))
 @pytest.mark.parametrize(
-    "function", ["peer_z", "peer_ratio", "peer_excess", "peer_highest", "share", "gini", "peer_spread"]
+    "function", ["peer_z", "peer_ratio", "peer_excess", "peer_highest", "peer_lowest", "share", "gini", "peer_spread"]
 )
 def test_a_comparison_of_peers_does_not_depend_on_their_order(function, values, order):
     text = f"{function}(wire.onset_lag)"
@@ -55,7 +55,7 @@ def test_shares_add_up_and_a_gini_lies_between_none_and_all(values):
 @settings(max_examples=80, deadline=None)
 @given(VALUES, HOLES)
 @pytest.mark.parametrize(
-    "function", ["peer_z", "peer_ratio", "peer_excess", "peer_highest", "share", "gini", "peer_spread"]
+    "function", ["peer_z", "peer_ratio", "peer_excess", "peer_highest", "peer_lowest", "share", "gini", "peer_spread"]
 )
 def test_whoever_is_not_heard_is_unknown_and_never_zero(function, values, holes):
     seen = [NAN if hole else value for value, hole in zip(values, holes, strict=True)]
@@ -263,3 +263,51 @@ def test_series_of_entities_that_the_topology_lacks_are_counted_and_harm_nobody(
     found = lab.tick({("wire.onset_lag", "A:n99"): 7.0, **ranks([1.0] * 4)})
     assert found[0]["A:n0"] == 1.0
     assert lab.panel.counts.unplaced == 1
+
+
+# --- alternatives and quotients
+
+SAMPLES = st.one_of(st.just(math.nan), st.floats(1e-6, 1e6))
+
+
+def of_rank(text, lag=math.nan, period=math.nan):
+    """The value of an expression on one rank, from its lag and its group's round period."""
+    lab = Lab([text])
+    samples = {("wire.onset_lag", "A:n0"): lag, ("wire.round_period", "A"): period}
+    return lab.tick({key: value for key, value in samples.items() if not math.isnan(value)})[0]["A:n0"]
+
+
+@given(st.lists(SAMPLES, min_size=4, max_size=4))
+def test_the_lowest_of_the_others_mirrors_the_highest(values):
+    negative = [-value for value in values]
+    lowest, highest = peers("peer_lowest(wire.onset_lag)", values), peers("peer_highest(wire.onset_lag)", negative)
+    assert lowest == pytest.approx([-value for value in highest], nan_ok=True)
+    for n, value in enumerate(values):
+        others = [other for k, other in enumerate(values) if k != n and not math.isnan(other)]
+        expected = min(others) if others and not math.isnan(value) else math.nan
+        assert lowest[n] == pytest.approx(expected, nan_ok=True)
+
+
+@given(SAMPLES, SAMPLES)
+def test_coalesce_is_the_first_known_value_and_unknown_where_both_are(lag, period):
+    found = of_rank("coalesce(wire.onset_lag, wire.round_period)", lag=lag, period=period)
+    assert found == pytest.approx(period if math.isnan(lag) else lag, nan_ok=True)
+
+
+@given(SAMPLES, SAMPLES, st.floats(0.01, 100.0))
+def test_a_ratio_does_not_depend_on_the_unit_and_is_unknown_where_either_side_is(lag, period, scale):
+    text = "ratio(wire.onset_lag, wire.round_period)"
+    found = of_rank(text, lag=lag, period=period)
+    assert math.isnan(found) == (math.isnan(lag) or math.isnan(period))
+    assert found == pytest.approx(lag / period, nan_ok=True)
+    assert of_rank(text, lag=lag * scale, period=period * scale) == pytest.approx(found, nan_ok=True)
+
+
+def test_a_ratio_to_zero_is_unknown():
+    assert math.isnan(of_rank("ratio(wire.onset_lag, wire.round_period)", lag=1.0, period=0.0))
+
+
+def test_the_number_of_something_has_its_value_and_no_counted_unit():
+    lab = Lab(["number_of(wire.open_streams)"], scope="node")
+    assert lab.tick({("wire.open_streams", "n0"): 3.0})[0]["n0"] == 3.0
+    assert lab.exprs[0].dimension == ()
