@@ -1,4 +1,4 @@
-"""The catalogue in a process of its own: opened and checked from a cold start, opened again, shown, the site."""
+"""Measures the catalogue in a process of its own: checked and opened from a cold start, opened again, shown, built."""
 
 import os
 import subprocess
@@ -8,33 +8,39 @@ from pathlib import Path
 import pytest
 
 OPEN = "from skewscope.kb.loader import catalogue; catalogue()"
-SHOW = "from skewscope.tui.cli.main import main; import sys; sys.argv = ['skewscope', 'kb', 'show', 'tp-straggler']; main()"
 LINT = "from skewscope.kb.lint import lint; assert not lint()"
 NOTHING = "pass"
 
 
-def process(code: str, cache: Path) -> None:
+def command(*words: str) -> str:
+    """Returns the code of a command line."""
+    return f"from skewscope.tui.cli.main import main; import sys; sys.argv = {['skewscope', *words]!r}; main()"
+
+
+SHOW = command("kb", "show", "tp-straggler")
+
+
+def run_in_process(code: str, cache: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.DEVNULL, check=True)
 
 
 @pytest.mark.parametrize("code", [NOTHING, LINT, OPEN], ids=["nothing", "lint", "open"])
 def test_cold(benchmark, tmp_path, code):
-    """Nothing is kept from an earlier run: every file is parsed, checked, linked."""
+    """From a cold start: every file is parsed, checked and linked."""
     rounds = iter(range(1000))
-    benchmark.pedantic(lambda: process(code, tmp_path / str(next(rounds))), rounds=5)
+    benchmark.pedantic(lambda: run_in_process(code, tmp_path / str(next(rounds))), rounds=5)
 
 
 @pytest.mark.parametrize("code", [OPEN, SHOW], ids=["open", "show"])
-def test_kept(benchmark, tmp_path, code):
-    """The compiled catalogue of an earlier run is there, and every byte it was made from is compared."""
-    process(OPEN, tmp_path)
-    benchmark.pedantic(lambda: process(code, tmp_path), rounds=10)
+def test_cached(benchmark, tmp_path, code):
+    """With the compiled catalogue of an earlier run, whose sources are compared byte by byte."""
+    run_in_process(OPEN, tmp_path)
+    benchmark.pedantic(lambda: run_in_process(code, tmp_path), rounds=10)
 
 
 def test_site(benchmark, tmp_path):
-    """The web site, all pages."""
+    """All pages of the web site."""
     pytest.importorskip("furo")
-    words = ["skewscope", "kb", "site", str(tmp_path / "site")]
-    code = f"from skewscope.tui.cli.main import main; import sys; sys.argv = {words!r}; main()"
-    benchmark.pedantic(lambda: process(code, tmp_path), rounds=1)
+    code = command("kb", "site", str(tmp_path / "site"))
+    benchmark.pedantic(lambda: run_in_process(code, tmp_path), rounds=1)
