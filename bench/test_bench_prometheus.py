@@ -167,7 +167,7 @@ def our_rules(folder: Path, known):
         (folder / f"{pair.name}.yaml").write_text(
             f"id: {pair.name}\ncondition: {min(known.conditions)}\nmaturity: sandbox\nvantage: gpu\nscope: gpu\n"
             f"evidence:\n  - {{name: it, for: 1, required: true, when: '{pair.ours}',"
-            " threshold: {basis: judgement, why: Made up for a bench.}}\n"
+            " why: Made up for a bench.}\n"
             f"fire: {{score: 1, hold: {HOLD}*s}}\nclear: {{score: 0, hold: 0*s}}\n"
         )
     return load_strict(known, folder)

@@ -79,6 +79,18 @@ class Expr:
             return ()
         return tuple(sorted({name for each in found for name in each}))
 
+    def measure(self) -> tuple[int, int]:
+        """Number of nodes and of levels; a node that occurs several times counts each time."""
+        known: dict[int, tuple[int, int]] = {}
+
+        def measure(expr: "Expr") -> tuple[int, int]:
+            if id(expr) not in known:
+                parts = [measure(arg) for arg in expr.args]
+                known[id(expr)] = 1 + sum(n for n, _ in parts), 1 + max((levels for _, levels in parts), default=0)
+            return known[id(expr)]
+
+        return measure(self)
+
     @property
     def comparisons(self) -> tuple["Expr", ...]:
         """The comparisons that decide it, from left to right."""

@@ -5,6 +5,7 @@ Here are names, operators and their agreement in unit and kind; the functions ar
 """
 
 import ast
+import keyword
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,13 @@ from skewscope.rules.entity_kinds import NETWORKS, contains, kind_of
 from skewscope.rules.expression import Expr, Peers, lift, number
 from skewscope.rules.functions import FUNCTIONS
 from skewscope.rules.parsing import ExpressionProblem, dotted_name, parse_subscripts, parse_syntax
+
+MAX_NODES = 600
+"""Nodes of one expression after its lets are expanded."""
+MAX_EXPANDED_DEPTH = 32
+"""Levels of one expression after its lets are expanded."""
+RESERVED_NAMES = frozenset({"any", "tx", "rx", *(network.replace("-", "_") for network in NETWORKS)})
+"""Words that stand in subscripts."""
 
 RESULT_TYPES = {
     "truth": "a comparison (yes or no)",
@@ -37,6 +45,8 @@ class ExpressionContext:
     scope: str
     peers: Peers
     peer_signals: tuple[str, ...] = ()
+    lets: Mapping[str, Expr | None] = field(default_factory=dict)
+    """Named sub-expressions that a text may use; None for one that is faulty."""
 
     @cached_property
     def units(self) -> Mapping[str, Unit]:
@@ -58,8 +68,38 @@ def compile_expression(
     if isinstance(tree, ExpressionProblem):
         return None, (tree,)
     walker = ExpressionBuilder(setting, target_kind=setting.scope)
-    expr = walker.build_root(tree, wants)
+    expr = walker.check_expanded_size(tree, walker.build_root(tree, wants))
     return (None if walker.problems else expr), tuple(walker.problems)
+
+
+def compile_let(name: str, text: str, setting: ExpressionContext) -> tuple[Expr | None, tuple[ExpressionProblem, ...]]:
+    """The checked tree of a named sub-expression, of any unit and kind, and its problems; None if there are any.
+
+    Args:
+        name: the name under which later expressions use it.
+        text: its definition.
+        setting: the rule's context, with the lets that stand before it.
+    """
+    if problem := _check_let_name(name, setting):
+        return None, (problem,)
+    tree = parse_syntax(text)
+    if isinstance(tree, ExpressionProblem):
+        return None, (tree,)
+    walker = ExpressionBuilder(setting, target_kind=setting.scope)
+    expr = walker.check_expanded_size(tree, walker.build(tree))
+    return (None if walker.problems else expr), tuple(walker.problems)
+
+
+def _check_let_name(name: str, setting: ExpressionContext) -> ExpressionProblem | None:
+    """The problem with the name of a let that would hide another name of the language, if there is one."""
+    taken = {
+        "a function": name in FUNCTIONS,
+        "a unit": name in setting.units,
+        "the first word of a signal": any(signal.partition(".")[0] == name for signal in setting.signals),
+        "a word of the language": keyword.iskeyword(name) or name in RESERVED_NAMES,
+    }
+    what = next((what for what, hidden in taken.items() if hidden), "")
+    return ExpressionProblem(1, f"the name {name!r}, which is {what}", "another name") if what else None
 
 
 _ARITHMETIC_SIGNS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
@@ -108,6 +148,16 @@ class ExpressionBuilder:
         self.problems.append(ExpressionProblem(getattr(node, "col_offset", 0) + 1, found, expected, hint))
         return None
 
+    def check_expanded_size(self, node: ast.expr, expr: Expr | None) -> Expr | None:
+        """The expression, unless its lets expand to a tree that is too large or too deep."""
+        if expr is None or not self.context.lets:
+            return expr
+        size, depth = expr.measure()
+        if size <= MAX_NODES and depth <= MAX_EXPANDED_DEPTH:
+            return expr
+        found = f"{size} nodes on {depth} levels once its lets are expanded"
+        return self.add_problem(node, found, f"at most {MAX_NODES} on {MAX_EXPANDED_DEPTH}", "Split the item.")
+
     # --- leaves
 
     def build_constant(self, node: ast.Constant) -> Expr | None:
@@ -121,14 +171,16 @@ class ExpressionBuilder:
         return number(real) if math.isfinite(real) else self.add_problem(node, "a number too large", "a finite number")
 
     def build_name(self, node: ast.Name) -> Expr | None:
+        if node.id in self.context.lets:
+            return self.context.lets[node.id]
         found = self.context.units.get(node.id)
         if found:
             return number(found.factor, found.dimension)
         if node.id in FUNCTIONS:
             return self.add_problem(node, f"the function {node.id} without its arguments", f"{node.id}(...)")
-        known = [*self.context.units, *FUNCTIONS, *self.context.signals]
+        known = [*self.context.lets, *self.context.units, *FUNCTIONS, *self.context.signals]
         hint = suggest_name(node.id, known)
-        return self.add_problem(node, f"an unknown name {node.id!r}", "a unit, a signal or a function", hint)
+        return self.add_problem(node, f"an unknown name {node.id!r}", "a let, a unit, a signal or a function", hint)
 
     def build_signal(self, node: ast.Attribute | ast.Subscript) -> Expr | None:
         """A signal that has a value of its own."""
@@ -145,6 +197,9 @@ class ExpressionBuilder:
         """A signal of whatever type, for the functions that read more than its value."""
         name = dotted_name(node.value if isinstance(node, ast.Subscript) else node)
         signal = self.context.signals.get(name)
+        if isinstance(node, ast.Name) and node.id in self.context.lets:
+            hint = "Call the function in the definition of the let."
+            return self.add_problem(node, f"the let {node.id!r}, which is a value", "a signal's id", hint)
         if signal is None:
             hint = suggest_name(name, self.context.signals) if name else ""
             return self.add_problem(node, f"an unknown signal {name!r}" if name else "no signal", "a signal's id", hint)

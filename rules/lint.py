@@ -1,5 +1,6 @@
 """What a good rule looks like, beyond what a rule must be to load. Each lint is a function that yields findings."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,14 @@ from skewscope.rules.case_file import load as load_cases
 from skewscope.rules.expression import Expr
 from skewscope.rules.loader import load as load_rules
 from skewscope.rules.model import EvidenceItem, Rule
+from skewscope.rules.parsing import mentioned_lets
 from skewscope.rules.policy import Policy, check_references
 from skewscope.rules.policy import load as load_policies
 
 RULES_FOLDER = Path(__file__).parent
 EXCEPTIONS = RULES_FOLDER / "schema" / "exceptions.yaml"
+MIN_LET_TEXT = 24
+"""Characters from which on a definition deserves a name although it is used once."""
 REQUIRED_CASE_KINDS = ("fires", "quiet", "boundary", "missing", "look-alike")
 """Kinds of case that every rule has."""
 
@@ -235,13 +239,28 @@ def has_required(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: 
 
 @_register
 def thresholds_have_basis(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
-    """Every item says why its numbers are what they are; what a paper says names the paper."""
+    """Every item gives the reason for its numbers; a paper or a vendor's document is cited."""
     for n, item in _numbered_evidence(rule):
         if item.threshold is None:
-            yield rule.document.problem(("evidence", n), f"{item.name!r} without a threshold", "its basis and why")
+            expected = "`why: ...`, the reason for its numbers"
+            yield rule.document.problem(("evidence", n), f"{item.name!r} without a reason", expected)
         elif item.threshold.basis in {"paper", "vendor"} and not item.threshold.source:
             found = f"the basis {item.threshold.basis!r} without a source"
-            yield rule.document.problem(("evidence", n, "threshold"), found, "`source: <id>`")
+            yield rule.document.problem(("evidence", n, "basis"), found, "`source: <id>`")
+
+
+@_register
+def lets_are_useful(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
+    """Every let is used; one that is used once is long enough to deserve a name."""
+    names = [let.name for let in rule.lets]
+    used = Counter(name for text in rule.texts for name in mentioned_lets(text, names))
+    for let in rule.lets:
+        if not used[let.name]:
+            yield rule.document.problem(("let", let.name), f"{let.name!r}, which nothing uses", "a use, or no let")
+        elif used[let.name] == 1 and len(let.text) < MIN_LET_TEXT:
+            found = f"{let.name!r}, which is short and used once"
+            expected = f"two uses, or a definition of {MIN_LET_TEXT} characters or more"
+            yield rule.document.problem(("let", let.name), found, expected, "Write it where it is used.")
 
 
 @_register

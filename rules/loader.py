@@ -3,7 +3,8 @@
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ from skewscope.kb.problems import InputError, Problem, suggest_name
 from skewscope.kb.yamlfile import Document, FieldPath, read
 from skewscope.rules.entity_kinds import PEER_CHOICES, PEER_DEFAULTS
 from skewscope.rules.expression import Expr, Peers
-from skewscope.rules.language import ExpressionContext, compile_expression
-from skewscope.rules.model import EntityFilter, EvidenceItem, Rule, ScoreThreshold, ThresholdBasis
-from skewscope.rules.parsing import ExpressionProblem, mentioned_signals
+from skewscope.rules.language import ExpressionContext, compile_expression, compile_let
+from skewscope.rules.model import EntityFilter, EvidenceItem, Let, Rule, ScoreThreshold, ThresholdBasis
+from skewscope.rules.parsing import ExpressionProblem, mentioned_lets, mentioned_signals
 from skewscope.rules.schema_validation import validate_document
 
 RULES_FOLDER = Path(__file__).parent
@@ -97,10 +98,14 @@ class _Reader:
             self.add_problem(("id",), repr(data["id"]), repr(name), "The id is the name of the file.")
         self.check_reference(("condition",), data["condition"], "condition", self.catalogue.conditions)
         setting = ExpressionContext(self.catalogue.signals, data["scope"], self.build_peers(), self.peer_signals())
+        lets = self.build_lets(setting)
+        setting = replace(setting, lets=lets)
         impact = data.get("impact", {})
         severity = data.get("severity", {})
-        return Rule(
+        rule = Rule(
             id=data["id"],
+            title=data.get("title", ""),
+            description=" ".join(data.get("description", "").split()),
             condition=data["condition"],
             maturity=data["maturity"],
             vantage=data["vantage"],
@@ -112,15 +117,16 @@ class _Reader:
             evidence=tuple(self.build_evidence(setting)),
             fire=self.build_score_threshold(setting, "fire"),
             clear=self.build_score_threshold(setting, "clear"),
+            lets=tuple(Let(name, self.let_texts[name], expr) for name, expr in lets.items() if expr),
             impact_metric=impact.get("metric", ""),
             impact=self.parse_expression(setting, ("impact", "change"), impact.get("change"), "share"),
             warning=self.parse_constant(setting, ("severity", "warning"), severity.get("warning", 0.05), "share"),
             critical=self.parse_constant(setting, ("severity", "critical"), severity.get("critical", 0.2), "share"),
-            hash=content_hash(data),
             file=self.document.file,
             notes=tuple(data.get("notes", ())),
             document=self.document,
         )
+        return replace(rule, hash=decision_hash(rule))
 
     def add_problem(self, path: FieldPath, found: str, expected: str, hint: str = "") -> None:
         self.problems.append(self.document.problem(path, found, expected, hint))
@@ -132,8 +138,32 @@ class _Reader:
 
     def peer_signals(self) -> tuple[str, ...]:
         """Signals whose reporting makes an entity count as a peer: those of the required items, or of all."""
+        of_lets: dict[str, tuple[str, ...]] = {}
+        for name, text in self.let_texts.items():
+            of_lets[name] = mentioned_signals(text, of_lets)
         items = [item for item in self.data["evidence"] if item.get("required")] or self.data["evidence"]
-        return tuple(sorted({name for item in items for name in mentioned_signals(item["when"])}))
+        return tuple(sorted({name for item in items for name in mentioned_signals(item["when"], of_lets)}))
+
+    @cached_property
+    def let_texts(self) -> Mapping[str, str]:
+        """Definitions of the lets by name, in the file's order, each on one line."""
+        return {name: " ".join(text.split()) for name, text in self.data.get("let", {}).items()}
+
+    def build_lets(self, setting: ExpressionContext) -> dict[str, Expr | None]:
+        """The lets by name; None for one that is faulty. Each may use those before it."""
+        found: dict[str, Expr | None] = {}
+        for name, text in self.let_texts.items():
+            found[name], faults = compile_let(name, text, replace(setting, lets=dict(found)))
+            self.problems += [self.to_problem(("let", name), fault) for fault in faults]
+        return found
+
+    def definitions(self, text: str) -> tuple[tuple[str, str], ...]:
+        """Name and definition of each let that a text uses, also through other lets, in the file's order."""
+        used = set(mentioned_lets(text, self.let_texts))
+        for name, definition in reversed(list(self.let_texts.items())):
+            if name in used:
+                used.update(mentioned_lets(definition, self.let_texts))
+        return tuple((name, definition) for name, definition in self.let_texts.items() if name in used)
 
     def build_filter(self) -> EntityFilter:
         data = self.data.get("where", {})
@@ -179,17 +209,22 @@ class _Reader:
                 yield self.build_evidence_item(path, item, expr)
 
     def build_evidence_item(self, path: FieldPath, item: dict[str, Any], expr: Expr) -> EvidenceItem:
-        threshold = item.get("threshold")
-        if threshold and "source" in threshold:
-            self.check_reference((*path, "threshold", "source"), threshold["source"], "source", self.catalogue.sources)
+        if "source" in item:
+            self.check_reference((*path, "source"), item["source"], "source", self.catalogue.sources)
+        for name in ("basis", "source"):
+            if name in item and "why" not in item:
+                self.add_problem((*path, name), f"{name!r} without 'why'", "the reason for the item's numbers in 'why'")
+        text = " ".join(item["when"].split())
+        basis = {name: " ".join(item[name].split()) for name in ("why", "basis", "source") if name in item}
         return EvidenceItem(
             name=item["name"],
             weight=float(item.get("for", item.get("against", 0))),
             against="against" in item,
             required=item.get("required", False),
             when=expr,
-            text=" ".join(item["when"].split()),
-            threshold=ThresholdBasis(**threshold) if threshold else None,
+            text=text,
+            threshold=ThresholdBasis(**basis) if "why" in basis else None,
+            definitions=self.definitions(text),
         )
 
     def build_score_threshold(self, setting: ExpressionContext, name: str) -> ScoreThreshold:
@@ -228,6 +263,12 @@ def _as_tuple(value: Any) -> tuple[str, ...]:
     return tuple(value) if isinstance(value, list) else (value,)
 
 
-def content_hash(data: Any) -> str:
-    """The first 16 digits of the SHA-256 of what a file says, however it is laid out."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True, ensure_ascii=True).encode()).hexdigest()[:16]
+def decision_hash(rule: Rule) -> str:
+    """First 16 hexadecimal digits of the SHA-256 of what decides a rule's verdicts, with its lets expanded."""
+    parts = [
+        [rule.id, rule.condition, rule.scope, str(rule.where), str(rule.peers), rule.warm_up, str(rule.applies_when)],
+        [[item.weight, item.against, item.required, str(item.when)] for item in rule.evidence],
+        [[level.score, level.hold] for level in (rule.fire, rule.clear)],
+        [rule.impact_metric, str(rule.impact), rule.warning, rule.critical],
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

@@ -6,6 +6,8 @@ from skewscope.kb.yamlfile import Document
 from skewscope.rules.expression import Expr, Peers
 
 MATURITIES = ("sandbox", "incubating", "stable", "withdrawn")
+DEFINITIONS_MARK = " where "
+"""What separates an expression from the definitions of its lets, where evidence is shown as one text."""
 VANTAGES = ("dpu", "fabric", "gpu", "host", "serving")
 
 
@@ -25,10 +27,20 @@ class EntityFilter:
 class ThresholdBasis:
     """Why an item's numbers are what they are."""
 
-    basis: str
-    """paper, vendor, measured or judgement."""
     why: str
+    basis: str = "judgement"
+    """paper, vendor, measured or judgement."""
     source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """A sub-expression that a rule names and uses in other expressions."""
+
+    name: str
+    text: str
+    """The definition as written; it may use earlier lets."""
+    expr: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +54,16 @@ class EvidenceItem:
     required: bool
     when: Expr
     text: str
-    """As the file has it."""
+    """The expression as written."""
     threshold: ThresholdBasis | None = None
+    definitions: tuple[tuple[str, str], ...] = ()
+    """Name and definition of each let that the expression uses, also through other lets, in the file's order."""
+
+    @property
+    def full_text(self) -> str:
+        """The expression as written, followed by the definitions of its lets: `a > b where a = ...; b = ...`."""
+        meanings = "; ".join(f"{name} = {text}" for name, text in self.definitions)
+        return f"{self.text}{DEFINITIONS_MARK}{meanings}" if meanings else self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +79,8 @@ class Rule:
     """How one condition is recognised on one kind of entity."""
 
     id: str
+    title: str
+    description: str
     condition: str
     maturity: str
     vantage: str
@@ -70,6 +92,7 @@ class Rule:
     evidence: tuple[EvidenceItem, ...]
     fire: ScoreThreshold
     clear: ScoreThreshold
+    lets: tuple[Let, ...] = ()
     impact_metric: str = ""
     impact: Expr | None = None
     """Share lost."""
@@ -77,7 +100,7 @@ class Rule:
     critical: float = 0.2
     """On the impact's size."""
     hash: str = ""
-    """Of the content: changes when the rule does, not when the file is laid out anew."""
+    """Of what decides its verdicts: unchanged by layout, names of items and lets, title, description and reasons."""
     file: str = ""
     notes: tuple[str, ...] = ()
     document: Document = field(default=Document("<rule>", None), repr=False, compare=False)
@@ -87,6 +110,17 @@ class Rule:
     def signals(self) -> tuple[str, ...]:
         """Ids of all signals read, each once, in order."""
         return tuple(sorted({name for expr in self.expressions for name in expr.signals}))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Every expression as written that may use lets: those of lets, items, applies_when and impact."""
+        data = self.document.data or {}
+        rest = (data.get("applies_when"), data.get("impact", {}).get("change"))
+        return (
+            *(let.text for let in self.lets),
+            *(item.text for item in self.evidence),
+            *(text for text in rest if text),
+        )
 
     @property
     def expressions(self) -> tuple[Expr, ...]:

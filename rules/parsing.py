@@ -2,6 +2,7 @@
 
 import ast
 import warnings
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 MAX_CHARACTERS = 800
@@ -45,12 +46,27 @@ def _is_too_deep(tree: ast.AST) -> bool:
     return True
 
 
-def mentioned_signals(text: str) -> tuple[str, ...]:
-    """The dotted names in a text, each once, in order: signals it would read. Empty where it is no expression."""
+def mentioned_lets(text: str, names: Collection[str]) -> tuple[str, ...]:
+    """Those of the names that a text uses, in order, as often as it uses them. Empty where it is no expression."""
+    tree = parse_syntax(text)
+    if isinstance(tree, ExpressionProblem):
+        return ()
+    words = {id(part) for node in ast.walk(tree) if isinstance(node, ast.Subscript) for part in ast.walk(node.slice)}
+    used = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in words)
+    return tuple(node.id for node in used if node.id in names)
+
+
+def mentioned_signals(text: str, lets: Mapping[str, Collection[str]] | None = None) -> tuple[str, ...]:
+    """The dotted names in a text: the signals that it would read; each once, in order.
+
+    Empty where the text is no expression. `lets` has the signals of each let that the text may use.
+    """
     tree = parse_syntax(text)
     if isinstance(tree, ExpressionProblem):
         return ()
     found = {name for node in ast.walk(tree) if (name := dotted_name(node))}
+    for name in mentioned_lets(text, lets or {}):
+        found.update((lets or {})[name])
     # The inner parts of a.b.c are attributes too: keep only the longest.
     return tuple(sorted(n for n in found if not any(other.startswith(n + ".") for other in found)))
 

@@ -1,4 +1,4 @@
-"""Policies: symbolic rules over few facts, as written. `engine.advice.policy` checks what the matchers can carry out."""
+"""Policies as written: symbolic rules over few facts. `engine.advice.policy` checks what the matchers support."""
 
 import hashlib
 import json

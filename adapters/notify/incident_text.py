@@ -3,6 +3,7 @@
 from skewscope.adapters.mapping import incident_nodes
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import FLEET, Topology
+from skewscope.rules.model import DEFINITIONS_MARK
 
 MAX_ITEMS = 8
 MAX_TEXT = 1000
@@ -17,7 +18,7 @@ def title(one: Incident) -> str:
 def evidence_text(one: Incident) -> str:
     """What speaks for it, loudest first; '' where nothing is told."""
     spoken = sorted((e for e in one.evidence if e.verdict == "yes"), key=lambda e: -e.weight)
-    return _truncate("; ".join(f"{e.name} ({e.expr})" for e in spoken[:MAX_ITEMS]))
+    return _truncate("; ".join(f"{e.name} ({e.expr.partition(DEFINITIONS_MARK)[0]})" for e in spoken[:MAX_ITEMS]))
 
 
 def advice_text(one: Incident) -> str:

@@ -146,7 +146,12 @@ class Detector:
         """A rule's evidence, in the order of the verdict's rows."""
         return tuple(
             EvidenceTerm(
-                item.name, item.text, format_dimension(unit_of(item.when)), item.weight, item.against, item.required
+                item.name,
+                item.full_text,
+                format_dimension(unit_of(item.when)),
+                item.weight,
+                item.against,
+                item.required,
             )
             for item in self.rules[rule].evidence
         )

@@ -19,6 +19,8 @@ def rule(id_, condition, *items, score=3.0):
     fire, clear = ScoreThreshold(score, 2.0), ScoreThreshold(1.0, 5.0)
     return Rule(
         id_,
+        "A rule",
+        "It concludes something.",
         condition,
         "incubating",
         "dpu",

@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 from skewscope.rules.entity_kinds import PEER_DEFAULTS, SCOPES
 from skewscope.rules.expression import Peers, format_expression
 from skewscope.rules.functions import FUNCTIONS, reference_table
-from skewscope.rules.language import ExpressionContext, compile_expression
-from skewscope.rules.parsing import MAX_CHARACTERS, mentioned_signals
+from skewscope.rules.language import ExpressionContext, compile_expression, compile_let
+from skewscope.rules.parsing import MAX_CHARACTERS, mentioned_lets, mentioned_signals
 from skewscope.rules.schema_validation import SCHEMA_FOLDER
 from tests.support.rule_world import SIGNALS, expr, faults
 
@@ -137,6 +138,72 @@ def test_all_faults_of_an_expression_are_told_at_once_with_their_columns() -> No
     assert [line.partition(":")[0] for line in told] == ["1", "28", "66"]
 
 
+def context(**lets: str) -> ExpressionContext:
+    """A rank's context with lets, each of which may use those before it."""
+    found = ExpressionContext(SIGNALS, "rank", Peers("rank", "group"))
+    for name, text in lets.items():
+        tree, problems = compile_let(name, text, found)
+        assert not problems, problems
+        found = replace(found, lets={**found.lets, name: tree})
+    return found
+
+
+def test_a_let_gives_the_same_tree_as_its_definition_in_place() -> None:
+    lets = {"lag": "mean(wire.onset_lag, 2*s)", "excess": "peer_excess(lag)", "late": "excess > 2*ms and lag > 3*ms"}
+    tree, _ = compile_expression("late and excess > 0.67 * lag", context(**lets))
+    lag = "mean(wire.onset_lag, 2*s)"
+    assert tree == expr(f"(peer_excess({lag}) > 2*ms and {lag} > 3*ms) and peer_excess({lag}) > 0.67 * {lag}", "rank")
+
+
+def test_a_let_may_be_a_constant_and_belong_to_another_kind() -> None:
+    lets = {"span": "4*s", "rtt": "wire.rtt[east_west]"}
+    tree, _ = compile_expression("highest(mean(rtt, span)) > 1*ms", context(**lets))
+    assert tree == expr("highest(mean(wire.rtt[east_west], 4*s)) > 1*ms")
+
+
+@pytest.mark.parametrize("name", ["mean", "ms", "wire", "and", "lambda", "tx", "east_west", "any"])
+def test_a_let_does_not_hide_another_name(name: str) -> None:
+    tree, (problem,) = compile_let(name, "1*ms", context())
+    assert tree is None
+    assert "another name" in problem.expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("peer_z(wire.onset_lag) + wire.onset_lag", "1 beside s"),
+        ("port.tx_bytes", "the bare counter"),
+        ("wire.onset_lag + gpu.util", "beside"),
+        ("later_let", "an unknown name"),
+        ("", "no expression"),
+    ],
+)
+def test_a_let_is_checked_where_it_is_defined(text: str, said: str) -> None:
+    tree, problems = compile_let("name", text, context())
+    assert tree is None
+    assert said in " ".join(map(str, problems))
+
+
+def test_the_wrong_use_of_a_let_is_refused() -> None:
+    _, problems = compile_expression("age(lag) > 1*s and lagg > 1*s", context(lag="mean(wire.onset_lag, 2*s)"))
+    assert [(p.column, p.hint[:12]) for p in problems] == [(5, "Call the fun"), (20, "Did you mean")]
+
+
+def test_lets_cannot_expand_without_bound() -> None:
+    setting = context(a="wire.onset_lag + wire.onset_lag")
+    for before, name in pairwise("abcdefghijklmnop"):
+        tree, problems = compile_let(name, " + ".join([before] * 15), setting)
+        if problems:
+            assert "once its lets are expanded" in problems[0].found
+            return
+        setting = replace(setting, lets={**setting.lets, name: tree})
+    pytest.fail("a let of sixteen levels was taken")
+
+
+def test_lets_mentioned_are_told_from_subscripts() -> None:
+    assert mentioned_lets("highest(port.depth[p3]) > p3 + p3", {"p3", "p4"}) == ("p3", "p3")
+
+
 @pytest.mark.parametrize("name", ["size", "front(host.load)"])
 def test_functions_of_groups_are_refused_where_there_is_no_group(name: str) -> None:
     text = name if "(" in name else f"{name}()"
@@ -175,6 +242,7 @@ def test_mentioned_signals_are_found_without_compiling() -> None:
     text = "mean(wire.onset_lag, 2*s) > nonsense.signal[tx] and wire.onset_lag > 0"
     assert mentioned_signals(text) == ("nonsense.signal", "wire.onset_lag")
     assert mentioned_signals("no (expression") == ()
+    assert mentioned_signals("lag > 0", {"lag": ("wire.onset_lag",)}) == ("wire.onset_lag",)
 
 
 def test_the_reference_lists_every_function() -> None:

@@ -9,11 +9,12 @@ import pytest
 
 from skewscope.engine.casetest.case_runner import run_case, run_cases
 from skewscope.engine.casetest.mutants import generate_mutants, is_killed, select_survivors
+from skewscope.kb import yamlfile
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError
 from skewscope.rules import case_file
 from skewscope.rules.lint import lint_folder
-from skewscope.rules.loader import RULES_FOLDER, load, load_strict
+from skewscope.rules.loader import RULES_FOLDER, load, load_strict, parse
 
 known = cache(catalogue)
 FILES = sorted(path.stem for path in case_file.CASES_FOLDER.glob("*.yaml"))
@@ -112,6 +113,36 @@ def test_a_fault_in_a_rule_is_told_with_file_and_line_and_gives_no_rule(tmp_path
         assert RULE not in found
         with pytest.raises(InputError):
             load_strict(known(), folder)
+
+
+def test_a_rule_with_lets_is_the_same_rule(tmp_path):
+    lag = "mean(wire.onset_lag, 2*s)"
+    before = rules_by_id()[RULE]
+    path = RULES_FOLDER / f"{RULE}.yaml"
+    text = path.read_text().replace(lag, "mean_lag").replace("evidence:", f"let:\n  mean_lag: {lag}\nevidence:", 1)
+    rule, problems = parse(yamlfile.parse(text, path.name), known(), RULE)
+    assert not problems
+    assert [item.when for item in rule.evidence] == [item.when for item in before.evidence]
+    assert (rule.applies_when, rule.impact, rule.peers) == (before.applies_when, before.impact, before.peers)
+    assert rule.hash == before.hash
+    assert rule.evidence[0].full_text.endswith(f"mean_lag = {lag}")
+
+
+@pytest.mark.parametrize(
+    ("let", "said"),
+    [
+        ("late: wire.onset_lagg", "wire.onset_lag'"),
+        ("late: wire.onset_lag + 1", "s beside 1"),
+        ("mean: wire.onset_lag", "a function"),
+        ("late: 1*s\n  later: wire.onset_lag > late", "nothing uses"),
+        ("late: 2 * early\n  early: wire.onset_lag", "an unknown name 'early'"),
+    ],
+)
+def test_a_fault_in_a_let_has_its_line(tmp_path, let, said):
+    folder, line = changed(tmp_path, "evidence:", f"let:\n  {let}\nevidence:")
+    found = [p for p in lint_folder(known(), folder) if said in str(p)]
+    assert found
+    assert all(line < problem.line <= line + 2 for problem in found)
 
 
 def test_all_faults_of_all_files_are_told_at_once(tmp_path):

@@ -99,15 +99,17 @@ evidence:
     for: 3
     required: true
     when: peer_z(wire.onset_lag) > 4 and wire.onset_lag > 2*ms
-    threshold: {basis: paper, source: a-paper, why: It says so.}
+    why: It says so.
+    basis: paper
+    source: a-paper
   - name: slower
     for: 1
     when: change(wire.round_rate, 8*s) < -15*percent
-    threshold: {basis: judgement, why: A guess.}
+    why: A guess.
   - name: congested
     against: 2
     when: highest(wire.ecn_ce_ratio[east_west]) > 1*percent
-    threshold: {basis: judgement, why: A guess.}
+    why: A guess.
 fire: {score: 3, hold: 2*s}
 clear: {score: 1, hold: 3*s}
 impact: {metric: rounds per second, change: "-change(wire.round_rate, 8*s)"}

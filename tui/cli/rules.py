@@ -36,8 +36,8 @@ def rules_list(as_json: bool) -> None:
     if as_json:
         print_json(list(found))
         return
-    rows = [(r.id, r.condition, r.scope, r.vantage, r.maturity) for r in found]
-    print_lines(table_lines(rows, ("id", "condition", "judges each", "seen from", "maturity")))
+    rows = [(r.id, r.scope, r.vantage, r.maturity, r.title) for r in found]
+    print_lines(table_lines(rows, ("id", "judges each", "seen from", "maturity", "finds")))
 
 
 @rules.command("show")

@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from skewscope.rules.expression import Expr
-from skewscope.rules.model import EvidenceItem, Rule
+from skewscope.rules.model import EvidenceItem, Rule, ThresholdBasis
 from skewscope.tui.render import units
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.text import Line, line, pad, width
@@ -60,7 +60,7 @@ def fact_lines(*facts: tuple[str, str]) -> list[Line]:
 
 
 def rule_lines(rule: Rule, words: DisplayNames) -> list[Line]:
-    """A rule in full: what it judges, by what evidence, when it fires and clears."""
+    """A rule in full: what it looks at and concludes, its evidence, and when it fires and clears."""
     facts = fact_lines(
         (
             "judges",
@@ -76,7 +76,10 @@ def rule_lines(rule: Rule, words: DisplayNames) -> list[Line]:
         ("content", rule.hash[:12]),
     )
     tags = f"{words.condition_name(rule.condition)} ({rule.condition}) · {rule.maturity}"
-    out = [line(rule.id, "title"), line(tags, "dim"), *facts]
+    out = [line(rule.title or rule.id, "title"), line(rule.id, "dim"), line(tags, "dim")]
+    out += [line(rule.description)] if rule.description else []
+    out += facts
+    out += bullet_lines("Where", [((let.name, "key"), (f" = {let.text}", "")) for let in rule.lets])
     out += _evidence_lines("Speaks for it", (item for item in rule.evidence if not item.against))
     out += _evidence_lines("Speaks against it", (item for item in rule.evidence if item.against))
     return out + bullet_lines("Notes", map(line, rule.notes))
@@ -97,9 +100,15 @@ def _evidence_lines(title: str, items: Iterable[EvidenceItem]) -> list[Line]:
         weight = f" ({item.weight:g}{', required' if item.required else ''}): "
         out.append(((f"  · {item.name}", "key"), (weight, ""), (item.text, "")))
         if item.threshold:
-            source = f", {item.threshold.source}" if item.threshold.source else ""
-            out.append(line(f"    {item.threshold.why} ({item.threshold.basis}{source})", "dim"))
+            out.append(line(f"    {item.threshold.why}{_format_basis(item.threshold)}", "dim"))
     return [(), line(title, "title"), *out] if out else []
+
+
+def _format_basis(basis: ThresholdBasis) -> str:
+    """On what a threshold rests, unless it is the author's judgement."""
+    if basis.basis == "judgement":
+        return ""
+    return f" ({basis.basis}: {basis.source})" if basis.source else f" ({basis.basis})"
 
 
 def result_lines(results: "Iterable[CaseResult]", rules: Iterable[str]) -> list[Line]:

@@ -24,11 +24,11 @@ evidence:
     for: 3
     required: true
     when: wire.onset_lag > 2*ms
-    threshold: {basis: judgement, why: A guess.}
+    why: A guess.
   - name: congested
     against: 2
     when: highest(wire.ecn_ce_ratio[east_west]) > 1*percent
-    threshold: {basis: judgement, why: A guess.}
+    why: A guess.
 fire: {score: 3, hold: 2*s}
 clear: {score: 1, hold: 3*s}
 impact: {metric: rounds per second, change: "-change(wire.round_rate, 8*s)"}
@@ -81,7 +81,7 @@ MORE = """\
   - name: more
     for: 3
     when: wire.last_sender_share > 0.5
-    threshold: {basis: judgement, why: A guess.}
+    why: A guess.
   - name: congested"""
 
 
