@@ -20,6 +20,7 @@ from skewscope.kb.model import (
     Signal,
     Source,
 )
+from skewscope.kb.same_as import resolve_same_as
 
 RawEntry = Mapping[str, Any]
 EntryValue = Condition | Signal | Mitigation | Source | Finding
@@ -40,7 +41,7 @@ def build_condition(data: RawEntry, file: str) -> Condition:
             for o in data.get("lookalikes_outside", ())
         ),
         observability=_build_all(
-            [{**o, "needs": tuple(o.get("needs", ()))} for o in data["observability"]], Observability
+            [{**o, "needs": tuple(o.get("needs", ()))} for o in resolve_same_as(data["observability"])], Observability
         ),
         without_rule=MissingRuleReason(**data["without_rule"]) if "without_rule" in data else None,
         paper_row=row["status"],

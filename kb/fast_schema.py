@@ -25,7 +25,7 @@ def compile_schema(schema: Schema) -> SchemaCheck:
 
 
 def _compile(schema: Schema, defs: Mapping[str, Schema], made: dict[str, SchemaCheck]) -> SchemaCheck:
-    if "properties" in schema or "additionalProperties" in schema:
+    if not _OBJECT_KEYWORDS.isdisjoint(schema):
         return _compile_object(schema, defs, made)
     parts = [
         _keyword_compilers[key](value)
@@ -46,6 +46,7 @@ def _compile(schema: Schema, defs: Mapping[str, Schema], made: dict[str, SchemaC
     return _all_of(parts)
 
 
+_OBJECT_KEYWORDS = frozenset(("properties", "additionalProperties", "required"))
 _APPLICATOR_KEYWORDS = frozenset(("$ref", "items", "propertyNames", "anyOf", "if", "then", "else"))
 
 

@@ -10,6 +10,7 @@ from skewscope.kb.builders import BUILDERS, build_catalogue
 from skewscope.kb.entry_kinds import KINDS, builtin_folder
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem
+from skewscope.kb.same_as import resolve_entry
 
 if TYPE_CHECKING:
     from skewscope.kb.entry_store import EntryStore  # with YAML and lints; not needed where nothing changed
@@ -88,7 +89,7 @@ def read_raw(folder: Path) -> catalogue_cache.RawCatalogue:
     shelf = open_entry_store(folder, "kb" if folder == builtin_folder() else "")
     if problems := _integrity_problems(shelf):
         raise InputError(problems)
-    entries = {kind: {e.name: e.document.data for e in shelf.of_kind(kind)} for kind in KINDS}
+    entries = {kind: {e.name: resolve_entry(e.document.data) for e in shelf.of_kind(kind)} for kind in KINDS}
     found = {"version": shelf.version, **entries}
     if state and state == _digest_or_empty(folder):
         catalogue_cache.write(folder, state, found)

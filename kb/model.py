@@ -33,6 +33,13 @@ class Observability:
     reason: str
     basis: str
     needs: tuple[str, ...] = ()
+    same_as: str = ""
+    """The deployment that the reason, and whatever the file does not override, is taken from."""
+
+    @property
+    def short_reason(self) -> str:
+        """The reason, or a reference to the deployment that has the same one."""
+        return f"Same as {self.same_as}." if self.same_as else self.reason
 
 
 @dataclass(frozen=True, slots=True)

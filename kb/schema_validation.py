@@ -75,6 +75,19 @@ def _missing_field(error: "ValidationError", document: Document, path: FieldPath
             yield document.problem((*path, name), "no value", f"the field {name!r}")
 
 
+def _no_alternative(error: "ValidationError", document: Document, path: FieldPath) -> Iterator[Problem]:
+    """Returns the fields that the first alternative lacks, and the name of the others."""
+    choices = [choice.get("required", ()) for choice in error.validator_value if isinstance(choice, dict)]
+    instance = _instance(error)
+    if not isinstance(instance, dict) or not all(choices):
+        yield from _other_keyword(error, document, path)
+        return
+    others = " or ".join(repr(name) for names in choices[1:] for name in names)
+    for name in choices[0]:
+        if name not in instance:
+            yield document.problem((*path, name), "no value", f"the field {name!r}, or {others}")
+
+
 def _wrong_type(error: "ValidationError", document: Document, path: FieldPath) -> Iterator[Problem]:
     wanted = error.validator_value
     names = [TYPE_LABELS.get(t, t) for t in (wanted if isinstance(wanted, list) else [str(wanted)])]
@@ -119,6 +132,7 @@ def _instance(error: "ValidationError") -> Any:
 _problem_builders = {
     "additionalProperties": _unknown_field,
     "required": _missing_field,
+    "anyOf": _no_alternative,
     "type": _wrong_type,
     "enum": _not_in_enum,
     "minLength": _length_out_of_bounds,

@@ -55,10 +55,10 @@ def _field_lines(
     elif prop.get("type") == "array":
         item = _resolve_ref(prop["items"], root)
         if "deployment" in item.get("properties", {}):
-            # Each of them is told of, once.
+            # Every deployment is listed once.
             yield f"{indent}{name}:"
             for deployment in item["properties"]["deployment"]["enum"]:
-                rest = ", ".join(f'{key}: ""' for key in item["required"] if key != "deployment")
+                rest = ", ".join(f'{key}: ""' for key in item["anyOf"][0]["required"])
                 yield f"{indent}- {{deployment: {deployment}, {rest}, needs: []}}"
         elif "properties" in item:
             inner = ", ".join(f"{key}: " for key in item.get("required", ())).rstrip()

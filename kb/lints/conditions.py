@@ -1,5 +1,7 @@
 """Lints of conditions."""
 
+import re
+
 from skewscope.kb.entry_store import CatalogueEntry, EntryStore
 from skewscope.kb.lint import EntryProblems, Problems, catalogue_lint, entry_lint
 from skewscope.kb.matrix import VISIBILITY_LEVELS
@@ -42,6 +44,47 @@ def observability_is_complete(entry: CatalogueEntry) -> Problems:
         if told.count(deployment) != 1:
             times = f"{deployment} told {told.count(deployment)} times"
             yield entry.document.problem(("observability",), times, "each deployment once")
+
+
+@entry_lint("conditions", "Name the deployment that has the reason.", integrity=True)
+def same_as_has_a_reason(entry: CatalogueEntry) -> Problems:
+    """`same_as` names another deployment of the condition that has its own reason."""
+    items = entry.document.data["observability"]
+    targets = [item["deployment"] for item in items if "same_as" not in item]
+    for n, item in enumerate(items):
+        if "same_as" in item and item["same_as"] not in targets:
+            found = f"{item['same_as']}, which has no reason of its own"
+            yield entry.document.problem(("observability", n, "same_as"), found, f"one of {', '.join(targets)}")
+
+
+@entry_lint("conditions", "Write only what differs; where the reason differs, write all fields without same_as.")
+def same_as_repeats_nothing(entry: CatalogueEntry) -> Problems:
+    """Beside `same_as` stands no reason, and no field that is equal to that of the other deployment."""
+    items = entry.document.data["observability"]
+    targets = {item["deployment"]: item for item in items if "same_as" not in item}
+    for n, item in enumerate(items):
+        target = targets.get(item.get("same_as", ""), {})
+        for field in ("verdict", "reason", "basis", "needs"):
+            if "same_as" in item and field in item and (field == "reason" or item[field] == target.get(field, [])):
+                yield entry.document.problem(
+                    ("observability", n, field), f"{field} beside same_as", "what differs only"
+                )
+
+
+@entry_lint("conditions", "Write same_as with that deployment instead.")
+def reasons_are_written_once(entry: CatalogueEntry) -> Problems:
+    """No two deployments of a condition have the same reason, and none only refers to another in words."""
+    seen: dict[str, str] = {}
+    for n, item in enumerate(entry.document.data["observability"]):
+        reason = item.get("reason", "")
+        first = seen.setdefault(reason, item["deployment"]) if reason else item["deployment"]
+        if first != item["deployment"]:
+            yield entry.document.problem(("observability", n, "reason"), f"the reason of {first}", "same_as")
+        elif _only_a_reference.fullmatch(reason):
+            yield entry.document.problem(("observability", n, "reason"), f"{reason!r}", "same_as")
+
+
+_only_a_reference = re.compile(r"(?:As|The same as) (?:on|at|for) (?:the front end|every rail|the PCIe root)\.")
 
 
 @entry_lint("conditions", "Name the signals by which it is seen, or say that it is not visible.")

@@ -69,7 +69,9 @@ def iter_prose(entry: CatalogueEntry) -> Iterator[tuple[FieldPath, str]]:
         elif field in PROSE_LIST_FIELDS and isinstance(value, list):
             key = PROSE_LIST_FIELDS[field]
             yield from (
-                ((field, n, key) if key else (field, n), item[key] if key else item) for n, item in enumerate(value)
+                ((field, n, key) if key else (field, n), item[key] if key else item)
+                for n, item in enumerate(value)
+                if not key or key in item
             )
 
 

@@ -76,7 +76,7 @@ def _observability_table(c: Condition, catalogue: Catalogue) -> str:
         (
             f"{escape_text(DEPLOYMENTS.get(o.deployment, o.deployment))}",
             format_verdict(o.verdict),
-            escape_text(o.reason),
+            escape_text(f"Same as {DEPLOYMENTS.get(o.same_as, o.same_as)}." if o.same_as else o.reason),
             ", ".join(format_id_link("signals", id_) for id_ in o.needs) or "nothing",
             format_basis(catalogue, o.basis),
         )

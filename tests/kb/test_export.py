@@ -40,6 +40,12 @@ def test_the_document_has_the_shape_that_its_schema_tells(found):
     Draft202012Validator(document_schema()).validate(found)
 
 
+def test_observability_is_exported_in_full_beside_same_as(found):
+    seen = [one for entry in found["conditions"] for one in entry["observability"]]
+    assert all(one["reason"] and one["basis"] and one["verdict"] for one in seen)
+    assert any("same_as" in one for one in seen)
+
+
 DAMAGE = {
     "no version": lambda d: d.pop("version"),
     "a version that is none": lambda d: d.update(version="one"),

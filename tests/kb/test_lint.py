@@ -307,7 +307,50 @@ SENSE = {
     ),
 }
 
-DAMAGE = {**SHAPE, **YAML, **LINKS, **SENSE}
+ROOT = 'same_as: dpu-every-rail, basis: "judgement: a port knows its own link"'
+SAME_AS = {
+    "neither a reason nor same_as": Damage(
+        FLAP, f", {ROOT}", "", "{deployment: dpu-pcie-root}", "no value", "'verdict', or 'same_as'"
+    ),
+    "same_as of a deployment that is none": Damage(
+        FLAP, "same_as: dpu-every-rail", "same_as: dpu-each-rail", "same_as", "'dpu-each-rail'", "dpu-front-end"
+    ),
+    "same_as of itself": Damage(
+        FLAP, "same_as: dpu-every-rail", "same_as: dpu-pcie-root", "same_as", "no reason of its own", "one of dpu-front"
+    ),
+    "same_as of one that has none of its own": Damage(
+        FLAP,
+        "- deployment: dpu-relayed\n",
+        "- {deployment: dpu-relayed, same_as: dpu-pcie-root}\n- deployment: dpu-front-end\n",
+        "dpu-relayed, same_as",
+        "dpu-pcie-root, which has no reason of its own",
+        "one of dpu-front-end, dpu-every-rail",
+    ),
+    "same_as with a reason": Damage(
+        FLAP, ROOT, "same_as: dpu-every-rail, reason: It is the same link.", "same_as", "reason beside", "what differs"
+    ),
+    "same_as with an equal field": Damage(
+        FLAP, ROOT, "same_as: dpu-every-rail, verdict: visible", "same_as", "verdict beside same_as", "what differs"
+    ),
+    "a reason that stands twice": Damage(
+        EGRESS,
+        "dpu-pcie-root, same_as: dpu-every-rail",
+        "dpu-pcie-root, verdict: not_visible, reason: Tokens do not leave over the rails., basis: literature",
+        "dpu-pcie-root",
+        "the reason of dpu-every-rail",
+        "same_as",
+    ),
+    "a reference in words": Damage(
+        EGRESS,
+        "dpu-pcie-root, same_as: dpu-every-rail",
+        'dpu-pcie-root, verdict: not_visible, reason: As on every rail., basis: "judgement: it is so"',
+        "dpu-pcie-root",
+        "'As on every rail.'",
+        "same_as",
+    ),
+}
+
+DAMAGE = {**SHAPE, **YAML, **LINKS, **SENSE, **SAME_AS}
 ELSEWHERE = {"a circle of causes": LOSS}
 """Where the problem is told in another file than the damaged one."""
 HARMLESS = {"an edge told at both ends", "a look-alike told at both ends"}
@@ -443,6 +486,6 @@ def test_every_lint_says_what_it_is_about_and_how_to_mend_it():
 
 def test_every_lint_has_damage_that_trips_it(copy):
     fixes = {one.fix for one in all_lints()}
-    hints = {problem.hint for what in {**LINKS, **SENSE} for problem in damaged(copy, what)}
+    hints = {problem.hint for what in {**LINKS, **SENSE, **SAME_AS} for problem in damaged(copy, what)}
     quiet = {one.name for one in all_lints() if one.fix in fixes - hints}
     assert quiet <= TOLD_OTHERWISE

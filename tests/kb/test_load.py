@@ -16,6 +16,7 @@ from skewscope.kb import entry_store, yamlfile
 from skewscope.kb.entry_kinds import KINDS, builtin_folder
 from skewscope.kb.loader import catalogue, load
 from skewscope.kb.problems import InputError, Problem
+from skewscope.kb.same_as import resolve_same_as
 from skewscope.kb.yamlfile import parse, read
 from tests.support.kb_damage import FLAP, LAG, LOSS, STRAGGLER, block, copied, replaced, written
 
@@ -66,6 +67,28 @@ def test_every_condition_tells_of_its_signature_its_cost_and_what_each_deploymen
         assert condition.impacts
         assert condition.mitigations
         assert len({one.deployment for one in condition.observability}) == 4
+
+
+def test_same_as_takes_everything_that_is_not_overridden_from_the_other_deployment():
+    seen = {one.deployment: one for one in catalogue().conditions["link-flap"].observability}
+    rail, root = seen["dpu-every-rail"], seen["dpu-pcie-root"]
+    assert (root.same_as, rail.same_as) == ("dpu-every-rail", "")
+    assert (root.verdict, root.reason, root.needs) == (rail.verdict, rail.reason, rail.needs)
+    assert root.basis == "judgement: a port knows its own link" != rail.basis
+    assert root.short_reason == "Same as dpu-every-rail."
+    assert rail.short_reason == rail.reason
+
+
+def test_resolving_same_as_twice_changes_nothing():
+    written = [
+        {"deployment": "a", "verdict": "visible", "reason": "It is.", "basis": "literature", "needs": ["x.y"]},
+        {"deployment": "b", "same_as": "a", "needs": ["z.w"]},
+        {"deployment": "c", "same_as": "nowhere"},
+    ]
+    once = resolve_same_as(written)
+    assert once[1] == {**written[0], **written[1]}
+    assert once[2]["verdict"] == "not_visible"
+    assert resolve_same_as(once) == once
 
 
 def test_a_dpu_at_the_front_end_sees_nothing_of_the_rails():

@@ -106,7 +106,7 @@ def _observability_line(what: Observability) -> Line:
     needs = f" Needs {', '.join(what.needs)}." if what.needs else ""
     return (
         (f"{what.deployment}: {verdict}", "key"),
-        (f". {what.reason}", ""),
+        (f". {what.short_reason}", ""),
         (needs, ""),
         (f" ({what.basis})", "dim"),
     )
