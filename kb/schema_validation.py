@@ -76,9 +76,9 @@ def _missing_field(error: "ValidationError", document: Document, path: FieldPath
 
 
 def _no_alternative(error: "ValidationError", document: Document, path: FieldPath) -> Iterator[Problem]:
-    """Returns the fields that the first alternative lacks, and the name of the others."""
-    choices = [choice.get("required", ()) for choice in error.validator_value if isinstance(choice, dict)]
-    instance = _instance(error)
+    """Yields the fields that the first alternative lacks, with the names of the others."""
+    wanted, instance = error.validator_value, _instance(error)
+    choices = [choice.get("required", ()) for choice in wanted] if isinstance(wanted, list) else []
     if not isinstance(instance, dict) or not all(choices):
         yield from _other_keyword(error, document, path)
         return
