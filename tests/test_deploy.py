@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from skewscope.adapters.agent.config import AgentConfig as AgentConfig
-from skewscope.adapters.agent.config import load
+from skewscope.adapters.agent.config import AgentConfig, load
 from skewscope.adapters.controller import config
 from skewscope.kb.field_reader import FieldReader
 from tests.adapters.controller.processes import running
@@ -168,7 +167,7 @@ def test_every_metric_that_is_asked_for_is_exported(file, exported):
     agents = {name for name in asked if name.startswith(AGENT)}
     assert asked - agents
     assert asked - agents - exported == set()
-    made = (ROOT / "adapters" / "agent" / "own.py").read_text()
+    made = (ROOT / "adapters" / "agent" / "self_metrics.py").read_text()
     assert [name for name in agents if f'"{name.removeprefix(AGENT).removesuffix("_total")}' not in made] == []
 
 
@@ -209,7 +208,7 @@ def test_the_guide_of_the_controller_names_every_field(tmp_path, monkeypatch):
             known.setdefault(tuple(part for part in at if isinstance(part, str)), set()).update(required, optional)
         return before(self, at, required, optional)
 
-    monkeypatch.setattr(FieldReader, "known", noting)
+    monkeypatch.setattr(FieldReader, "check_keys", noting)
     config.read(tmp_path / "skewscope.yaml")
     told = fields_in(yaml.safe_load(text))
     assert {at: names for at, names in known.items() if names - told.get(at, set()) - {"token", "file"}} == {}

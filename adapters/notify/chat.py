@@ -119,7 +119,8 @@ class ChatNotifier(ConfiguredNotifier):
             return
         title, body = build_message(letter, self.topology)
         if self._held_count:
-            body += f"\n{self._held_count} messages before this one were held back: more than {self.settings.per_hour} an hour."
+            limit = self.settings.per_hour
+            body += f"\n{self._held_count} messages before this one were held back: more than {limit} an hour."
         await self._notify(title, body)
         self._held_count = 0
         self._sent_times.append(loop.time())

@@ -36,7 +36,7 @@ class SeriesColumns(Protocol):
 
     @property
     def ranks(self) -> Sequence[int]:
-        """By which of a signal's names each one comes (see `adapters.mapping.names`); the lowest that is there counts."""
+        """[series] rank of the name that delivers each series (see `adapters.mapping.names`); the lowest rank wins."""
         ...
 
 

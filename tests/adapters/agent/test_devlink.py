@@ -51,7 +51,7 @@ def test_errors_belong_to_the_port_of_the_device(tmp_path, monkeypatch):
     root = tree(tmp_path, {"sys/class/net/p0/mtu": 1, "sys/devices/0000:03:00.0/vendor": 1})
     (root / "sys/class/net/p0/device").symlink_to("../../../devices/0000:03:00.0")
     found = [HealthReporter("0000:03:00.0", "fw", 3), HealthReporter("0000:99:00.0", "fw", 9)]
-    monkeypatch.setattr(devlink, "asked", lambda: found)
+    monkeypatch.setattr(devlink, "query_reporters", lambda: found)
     assert list(DevlinkCollector(ground(root, {"p0": "n0/ew"})).read(0)) == [
         (on_port("port.health_errors", "reporter=fw"), 3.0)
     ]
@@ -63,7 +63,7 @@ def test_a_machine_without_devlink_is_said_once(tmp_path, monkeypatch):
 
     root = tree(tmp_path, {"sys/class/net/p0/mtu": 1, "sys/devices/0000:03:00.0/vendor": 1})
     (root / "sys/class/net/p0/device").symlink_to("../../../devices/0000:03:00.0")
-    monkeypatch.setattr(devlink, "asked", refused)
+    monkeypatch.setattr(devlink, "query_reporters", refused)
     where = ground(root, {"p0": "n0/ew"})
     reader = DevlinkCollector(where)
     assert not [*reader.read(0), *reader.read(1)]

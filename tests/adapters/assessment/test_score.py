@@ -47,18 +47,18 @@ def score(*found, truths=(TRUTH,)):
     ids=["nothing", "right", "on what it lies on", "elsewhere", "twice", "again", "too soon", "too late", "folded"],
 )
 def test_what_is_found_missed_wrong_and_placed(found, expected):
-    tally = score(*found).of("tp-straggler")
-    assert (tally.found, tally.missed, tally.wrong, tally.placed) == expected
+    tally = score(*found).tally("tp-straggler")
+    assert (tally.true_positives, tally.false_negatives, tally.false_positives, tally.located) == expected
 
 
 def test_a_label_of_the_whole_recording_is_right_anywhere():
-    tally = score(told(name="n7"), truths=(FaultLabel("tp-straggler", "", ("*",), 60.0, 100.0),)).of("tp-straggler")
-    assert (tally.found, tally.placed) == (1, 1)
+    tally = score(told(name="n7"), truths=(FaultLabel("tp-straggler", "", ("*",), 60.0, 100.0),)).tally("tp-straggler")
+    assert (tally.true_positives, tally.located) == (1, 1)
 
 
 def test_another_condition_is_wrong_and_is_told_as_confusion():
     found = score(told("fabric-loss"))
-    assert found.of("fabric-loss").wrong == 1
+    assert found.tally("fabric-loss").false_positives == 1
     assert found.confusion["tp-straggler", "fabric-loss"] == 2  # missed for it, and it told instead
 
 
@@ -69,24 +69,24 @@ def test_the_delay_is_from_the_beginning_of_the_fault():
 def test_what_is_only_suspected_is_neither_found_nor_a_false_alarm():
     suspected = told(confidence=0.3)
     found = score(suspected)
-    assert (found.of("tp-straggler").found, found.of("tp-straggler").wrong) == (0, 0)
+    assert (found.tally("tp-straggler").true_positives, found.tally("tp-straggler").false_positives) == (0, 0)
     assert found.confusion == {("tp-straggler", SUSPECTED): 1}
-    assert not score(suspected, truths=()).alarms
+    assert not score(suspected, truths=()).false_alarms
 
 
 def test_one_of_several_that_cannot_be_told_apart_is_no_error_and_finds_nothing():
     unsure = replace(told("pp-bubble"), candidates=("fabric-loss", "tp-straggler"))
     found = score(unsure)
-    assert (found.of("tp-straggler").missed, found.of("pp-bubble").wrong) == (1, 0)
-    assert found.left_open == [("tp-straggler", unsure)]
+    assert (found.tally("tp-straggler").false_negatives, found.tally("pp-bubble").false_positives) == (1, 0)
+    assert found.ambiguous == [("tp-straggler", unsure)]
     group = replace(unsure, name="A", members=("n1", "n2"))
-    assert score(group).left_open == [("tp-straggler", group)]
-    assert not score(replace(group, members=("n1", "n3"))).left_open
-    sibling = replace(unsure, name="n9", elsewhere=(("fabric-loss", ("n3",)), ("tp-straggler", ("n2",))))
-    assert score(sibling).left_open == [("tp-straggler", sibling)]
-    assert not score(replace(sibling, elsewhere=sibling.elsewhere[:1])).left_open
+    assert score(group).ambiguous == [("tp-straggler", group)]
+    assert not score(replace(group, members=("n1", "n3"))).ambiguous
+    sibling = replace(unsure, name="n9", candidate_locations=(("fabric-loss", ("n3",)), ("tp-straggler", ("n2",))))
+    assert score(sibling).ambiguous == [("tp-straggler", sibling)]
+    assert not score(replace(sibling, candidate_locations=sibling.candidate_locations[:1])).ambiguous
     assert found.confusion == {("tp-straggler", "pp-bubble, or it"): 1}
-    assert found.sure == [(0.9, True)]
+    assert found.root_outcomes == [(0.9, True)]
     assert to_json(found)["left_open"][0]["was"] == "tp-straggler"
 
 
@@ -101,12 +101,12 @@ def test_one_of_several_that_cannot_be_told_apart_is_no_error_and_finds_nothing(
 )
 def test_one_of_several_is_an_error_where_it_was_none_of_them_there_and_then(unsure):
     found = score(unsure)
-    assert found.of("pp-bubble").wrong == 1
-    assert not found.left_open
+    assert found.tally("pp-bubble").false_positives == 1
+    assert not found.ambiguous
 
 
 def test_one_of_several_without_a_fault_is_a_false_alarm():
-    assert score(replace(told("pp-bubble"), candidates=("tp-straggler",)), truths=()).alarms
+    assert score(replace(told("pp-bubble"), candidates=("tp-straggler",)), truths=()).false_alarms
 
 
 @pytest.mark.parametrize(("nodes", "at_once"), [(64, 1), (256, 4)])
@@ -135,8 +135,8 @@ def test_as_many_quiet_node_days_as_are_asked_for(monkeypatch, days, nodes):
 def test_runs_without_a_fault_count_false_alarms_by_node_days():
     found = score(told(), truths=())
     assert found.quiet_node_days == pytest.approx(0.8)
-    assert len(found.alarms) == 1
-    assert found.alarms_bound == pytest.approx(poisson_upper_limit(1) / 0.8)
+    assert len(found.false_alarms) == 1
+    assert found.false_alarm_rate_limit == pytest.approx(poisson_upper_limit(1) / 0.8)
 
 
 def test_what_is_said_with_the_same_confidence_is_one_bin():
@@ -147,8 +147,8 @@ def test_what_is_said_with_the_same_confidence_is_one_bin():
     ]
     truths = (TRUTH, FaultLabel("fabric-loss", "mild", ("n3",), 60.0, 100.0))
     low, high = score(*right, truths=truths).reliability
-    assert (low.told, low.said, low.right) == (1, pytest.approx(0.12), 0.0)
-    assert (high.told, high.said, high.right) == (2, pytest.approx(0.95), 1.0)
+    assert (low.count, low.mean_confidence, low.accuracy) == (1, pytest.approx(0.12), 0.0)
+    assert (high.count, high.mean_confidence, high.accuracy) == (2, pytest.approx(0.95), 1.0)
     assert score(*right, truths=truths).calibration_error == pytest.approx((0.12 + 2 * 0.05) / 3)
 
 
@@ -199,9 +199,10 @@ def test_the_page_tells_every_figure_or_that_it_is_unknown():
 def test_a_stated_cost_is_held_against_the_rounds_that_were_lost(metric, impact, stated):
     one = replace(told(), impact=impact, metric=metric)
     found = score(one, truths=(replace(TRUTH, lost_round_share=0.4),))
-    assert found.costs == [(pytest.approx(stated), 0.4)]
-    assert score(replace(one, metric="use of the port"), truths=(replace(TRUTH, lost_round_share=0.4),)).costs == []
-    assert score(one).costs == []
+    assert found.cost_pairs == [(pytest.approx(stated), 0.4)]
+    other_metric = score(replace(one, metric="use of the port"), truths=(replace(TRUTH, lost_round_share=0.4),))
+    assert other_metric.cost_pairs == []
+    assert score(one).cost_pairs == []
 
 
 def test_what_a_fault_costs_is_the_share_of_rounds_lost_to_it():

@@ -45,7 +45,7 @@ def test_what_is_of_a_later_tick_waits_for_it_and_what_is_far_off_does_not():
 def test_columns_grow_and_infinities_are_gaps():
     gathering, columns = Batcher({"gpu.util"}), listing((KEY, 0))
     gathering.build_block([SourceBatch(columns, None, 1.0, np.array([1.0]))], 1.0)
-    columns.ranked(OTHER, 0)
+    columns.register(OTHER, 0)
     found = gathering.build_block([SourceBatch(columns, None, 2.0, np.array([2.0, np.inf]))], 2.0)
     assert [key for key, _ in seen(gathering, found)] == [KEY, OTHER]
     assert np.isnan(found.value).tolist() == [False, True]

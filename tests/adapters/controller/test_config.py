@@ -65,11 +65,11 @@ sources:
     assert config.anonymous == "none"
     assert LONG not in repr(config)
     nodes, found = (wanted.settings for wanted in config.sources)
-    assert [(t.url, t.labels) for t in nodes.where.targets] == [
+    assert [(t.url, t.labels) for t in nodes.discovery.targets] == [
         ("http://n0:9100/metrics", ()),
         ("https://n1/metrics", (("rack", "r1"),)),
     ]
-    assert found.where.names == (("a.example", 1), ("_m._tcp.example", 0))
+    assert found.discovery.names == (("a.example", 1), ("_m._tcp.example", 0))
 
 
 def test_every_fault_is_told_at_once_with_its_line(written):

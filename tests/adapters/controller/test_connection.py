@@ -150,7 +150,7 @@ def test_who_may_not_send_rows_is_told(talk, monkeypatch):
 
 
 def test_a_body_that_does_not_come_is_not_waited_for_for_ever(talk, monkeypatch):
-    monkeypatch.setattr(protocol, "PATIENCE", 0.05)
+    monkeypatch.setattr(protocol, "REQUEST_TIMEOUT", 0.05)
 
     async def conversation(reader, writer):
         writer.write(post(ANNOUNCED)[:-1])
@@ -165,10 +165,10 @@ def test_a_fault_of_ours_is_told_and_logged_and_ends_nothing(talk, monkeypatch, 
     taken = ControllerApp.receive_rows
 
     def once(self, body, allowed):
-        monkeypatch.setattr(ControllerApp, "taken", taken)
+        monkeypatch.setattr(ControllerApp, "receive_rows", taken)
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr(ControllerApp, "taken", once)
+    monkeypatch.setattr(ControllerApp, "receive_rows", once)
     with caplog.at_level(logging.ERROR):
         found, _ = talk(says(post(ANNOUNCED), post(ANNOUNCED)))
     assert [status for status, _ in found] == [500, 200]
@@ -216,7 +216,7 @@ def test_there_is_an_end_to_streams_also_for_those_who_ask_at_once(talk, monkeyp
 
 def test_there_is_an_end_to_the_bodies_of_all_together(talk, monkeypatch):
     """Who finds no room is asked to come again, and room is given back."""
-    monkeypatch.setattr(module, "MAX_UNDER_WAY", 3000)
+    monkeypatch.setattr(module, "MAX_INFLIGHT_BYTES", 3000)
     size = 2000
     head = (
         f"POST {ROWS_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {size}\r\n\r\n".encode()

@@ -212,7 +212,7 @@ def test_what_nobody_thought_of_does_not_end_the_scraping_of_a_target(world, mon
     [(-3600.0, False, "s old"), (3600.0, True, "s ahead"), (-60.0, True, ""), (2.0, True, "")],
 )
 def test_a_page_whose_times_are_far_off_is_told(world, monkeypatch, off, up, part):
-    monkeypatch.setattr("skewscope.adapters.sources.scrape.AGAIN", 0.1)
+    monkeypatch.setattr("skewscope.adapters.sources.scrape.TARGET_REFRESH_PERIOD", 0.1)
 
     async def says_when(writer):
         when = int((world.clock.now() + off) * 1000)
@@ -240,7 +240,7 @@ def test_a_page_whose_times_are_far_off_is_told(world, monkeypatch, off, up, par
 def test_a_flood_of_new_series_stops_at_its_bound_and_is_told(world, monkeypatch):
     monkeypatch.setattr("skewscope.adapters.sources.series_mapper.MAX_SERIES", 50)
     monkeypatch.setattr("skewscope.adapters.sources.scrape.MAX_REMEMBERED", 10_000)
-    monkeypatch.setattr("skewscope.adapters.sources.scrape.AGAIN", 0.1)
+    monkeypatch.setattr("skewscope.adapters.sources.scrape.TARGET_REFRESH_PERIOD", 0.1)
     count = 0
 
     async def ever_new(writer):
@@ -264,8 +264,8 @@ def test_a_flood_of_new_series_stops_at_its_bound_and_is_told(world, monkeypatch
         return source, standing
 
     source, standing = asyncio.run(play())
-    assert len(source.listing.keys) == 50
-    assert all(page.reader.remembered <= 20_000 for page in source.pages.values())
+    assert len(source.registry.keys) == 50
+    assert all(page.reader.remembered <= 20_000 for page in source.target_states.values())
     assert "series too many" in standing.trouble
 
 

@@ -42,32 +42,32 @@ def passes(clocks, seconds):
 def test_the_first_has_the_turn_and_the_second_waits(tmp_path):
     one, two, clocks = pair(tmp_path)
     for _ in range(20):
-        assert one.take()
-        assert not two.take()
+        assert one.acquire()
+        assert not two.acquire()
         passes(clocks, 4.0)
 
 
 def test_who_does_not_renew_has_lost_it_before_another_takes_it(tmp_path):
     one, two, clocks = pair(tmp_path)
-    assert one.take()
-    assert not two.take()
+    assert one.acquire()
+    assert not two.acquire()
     passes(clocks, 10.0 * SAFE_SHARE)
-    assert not one.ours
-    assert not two.take()
+    assert not one.is_held
+    assert not two.acquire()
     passes(clocks, 10.0 - 10.0 * SAFE_SHARE)
-    assert two.take()
-    assert not one.take()
+    assert two.acquire()
+    assert not one.acquire()
 
 
 def test_who_ends_in_order_leaves_it_to_another_at_once(tmp_path):
     one, two, _ = pair(tmp_path)
-    assert one.take()
-    assert not two.take()
-    one.give()
-    assert not one.ours
-    assert two.take()
-    one.give()
-    assert two.take()
+    assert one.acquire()
+    assert not two.acquire()
+    one.release()
+    assert not one.is_held
+    assert two.acquire()
+    one.release()
+    assert two.acquire()
 
 
 @given(st.lists(st.tuples(st.sampled_from("ot-"), st.floats(0.0, 8.0)), max_size=60))
@@ -77,17 +77,17 @@ def test_never_two_have_it(tmp_path_factory, steps):
     for who, seconds in steps:
         passes(clocks, seconds)
         if who != "-":
-            (one if who == "o" else two).take()
-        assert not (one.ours and two.ours)
+            (one if who == "o" else two).acquire()
+        assert not (one.is_held and two.is_held)
 
 
 @pytest.mark.parametrize("text", [b"", b"\n", b"\xff\x00nonsense", b"x" * 5000])
 def test_a_file_of_anything_is_taken_after_a_lease_at_most(tmp_path, text):
     one, _, clocks = pair(tmp_path)
     (tmp_path / "lock").write_bytes(text)
-    one.take()
+    one.acquire()
     passes(clocks, 10.0)
-    assert one.take()
+    assert one.acquire()
     assert len((tmp_path / "lock").read_bytes()) < 100
 
 

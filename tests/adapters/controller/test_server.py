@@ -41,7 +41,7 @@ def trusting():
 @contextlib.asynccontextmanager
 async def serving(monkeypatch, most=1000, tls=None):
     """Where a server is that waits 0.3 s for a request."""
-    monkeypatch.setattr(protocol, "PATIENCE", 0.3)
+    monkeypatch.setattr(protocol, "REQUEST_TIMEOUT", 0.3)
     monkeypatch.setattr(module, "max_connections", lambda: most)
     with open_socket(ListenConfig(port=0)) as door:
         web = create_server(app, tls)
@@ -98,7 +98,7 @@ def test_who_asks_is_answered_beside_many_who_do_not(monkeypatch, tls, secure):
 
     async def play():
         async with serving(monkeypatch, most=20, tls=tls if secure else None) as where:
-            monkeypatch.setattr(protocol, "PATIENCE", 60.0)
+            monkeypatch.setattr(protocol, "REQUEST_TIMEOUT", 60.0)
             idle = [await asyncio.open_connection(*where) for _ in range(60)]
             reader, writer = await asyncio.open_connection(*where, ssl=trusting() if secure else None)
             for _ in range(2):
@@ -127,7 +127,7 @@ FLOODS = {
 def test_headers_without_end_are_not_taken_in(monkeypatch, flood):
     async def play():
         async with serving(monkeypatch) as where:
-            monkeypatch.setattr(protocol, "PATIENCE", 60.0)
+            monkeypatch.setattr(protocol, "REQUEST_TIMEOUT", 60.0)
             reader, writer = await asyncio.open_connection(*where)
             writer.write(flood[0])
             with contextlib.suppress(ConnectionError):
@@ -183,7 +183,7 @@ def test_who_does_not_read_what_it_is_told_is_let_go(monkeypatch):
             ended.set()
 
     async def play():
-        monkeypatch.setattr(protocol, "UNREAD", 0.3)
+        monkeypatch.setattr(protocol, "WRITE_TIMEOUT", 0.3)
         monkeypatch.setitem(globals(), "app", endless)
         async with serving(monkeypatch) as where:
             _, writer = await asyncio.open_connection(*where, limit=1 << 10)
@@ -202,7 +202,7 @@ async def _gone(receive):
 def test_a_server_that_ends_does_not_wait_for_a_handshake(monkeypatch, tls):
     async def play():
         async with serving(monkeypatch, tls=tls) as where:
-            monkeypatch.setattr(protocol, "PATIENCE", 60.0)
+            monkeypatch.setattr(protocol, "REQUEST_TIMEOUT", 60.0)
             reader, writer = await asyncio.open_connection(*where)
             await asyncio.sleep(0.1)
         with contextlib.suppress(ConnectionError):

@@ -137,7 +137,7 @@ def test_labels_are_identity_only():
 
 def test_where_severity_is_a_label_its_change_ends_the_other_alert():
     with listening() as ear:
-        board = teller(ear.port, severity=True)
+        board = teller(ear.port, severity_label=True)
         show(board, [incident(3)], 5000.0)
         show(board, [incident(3, severity="critical")], 5001.0)
     ends = {alert["labels"]["severity"]: seconds(alert["endsAt"]) for alert in ear.posts[-1].json}

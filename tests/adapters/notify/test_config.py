@@ -51,17 +51,17 @@ def test_everything_can_be_said(written):
     assert SECRET not in repr(config)
     ops, events, nv, room = (wanted.settings for wanted in config.notifiers)
     assert ops.urls == ("http://am0:9093/api/v2/alerts", "https://am1/prefix/api/v2/alerts")
-    assert (ops.period, ops.labels, ops.severity, ops.link) == (
+    assert (ops.period, ops.labels, ops.severity_label, ops.link) == (
         20.0,
         (("cluster", "a"),),
         True,
         "https://skewscope.example",
     )
-    assert (ops.scope.least, ops.scope.after, ops.scope.roots) == ("warning", 3.0, False)
+    assert (ops.scope.min_severity, ops.scope.min_age, ops.scope.roots_only) == ("warning", 3.0, False)
     assert (events.name, events.urls, events.mode) == ("teller 1", ("https://events.example/in",), "binary")
-    assert (nv.target, nv.scope.least) == ("unix:///run/nv.sock", "critical")
+    assert (nv.target, nv.scope.min_severity) == ("unix:///run/nv.sock", "critical")
     assert [each.text for each in room.addresses] == [f"json://u:{SECRET}@host/", "slack://a/b/c"]
-    assert room.scope.after == 5.0
+    assert room.scope.min_age == 5.0
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def going(test):
 
 
 def told(office, *incidents):
-    office.take(office.clock.now(), incidents, {}, {"messenger"})
+    office.dispatch(office.clock.now(), incidents, {}, {"messenger"})
 
 
 async def until(done):
@@ -143,7 +143,7 @@ def test_what_fails_is_tried_again_later_and_later():
         times = [at for at, _ in board.shown]
         gaps = [round(b - a) for a, b in itertools.pairwise(times)]
         assert gaps[:9] == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-        (standing,) = office.standings()
+        (standing,) = office.statuses()
         assert (standing.up, standing.failed, standing.trouble) == (True, 9, "")
 
     going(test)
@@ -154,7 +154,7 @@ def test_trouble_is_told_without_secrets():
         office.start(Shows(troubles=deque([DeliveryError("https://u:pw@host said password=hunter2")] * 99)))
         told(office, ONE)
         await clock.pass_(2.0)
-        (standing,) = office.standings()
+        (standing,) = office.statuses()
         assert not standing.up
         assert "hunter2" not in standing.trouble
         assert "u:pw" not in standing.trouble
@@ -169,11 +169,11 @@ def test_one_that_hangs_holds_up_nobody():
         for teller in (board, other, messenger):
             office.start(teller)
         told(office, ONE)
-        await until(lambda: any(not each.up for each in office.standings()))
+        await until(lambda: any(not each.up for each in office.statuses()))
         await clock.pass_(1.0)
         await until(lambda: messenger.sent)
         assert other.shown
-        states = {each.name: (each.up, each.trouble) for each in office.standings()}
+        states = {each.name: (each.up, each.trouble) for each in office.statuses()}
         assert states["hangs"] == (False, "no end within 0.05 s")
         assert states["messenger"][0]
 
@@ -207,26 +207,26 @@ def test_what_is_refused_for_ever_is_thrown_away():
         office.start(messenger)
         await until(lambda: len(mail.done) == 2)
         assert messenger.sent == [1, 2]
-        assert office.standings()[0].refused == 1
+        assert office.statuses()[0].refused == 1
 
     going(test)
 
 
 def test_who_does_not_tell_keeps_its_letters_and_takes_over_with_those_that_nobody_told():
     async def test(office, clock, mail):
-        office.active = lambda: False
+        office.is_active = lambda: False
         board, messenger = Shows(), Sends()
         # The first was told long ago; of the two about then one was told; the last came later.
         mail.letters = [letter(1, 900.0, n=3), letter(2, 990.0, n=4), letter(3, 990.0, n=5), letter(4, 1001.0, n=3)]
         for teller in (board, messenger):
             office.start(teller)
         told(office, ONE)
-        office.handover.hear(1000.0, said(1.0, mail.letters[1]))
+        office.handover.receive_progress(1000.0, said(1.0, mail.letters[1]))
         await clock.pass_(MAX_WAIT)
         await until(lambda: mail.done)
         assert (board.shown, messenger.sent) == ([], [])
         assert mail.done == [("messenger", 1)]
-        office.active = lambda: True
+        office.is_active = lambda: True
         await clock.pass_(2.0)
         await until(lambda: len(mail.done) == 4)
         assert messenger.sent == [3, 4]
@@ -241,10 +241,10 @@ def test_who_lost_the_turn_while_a_letter_would_not_arrive_keeps_it():
         messenger = Sends(troubles=deque([DeliveryError("no")] * 3))
         office.start(messenger)
         await until(lambda: messenger.sent == [1])
-        office.active = lambda: False
+        office.is_active = lambda: False
         await clock.pass_(60.0)
         assert (messenger.sent, mail.done) == ([1], [])
-        office.active = lambda: True
+        office.is_active = lambda: True
         await clock.pass_(60.0)
         await until(lambda: mail.done == [("messenger", 1)])
 
@@ -270,7 +270,7 @@ def test_what_one_says_of_its_progress_is_what_it_told():
         await until(lambda: len(messenger.sent) > 2)
         assert json.loads(office.progress(1030.0))["messenger"][0] == 30.0
         # Letters that could not be written are not told, whatever became of the others.
-        office.take(1031.0, (), {}, None)
+        office.dispatch(1031.0, (), {}, None)
         assert json.loads(office.progress(1031.0))["messenger"][0] == 31.0
 
     going(test)

@@ -270,7 +270,7 @@ def test_too_many_messages_are_held_back_and_counted():
         async def send():
             for number in range(5):
                 await teller.send(letter(number=number))
-            teller._sent.clear()
+            teller._sent_times.clear()
             await teller.send(letter(number=9))
 
         asyncio.run(send())

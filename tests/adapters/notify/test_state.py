@@ -99,11 +99,11 @@ def test_openings_and_ends_take_turns(ticks):
 
 
 def turned(store, box, t, incidents, hidden=None):
-    store.keep(t, incidents, [])
-    found = box.turn(t, incidents, hidden or {})
+    store.write_tick(t, incidents, [])
+    found = box.collect_updates(t, incidents, hidden or {})
     with store.transaction() as connection:
         box.write(connection, [(t, *each) for each in found])
-        outbox.delete_notifications(connection, box.arrived())
+        outbox.delete_notifications(connection, box.take_deliveries())
 
 
 def opened(store, *names):
@@ -124,7 +124,7 @@ def test_letters_wait_until_they_have_arrived(tmp_path):
     turned(store, box, 2.0, [over(incident(3), 2.0)])
     assert letters(store) == [(1, OPENED), (3, RESOLVED)]
     assert letters(store, "b") == [(2, OPENED), (4, RESOLVED)]
-    box.done.append(("a", 1))
+    box.deliveries.append(("a", 1))
     turned(store, box, 3.0, [])
     assert letters(store) == [(3, RESOLVED)]
     assert letters(store, after=3) == []
@@ -136,7 +136,7 @@ def test_a_restart_tells_nothing_twice_and_forgets_nothing(tmp_path):
     # Another controller; in its first tick one of them is over, which the store learns before the letters do.
     store.write_tick(2.0, [over(incident(3), 2.0)], [])
     box = opened(store, "a")
-    assert set(box._desks["a"].told) == {"i-3", "i-4"}
+    assert set(box._states["a"].reported) == {"i-3", "i-4"}
     turned(store, box, 3.0, [incident(4)])
     assert letters(store) == [(1, OPENED), (2, OPENED), (3, RESOLVED)]
     (last,) = StoreReader(store.path).notifications("a", 2, 9)

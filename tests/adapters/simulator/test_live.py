@@ -79,9 +79,8 @@ def test_what_is_scraped_reads_back_as_what_was_simulated(tmp_path, names):
 def test_a_page_is_what_prometheus_reads():
     pages, _, _, blocks = fleet_of(1)
     live_server.play(blocks, pages, wait=lambda _: None)
-    families = {
-        family.name: family for family in text_string_to_metric_families(pages.text(live_server.METRICS_PATH).decode())
-    }
+    page = pages.render(live_server.METRICS_PATH).decode()
+    families = {family.name: family for family in text_string_to_metric_families(page)}
     assert families["vllm:time_to_first_token_seconds"].type == "histogram"
     assert families["node_softnet_processed"].type == "counter"
     assert families["DCGM_FI_DEV_GPU_TEMP"].type == "gauge"
@@ -90,13 +89,13 @@ def test_a_page_is_what_prometheus_reads():
 
 def test_a_number_stays_until_its_exporter_has_its_turn_again():
     pages = small({**PROFILE_PERIODS["fine"], "dcgm": 3})
-    assert pages.text(live_server.METRICS_PATH) == b""
-    pages.take(block(50.0))
+    assert pages.render(live_server.METRICS_PATH) == b""
+    pages.update(block(50.0))
     for _ in range(2):
-        pages.take(block())
-        assert b" 50.0\n" in pages.text(live_server.METRICS_PATH)
-    pages.take(block())
-    assert pages.text(live_server.METRICS_PATH) == b""
+        pages.update(block())
+        assert b" 50.0\n" in pages.render(live_server.METRICS_PATH)
+    pages.update(block())
+    assert pages.render(live_server.METRICS_PATH) == b""
 
 
 def test_each_second_is_shown_when_its_time_has_come():

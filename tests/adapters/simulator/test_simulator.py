@@ -79,13 +79,13 @@ def test_names_of_two_fleets_side_by_side_differ():
 def test_in_health_nothing_grows_and_nobody_stands_out():
     made = aged(world(), 300)
     now, serving = made.rounds, made.serving
-    assert (serving.waiting[made.fleet.serving] <= 3).all()
-    assert (serving.ttft[made.fleet.serving] < 0.5).all()
-    assert np.nanmax(now.last) < 0.7
+    assert (serving.waiting[made.fleet.is_serving] <= 3).all()
+    assert (serving.ttft[made.fleet.is_serving] < 0.5).all()
+    assert np.nanmax(now.last_share) < 0.7
     assert np.nanmax(now.lag / now.period[:, None]) < 0.06
     assert made.gpus.temperature.max() < 80
-    assert made.gpus.thermal.max() == made.gpus.capped.max() == 0
-    assert made.net.again_tx.max() < 1e-3
+    assert made.gpus.thermal_share.max() == made.gpus.capped_share.max() == 0
+    assert made.net.retransmit_tx.max() < 1e-3
 
 
 def test_as_many_requests_leave_as_come():
@@ -110,7 +110,7 @@ def test_the_same_seed_gives_the_same_second():
 
 def test_a_barrier_goes_at_the_pace_of_its_slowest_member():
     made = aged(world(), 30)
-    job = made.fleet.of("tp")[0]
+    job = made.fleet.jobs_of_kind("tp")[0]
     before = made.rounds.period[job]
 
     def late(push, _world):
@@ -118,13 +118,13 @@ def test_a_barrier_goes_at_the_pace_of_its_slowest_member():
 
     aged(made, 5, late)
     assert made.rounds.period[job] > 1.7 * before
-    assert made.rounds.last[job, 2] > 0.95
+    assert made.rounds.last_share[job, 2] > 0.95
     assert made.rounds.lag[job, 2] > 5 * np.nanmax(np.delete(made.rounds.lag[job], 2))
 
 
 def test_a_gpu_that_gets_too_hot_slows_down_and_its_rank_is_late():
     made = aged(world(), 30)
-    node = made.fleet.jobs[made.fleet.of("tp")[0]].nodes[1]
+    node = made.fleet.jobs[made.fleet.jobs_of_kind("tp")[0]].nodes[1]
 
     def hot(push, _world):
         push.heat[node, 3] += 55
@@ -133,12 +133,12 @@ def test_a_gpu_that_gets_too_hot_slows_down_and_its_rank_is_late():
     assert made.gpus.temperature[node, 3] > 87
     assert made.gpus.clock[node, 3] < 0.97
     assert made.gpus.clock[node, 2] == 1
-    assert made.gpus.thermal[node, 3] > 0
+    assert made.gpus.thermal_share[node, 3] > 0
 
 
 def test_more_than_a_replica_can_take_in_piles_up():
     made = aged(world(), 30)
-    job = made.fleet.of("tp")[0]
+    job = made.fleet.jobs_of_kind("tp")[0]
 
     def burst(push, _world):
         push.arrivals[job] *= 20
@@ -188,7 +188,7 @@ def test_a_benign_event_passes(event):
     (episode,) = scenario.episodes
     aged(made, 45, lambda push, inside: BENIGN_EVENTS[event](push, inside, episode.at, 1.0, inside.t - 30))
     aged(made, 120)
-    assert (made.serving.waiting[made.fleet.serving] <= 5).all()
+    assert (made.serving.waiting[made.fleet.is_serving] <= 5).all()
 
 
 # --- telemetry
@@ -247,7 +247,7 @@ def told_of_a_replica(silence: str) -> list[dict[tuple[str, str], float]]:
     made = world()
     table = SeriesTable()
     emitter = SampleEmitter(made.fleet, KNOWN, table, PROFILE_PERIODS["fine"])
-    job = made.fleet.jobs[int(np.flatnonzero(made.fleet.serving)[0])]
+    job = made.fleet.jobs[int(np.flatnonzero(made.fleet.is_serving)[0])]
     own = {n: (key.signal, key.selector) for n, key in enumerate(table.keys) if key.entity == job.name}
     seen = []
 

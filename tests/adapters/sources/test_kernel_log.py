@@ -111,7 +111,7 @@ def test_logs_of_many_nodes_name_their_hosts(tmp_path):
     )
     source = log(path, node="", gpus=())
     assert told(source.read(1.0)) == {("gpu.xid", "n1/gpu0"): 79.0}
-    assert len(source.unplaced) == 2
+    assert len(source.unmapped) == 2
 
 
 @given(st.text())

@@ -185,7 +185,8 @@ async def served(lines, do):
 
 
 def ask(lines, **changes):
-    settings = SETTINGS.__class__(**{"name": "r", "targets": (), "period": 1.0, "timeout": 1.0, "most": 1000} | changes)
+    defaults = {"name": "r", "targets": (), "period": 1.0, "timeout": 1.0, "max_bytes": 1000}
+    settings = SETTINGS.__class__(**defaults | changes)
     return asyncio.run(served(lines, lambda port: query_status(("127.0.0.1", port), settings)))
 
 

@@ -67,7 +67,7 @@ def taken(body, headers=None, reader=None, series=None):
     found = defaultdict(list)
     rows = zip(batch.numbers, batch.time.tolist(), batch.value.tolist(), strict=True) if batch else ()
     for number, time, value in rows:
-        key = series.listing.keys[number]
+        key = series.registry.keys[number]
         found[key.signal, key.entity, key.selector].append((time, value))
     return dict(found)
 

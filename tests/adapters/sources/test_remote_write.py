@@ -39,7 +39,7 @@ def rows(body, *, headers=None, of=None):
     batch, reply = read_body(body, headers or {}, WANTED, of)
     if batch is None:
         return [], reply
-    keys = [of.listing.keys[number].entity for number in batch.numbers]
+    keys = [of.registry.keys[number].entity for number in batch.numbers]
     return list(zip(keys, batch.time.tolist(), batch.value.tolist(), strict=True)), reply
 
 
@@ -74,8 +74,8 @@ def test_what_a_series_is_is_worked_out_once():
     for _ in range(3):
         rows(one(UTIL, [1_795_000_000_000], [40]), of=known)
     rows(one({**UTIL, "__name__": "of_nobody"}, [1_795_000_000_000], [40]), of=known)
-    assert len(known.listing.keys) == 1
-    assert known.listing.unmapped.total() == 1
+    assert len(known.registry.keys) == 1
+    assert known.registry.unmapped.total() == 1
 
 
 def test_the_second_version_has_its_texts_in_a_table():
@@ -132,7 +132,7 @@ def test_series_without_end_do_not_fill_the_memory(monkeypatch):
     known = series()
     for n in range(20):
         rows(one({**UTIL, "id": str(n)}, [1_795_000_000_000], [1]), of=known)
-    assert len(known.listing.keys) == 3
+    assert len(known.registry.keys) == 3
     assert known.trouble.startswith("17 series too many")
 
 

@@ -49,7 +49,7 @@ def test_whoever_is_cancelled_as_the_page_ends_is_cancelled(monkeypatch, steps):
             await whole.wait()
             return HttpResponse(200, {}, TEXT)
 
-        monkeypatch.setattr("skewscope.adapters.sources.http_client._exchanged", exchanged)
+        monkeypatch.setattr("skewscope.adapters.sources.http_client._send_request", exchanged)
         task = asyncio.create_task(fetch("http://n0/metrics", FetchOptions()))
         await asyncio.sleep(0.01)
         whole.set()
