@@ -269,6 +269,6 @@ def decision_hash(rule: Rule) -> str:
         [rule.id, rule.condition, rule.scope, str(rule.where), str(rule.peers), rule.warm_up, str(rule.applies_when)],
         [[item.weight, item.against, item.required, str(item.when)] for item in rule.evidence],
         [[level.score, level.hold] for level in (rule.fire, rule.clear)],
-        [rule.impact_metric, str(rule.impact), rule.warning, rule.critical],
+        [str(rule.impact), rule.warning, rule.critical],
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
