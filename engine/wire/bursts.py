@@ -1,6 +1,6 @@
-"""When each sender's bursts began, without knowing the period: the silence that ends a burst is learned.
+"""Cuts the packets of each sender into bursts; learns the silence that ends a burst, so no period is configured.
 
-The silences between one sender's packets fall into heaps, those inside a burst and those between bursts, often decades
+The silences between one sender's packets form two modes, those inside a burst and those between bursts, often decades
 apart. The threshold is where Otsu's criterion (IEEE Trans. SMC 9(1), 1979) parts the logarithms of the gaps, each
 counted with a weight that grows slowly with its length: of the steps inside a ring's round, the pause between rounds
 and the idle minutes between requests, it is the pause that fills the time without being rare.
@@ -23,15 +23,15 @@ EDGES = np.linspace(-7.0, 3.0, 101)
 WEIGHT = 0.25
 """Power of a gap's length with which it is counted."""
 APART = 0.7
-"""Decades between the heaps' means below which they are one: then every packet is a burst of its own."""
+"""Decades between the means of the two modes below which they are one: every packet is then its own burst."""
 USUAL_SHARE = 0.25
 """A silence under this share of the one that is usual between bursts does not end a burst."""
 MEMORY = 20.0
-"""Seconds after which half of what was learned of the gaps is forgotten."""
+"""Half-life of the gap histogram, s."""
 SMALL = 1 / 256
 """A burst under this share of its sender's typical bytes is a control message, not a part of a round."""
 TYPICAL = 0.75
-"""The quantile of a sender's burst bytes that is called typical."""
+"""Quantile of a sender's burst bytes that counts as typical."""
 
 
 @dataclass
@@ -43,10 +43,13 @@ class GapThreshold:
     usual_share: float = USUAL_SHARE
 
     def learn(self, gaps: F64, seconds: float, steps: int = 0) -> float:
-        """The threshold in seconds after these gaps, seen within `seconds`; NaN before any was seen.
+        """Updates the threshold with new gaps and returns it in seconds; NaN before the first gap.
 
-        `steps` is how often a sender may send within one round (a ring sends on what it receives): pauses between such
-        steps are taken for parts of the round if there are longer ones, and no fewer than that allows.
+        Args:
+            gaps: [gap] silences, s.
+            seconds: length of the stretch in which they were measured, s.
+            steps: how often a sender may send within one round (a ring forwards what it receives). Pauses between such
+                steps count as parts of the round if there are longer ones, and no fewer than that allows.
         """
         self.histogram *= 0.5 ** (seconds / MEMORY)
         logs = np.log10(np.clip(gaps[gaps > 0], 1.1e-7, 9e2))
@@ -62,7 +65,7 @@ class GapThreshold:
 
 
 def otsu_threshold(heap: F64, usual: float = USUAL_SHARE) -> float:
-    """The gap, in seconds, that parts a histogram over `EDGES` best; the smallest gap where it has but one heap."""
+    """Returns the gap, s, that splits a histogram over `EDGES` best; the smallest gap where it has one mode only."""
     middle = (EDGES[1:] + EDGES[:-1]) / 2
     counted, heap = heap, heap * 10 ** (WEIGHT * middle)
     below = np.cumsum(heap)
@@ -75,7 +78,7 @@ def otsu_threshold(heap: F64, usual: float = USUAL_SHARE) -> float:
     if best <= 0 or (high - low)[np.argmax(between)] < APART:
         return float(10 ** EDGES[np.argmax(heap > 0)])
     # Empty bins between the heaps score alike: take the middle of that valley, and no less than a share of the silence
-    # that is usual between bursts, for a burst that is held up (a slow link, a full window) is still one burst.
+    # that is usual between bursts: a burst that stalls (a slow link, a full window) is still one burst.
     valley = np.flatnonzero(between >= best * (1 - 1e-9))
     middle_of_valley = (EDGES[valley[0] + 1] + EDGES[valley[-1] + 1]) / 2
     beyond = np.cumsum(counted * (middle > middle_of_valley))
@@ -97,21 +100,21 @@ class Bursts:
         return len(self.stream)
 
     def take(self, index: I64 | Mask | slice) -> "Bursts":
-        """The bursts at an index or mask."""
+        """Returns the bursts at an index or mask."""
         return Bursts(self.stream[index], self.begin[index], self.end[index], self.size[index])
 
     def by_time(self) -> "Bursts":
-        """The same, ordered by (begin, stream)."""
+        """Returns the same bursts ordered by (begin, stream)."""
         return self.take(np.lexsort((self.stream, self.begin)))
 
 
 def no_bursts() -> Bursts:
-    """Not one burst."""
+    """Returns empty columns."""
     return Bursts(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0))
 
 
 def merge_bursts(parts: list[Bursts]) -> Bursts:
-    """Several sets of bursts as one, ordered by (stream, begin)."""
+    """Returns several sets of bursts as one, ordered by (stream, begin)."""
     whole = Bursts(*(np.concatenate([getattr(p, f) for p in parts]) for f in ("stream", "begin", "end", "size")))
     return whole.take(np.lexsort((whole.begin, whole.stream)))
 
@@ -127,12 +130,12 @@ class BurstCutter:
     typical: F64 = field(default_factory=lambda: np.empty(0))
 
     def cut(self, stream: I64, time: F64, size: F64, until: float, seconds: float, steps: int = 0) -> Bursts:
-        """The bursts that ended by `until`, a learned silence after their last packet; control messages left out.
+        """Returns the bursts that ended by `until`, without control messages: a learned silence followed each.
 
         Args:
-            stream: sender of each packet, small numbers.
-            time: in s, in time order.
-            size: bytes of payload.
+            stream: [packet] number of its sender, small.
+            time: [packet] s, ascending.
+            size: [packet] bytes of payload.
             until: end of the chunk, s.
             seconds: its length.
             steps: see `GapThreshold.learn`.
@@ -152,7 +155,7 @@ class BurstCutter:
         return self._drop_control_messages(whole.take(over))
 
     def _edge_silences(self, rows: Bursts, until: float) -> F64:
-        """Silences that reach over the edges of the chunk: since each stream's last burst, and those not yet over."""
+        """Returns [silence] s across the edges of the chunk: since each stream's last burst, and still running."""
         if not len(rows):
             return np.empty(0)
         first = run_starts(rows.stream)
@@ -165,7 +168,7 @@ class BurstCutter:
         return np.concatenate((since[since > 0], still[still > inner.max(initial=0.0)]))
 
     def _drop_control_messages(self, bursts: Bursts) -> Bursts:
-        """Without control messages."""
+        """Returns the bursts without control messages, and updates the typical size of each stream."""
         streams = int(bursts.stream.max(initial=-1)) + 1
         if len(self.typical) < streams:
             self.typical = np.concatenate((self.typical, np.full(streams - len(self.typical), np.nan)))

@@ -1,4 +1,4 @@
-"""A stretch of one port's packets, cut at ticks, and the samples that come of it."""
+"""A stretch of one port's packets, cut at ticks, and the samples derived from it."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,7 @@ class Chunk:
 
     packets: Packets
     tick: I64
-    """0 for the first tick of the chunk."""
+    """[packet] tick, 0 for the first of the chunk."""
     ticks: int
     first: float
     """Start of the first tick."""
@@ -28,7 +28,7 @@ class Chunk:
     tx: Mask
     rx: Mask
     peer: I64
-    """Number of the other end's address, over both directions."""
+    """[packet] number of the other end's address, the same in both directions."""
 
     @property
     def until(self) -> float:
@@ -50,7 +50,7 @@ class PortSamples:
     def put(
         self, signal: str, by_tick: NDArray[np.floating[Any]], selector: str = "", kind: str = "port", entity: str = ""
     ) -> None:
-        """One value per tick, stamped with the tick's end; NaN is no sample."""
+        """Adds one value per tick, stamped with the end of the tick; NaN gives no sample."""
         some = np.flatnonzero(~np.isnan(by_tick))
         if len(some):
             self.keys.append(SeriesKey(signal, kind, entity or self.port, selector))

@@ -1,4 +1,4 @@
-"""A parallel group at one port: its bursts read as rounds or as a pipeline, and told per tick."""
+"""Reads a parallel group at one port, as rounds or as a pipeline, and emits samples per tick."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -15,30 +15,30 @@ from skewscope.engine.wire.ticks import deviations, means, quantiles
 from skewscope.engine.wire.view import PIPELINES, TRANSFERS, GroupView
 
 QUEUED_SHARE = 0.05
-"""In a pipeline, hand-overs that were queued follow one another much closer than usual and are still several."""
+"""Share of the usual silence that still separates bursts in a pipeline, where queued hand-overs follow closely."""
 
 MIN_CACHE_PACKET = 1000
-"""Bytes of payload from which a packet is part of a cache rather than a message about one."""
+"""Bytes of payload from which a packet is part of a cache and not a control message."""
 MIN_CACHE_BYTES = 1 << 16
-"""Bytes below which what is sent in one go is no cache."""
+"""Bytes of a burst below which it is no cache transfer."""
 
 
 class GroupReducer(Protocol):
     """Reads one group at one port, over chunks."""
 
     def reduce(self, chunk: Chunk, data: Mask, out: PortSamples) -> None:
-        """Put the chunk's signals of the group into `out`; `data` marks packets that carry data for the first time."""
+        """Adds the group's samples of a chunk to `out`; `data` [packet] marks first transmissions that carry data."""
 
 
 def build_reducer(group: GroupView) -> GroupReducer:
-    """The reading that fits the group's kind."""
+    """Returns the reducer for the group's kind."""
     if group.kind in TRANSFERS:
         return TransferReducer(group)
     return PipelineReducer(group) if group.kind in PIPELINES else BarrierReducer(group)
 
 
 def members_of(group: GroupView, keys: NDArray[np.uint64]) -> I64:
-    """The member behind each address key; -1 for an address of none."""
+    """Returns [key] the member with each address key, -1 for a foreign address."""
     known = np.array(sorted(group.keys), np.uint64)
     place = np.array([group.keys[k] for k in sorted(group.keys)], np.int64)
     at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
@@ -148,7 +148,7 @@ class PipelineReducer:
 
 @dataclass
 class TransferReducer:
-    """A group whose members hand caches to one another, each at its own time."""
+    """A group whose members send caches to one another, each at its own time."""
 
     group: GroupView
     cutter: BurstCutter = field(default_factory=lambda: BurstCutter(GapThreshold(usual_share=QUEUED_SHARE)))
@@ -169,7 +169,7 @@ class TransferReducer:
 
 
 def _tick_of(chunk: Chunk, time: F64) -> I64:
-    """The tick of each time; what began before the chunk counts in its first tick."""
+    """Returns [time] ticks; a time before the chunk counts in its first tick."""
     return np.asarray(np.clip(np.floor((time - chunk.first) / chunk.step), 0, chunk.ticks - 1).astype(np.int64))
 
 

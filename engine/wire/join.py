@@ -1,8 +1,8 @@
-"""What only topology can tell: each port's view of a group's rounds joined to one, without synchronised clocks.
+"""Joins the ports' views of a group's rounds into one by topology, without synchronised clocks.
 
-A port knows when each sender it hears began, on its own clock: `onset_i(j) = c_i + x_j`, with `x_j` the sender's place
-in the round and `c_i` the port's own offset. Every receiver gives such a row, whole in a mesh and of two entries in a
-ring; the `x_j` that fit all rows best (least squares, the `c_i` eliminated) are the members' lags.
+A port measures when the burst of each sender began, on its own clock: `onset_i(j) = c_i + x_j`, with `x_j` the sender's
+place in the round and `c_i` the port's own offset. Every receiver gives such a row, complete in a mesh and of two
+entries in a ring; the `x_j` that fit all rows best (least squares, the `c_i` eliminated) are the members' lags.
 """
 
 from dataclasses import dataclass, field
@@ -23,16 +23,16 @@ PACE_SIGNALS = {
     "wire.port_round_period_cv": "wire.round_period_cv",
     "wire.port_exchange_time": "wire.exchange_time",
 }
-"""What ports tell of a group's pace, and the group's signal that is their median."""
+"""Signals of ports about a group's pace, and the group's signal that is their median."""
 LAG_LAYERS = {"onset_lag": 0, "onset_lag_p95": 1, "last_share": 2}
-"""Layers of the table of what receivers say of senders."""
+"""Layers of the table of receivers' values about senders."""
 RANK_SIGNALS = ("wire.onset_lag", "wire.onset_lag_p95", "wire.last_sender_share")
-"""What is told of ranks."""
+"""Signals of ranks that the join emits."""
 FORWARDED_SIGNALS = {
     "wire.own_retransmit_ratio": "wire.member_retransmit_ratio",
     "wire.own_burst_bytes": "wire.burst_bytes",
 }
-"""What ports tell that is handed on to the ranks behind them."""
+"""Signals of ports that are copied to the ranks on their node."""
 INPUT_SIGNALS = frozenset({*PACE_SIGNALS, *FORWARDED_SIGNALS, "wire.stage_time"}) | {
     f"wire.{whose}_{what}" for whose in ("own", "peer") for what in LAG_LAYERS
 }
@@ -40,21 +40,21 @@ INPUT_SIGNALS = frozenset({*PACE_SIGNALS, *FORWARDED_SIGNALS, "wire.stage_time"}
 FRESH_TICKS = 1.5
 """A value younger than this many ticks is new."""
 REPORT_ROUNDS = 1.5
-"""What a port said stays part of the join for so many rounds."""
+"""Rounds for which a port's value stays part of the join."""
 
 SLOWEST_FACTOR = 1.1
-"""Times the middle stage that the slowest takes before it counts as last: even stages differ by a few hundredths."""
+"""Ratio to the median stage from which the longest counts as slowest: equal stages differ by a few hundredths."""
 
 
 @dataclass
 class _Cells:
-    """Where each series of a kind goes in its bucket's table."""
+    """The cell of each series of a kind in its bucket's table."""
 
     positions: list[tuple[int, ...]] = field(default_factory=list)
     series: list[int] = field(default_factory=list)
 
     def table(self, shape: tuple[int, ...], values: F64) -> F64:
-        """The values laid out; NaN where nothing was said."""
+        """Returns the values as a table of this shape, NaN in cells without a series."""
         out = np.full(shape, np.nan)
         if self.series:
             out[tuple(np.array(self.positions).T)] = values[self.series]
@@ -81,11 +81,18 @@ class _GroupBucket:
 
     @property
     def has_reports(self) -> bool:
-        """Whether any port ever told anything of a group."""
+        """Whether any port ever reported a value of a group."""
         return bool(self.lags.series or self.stage.series or self.pace.series)
 
     def to_samples(self, latest: F64, age: F64, table: SeriesTable, step: float) -> tuple[I64, F64]:
-        """(series, values) of what the groups tell; NaN where nothing. `age` is in ticks of `step` seconds."""
+        """Returns ([sample] series, [sample] values) of all groups, NaN where unknown.
+
+        Args:
+            latest: [series] newest value of each.
+            age: [series] its age in ticks of `step` seconds.
+            table: all series.
+            step: length of a tick, s.
+        """
         if self.targets is None:
             self.targets = self._targets(table)
             self.period = np.full(len(self.groups), np.nan)
@@ -109,7 +116,7 @@ class _GroupBucket:
         return np.concatenate((paces, ranks)), np.concatenate((middle.ravel(), by_rank.ravel()))
 
     def _targets(self, table: SeriesTable) -> tuple[I64, I64, I64]:
-        """Numbers of the series told, in the order of `told`."""
+        """Returns the numbers of the emitted series, in the order of `to_samples`."""
         paces = [table.number(SeriesKey(s, "group", g.name)) for s in PACE_SIGNALS.values() for g in self.groups]
         senders = max(map(len, self.nodes))
         spots = [
@@ -156,7 +163,7 @@ class WireJoin:
                 self._ranks.setdefault(self.topology.node_of[member], []).append((group.name, member))
 
     def __call__(self, t: float, table: SeriesTable, latest: F64, times: F64) -> Block:
-        """Samples of ranks and groups, stamped `t`, from what ports said in the tick that ends at `t`.
+        """Returns samples of ranks and groups, stamped `t`, from the ports' values of the tick that ends at `t`.
 
         Args:
             t: end of the tick, s.
@@ -181,7 +188,7 @@ class WireJoin:
         return Block(np.full(int(known.sum()), t), series[known].astype(np.int32), values[known])
 
     def _register_series(self, table: SeriesTable) -> None:
-        """Find the places of series that are new in the table."""
+        """Assigns cells to series that are new in the table."""
         fresh, self.seen_series = range(self.seen_series, len(table.keys)), len(table.keys)
         for number in fresh:
             key = table.keys[number]
@@ -211,7 +218,7 @@ class WireJoin:
             bucket.pace.series.append(number)
 
     def _forward_to_members(self, number: int, key: SeriesKey, table: SeriesTable) -> None:
-        """What a port in the east-west network does, each rank on its node does: of its group, or of any."""
+        """Copies a value of an east-west port to each rank on its node, of its group or of any."""
         port = self.topology.port.get(key.entity)
         if port is None or port.network != "east-west":
             return
@@ -222,9 +229,9 @@ class WireJoin:
 
 
 def _recent_values(cells: _Cells, shape: tuple[int, ...], said: tuple[F64, F64], reach: F64) -> tuple[F64, Mask]:
-    """What was said within the reach of each group (axis 1), and which groups were told anything this tick.
+    """Returns (values of the last `reach` ticks, NaN elsewhere; [group] whether it has a value in this tick).
 
-    Slow rounds are not told every tick, and not by every port in the same one.
+    Groups lie along axis 1. Slow rounds do not give a value in every tick, nor at every port in the same tick.
     """
     values, ages = cells.table(shape, said[0]), cells.table(shape, said[1])
     within = reach.reshape(1, -1, *[1] * (len(shape) - 2))
@@ -234,9 +241,9 @@ def _recent_values(cells: _Cells, shape: tuple[int, ...], said: tuple[F64, F64],
 
 
 def _group_pace(said: F64, heard: Mask) -> F64:
-    """[what, groups] pace of each group from what its receivers said; NaN where none did.
+    """Returns [signal, group] the pace of each group from its receivers' values, NaN where unknown.
 
-    In a ring a member that waits for a late one is seen to send twice in a round, so there the slowest reading counts.
+    In a ring, a member that waits for a late one appears to send twice in a round, so there the slowest value counts.
     """
     ring = (heard.sum(axis=2) == 2).any(axis=1) & ((heard.any(axis=1)).sum(axis=1) > 2)
     middle = nan_median(said)
@@ -247,13 +254,13 @@ def _group_pace(said: F64, heard: Mask) -> F64:
 
 
 def _is_slowest_stage(stage: F64) -> Mask:
-    """[groups, stages] whether a stage takes longest, by more than stages of like work differ."""
+    """Returns [group, stage] whether a stage takes longest, by more than stages of equal work differ."""
     longest = np.fmax.reduce(stage, axis=1, keepdims=True)
     return np.asarray((stage == longest) & (stage > SLOWEST_FACTOR * nan_median(stage)[:, None]))
 
 
 def nan_median(values: F64) -> F64:
-    """The median over the last axis, NaN left out; NaN where nothing is left."""
+    """Returns the median over the last axis without NaN; NaN where all are NaN."""
     known = (~np.isnan(values)).sum(axis=-1)
     ordered = np.sort(values, axis=-1)
     at = np.maximum(known - 1, 0)
@@ -263,10 +270,11 @@ def nan_median(values: F64) -> F64:
 
 
 def merge_lags(lag: F64, last: F64, period: F64) -> tuple[F64, F64]:
-    """([groups, senders] lag behind the first sender, share of rounds sent last); NaN where it cannot be known.
+    """Returns [group, sender] the lag behind the first sender, s, and the share of rounds sent last; NaN where unknown.
 
     Args:
-        lag: [groups, receivers, senders] onset of each sender after the first that the receiver heard, s; NaN unheard.
+        lag: [groups, receivers, senders] onset of each sender after the first that the receiver heard, s; NaN if
+            it received none.
         last: the same shape: share of rounds in which the receiver heard the sender begin last.
         period: [groups] time between rounds, s.
     """
@@ -281,7 +289,7 @@ def merge_lags(lag: F64, last: F64, period: F64) -> tuple[F64, F64]:
 
 
 def _least_squares(lag: F64, weight: F64) -> F64:
-    """[groups, senders] places that fit every receiver's row best, each row's offset free."""
+    """Returns [group, sender] s that fit every receiver's row best, with a free offset for each row."""
     heard = np.maximum(weight.sum(axis=2, keepdims=True), 1.0)
     centred = weight * (lag - lag.sum(axis=2, keepdims=True) / heard)
     laplacian = -np.einsum("grs,grt->gst", weight, weight / heard)
@@ -291,7 +299,7 @@ def _least_squares(lag: F64, weight: F64) -> F64:
 
 
 def _comparable_senders(weight: Mask) -> Mask:
-    """[groups, senders] whether a sender can be compared with the one that most receivers hear."""
+    """Returns [group, sender] whether a sender is comparable with the one that most receivers receive from."""
     near = np.einsum("grs,grt->gst", weight.astype(np.int32), weight.astype(np.int32)) > 0
     for _ in range(max(1, near.shape[1] - 1).bit_length()):
         near = np.matmul(near.astype(np.int32), near.astype(np.int32)) > 0
@@ -319,7 +327,7 @@ def _recut_circle(place: F64, period: F64) -> F64:
 
 
 def _last_share(lag: F64, last: F64, place: F64) -> F64:
-    """[groups, senders] share of rounds in which a member sent last, from what each receiver heard.
+    """[groups, senders] share of rounds in which a member sent last, from the values of each receiver.
 
     A receiver that hears all tells it outright. One that hears two tells which of them came later; a member that sent
     last came later than each neighbour, so that the least of what its receivers say bounds it.

@@ -1,4 +1,4 @@
-"""Numbers for flows that stay the same from block to block."""
+"""Assigns flows numbers that stay the same from block to block."""
 
 from dataclasses import dataclass, field
 
@@ -9,11 +9,11 @@ U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 
 MAX_FLOWS = 1 << 18
-"""Flows remembered at once; when more have been seen, all are forgotten and learned anew."""
+"""Flows kept at once; beyond that the table is cleared and filled again."""
 
 
 def hash_columns(*columns: NDArray[np.unsignedinteger]) -> U64:
-    """One 64-bit hash of several columns (the finaliser of splitmix64 after each)."""
+    """Returns [row] 64-bit hashes of several columns (the finaliser of splitmix64 after each)."""
     out = np.full(len(columns[0]), 0x9E3779B97F4A7C15, np.uint64)
     for column in columns:
         out = (out ^ column.astype(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
@@ -25,7 +25,7 @@ def hash_columns(*columns: NDArray[np.unsignedinteger]) -> U64:
 
 @dataclass
 class KeyTable:
-    """Keys by number, in the order of their first block."""
+    """Numbers of 64-bit keys, in the order of their first block."""
 
     keys: U64 = field(default_factory=lambda: np.empty(0, np.uint64))
     """Sorted."""
@@ -35,7 +35,7 @@ class KeyTable:
         return len(self.keys)
 
     def numbers(self, keys: U64) -> I64:
-        """The number of each key, new ones for new keys."""
+        """Returns [key] numbers, and assigns one to each new key."""
         distinct, inverse = np.unique(keys, return_inverse=True)
         at = np.searchsorted(self.keys, distinct)
         fresh = distinct if not len(self.keys) else distinct[self.keys[np.minimum(at, len(self.keys) - 1)] != distinct]
@@ -48,12 +48,12 @@ class KeyTable:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to forget."""
+        """Whether it holds more keys than it may."""
         return len(self.keys) > MAX_FLOWS
 
 
 def grow_array(array: NDArray[np.generic], length: int, fill: float) -> NDArray[np.generic]:
-    """The array, at least `length` long, new places holding `fill`."""
+    """Returns the array extended to at least `length` entries; new entries hold `fill`."""
     if len(array) >= length:
         return array
     out = np.full(max(length, 2 * len(array)), fill, array.dtype)

@@ -1,8 +1,8 @@
-"""How long the way was just before a segment was lost: a queue that overflows was full, a bad link was not.
+"""Measures the round trip just before a loss: it is long before an overflowing queue, normal before a bad link.
 
-Of a segment that is sent again, the one before it in its flow got through. Where a queue overflowed, that one waited in
-the full queue, and its acknowledgement came late; where a link drops at random, it came as ever. A segment whose own
-acknowledgement had to wait for a repair says nothing, and is left out.
+The segment before a retransmitted one got through. Where a queue overflowed, it waited in the full queue and its
+acknowledgement came late; where a link drops at random, the acknowledgement came as usual. A segment whose own
+acknowledgement waited for a repair is omitted.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class SentSegments:
 
 
 def durations_before_losses(first: SentSegments, again: SentSegments) -> tuple[I64, F64]:
-    """(row in `again`, seconds that the segment before it took), of those that are known."""
+    """Returns ([loss] row in `again`, [loss] s until the segment before it was acknowledged), where known."""
     if not len(first.flow) or not len(again.flow):
         return np.empty(0, np.int64), np.empty(0)
     run = np.unique(np.concatenate((first.flow, again.flow)), return_inverse=True)[1]

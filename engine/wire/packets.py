@@ -1,4 +1,4 @@
-"""Packets as columns, whoever captured them."""
+"""Packets as columns, independent of the capture."""
 
 from dataclasses import dataclass, fields
 from typing import Self
@@ -44,10 +44,10 @@ class Packets:
         return len(self.time)
 
     def take(self, index: NDArray[np.int64] | NDArray[np.bool_] | slice) -> Self:
-        """The packets at an index, a mask or a slice."""
+        """Returns the packets at an index, a mask or a slice."""
         return type(self)(*(getattr(self, f.name)[index] for f in fields(self)))
 
     @classmethod
     def concat(cls, parts: list[Self]) -> Self:
-        """Several blocks one after another."""
+        """Returns several blocks as one, in the given order."""
         return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))

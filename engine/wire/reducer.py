@@ -1,4 +1,4 @@
-"""One port's packets in, its `wire.*` samples out: the same on a DPU and over a recording."""
+"""Reduces one port's packets to its `wire.*` samples, on a DPU and over a recording alike."""
 
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ from skewscope.engine.wire.transport import TransportReducer
 from skewscope.engine.wire.view import PortView
 
 TICK_LENGTH = 1.0
-"""Length of a tick, s: samples are told once a tick."""
+"""Length of a tick, s; each series has one sample per tick."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class PortReducer:
         self.groups = [build_reducer(group) for group in self.view.groups if len(group.nodes) > 1]
 
     def reduce(self, packets: Packets, first: float, ticks: int, step: float = TICK_LENGTH) -> PortSamples:
-        """The samples of `ticks` ticks that begin at `first`; `packets` are all of that stretch, in any order."""
+        """Returns the samples of `ticks` ticks that begin at `first`, from all packets of that stretch in any order."""
         out = PortSamples(first, step, self.view.port)
         chunk = self._chunk(packets, first, ticks, step)
         if not len(chunk.packets) and not self.names:
@@ -77,7 +77,7 @@ class PortReducer:
         return numbers
 
     def _emit_flows(self, chunk: Chunk, out: PortSamples, data: Mask) -> None:
-        """Shares of flows, and the traffic matrix."""
+        """Emits the shares of flows and the traffic matrix."""
         packets, ticks = chunk.packets, chunk.ticks
         rows = np.flatnonzero(data)
         p = packets.take(rows)
@@ -116,7 +116,7 @@ class PortReducer:
 
 
 def _overlap(begin: F64, end: F64, chunk: Chunk) -> F64:
-    """[ticks] seconds of each tick that lie in the given spans, which do not overlap one another."""
+    """Returns [tick] s of each tick that lie in the given spans, which do not overlap one another."""
     edges = chunk.first + chunk.step * np.arange(chunk.ticks + 1)
     if not len(begin):
         return np.zeros(chunk.ticks)
@@ -128,7 +128,7 @@ def _overlap(begin: F64, end: F64, chunk: Chunk) -> F64:
 
 
 def _gini(table: NDArray[np.number]) -> F64:
-    """[ticks] Gini coefficient over the flows with bytes in the tick; NaN without."""
+    """Returns [tick] Gini coefficient over the flows with bytes in the tick; NaN without any."""
     ordered = np.sort(table, axis=1)
     count = (table > 0).sum(axis=1)
     rank = np.arange(1, table.shape[1] + 1) - (table.shape[1] - count)[:, None]

@@ -1,4 +1,4 @@
-"""Requests and response streams at a front end's port, from whose turn it is on each connection.
+"""Derives requests and response streams at a front end's port from the turns of each connection.
 
 A request is what a client sends when it is its turn: after the connection began, or after a response. Its response
 begins with the first byte the other way. Encrypted connections keep their turns; many requests multiplexed on one
@@ -18,13 +18,13 @@ from skewscope.engine.wire.sequence import run_starts
 from skewscope.engine.wire.ticks import deviations, means, quantiles
 
 SAME_CHUNK = 0.5e-3
-"""Seconds: bytes of a response closer than this came in one chunk; no engine streams 2,000 chunks a second to one."""
+"""Seconds below which bytes of a response belong to one chunk: no engine streams 2,000 chunks/s to one client."""
 RESPONSE_TIMEOUT = 2.0
 """Seconds of silence after which a response on a connection that stays open counts as ended."""
 CLIENT, SERVER, CLOSE = 1, 2, 3
-"""What a packet is in a conversation: the client's turn, the server's turn, the end. 0: nothing yet."""
+"""Role of a packet in a conversation: the client's turn, the server's turn, the end. 0: none yet."""
 UNKNOWN_SIDE, SERVER_SIDE, CLIENT_SIDE = 0, 1, 2
-"""Which side of a connection this port's host is."""
+"""The side of a connection that this port's host is on."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Conversations:
     chunks: F64 = field(default_factory=lambda: np.zeros(0))
 
     def reserve(self, length: int) -> None:
-        """Make room for so many connections."""
+        """Extends the state to so many connections."""
         self.turn, self.side = (
             np.asarray(grow_array(self.turn, length, 0)),
             np.asarray(grow_array(self.side, length, 0)),
@@ -54,14 +54,14 @@ class Conversations:
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """What counts in the conversations of a chunk, ordered by (connection, time)."""
+    """Packets that carry a turn in a chunk, ordered by (connection, time)."""
 
     conn: I64
     time: F64
     tick: I64
     role: NDArray[np.int8]
     previous_role: NDArray[np.int8]
-    """What the connection's previous row was."""
+    """[row] role of the connection's previous row."""
     since: F64
     """Seconds since that row."""
     size: F64
@@ -77,7 +77,7 @@ class RequestReducer:
     open_streams: float = 0.0
 
     def reduce(self, chunk: Chunk, data: Mask, out: PortSamples, node: str) -> None:
-        """Put the chunk's request signals of `node` into `out`."""
+        """Adds the chunk's request samples of `node` to `out`."""
         if self.connections.is_full:
             self.connections, self.state, self.open_streams = KeyTable(), Conversations(), 0.0
         turns = self._turns(chunk, data)
@@ -147,7 +147,7 @@ class RequestReducer:
     def _emit_responses(
         self, chunk: Chunk, out: PortSamples, turns: _Turns, replied: Mask, ended: Mask, node: str
     ) -> I64:
-        """Put what ended responses were like; give the ticks of those that ended by falling silent."""
+        """Emits the statistics of ended responses; returns [response] the ticks of those that ended by a timeout."""
         state = self.state
         fresh = (turns.role == SERVER) & ((turns.previous_role == CLIENT) | (turns.since >= SAME_CHUNK))
         began = _carry_forward(turns.conn, np.where(replied, turns.time, np.nan), state.began)
@@ -196,7 +196,7 @@ class RequestReducer:
 
 
 def _carry_forward(conn: I64, value: F64, held: F64) -> F64:
-    """The latest value that is not NaN at or before each row of its connection, `held` before the first."""
+    """Returns [row] the latest value that is not NaN at or before it in its connection; `held` before the first."""
     if not len(conn):
         return value
     first = run_starts(conn)
@@ -206,7 +206,7 @@ def _carry_forward(conn: I64, value: F64, held: F64) -> F64:
 
 
 def _count_chunks(conn: I64, fresh: Mask, replied: Mask, held: F64) -> F64:
-    """Chunks of the running response before each row, itself included; a reply starts the count again."""
+    """Returns [row] chunks of the current response so far, itself included; a reply restarts the count."""
     if not len(conn):
         return np.empty(0)
     total = np.cumsum(fresh).astype(float)

@@ -1,11 +1,11 @@
-"""Rounds of a group whose members all send and then wait for all: who began when, as one port heard it.
+"""Finds the rounds of a group whose members all send and then wait for all, and when each began, at one port.
 
 A barrier leaves a mark that needs no clock, period or threshold: between two bursts of one sender there is exactly one
-of every other. So the bursts of all senders, in time order, fall apart into runs in which each sender stands once; a
-new run begins where a sender comes again. Only where the first run begins is open, and it matters: late by 12 ms before
-a pause of 8, or early by 8 after a pause of 12, look alike. A long silence settles it, since what comes after it begins
-a round. Without one, of the readings whose pause between rounds is no mere jitter, that holds in which the fewest
-senders are late; one straggler is likelier than all but one.
+of every other. So the bursts of all senders, in time order, split into runs in which each sender appears once; a new
+run begins where a sender reappears. Only the begin of the first run is ambiguous, and it matters: late by 12 ms before
+a pause of 8, or early by 8 after a pause of 12, look alike. A long silence decides it, since the next burst begins a
+round. Without one, of the readings whose pause between rounds exceeds jitter, the one with the fewest late senders is
+taken: one straggler is likelier than all but one.
 """
 
 from dataclasses import dataclass, field
@@ -20,11 +20,11 @@ I64 = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 SILENCE = 20.0
-"""Typical periods of silence after which a burst begins a new round for certain."""
+"""Typical periods of silence after which the next burst certainly begins a round."""
 PERIOD_JUMP = 4.0
-"""A period that differs from the one known by more than this factor replaces it at once."""
+"""A period that differs from the known one by more than this factor replaces it at once."""
 MIN_WHOLE_SHARE = 0.9
-"""A reading known for certain is given up when it has less than this share of another's whole rounds."""
+"""A certain reading is dropped when it has less than this share of another's whole rounds."""
 MIN_PAUSE_SHARE = 0.1
 """A reading's pause between rounds must be at least this share of the longest reading's, or it is jitter."""
 MIN_SENDER_SHARE = 0.25
@@ -37,7 +37,7 @@ MAX_CANDIDATES = 6
 
 @dataclass(frozen=True, slots=True)
 class BarrierRounds:
-    """Whole rounds, in time order. Rows are rounds, columns the senders heard."""
+    """Whole rounds, in time order. Rows are rounds, columns the senders received from."""
 
     senders: I64
     begin: F64
@@ -67,12 +67,12 @@ class RoundReader:
     period: float = np.nan
     """Typical time between a sender's bursts, s."""
     is_certain: bool = False
-    """Whether a silence has shown where rounds begin, and nothing has broken since."""
+    """Whether a silence has shown where rounds begin, and no round has broken since."""
     is_carried: bool = False
-    """Whether `pending` begins where a reading said that a round begins."""
+    """Whether `pending` begins where a reading begins a round."""
 
     def read(self, bursts: Bursts, until: float) -> BarrierRounds:
-        """The rounds that these bursts complete; `until` is the time up to which all bursts are known."""
+        """Returns the rounds that these bursts complete; `until` is the time, s, up to which all bursts are known."""
         found = merge_bursts([self.pending, bursts]).by_time()
         senders = _active_senders(found)
         if len(senders) < 2:
@@ -107,7 +107,7 @@ class RoundReader:
         return first
 
     def _collect(self, found: Bursts, begins: I64, senders: I64, quiet: I64) -> BarrierRounds:
-        """The rounds between one begin and the next; the open rest is kept."""
+        """Returns the rounds between one begin and the next, and keeps the open rest."""
         self.pending = found.take(np.arange(len(found)) >= begins[-1])
         place = np.searchsorted(senders, found.stream)
         run = np.searchsorted(begins, np.arange(len(found)), side="right") - 1
@@ -126,13 +126,13 @@ def _no_rounds(senders: I64) -> BarrierRounds:
 
 
 def _active_senders(bursts: Bursts) -> I64:
-    """The senders that take part, by number."""
+    """Returns [sender] the numbers of those that take part."""
     count = np.bincount(bursts.stream)
     return np.flatnonzero((count > 0) & (count >= MIN_SENDER_SHARE * count.max(initial=0)))
 
 
 def _next_begin(found: Bursts) -> I64:
-    """For each burst taken as a round's first: the burst that begins the next round (len(found) if none)."""
+    """Returns [burst], for each as a round's first, the row that begins the next round; len(found) if none."""
     n = len(found)
     order = np.lexsort((found.begin, found.stream))
     again = np.full(n, n)
@@ -142,7 +142,7 @@ def _next_begin(found: Bursts) -> I64:
 
 
 def _round_begins(found: Bursts, first: int, quiet: I64) -> I64:
-    """Rows at which rounds begin, from `first` on; a long silence begins one in any case."""
+    """Returns [round] the rows at which rounds begin, from `first` on; a long silence always begins one."""
     n = len(found)
     following = _next_begin(found)
     if len(quiet):
@@ -152,7 +152,7 @@ def _round_begins(found: Bursts, first: int, quiet: I64) -> I64:
 
 
 def reachable_rows(following: I64, first: int) -> I64:
-    """Rows reached from `first` by following; by doubling, so that the work is n log n without a loop over rounds."""
+    """Returns [row] all rows reached from `first`; by doubling, in n log n without a loop over rounds."""
     n = len(following)
     jump = np.append(following, n)
     mark = np.zeros(n + 1, bool)
@@ -167,7 +167,7 @@ def reachable_rows(following: I64, first: int) -> I64:
 
 
 def _begin_matrix(found: Bursts, first: int, senders: int) -> F64:
-    """[rounds, senders] begins of the whole rounds from `first` on, each row in time order."""
+    """Returns [round, sender] s when bursts of whole rounds begin, from `first` on, each row in time order."""
     begins = _round_begins(found, first, np.empty(0, np.int64))
     size = np.diff(np.append(begins, len(found)))
     whole = begins[size == senders]
@@ -176,7 +176,7 @@ def _begin_matrix(found: Bursts, first: int, senders: int) -> F64:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What a reading says, typically over its rounds."""
+    """Medians of a reading over its rounds."""
 
     rounds: int
     pause: float
@@ -185,14 +185,14 @@ class _Reading:
 
 
 def _candidates(found: Bursts, senders: int) -> list[int]:
-    """Rows at which a first round may begin: the first, and those after the longest pauses that follow it."""
+    """Returns rows at which a first round may begin: the first, and those after the longest pauses that follow it."""
     pauses = np.diff(found.begin[: senders + 1])
     longest = np.argsort(-pauses, kind="stable")[: MAX_CANDIDATES - 1] + 1
     return [0, *sorted(int(row) for row in longest)]
 
 
 def _reading(found: Bursts, first: int, senders: int) -> _Reading:
-    """The reading that begins at row `first`."""
+    """Returns the reading that begins at row `first`."""
     rounds = _begin_matrix(found, first, senders)
     if len(rounds) < 2:
         return _Reading(len(rounds), 0.0, np.inf, np.inf)
@@ -203,13 +203,13 @@ def _reading(found: Bursts, first: int, senders: int) -> _Reading:
 
 
 def _plausible_readings(readings: dict[int, _Reading]) -> dict[int, _Reading]:
-    """The readings whose pause is no jitter and whose rounds are mostly whole."""
+    """Returns the readings whose pause exceeds jitter and whose rounds are mostly whole."""
     longest = max(r.pause for r in readings.values())
     most = max(r.rounds for r in readings.values())
     return {i: r for i, r in readings.items() if r.pause >= MIN_PAUSE_SHARE * longest and r.rounds >= most / 2}
 
 
 def _likeliest_row(readings: dict[int, _Reading], *, carried: bool) -> int:
-    """The row at which the likeliest reading begins: fewest late, then the one carried over, then least spread."""
+    """Returns the row of the likeliest reading: fewest late, then the one carried over, then least spread."""
     possible = _plausible_readings(readings)
     return min(possible, key=lambda i: (possible[i].late, not (carried and i == 0), possible[i].spread, i), default=0)

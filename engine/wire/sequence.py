@@ -1,4 +1,4 @@
-"""Which segments were seen before, which fill a hole, and when a segment was acknowledged.
+"""Classifies segments as new, retransmitted or out of order, and matches acknowledgements to them.
 
 TCP sequence numbers (32 bits) and RoCEv2 packet sequence numbers (24 bits) are unwrapped per flow and compared with
 the highest seen so far at this vantage. Below it, a segment is a *retransmission* if its range was seen before, or if
@@ -21,12 +21,12 @@ SPAN = 1 << 42
 
 
 def run_starts(group: I64) -> Mask:
-    """Where a new run begins in a column that is ordered by run."""
+    """Returns [row] whether a new run begins, for a column that is ordered by run."""
     return np.concatenate(([True], group[1:] != group[:-1])) if len(group) else np.empty(0, bool)
 
 
 def unwrap(group: I64, number: I64, base: I64, bits: int) -> I64:
-    """Wrapping numbers as positions relative to each run's `base` (one per row, read at the run's first row)."""
+    """Returns [row] wrapping numbers as positions relative to each run's `base` (read at the run's first row)."""
     half, whole = 1 << (bits - 1), 1 << bits
     first = run_starts(group)
     step = np.empty_like(number)
@@ -39,7 +39,7 @@ def unwrap(group: I64, number: I64, base: I64, bits: int) -> I64:
 
 
 def highest_before(group: I64, position: I64, floor: I64) -> I64:
-    """For each row, the highest position of the rows before it in its run, and of `floor` (read at the run's start)."""
+    """Returns [row] the highest position before it in its run, at least `floor` (read at the run's start)."""
     first = run_starts(group)
     run = np.cumsum(first) - 1
     lifted = position + run * (2 * SPAN)
@@ -52,21 +52,21 @@ def highest_before(group: I64, position: I64, floor: I64) -> I64:
 
 @dataclass
 class FlowState:
-    """What one kind of flow carries from block to block, by flow number."""
+    """State of one kind of flow between blocks, by flow number."""
 
     number: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
     """The wrapping number at the highest position."""
     known: Mask = field(default_factory=lambda: np.zeros(0, bool))
 
     def reserve(self, flows: int) -> None:
-        """Make room for so many flows."""
+        """Extends the state to so many flows."""
         self.number = np.asarray(grow_array(self.number, flows, 0))
         self.known = np.asarray(grow_array(self.known, flows, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentClasses:
-    """Segments of a block in the order (flow, time), judged."""
+    """Segments of a block with their classes, in the order (flow, time)."""
 
     order: I64
     """Row of each in the block."""
@@ -75,24 +75,23 @@ class SegmentClasses:
     end: I64
     """Positions relative to the highest of the flow when the block began."""
     is_retransmission: Mask
-    """A retransmission."""
     is_out_of_order: Mask
-    """Out of order, and no retransmission."""
+    """[segment] out of order and not retransmitted."""
 
 
 def classify_segments(
     flow: I64, time: F64, number: I64, extent: I64, state: FlowState, *, bits: int, reorder: float
 ) -> SegmentClasses:
-    """Judge the segments of one block (in time order) and advance `state`.
+    """Returns the classes of one block's segments (given in time order) and advances `state`.
 
     Args:
-        flow: number of each segment's directional flow.
-        time: when it was seen, s.
-        number: its wrapping sequence number.
-        extent: how far it advances the sequence (bytes, or 1 for a RoCEv2 packet).
+        flow: [segment] number of its directional flow.
+        time: [segment] when it was captured, s.
+        number: [segment] wrapping sequence number.
+        extent: [segment] how far it advances the sequence (bytes, or 1 for a RoCEv2 packet).
         state: carried from block to block.
         bits: width of the wrapping number.
-        reorder: seconds within which a segment that fills a hole counts as reordered rather than sent again.
+        reorder: s within which a segment that fills a hole counts as reordered, not as retransmitted.
     """
     order = np.argsort(flow, kind="stable")
     flow, time, number, extent = flow[order], time[order], number[order], extent[order]
@@ -114,7 +113,7 @@ def classify_segments(
 
 
 def _hole_fillers(flow: I64, time: F64, begin: I64, peak: I64, old: Mask) -> tuple[Mask, F64]:
-    """Which old segments lie in a hole that an earlier one of the block left, and how long after it."""
+    """Returns [segment] whether it fills a hole left earlier in the block, and s since then (inf if not)."""
     filler, delay = np.zeros(len(flow), bool), np.full(len(flow), np.inf)
     hole = np.flatnonzero(begin > peak)
     late = np.flatnonzero(old)
@@ -131,7 +130,7 @@ def _hole_fillers(flow: I64, time: F64, begin: I64, peak: I64, old: Mask) -> tup
 
 
 def match_acks(flow: I64, end: I64, ack_flow: I64, ack: I64) -> I64:
-    """For each segment end, the row of the first acknowledgement of its flow that covers it; -1 if none.
+    """Returns [segment] the row of the first acknowledgement of its flow that covers its end; -1 if none.
 
     `ack_flow`, `ack` are ordered by (flow, time); `ack` are positions in the same space as `end`.
     """

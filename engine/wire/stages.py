@@ -1,4 +1,4 @@
-"""A pipeline as one of its stages sees it: how long after its input it hands over, and how long it waits for input."""
+"""Measures one pipeline stage: the time from its input to its hand-over, and its wait for input."""
 
 from dataclasses import dataclass, field
 
@@ -12,9 +12,9 @@ from skewscope.engine.wire.sequence import run_starts
 I64 = NDArray[np.int64]
 
 IDLE_PERIODS = 5.0
-"""Typical periods after the input's arrival beyond which a hand-over was not held up by the stage but not asked for."""
+"""Typical periods after the input beyond which a hand-over was not delayed, but nothing was requested."""
 MAX_QUEUED = 64
-"""Inputs remembered that were not handed over."""
+"""Inputs kept that were not handed over."""
 SAME_PACE = 0.25
 """Periods that differ by no more than this share are the same pace."""
 INPUT, OUTPUT = 0, 1
@@ -28,9 +28,9 @@ class StageHandovers:
     time: F64
     """When the hand-over began, s."""
     duration: F64
-    """From when the stage could begin (its input whole, its last hand-over done) to the hand-over, s."""
+    """From when the stage could begin (its input complete, its last hand-over done) to the hand-over, s."""
     wait: F64
-    """How long it stood without input before, s; 0 where input was queued."""
+    """How long it waited for input before, s; 0 where input was queued."""
     period: F64
     """Time since the hand-over before; NaN for the first."""
 
@@ -51,7 +51,7 @@ class StageReader:
     """The same when the queue was last seen empty."""
 
     def read(self, bursts: Bursts) -> StageHandovers:
-        """The hand-overs that these bursts complete."""
+        """Returns the hand-overs that these bursts complete."""
         found = merge_bursts([self.pending, bursts])
         inputs, outputs = found.take(found.stream == INPUT), found.take(found.stream == OUTPUT)
         if not len(outputs):
@@ -73,11 +73,11 @@ class StageReader:
         return StageHandovers(outputs.begin[fine], took[fine], waited[fine], period[fine])
 
     def _pairs(self, inputs: Bursts, outputs: Bursts) -> I64:
-        """For each hand-over the row of its input, which may be none.
+        """Returns [hand-over] the row of its input, outside the inputs' rows where it has none.
 
-        First in, first out; a stretch without traffic means that nothing is under way, and the count begins anew. From
-        where on all hand-overs of a stretch come before their inputs they are shifted by as much: the first stage's
-        first is asked for by other means, and a hand-over that the wire broke in two counts twice.
+        First in, first out; after a stretch without traffic nothing is in flight, and the count restarts. From the row
+        where all hand-overs of a stretch precede their inputs, the pairs are shifted: the first hand-over of the first
+        stage has no input, and a hand-over that was split on the wire counts twice.
         """
         begins = np.sort(np.concatenate((inputs.begin, outputs.begin)))
         quiet = begins[1:][np.diff(begins) > IDLE_PERIODS * self.period]
@@ -91,9 +91,9 @@ class StageReader:
         return self._correct_queue(pair + np.minimum(_highest_from_here(arrived - pair - 1, run), 0), arrived)
 
     def _correct_queue(self, pair: I64, arrived: I64) -> I64:
-        """The pairs, less a queue that cannot be: one that came about and stays while the pace is that of an empty one.
+        """Returns the pairs without an impossible queue, which stays while the pace is that of an empty one.
 
-        An input that the wire broke in two counts twice, and would show every later one as queued.
+        An input that was split on the wire counts twice, and every later one would appear queued.
         """
         queue = np.minimum.accumulate((arrived - pair - 1)[::-1])[::-1]
         if queue[0] <= 0:
@@ -103,7 +103,7 @@ class StageReader:
 
 
 def _highest_from_here(value: I64, run: I64) -> I64:
-    """[i] largest value from i to the end of its run."""
+    """Returns [row] the largest value from this row to the end of its run."""
     apart = np.int64(1 + 2 * np.abs(value).max(initial=0))
     key = (run[-1:] - run) * apart
     return np.asarray(np.maximum.accumulate((value + key)[::-1])[::-1] - key)

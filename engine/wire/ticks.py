@@ -1,4 +1,4 @@
-"""Statistics of samples that fall into ticks, all ticks at once."""
+"""Statistics of samples by tick, over all ticks at once."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ I64 = NDArray[np.int64]
 
 
 def quantiles(group: I64, values: F64, shares: tuple[float, ...], groups: int) -> F64:
-    """[shares, groups] quantiles of `values` by group, interpolated; NaN where a group is empty."""
+    """Returns [share, group] interpolated quantiles of `values` by group, NaN where a group is empty."""
     out = np.full((len(shares), groups), np.nan)
     if not len(values):
         return out
@@ -28,7 +28,7 @@ def quantiles(group: I64, values: F64, shares: tuple[float, ...], groups: int) -
 
 
 def means(group: I64, values: F64, groups: int) -> F64:
-    """[groups] mean of `values` by group; NaN where a group is empty."""
+    """Returns [group] means of `values`, NaN where a group is empty."""
     count = np.bincount(group, minlength=groups)
     total = np.bincount(group, weights=values, minlength=groups)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -36,7 +36,7 @@ def means(group: I64, values: F64, groups: int) -> F64:
 
 
 def deviations(group: I64, values: F64, groups: int) -> F64:
-    """[groups] standard deviation of `values` by group; NaN where a group has fewer than two."""
+    """Returns [group] standard deviations of `values`, NaN where a group has fewer than two."""
     mean = means(group, values, groups)
     spread = means(group, (values - mean[group]) ** 2, groups) if len(values) else np.full(groups, np.nan)
     spread[np.bincount(group, minlength=groups) < 2] = np.nan
@@ -44,13 +44,13 @@ def deviations(group: I64, values: F64, groups: int) -> F64:
 
 
 def ratio(part: F64, whole: F64, least: float = 1.0) -> F64:
-    """part/whole; NaN where the whole is under `least`: a share of next to nothing says nothing."""
+    """Returns part / whole elementwise, NaN where the whole is below `least`, too few for a meaningful share."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where(whole >= least, part / whole, np.nan))
 
 
 def trailing_sums(counts: F64, width: int) -> F64:
-    """Sums over the last `width` columns, along the last axis; shorter at the start."""
+    """Returns sums over the last `width` columns, of the same shape; shorter windows at the start."""
     total = np.cumsum(counts, axis=-1)
     shifted = np.zeros_like(total)
     shifted[..., width:] = total[..., :-width]

@@ -1,4 +1,4 @@
-"""Loss, reordering, round-trip time, congestion marks: what transport headers tell at one port."""
+"""Derives loss, reordering, round-trip time and congestion marks from transport headers at one port."""
 
 from dataclasses import dataclass, field
 
@@ -28,18 +28,18 @@ Mask = NDArray[np.bool_]
 WINDOW_S = 5.0
 """Seconds over which shares are counted: at 2 % loss, a stage that sends 10 segments a second still shows one."""
 MIN_SEGMENTS = 8
-"""Segments in the window below which a share of them is not told."""
+"""Segments in the window below which no share of them is emitted."""
 REORDER_SHARE = 0.5
-"""A segment that fills a hole sooner than this share of the round trip cannot have been sent again for it."""
+"""A segment that fills a hole sooner than this share of the round trip cannot be a retransmission."""
 REORDER_FIRST = 100e-6
-"""That bound, in seconds, until a round trip was measured."""
+"""The limit until a round trip was measured, s."""
 BIN_S = 0.1
-"""Seconds: a closed window is told in such bins."""
+"""Length of the bins in which closed windows are counted, s."""
 
 
 @dataclass
 class TransportReducer:
-    """What the transport reducer carries from chunk to chunk."""
+    """Reduces transport headers of one port, over chunks."""
 
     flows: KeyTable = field(default_factory=KeyTable)
     tcp: FlowState = field(default_factory=FlowState)
@@ -51,9 +51,9 @@ class TransportReducer:
     """Tail of per-tick counts, for shares over a window longer than a chunk."""
 
     def reduce(self, chunk: Chunk, out: PortSamples, peer_names: list[str], node: str = "") -> Mask:
-        """Put this chunk's transport signals into `out`; give the mask of packets with data sent for the first time.
+        """Adds the chunk's transport samples to `out`; returns [packet] first transmissions that carry data.
 
-        `node` is whose clients the port serves, if any.
+        `node` is the node whose clients the port serves, if any.
         """
         if self.flows.is_full:
             self.flows, self.tcp, self.roce, self.acks = KeyTable(), FlowState(), FlowState(), FlowState()
@@ -98,7 +98,7 @@ class TransportReducer:
         return self._tcp_rtt(chunk, tcp, fate)
 
     def _mark_spurious(self, packets: Packets, tcp: "_TcpSegments", fate: "_PacketClasses") -> None:
-        """Which segments were sent again although their acknowledgement had passed here: that was lost further on."""
+        """Marks segments retransmitted after their acknowledgement passed here: it was lost further on."""
         rows, flow, position = tcp.acks(packets)
         base, judged = tcp.base, tcp.segments
         self.acks.reserve(len(base))
@@ -117,7 +117,7 @@ class TransportReducer:
         self.acks.known[flow[last]] = True
 
     def _flow_numbers(self, packets: Packets, rows: I64) -> tuple[I64, I64]:
-        """Numbers of each row's flow and of the flow the other way."""
+        """Returns [row] the numbers of its flow and of the reverse flow."""
         src, dst, sport, dport = packets.src[rows], packets.dst[rows], packets.sport[rows], packets.dport[rows]
         both = self.flows.numbers(
             np.concatenate((hash_columns(src, dst, sport, dport), hash_columns(dst, src, dport, sport)))
@@ -125,7 +125,7 @@ class TransportReducer:
         return both[: len(rows)], both[len(rows) :]
 
     def _tcp_rtt(self, chunk: Chunk, tcp: "_TcpSegments", fate: "_PacketClasses") -> tuple[I64, F64]:
-        """(row, seconds) of each acknowledgement, from the first sending by the host that it covers."""
+        """Returns ([ack] row, [ack] round trip in s) from the first transmission by the host that it covers."""
         packets, judged = chunk.packets, tcp.segments
         rows, flow, position = tcp.acks(packets, chunk.rx)
         mine = chunk.tx[tcp.sent] & ~judged.is_retransmission & ~judged.is_out_of_order
@@ -142,12 +142,12 @@ class TransportReducer:
         return heard[fine], took[fine]
 
     def _note_losses(self, chunk: Chunk, first: SentSegments, tcp: "_TcpSegments", fate: "_PacketClasses") -> None:
-        """Keep how long the segments before lost ones took."""
+        """Stores the round trips of the segments before lost ones."""
         judged, at = tcp.segments, tcp.sent
         lost = np.flatnonzero(judged.is_retransmission & ~fate.is_spurious[at] & chunk.tx[at])
         again = SentSegments(judged.flow[lost], judged.begin[lost], chunk.packets.time[at[lost]], np.zeros(len(lost)))
         which, took = durations_before_losses(first, again)
-        real = took >= self.reorder_limit  # shorter than the way allows: its acknowledgement answered another copy
+        real = took >= self.reorder_limit  # shorter than the path allows: the acknowledgement answered another copy
         fate.before_loss = chunk.tick[at[lost[which[real]]]], took[real]
 
     def _roce(self, chunk: Chunk, rows: I64, fate: "_PacketClasses") -> tuple[I64, F64]:
@@ -169,7 +169,7 @@ class TransportReducer:
         for word, way in (("tx", chunk.tx), ("rx", chunk.rx)):
             sent = self._window_counts(f"sent {word}", chunk, data & way)
             repeated = self._window_counts(f"again {word}", chunk, lost & data & way)
-            # One repeat proves nothing: a late acknowledgement provokes one at the end of a stream.
+            # One retransmission is no evidence: a late acknowledgement provokes one at the end of a stream.
             out.put("wire.retransmit_ratio", ratio(np.where(repeated > 1, repeated, 0.0), sent, MIN_SEGMENTS), word)
             out.put(
                 "wire.out_of_order_ratio",
@@ -179,14 +179,14 @@ class TransportReducer:
         repeats = self._window_counts("again by peer", chunk, again & data, len(names))
         counted = self._window_counts("sent by peer", chunk, data, len(names))
         share = ratio(repeats, counted, MIN_SEGMENTS)
-        # Of few segments one is much.
+        # Among few segments, one would weigh too much.
         out.put("wire.own_retransmit_ratio", _lower_median(ratio(np.maximum(repeats - 1, 0), counted, MIN_SEGMENTS)))
         for name, row in zip(names, share, strict=True):
             if name:
                 out.put("wire.peer_retransmit_ratio", row, kind="peer", entity=f"{out.port}>{name}")
 
     def _emit_lost_requests(self, chunk: Chunk, out: PortSamples, fate: "_PacketClasses", node: str) -> None:
-        """Of what came from clients, the share that is known to have been lost; a lost acknowledgement seldom shows."""
+        """Emits the share of clients' segments that were lost; a lost acknowledgement is seldom visible."""
         came = chunk.rx & (chunk.packets.proto == TCP)
         lost = fate.is_retransmission & (came != fate.is_spurious)
         counted = self._window_counts("requests", chunk, came)
@@ -197,7 +197,7 @@ class TransportReducer:
         )  # fmt: skip
 
     def _window_counts(self, what: str, chunk: Chunk, mask: Mask, peers: int = 0) -> F64:
-        """[ticks] or [peers, ticks] counts of `mask` over the last `WINDOW` seconds."""
+        """Returns [tick] or [peer, tick] counts of `mask` over the last `WINDOW_S` seconds."""
         rows = max(peers, 1)
         at = chunk.tick[mask] + (chunk.peer[mask] * chunk.ticks if peers else 0)
         now = np.bincount(at, minlength=rows * chunk.ticks).astype(np.float64).reshape(rows, chunk.ticks)
@@ -211,7 +211,7 @@ class TransportReducer:
         return np.asarray(summed if peers else summed[0])
 
     def _emit_rtt(self, chunk: Chunk, out: PortSamples, heard: I64, took: F64) -> None:
-        """`heard` are rows of acknowledgements. Each peer counts as one, however many segments it got."""
+        """Emits round trips, one vote per peer; `heard` are rows of acknowledgements, `took` their seconds."""
         tick, peer = chunk.tick[heard], chunk.peer[heard]
         whose, row = np.unique(peer, return_inverse=True)
         by_peer = quantiles(row * chunk.ticks + tick, took, (0.5,), len(whose) * chunk.ticks)[0]
@@ -240,15 +240,15 @@ class TransportReducer:
 
 @dataclass(slots=True)
 class _PacketClasses:
-    """What is known of each packet of a chunk."""
+    """Classes of each packet of a chunk."""
 
     is_retransmission: Mask
-    """Sent again, with data or to open or close a connection."""
+    """Retransmitted, with data or to open or close a connection."""
     is_out_of_order: Mask
     is_spurious: Mask
-    """Sent again although its acknowledgement had passed here: lost was what went the other way."""
+    """Retransmitted after its acknowledgement passed here: the loss was in the other direction."""
     before_loss: tuple[I64, F64] = field(default_factory=lambda: (np.empty(0, np.int64), np.empty(0)))
-    """(tick, seconds that the segment before it took) of segments that were lost."""
+    """([loss] tick, [loss] round trip of the segment before it, s)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,17 +256,17 @@ class _TcpSegments:
     """The TCP packets of a chunk."""
 
     rows: I64
-    """Which of the chunk's they are."""
+    """[segment] row in the chunk."""
     back: I64
-    """Of each, the number of the flow the other way."""
+    """[segment] number of the reverse flow."""
     base: I64
-    """Where the positions of each flow begin; below nought where it sent nothing yet."""
+    """[flow] where its positions begin; negative where it sent nothing yet."""
     segments: SegmentClasses
     sent: I64
-    """The row in the chunk of each judged segment."""
+    """[segment] row in the chunk of each classified segment."""
 
     def acks(self, packets: Packets, among: Mask | None = None) -> tuple[I64, I64, I64]:
-        """(row in the chunk, flow that it answers, position in that) of acknowledgements, by flow, then time."""
+        """Returns [ack] (row in the chunk, flow that it acknowledges, position in that flow), by flow, then time."""
         wanted = ((packets.flags[self.rows] & (ACK | RST)) == ACK) & (self.base[self.back] >= 0)
         which = np.flatnonzero(wanted if among is None else wanted & among[self.rows])
         which = which[np.argsort(self.back[which], kind="stable")]
@@ -288,7 +288,7 @@ def _is_probe(judged: SegmentClasses, length: NDArray[np.int32]) -> Mask:
 
 
 def _flow_bases(flow: I64, number: I64, before: tuple[I64, Mask], flows: int, back: I64) -> I64:
-    """The wrapping number to which each flow's positions are relative; -1 where the flow sent nothing."""
+    """Returns [flow] the wrapping number that is its position 0; -1 where the flow sent nothing."""
     size = max(flows, int(back.max(initial=0)) + 1)
     base = np.full(size, -1, np.int64)
     base[flow[::-1]] = number[::-1]
@@ -299,7 +299,7 @@ def _flow_bases(flow: I64, number: I64, before: tuple[I64, Mask], flows: int, ba
 
 
 def _roce_rtt(chunk: Chunk, sends: I64, acks: I64) -> tuple[I64, F64]:
-    """(row, seconds) of each acknowledgement, from the request by the host with its PSN to the same peer."""
+    """Returns ([ack] row, [ack] round trip in s) from the host's request with the same PSN to the same peer."""
     acks = acks[chunk.rx[acks]]
     if not len(acks) or not len(sends):
         return _NO_RTTS
@@ -315,7 +315,7 @@ def _roce_rtt(chunk: Chunk, sends: I64, acks: I64) -> tuple[I64, F64]:
 
 
 def _is_duplicate_ack(acks: Packets) -> Mask:
-    """Pure acknowledgements that say what the one before them in their flow said."""
+    """Returns [ack] whether a pure acknowledgement repeats the one before it in its flow."""
     flow = hash_columns(acks.src, acks.dst, acks.sport, acks.dport)
     order = np.argsort(flow, kind="stable")
     same = np.zeros(len(flow), bool)
@@ -330,7 +330,7 @@ def _is_duplicate_ack(acks: Packets) -> Mask:
 
 
 def _bin_share(chunk: Chunk, mask: Mask) -> F64:
-    """[ticks] share of bins of `BIN` seconds that hold a packet of the mask."""
+    """Returns [tick] the share of bins of `BIN_S` seconds that hold a packet of the mask."""
     per = max(1, round(chunk.step / BIN_S))
     at = np.floor((chunk.packets.time[mask] - chunk.first) / chunk.step * per).astype(np.int64)
     hit = np.zeros(chunk.ticks * per)
@@ -339,7 +339,7 @@ def _bin_share(chunk: Chunk, mask: Mask) -> F64:
 
 
 def _lower_median(share: F64, least: int = 2) -> F64:
-    """[ticks] the lower median over peers, so that only what most of them share counts; NaN with fewer than `least`."""
+    """Returns [tick] the lower median over peers, which only a majority can raise; NaN with fewer than `least`."""
     if not len(share):
         return np.full(share.shape[1:], np.nan)
     known = (~np.isnan(share)).sum(axis=0)

@@ -1,4 +1,4 @@
-"""What a port's reducer is told of the topology: its own addresses, who its peers are, and which groups it serves."""
+"""The part of the topology that a port's reducer needs: its addresses, its peers and its groups."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ BARRIERS = frozenset({"tensor-parallel", "data-parallel", "expert-parallel", "co
 """Kinds of group whose members all send in each round, and wait for all others before the next."""
 
 TRANSFERS = frozenset({"prefill-decode"})
-"""Kinds of group whose members hand over caches, whenever there is one."""
+"""Kinds of group whose members send caches to one another, at any time."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A parallel group as one of its members' ports sees it."""
+    """A parallel group from the port of one of its members."""
 
     name: str
     kind: str
@@ -28,7 +28,7 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class PortView:
-    """One port, as its reducer needs to know it."""
+    """What the reducer of one port needs."""
 
     port: str
     """`node/port`."""
