@@ -1,0 +1,77 @@
+"""Pages of the documentation: links lead somewhere, paths exist, commands are known, examples are valid."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from skewscope.engine.model.topology_file import parse_topology
+from skewscope.kb import yamlfile
+from skewscope.tui.cli.main import main
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("*/schema/*.md")])
+FLOORS = ("kb", "rules", "engine", "adapters", "tui", "tests", "bench", "deploy", "docs")
+
+
+def each_page(function):
+    return pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))(function)
+
+
+@each_page
+def test_links_lead_to_files(page):
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text())
+    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"], ids=lambda path: path.name)
+def test_paths_exist(page):
+    named = re.findall(rf"`((?:{'|'.join(FLOORS)})/[^`\s]*)`", page.read_text())
+    assert named
+    missing = [path for path in named if not (ROOT / folder_of_placeholder(path)).exists()]
+    assert not missing
+
+
+def folder_of_placeholder(path: str) -> str:
+    """Returns the folder of a path whose file name is a placeholder or an example, else the path."""
+    return path.rpartition("/")[0] if re.search(r"<|my[-_]", path) else path
+
+
+def commands_of(page: Path) -> list[str]:
+    """Returns the `skewscope` command lines of a page, without comments and prompts."""
+    lines = re.findall(r"^(?: {4,}|\$ )(?:\S*/)?skewscope(?: +(.*))?$", page.read_text(), flags=re.MULTILINE)
+    return [re.split(r"\s+#\s", text)[0] for line in lines for text in re.split(r"&& skewscope", line or "")]
+
+
+@each_page
+def test_commands_and_their_options_exist(page):
+    for line in commands_of(page):
+        words = [word.strip("[]") for word in shlex.split(line) if word != "..."]
+        check_command(main, words, line)
+
+
+def check_command(command: click.Command, words: list[str], line: str) -> None:
+    """Fails unless the words name a subcommand and options that it has."""
+    options = {name for option in command.params for name in (*option.opts, *option.secondary_opts)} | {"--help"}
+    for at, word in enumerate(words):
+        if word.startswith("-"):
+            assert word.split("=")[0] in options, f"{line}: {command.name} has no option {word}"
+        elif isinstance(command, click.Group) and not (at and words[at - 1].startswith("-")):
+            for name in word.split("|"):
+                found = command.get_command(click.Context(command), name)
+                assert found, f"{line}: no command {name}"
+            return check_command(found, words[at + 1 :], line)
+        elif word in (">", "|", "&&"):
+            return None
+    return None
+
+
+def test_the_topology_of_the_documentation_is_valid():
+    page = (ROOT / "docs" / "recordings.md").read_text()
+    example = next(text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "nodes:" in text)
+    topology, problems = parse_topology(yamlfile.parse(example))
+    assert not problems
+    assert topology.groups
