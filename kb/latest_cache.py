@@ -14,10 +14,10 @@ def cache_latest(make: Callable[[Catalogue], Result]) -> Callable[[Catalogue], R
     kept: list[tuple[Catalogue, Result]] = []
 
     @wraps(make)
-    def made(catalogue: Catalogue) -> Result:
+    def look_up(catalogue: Catalogue) -> Result:
         # A catalogue holds mappings and has no hash: it is known by being the same one.
         if not kept or kept[-1][0] is not catalogue:
             kept[:] = [(catalogue, make(catalogue))]
         return kept[-1][1]
 
-    return made
+    return look_up

@@ -9,7 +9,7 @@ import pytest
 
 from skewscope.engine.model.topology_file import parse_topology
 from skewscope.kb import yamlfile
-from skewscope.tui.cli.main import main
+from skewscope.tui.cli.main import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("*/schema/*.md")])
@@ -43,14 +43,14 @@ def folder_of_placeholder(path: str) -> str:
 def commands_of(page: Path) -> list[str]:
     """Returns the `skewscope` command lines of a page, without comments and prompts."""
     lines = re.findall(r"^(?: {4,}|\$ )(?:\S*/)?skewscope(?: +(.*))?$", page.read_text(), flags=re.MULTILINE)
-    return [re.split(r"\s+#\s", text)[0] for line in lines for text in re.split(r"&& skewscope", line or "")]
+    return [re.split(r"(?:^|\s+)#\s", text)[0] for line in lines for text in re.split(r"&& skewscope", line or "")]
 
 
 @each_page
 def test_commands_and_their_options_exist(page):
     for line in commands_of(page):
         words = [word.strip("[]") for word in shlex.split(line) if word != "..."]
-        check_command(main, words, line)
+        check_command(cli, words, line)
 
 
 def check_command(command: click.Command, words: list[str], line: str) -> None:

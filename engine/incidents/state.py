@@ -133,7 +133,7 @@ def to_incident(
         blast_radius=blast,
         rule=voice.info.rule,
         rule_hash=voice.info.hash,
-        also=other_affected(case, places),
+        also=other_entities(case, places),
         evidence=tuple(_to_evidence(*item) for item in items if not item[0].against),
         against=tuple(_to_evidence(*item) for item in items if item[0].against),
         unseen=unknown_signals(voice),
@@ -148,7 +148,7 @@ def to_incident(
     )
 
 
-def other_affected(case: IncidentState, places: LocalityIndex) -> tuple[str, ...]:
+def other_entities(case: IncidentState, places: LocalityIndex) -> tuple[str, ...]:
     """Names of the others hit: its own kind, or what a pool or the fleet stands for."""
     own = places.display_name(case.primary_entity)[1]
     whole = case.primary_entity.kind in ("pool", "fleet")

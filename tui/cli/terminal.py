@@ -88,7 +88,7 @@ def progress_bar(label: str, *, wanted: bool) -> Callable[[str, float], None] | 
         return None
     shown = [""]
 
-    def heard(stage: str, share: float) -> None:
+    def report_progress(stage: str, share: float) -> None:
         done = round(min(max(share, 0.0), 1.0) * 30)
         bar = f"{label}: [{'#' * done}{'.' * (30 - done)}] {round(100 * share):3d} % {stage}"
         # Room for the ^C that a terminal writes behind it.
@@ -97,8 +97,8 @@ def progress_bar(label: str, *, wanted: bool) -> Callable[[str, float], None] | 
             shown[0] = bar
             click.echo(f"\r{bar}", err=True, nl=False)
 
-    heard("reading", 0.0)
-    return heard
+    report_progress("reading", 0.0)
+    return report_progress
 
 
 def clear_progress(*, wanted: bool) -> None:

@@ -25,7 +25,7 @@ def compact(data: str) -> str:
     """
     before: Style | None = PLAIN
 
-    def told(match: re.Match[str]) -> str:
+    def shorten(match: re.Match[str]) -> str:
         nonlocal before
         last, before = before, _next_style(match, before)
         if not (before and last and match["reset"]) or last == PLAIN or last[0] not in ("", before[0]):
@@ -35,7 +35,7 @@ def compact(data: str) -> str:
         codes = attributes + ";".join(changed)
         return match["between"] + (f"\x1b[{codes.rstrip(';')}m" if codes else "")
 
-    return _STYLES.sub(told, data)
+    return _STYLES.sub(shorten, data)
 
 
 def _next_style(match: re.Match[str], before: Style | None) -> Style | None:

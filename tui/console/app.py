@@ -136,13 +136,13 @@ class Console(App[SkewscopeError]):
         worker = get_current_worker()
         assert self.read is not None
 
-        def heard(stage: str, share: float) -> None:
+        def report_progress(stage: str, share: float) -> None:
             if worker.is_cancelled:
                 raise StoppedError(stage)
             self.state.progress = (stage, share)
 
         try:
-            self.read(heard)
+            self.read(report_progress)
         except StoppedError:
             return
         except (SkewscopeError, OSError) as error:
@@ -307,12 +307,12 @@ class Console(App[SkewscopeError]):
         then: Callable[[str], None] | None = None,
         choices: str = "",
     ) -> None:
-        def answered(answer: str | None) -> None:
+        def on_answer(answer: str | None) -> None:
             if then is not None and answer:
                 then(answer)
             self.redraw()
 
-        self.push_screen(TextDialog(title, lines, ascii_=self.state.ascii, choices=choices), answered)
+        self.push_screen(TextDialog(title, lines, ascii_=self.state.ascii, choices=choices), on_answer)
 
     # --- the rest
 

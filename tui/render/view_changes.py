@@ -38,16 +38,16 @@ def diff_snapshots(before: ViewSnapshot | None, after: ViewSnapshot, words: Disp
 def _incident_changes(
     old: Incident | None, new: Incident, scene: ViewSnapshot, words: DisplayNames
 ) -> Iterator[ViewChange]:
-    def told(what: str, text: str) -> ViewChange:
+    def change(what: str, text: str) -> ViewChange:
         return ViewChange(scene.time, what, f"{text} [{new.id}]", new.id)
 
     name = words.incident_title(new)
     if old is None:
         cost = f", {detail.format_impact(new)}" if detail.format_impact(new) else ""
         advice = f", do: {words.mitigation_name(new.mitigations[0].id)}" if new.mitigations else ""
-        yield told("opened", f"{new.severity}, {name}, {detail.format_confidence(new)} sure{cost}{advice}")
+        yield change("opened", f"{new.severity}, {name}, {detail.format_confidence(new)} sure{cost}{advice}")
         if new.explained_by:
-            yield told("explained", f"{name}, by {_root_label(new, words)}")
+            yield change("explained", f"{name}, by {_root_label(new, words)}")
         return
     if old.state != new.state:
         how = (
@@ -55,16 +55,16 @@ def _incident_changes(
             if new.state == "resolved"
             else name
         )
-        yield told("resolved" if new.state == "resolved" else "again", how)
+        yield change("resolved" if new.state == "resolved" else "again", how)
     if old.name != new.name:
-        yield told("moved", f"{words.condition_name(new.condition)} from {old.name} to {new.name}")
+        yield change("moved", f"{words.condition_name(new.condition)} from {old.name} to {new.name}")
     if old.severity != new.severity:
-        yield told("worse", f"{name} is {new.severity}, it was {old.severity}")
+        yield change("worse", f"{name} is {new.severity}, it was {old.severity}")
     if old.explained_by != new.explained_by:
         what = "explained" if new.explained_by else "a root again"
-        yield told(what, f"{name}, by {_root_label(new, words)}" if new.explained_by else name)
+        yield change(what, f"{name}, by {_root_label(new, words)}" if new.explained_by else name)
     if abs(new.confidence - old.confidence) >= CONFIDENCE_STEP and old.is_likely != new.is_likely:
-        yield told(
+        yield change(
             "surer" if new.is_likely else "less sure",
             f"{name}, {detail.format_confidence(new)}, before {detail.format_confidence(old)}",
         )
