@@ -1,8 +1,8 @@
-"""What an agent costs: processor time and memory on 8 interfaces, without packets, with some, and with too many.
+"""Measures the cost of an agent: processor time and memory on 8 interfaces, without packets, with some, with too many.
 
-`python bench/agent_load.py [SECONDS]`, as root on Linux: it makes two network namespaces with eight pairs of veths,
-real TCP between them, and in the last round as many small RoCEv2 datagrams as a core sends. It prints what the kernel
-says that the agent's process used, and what the agent says of itself.
+`python bench/agent_load.py [SECONDS]`, as root on Linux: it creates two network namespaces with eight pairs of veths,
+sends real TCP between them, and in the last round as many small RoCEv2 datagrams as one core can send. It prints the
+kernel's figures for the agent's process and the agent's own metrics.
 """
 
 import json
@@ -70,7 +70,7 @@ def ip(*arguments: str) -> None:
 
 @contextmanager
 def wires() -> Iterator[None]:
-    """Two namespaces, joined by eight links."""
+    """Creates two namespaces joined by eight links."""
     for name in (NODE, PEER):
         with suppress(subprocess.CalledProcessError):
             ip("netns", "delete", name)
@@ -109,7 +109,7 @@ def running(name: str, code: str) -> Iterator[None]:
 
 
 def configured(folder: Path, budget: int) -> Path:
-    """A configuration for eight ports, and the topology that it names."""
+    """Writes a configuration for eight ports, and its topology."""
     lines = ["version: 1", "nodes:", "  - name: n0", "    ports:"]
     own = "      - {{name: e{0}, network: east-west, addresses: [10.250.{0}.1], devices: [p{0}]}}"
     lines += [own.format(n) for n in range(PORTS)]
@@ -124,13 +124,13 @@ def configured(folder: Path, budget: int) -> Path:
 
 
 def used(pid: int) -> float:
-    """Processor time of a process, s."""
+    """Returns the processor time of a process, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def most_memory(pid: int) -> float:
-    """MiB that a process has held at most."""
+    """Returns the peak memory of a process, in MiB."""
     return int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) / 1024
 
 
@@ -145,7 +145,7 @@ def told(text: str, name: str) -> list[float]:
 
 
 def on_the_wire() -> int:
-    """Packets that the eight devices have sent and received."""
+    """Returns the packets that the eight devices have sent and received."""
     said = subprocess.run(["ip", "-n", NODE, "-s", "-j", "link"], capture_output=True, text=True, check=True).stdout
     ports = [link["stats64"] for link in json.loads(said) if link["ifname"].startswith("p")]
     return sum(port[way]["packets"] for port in ports for way in ("rx", "tx"))

@@ -1,6 +1,6 @@
-"""A console over a fleet that never was: 10,000 series, all of which change twice a second, in a terminal of its own.
+"""A console on a generated fleet: 10,000 series, all of which change twice a second.
 
-`python bench/console_fleet.py [FILE]` shows it; into FILE it writes how long its loop was held up, in milliseconds.
+`python bench/console_fleet.py [FILE]` shows it and writes the delays of its event loop to FILE, in milliseconds.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ PROBE_S = 0.02
 
 
 def topology() -> Topology:
-    """Groups of eight, racks of sixteen."""
+    """Returns a topology with groups of eight and racks of sixteen."""
     names = [f"n{n:03}" for n in range(NODES)]
     nodes = tuple(
         Node(n, f"r{k // 16:02}", 4, ("east-west",), (Port(n, "ew", "east-west"),)) for k, n in enumerate(names)
@@ -45,7 +45,7 @@ def topology() -> Topology:
 
 
 def roster() -> SeriesIndex:
-    """Five signals of four GPUs of each node."""
+    """Returns five signals of four GPUs of each node."""
     return SeriesIndex(
         tuple(
             SeriesInfo(signal, "gpu", f"n{node:03}/gpu{gpu}", "", "s" if number < 2 else "1", node * 5 + number)
@@ -57,7 +57,7 @@ def roster() -> SeriesIndex:
 
 
 def feed(film: ViewHistory) -> None:
-    """Adds a frame twice a second, for ever."""
+    """Adds a frame twice a second, without end."""
     random, series, fleet = np.random.default_rng(1), roster(), topology()
     begin = time.time()
     while True:
@@ -74,12 +74,12 @@ def feed(film: ViewHistory) -> None:
 
 
 class Measured(Console):
-    """A console that notes for how long its loop was held up."""
+    """A console that records the delays of its event loop."""
 
     held: list[float]
 
     def on_mount(self) -> None:
-        """Starts the probe as well."""
+        """Also starts the probe."""
         super().on_mount()
         self.held = []
         self.probe = asyncio.create_task(self._probe())
@@ -92,7 +92,7 @@ class Measured(Console):
 
 
 def main() -> None:
-    """Shows the console until somebody leaves it."""
+    """Shows the console until it is quit."""
     film = ViewHistory(live=True)
     threading.Thread(target=feed, args=(film,), daemon=True).start()
     shown = Measured(film, DisplayNames(catalogue()))

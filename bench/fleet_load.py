@@ -29,7 +29,7 @@ HEAD, ROW = struct.Struct("<BI"), struct.Struct("<QdII")
 
 
 def series(node: str) -> list[SeriesKey]:
-    """What an agent with 8 interfaces and 8 GPUs tells."""
+    """Returns the series of an agent with 8 interfaces and 8 GPUs."""
     whose = {
         "node": [node],
         "port": [f"{node}/p{n}" for n in range(PORTS)],
@@ -44,7 +44,7 @@ def series(node: str) -> list[SeriesKey]:
 
 
 class Fleet:
-    """All agents, and what became of their rows."""
+    """All agents, and the outcome of their rows."""
 
     def __init__(self, port: int, nodes: int, seconds: int) -> None:
         self.port, self.nodes, self.seconds = port, nodes, seconds

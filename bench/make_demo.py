@@ -1,6 +1,6 @@
 """Makes the built-in demo from a recording of packets: `python bench/make_demo.py RECORDING FOLDER [SECONDS]`.
 
-Packets become the numbers that agents would send, once a second; of other samples those stay that a rule reads.
+Packets are reduced to the samples that agents would send, once a second; other samples are kept if a rule reads them.
 Values keep five significant digits.
 """
 
@@ -27,7 +27,7 @@ inputs:
 
 
 def kept(block: Block, table: SeriesTable, wanted: frozenset[str], end: float) -> Block:
-    """The samples of the wanted signals up to `end`, rounded."""
+    """Returns the samples of the wanted signals up to `end`, rounded."""
     of_signal = np.array([key.signal in wanted or key.signal.startswith("wire.") for key in table.keys], bool)
     here = of_signal[block.series] & np.isfinite(block.value) & (block.time <= end)
     value = np.array([float(f"{number:.5g}") for number in block.value[here].tolist()])

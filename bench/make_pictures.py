@@ -1,6 +1,6 @@
 """Makes the pictures of the documentation: `python bench/make_pictures.py docs/pictures`.
 
-Each is a screen of the console over the built-in demo, at a second at which there is something to see.
+Each shows a screen of the console on the built-in demo.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 
 
 def tidy(svg: str) -> str:
-    """The picture without fonts from elsewhere."""
+    """Returns the picture without external fonts."""
     svg = re.sub(r"@font-face\s*{[^}]*}", "", svg)
     return re.sub(r"font-family:\s*[^;]*;", f"font-family: {FONT};", svg)
 
 
 async def shoot(film: ViewHistory, name: str, folder: Path) -> None:
-    """One screen."""
+    """Saves the picture of one screen."""
     time, keys = SHOTS[name]
     app = Console(film, DisplayNames(catalogue()), ConsoleOptions(), read=lambda _heard: None)
     async with app.run_test(size=SIZE) as pilot:
@@ -52,7 +52,7 @@ async def shoot(film: ViewHistory, name: str, folder: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    """All pictures."""
+    """Saves all pictures."""
     film = ViewHistory()
     replay(demo_path(), film=film)
     folder.mkdir(parents=True, exist_ok=True)

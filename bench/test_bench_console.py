@@ -1,7 +1,7 @@
-"""The console over 10,000 series that change twice a second, in a real terminal: what it costs, how soon it answers.
+"""Measures the console on 10,000 series that change twice a second, in a real terminal: cost and response times.
 
-`pytest bench/test_bench_console.py -s` prints each figure beside its budget. Nothing is asserted but that it ran: on a
-busy machine figures are worse, and a test must not fail for that.
+`pytest bench/test_bench_console.py -s` prints each figure beside its budget. Figures are not asserted, since they
+are worse on a busy machine.
 """
 
 import fcntl
@@ -34,7 +34,7 @@ BUDGET = {
 
 
 class Terminal:
-    """A program in a terminal of its own."""
+    """A program in its own pseudo-terminal."""
 
     def __init__(self, arguments: list[str], size: tuple[int, int]) -> None:
         self.main, child = pty.openpty()
@@ -47,7 +47,7 @@ class Terminal:
         os.close(child)
 
     def read(self, seconds: float) -> bytes:
-        """What comes within a time."""
+        """Returns the output within a time."""
         end, found = time.perf_counter() + seconds, b""
         while (left := end - time.perf_counter()) > 0:
             if select.select([self.main], [], [], left)[0]:
@@ -58,14 +58,14 @@ class Terminal:
         return found
 
     def until(self, text: bytes, seconds: float) -> float:
-        """Seconds since it was started until a text came."""
+        """Returns the seconds from the start until a text appears."""
         found = b""
         while text not in found and time.perf_counter() - self.started < seconds:
             found += self.read(0.01)
         return time.perf_counter() - self.started
 
     def answer(self, key: str) -> float:
-        """Milliseconds from a key to what is drawn next."""
+        """Returns the milliseconds from a key to the next output."""
         self.read(0.13)
         before = time.perf_counter()
         os.write(self.main, key.encode())
@@ -73,17 +73,17 @@ class Terminal:
         return (time.perf_counter() - before) * 1000
 
     def cpu(self) -> float:
-        """Seconds of a core it has used."""
+        """Returns its processor time in seconds."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory(self) -> float:
-        """Resident megabytes, at most so far."""
+        """Returns its peak resident memory in megabytes."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
     def close(self) -> None:
-        """Asks it to leave."""
+        """Quits the program."""
         os.write(self.main, b"q")
         self.read(1.0)
         if self.process.poll() is None:
@@ -93,12 +93,12 @@ class Terminal:
 
 
 def share(numbers: list[float], part: float) -> float:
-    """The number that this part of them does not exceed."""
+    """Returns the quantile of some numbers."""
     return sorted(numbers)[min(int(len(numbers) * part), len(numbers) - 1)] if numbers else float("nan")
 
 
 def measured(size: tuple[int, int], file: Path) -> dict[str, float]:
-    """All figures of one terminal size."""
+    """Returns all figures for one size of the terminal."""
     terminal = Terminal([sys.executable, str(SCRIPT), str(file)], size)
     try:
         first = terminal.until(b"Diagnoses", 20)

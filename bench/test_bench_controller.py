@@ -1,12 +1,12 @@
-"""The controller under a thousand agents: cores, memory, rows lost, and how late a fault is told.
+"""Measures a controller with a thousand agents: cores, memory, lost rows, delay of a diagnosis.
 
 `pytest -s bench/test_bench_controller.py` prints the figures. Controller and agents are processes on the same machine;
-the agents are one process of coroutines with a connection each, which costs a core or so of its own. Each agent has 8
-interfaces and 8 GPUs and pushes all signals of the catalogue that a node has of these: some 1,600 values a second, of
-which rules read six in ten. Counters of bytes and packets grow at random, the rest stands still. Half-way the host
-counters of one node stop, which the rule `telemetry-blackout-of-a-node` tells after 10 s of silence and 3 s of hold.
+the agents are one process of coroutines with a connection each, which needs about one core. Each agent has 8
+interfaces and 8 GPUs and pushes all signals of the catalogue that a node has for these: about 1,600 values a second, of
+which rules read six in ten. Counters of bytes and packets grow at random, the rest is constant. Half-way the host
+counters of one node stop; the rule `telemetry-blackout-of-a-node` fires after 10 s of silence and 3 s of hold.
 
-Processor time is what `/proc` says of the controller and its children, taken after the start has settled. `NODES`,
+Processor time is that of `/proc` for the controller and its children, after the start. `NODES`,
 `SECONDS` and `RECORD` (1: also record everything) choose what is run.
 """
 
@@ -29,7 +29,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def topology(nodes: int) -> dict:
-    """Groups of eight nodes."""
+    """Returns a topology with groups of eight nodes."""
     ports = [
         {"name": f"p{n}", "network": "north-south" if n == 0 else "east-west", "speed": "200Gbps"} for n in range(PORTS)
     ]
@@ -45,24 +45,24 @@ def topology(nodes: int) -> dict:
 
 
 def used(pid: int) -> float:
-    """Processor seconds of a process."""
+    """Returns the processor seconds of a process."""
     parts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, parts[11:15])) / TICKS
 
 
 def memory(pid: int, what: str) -> float:
-    """MiB that a process holds now (VmRSS) or held at most (VmHWM)."""
+    """Returns the memory of a process in MiB: now (VmRSS) or its peak (VmHWM)."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(what)) / 1024
 
 
 def children(pid: int) -> list[int]:
-    """Processes that a process started."""
+    """Returns the child processes of a process."""
     return [int(n) for task in Path(f"/proc/{pid}/task").iterdir() for n in (task / "children").read_text().split()]
 
 
 def metric(page: str, name: str) -> float:
-    """A number of the controller's own metrics."""
+    """Returns one of the controller's own metrics."""
     return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if line.startswith(name))
 
 

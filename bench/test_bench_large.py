@@ -1,12 +1,12 @@
-"""One tick over a fleet of thousands of nodes, 8 GPUs and 200 signals each: verdicts and incidents of all rules.
+"""Measures one tick over thousands of nodes with 8 GPUs and 200 signals each: verdicts and incidents of all rules.
 
 `pytest -s bench/test_bench_large.py` prints median and 99th percentile of a tick's processor time and the memory before
 and after. The telemetry is that of a simulated fleet of 64 nodes, healthy and noisy, repeated: each entity has its own
-level, so that no two are alike, and of a few GPUs some values are doubled, on which no rule fires. All is one fleet to
-the rules. In a second run faults befall a handful of entities, and one leaf congests on which forty groups depend: to
-look closer, to tell and to attribute what is found is timed with it. What rules read is there every second; signals
-that the simulator lacks stand still, and those of pairs of ports are left out. Further GPU signals fill it up to 200
-series for each GPU. Making the values is not timed. `LARGE=2500,5000,10000` chooses how many nodes.
+level, and some values of a few GPUs are doubled, on which no rule fires. The rules see one fleet. In a second run a few
+entities have faults, and a leaf on which forty groups depend is congested: evidence, incidents and attribution are then
+included in the time. Signals that rules read are there every second; signals that the simulator lacks are constant, and
+those of pairs of ports are omitted. Further GPU signals fill up to 200 series for each GPU. Generating values is not
+timed. `LARGE=2500,5000,10000` chooses the numbers of nodes.
 """
 
 import gc
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-# Attribution needs it when something is first explained: once in the life of a process.
+# Attribution imports it at the first explanation; that must not be part of a measured tick.
 import networkx as nx  # noqa: F401
 import numpy as np
 import pytest
@@ -76,7 +76,7 @@ Touch = Callable[[FaultEffects, FleetSimulation], None]
 
 
 def touching(conditions: Iterable[str], seed: int) -> Touch:
-    """What these faults do while they last."""
+    """Returns the effects of these faults while they last."""
     random, fleet = np.random.default_rng(seed), build_fleet(FleetPlan(NODES))
     acts = [(fault_models()[name].apply, choose_target(fault_models()[name], fleet, random)) for name in conditions]
 
@@ -89,7 +89,7 @@ def touching(conditions: Iterable[str], seed: int) -> Touch:
 
 
 class Pattern:
-    """A simulated fleet and the newest value of each of its series, what ports tell of their groups joined."""
+    """A simulated fleet and the newest value of each of its series, wire signals joined per group."""
 
     def __init__(self, touch: Touch = lambda _push, _world: None) -> None:
         self.touch = touch
@@ -115,7 +115,7 @@ class Pattern:
         self.latest[block.series], self.times[block.series] = block.value, block.time
 
     def places(self, small: EntityIndex) -> dict[tuple[str, str], np.ndarray]:
-        """By signal and selector, the number of each entity's series; -1 where it has none."""
+        """Returns by signal and selector the number of each entity's series; -1 where it has none."""
         found: dict[tuple[str, str], np.ndarray] = {}
         for number, key in enumerate(self.table.keys[: self.size]):
             if key.signal in READ and key.entity in small.numbers[key.kind]:
@@ -124,12 +124,12 @@ class Pattern:
         return found
 
     def newest(self) -> np.ndarray:
-        """The values, what stands still at `STILL` and what is not there at `ABSENT`."""
+        """Returns the values, constant signals at `STILL` and missing ones at `ABSENT`."""
         return np.append(self.latest[: self.size], [1.0, np.nan])
 
 
 def fleet_of(copies: int, sick: bool) -> Topology:
-    """One fleet of so many like the pattern."""
+    """Returns a fleet of so many copies of the pattern."""
     found = merge_topologies(build_fleet(FleetPlan(NODES, prefix=f"c{n}.")).topology for n in range(copies))
     return replace(found, nodes=tuple(replace(_on_one_leaf(node, sick), fleet="fleet") for node in found.nodes))
 
@@ -141,7 +141,7 @@ def _on_one_leaf(node: Node, sick: bool) -> Node:
 
 
 def _copy(name: str) -> int:
-    """The copy in which an entity is."""
+    """Returns the copy that an entity belongs to."""
     return int(name.partition(".")[0][1:])
 
 
@@ -171,7 +171,7 @@ class Source:
                 alike = signal.replace("hft.port_", "port."), ""
                 self._add(signal, "", [found.get(alike) for found in places], STILL)
         random = np.random.default_rng(2)
-        # What is counted twice must agree: an entity's level is that of all its signals. A state has none.
+        # Signals that measure the same must agree, so a level belongs to an entity, not to a signal. A state has none.
         whole = {kind: random.uniform(0.99, 1.01, len(names)) for kind, names in large.names.items()}
         self.level = [self._level(column, whole) for column in self.columns]
         gpus = len(large.names["gpu"])
@@ -184,7 +184,7 @@ class Source:
         self.gpus = gpus
 
     def _add(self, signal: str, selector: str, rows: Sequence[np.ndarray | None], otherwise: int) -> None:
-        """A column of the series that each entity's pattern has; `otherwise` where a pattern has none at all."""
+        """Adds a column of the series that each entity's pattern has; `otherwise` where a pattern has none."""
         kind = kind_of(KNOWN.signals[signal].entity)
         like, follows = self.like[kind], self.follows[kind]
         found = [np.full(like.max() + 1, otherwise) if row is None else row for row in rows]
@@ -201,7 +201,7 @@ class Source:
         return whole[kind_of(signal.entity)][slice(None) if column.entities is None else column.entities]
 
     def frame(self) -> SampleFrame:
-        """The next second."""
+        """Returns the frame of the next second."""
         for pattern in self.patterns:
             pattern.step()
         newest = np.concatenate([pattern.newest() for pattern in self.patterns])
@@ -216,17 +216,17 @@ class Source:
 
 
 def _follows(names: list[str], follows: np.ndarray) -> np.ndarray:
-    """The number of the pattern that each entity follows; 0 for what is in no copy."""
+    """Returns the number of the pattern's entity for each entity; 0 for those in no copy."""
     return np.array([follows[_copy(name)] if "." in name else 0 for name in names], np.intp)
 
 
 def _like(names: list[str], numbers: dict[str, int]) -> np.ndarray:
-    """The entity of the pattern that each one of the large fleet is like."""
+    """Returns the entity of the pattern for each entity of the large fleet."""
     return np.array([numbers[name.replace(name.partition(".")[0] + ".", "")] for name in names], np.intp)
 
 
 def memory() -> float:
-    """What the process holds, GiB."""
+    """Returns the memory of the process, in GiB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**30
 
@@ -238,7 +238,7 @@ def test_large(nodes, sick):
     before = memory()
     diagnosis = Engine(RULES.values(), KNOWN, source.topology)
     table, took, held, fired = SeriesTable(), [], [], set()
-    # Names of entities are hundreds of thousands of objects that stay: not to be searched for garbage in every minute.
+    # Hundreds of thousands of names stay alive: the garbage collector need not scan them.
     gc.collect()
     gc.freeze()
     for n in range(WARM + TIMED):

@@ -1,4 +1,4 @@
-"""Values a second out of exposition text, beside the reference client's parser on the same text.
+"""Measures values a second read from exposition text, beside the reference client's parser on the same text.
 
 `extra_info` has the values a second: a dump of whole series as promtool writes it, and pages of which each has every
 series once, as a scrape gives them.
@@ -15,19 +15,19 @@ SAMPLES = 200_000
 
 
 def texts(series):
-    """What stands before the values: 20 metrics of equally many nodes, half of them wanted."""
+    """Returns the texts before the values: 20 metrics of equally many nodes, half of them wanted."""
     return [f'node_metric_{n % 20}_total{{node="n{n // 20}",device="eth{n % 3}",job="node"}}' for n in range(series)]
 
 
 def dump(series):
-    """Every line of a series follows the other."""
+    """Returns a dump in which the lines of a series are consecutive."""
     each = SAMPLES // series
     lines = (f"{text} {k * 17}.5 {1795177000 + k * 0.5:.3f}\n" for text in texts(series) for k in range(each))
     return "".join(lines).encode() + b"# EOF\n"
 
 
 def page(series):
-    """One scrape."""
+    """Returns the page of one scrape."""
     return "".join(f"{text} {n * 17}.5\n" for n, text in enumerate(texts(series))).encode()
 
 

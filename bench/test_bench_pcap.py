@@ -1,4 +1,4 @@
-"""Packets per second from a capture file to columns: unpacking, record boundaries, headers.
+"""Measures packets per second from a capture file to columns: unpacking, record boundaries, headers.
 
 `pytest bench/test_bench_pcap.py` prints the time of a whole file of 150,000 packets; `extra_info` has the rate.
 """
@@ -18,21 +18,21 @@ COUNT = 150_000
 
 
 def segments():
-    """Data and acknowledgements in IPv4, as on the wire of a recording."""
+    """Returns data and acknowledgements in IPv4, as in a recording."""
     data = tcp(40000, 443, options=bytes(12), payload=bytes(1448))
     answer = tcp(443, 40000, options=bytes(12))
     return [ethernet(ipv4(f"10.0.0.{n}", "10.0.1.1", make.TCP, one), IPV4) for n in range(8) for one in (data, answer)]
 
 
 def writes():
-    """RDMA writes and acknowledgements in IPv6 behind a VLAN tag."""
+    """Returns RDMA writes and acknowledgements in IPv6 with a VLAN tag."""
     data = roce(make.WRITE_ONLY, 7, 9, bytes(1024), headers=make.reth(1024))
     some = (data, make.acknowledge(7, 9))
     return [ethernet(ipv6(f"fd00::{n}", "fd01::1", make.UDP, one), IPV6, (5,)) for n in range(8) for one in some]
 
 
 def capture(frames, snaplen):
-    """A file of `COUNT` packets of these, shuffled with a seed, a few microseconds apart."""
+    """Writes a file of `COUNT` such packets, shuffled with a seed, a few microseconds apart."""
     chosen = random.Random(7).choices(frames, k=COUNT)
     return make.pcap((Record(frame, 10**18 + n * 7000) for n, frame in enumerate(chosen)), snaplen=snaplen)
 

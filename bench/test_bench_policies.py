@@ -1,7 +1,7 @@
-"""A million changes of facts through both matchers, on the policies of the house: the same conclusions, flat memory.
+"""Measures a million changes of facts in both matchers, with the built-in policies: same conclusions, constant memory.
 
 `pytest bench/test_bench_policies.py -s` prints changes a second and the memory of the library's process at the
-beginning, the middle and the end. `SKEWSCOPE_CHANGES` sets another number of changes.
+start, in the middle and at the end. `SKEWSCOPE_CHANGES` sets another number of changes.
 """
 
 import os
@@ -30,7 +30,7 @@ TRIED = ("spread-flows", "chunk-prefill", "balance-by-work", "quarantine-node")
 
 
 def change(random: Random, topics: list[str]) -> tuple[Fact, bool]:
-    """A fact, and whether it goes."""
+    """A fact, and whether it is removed."""
     entity = f"rank A:n{random.randrange(ENTITIES)}"
     sure = random.choice([0.3, 0.5, 0.6, 0.7, 0.8, 0.9])
     what = random.choice(
@@ -45,7 +45,7 @@ def change(random: Random, topics: list[str]) -> tuple[Fact, bool]:
 
 
 def resident(pid: int) -> float:
-    """Memory of a process in MiB."""
+    """Returns the memory of a process in MiB."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 

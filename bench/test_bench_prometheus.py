@@ -1,37 +1,36 @@
-"""Skewscope beside Prometheus: 200 alert rules over 200,000 series, processor seconds of one pass over all of them.
+"""Compares Skewscope with Prometheus: 200 alert rules over 200,000 series, processor seconds of one evaluation.
 
 `pytest -s bench/test_bench_prometheus.py` prints the figures. It needs `prometheus` on the path (the package of that
 name in Debian); both run one after the other on the same machine.
 
 **Data.** 1,000 nodes of 8 GPUs, 25 DCGM signals each (16 gauges, 9 counters), a sample of each every second. Values are
-noisy and rounded; three GPUs are ill in all signals, so that each rule fires on just these three. Both get the same
-values with the same times.
+noisy and rounded; three GPUs are faulty in all signals, so that each rule fires on exactly these three. Both get the
+same values with the same times.
 
-**Rules.** Eight about each signal: its value, means, extremes and deviation over 5 to 60 s, and its share of the node
+**Rules.** Eight for each signal: its value, means, extremes and deviation over 5 to 60 s, and its share of the node
 for a gauge; rates over 5 to 60 s for a counter, two of them joined with the mean of a gauge. Each compares one or two
 expressions with a constant and holds for 5 s. No two rules share an expression: Skewscope would compute that once,
-Prometheus each time. The same 200 are written in both languages, Skewscope's as rule files that its loader reads. That
-both fire on the same rules and GPUs is asserted.
+Prometheus each time. The same 200 are written in both languages, Skewscope's as rule files that its loader reads. The
+bench asserts that both fire on the same rules and GPUs.
 
-**Prometheus.** Samples come by remote write, so that the windows lie in the head block as they do behind scrapes; the
-seconds in which rules are judged are written before. Then its processor time (`/proc`, all threads, with garbage
-collection) is taken for a while without rules, and from the end of the first pass to the end of the last with them. The
-difference is what rules cost; it does without any sample coming in, notifications, annotations, and recording rules.
+**Prometheus.** Samples arrive by remote write, so that the windows lie in the head block as with scrapes; the seconds
+in which rules are evaluated are written before. Its processor time (`/proc`, all threads, with garbage collection) is
+measured for a while without rules, and from the end of the first pass to the end of the last with them. The difference
+is the cost of the rules, without ingestion, notifications, annotations and recording rules.
 Its own `prometheus_rule_group_last_duration_seconds` and `prometheus_rule_evaluation_duration_seconds` are printed
-beside it: time on the clock of one thread.
+beside it: wall time of one thread.
 
-**Skewscope.** Ticks as in life, with the samples as a frame. What counts is the processor time of `Detector.step`
-without taking in the samples: moving the windows on, evaluating, holding, and the number behind each rule that fires.
+**Skewscope.** Live ticks with the samples as a frame. The figure is the processor time of `Detector.step` without
+ingestion: advancing the windows, evaluating, holding, and the value behind each rule that fires.
 
-**What it does not say.** A window of Prometheus holds each sample and may end anywhere, and any new query may be asked
-of it later; Skewscope moves on windows that were asked for beforehand, whose edges are exact to a 24th. Taking in is
-left out on both sides: what Skewscope does there for counters Prometheus does at each pass. Of two parts that are
-joined Skewscope looks at the second only where the first holds. A pass of Prometheus costs less where samples are rarer
-or windows shorter, for there are fewer samples in them. It spreads over groups and cores what is here one group; that
-makes passes shorter, not cheaper. With few series a pass of Skewscope costs what calling 200 rules costs, and the ratio
-is smaller: `NODES=100` shows it.
+**Limits of the comparison.** Prometheus keeps each sample, its windows may end anywhere, and any new query can be
+evaluated later; Skewscope keeps only the windows that rules requested, with edges exact to a 24th. Ingestion is
+excluded on both sides: Skewscope handles counters there, Prometheus at each pass. Skewscope evaluates the second operand of an
+`and` only where the first holds. A pass of Prometheus costs less with fewer samples or shorter windows. It can spread
+several groups over cores; here there is one group; more would make passes shorter, not cheaper. With few series a pass
+of Skewscope is dominated by the overhead of 200 rules, and the ratio is smaller: `NODES=100` shows it.
 
-`NODES`, `PASSES` and `AHEAD` choose the size, how many passes are looked at, and for how many seconds they may last.
+`NODES`, `PASSES` and `AHEAD` choose the size, the number of measured passes, and the seconds that they may last.
 """
 
 import os
@@ -43,7 +42,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.beside import Prometheus, labels
+from bench.prometheus_server import Prometheus, labels
 from skewscope.engine.ingest.feed import FrameColumn, SampleFrame, SeriesTable, empty_block
 from skewscope.engine.judge.detector import Detector
 from skewscope.engine.model.topology import Node, Topology
@@ -106,7 +105,7 @@ class Pair:
 
 
 def pairs() -> list[Pair]:
-    """The 200 rules."""
+    """Returns the 200 rules."""
     found = []
     for signal, unit in GAUGES.items():
         found += _about(signal, [*_of_gauge(signal, unit)])
@@ -121,7 +120,7 @@ def _about(signal: str, texts: list[tuple[str, str]]) -> list[Pair]:
 
 
 def _of_gauge(x: str, unit: str):
-    """Each rule about a gauge in both languages: most say that it is half as much again as in health."""
+    """Returns each rule on a gauge in both languages; most compare it with 1.5 times its healthy value."""
     at, over = 1.5 * level(x), _times(1.5 * level(x), unit)
     y = x.replace(".", "_")
     yield f"{x} > {over}", f"{y} > {at}"
@@ -139,7 +138,7 @@ def _of_gauge(x: str, unit: str):
 
 
 def _of_counter(x: str, unit: str, beside: str):
-    """Each rule about a counter in both languages."""
+    """Returns each rule on a counter in both languages."""
     at, over = 1.5 * LEVEL, _times(1.5 * LEVEL, f"{unit}/s")
     y = x.replace(".", "_")
     for window in (5, 8, 12, 20, 30, 60):
@@ -157,12 +156,12 @@ def _times(number: float, unit: str) -> str:
 
 
 def level(signal: str) -> float:
-    """What is usual of a gauge."""
+    """Returns the healthy value of a gauge."""
     return LEVEL if GAUGES[signal] else LEVEL / 256
 
 
 def our_rules(folder: Path, known):
-    """The rules as Skewscope's loader reads them."""
+    """Returns the rules as Skewscope's loader reads them."""
     for pair in pairs():
         (folder / f"{pair.name}.yaml").write_text(
             f"id: {pair.name}\ncondition: {min(known.conditions)}\nmaturity: sandbox\nvantage: gpu\nscope: gpu\n"
@@ -174,13 +173,13 @@ def our_rules(folder: Path, known):
 
 
 def their_rules() -> str:
-    """The rules as Prometheus reads them, in one group."""
+    """Returns the rules as Prometheus reads them, in one group."""
     texts = (f"  - {{alert: {pair.name}, for: {HOLD}s, expr: '{pair.theirs}'}}\n" for pair in pairs())
     return "groups:\n- name: all\n  rules:\n" + "".join(texts)
 
 
 class Telemetry:
-    """Values of all series second by second: the same from each new one."""
+    """Values of all series second by second; each new instance gives the same."""
 
     def __init__(self) -> None:
         self.topology = Topology(tuple(Node(f"n{n:05d}", gpus=GPUS) for n in range(NODES)))
@@ -190,7 +189,7 @@ class Telemetry:
         self._counted = np.full((len(COUNTERS), self.gpus), 1e6)
 
     def step(self) -> np.ndarray:
-        """[signals, gpus] in the next second."""
+        """Returns [signals, gpus] of the next second."""
         values = self._random.uniform(0.9, 1.1, (len(SIGNALS), self.gpus))
         values[:, self.ill] = self._random.uniform(2.0, 3.0, (len(SIGNALS), len(self.ill)))
         values = np.rint(values * LEVEL)
@@ -201,7 +200,7 @@ class Telemetry:
 
 
 def fill(server: Prometheus) -> float:
-    """Writes samples from `PAST` seconds ago to `AHEAD` seconds from when that is done; gives the last one's time."""
+    """Writes samples from `PAST` seconds ago to `AHEAD` seconds ahead; returns the time of the last one."""
     telemetry, begin = Telemetry(), round(time.time()) - PAST
     time_ = begin
     names = [
@@ -222,7 +221,7 @@ def fill(server: Prometheus) -> float:
 
 
 def passed(server: Prometheus) -> float:
-    """Processor seconds a second while no rule is judged, metrics looked at as later."""
+    """Returns processor seconds a second without rules, with metrics read as later."""
     cpu, begin = server.cpu(), time.monotonic()
     while time.monotonic() < begin + IDLE:
         server.metrics()
@@ -231,7 +230,7 @@ def passed(server: Prometheus) -> float:
 
 
 def ended(server: Prometheus, known: float) -> float:
-    """Waits for the end of a pass that began later than `known`; gives when it began."""
+    """Waits for the end of a pass that began after `known`; returns its start."""
     while True:
         began = server.metrics().get("prometheus_rule_group_last_evaluation_timestamp_seconds", 0.0)
         if began > known:
@@ -240,7 +239,7 @@ def ended(server: Prometheus, known: float) -> float:
 
 
 def of_prometheus(folder: Path) -> tuple[float, set[tuple[str, str]]]:
-    """Processor seconds of a pass of Prometheus, and what fires."""
+    """Returns processor seconds of a pass of Prometheus, and the alerts that fire."""
     with Prometheus(folder) as server:
         until = fill(server)
         idle = passed(server)
@@ -265,7 +264,7 @@ def of_prometheus(folder: Path) -> tuple[float, set[tuple[str, str]]]:
 
 
 class Halved(Detector):
-    """A detector that tells how long it took the samples in."""
+    """A detector that records the time of ingestion."""
 
     def _absorb(self, *args) -> None:
         begin = time.process_time()
@@ -274,7 +273,7 @@ class Halved(Detector):
 
 
 def of_skewscope(folder: Path) -> tuple[float, set[tuple[str, str]]]:
-    """Processor seconds of a pass of Skewscope, and what fires."""
+    """Returns processor seconds of a pass of Skewscope, and the alerts that fire."""
     known, telemetry, table = catalogue(), Telemetry(), SeriesTable()
     detector = Halved(our_rules(folder, known).values(), known, telemetry.topology, 1.0)
     schema, took, absorbed = tuple(FrameColumn(signal) for signal in SIGNALS), [], []

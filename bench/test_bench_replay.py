@@ -1,6 +1,6 @@
-"""Whole recordings from folder to incidents, each in a process of its own: seconds, times real time, peak memory.
+"""Measures the replay of whole recordings, each in its own process: seconds, times real time, peak memory.
 
-`pytest bench/test_bench_replay.py` measures the built-in demo, and the recordings of the shared folder, if any.
+`pytest bench/test_bench_replay.py` measures the built-in demo, and the recordings that `SKEWSCOPE_SHARED` names.
 """
 
 import os
@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import root
 
 from skewscope.adapters.inputs.recording import demo_path, load, open_recording
 from skewscope.kb.loader import catalogue
 
-SHARED = Path(os.environ.get("SKEWSCOPE_SHARED") or root.parent / "shared") / "recordings"
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = Path(os.environ.get("SKEWSCOPE_SHARED") or ROOT.parent / "shared") / "recordings"
 RECORDINGS = [demo_path(), *sorted(SHARED.glob("*/"))]
 SCRIPT = """
 import resource, sys

@@ -1,8 +1,8 @@
-"""Values a second out of scraped pages, beside prometheus_client's parser on the same page.
+"""Measures values a second read from scraped pages, beside prometheus_client's parser on the same page.
 
 `extra_info` has the values a second. A page of 20,000 series of node_exporter's kind is read as a scrape source reads
-it: what its texts stand for was learned from the page before, half of them are wanted. The parser of the reference
-client gets a tenth of the page, for its time would only grow in step.
+it: the meaning of its texts is known from the page before, half of them are wanted. The reference parser gets a tenth
+of the page, since its time grows in proportion.
 """
 
 import io
@@ -22,7 +22,7 @@ FAMILIES = 80
 
 
 def page(gpus: int) -> str:
-    """What exporters of GPUs write: each family with its comments, then its series."""
+    """Returns a page of a GPU exporter: each family with its comments, then its series."""
     names = sorted({n for s in catalogue().signals.values() for n in s.sources.get("dcgm", ()) if n.isupper()})
     known = [name for name in names if name.isidentifier()][: FAMILIES // 2]
     lines = []

@@ -1,4 +1,4 @@
-"""A second of the simulated fleet, and a second of it with its telemetry.
+"""Measures a second of the simulated fleet, without and with its telemetry.
 
 `pytest bench/test_bench_simulator.py` prints milliseconds a second; below 1000 is faster than real time.
 """

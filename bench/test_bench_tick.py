@@ -1,6 +1,6 @@
-"""One tick of the whole machine over a large fleet in health: samples in, verdicts and incidents out.
+"""Measures one tick of the engine over a large healthy fleet, from samples to incidents.
 
-`pytest bench/test_bench_tick.py` prints milliseconds a tick; every rank and port delivers what the rules read.
+`pytest bench/test_bench_tick.py` prints milliseconds a tick; every rank and port delivers all signals that rules read.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ GROUP = {"wire.round_period": 0.03, "wire.exchange_time": 1e-3, "wire.round_peri
 
 
 def fleet(nodes: int) -> Topology:
-    """Tensor-parallel groups of eight nodes."""
+    """Returns a topology of tensor-parallel groups of eight nodes."""
     names = [f"n{n}" for n in range(nodes)]
     made = tuple(
         Node(name, ports=(Port(name, "ns", "north-south", 2.5e10), Port(name, "ew", "east-west", 5e10)))
@@ -34,7 +34,7 @@ def fleet(nodes: int) -> Topology:
 
 
 def series(topology: Topology, table: SeriesTable) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers and usual values of all series."""
+    """Returns the numbers and usual values of all series."""
     ranks = [f"{group.name}:{member}" for group in topology.groups for member in group.members]
     ports = [f"{node.name}/ew" for node in topology.nodes]
     groups = [group.name for group in topology.groups]

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from bench.beside import Prometheus
+from bench.prometheus_server import Prometheus
 from tests.support.loopback import Asked, Says, Server
 
 prometheus = pytest.mark.skipif(

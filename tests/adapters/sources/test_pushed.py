@@ -4,7 +4,7 @@ import http.client
 
 import numpy as np
 
-from bench.beside import labels, stored, written
+from bench.prometheus_server import labels, stored, written
 from skewscope.adapters.controller.api import API_PREFIX, ROUTES
 from skewscope.adapters.formats.row_protocol import ROWS_PATH
 from tests.adapters.controller.prometheus import Scraping, Serving, prometheus

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.beside import labels, stored, written
+from bench.prometheus_server import labels, stored, written
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.adapters.sources import SourceContext, push_receiver
 from skewscope.adapters.sources.base import BatchSink

@@ -1,4 +1,4 @@
-"""A Prometheus of one's own beside a bench: started on loopback, fed by remote write, its processor time looked at."""
+"""A Prometheus server for benches: started on loopback, fed by remote write, with its processor time."""
 
 import json
 import os
@@ -19,7 +19,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Prometheus:
-    """The process `prometheus`, with data and configuration in a folder; ended when the context ends."""
+    """The process `prometheus`, with data and configuration in a folder; it ends with the context."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -56,14 +56,14 @@ class Prometheus:
             self.process.wait()
 
     def ready(self) -> bool:
-        """Whether it answers."""
+        """Whether the server answers."""
         try:
             return bool(self.get("/-/ready"))
         except (urllib.error.URLError, OSError):
             return False
 
     def get(self, path: str) -> bytes:
-        """What it answers to a GET."""
+        """Returns the answer to a GET."""
         with urllib.request.urlopen(f"http://{self.address}{path}", timeout=60) as found:
             return bytes(found.read())
 
@@ -82,35 +82,35 @@ class Prometheus:
         self.post("/api/v1/write", stored(written(labels, times, values)), headers)
 
     def load(self, text: str) -> None:
-        """Judges the rules of a text from now on."""
+        """Loads the rules of a text."""
         self.rules.write_text(text)
         self.config.write_text(f"global: {{evaluation_interval: 1s}}\nrule_files: [{self.rules.name}]\n")
         self.post("/-/reload")
 
     def cpu(self) -> float:
-        """Processor seconds that the process has taken, of all threads."""
+        """Returns the processor seconds of the process, all threads together."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
 
     def metrics(self) -> dict[str, float]:
-        """Its own metrics by name, of several series the last one."""
+        """Returns its own metrics by name; the last one of several series."""
         lines = (line for line in self.get("/metrics").decode().splitlines() if not line.startswith("#"))
         return {line.partition("{")[0].split()[0]: float(line.rpartition(" ")[2]) for line in lines}
 
     def firing(self) -> set[tuple[str, str]]:
-        """(rule, entity) of all alerts that fire."""
+        """Returns (rule, entity) of all alerts that fire."""
         alerts = json.loads(self.get("/api/v1/alerts"))["data"]["alerts"]
         found = (alert["labels"] for alert in alerts if alert["state"] == "firing")
         return {(labels["alertname"], f"{labels['instance']}/gpu{labels['gpu']}") for labels in found}
 
 
 def labels(pairs: Mapping[str, str]) -> bytes:
-    """The labels of a series as fields of a protobuf TimeSeries."""
+    """Returns the labels of a series as fields of a protobuf TimeSeries."""
     return b"".join(_field(1, _field(1, k.encode()) + _field(2, v.encode())) for k, v in sorted(pairs.items()))
 
 
 def written(labels: Sequence[bytes], times: np.ndarray, values: np.ndarray) -> bytes:
-    """A protobuf WriteRequest; of all series the labels are equally long."""
+    """Returns a protobuf WriteRequest for series whose labels have equal length."""
     sample = np.dtype([("head", "S3"), ("value", "<f8"), ("tag", "S1"), ("time", "S6")])
     samples = np.empty(values.shape, sample)
     samples["head"], samples["tag"], samples["value"] = b"\x12\x10\x09", b"\x10", values
@@ -121,7 +121,7 @@ def written(labels: Sequence[bytes], times: np.ndarray, values: np.ndarray) -> b
 
 
 def stored(body: bytes) -> bytes:
-    """A snappy block that holds bytes as they are."""
+    """Returns a snappy block that holds the bytes uncompressed."""
     parts = [body[n : n + 65536] for n in range(0, len(body), 65536)]
     return _varint(len(body)) + b"".join(b"\xf4" + struct.pack("<H", len(part) - 1) + part for part in parts)
 
