@@ -50,7 +50,10 @@ def loaded_after(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
-AGENT = "from skewscope.adapters import packets, pcap_input, openmetrics_input, wire_input, exposition"
+AGENT = (
+    "from skewscope.adapters.formats import exposition, packet_headers\n"
+    "from skewscope.adapters.inputs import capture, openmetrics, pcap\n"
+)
 
 
 def test_what_an_agent_needs_loads_without_console_graph_or_rete():

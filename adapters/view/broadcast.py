@@ -32,7 +32,7 @@ MAX_BYTES = 64 << 20
 """Of a message, unpacked."""
 MAX_ROWS = 200_000
 _LENGTH = struct.Struct("<I")
-_FLOAT_COLUMNS = ("value", "usual", "deviation", "peers", "spread", "age")
+_FLOAT_COLUMNS = ("value", "baseline", "deviation", "peer_median", "peer_spread", "age")
 """Arrays of a frame, as float32 and in this order; `stale` follows them as bytes."""
 _ROW_BYTES = len(_FLOAT_COLUMNS) * 4 + 1
 

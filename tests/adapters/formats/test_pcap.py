@@ -74,13 +74,13 @@ def test_frames_come_in_order_with_their_times_from_every_kind_of_file(written, 
     assert block.seq.tolist() == list(range(20))
     assert block.time == pytest.approx([record.time_ns / 10**9 for record in RECORDS], abs=RESOLUTION, rel=0)
     assert block.size.tolist() == [len(record.frame) for record in RECORDS]
-    assert (reader.truncated, reader.cut) == (0, 0)
+    assert (reader.truncated_records, reader.short_frames) == (0, 0)
 
 
 def test_a_recording_is_read_whole(shared):
     block, reader = read(shared / "recordings" / "healthy" / "pcap" / "n0-ns.pcap.zst")
     assert len(block) > 1000
-    assert (reader.truncated, reader.cut) == (0, 0)
+    assert (reader.truncated_records, reader.short_frames) == (0, 0)
     assert (np.diff(block.time) >= 0).mean() > 0.99
 
 
@@ -101,7 +101,7 @@ def test_blocks_of_any_size_give_the_same_columns(tmp_path_factory, kind, block_
     assert len(whole) == 2 + len(sizes)
     parts, reader = read(path, block_bytes=block_bytes)
     assert same(whole, parts)
-    assert reader.truncated == 0
+    assert reader.truncated_records == 0
 
 
 @settings(max_examples=40, deadline=None)

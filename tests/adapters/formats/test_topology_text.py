@@ -25,7 +25,7 @@ def test_what_is_printed_reads_back(fleet):
 def test_a_node_is_told_of_those_that_it_works_with(fleet, monkeypatch):
     made = FLEETS[fleet]()
     assert subset_for_node(made, made.nodes[0].name) is made
-    monkeypatch.setattr(topology_text, "SMALL", 1)
+    monkeypatch.setattr(topology_text, "SMALL_FLEET", 1)
     for node in made.nodes[:20]:
         own = subset_for_node(made, node.name)
         assert parse_valid_topology(parse(format_topology(own))) == own

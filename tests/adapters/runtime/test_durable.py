@@ -112,7 +112,7 @@ def test_a_worker_killed_in_the_middle_changes_no_conclusion(matcher):
             assert matcher.conclusions() == reference.conclusions()
             os.kill(matcher.pid, signal.SIGKILL)
     assert matcher.conclusions() == reference.conclusions()
-    assert (matcher.restarts, matcher.fallen_back) == (1, "")
+    assert (matcher.restarts, matcher.fallback_reason) == (1, "")
 
 
 @needs_library
@@ -133,7 +133,7 @@ def test_a_worker_that_will_not_live_gives_way_to_the_reference(matcher, monkeyp
     monkeypatch.setattr(durable, "COMMAND", (sys.executable, "-c", "raise SystemExit(1)"))
     matcher.assert_fact(diagnosis("late", N0))
     assert [c.policy for c in matcher.conclusions()] == ["a"]
-    assert matcher.fallen_back
+    assert matcher.fallback_reason
     matcher.assert_fact(build_fact("maintenance", N0))
     assert matcher.conclusions() == ()
     matcher.retract("maintenance", N0)
@@ -175,7 +175,7 @@ def test_a_worker_that_answers_nonsense_gives_way_to_the_reference(matcher, monk
     monkeypatch.setattr(durable, "COMMAND", (sys.executable, "-c", code))
     matcher.assert_fact(diagnosis("late", N0))
     assert [c.policy for c in matcher.conclusions()] == ["a"]
-    assert matcher.fallen_back
+    assert matcher.fallback_reason
 
 
 @pytest.mark.parametrize(
@@ -237,11 +237,13 @@ def alive(pid):
 
 
 def test_a_worker_in_which_the_library_does_not_import_gives_way_to_the_reference(matcher, monkeypatch):
-    code = "import sys; sys.modules['durable'] = None; from skewscope.adapters import durable_worker as w; w.main()"
+    code = (
+        "import sys; sys.modules['durable'] = None; from skewscope.adapters.runtime.durable_worker import main; main()"
+    )
     monkeypatch.setattr(durable, "COMMAND", (sys.executable, "-c", code))
     matcher.assert_fact(diagnosis("late", N0))
     assert [c.policy for c in matcher.conclusions()] == ["a"]
-    assert "ModuleNotFoundError" in matcher.fallen_back
+    assert "ModuleNotFoundError" in matcher.fallback_reason
 
 
 PARENT = """
@@ -252,7 +254,7 @@ from skewscope.adapters.runtime.durable import DurableMatcher
 if __name__ == "__main__":
     matcher = DurableMatcher(program(policy(id="a", when=[{{"fact": "diagnosis", "condition": "late"}}])))
     matcher.assert_fact(diagnosis("late", "rank A:n0"))
-    if ([c.policy for c in matcher.conclusions()], matcher.fallen_back) != (["a"], ""):
+    if ([c.policy for c in matcher.conclusions()], matcher.fallback_reason) != (["a"], ""):
         sys.exit("wrong")  # no assertion: python -O has none
     print(matcher.pid, flush=True)
     {then}
@@ -354,7 +356,7 @@ def test_it_works_with_descriptors_beyond_a_thousand(matcher):
     try:
         matcher.assert_fact(diagnosis("late", N0))
         assert [c.policy for c in matcher.conclusions()] == ["a"]
-        assert matcher.fallen_back == ""
+        assert matcher.fallback_reason == ""
     finally:
         for descriptor in taken:
             os.close(descriptor)

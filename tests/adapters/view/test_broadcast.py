@@ -26,42 +26,52 @@ from skewscope.kb.problems import SkewscopeError
 from tests.support.loopback import Says, Server
 
 
-def shots(film, roster="r1", step=30):
-    for at in range(0, len(film.times()), step):
-        scene = film.scene(at)
-        yield ViewUpdate(roster, scene, scene.signals.now)
+def shots(history, roster="r1", step=30):
+    for at in range(0, len(history.times()), step):
+        scene = history.snapshot(at)
+        yield ViewUpdate(roster, scene, scene.signals.latest)
 
 
 def test_what_arrives_is_what_was_seen(demo):
-    film, _ = demo
-    there = ViewReceiver(film.topology)
+    history, _ = demo
+    there = ViewReceiver(history.topology)
     sizes = []
-    for shot in shots(film):
+    for shot in shots(history):
         message = encode_view(shot, there.series_index_id, len(there.series))
         sizes.append(len(message))
         scene, frame = there.apply(message)
-        assert [i.as_json() for i in scene.incidents] == [i.as_json() for i in shot.scene.incidents]
-        assert [i.history for i in scene.incidents] == [i.history for i in shot.scene.incidents]
-        for name in ("time", "start", "end", "topology", "sources", "missing", "rules", "delivered", "terms"):
-            assert getattr(scene, name) == getattr(shot.scene, name), name
-        assert scene.signals.series_index.series == shot.scene.signals.roster.series[: len(frame.value)]
+        assert [i.as_json() for i in scene.incidents] == [i.as_json() for i in shot.snapshot.incidents]
+        assert [i.history for i in scene.incidents] == [i.history for i in shot.snapshot.incidents]
+        for name in (
+            "time",
+            "start",
+            "end",
+            "topology",
+            "sources",
+            "missing",
+            "rules",
+            "delivered_signals",
+            "evidence_names",
+        ):
+            assert getattr(scene, name) == getattr(shot.snapshot, name), name
+        assert scene.signals.series_index.series == shot.snapshot.signals.series_index.series[: len(frame.value)]
         for name in (*_FLOAT_COLUMNS, "stale"):
             assert np.array_equal(getattr(frame, name), getattr(shot.frame, name), equal_nan=name != "stale")
-        assert repr(frame.evidence) == repr(shot.frame.said)
+        assert repr(frame.evidence) == repr(shot.frame.evidence)
     # Series and names of evidence go once.
     assert len(encode_view(shot)) > 1.3 * sizes[-1]
 
 
 def test_what_is_silenced_arrives_as_well(demo):
-    film, _ = demo
-    shot = next(shots(film, step=100))
-    shot = replace(shot, scene=replace(shot.scene, silenced={"i-1": "s-1"}))
-    assert ViewReceiver(film.topology).apply(encode_view(shot))[0].silenced == {"i-1": "s-1"}
+    history, _ = demo
+    shot = next(shots(history, step=100))
+    shot = replace(shot, snapshot=replace(shot.snapshot, silenced={"i-1": "s-1"}))
+    assert ViewReceiver(history.topology).apply(encode_view(shot))[0].silenced == {"i-1": "s-1"}
 
 
 def test_whoever_asks_from_another_list_gets_it_all(demo):
-    film, _ = demo
-    shot = next(shots(film, step=100))
+    history, _ = demo
+    shot = next(shots(history, step=100))
     assert encode_view(shot, "another", 5) == encode_view(shot)
     with pytest.raises(InvalidViewMessageError, match="go on from others"):
         ViewReceiver().apply(encode_view(shot, "r1", 5))
@@ -69,8 +79,8 @@ def test_whoever_asks_from_another_list_gets_it_all(demo):
 
 @given(st.data())
 def test_a_damaged_message_is_refused(demo, data):
-    film, _ = demo
-    message = zstandard.decompress(encode_view(next(shots(film, step=100))), 1 << 24)
+    history, _ = demo
+    message = zstandard.decompress(encode_view(next(shots(history, step=100))), 1 << 24)
     at = data.draw(st.integers(0, len(message)))
     cut = zstandard.compress(message[:at])
     for damaged in (message[:at], cut, data.draw(st.binary(max_size=50)), zstandard.compress(data.draw(st.binary()))):
@@ -80,10 +90,10 @@ def test_a_damaged_message_is_refused(demo, data):
 
 
 class Playing:
-    """A controller that shows a film: each question sees the next scene."""
+    """A controller that shows a history: each question sees the next scene."""
 
-    def __init__(self, film):
-        self.left = list(shots(film, step=40))
+    def __init__(self, history):
+        self.left = list(shots(history, step=40))
         self.status = 200
 
     def answer(self, path, query):
@@ -111,32 +121,32 @@ def onlooker(url):
 
 
 def test_a_console_follows_a_controller(demo):
-    film, _ = demo
-    playing = Playing(film)
-    wanted = [shot.scene.time for shot in playing.left]
+    history, _ = demo
+    playing = Playing(history)
+    wanted = [shot.snapshot.time for shot in playing.left]
     with served(playing) as server:
         found = onlooker(server.url)
         while playing.left:
-            assert found.look()
-        assert found.look(), "nothing new is no trouble"
-    assert found.film.times() == wanted
-    assert found.film.topology == film.topology
-    last = found.film.scene(len(wanted) - 1)
+            assert found.poll()
+        assert found.poll(), "nothing new is no trouble"
+    assert found.history.times() == wanted
+    assert found.history.topology == history.topology
+    last = found.history.snapshot(len(wanted) - 1)
     assert len(last.signals.frames) == len(wanted)
 
 
 def test_a_controller_that_was_started_anew_is_shown_from_there(demo):
-    film, _ = demo
-    playing = Playing(film)
-    again = list(shots(film, "r2", step=60))
+    history, _ = demo
+    playing = Playing(history)
+    again = list(shots(history, "r2", step=60))
     with served(playing) as server:
         found = onlooker(server.url)
         for _ in range(3):
-            found.look()
+            found.poll()
         playing.left = again[-2:]
-        found.look()
-        found.look()
-    assert found.film.times() == [shot.scene.time for shot in again[-2:]]
+        found.poll()
+        found.poll()
+    assert found.history.times() == [shot.snapshot.time for shot in again[-2:]]
 
 
 @pytest.mark.parametrize(
@@ -167,9 +177,9 @@ def test_what_is_lost_is_told_and_found_again(demo, monkeypatch):
             playing.status = status
             end = threading.Event()
             for _ in range(500):
-                if bool(found.film.trouble) == (status == 500):
+                if bool(found.history.trouble) == (status == 500):
                     break
                 end.wait(0.02)
-            troubles.append(found.film.trouble)
-        found.ended.set()
+            troubles.append(found.history.trouble)
+        found.stop_event.set()
     assert troubles == ["it answers 500", ""]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skewscope.adapters.inputs.recording import load, open_recording
-from skewscope.adapters.view import history as film_module
+from skewscope.adapters.view import history as history_module
 from skewscope.adapters.view.history import ViewHistory
 from skewscope.adapters.view.snapshot import (
     RuleHealth,
@@ -34,55 +34,58 @@ def table(values, *, signal="x", unit="s", frames=(), **more):
     return SignalView(SeriesIndex(series), (*frames, frame(9.0, values, roster=SeriesIndex(series), **more)))
 
 
-def test_a_film_ends_with_what_the_replay_gives(demo):
-    film, outcome = demo
-    last = film.scene(len(film.times()) - 1)
+def test_a_history_ends_with_what_the_replay_gives(demo):
+    history, outcome = demo
+    last = history.snapshot(len(history.times()) - 1)
     assert last.incidents == outcome.incidents
-    assert last.delivered
-    assert film.topology == outcome.topology
-    assert not film.live
+    assert last.delivered_signals
+    assert history.topology == outcome.topology
+    assert not history.live
 
 
 def test_earlier_scenes_know_less_and_later_rosters_begin_with_earlier_ones(demo):
-    film, _ = demo
-    early, late = film.scene(5), film.scene(len(film.times()) - 1)
+    history, _ = demo
+    early, late = history.snapshot(5), history.snapshot(len(history.times()) - 1)
     assert not early.incidents
     assert early.time < late.time
-    assert late.signals.roster.series[: len(early.signals)] == early.signals.roster.series[: len(early.signals)]
+    assert (
+        late.signals.series_index.series[: len(early.signals)]
+        == early.signals.series_index.series[: len(early.signals)]
+    )
     assert len(early.signals.frames) == 6
 
 
 def test_counters_are_shown_as_rates(demo):
-    film, _ = demo
-    now = film.scene(100).signals
-    row = now.roster.row("port.rx_netdev_bytes", "n0/ew")
-    assert now.roster.series[row].unit == "By/s"
-    assert 1e5 < now.now.value[row] < 1e9
+    history, _ = demo
+    now = history.snapshot(100).signals
+    row = now.series_index.find_row("port.rx_netdev_bytes", "n0/ew")
+    assert now.series_index.series[row].unit == "By/s"
+    assert 1e5 < now.latest.value[row] < 1e9
 
 
 def test_the_late_rank_stands_out_among_its_peers(demo):
-    film, _ = demo
-    at = next(n for n in range(len(film.times())) if film.scene(n).incidents)
-    now = film.scene(at).signals
-    row = now.roster.row("wire.onset_lag", "A:n2")
-    assert {now.roster.series[r].entity for r in now.roster.like(row)} == {"A:n0", "A:n1", "A:n3"}
+    history, _ = demo
+    at = next(n for n in range(len(history.times())) if history.snapshot(n).incidents)
+    now = history.snapshot(at).signals
+    row = now.series_index.find_row("wire.onset_lag", "A:n2")
+    assert {now.series_index.series[r].entity for r in now.series_index.peers_of(row)} == {"A:n0", "A:n1", "A:n3"}
     assert now.peer_z[row] > 10
     assert np.isfinite(now.trend(row)).sum() > 10
 
 
 def test_evidence_is_kept_for_whom_a_rule_fires_on(demo):
-    film, _ = demo
-    at = next(n for n in range(len(film.times())) if film.scene(n).incidents)
-    scene = film.scene(at)
+    history, _ = demo
+    at = next(n for n in range(len(history.times())) if history.snapshot(n).incidents)
+    scene = history.snapshot(at)
     incident = scene.incidents[0]
-    said = scene.signals.now.said[incident.rule, incident.kind, incident.name]
+    said = scene.signals.latest.evidence[incident.rule, incident.kind, incident.name]
     assert len(said.verdicts) == len(incident.evidence) + len(incident.against)
 
 
 def test_rules_say_what_they_lack(demo):
-    film, _ = demo
-    rules = {health.rule: health for health in film.scene(100).rules}
-    assert "wire.onset_lag" not in rules["tp-straggler-on-the-wire"].lacking
+    history, _ = demo
+    rules = {health.rule: health for health in history.snapshot(100).rules}
+    assert "wire.onset_lag" not in rules["tp-straggler-on-the-wire"].missing_signals
     assert rules["gpu-thermal-throttle-of-a-gpu"].state in ("blind", "quiet")
     assert any(health.state == "blind" for health in rules.values())
 
@@ -119,8 +122,8 @@ def test_what_is_stale_has_no_deviation():
 
 def test_rows_that_came_later_have_no_past():
     found = table([1.0, 2.0], frames=(frame(8.0, [5.0]),))
-    assert found.lines(np.array([0, 1])).tolist()[0] == [5.0, 1.0]
-    assert np.isnan(found.lines(np.array([1]))[0, 0])
+    assert found.history(np.array([0, 1])).tolist()[0] == [5.0, 1.0]
+    assert np.isnan(found.history(np.array([1]))[0, 0])
     assert found.times().tolist() == [8.0, 9.0]
 
 
@@ -129,7 +132,7 @@ def scene(t):
 
 
 def test_a_long_film_is_thinned_and_a_live_one_forgets_its_beginning(monkeypatch):
-    monkeypatch.setattr(film_module, "MAX_CELLS", 20)
+    monkeypatch.setattr(history_module, "MAX_CELLS", 20)
     recorded, live = ViewHistory(), ViewHistory(live=True)
     for n in range(100):
         for each in (recorded, live):
@@ -144,24 +147,24 @@ def test_a_long_film_is_thinned_and_a_live_one_forgets_its_beginning(monkeypatch
 
 
 def test_a_scene_stays_what_it_was_while_the_film_goes_on():
-    film = ViewHistory(live=True)
-    film.add(scene(1.0), frame(1.0, [1.0]))
-    first = film.snapshot(0)
-    film.add(replace(scene(2.0)), frame(2.0, [2.0, 3.0]))
+    history = ViewHistory(live=True)
+    history.add(scene(1.0), frame(1.0, [1.0]))
+    first = history.snapshot(0)
+    history.add(replace(scene(2.0)), frame(2.0, [2.0, 3.0]))
     assert len(first.signals.frames) == 1
     assert len(first.signals) == 1
 
 
 def test_a_part_is_kept_as_a_recording(demo, tmp_path):
-    film, _ = demo
-    begin = film.times()[0]
-    said = film.keep(tmp_path / "cut", begin, begin + 20)
+    history, _ = demo
+    begin = history.times()[0]
+    said = history.export_recording(tmp_path / "cut", begin, begin + 20)
     assert "samples of 20 s" in said
     loaded = load(open_recording(tmp_path / "cut"), catalogue(), lambda _, __: None, 1)
     assert loaded.block.time.max() <= begin + 20
     assert not loaded.unmapped
     with pytest.raises(InputError):
-        film.keep(tmp_path / "cut", begin, begin + 20)
+        history.export_recording(tmp_path / "cut", begin, begin + 20)
 
 
 def test_what_cannot_be_kept_says_so(tmp_path):
