@@ -16,19 +16,19 @@ bench asserts that both fire on the same rules and GPUs.
 **Prometheus.** Samples arrive by remote write, so that the windows lie in the head block as with scrapes; the seconds
 in which rules are evaluated are written before. Its processor time (`/proc`, all threads, with garbage collection) is
 measured for a while without rules, and from the end of the first pass to the end of the last with them. The difference
-is the cost of the rules, without ingestion, notifications, annotations and recording rules.
-Its own `prometheus_rule_group_last_duration_seconds` and `prometheus_rule_evaluation_duration_seconds` are printed
-beside it: wall time of one thread.
+is the cost of the rules, without ingestion, notifications, annotations and recording rules. Its own
+`prometheus_rule_group_last_duration_seconds` and `prometheus_rule_evaluation_duration_seconds` are printed beside it:
+wall time of one thread.
 
 **Skewscope.** Live ticks with the samples as a frame. The figure is the processor time of `Detector.step` without
 ingestion: advancing the windows, evaluating, holding, and the value behind each rule that fires.
 
 **Limits of the comparison.** Prometheus keeps each sample, its windows may end anywhere, and any new query can be
 evaluated later; Skewscope keeps only the windows that rules requested, with edges exact to a 24th. Ingestion is
-excluded on both sides: Skewscope handles counters there, Prometheus at each pass. Skewscope evaluates the second operand of an
-`and` only where the first holds. A pass of Prometheus costs less with fewer samples or shorter windows. It can spread
-several groups over cores; here there is one group; more would make passes shorter, not cheaper. With few series a pass
-of Skewscope is dominated by the overhead of 200 rules, and the ratio is smaller: `NODES=100` shows it.
+excluded on both sides: Skewscope handles counters there, Prometheus at each pass. Skewscope evaluates the second
+operand of an `and` only where the first holds. A pass of Prometheus costs less with fewer samples or shorter windows.
+It can spread several groups over cores; here there is one group; more would make passes shorter, not cheaper. With few
+series a pass of Skewscope is dominated by the overhead of 200 rules, and the ratio is smaller: `NODES=100` shows it.
 
 `NODES`, `PASSES` and `AHEAD` choose the size, the number of measured passes, and the seconds that they may last.
 """
