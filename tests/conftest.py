@@ -1,4 +1,4 @@
-"""What every test may ask for."""
+"""Fixtures for all tests."""
 
 import os
 from pathlib import Path
@@ -21,14 +21,14 @@ root = Path(__file__).resolve().parent.parent
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Some more than there are processors: many tests wait for other processes and for the clock."""
+    """Returns more workers than processors, since many tests wait for other processes and for the clock."""
     asked = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS", "")
     return int(asked) if asked.isdecimal() else len(os.sched_getaffinity(0)) + 3
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder with real recordings and facts, which is no part of the repository."""
+    """The folder of real recordings, which is not part of the repository; the test is skipped without it."""
     found = Path(os.environ.get("SKEWSCOPE_SHARED") or root.parent / "shared")
     if not found.is_dir():
         pytest.skip(f"no shared folder at {found} (set SKEWSCOPE_SHARED)")
@@ -37,7 +37,7 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def demo() -> tuple[ViewHistory, ReplayResult]:
-    """The first 75 s of the demo on film, in which one fault passes and another comes, and what came of it."""
+    """The first 75 s of the demo, with one fault that ends and one that begins: its view history and its result."""
     film = ViewHistory()
     whole = open_recording(demo_path())
     begin = load(whole, catalogue(), workers=1).start
@@ -46,18 +46,18 @@ def demo() -> tuple[ViewHistory, ReplayResult]:
 
 @pytest.fixture(scope="session")
 def brief(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first 35 seconds of the demo, in which a rank turns slow: for whoever needs any recording of a fault."""
+    """The first 35 s of the demo, in which a rank becomes slow: a short recording with a fault."""
     return begun(tmp_path_factory.mktemp("recordings") / "brief", 35)
 
 
 @pytest.fixture(scope="session")
 def moment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first 5 seconds of the demo, in which nothing happens: for whoever needs any recording."""
+    """The first 5 s of the demo: a short recording without a fault."""
     return begun(tmp_path_factory.mktemp("recordings") / "moment", 5)
 
 
 def begun(folder: Path, seconds: float) -> Path:
-    """The first seconds of the demo, as a recording in a folder."""
+    """Writes the first seconds of the demo as a recording, and returns its folder."""
     whole = open_recording(demo_path())
     begin = load(whole, catalogue(), workers=1).start
     write_excerpt(whole, folder, begin, begin + seconds)

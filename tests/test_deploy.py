@@ -1,4 +1,4 @@
-"""What runs it elsewhere: the files are sound, agree with one another, and with what the program does."""
+"""The files of deploy/ are valid, and agree with each other and with the program."""
 
 import json
 import re
@@ -82,7 +82,7 @@ def test_nobody_may_more_than_he_needs(part):
 
 
 def local(text, folder):
-    """A config with the paths of a container as they are in a folder."""
+    """Returns a configuration with the container's paths moved into a folder."""
     for path in set(re.findall(r"/etc/skewscope-[\w./-]+", text)):
         file = folder / path.replace("/", "_")
         file.write_text(f"0123456789abcdef of {file.name}")
@@ -156,7 +156,7 @@ def test_systemd_understands_its_units(unit, tmp_path):
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """Names of all metrics of a controller."""
+    """Returns the names of all metrics of a controller."""
     with running(tmp_path_factory.mktemp("controller")) as found:
         return set(re.findall(r"^# TYPE (\w+)", found.ask("/metrics")[2].decode(), re.MULTILINE))
 
@@ -215,7 +215,7 @@ def test_the_guide_of_the_controller_names_every_field(tmp_path, monkeypatch):
 
 
 def fields_in(value, at=()):
-    """Names of fields by where they stand."""
+    """Returns the names of fields by their place."""
     if isinstance(value, list):
         merged = {}
         for item in value:

@@ -1,6 +1,6 @@
-"""The whole of it on real traffic: agents on the switch's side of a lab's nodes, a controller, and real faults.
+"""Agents on the switch side of a lab's nodes and a controller diagnose real faults in real traffic.
 
-One network stands for all tests; each undoes what it did, and waits until that is told as well.
+All tests share one network; each removes its fault and waits until the incident resolves.
 """
 
 import datetime as dt
@@ -19,25 +19,25 @@ from tests.lab.scenarios import SCENARIOS, Scenario
 from tests.lab.watched import Watched, watched
 
 OPENS = 20.0
-"""Seconds of telemetry after a fault's begin within which it has to be told: it takes four or five where nothing else
-runs, and how soon is measured by the assessment ..."""
+"""Seconds of telemetry from the start of a fault within which its incident must open; four or five on an idle machine.
+The assessment measures the delay."""
 RESOLVES = 25.0
-"""... and after its end, within which it is over."""
+"""Seconds after the end of a fault within which its incident must resolve."""
 SEEN = 12.0
-"""Seconds of health before the first fault: without a past only peers can be compared."""
+"""Healthy seconds before the first fault: without a past only peers can be compared."""
 BUSY = 20.0
-"""Seconds more that a busy machine may take to tell it."""
+"""Additional seconds for a busy machine."""
 CONFIDENT = 0.4
-"""What is less sure is a suspicion and no diagnosis."""
+"""Confidence below which an incident is a suspicion."""
 STEADY = Demand(rps=8.0, spread=0.3)
-"""Clients that ask much alike: a test is too short for chance to even out."""
+"""Clients with similar requests: a test is too short for random lengths to average out."""
 
 pytestmark = [pytest.mark.alone, pytest.mark.skipif(bool(missing(COMMANDS)), reason=missing(COMMANDS) or "-")]
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    """A lab that is watched, and has been for a while."""
+    """A lab with agents and a controller, after the warm-up."""
     with running("endtoend", two("tp"), tmp_path_factory.mktemp("lab"), STEADY) as lab, watched(lab) as found:
         found.until(lambda: heard(found) >= len(NODES), "packets of all nodes")
         time.sleep(SEEN)
@@ -46,7 +46,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
 
 
 def heard(fleet: Watched) -> int:
-    """Of how many ports packets are told."""
+    """Returns the number of ports with packet measurements."""
     try:
         telemetry = fleet.ask("sources")["telemetry"]
     except OSError:
@@ -55,12 +55,12 @@ def heard(fleet: Watched) -> int:
 
 
 def at(text: str) -> float:
-    """A time as it is told, in s since 1970."""
+    """Returns a time of the API in seconds since 1970."""
     return dt.datetime.fromisoformat(text).timestamp()
 
 
 def diagnoses(fleet: Watched, since: float) -> list[dict[str, Any]]:
-    """What was told since a time, but for suspicions."""
+    """Returns the incidents since a time, without suspicions."""
     return [one for one in fleet.incidents() if at(one["opened_at"]) >= since and one["confidence"] >= CONFIDENT]
 
 
@@ -69,7 +69,7 @@ def place(one: dict[str, Any]) -> tuple[str, str]:
 
 
 def told(fleet: Watched, wanted: tuple[str, str], since: float, within: float = OPENS) -> dict[str, Any]:
-    """The incident of a fault that began at a time; it opened in time, and is the only one."""
+    """Returns the incident of a fault; fails unless it opened in time and is the only one."""
     found = fleet.until(lambda: diagnoses(fleet, since), f"{wanted} is told", within + BUSY)
     assert [place(one) for one in found] == [wanted], fleet.told()
     assert at(found[0]["opened_at"]) - since <= within, fleet.told()
@@ -77,7 +77,7 @@ def told(fleet: Watched, wanted: tuple[str, str], since: float, within: float = 
 
 
 def over(fleet: Watched, one: dict[str, Any], since: float) -> None:
-    """The incident resolves after the fault's end, and nothing else was told meanwhile."""
+    """Fails unless the incident resolves after the fault's end and no other one opened."""
     fleet.until(lambda: not fleet.incidents("firing"), "all is over", RESOLVES + BUSY)
     (found,) = diagnoses(fleet, at(one["opened_at"]))
     assert (found["id"], found["state"]) == (one["id"], "resolved"), fleet.told()
@@ -112,7 +112,7 @@ def test_loss_is_told_on_its_link_and_a_killed_controller_goes_on_with_it(fleet:
 
 
 def what_happened(fleet: Watched, one: dict[str, Any]) -> list[str]:
-    """The history of an incident."""
+    """Returns the history of an incident as text."""
     try:
         return [each["what"] for each in fleet.ask(f"incidents/{one['id']}")["history"]]
     except OSError:

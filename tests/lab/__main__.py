@@ -1,4 +1,4 @@
-"""`python -m tests.lab SCENARIO FOLDER`: makes a recording."""
+"""`python -m tests.lab SCENARIO FOLDER` makes a recording."""
 
 import argparse
 import shutil
@@ -13,7 +13,7 @@ from tests.lab.scenarios import SCENARIOS
 
 
 def main() -> None:
-    """Reads the command line and makes the recording."""
+    """Makes the recording that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab", description="Makes a recording of a lab.")
     parser.add_argument("scenario", choices=sorted(SCENARIOS))
     parser.add_argument("folder", type=Path, help="is made; it must not be there yet")

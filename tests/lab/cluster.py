@@ -1,4 +1,4 @@
-"""What the lab consists of: eight nodes with two ports each, and the replicas that they serve."""
+"""The nodes of the lab: eight with two ports each, and their replicas."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ SPEED = {NORTH_SOUTH: "200 Mbit/s", EAST_WEST: "1 Gbit/s"}
 
 @dataclass(frozen=True)
 class Replica:
-    """Nodes that serve together; the first of them is their front end."""
+    """Nodes that serve together; the first one is the front end."""
 
     name: str
     mode: str
@@ -28,22 +28,22 @@ class Replica:
 
 
 def two(mode: str) -> tuple[Replica, Replica]:
-    """Two replicas of four nodes."""
+    """Returns two replicas of four nodes."""
     return Replica("A", mode, NODES[:4]), Replica("B", mode, NODES[4:])
 
 
 def address(node: str, port: str) -> str:
-    """The address of a node's port."""
+    """Returns the address of a node's port."""
     return f"{SUBNET[port]}.{10 + NODES.index(node)}"
 
 
 def device(node: str, port: str) -> str:
-    """The device of a port on the switch's side."""
+    """Returns the device of a port on the switch side."""
     return f"dpu-{node}-{port}"
 
 
 def topology(replicas: Sequence[Replica]) -> dict[str, Any]:
-    """The lab as a topology file tells it."""
+    """Returns the lab as a topology file."""
     groups = [
         {"name": one.name, "kind": KIND[one.mode], "members": list(one.nodes), "front_end": one.nodes[0]}
         for one in replicas

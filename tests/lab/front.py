@@ -1,4 +1,4 @@
-"""The front end of a replica: takes requests, batches them, and streams tokens back."""
+"""The front end of a replica: receives requests, batches them, and streams tokens back."""
 
 import queue
 import socket
@@ -22,7 +22,7 @@ TOKEN = b"data: " + b"x" * 90 + b"\n\n"
 
 @dataclass
 class Request:
-    """One client that waits for its answer."""
+    """A client that waits for its answer."""
 
     client: socket.socket
     prompt: int
@@ -45,7 +45,7 @@ class FrontEnd:
     _answers: "queue.Queue[tuple[Request, bytes]]" = field(default_factory=queue.Queue)
 
     def start(self) -> None:
-        """Takes requests from now on."""
+        """Starts to accept requests."""
         for target in (self._accept, self._answer):
             threading.Thread(target=target, daemon=True).start()
 
@@ -71,7 +71,7 @@ class FrontEnd:
         self._waiting.put(Request(client, prompt, answer, time.time()))
 
     def _answer(self) -> None:
-        """Sends what was made, in an order of its own: no client holds up a step."""
+        """Sends the tokens in a separate task, so that no client delays a step."""
         while True:
             request, text = self._answers.get()
             try:
@@ -82,7 +82,7 @@ class FrontEnd:
                 continue
 
     def serve(self, step: Callable[[int, int], None]) -> None:
-        """Steps for ever, whenever there is something to do."""
+        """Runs steps without end, whenever there is work."""
         while True:
             prefill = self._admitted()
             if not self._active:
@@ -95,7 +95,7 @@ class FrontEnd:
                 self.numbers.running = 0
 
     def _admitted(self) -> int:
-        """Takes in who waits, as far as there is room; gives the tokens of their prompts."""
+        """Admits waiting requests up to the limit; returns the tokens of their prompts."""
         prefill = 0
         while len(self._active) < ADMITTED and prefill <= MAX_PREFILL and not self._waiting.empty():
             request = self._waiting.get()

@@ -1,4 +1,4 @@
-"""Clients: they come at random moments, whether or not those before them were served."""
+"""Clients that arrive at random times, whether or not earlier ones were served."""
 
 import random
 import socket
@@ -19,7 +19,7 @@ DONE = b"[DONE]"
 
 @dataclass(frozen=True)
 class Demand:
-    """How much clients ask for; lengths are log-normal, as those of real traces."""
+    """The demand of clients; lengths are log-normal, as in real traces."""
 
     rps: float = 3.0
     spread: float = 0.6
@@ -42,15 +42,15 @@ class Load:
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
-        """Has clients come from now on."""
+        """Starts the arrivals."""
         threading.Thread(target=self._run, name="load", daemon=True).start()
 
     def stop(self) -> None:
-        """Has no more clients come."""
+        """Stops the arrivals."""
         self._stop.set()
 
     def times(self, factor: float) -> None:
-        """Has so many times as many clients come as usual."""
+        """Multiplies the rate of arrivals."""
         self._times = factor
 
     def _run(self) -> None:

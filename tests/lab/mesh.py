@@ -1,4 +1,4 @@
-"""The traffic of a replica among its own nodes: each has one connection to each other."""
+"""The traffic among the nodes of a replica: one connection between each two."""
 
 import os
 import socket
@@ -34,7 +34,7 @@ class Mesh:
         waiting.join()
 
     def _accept(self) -> None:
-        """Waits for all of higher rank."""
+        """Waits for the connections of all higher ranks."""
         with socket.create_server((self._here, MESH)) as door:
             for _ in range(self.size - 1 - self.rank):
                 peer, _ = door.accept()
@@ -54,12 +54,12 @@ class Mesh:
             return peer
 
     def send(self, rank: int, size: int) -> None:
-        """Sends so many bytes to a rank."""
+        """Sends a number of bytes to a rank."""
         self._peers[rank].sendall(NUMBER.pack(size))
         self._peers[rank].sendall(self._zeros[:size])
 
     def receive(self, rank: int) -> None:
-        """Waits for what a rank sends."""
+        """Waits for the bytes of a rank."""
         peer = self._peers[rank]
         (left,) = NUMBER.unpack(_exactly(peer, NUMBER.size))
         while left:
@@ -67,7 +67,7 @@ class Mesh:
             left -= got or _gone()
 
     def exchange(self, size: int) -> None:
-        """Sends so many bytes to each other rank, and waits for as many of each."""
+        """Sends a number of bytes to each other rank, and waits for as many from each."""
         threads = []
         if size > MUCH:
             threads = [threading.Thread(target=self.send, args=(rank, size)) for rank in self._peers]
@@ -82,12 +82,12 @@ class Mesh:
             thread.join()
 
     def tell(self, batch: int, prefill: int) -> None:
-        """Has all others take part in a step."""
+        """Announces a step to all other ranks."""
         for rank in sorted(self._peers):
             self._peers[rank].sendall(PLAN.pack(batch, prefill))
 
     def told(self) -> tuple[int, int]:
-        """Waits to be told by rank 0: how many sequences, and how many tokens of new prompts."""
+        """Waits for rank 0 to announce a step; returns the number of sequences and of tokens of new prompts."""
         batch, prefill = PLAN.unpack(_exactly(self._peers[0], PLAN.size))
         return batch, prefill
 
@@ -109,5 +109,5 @@ def _exactly(peer: socket.socket, size: int) -> bytes:
 
 
 def _gone() -> int:
-    """A peer ended, and so does this node."""
+    """Ends this node after a peer ended."""
     os._exit(0)

@@ -1,4 +1,4 @@
-"""Network namespaces: whether there are any here, commands in them, and sockets made in them."""
+"""Network namespaces: availability, commands and sockets in them."""
 
 import ctypes
 import os
@@ -15,10 +15,10 @@ PATIENCE = 30.0
 
 
 def run(*command: str, text: str = "") -> None:
-    """Runs a command, with some text to read.
+    """Runs a command with a text on its standard input.
 
     Raises:
-        RuntimeError: it failed; with what it said.
+        RuntimeError: the command failed; its output is the message.
     """
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=PATIENCE, check=False)
     if done.returncode:
@@ -26,15 +26,15 @@ def run(*command: str, text: str = "") -> None:
 
 
 def inside(name: str, *command: str) -> list[str]:
-    """A command line that runs another one in a namespace."""
+    """Returns a command line that runs another one in a namespace."""
     return ["ip", "netns", "exec", name, *command]
 
 
 def enter(name: str) -> None:
-    """Moves this thread into a namespace, for good.
+    """Moves this thread into a namespace, permanently.
 
     Raises:
-        OSError: there is none, or we may not.
+        OSError: the namespace does not exist, or permission is denied.
     """
     handle = os.open(f"/run/netns/{name}", os.O_RDONLY)
     try:
@@ -45,7 +45,7 @@ def enter(name: str) -> None:
 
 @contextmanager
 def within(name: str) -> Iterator[None]:
-    """Sockets that this thread makes meanwhile belong to a namespace."""
+    """Creates this thread's sockets in a namespace for the duration of a context."""
     here = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     try:
         enter(name)
@@ -62,7 +62,7 @@ def _set(handle: int) -> None:
 
 @cache
 def missing(commands: Sequence[str] = ("ip",)) -> str:
-    """Why there are no namespaces here, or no such commands; '' where all is there."""
+    """Returns why namespaces or commands are missing; '' where all are available."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "network namespaces take root on Linux"
     if lacking := [name for name in commands if not shutil.which(name)]:

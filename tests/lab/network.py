@@ -1,4 +1,4 @@
-"""The lab's network: namespaces, links with a rate, and what can be done to them."""
+"""The network of the lab: namespaces, links with a rate, and faults on them."""
 
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -13,21 +13,21 @@ BURST, LATENCY = "256kb", "20ms"
 
 @dataclass(frozen=True)
 class Network:
-    """One network; several with names of their own may stand side by side."""
+    """One network; several with different names may exist side by side."""
 
     name: str
 
     @property
     def switch(self) -> str:
-        """The namespace of the switch's side of all ports, where DPUs stand."""
+        """Returns the namespace of the switch side of all ports, the place of the DPUs."""
         return f"{self.name}-net"
 
     def node(self, node: str) -> str:
-        """The namespace of a node."""
+        """Returns the namespace of a node."""
         return f"{self.name}-{node}"
 
     def make(self) -> None:
-        """Sets it up."""
+        """Creates the network."""
         spaces = [self.switch, *map(self.node, NODES)]
         self._ip(f"netns add {space}" for space in spaces)
         self._ip(self._bridges(), self.switch)
@@ -51,19 +51,19 @@ class Network:
         run("ip", *(["-n", space] if space else []), "-batch", "-", text="\n".join(lines) + "\n")
 
     def remove(self) -> None:
-        """Takes away what there is of it."""
+        """Removes what exists of the network."""
         for space in (self.switch, *map(self.node, NODES)):
             with suppress(RuntimeError, subprocess.SubprocessError):
                 run("ip", "netns", "delete", space)
 
     def rate(self, node: str, port: str, rate: str, burst: str = "64kb", latency: str = LATENCY) -> None:
-        """Has a link carry so much, both ways."""
+        """Sets the rate of a link in both directions."""
         for space, end in ((self.switch, device(node, port)), (self.node(node), f"{port}0")):
             what = f"dev {end} root tbf rate {rate} burst {burst} latency {latency}"
             run("tc", "-n", space, "qdisc", "replace", *what.split())
 
     def lose(self, node: str, port: str, share: float, way: str = "both") -> None:
-        """Loses packets of a link at random, beyond its DPU: `in` before the host, `out` before the network."""
+        """Drops packets of a link at random, beyond its DPU: `in` before the host, `out` before the network."""
         if way in ("both", "in"):
             self._drop(self.node(node), f"{port}0", node, share)
         if way in ("both", "out"):
@@ -76,7 +76,7 @@ class Network:
         run(*inside(space, "nft", "-f", "-"), text=table)
 
     def unlose(self, node: str) -> None:
-        """Loses no more packets of a node."""
+        """Stops dropping packets of a node."""
         for space in (self.node(node), self.switch):
             with suppress(RuntimeError):
                 run(*inside(space, "nft", "delete", "table", "netdev", f"lab-{node}"))
@@ -84,7 +84,7 @@ class Network:
 
 @contextmanager
 def network(name: str) -> Iterator[Network]:
-    """A network that stands meanwhile."""
+    """Creates a network for the duration of a context."""
     made = Network(name)
     made.remove()
     try:

@@ -1,4 +1,4 @@
-"""Makes a recording of a lab that runs: packets of all ports, pages that are scraped each second, and labels."""
+"""Makes a recording of a running lab: packets of all ports, pages scraped each second, and labels."""
 
 import json
 import threading
@@ -28,7 +28,7 @@ LISTENING = 1.0
 
 @dataclass(frozen=True)
 class Times:
-    """When the fault begins and ends, and when all does; seconds after the beginning."""
+    """Start and end of the fault and of the recording, in seconds after the start."""
 
     begin: float
     end: float
@@ -36,7 +36,7 @@ class Times:
 
 
 def record(scenario: Scenario, folder: Path, times: Times, seed: int = 1) -> None:
-    """Runs a scenario, and leaves a recording of it in a folder that is empty or not there."""
+    """Runs a scenario and writes its recording to a folder that is empty or does not exist."""
     work = folder / "work"
     work.mkdir(parents=True)
     (folder / "pcap").mkdir()
@@ -63,13 +63,13 @@ def record(scenario: Scenario, folder: Path, times: Times, seed: int = 1) -> Non
 
 
 def sleep_until(moment: float) -> None:
-    """Waits for a time, s since 1970."""
+    """Waits for a time, in seconds since 1970."""
     time.sleep(max(moment - time.time(), 0.0))
 
 
 @contextmanager
 def capturing(lab: Lab, folder: Path) -> Iterator[None]:
-    """Has the packets of all ports go to files meanwhile."""
+    """Captures the packets of all ports for the duration of a context."""
     with ExitStack() as stack:
         for node in NODES:
             for port in PORTS:
@@ -83,7 +83,7 @@ def capturing(lab: Lab, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def scraping(lab: Lab, folder: Path) -> Iterator[None]:
-    """Has all pages fetched each second meanwhile."""
+    """Fetches all pages each second for the duration of a context."""
     stop = threading.Event()
     thread = threading.Thread(target=_scrape, args=(lab, folder, stop))
     thread.start()

@@ -1,4 +1,4 @@
-"""The lab while it runs: its network, a process for each node, and clients."""
+"""The running lab: its network, a process for each node, and clients."""
 
 import shutil
 import subprocess
@@ -24,7 +24,7 @@ PATIENCE = 5.0
 
 @dataclass
 class Lab:
-    """All of it."""
+    """The running lab."""
 
     network: Network
     replicas: Sequence[Replica]
@@ -32,11 +32,11 @@ class Lab:
     load: Load
 
     def set(self, node: str, **faults: float) -> None:
-        """Has a node work with these faults from now on; with none when nothing is said."""
+        """Sets the faults of a node; none without arguments."""
         state.write(self.folder / f"{node}.json", faults)
 
     def pages(self) -> dict[str, tuple[str, str]]:
-        """The pages that there are to scrape, by address: what tells there, and of which node."""
+        """Returns the pages to scrape by address: the exporter and its node."""
         found = {f"{address(one.nodes[0], NORTH_SOUTH)}:{PAGE}": ("vllm", one.nodes[0]) for one in self.replicas}
         if exporter():
             found |= {f"{address(node, NORTH_SOUTH)}:{EXPORTER}": ("node", node) for node in NODES}
@@ -44,13 +44,13 @@ class Lab:
 
 
 def exporter() -> str:
-    """Where node_exporter is; '' where it is not installed."""
+    """Returns the path of node_exporter; '' where it is not installed."""
     return shutil.which("prometheus-node-exporter") or shutil.which("node_exporter") or ""
 
 
 @contextmanager
 def process(command: Sequence[str], log: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process that runs meanwhile; what it says stands in a file."""
+    """Runs a process for the duration of a context, with its output in a file."""
     with log.open("ab") as said:
         started = subprocess.Popen(command, stdout=said, stderr=said, cwd=ROOT)
     try:
@@ -66,7 +66,7 @@ def process(command: Sequence[str], log: Path) -> Iterator["subprocess.Popen[byt
 
 @contextmanager
 def running(name: str, replicas: Sequence[Replica], folder: Path, demand: Demand = USUAL) -> Iterator[Lab]:
-    """A lab that runs meanwhile; `folder` is for what its processes need and say."""
+    """Runs a lab for the duration of a context; `folder` holds the files and output of its processes."""
     with network(name) as made, ExitStack() as stack:
         for one in replicas:
             for node in one.nodes:

@@ -1,4 +1,4 @@
-"""What is done to the lab, and what a diagnosis of it must say."""
+"""The faults of the lab, and the expected diagnoses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

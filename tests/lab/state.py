@@ -1,4 +1,4 @@
-"""What is wrong with a node: it reads that again and again from a file, so that it can be changed while it runs."""
+"""The faults of a node: it polls them from a file, so that they can change while it runs."""
 
 import json
 import os
@@ -14,7 +14,7 @@ LOOK = 0.2
 
 
 def write(path: Path, faults: dict[str, float]) -> None:
-    """Has a node work with some faults from now on; none for health."""
+    """Writes the faults of a node; none for health."""
     aside = path.with_suffix(".new")
     aside.write_text(json.dumps(faults), "utf-8")
     os.replace(aside, path)  # noqa: PTH105 - never half a file
@@ -22,7 +22,7 @@ def write(path: Path, faults: dict[str, float]) -> None:
 
 @dataclass
 class State:
-    """How a node works at present."""
+    """The present faults of a node."""
 
     path: Path
     node: str
@@ -32,7 +32,7 @@ class State:
         self._chance = random.Random(zlib.crc32(self.node.encode()))
 
     def follow(self) -> None:
-        """Reads the file from now on."""
+        """Starts to poll the file."""
         threading.Thread(target=self._follow, name="state", daemon=True).start()
 
     def _follow(self) -> None:
@@ -42,7 +42,7 @@ class State:
             time.sleep(LOOK)
 
     def compute(self, ms: float) -> None:
-        """Works so many milliseconds: longer where `slow`, `stall` or `jitter` say so."""
+        """Waits for a number of milliseconds, longer with `slow`, `stall` or `jitter`."""
         took = ms * self.faults.get("slow", 1.0) * (1 + self._chance.uniform(-0.05, 0.05))
         took += self.faults.get("stall", 0.0)
         if jitter := self.faults.get("jitter"):

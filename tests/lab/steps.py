@@ -1,4 +1,4 @@
-"""One step of a replica: a token for every sequence of the batch, and the prompts of those that are new."""
+"""One step of a replica: a token for every sequence of the batch, and the prompts of new ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ WORD = 64
 
 @dataclass(frozen=True)
 class Ranks:
-    """One node with the others of its replica."""
+    """One node and its peers in the replica."""
 
     mesh: Mesh
     state: State
 
 
 def tensor_parallel(ranks: Ranks, batch: int, prefill: int) -> None:
-    """All compute each layer and exchange what came of it."""
+    """Runs a step in which all nodes compute each layer and exchange the results."""
     size = HIDDEN * max(1, batch) + prefill * 128
     for _ in range(LAYERS):
         ranks.state.compute(LAYER_MS + 0.05 * batch + 0.01 * prefill)
@@ -30,7 +30,7 @@ def tensor_parallel(ranks: Ranks, batch: int, prefill: int) -> None:
 
 
 def pipeline_parallel(ranks: Ranks, batch: int, prefill: int) -> None:
-    """Each computes its layers and hands on; the last hands a token to the first."""
+    """Runs a step in which each node computes its layers and passes on the result; the last returns a token."""
     mesh, last = ranks.mesh, ranks.mesh.size - 1
     if mesh.rank:
         mesh.receive(mesh.rank - 1)
@@ -45,7 +45,7 @@ def pipeline_parallel(ranks: Ranks, batch: int, prefill: int) -> None:
 
 
 def prefill_decode(ranks: Ranks, batch: int, prefill: int) -> None:
-    """The first half reads prompts and ships their keys and values to its twin in the second, which makes tokens."""
+    """Runs a step in which the first half prefills and sends keys and values to its twin, which decodes."""
     mesh, half = ranks.mesh, ranks.mesh.size // 2
     if mesh.rank < half:
         for _ in range(LAYERS if prefill else 0):

@@ -1,4 +1,4 @@
-"""The metrics of a front end, by the names that vLLM gives them."""
+"""The metrics of a front end under vLLM's names."""
 
 import threading
 from bisect import bisect_left
@@ -14,18 +14,18 @@ LABELS = 'engine="0",model_name="lab"'
 
 @dataclass
 class Histogram:
-    """Times, by the edges of their buckets."""
+    """A histogram of times."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(EDGES) + 1))
     total: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """One more."""
+        """Adds an observation."""
         self.counts[bisect_left(EDGES, seconds)] += 1
         self.total += seconds
 
     def lines(self, name: str) -> Iterator[str]:
-        """As text."""
+        """Returns the lines of exposition text."""
         yield f"# TYPE {name} histogram"
         below = 0
         for edge, count in zip((*map(str, EDGES), "+Inf"), self.counts, strict=True):
@@ -37,7 +37,7 @@ class Histogram:
 
 @dataclass
 class Numbers:
-    """What a front end counts."""
+    """The counters of a front end."""
 
     running: int = 0
     waiting: int = 0
@@ -48,13 +48,13 @@ class Numbers:
     between_tokens: Histogram = field(default_factory=Histogram)
 
     def step(self, batch: int, prefill: int) -> None:
-        """A step was made."""
+        """Counts a step."""
         self.running = batch
         self.prompt_tokens += prefill
         self.generation_tokens += batch
 
     def page(self) -> str:
-        """All of it as text."""
+        """Returns the page as text."""
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
@@ -73,7 +73,7 @@ class Numbers:
 
 
 def serve(address: str, numbers: Numbers) -> None:
-    """Answers with the page from now on."""
+    """Starts to serve the page."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -1,4 +1,4 @@
-"""The lab while Skewscope watches it: an agent for each node where its DPU would be, and a controller."""
+"""The lab with Skewscope: an agent at the DPU's place of each node, and a controller."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ STARTS = 30.0
 
 @dataclass
 class Watched:
-    """What watches; its processes can be ended one by one."""
+    """The agents and the controller; each process can be ended."""
 
     lab: Lab
     stack: ExitStack
@@ -35,12 +35,12 @@ class Watched:
     controller: "subprocess.Popen[bytes] | None" = None
 
     def start(self) -> None:
-        """Starts the controller, with what it had stored."""
+        """Starts the controller on its existing store."""
         config = str(self.lab.folder / "skewscope.yaml")
         self.controller = self._python("controller", "skewscope.tui.cli.main", "run", "--config", config)
 
     def kill_controller(self) -> None:
-        """Ends the controller as a power cut would."""
+        """Kills the controller."""
         assert self.controller is not None
         self.controller.kill()
         self.controller.wait()
@@ -55,7 +55,7 @@ class Watched:
         return self.stack.enter_context(process(command, self.lab.folder / f"{name}.log"))
 
     def ask(self, path: str) -> Any:
-        """What the controller answers."""
+        """Returns the controller's answer."""
         token = (self.lab.folder / READER).read_text("ascii")
         request = urllib.request.Request(f"{URL}/api/v1/{path}", headers={"Authorization": f"Bearer {token}"})
         # The socket is made in the namespace and stays there.
@@ -63,7 +63,7 @@ class Watched:
             return json.load(answer)
 
     def incidents(self, state: str = "") -> list[dict[str, Any]]:
-        """Those that nothing else explains, the newest first; none while nobody answers."""
+        """Returns the roots, newest first; none while the controller does not answer."""
         try:
             told = self.ask(f"incidents?state={state}")["incidents"]
         except OSError:
@@ -71,10 +71,10 @@ class Watched:
         return [one for one in told if one["explained_by"] is None]
 
     def until(self, done: Callable[[], Any], what: str, seconds: float = STARTS) -> Any:
-        """What comes about.
+        """Waits for a condition, and returns its value.
 
         Raises:
-            AssertionError: it did not.
+            AssertionError: the condition did not become true in time.
         """
         end = time.monotonic() + seconds
         while not (found := done()):
@@ -83,7 +83,7 @@ class Watched:
         return found
 
     def told(self) -> str:
-        """All incidents and logs, for people."""
+        """Returns all incidents and logs as text."""
         logs = sorted(self.lab.folder.glob("*.log"))
         said = (f"{log.name}: {line}" for log in logs for line in log.read_text(errors="replace").splitlines()[-10:])
         return "\n".join([*map(json.dumps, self.incidents()), *said])
@@ -91,7 +91,7 @@ class Watched:
 
 @contextmanager
 def watched(lab: Lab) -> Iterator[Watched]:
-    """A lab that is watched meanwhile."""
+    """Runs a lab with agents and a controller for the duration of a context."""
     _configure(lab)
     with ExitStack() as stack:
         found = Watched(lab, stack)
@@ -102,7 +102,7 @@ def watched(lab: Lab) -> Iterator[Watched]:
 
 
 def _configure(lab: Lab) -> None:
-    """Writes down who is to do what."""
+    """Writes the configurations."""
     for name in (READER, *NODES):
         (lab.folder / name).write_text(f"{name}-0123456789abcdef", "ascii")
     _write(lab, "topology", topology(lab.replicas))

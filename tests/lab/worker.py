@@ -15,7 +15,7 @@ from tests.lab.vllm_page import Numbers, serve
 
 
 def main(node: str, mode: str, nodes: str, state: str) -> None:
-    """Works until it is ended; `nodes` are those of the replica, in the order of their ranks, with commas between."""
+    """Runs until it is ended; `nodes` are those of the replica in rank order, separated by commas."""
     _first()
     ranks = Ranks(Mesh(node, nodes.split(",")), State(Path(state), node))
     ranks.state.follow()
@@ -36,7 +36,7 @@ def main(node: str, mode: str, nodes: str, state: str) -> None:
 
 
 def _first() -> None:
-    """Goes before all else on this machine: a node is a machine of its own, which nobody else keeps waiting."""
+    """Raises the scheduling priority, since a real node does not share its machine."""
     with suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 

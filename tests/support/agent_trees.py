@@ -1,4 +1,4 @@
-"""Trees of small files, as the kernel shows them, for collectors to read."""
+"""File trees in the layout of /sys and /proc, for tests of collectors."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -13,7 +13,7 @@ from skewscope.kb.model import Catalogue
 
 @cache
 def known() -> Catalogue:
-    """The signals of the catalogue."""
+    """Returns the signals of the catalogue."""
     return load_signals()
 
 
@@ -27,7 +27,7 @@ def tree(root: Path, files: Mapping[str, object]) -> Path:
 
 
 def ground(root: Path, ports: Mapping[str, str], runs_on: str = "dpu") -> CollectorContext:
-    """What a collector of node n0 stands on."""
+    """Returns the context of a collector of node n0."""
     troubles = ReadFailures()
     return CollectorContext(KernelFiles(root, troubles), troubles, known(), "n0", runs_on, ports)
 
@@ -41,7 +41,7 @@ def on_node(signal: str, selector: str = "") -> SeriesKey:
 
 
 def unpacked(archive: Path, root: Path, below: str) -> Path:
-    """The part of a ttar archive that lies below a path, as files; gives where."""
+    """Unpacks the part of a ttar archive below a path, and returns its folder."""
     path, lines = "", iter(archive.read_text(errors="replace").splitlines())
     for line in lines:
         word, _, rest = line.partition(": ")

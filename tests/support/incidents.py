@@ -31,7 +31,7 @@ def cluster() -> Topology:
 
 
 def condition(name, effects=(), lookalikes=()) -> Condition:
-    """A condition of which only its links matter."""
+    """Returns a condition with links only."""
     return Condition(
         id=name,
         name=name,
@@ -73,7 +73,7 @@ def catalogue() -> Catalogue:
 
 
 def info(condition, rule="", hash_="h") -> RuleInfo:
-    """A rule with one required item, one more, and one against."""
+    """Returns a rule with one required item, one optional item, and one against."""
     items = (
         EvidenceSpec("main", 3.0, required=True, expr="x > 1", unit="s", signals=("sig.main",), rising=True),
         EvidenceSpec("more", 2.0, expr="y > 1", signals=("sig.more",)),
@@ -87,7 +87,7 @@ RULES = {r.rule: r for r in [*(info(c) for c in sorted(catalogue().conditions)),
 
 @dataclass(frozen=True)
 class Says:
-    """What a rule says of one entity."""
+    """The verdict and values of a rule on one entity."""
 
     fires: bool = True
     state: int = YES
@@ -105,7 +105,7 @@ LOST = Says(fires=True, state=UNKNOWN, score=0.0, evidence=(UNKNOWN, UNKNOWN, UN
 
 
 def verdict(condition, said, kind="rank", names=None, rule="", since=None) -> RuleVerdict:
-    """A rule's verdict on all entities; those of which nothing is said are silent."""
+    """Returns a rule's verdict on all entities; those not named are silent."""
     names = tuple(names or sorted({*said, *(f"{g}:{n}" for g, n in ranks())} if kind == "rank" else said))
     says = [said.get(name, SILENT) for name in names]
     told = EvidenceBatch(
@@ -129,24 +129,24 @@ def verdict(condition, said, kind="rank", names=None, rule="", since=None) -> Ru
 
 
 def ranks():
-    """(group, member) of every rank."""
+    """Returns (group, member) of every rank."""
     return [(g, n) for i, g in enumerate(GROUPS) for n in NAMES[4 * i : 4 * i + 4]]
 
 
 def track(condition, kind, name, says=SPEAKS) -> Alert:
-    """Something that fires since 0 s."""
+    """Returns an alert that fires since 0 s."""
     rule = info(condition)
     voice = EvidenceSnapshot(rule, 0.0, says.score, says.coverage, says.impact, says.evidence, (says.value, 1.0, 0.0))
     return Alert(condition, Entity(kind, name), 0.0, 0.0, {rule.rule: voice}, {rule.rule})
 
 
 def incidents(**how) -> IncidentTracker:
-    """An engine over the small cluster."""
+    """Returns an incident tracker on the small cluster."""
     return IncidentTracker(RULES, catalogue(), cluster(), **how)
 
 
 def places() -> LocalityIndex:
-    """The small cluster's places."""
+    """Returns the locality index of the small cluster."""
     return LocalityIndex(cluster())
 
 
@@ -156,7 +156,7 @@ LOUD, QUIET = Says(value=9.0), Says(value=2.0)
 
 
 def play(script, engine=None, until=200, every=("late", "lossy", "backlog", "blind", "hot")) -> IncidentTracker:
-    """An engine after a script: {(condition, entity): [(from, to, Says)]}, one tick a second."""
+    """Returns a tracker after a script: {(condition, entity): [(from, to, Says)]}, one tick a second."""
     engine = engine or incidents()
     for t in range(until):
         said = {}
@@ -169,7 +169,7 @@ def play(script, engine=None, until=200, every=("late", "lossy", "backlog", "bli
 
 
 def lives(engine) -> list[tuple]:
-    """(condition, name, state, opened, resolved, root's condition) of every incident."""
+    """Returns (condition, name, state, opened, resolved, root's condition) of every incident."""
     found = engine.list_incidents()
     by_id = {one.id: one for one in found}
     return [
@@ -199,5 +199,5 @@ DERIVE = policy(id="it-is-blind", when=[{**LATE, "severity": "critical"}], deriv
 
 
 def advised(*policies) -> IncidentTracker:
-    """An engine over the small cluster, with policies."""
+    """Returns an incident tracker on the small cluster, with policies."""
     return incidents(policies=PolicyEvaluator(program(*policies)))

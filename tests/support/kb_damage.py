@@ -1,4 +1,4 @@
-"""A copy of the catalogue that tests may damage; it is whole again after each use."""
+"""A copy of the catalogue that tests may damage; it is restored after each use."""
 
 import re
 import shutil
@@ -22,7 +22,7 @@ DATA = "*.py", "__pycache__", "schema"
 
 
 def copied(folder: Path) -> Path:
-    """The shipped catalogue's data, copied into a folder."""
+    """Copies the built-in catalogue into a folder."""
     target = folder / "kb"
     shutil.copytree(builtin_folder(), target, ignore=shutil.ignore_patterns(*DATA))
     return target
@@ -30,7 +30,7 @@ def copied(folder: Path) -> Path:
 
 @contextmanager
 def written(path: Path, content: bytes | str) -> Iterator[Path]:
-    """A file with this content, for as long as it lasts."""
+    """Writes a file for the duration of a context."""
     before = path.read_bytes() if path.is_file() else None
     try:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -40,14 +40,14 @@ def written(path: Path, content: bytes | str) -> Iterator[Path]:
 
 
 def replaced(path: Path, old: str, new: str) -> str:
-    """The text of a file with the first `old` replaced, which has to be there."""
+    """Returns the text of a file with the first `old` replaced; fails without one."""
     text = path.read_text()
     assert old in text, old
     return text.replace(old, new, 1)
 
 
 def block(file: str, field: str) -> str:
-    """A field of a shipped entry with all that belongs to it, as it is written there."""
+    """Returns the text of a field of a built-in entry, nested lines included."""
     text = (builtin_folder() / file).read_text()
     found = re.search(rf"^{field}:.*\n(?:[ -].*\n)*", text, re.MULTILINE)
     assert found, field
@@ -56,7 +56,7 @@ def block(file: str, field: str) -> str:
 
 @dataclass(frozen=True)
 class Damage:
-    """What is changed in one file, and the problem that has to be told."""
+    """A change of one file, and the problem that must be reported."""
 
     file: str
     old: str
@@ -68,7 +68,7 @@ class Damage:
     hint: str = ""
 
     def told(self, problems: tuple[Problem, ...], path: Path) -> list[Problem]:
-        """The problems that say just this, about a file as it is now."""
+        """Returns the problems with exactly this text about a file as it is now."""
         text = path.read_text()
         line = text[: text.index(self.at)].count("\n") + 1
         return [

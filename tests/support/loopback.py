@@ -1,4 +1,4 @@
-"""An HTTP server on loopback, in threads of its own, for as long as a test wants it."""
+"""An HTTP server on loopback, in its own threads, for the duration of a test."""
 
 import json
 import threading
@@ -38,7 +38,7 @@ class Says:
 
 
 class Server(ThreadingHTTPServer):
-    """Answers what a function says; where that says nothing, the connection ends without an answer."""
+    """Sends the answers of a function; None ends the connection without an answer."""
 
     daemon_threads = True
 
@@ -50,7 +50,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def place(self) -> str:
-        """HOST:PORT."""
+        """Returns HOST:PORT."""
         return f"{self.server_address[0]}:{self.server_port}"
 
     @property
@@ -62,7 +62,7 @@ class Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def close(self) -> None:
-        """Ends it and the connections that are kept."""
+        """Closes the server and its open connections."""
         self.shutdown()
         self.server_close()
         for client in self._clients:

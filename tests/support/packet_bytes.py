@@ -1,6 +1,6 @@
-"""Packets and capture files for tests, byte by byte from their specifications.
+"""Packets and capture files for tests, encoded byte by byte from their specifications.
 
-Written from the other side than the decoder: nothing here imports it. Layers nest as calls do:
+It is independent of the decoder and imports nothing of it. Layers nest as calls do:
 `ethernet(ipv4("10.0.0.1", "10.0.0.2", TCP, tcp(1000, 80, payload=b"...")), IPV4, vlans=(7,))`.
 """
 
@@ -26,24 +26,24 @@ ETHERNET, RAW_IP, SLL, SLL2 = 1, 101, 113, 276
 
 
 def ethernet(payload: bytes, kind: int, vlans: Sequence[int] = ()) -> bytes:
-    """An Ethernet frame, with a tag for each VLAN: 802.1Q for one, QinQ for two."""
+    """Returns an Ethernet frame with a tag for each VLAN: 802.1Q for one, QinQ for two."""
     outer = (QINQ,) * (len(vlans) - 1) + (VLAN,) * bool(vlans)
     tags = b"".join(struct.pack(">HH", tpid, vlan) for tpid, vlan in zip(outer, vlans, strict=True))
     return bytes.fromhex("020000000002020000000001") + tags + struct.pack(">H", kind) + payload
 
 
 def cooked(payload: bytes, kind: int) -> bytes:
-    """A frame as `tcpdump -i any` gives it (SLL)."""
+    """Returns a frame as `tcpdump -i any` writes it (SLL)."""
     return struct.pack(">HHH8sH", 4, 1, 6, b"\2\0\0\0\0\1", kind) + payload
 
 
 def cooked2(payload: bytes, kind: int) -> bytes:
-    """A frame as `tcpdump -i any -y LINUX_SLL2` gives it."""
+    """Returns a frame as `tcpdump -i any -y LINUX_SLL2` writes it."""
     return struct.pack(">HHIHBB8s", kind, 0, 3, 1, 4, 6, b"\2\0\0\0\0\1") + payload
 
 
 def arp(sender: str, target: str) -> bytes:
-    """An ARP request, to be framed with `ARP`."""
+    """Returns an ARP request, to be framed with `ARP`."""
     ends = iter((packed_address(sender), packed_address(target)))
     return struct.pack(">HHBBH", 1, IPV4, 6, 4, 1) + b"\0".join((b"\2\0\0\0\0\1" + next(ends), bytes(5) + next(ends)))
 
@@ -53,7 +53,7 @@ def arp(sender: str, target: str) -> bytes:
 
 @lru_cache(1024)
 def packed_address(text: str) -> bytes:
-    """The bytes of an IPv4 or IPv6 address."""
+    """Returns the bytes of an IPv4 or IPv6 address."""
     return ipaddress.ip_address(text).packed
 
 
@@ -69,7 +69,7 @@ def ipv4(
     more: bool = False,
     length: int | None = None,
 ) -> bytes:
-    """An IPv4 packet; `offset` in bytes and `more` make it a fragment, `length` overrides the header's."""
+    """Returns an IPv4 packet; `offset` in bytes and `more` make it a fragment, `length` overrides the header's."""
     options += bytes(-len(options) % 4)
     header = 20 + len(options)
     length = header + len(payload) if length is None else length
@@ -80,20 +80,20 @@ def ipv4(
 
 
 def _checksum(header: bytes) -> int:
-    """The complement of the ones' complement sum."""
+    """Returns the complement of the ones' complement sum."""
     total = sum(struct.unpack(f">{len(header) // 2}H", header))
     return 0xFFFF - (total % 0xFFFF or 0xFFFF)
 
 
 def ipv6(src: str, dst: str, protocol: int, payload: bytes, *, tclass: int = 0, length: int | None = None) -> bytes:
-    """An IPv6 packet; `protocol` and `payload` may come from `extended`."""
+    """Returns an IPv6 packet; `protocol` and `payload` may come from `extended`."""
     length = len(payload) if length is None else length
     ends = packed_address(src) + packed_address(dst)
     return struct.pack(">IHBB", 6 << 28 | tclass << 20 | 5, length, protocol, 64) + ends + payload
 
 
 def extended(kinds: Sequence[int], protocol: int, payload: bytes, *, offset: int = 0, more: bool = False) -> bytes:
-    """A payload behind IPv6 extension headers; the packet's own protocol is then `kinds[0]`."""
+    """Returns a payload behind IPv6 extension headers; the packet's own protocol is then `kinds[0]`."""
     headers = b""
     for kind, following in zip(kinds, (*kinds, protocol)[1:], strict=True):
         if kind == FRAGMENT:
@@ -119,41 +119,41 @@ def tcp(
     options: bytes = b"",
     payload: bytes = b"",
 ) -> bytes:
-    """A TCP segment; its checksum is left to the offload."""
+    """Returns a TCP segment without a checksum, as before checksum offload."""
     options += b"\1" * (-len(options) % 4)
     words = (5 + len(options) // 4) << 4
     return struct.pack(">HHIIBBHHH", sport, dport, seq, ack, words, flags, window, 0, 0) + options + payload
 
 
 def udp(sport: int, dport: int, payload: bytes = b"") -> bytes:
-    """A UDP datagram."""
+    """Returns a UDP datagram."""
     return struct.pack(">HHHH", sport, dport, (8 + len(payload)) & 0xFFFF, 0) + payload
 
 
 def roce(opcode: int, qp: int, psn: int, payload: bytes = b"", *, headers: bytes = b"", sport: int = 49152) -> bytes:
-    """A RoCEv2 datagram: base header, what `headers` its opcode has, payload, padding and ICRC."""
+    """Returns a RoCEv2 datagram: base header, the `headers` of its opcode, payload, padding and ICRC."""
     padding = -len(payload) % 4
     base = struct.pack(">BBHII", opcode, 0x40 | padding << 4, 0xFFFF, qp, psn)
     return udp(sport, ROCE_PORT, base + headers + payload + bytes(padding + 4))
 
 
 def reth(length: int, address: int = 0x7F0000000000, key: int = 0x1234) -> bytes:
-    """What an RDMA WRITE or READ request adds."""
+    """Returns the header of an RDMA WRITE or READ request."""
     return struct.pack(">QII", address, key, length)
 
 
 def aeth(syndrome: int, message: int = 1) -> bytes:
-    """What an acknowledgement adds; 0x60 and up is a NAK."""
+    """Returns the header of an acknowledgement; 0x60 and up is a NAK."""
     return struct.pack(">I", syndrome << 24 | message)
 
 
 def acknowledge(qp: int, psn: int, syndrome: int = 0x1F) -> bytes:
-    """A RoCEv2 ACK or NAK."""
+    """Returns a RoCEv2 ACK or NAK."""
     return roce(ACKNOWLEDGE, qp, psn, headers=aeth(syndrome))
 
 
 def cnp(qp: int) -> bytes:
-    """A congestion notification."""
+    """Returns a congestion notification."""
     return roce(CNP, qp, 0, headers=bytes(16))
 
 
@@ -182,7 +182,7 @@ def pcap(
     link: int = ETHERNET,
     snaplen: int = 262144,
 ) -> bytes:
-    """A classic capture file; frames are cut at the snap length."""
+    """Returns a classic capture file; frames are cut at the snap length."""
     unit = 1 if nano else 1000
     out = [struct.pack(f"{order}IHHiIII", 0xA1B23C4D if nano else 0xA1B2C3D4, 2, 4, 0, 0, snaplen, link)]
     for record in map(_record, records):
@@ -193,7 +193,7 @@ def pcap(
 
 
 def pcapng(records: Iterable[Record | bytes], *, order: str = "<", resolution: int = 9, link: int = ETHERNET) -> bytes:
-    """A pcapng file of one section and one interface, whose times count in 10^-resolution seconds."""
+    """Returns a pcapng file of one section and one interface, with times in units of 10^-resolution seconds."""
     out = [_block(order, 0x0A0D0D0A, struct.pack(f"{order}IHHq", 0x1A2B3C4D, 1, 0, -1))]
     option = struct.pack(f"{order}HHBxxxHH", 9, 1, resolution, 0, 0)
     out.append(_block(order, 1, struct.pack(f"{order}HHI", link, 0, 262144) + option))
@@ -205,19 +205,19 @@ def pcapng(records: Iterable[Record | bytes], *, order: str = "<", resolution: i
 
 
 def _block(order: str, kind: int, body: bytes) -> bytes:
-    """A pcapng block."""
+    """Returns a pcapng block."""
     body += bytes(-len(body) % 4)
     length = struct.pack(f"{order}I", len(body) + 12)
     return struct.pack(f"{order}I", kind) + length + body + length
 
 
 def _record(record: Record | bytes) -> Record:
-    """A frame alone as a record of some moment."""
+    """Returns a record of a frame at a fixed time."""
     return Record(record) if isinstance(record, bytes) else record
 
 
 def packed(data: bytes, suffix: str) -> bytes:
-    """The data as a file of that suffix holds it: '.zst', '.gz' or ''."""
+    """Returns the data compressed for a file suffix: '.zst', '.gz' or ''."""
     if suffix == ".zst":
         return zstandard.ZstdCompressor().compress(data)
     return gzip.compress(data, mtime=0) if suffix == ".gz" else data

@@ -16,30 +16,30 @@ CONDITIONS = ["late", "lossy", "full", "blind"]
 
 
 def policy(**fields: Any) -> Policy:
-    """A policy from its fields; advice where none is given."""
+    """Returns a policy from its fields, with default advice."""
     if "derive" not in fields:
         fields.setdefault("advise", {"mitigation": "rest", "why": "It is the thing to do."})
     return parse(yamlfile.parse(json.dumps(fields), "p.yaml"))
 
 
 def written(text: str) -> Policy:
-    """A policy from its YAML."""
+    """Returns a policy from its YAML."""
     return parse(yamlfile.parse(text, "p.yaml"))
 
 
 def program(*policies: Policy) -> Program:
-    """Compiled policies."""
+    """Returns compiled policies."""
     return compile_policies(policies)
 
 
 def diagnosis(condition: str, entity: str, severity: str = "warning", confidence: float = 0.8) -> Fact:
-    """A diagnosis as a fact."""
+    """Returns the fact of a diagnosis."""
     values = {"severity": severity, "confidence": confidence, "coverage": 1.0, "scope": "rank", "moves": 0}
     return build_fact("diagnosis", entity, condition, values)
 
 
 def topology(entity: str, members: int = 4) -> Fact:
-    """An entity's place as a fact."""
+    """Returns the fact of an entity's place."""
     values = {
         "parallelism": "tensor-parallel",
         "members": members,
@@ -63,7 +63,7 @@ number_asks = st.one_of(numbers, st.dictionaries(limits, numbers, min_size=1, ma
 
 @st.composite
 def patterns(draw: st.DrawFn, *, first: bool, single: bool = False) -> dict[str, Any]:
-    """A pattern; the first one is a diagnosis, a `single` one holds no list."""
+    """Draws a pattern; the first one is a diagnosis, a `single` one holds no list."""
     which = "diagnosis" if first else draw(st.sampled_from(["diagnosis", "topology", "maintenance"]))
     found: dict[str, Any] = {"fact": which} if first else {"fact": which, "entity": "same"}
     if which == "diagnosis":
@@ -78,7 +78,7 @@ def patterns(draw: st.DrawFn, *, first: bool, single: bool = False) -> dict[str,
 
 @st.composite
 def programs(draw: st.DrawFn) -> Program:
-    """A few random policies, compiled."""
+    """Draws a few compiled policies."""
     policies = []
     for n in range(draw(st.integers(1, 5))):
         fields: dict[str, Any] = {"id": f"p{n}", "priority": draw(st.sampled_from([1, 2, 100]))}

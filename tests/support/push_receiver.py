@@ -1,4 +1,4 @@
-"""A controller in small: takes what agents push, keeps it, and answers as the contract wants."""
+"""A minimal controller: receives what agents push, stores it, and answers by the protocol."""
 
 import json
 
@@ -10,7 +10,7 @@ ETAG = {"ETag": '"1"'}
 
 
 class Taken:
-    """What was taken, and what is known of series."""
+    """The rows received, and the known series."""
 
     def __init__(self) -> None:
         self.rows: dict[int, tuple[float, dict[SeriesKey, float]]] = {}
@@ -18,7 +18,7 @@ class Taken:
         self.tables: dict[tuple[str, int], dict[int, SeriesKey]] = {}
 
     def take(self, body: bytes) -> tuple[int, bytes]:
-        """Status and text of the answer."""
+        """Returns status and text of the answer."""
         frames = list(decode(body))
         hello = frames[0]
         assert isinstance(hello, HelloFrame)
@@ -43,12 +43,12 @@ class Taken:
         columns.update(enumerate(frame.series, frame.first))
 
     def values(self, signal: str) -> list[float]:
-        """All values of a signal, in the order in which they were sent."""
+        """Returns all values of a signal, in the order sent."""
         return [v for _, (_, row) in sorted(self.rows.items()) for key, v in row.items() if key.signal == signal]
 
 
 class Receiver(Taken):
-    """Listens on a port until it is closed; what it knows of series is gone with it, as after a restart."""
+    """Listens on a port until closed; its known series are lost with it, as in a restart."""
 
     def __init__(self, address: tuple[str, int] = ("127.0.0.1", 0), topology: str = "") -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A small world for tests of rules and of the machine that evaluates them: signals, a topology, ticks."""
+"""Signals, a topology and ticks for tests of rules and of their evaluation."""
 
 from collections.abc import Mapping, Sequence
 
@@ -118,14 +118,14 @@ severity: {warning: 5*percent, critical: 20*percent}
 
 
 def rule(text: str = RULE, **edits: str) -> Rule:
-    """The rule of a text, some of its lines replaced by field."""
+    """Returns the rule of a text, with the lines of some fields replaced."""
     found, problems = parse(yaml(edited(text, **edits), "rules/late-rank.yaml"), CATALOGUE, "")
     assert found is not None, "\n".join(map(str, problems))
     return found
 
 
 def edited(text: str = RULE, **edits: str) -> str:
-    """The text with the lines of some fields replaced; '' drops the field."""
+    """Returns the text with the lines of some fields replaced; '' drops the field."""
     for name, value in edits.items():
         lines = [line for line in text.splitlines() if not line.startswith(f"{name}:")]
         text = "\n".join([*lines, f"{name}: {value}"] if value else lines) + "\n"
@@ -133,7 +133,7 @@ def edited(text: str = RULE, **edits: str) -> str:
 
 
 def expr(text: str, scope: str = "rank", wants: str = "truth", **more) -> Expr:
-    """The tree of a text that is right."""
+    """Returns the tree of a valid text."""
     peers = more.pop("peers", Peers(scope, PEER_DEFAULTS[scope]))
     found, faults = compile_expression(text, ExpressionContext(SIGNALS, scope, peers, **more), wants)
     assert found is not None, faults
@@ -141,13 +141,13 @@ def expr(text: str, scope: str = "rank", wants: str = "truth", **more) -> Expr:
 
 
 def faults(text: str, scope: str = "rank", wants: str = "truth") -> str:
-    """All that is wrong with a text, in one."""
+    """Returns all problems of a text as one string."""
     _, found = compile_expression(text, ExpressionContext(SIGNALS, scope, Peers(scope, PEER_DEFAULTS[scope])), wants)
     return "\n".join(f"{fault.column}: {fault.found} / {fault.expected} / {fault.hint}" for fault in found)
 
 
 def topology(groups: int = 2, size: int = 4, gpus: int = 2) -> Topology:
-    """Tensor-parallel groups A, B, ... of nodes n0, n1, ... with two ports each, and a pool of all."""
+    """Returns tensor-parallel groups A, B, ... of nodes n0, n1, ... with two ports each, and a pool of all."""
     nodes = tuple(
         Node(
             f"n{n}",
@@ -168,7 +168,7 @@ def topology(groups: int = 2, size: int = 4, gpus: int = 2) -> Topology:
 
 
 class Lab:
-    """Expressions on a topology, fed by hand: `tick({(signal, kind, entity, selector): value})`."""
+    """Expressions on a topology, fed by `tick({(signal, kind, entity, selector): value})`."""
 
     def __init__(self, texts: Sequence[str], scope: str = "rank", wants: str = "number", **more) -> None:
         self.topology = more.pop("topology", None) or topology()
@@ -182,7 +182,7 @@ class Lab:
         self.t = 1000.0
 
     def tick(self, samples: Mapping[tuple[str, ...], object], t: float | None = None) -> list[dict[str, float]]:
-        """The values of all expressions by entity after a tick with these samples: numbers, or (time, number) lists."""
+        """Returns the values of all expressions by entity after a tick with these samples."""
         self.t = self.t + self.tick_length if t is None else t
         self.panel.begin_tick(self.t)
         self.panel.ingest(block(samples, self.table, self.t), self.table)
@@ -198,7 +198,7 @@ class Lab:
 
 
 def block(samples: Mapping[tuple[str, ...], object], table: SeriesTable, t: float) -> Block:
-    """Samples by (signal, entity) or (signal, entity, selector); the kind is read off the entity's name."""
+    """Returns samples by (signal, entity) or (signal, entity, selector); the kind follows from the entity's name."""
     rows = []
     for key, value in samples.items():
         number = table.number(SeriesKey(key[0], kind_of_name(key[1]), *key[1:]))
@@ -221,7 +221,7 @@ def kind_of_name(name: str) -> str:
 
 
 class Bench:
-    """A detector fed by hand."""
+    """A detector fed tick by tick."""
 
     def __init__(self, *rules: Rule, **more) -> None:
         self.tick_length = more.pop("tick", 1.0)
@@ -235,6 +235,6 @@ class Bench:
 
 
 def ranks(values: Sequence[float], name: str = "wire.onset_lag", group: str = "A") -> dict[tuple[str, ...], float]:
-    """One value for each of the first ranks of a group."""
+    """Returns one value for each of the first ranks of a group."""
     first = (ord(group) - 65) * 4
     return {(name, f"{group}:n{first + n}"): value for n, value in enumerate(values)}

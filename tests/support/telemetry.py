@@ -1,4 +1,4 @@
-"""A small catalogue, a small cluster, and recordings of them, for tests of what reads telemetry."""
+"""A small catalogue, a small cluster, and recordings of them, for tests of readers."""
 
 from pathlib import Path
 from typing import Any
@@ -35,14 +35,14 @@ pools:
 
 
 def cluster(text: str = CLUSTER) -> Topology:
-    """The topology in a text."""
+    """Returns the topology of a text."""
     read, problems = parse_topology(parse(text, "topology.yaml"))
     assert not problems
     return read
 
 
 def signal(name: str, kind: str, entity: str, unit: str = "1", scale: Any = None, **sources: str) -> Signal:
-    """A signal; its sources as one text of names each."""
+    """Returns a signal; each source is one text of names."""
     given = {exporter: tuple(names.split()) for exporter, names in sources.items()}
     return Signal(name, name, unit, kind, entity, ("east-west",), "direct", given, scale or {})
 
@@ -99,12 +99,12 @@ SIGNALS = (
 
 
 def catalogue(signals: tuple[Signal, ...] = SIGNALS) -> Catalogue:
-    """A catalogue of signals alone."""
+    """Returns a catalogue of signals only."""
     return Catalogue({}, {each.id: each for each in signals}, {}, {})
 
 
 def record(folder: Path, inputs: list[dict[str, Any]], files: dict[str, str | bytes], **more: Any) -> Path:
-    """A recording folder with these inputs and files."""
+    """Writes a recording folder with these inputs and files."""
     folder.mkdir(parents=True, exist_ok=True)
     described = {"version": 1, "topology": "topology.yaml", "inputs": inputs, **more}
     content = {"topology.yaml": CLUSTER, "recording.yaml": yaml.safe_dump(described, sort_keys=False), **files}

@@ -1,4 +1,4 @@
-"""Traffic of a parallel group as each of its ports would capture it: made from who sends when, for tests."""
+"""Generated traffic of a parallel group, as each of its ports would capture it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class Send:
 
 @dataclass
 class Shape:
-    """A group and how it works."""
+    """A group and its communication pattern."""
 
     size: int = 4
     kind: str = "tensor-parallel"
@@ -45,7 +45,7 @@ class Shape:
 
 
 def mesh(shape: Shape, rounds: int, seed: int = 1) -> Iterator[Send]:
-    """Everyone to everyone, then a barrier."""
+    """Returns an all-to-all exchange, then a barrier."""
     rng = np.random.default_rng(seed)
     ready = np.full(shape.size, START)
     for _ in range(rounds):
@@ -58,7 +58,7 @@ def mesh(shape: Shape, rounds: int, seed: int = 1) -> Iterator[Send]:
 
 
 def ring(shape: Shape, rounds: int, seed: int = 1) -> Iterator[Send]:
-    """A ring all-reduce: 2(n-1) steps, each sent on once the step before has come from the neighbour."""
+    """Returns a ring all-reduce: 2(n-1) steps, each sent after the previous one arrived from the neighbour."""
     rng = np.random.default_rng(seed)
     ready = np.full(shape.size, START)
     hop = shape.transit + shape.spacing * shape.segments
@@ -72,7 +72,7 @@ def ring(shape: Shape, rounds: int, seed: int = 1) -> Iterator[Send]:
 
 
 def pipeline(shape: Shape, rounds: int, seed: int = 1, flight: int = 1) -> Iterator[Send]:
-    """Stage after stage, `flight` batches under way at once; the last stage reports to the first."""
+    """Returns a pipeline with `flight` batches in flight; the last stage reports to the first."""
     rng = np.random.default_rng(seed)
     free = np.full(shape.size, START)
     done = [START] * flight
@@ -94,7 +94,7 @@ def works(shape: Shape, rng: np.random.Generator) -> np.ndarray:
 
 
 def captured(shape: Shape, sends: list[Send], port: int) -> Packets:
-    """What the port of one member captures, on its own clock."""
+    """Returns the packets that the port of one member captures, on its own clock."""
     mine = [s for s in sends if port in (s.sender, s.receiver)]
     count = np.array([s.segments for s in mine])
     which = np.repeat(np.arange(len(mine)), count)
@@ -112,7 +112,7 @@ def captured(shape: Shape, sends: list[Send], port: int) -> Packets:
 
 
 def packets(**columns: np.ndarray) -> Packets:
-    """TCP packets; columns not given get what is usual."""
+    """Returns TCP packets; omitted columns get defaults."""
     n = len(columns["time"])
     types = {name: kind for name, kind in _TYPES.items() if name not in columns}
     whole = {name: np.zeros(n, kind) for name, kind in types.items()}
@@ -147,24 +147,24 @@ def view(shape: Shape, port: int) -> PortView:
 
 @dataclass
 class Told:
-    """All that the reducers and the join said."""
+    """All samples of the reducers and the join."""
 
     table: SeriesTable
     block: Block
 
     def of(self, signal: str, entity: str) -> np.ndarray:
-        """The values of one series, in time order; those of all its selectors."""
+        """Returns the values of one series in time order, all selectors together."""
         numbers = [i for i, k in enumerate(self.table.keys) if k.signal == signal and k.entity == entity]
         return self.block.value[np.isin(self.block.series, numbers)]
 
     def typical(self, signal: str, entity: str) -> float:
-        """Its median, the first values left out."""
+        """Returns its median without the first values."""
         values = self.of(signal, entity)
         return float(np.median(values[len(values) // 4 :])) if len(values) else float("nan")
 
 
 def told(shape: Shape, make: Callable[..., Iterator[Send]], rounds: int = 200, chunk: int = 5, **kw: int) -> Told:
-    """What is said of a group, port by port and joined."""
+    """Returns the samples of a group, by port and joined."""
     sends = list(make(shape, rounds, **kw))
     table, ports = SeriesTable(), range(shape.size)
     parts = [reduced(PortReducer(view(shape, p)), captured(shape, sends, p), table, chunk) for p in ports]
@@ -181,7 +181,7 @@ def told(shape: Shape, make: Callable[..., Iterator[Send]], rounds: int = 200, c
 
 
 def reduced(reducer: PortReducer, captured: Packets, table: SeriesTable, chunk: int = 5) -> Block:
-    """One port's samples."""
+    """Returns the samples of one port."""
     parts = []
     first = np.floor(captured.time.min())
     while first <= captured.time.max():
