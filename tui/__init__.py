@@ -1,1 +1,1 @@
-"""Everything for a person at a terminal: command line, console, reports."""
+"""The user interfaces: command line, console, reports, web site."""

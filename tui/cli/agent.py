@@ -1,4 +1,4 @@
-"""The command that runs an agent. Whatever it needs is imported where it is used: a DPU has little of the rest."""
+"""The command that runs an agent. Imports are local, so that an agent needs few packages."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ DEFAULT_CONFIG = Path("/etc/skewscope/agent.yaml")
 
 
 class AgentCommand(click.Command):
-    """A command that runs until it is told to end."""
+    """A command that runs until it is stopped."""
 
     section = "Run"
 
@@ -17,7 +17,10 @@ class AgentCommand(click.Command):
 @click.option("--config", type=click.Path(path_type=Path), default=DEFAULT_CONFIG, show_default=True, metavar="FILE")
 @click.option("--check", is_flag=True, help="Only say what is wrong with the configuration.")
 def agent(config: Path, check: bool) -> None:
-    """Observe a node from its DPU: counters, packets, and pages of its exporters; push them to controllers."""
+    """Observe a node from its DPU and push its telemetry to controllers.
+
+    Reads counters, packets and the pages of the node's exporters.
+    """
     from skewscope.adapters.agent import __main__ as main  # noqa: PLC0415
 
     click.get_current_context().exit(main.check(config) if check else main.run(config))

@@ -1,7 +1,5 @@
-"""The commands about the catalogue: `kb`."""
+"""The `kb` commands: list, search, export and check the catalogue."""
 
-import sys
-from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,15 +7,15 @@ import click
 
 from skewscope.kb.entry_kinds import KINDS
 from skewscope.kb.problems import InputError, Problem
+from skewscope.tui.cli.options import check_choices, json_option, load_catalogue, output_option
 from skewscope.tui.cli.terminal import (
     EXIT_OK,
     EXIT_PROBLEMS,
-    CommandT,
     SuggestingGroup,
-    json_option,
     print_json,
     print_lines,
     print_problems,
+    write_output,
 )
 
 if TYPE_CHECKING:
@@ -26,21 +24,14 @@ if TYPE_CHECKING:
 
 
 class KnowledgeGroup(SuggestingGroup):
-    """A group of commands about what is known and how it is recognised."""
+    """A group of commands on the catalogue and the rules."""
 
     section = "What is known"
 
 
-def load_catalogue() -> "Catalogue":
-    """The catalogue that comes with the package."""
-    from skewscope.kb.loader import catalogue as load  # noqa: PLC0415
-
-    return load()
-
-
 @click.group("kb", cls=KnowledgeGroup)
 def kb() -> None:
-    """The catalogue: conditions, signals, mitigations, sources, findings."""
+    """List, search, export and check the catalogue."""
 
 
 FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -49,28 +40,13 @@ DEPLOYMENT = click.Choice(["dpu-front-end", "dpu-every-rail", "dpu-pcie-root", "
 VISIBLE_VERDICTS = ("visible", "partial", "relayed")
 
 
-def output_option(command: CommandT) -> CommandT:
-    """`-o FILE`."""
-    what = "Write it there instead of printing it."
-    option = click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help=what)
-    return option(command)
-
-
-def write_output(text: str, output: Path | None) -> None:
-    """Print a text as it is, or write it to a file."""
-    if output:
-        output.write_text(text, encoding="utf-8")
-    else:
-        sys.stdout.write(text)
-
-
 @kb.command("list")
 @click.argument("kind", type=KIND, default="conditions")
 @click.option("--seen-by", type=DEPLOYMENT, help="Only conditions of which such a DPU sees something.")
 @click.option("--where", "fields", metavar="FIELD=VALUE", multiple=True, help="Only entries that have this value.")
 @json_option
 def kb_list(kind: str, seen_by: str | None, fields: tuple[str, ...], as_json: bool) -> None:
-    """List all entries of a kind, or those that fit.
+    """List the entries of a kind.
 
     For example: `kb list --seen-by dpu-front-end`, `kb list --where group=pcie --where grade=A`,
     `kb list sources --where seen="full text"`.
@@ -105,7 +81,7 @@ def _is_visible(verdict: str) -> bool:
 @click.argument("id_", metavar="ID")
 @json_option
 def kb_show(id_: str, as_json: bool) -> None:
-    """Show an entry, of whatever kind, and what names it."""
+    """Show an entry of any kind, and the entries that reference it."""
     from skewscope.kb.query import describe as shown  # noqa: PLC0415
     from skewscope.kb.query import find  # noqa: PLC0415
     from skewscope.tui.render.catalogue import entry_lines  # noqa: PLC0415
@@ -123,7 +99,7 @@ def kb_show(id_: str, as_json: bool) -> None:
 @click.option("--kind", type=KIND, help="Only entries of this kind.")
 @json_option
 def kb_search(words: tuple[str, ...], kind: str | None, as_json: bool) -> None:
-    """Search all entries; a misspelling is forgiven."""
+    """Search all entries; misspellings are tolerated."""
     from skewscope.kb.search import search  # noqa: PLC0415
     from skewscope.tui.render.catalogue import hit_lines  # noqa: PLC0415
 
@@ -139,7 +115,7 @@ def kb_search(words: tuple[str, ...], kind: str | None, as_json: bool) -> None:
 @click.argument("words", nargs=-1, required=True)
 @json_option
 def kb_claims(words: tuple[str, ...], as_json: bool) -> None:
-    """What was measured about something: every claim with its source.
+    """Search the measured claims and show each with its source.
 
     For example: `kb claims kv transfer`.
     """
@@ -160,7 +136,7 @@ def kb_claims(words: tuple[str, ...], as_json: bool) -> None:
 @click.option("--where", "fields", metavar="FIELD=VALUE", multiple=True, help="Only conditions that have this value.")
 @json_option
 def kb_matrix(fields: tuple[str, ...], as_json: bool) -> None:
-    """What a DPU sees of each condition, wherever it stands, and who could mitigate it."""
+    """Show what a DPU sees of each condition in each deployment, and which actors can mitigate it."""
     from skewscope.kb.matrix import build_matrix  # noqa: PLC0415
     from skewscope.kb.query import select  # noqa: PLC0415
     from skewscope.tui.render.catalogue import matrix_lines  # noqa: PLC0415
@@ -186,7 +162,7 @@ def kb_matrix(fields: tuple[str, ...], as_json: bool) -> None:
 @click.option("--lookalikes", is_flag=True, help="With look-alikes beside causes and effects.")
 @output_option
 def kb_graph(id_: str | None, form: str, steps: int, lookalikes: bool, output: Path | None) -> None:
-    """Causes and effects as a graph for other programs: all of it, or what is around one condition."""
+    """Export causes and effects as a graph, whole or around one condition."""
     from skewscope.kb.graph_formats import FORMATS, select_subgraph  # noqa: PLC0415
 
     write_output(FORMATS[form](select_subgraph(load_catalogue(), id_ or "", steps, lookalikes=lookalikes)), output)
@@ -204,10 +180,10 @@ def kb_graph(id_: str | None, form: str, steps: int, lookalikes: bool, output: P
 @click.option("--exporter", multiple=True, metavar="NAME", help="prometheus: take this exporter's names; repeatable.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="A file; for markdown a folder.")
 def kb_export(form: str, about: str, exporter: tuple[str, ...], output: Path | None) -> None:
-    """The catalogue for other programs.
+    """Export the catalogue for other programs.
 
-    json: one document, shaped as `--format schema` tells. markdown: a folder of pages. bibtex, csl-json: its sources;
-    `--about pfc` only those that tell of PFC. prometheus: alerting rules to fill in.
+    json: one document, described by `--format schema`. markdown: a folder of pages. bibtex, csl-json: the sources;
+    `--about pfc` selects those that mention PFC. prometheus: alerting rules to complete.
     """
     if about and form not in ("bibtex", "csl-json"):
         raise click.UsageError("--about is for sources: --format bibtex or csl-json.")
@@ -226,7 +202,7 @@ def _export_text(form: str, about: str, exporters: tuple[str, ...]) -> str:
     if form == "json":
         return export.export_document(_load_version(None), export.full_graph(known))
     if form == "schema":
-        from skewscope.tui.render.rules import to_json  # noqa: PLC0415
+        from skewscope.tui.render.json_text import to_json  # noqa: PLC0415
 
         return to_json(export.document_schema()) + "\n"
     if form == "prometheus":
@@ -245,23 +221,6 @@ def _check_exporters(wanted: tuple[str, ...], known: "Catalogue") -> tuple[str, 
     return check_choices("--exporter", wanted, count_exporter_signals(known))
 
 
-def check_choices(field: str, wanted: tuple[str, ...], known: Collection[str]) -> tuple[str, ...]:
-    """The values of an option, each of them known.
-
-    Raises:
-        InputError: one is not.
-    """
-    from skewscope.kb.problems import join_names, suggest_name  # noqa: PLC0415
-
-    unknown = [name for name in wanted if name not in known]
-    if unknown:
-        raise InputError(
-            Problem(field, 0, "", repr(name), f"one of {join_names(list(known), 60)}", suggest_name(name, known))
-            for name in unknown
-        )
-    return wanted
-
-
 def _write_markdown(output: Path | None) -> None:
     if output is None:
         raise click.UsageError("Pages need a folder: -o FOLDER.")
@@ -272,7 +231,7 @@ def _write_markdown(output: Path | None) -> None:
 
 
 def _render_pages(suffix: str) -> dict[str, str]:
-    """The catalogue as pages, with the rules that recognise each condition."""
+    """Returns the pages of the catalogue by path, with the rules of each condition."""
     from skewscope.kb.markdown import build_pages  # noqa: PLC0415
     from skewscope.rules.loader import load  # noqa: PLC0415
 
@@ -286,7 +245,7 @@ def _render_pages(suffix: str) -> dict[str, str]:
 @kb.command("site")
 @click.argument("folder", type=click.Path(path_type=Path))
 def kb_site(folder: Path) -> None:
-    """Build the catalogue as a web site that works offline, from its files."""
+    """Build the catalogue as a web site that works offline."""
     from skewscope.kb import citations, export  # noqa: PLC0415
     from skewscope.tui.site.build import build_site  # noqa: PLC0415
 
@@ -307,7 +266,7 @@ def kb_site(folder: Path) -> None:
 @click.argument("id_", metavar="ID")
 @click.option("--folder", type=FOLDER, default=Path("kb"), show_default=True, help="The catalogue's folder.")
 def kb_new(kind: str, id_: str, folder: Path) -> None:
-    """Write a new entry to fill in; `kb lint` then tells what is still missing."""
+    """Create an entry from a template; `kb lint` then lists the fields to complete."""
     from skewscope.kb.template import template  # noqa: PLC0415
 
     text = template(kind, id_)
@@ -328,9 +287,9 @@ def kb_new(kind: str, id_: str, folder: Path) -> None:
 @click.argument("new", required=False, type=click.Path(path_type=Path, exists=True))
 @json_option
 def kb_changes(old: Path, new: Path | None, as_json: bool) -> None:
-    """What changed between two versions: folders or exported JSON; without a second, up to this one.
+    """Compare two versions of the catalogue: folders or exported JSON.
 
-    Exit code 1 where the version did not rise as it should.
+    Without NEW, compares with the installed catalogue. Exits with 1 if the version number was not raised as required.
     """
     from skewscope.kb.changes import diff_catalogues  # noqa: PLC0415
     from skewscope.tui.render.catalogue import change_lines  # noqa: PLC0415
@@ -352,7 +311,7 @@ def kb_changes(old: Path, new: Path | None, as_json: bool) -> None:
 
 
 def _load_version(path: Path | None) -> "RawCatalogue":
-    """A version of the catalogue as its files or its export have it; the one that comes with the package for None."""
+    """Returns a version of the catalogue from its folder or its export; None means the installed one."""
     if path is not None and path.is_file():
         from skewscope.kb.export import read_document  # noqa: PLC0415
 
@@ -367,7 +326,7 @@ def _load_version(path: Path | None) -> "RawCatalogue":
 @click.argument("folder", required=False, type=FOLDER)
 @json_option
 def kb_lint(folder: Path | None, as_json: bool) -> None:
-    """Check the catalogue, or one in a folder."""
+    """Check the installed catalogue, or the one in a folder."""
     from skewscope.kb.lint import lint_folder  # noqa: PLC0415
 
     print_problems(lint_folder(folder), as_json=as_json)

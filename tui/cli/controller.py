@@ -1,9 +1,6 @@
 """The commands of a controller: run it, check its config, verify its audit log."""
 
 import logging
-from contextlib import suppress
-from datetime import UTC, datetime
-from math import isfinite
 from pathlib import Path
 
 import click
@@ -14,31 +11,14 @@ from skewscope.tui.cli.terminal import EXIT_ERROR, SuggestingGroup, print_error
 FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-def parse_time(text: str) -> float:
-    """A time as seconds since 1970: RFC 3339 (UTC where it names no zone), or already so.
-
-    Raises:
-        click.BadParameter: it is none.
-    """
-    with suppress(ValueError):
-        if isfinite(seconds := float(text)):
-            return seconds
-    try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        told = f"{text!r} is no time; write 2026-11-21T17:30:00Z, or seconds since 1970."
-        raise click.BadParameter(told) from None
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-
-
 class ControllerCommand(click.Command):
-    """A command that runs, or belongs to what runs."""
+    """A command of the controller."""
 
     section = "Live"
 
 
 class ControllerGroup(SuggestingGroup):
-    """A group of these."""
+    """A group of commands of the controller."""
 
     section = "Live"
 
@@ -46,9 +26,9 @@ class ControllerGroup(SuggestingGroup):
 @click.command("run", cls=ControllerCommand)
 @click.option("--config", "path", type=FILE, required=True, metavar="FILE", help="What it is to do: skewscope.yaml.")
 def run(path: Path) -> None:
-    """Run the controller: take telemetry in, diagnose it, serve and keep what was found.
+    """Run the controller: ingest telemetry, diagnose it, and serve and store the incidents.
 
-    SIGHUP reads the config again, SIGTERM ends it in good order.
+    SIGHUP reloads the config; SIGTERM shuts down cleanly.
     """
     from skewscope.adapters.controller.process import run as run_  # noqa: PLC0415
 
@@ -64,9 +44,9 @@ def config() -> None:
 @config.command("check")
 @click.argument("path", type=FILE, metavar="FILE")
 def check(path: Path) -> None:
-    """Tell everything that is wrong with a config at once.
+    """Report all problems of a config at once.
 
-    Exit codes: 0 fine, 2 it cannot be used.
+    Exit codes: 0 valid, 2 invalid.
     """
     from skewscope.adapters.controller.config import read  # noqa: PLC0415
 
@@ -81,15 +61,15 @@ def check(path: Path) -> None:
 
 @click.group("audit", cls=ControllerGroup)
 def audit() -> None:
-    """Look after the audit log of a controller."""
+    """Verify the audit log of a controller."""
 
 
 @audit.command("verify")
 @click.argument("path", type=FILE, metavar="STORE")
 def verify(path: Path) -> None:
-    """Tell whether any line of an audit log was changed or taken out.
+    """Verify that no line of an audit log was changed or removed.
 
-    Note the last hash somewhere else: lines cut off at the end show only to who knows it.
+    Keep the printed hash elsewhere: only a comparison with it reveals lines that are cut off at the end.
     """
     from skewscope.adapters.controller.store import StoreReader  # noqa: PLC0415
 

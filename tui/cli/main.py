@@ -1,4 +1,4 @@
-"""The command line. Everything heavy is imported where it is used: `--help` and `kb list` need click and YAML only."""
+"""The command line. Imports are local: `--help` and `kb list` need click and YAML only."""
 
 import errno
 import io
@@ -11,17 +11,16 @@ import click
 
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, suggest_name
 from skewscope.tui.cli import agent, controller, reports, rules, silences, simulate, topology
-from skewscope.tui.cli.catalogue import check_choices, kb, load_catalogue
+from skewscope.tui.cli.catalogue import kb
+from skewscope.tui.cli.options import check_choices, json_option, load_catalogue, parse_time, recording_option
 from skewscope.tui.cli.terminal import (
     EXIT_ERROR,
     EXIT_INTERRUPTED,
     EXIT_OK,
     EXIT_PROBLEMS,
-    CommandT,
     SuggestingGroup,
     clear_progress,
     is_ascii_only,
-    json_option,
     output_width,
     print_error,
     print_json,
@@ -38,16 +37,16 @@ if TYPE_CHECKING:
 
 
 class DiagnoseCommand(click.Command):
-    """A command that looks at telemetry."""
+    """A command that reads telemetry."""
 
     section = "Diagnose"
 
 
 class RootGroup(SuggestingGroup):
-    """The top: commands under the heading of their section, and our errors as lines on standard error."""
+    """The root group: commands by section, and errors as lines on standard error."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """One table a section."""
+        """Write one table per section."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             if command := self.get_command(ctx, name):
@@ -58,11 +57,11 @@ class RootGroup(SuggestingGroup):
                 formatter.write_dl(rows)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """In the order of definition: what is done first stands first."""
+        """Returns the commands in the order of their definition."""
         return list(self.commands)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run, and turn what went wrong into text and an exit code."""
+        """Run the command; errors become text and an exit code."""
         try:
             return super().invoke(ctx)
         except SkewscopeError as error:
@@ -70,7 +69,7 @@ class RootGroup(SuggestingGroup):
             ctx.exit(EXIT_ERROR)
         except OSError as error:
             if error.errno == errno.EPIPE:
-                raise  # click ends quietly when a reader has gone
+                raise  # click exits quietly when the reader of a pipe is gone
             click.echo(text.sanitise(f"skewscope: {error}"), err=True)
             ctx.exit(EXIT_ERROR)
         except KeyboardInterrupt:
@@ -89,12 +88,6 @@ def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -
 
         click.echo(f"skewscope {number}, catalogue {builtin_version() or '(unknown)'}")
         ctx.exit()
-
-
-def recording_option(command: CommandT) -> CommandT:
-    """`--replay PATH`."""
-    what = "A recording's folder; without it, the built-in demo."
-    return click.option("--replay", "recording", type=click.Path(path_type=Path), metavar="PATH", help=what)(command)
 
 
 TimeRange = tuple[float | None, float | None]
@@ -121,7 +114,7 @@ def _print_report(name: str, outcome: "ReplayResult") -> None:
     print_lines(report_lines(name, outcome, DisplayNames(load_catalogue(), outcome.incidents), output_width()))
 
 
-# Commands.
+# --- commands
 
 
 @click.group(cls=RootGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -145,12 +138,12 @@ def _print_report(name: str, outcome: "ReplayResult") -> None:
 def cli(
     ctx: click.Context, /, recording: Path | None, url: str | None, token_file: Path | None, ascii_: bool, **wishes: Any
 ) -> None:
-    """Which skew, on which node, with what evidence: an LLM cluster watched from its DPUs.
+    """Diagnose skews and faults of an LLM cluster from its DPUs.
 
-    Without a command it opens the console on the built-in demo, or on what --replay or --url names. Where there is no
-    terminal it prints a recording as text.
+    Without a command: open the console on the built-in demo, or on what --replay or --url names. Without a terminal:
+    print a report as text.
 
-    Exit codes: 0 fine, 1 found something, 2 could not run.
+    Exit codes: 0 no finding, 1 findings, 2 error.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -168,7 +161,7 @@ def _open_console(recording: Path | None, wishes: launcher.LaunchOptions) -> int
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         outcome = _replay(recording)
         _print_report(recording.name if recording else "demo", outcome)
-        # What the demo finds is nobody's trouble.
+        # The demo's incidents are not findings.
         return EXIT_PROBLEMS if recording and outcome.incidents else EXIT_OK
     from skewscope.adapters.inputs.recording import demo_path  # noqa: PLC0415
 
@@ -180,12 +173,12 @@ def _open_console(recording: Path | None, wishes: launcher.LaunchOptions) -> int
 @json_option
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes that read; as many as there are cores.")
 @click.option("--no-progress", is_flag=True, help="No progress bar.")
-@click.option("--from", "begin", type=controller.parse_time, metavar="TIME", help="Only from then on.")
-@click.option("--to", "end", type=controller.parse_time, metavar="TIME", help="Only until then.")
+@click.option("--from", "begin", type=parse_time, metavar="TIME", help="Only from then on.")
+@click.option("--to", "end", type=parse_time, metavar="TIME", help="Only until then.")
 def replay_(recordings: tuple[Path, ...], as_json: bool, begin: float | None, end: float | None, **how: Any) -> None:
-    """Diagnose what was recorded.
+    """Diagnose recordings.
 
-    Prints a report, or with --json one incident a line, recording after recording.
+    Prints a report, or with --json one incident per line, recording after recording.
     """
     codes = []
     for number, path in enumerate(recordings):
@@ -232,11 +225,11 @@ def explain(what: str, recording: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(incident.as_line())
         return
-    words = DisplayNames(known, outcome.incidents)
-    print_lines(full_lines(incident, words, outcome.snapshots[-1].time, min(output_width(), 110)))
+    names = DisplayNames(known, outcome.incidents)
+    print_lines(full_lines(incident, names, outcome.snapshots[-1].time, min(output_width(), 110)))
     if condition := known.conditions.get(incident.condition):
         print_lines([(), line("─" * min(output_width(), 40), "dim"), ()])
-        print_lines(condition_lines(condition, words), wrapped=True)
+        print_lines(condition_lines(condition, names), wrapped=True)
 
 
 def _find_incident(what: str, outcome: "ReplayResult", conditions: list[str]) -> "Incident":
@@ -260,10 +253,10 @@ def _find_incident(what: str, outcome: "ReplayResult", conditions: list[str]) ->
 @click.option("--source", "sources", multiple=True, metavar="NAME", help="What an exporter delivers, as vllm or dcgm.")
 @json_option
 def coverage_(recording: Path | None, topology: Path | None, sources: tuple[str, ...], as_json: bool) -> None:
-    """What can be diagnosed, what is blind, and which signal would help most.
+    """Show which conditions can be diagnosed, and which further signal helps most.
 
-    Judged by the signals seen in a recording, or by those that the DPUs of a topology read, with those of the exporters
-    that are named. For example: `coverage --topology cluster.yaml --source dcgm --source vllm`.
+    Counts the signals of a recording, or those that the DPUs of a topology read plus those of the named exporters.
+    For example: `coverage --topology cluster.yaml --source dcgm --source vllm`.
     """
     if recording and (topology or sources):
         raise click.UsageError("Give --replay, or --topology and --source.")
@@ -284,7 +277,7 @@ def coverage_(recording: Path | None, topology: Path | None, sources: tuple[str,
 
 
 def _readable_signals(path: Path | None) -> frozenset[str]:
-    """What the DPUs of a topology read by themselves; nothing without one."""
+    """Returns the signals that the DPUs of a topology read, none without a topology."""
     if path is None:
         return frozenset()
     from skewscope.engine.model.topology_file import parse_valid_topology  # noqa: PLC0415
@@ -312,12 +305,12 @@ cli.add_command(reports.keys)
 
 
 def main() -> None:
-    """The entry point."""
+    """Run the command line."""
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us
+        if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A name that the terminal's encoding lacks is no reason to fail.
+        # A name that the terminal's encoding lacks must not raise an error.
         sys.stdout.reconfigure(errors="backslashreplace")
     cli(prog_name="skewscope")
 

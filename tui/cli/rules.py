@@ -1,4 +1,4 @@
-"""The commands about rules: `rules`."""
+"""The `rules` commands: list, show, check and test rules."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from skewscope.kb.problems import InputError, Problem, suggest_name
-from skewscope.tui.cli.catalogue import FOLDER, KnowledgeGroup, load_catalogue
-from skewscope.tui.cli.terminal import EXIT_OK, EXIT_PROBLEMS, json_option, print_json, print_lines, print_problems
+from skewscope.tui.cli.catalogue import FOLDER, KnowledgeGroup
+from skewscope.tui.cli.options import json_option, load_catalogue
+from skewscope.tui.cli.terminal import EXIT_OK, EXIT_PROBLEMS, print_json, print_lines, print_problems
 
 if TYPE_CHECKING:
     from skewscope.rules.case_file import CaseFile
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group("rules", cls=KnowledgeGroup)
 def rules() -> None:
-    """The rules: how each condition is recognised."""
+    """List, show, check and test the rules."""
 
 
 def load_rules() -> "Mapping[str, Rule]":
@@ -30,7 +31,7 @@ def load_rules() -> "Mapping[str, Rule]":
 @json_option
 def rules_list(as_json: bool) -> None:
     """List all rules."""
-    from skewscope.tui.render.rules import table_lines  # noqa: PLC0415
+    from skewscope.tui.render.blocks import table_lines  # noqa: PLC0415
 
     found = load_rules().values()
     if as_json:
@@ -58,10 +59,10 @@ def rules_show(id_: str, as_json: bool) -> None:
 
 
 def _rules_folder(folder: Path | None) -> Path:
-    """The folder of the rules that are meant.
+    """Returns the folder of rules to use.
 
     Raises:
-        InputError: there are none in it.
+        InputError: The folder has no rules.
     """
     from skewscope.rules.loader import RULES_FOLDER  # noqa: PLC0415
 
@@ -74,7 +75,7 @@ def _rules_folder(folder: Path | None) -> Path:
 @click.argument("folder", required=False, type=FOLDER)
 @json_option
 def rules_lint(folder: Path | None, as_json: bool) -> None:
-    """Check rules, cases and policies, or those in a folder."""
+    """Check rules, cases and policies, built-in or in a folder."""
     from skewscope.engine.advice.policy_lint import lint_policies  # noqa: PLC0415
     from skewscope.rules.lint import lint_folder  # noqa: PLC0415
     from skewscope.rules.policy import load as load_policies  # noqa: PLC0415
@@ -92,7 +93,7 @@ folder_option = click.option(
 
 
 def _load_rules_and_cases(ids: tuple[str, ...], folder: Path | None) -> "tuple[Mapping[str, Rule], list[CaseFile]]":
-    """The rules of these ids (all, when none is told) and their cases."""
+    """Load the rules with these ids (all if none is given) and their cases."""
     from skewscope.rules import case_file  # noqa: PLC0415
     from skewscope.rules.loader import load_strict as load  # noqa: PLC0415
 
@@ -132,11 +133,10 @@ def rules_test(ids: tuple[str, ...], folder: Path | None, as_json: bool) -> None
 @folder_option
 @json_option
 def rules_mutate(ids: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
-    """Change rules in each place and list what no case notices.
+    """Change rules one place at a time and list the changes that no case detects.
 
-    Thresholds are moved by a quarter either way, comparisons turned round,
-    terms and items left out. Ends with 1 where more than a tenth of all
-    changes go unnoticed.
+    Moves thresholds by a quarter either way, inverts comparisons, and drops terms and evidence items. Exits with 1 if
+    more than a tenth of all changes are undetected.
     """
     from skewscope.engine.casetest.mutants import find_survivors, generate_mutants  # noqa: PLC0415
     from skewscope.tui.render.rules import mutant_lines  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The commands for silences: what is not told for a while, since somebody works there."""
+"""The `silence` commands: suppress notifications during maintenance."""
 
 import json
 from collections.abc import Callable
@@ -10,7 +10,8 @@ import click
 
 from skewscope.kb.problems import InputError, Problem, SkewscopeError
 from skewscope.tui.cli.controller import ControllerGroup
-from skewscope.tui.cli.terminal import CommandT, json_option, print_json, print_lines
+from skewscope.tui.cli.options import CommandT, json_option
+from skewscope.tui.cli.terminal import print_json, print_lines
 from skewscope.tui.console import launcher
 from skewscope.tui.render.text import Line, line
 
@@ -21,14 +22,14 @@ MAX_LISTED = 20
 
 
 def connection_options(command: CommandT) -> CommandT:
-    """`--url` and `--token-file`."""
+    """Add `--url` and `--token-file`."""
     token = f"A file with a token; without it, the one in {launcher.TOKEN_VARIABLE}."
     command = click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help=token)(command)
     return click.option("--url", default=DEFAULT_URL, show_default=True, help="Where `skewscope run` listens.")(command)
 
 
 def silence_options(command: CommandT) -> CommandT:
-    """What a silence is."""
+    """Add the options that define a silence."""
     options: list[Callable[[CommandT], CommandT]] = [
         click.option("--comment", required=True, help="Why."),
         click.option("--endless", is_flag=True, help="Without an end; has to be forced."),
@@ -47,10 +48,10 @@ def silence_options(command: CommandT) -> CommandT:
 
 @click.group("silence", cls=ControllerGroup)
 def silence() -> None:
-    """Keep incidents from being told while somebody works there.
+    """Suppress notifications of incidents during maintenance.
 
-    They are still found, kept and shown. Of several kinds of name an incident has to match each, and with everything
-    that it is on.
+    Silenced incidents are still detected, stored and shown. With several kinds of names an incident must match each
+    kind, for every entity that it affects.
     """
 
 
@@ -60,7 +61,7 @@ def silence() -> None:
 @click.option("--force", is_flag=True, help="Even if it is too broad; needs the role admin.")
 @json_option
 def add(url: str, token_file: Path | None, as_json: bool, **wanted: Any) -> None:
-    """Make a silence, and tell what it hides."""
+    """Create a silence and show what it suppresses."""
     told = _request(url, token_file, "POST", API_PATH, _request_body(**wanted))
     if as_json:
         print_json(told)
@@ -73,7 +74,7 @@ def add(url: str, token_file: Path | None, as_json: bool, **wanted: Any) -> None
 @silence_options
 @json_option
 def preview(url: str, token_file: Path | None, as_json: bool, **wanted: Any) -> None:
-    """Tell what a silence would hide now, and would have hidden in the last week."""
+    """Show what a silence would suppress now and would have suppressed in the last week."""
     told = _request(url, token_file, "POST", f"{API_PATH}/preview", _request_body(**wanted))
     if as_json:
         print_json(told)
@@ -86,7 +87,7 @@ def preview(url: str, token_file: Path | None, as_json: bool, **wanted: Any) -> 
 @click.option("--all", "all_", is_flag=True, help="Those that are over, too.")
 @json_option
 def list_(url: str, token_file: Path | None, all_: bool, as_json: bool) -> None:
-    """Tell which silences there are."""
+    """List silences."""
     found = _request(url, token_file, "GET", API_PATH)["silences"]
     found = [one for one in found if all_ or one["state"] != "ended"]
     if as_json:
@@ -99,22 +100,22 @@ def list_(url: str, token_file: Path | None, all_: bool, as_json: bool) -> None:
 @connection_options
 @click.argument("id_", metavar="ID")
 def end(url: str, token_file: Path | None, id_: str) -> None:
-    """End a silence; what it hid and still fires is told then."""
+    """End a silence; notifications of incidents that still fire are then sent."""
     told = _request(url, token_file, "DELETE", f"{API_PATH}/{quote(id_, safe='')}")
     print_lines([line(f"{told['id']}: ended.", "ok")])
 
 
 def _request_body(**wanted: Any) -> dict[str, Any]:
-    """What is sent: what was named, and nothing else."""
+    """Returns the request body: the options that were given."""
     match = {name: list(wanted.pop(name)) for name in MATCHERS}
     return {"match": {name: names for name, names in match.items() if names}} | {k: v for k, v in wanted.items() if v}
 
 
 def _request(url: str, token_file: Path | None, method: str, path: str, told: object = None) -> Any:
-    """What a controller answers.
+    """Send a request to a controller and return its answer.
 
     Raises:
-        SkewscopeError: nobody answers, or what is wrong.
+        SkewscopeError: The controller does not answer, or rejects the request.
     """
     from http.client import HTTPException  # noqa: PLC0415
 

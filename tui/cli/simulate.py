@@ -1,4 +1,4 @@
-"""The commands about simulated fleets: make a recording of one, and measure the diagnosis on many."""
+"""The commands `simulate` and `assess`: simulated fleets, and the measured quality of diagnosis."""
 
 from collections import Counter
 from contextlib import suppress
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skewscope.kb.problems import InputError, Problem
-from skewscope.tui.cli.catalogue import check_choices, load_catalogue
-from skewscope.tui.cli.terminal import clear_progress, json_option, print_json, print_lines, progress_bar
+from skewscope.tui.cli.options import check_choices, json_option, load_catalogue
+from skewscope.tui.cli.terminal import clear_progress, print_json, print_lines, progress_bar
 from skewscope.tui.render.text import line
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ SEVERITIES = ("mild", "medium", "heavy")
 
 
 class MeasureCommand(click.Command):
-    """A command about how good the diagnosis is."""
+    """A command that measures the diagnosis."""
 
     section = "Measure"
 
@@ -56,18 +56,17 @@ class MeasureCommand(click.Command):
 @click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
 @click.option("--list", "listing", is_flag=True, help="What can be injected.")
 @json_option
-def simulate(folder: Path | None, names: str, serve: str | None, listing: bool, as_json: bool, **asked: Any) -> None:
-    """Make a labelled recording of a fleet that never was, or play it live.
+def simulate(folder: Path | None, names: str, serve: str | None, listing: bool, as_json: bool, **options: Any) -> None:
+    """Create a labelled recording of a simulated fleet, or serve it live.
 
-    Nodes with GPUs and rails serve requests and train; faults are injected at
-    places that the seed chooses. With --profile fine every source is read each
-    second, with usual as operators have it: GPUs each 30 s, hosts each 15 s.
+    Nodes with GPUs and rails serve requests and train; the seed chooses the places of the faults. --profile fine
+    samples every source each second; usual samples GPUs every 30 s and hosts every 15 s, as operators do.
     For example: `simulate out --condition gpu-thermal-throttle`.
     """
     if listing or (folder is None and serve is None):
         _list_injectable(as_json=as_json)
         return
-    scenario = _build_scenario(SimulationOptions(**asked))
+    scenario = _build_scenario(SimulationOptions(**options))
     if folder is None:
         _serve_live(serve or "", scenario, names, as_json=as_json)
         return
@@ -86,7 +85,7 @@ def simulate(folder: Path | None, names: str, serve: str | None, listing: bool, 
 
 @dataclass(frozen=True, slots=True)
 class SimulationOptions:
-    """What is to be simulated, as it was asked for."""
+    """The options of `simulate`."""
 
     conditions: tuple[str, ...]
     events: tuple[str, ...]
@@ -112,34 +111,34 @@ def _list_injectable(*, as_json: bool) -> None:
         print_lines([line(f"{row['name']}  {row['befalls'] or 'benign'}") for row in rows])
 
 
-def _build_scenario(order: SimulationOptions) -> "Scenario":
+def _build_scenario(options: SimulationOptions) -> "Scenario":
     from skewscope.adapters.assessment.scenarios import FAULT_GAP, build_scenario  # noqa: PLC0415
     from skewscope.adapters.simulator.benign import BENIGN_EVENTS  # noqa: PLC0415
     from skewscope.adapters.simulator.fleet import FleetPlan  # noqa: PLC0415
 
-    check_choices("--event", order.events, BENIGN_EVENTS)
-    plan = FleetPlan(order.nodes, fabric=_choose_fabric(order), seed=order.seed)
-    wanted = [(name, order.severity) for name in (*order.conditions, *order.events)]
-    made = build_scenario(plan, [wanted] if order.together else [(one,) for one in wanted])
-    lasts = float(order.seconds) if order.seconds else max(made.lasts, 2 * FAULT_GAP)
-    return replace(made, lasts=lasts, profile=order.profile, trace=order.trace)
+    check_choices("--event", options.events, BENIGN_EVENTS)
+    plan = FleetPlan(options.nodes, fabric=_choose_fabric(options), seed=options.seed)
+    wanted = [(name, options.severity) for name in (*options.conditions, *options.events)]
+    made = build_scenario(plan, [wanted] if options.together else [(one,) for one in wanted])
+    lasts = float(options.seconds) if options.seconds else max(made.lasts, 2 * FAULT_GAP)
+    return replace(made, lasts=lasts, profile=options.profile, trace=options.trace)
 
 
-def _choose_fabric(order: SimulationOptions) -> str:
-    """The fabric on which all faults that were asked for occur."""
+def _choose_fabric(options: SimulationOptions) -> str:
+    """Returns a fabric on which all requested faults occur."""
     from skewscope.adapters.simulator.faults.registry import fault_models  # noqa: PLC0415
     from skewscope.adapters.simulator.fleet import FABRICS  # noqa: PLC0415
 
-    wanted = [fault_models()[name] for name in check_choices("--condition", order.conditions, fault_models())]
-    for fabric in [order.fabric] if order.fabric else FABRICS:
+    wanted = [fault_models()[name] for name in check_choices("--condition", options.conditions, fault_models())]
+    for fabric in [options.fabric] if options.fabric else FABRICS:
         if all(fabric in fault.fabrics for fault in wanted):
             return fabric
-    found = f"faults that do not occur on one fabric: {', '.join(order.conditions)}"
+    found = f"faults that do not occur on one fabric: {', '.join(options.conditions)}"
     raise InputError([Problem("--condition", 0, "", found, "faults of RoCE or of InfiniBand")])
 
 
 def _serve_live(where: str, scenario: "Scenario", names: str, *, as_json: bool) -> None:
-    """Plays a scenario live until it ends, or until somebody stops it."""
+    """Serve a scenario live until it ends or is interrupted."""
     from skewscope.adapters.assessment.scenarios import run_scenario  # noqa: PLC0415
     from skewscope.adapters.simulator import live_server  # noqa: PLC0415
     from skewscope.adapters.simulator.exporters import PROFILE_PERIODS  # noqa: PLC0415
@@ -176,7 +175,7 @@ def _name_series(names: str, keys: "list[SeriesKey]", topology: "Topology") -> "
 
 
 def _write_recording(folder: Path, scenario: "Scenario", names: str) -> "tuple[int, list[ExportedSeries]]":
-    """Writes the recording; gives the number of samples, and how each series was written."""
+    """Write the recording; returns the number of samples, and the exported name of each series."""
     from skewscope.adapters.assessment.scenarios import START_TIME, run_scenario  # noqa: PLC0415
     from skewscope.adapters.simulator.recording_writer import write_recording  # noqa: PLC0415
     from skewscope.engine.ingest.feed import SeriesTable  # noqa: PLC0415
@@ -205,7 +204,7 @@ def _write_recording(folder: Path, scenario: "Scenario", names: str) -> "tuple[i
 
 
 def _exporters_line(series: "list[ExportedSeries]") -> "Line":
-    """How many series came under whose names."""
+    """Returns a line with the number of series per exporter."""
     counts = Counter(one.exporter for one in series)
     own = counts.pop("", 0)
     told = ", ".join(f"{count} of {name}" for name, count in counts.most_common())
@@ -232,13 +231,12 @@ def _episode_line(episode: "Episode") -> "Line":
 @click.option("--calibrate", type=click.Path(path_type=Path, dir_okay=False), help="Write what confidence is worth.")
 @json_option
 def assess(
-    recordings: tuple[Path, ...], write: Path | None, calibrate: Path | None, as_json: bool, **asked: Any
+    recordings: tuple[Path, ...], write: Path | None, calibrate: Path | None, as_json: bool, **options: Any
 ) -> None:
     """Measure the diagnosis on labelled telemetry.
 
-    On recordings with a `labels.json`, or on a simulated corpus: every
-    condition with a rule at every severity, and as much time without a fault.
-    With --everything: on both, in pairs, and as telemetry is taken away.
+    Uses recordings with a `labels.json`, or a simulated corpus: every condition with a rule at every severity, and as
+    much time without faults. --everything uses both, plus pairs of faults and reduced telemetry.
     """
     from skewscope.adapters.assessment import (  # noqa: PLC0415
         assessment,
@@ -247,17 +245,17 @@ def assess(
         score,
     )
 
-    if recordings and not asked["everything"]:
-        alone = score.score_runs(runner.replay_all(recordings, asked["workers"]))
+    if recordings and not options["everything"]:
+        alone = score.score_runs(runner.replay_all(recordings, options["workers"]))
         print_json(score.to_json(alone)) if as_json else print_lines(_score_lines(alone))
         return
-    order = _assessment_options(**asked)
+    assessment_options = _assessment_options(**options)
     tell = progress_bar("assess", wanted=True)
     try:
         if calibrate:
-            _write_text(calibrate, assessment.calibrate(order, tell).as_text())
+            _write_text(calibrate, assessment.calibrate(assessment_options, tell).as_text())
             return
-        found = assessment.assess(order, recordings, tell)
+        found = assessment.assess(assessment_options, recordings, tell)
     finally:
         clear_progress(wanted=True)
     if write:
@@ -309,7 +307,7 @@ def _format_number(value: float) -> str:
 
 
 def _score_lines(found: "AssessmentScore") -> "list[Line]":
-    from skewscope.tui.render.rules import table_lines  # noqa: PLC0415
+    from skewscope.tui.render.blocks import table_lines  # noqa: PLC0415
 
     rows = [
         (

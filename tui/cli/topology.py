@@ -1,4 +1,4 @@
-"""The commands around topologies: find one in what a scheduler knows."""
+"""The `topology` commands: draft a topology from a scheduler's data."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from skewscope.kb.problems import InputError, Problem
-from skewscope.tui.cli.terminal import CommandT, SuggestingGroup
+from skewscope.tui.cli.options import CommandT
+from skewscope.tui.cli.terminal import SuggestingGroup
 
 if TYPE_CHECKING:
     from skewscope.adapters.discovery.draft import TopologyDraft
@@ -18,19 +19,19 @@ MAX_BYTES = 512 << 20
 
 
 class TopologyGroup(SuggestingGroup):
-    """A group of these."""
+    """A group of commands on topologies."""
 
     section = "Live"
 
 
 def _file_option(name: str, what: str) -> Callable[[CommandT], CommandT]:
-    """An option that names files."""
+    """Returns an option that takes files."""
     return click.option(name, type=FILE, multiple=True, metavar="FILE", help=what)
 
 
 @click.group("topology", cls=TopologyGroup)
 def topology() -> None:
-    """Who is connected to whom: find it out."""
+    """Draft a topology.yaml from a scheduler's data."""
 
 
 @topology.command("discover")
@@ -38,9 +39,9 @@ def topology() -> None:
 @_file_option("--kubernetes", "What `kubectl get nodes,pods -A -o json` prints.")
 @_file_option("--ports", "A page of a node's node_exporter, in a file that is called as the node.")
 def discover(slurm: tuple[Path, ...], kubernetes: tuple[Path, ...], ports: tuple[Path, ...]) -> None:
-    """Write a topology.yaml out of what a scheduler knows; what it does not know is marked.
+    """Write a topology.yaml from a scheduler's data; unknown parts are marked.
 
-    `-` reads from standard input. Each option may be given several times.
+    `-` reads standard input. Each option may be repeated.
     """
     if not (slurm or kubernetes or ports):
         raise click.UsageError("Nothing to look at. Name at least one of --slurm, --kubernetes and --ports.")
@@ -55,19 +56,19 @@ def _build_draft(slurms: tuple[Path, ...], kubes: tuple[Path, ...], pages: tuple
     from skewscope.adapters.discovery import kubernetes, ports, slurm  # noqa: PLC0415
     from skewscope.adapters.discovery.draft import TopologyDraft  # noqa: PLC0415
 
-    drawn = TopologyDraft()
+    draft = TopologyDraft()
     for path, text in _read_texts(slurms):
-        drawn.add(slurm.parse_nodes(text, path))
+        draft.add(slurm.parse_nodes(text, path))
     for path, text in _read_texts(kubes):
         nodes, groups, remarks = kubernetes.parse_cluster(text, path)
-        drawn.add(nodes)
-        drawn.groups += groups
-        drawn.remarks += remarks
+        draft.add(nodes)
+        draft.groups += groups
+        draft.remarks += remarks
     for path, text in _read_texts(pages):
         stem = Path(path).stem
         found = ports.parse_node(text, stem)
-        drawn.add([ports.parse_node(text, stem, drawn.nodes.get(found.name))])
-    return drawn
+        draft.add([ports.parse_node(text, stem, draft.nodes.get(found.name))])
+    return draft
 
 
 def _read_texts(paths: tuple[Path, ...]) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Fewer bytes for a terminal far away: what Textual writes, without colours that are in force already."""
+"""A terminal driver that omits redundant colour codes from Textual's output, for slow connections."""
 
 import re
 from functools import cache
@@ -11,17 +11,17 @@ _STYLES = re.compile(
     r"\x1b\[(?P<attributes>(?:[1-9];)*)(?P<colour>38;2;\d+;\d+;\d+);(?P<ground>48;2;\d+;\d+;\d+)m"
     r"|\x1b\[[\d;]*m"
 )
-"""A whole style, mostly right behind the end of the one before; or any other change of style."""
+"""A complete style, usually preceded by the reset of the previous one, or any other style change."""
 Style = tuple[str, str, str]
-"""Attributes, colour and ground as they are written."""
+"""Attributes, foreground and background, as written."""
 PLAIN: Style = ("", "", "")
 
 
 def compact(data: str) -> str:
-    """The same for the eye: each style names only what differs from the style before it.
+    """Returns the output with each style reduced to what differs from the style before it.
 
-    Textual ends every style and writes the next one in full: half of what a table costs. It leaves nothing in force
-    at the end of what it writes, so nothing is at the beginning.
+    Textual ends every style and writes the next one in full, which is half of the bytes of a table. Textual resets the
+    style at the end of each write, so each call starts with the default style.
     """
     before: Style | None = PLAIN
 
@@ -39,16 +39,16 @@ def compact(data: str) -> str:
 
 
 def _next_style(match: re.Match[str], before: Style | None) -> Style | None:
-    """The style in force behind a change; None where that is not known."""
+    """Returns the style in force after a change, None if it is unknown."""
     if not match["colour"]:
         return PLAIN if match[0] == RESET else None
-    # Without an end before it a style leaves attributes in force that it does not name.
+    # A style without a preceding reset keeps attributes that it does not name.
     return (match["attributes"], match["colour"], match["ground"]) if match["reset"] or before == PLAIN else None
 
 
 @cache
 def make_compact_driver(driver: type[Driver]) -> type[Driver]:
-    """A driver that writes the same with fewer bytes."""
+    """Returns a driver class that writes the same output with fewer bytes."""
 
     def write(self: Driver, data: str) -> None:
         driver.write(self, compact(data))

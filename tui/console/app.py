@@ -1,4 +1,4 @@
-"""The console: five screens over one desk. It pulls scenes at its own pace and holds up nobody."""
+"""The console application: five screens over one shared state, refreshed at its own pace."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ from skewscope.tui.console.screens.diagnoses import DiagnosesModel
 from skewscope.tui.console.screens.fabric import FabricModel
 from skewscope.tui.console.screens.signals import COLUMNS, SignalsModel
 from skewscope.tui.console.state import REFRESH_INTERVALS_S, ConsoleState, NavigationTarget
-from skewscope.tui.render import report, units
+from skewscope.tui.render import report
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.text import Line, line
 
@@ -36,7 +36,7 @@ Progress = Callable[[str, float], None]
 ReadRecording = Callable[[Progress], None]
 PLAY_INTERVAL_S = 0.25
 MESSAGE_S = 6.0
-"""How long something that was said stays in the footer."""
+"""Seconds for which a message stays in the footer."""
 HIGH_CONTRAST = Theme(
     name="high-contrast",
     primary="#5fafff",
@@ -49,16 +49,16 @@ HIGH_CONTRAST = Theme(
     surface="#000000",
     dark=True,
 )
-"""Orange and blue: told apart by nearly everybody."""
+"""Orange and blue, which remain distinct with most forms of colour blindness."""
 
 
 class StoppedError(SkewscopeError):
-    """The console was left before its data had been read."""
+    """The console was closed before its data was read."""
 
 
 @dataclass(frozen=True)
 class ConsoleOptions:
-    """How a console looks and what it may do."""
+    """Appearance and permissions of a console."""
 
     colour: bool = True
     ascii: bool = False
@@ -68,22 +68,22 @@ class ConsoleOptions:
     operator_log: OperatorLog = field(default_factory=OperatorLog)
     operator: str = "operator"
     recordings_folder: Path = field(default_factory=Path.cwd)
-    """Where recordings are kept."""
+    """The folder in which new recordings are created."""
 
 
 class Console(App[SkewscopeError]):
-    """Five screens; it returns what kept it from starting, if anything did."""
+    """Five screens; returns the error that kept it from starting, if any."""
 
-    CSS_PATH = Path(__file__).with_name("console.tcss")  # a console of somebody else's making has it as well
+    CSS_PATH = Path(__file__).with_name("console.tcss")  # absolute, so that subclasses elsewhere find it
     TITLE = "Skewscope"
     DEFAULT_MODE: ClassVar[str] = "diagnoses"
     ENABLE_COMMAND_PALETTE = True
-    COMMAND_PALETTE_BINDING: ClassVar[str] = "f24"  # ours are in the table of keys
+    COMMAND_PALETTE_BINDING: ClassVar[str] = "f24"  # never pressed: the palette's keys are in the key table
 
     def __init__(
         self,
         feed: ViewFeed,
-        words: DisplayNames,
+        names: DisplayNames,
         options: ConsoleOptions | None = None,
         *,
         read: ReadRecording | None = None,
@@ -97,7 +97,7 @@ class Console(App[SkewscopeError]):
             self.theme = self.options.theme
         self.keys = tuple(self.options.keys)
         self.state = ConsoleState(
-            feed, words, self.options.operator_log, self.options.write, self.options.operator, self.options.ascii
+            feed, names, self.options.operator_log, self.options.write, self.options.operator, self.options.ascii
         )
         self.state.navigate, self.state.show_message = self.navigate, self.show_message
         self.read = read
@@ -110,22 +110,22 @@ class Console(App[SkewscopeError]):
             ActionsModel(self.state),
         )
         self.commands = (TimeCommands(self), IncidentCommands(self))
-        for page in self.models:
-            self.add_mode(page.name, partial(ConsoleScreen, page))
+        for model in self.models:
+            self.add_mode(model.name, partial(ConsoleScreen, model))
         for key in self.keys:
             self.bind(key.textual_keys, f"do({key.command!r}, {key.arg})", description=key.description, show=False)
 
     def get_driver_class(self) -> type[Driver]:
-        """What writes to the terminal, with fewer bytes."""
+        """Returns Textual's driver class with compacted output."""
         return make_compact_driver(super().get_driver_class())
 
     def on_mount(self) -> None:
-        """Start reading; the screen stays alive meanwhile."""
+        """Start reading data in the background."""
         if self.read is None:
             self.state.progress = None
             self.pull()
         else:
-            # Reading takes the processor: the first screen goes before.
+            # Reading uses the processor: draw the first screen before it starts.
             self.call_after_refresh(self.run_worker, self._read_data, thread=True)
         self.timer = self.set_interval(REFRESH_INTERVALS_S[self.state.refresh_index], self.pull)
         self._play = self.set_interval(PLAY_INTERVAL_S, self._advance_replay)
@@ -146,14 +146,14 @@ class Console(App[SkewscopeError]):
         except StoppedError:
             return
         except (SkewscopeError, OSError) as error:
-            told = error if isinstance(error, SkewscopeError) else SkewscopeError(str(error))
-            self.call_from_thread(self.exit, told, 2)
+            failure = error if isinstance(error, SkewscopeError) else SkewscopeError(str(error))
+            self.call_from_thread(self.exit, failure, 2)
             return
         if not worker.is_cancelled:
             self.call_from_thread(self._finish_reading)
 
     def _finish_reading(self) -> None:
-        """Everything was read: a recording stands at its end, where everything that happened can be seen."""
+        """Show the end of the recording, where all incidents are visible."""
         self.state.progress = None
         self.state.pull()
         self.state.incident_starts = (
@@ -166,7 +166,7 @@ class Console(App[SkewscopeError]):
     # --- time
 
     def pull(self) -> None:
-        """Look whether there is another scene."""
+        """Redraw if there is a newer snapshot."""
         moved = self.state.pull()
         if moved or self.state.progress is not None:
             self.redraw(calmly=True)
@@ -181,7 +181,7 @@ class Console(App[SkewscopeError]):
                 self.redraw()
 
     def redraw(self, *, calmly: bool = False) -> None:
-        """Show the desk's scene on the screen that is there."""
+        """Redraw the visible screen from the current snapshot."""
         if isinstance(self.screen, ConsoleScreen):
             self.screen.renew(calmly=calmly)
 
@@ -190,16 +190,16 @@ class Console(App[SkewscopeError]):
             for widget in self.screen.query(which):
                 widget.renew()  # type: ignore[attr-defined]
 
-    # --- saying
+    # --- messages
 
     def show_message(self, text: str, bad: bool) -> None:
-        """Say something in the footer for a while."""
+        """Show a message in the footer for a few seconds."""
         self.message = (text, bad)
         self._renew_widgets("#footer")
-        self.set_timer(MESSAGE_S, lambda said=self.message: self._clear_message(said))
+        self.set_timer(MESSAGE_S, lambda message=self.message: self._clear_message(message))
 
-    def _clear_message(self, said: tuple[str, bool]) -> None:
-        if self.message is said:
+    def _clear_message(self, message: tuple[str, bool]) -> None:
+        if self.message is message:
             self.message = None
             self._renew_widgets("#footer")
 
@@ -207,74 +207,74 @@ class Console(App[SkewscopeError]):
 
     @property
     def current_screen(self) -> ConsoleScreen | None:
-        """The screen on show, unless something lies over it."""
+        """The visible screen, None under a dialog."""
         return self.screen if isinstance(self.screen, ConsoleScreen) else None
 
     @property
     def selected_incident(self) -> Incident | None:
-        """The incident under the cursor, where the screen has incidents."""
-        return getattr(self.current_screen.model, "selected_incident", None) if self.current_screen else None
+        """The incident under the cursor, None on screens without incidents."""
+        return self.current_screen.model.selected_incident if self.current_screen else None
 
     @property
     def selected_incidents(self) -> tuple[Incident, ...]:
-        """The incidents that are marked, or else the one under the cursor."""
-        marked: tuple[Incident, ...] = (
-            getattr(self.current_screen.model, "marked_incidents", ()) if self.current_screen else ()
-        )
+        """The marked incidents, or the one under the cursor if none is marked."""
+        marked = self.current_screen.model.marked_incidents if self.current_screen else ()
         return marked or ((self.selected_incident,) if self.selected_incident else ())
 
     def clear_marks(self) -> None:
-        """Nothing is marked any more: what was to be done with it is done."""
+        """Clear all marks."""
         if self.current_screen is not None and isinstance(self.current_screen.model, DiagnosesModel):
             self.current_screen.model.marked_ids.clear()
 
-    def action_do(self, verb: str, arg: int) -> None:
-        """What a key means: first on the screen, then everywhere."""
-        here = self.current_screen
-        if here is None:
+    def action_do(self, command: str, arg: int) -> None:
+        """Run a key's command on the screen, or else on the console."""
+        screen = self.current_screen
+        if screen is None:
             return
-        if here.answer_handler and verb == "back":
-            here.finish_prompt(None)
+        if screen.answer_handler and command == "back":
+            screen.finish_prompt(None)
             return
         if self.message:
             self.message = None
             self._renew_widgets("#footer")
-        if here.run_command(verb, arg):
+        if screen.run_command(command, arg):
             return
-        owner = next((each for each in (self, *self.commands) if hasattr(each, f"do_{verb}")), None)
+        owner = next((each for each in (self, *self.commands) if hasattr(each, f"do_{command}")), None)
         if owner is None:
-            self.show_message("That key means nothing on this screen; ? tells which do.", True)
+            self.show_message("This key has no effect on this screen; ? lists the keys.", True)
         else:
-            getattr(owner, f"do_{verb}")(arg)
+            getattr(owner, f"do_{command}")(arg)
 
     def navigate(self, to: NavigationTarget) -> None:
-        """Show something on another screen."""
-        page = self.models[to.screen - 1]
+        """Show a target on another screen."""
+        model = self.models[to.screen - 1]
         if to.subject and self.current_screen is not None:
-            page.origin = self.current_screen.model.number
-        if isinstance(page, CatalogueModel) and to.subject:
-            page.show_entry(to.subject)
+            model.origin = self.current_screen.model.number
+        if isinstance(model, CatalogueModel) and to.subject:
+            model.show_entry(to.subject)
         elif to.subject:
-            page.set_filter(to.subject)
+            model.set_filter(to.subject)
         self.do_screen(to.screen)
 
     def do_screen(self, arg: int) -> None:
-        """One of the five screens, as it was left."""
+        """Show one of the five screens in its last state."""
         self.state.screen = arg
         self.switch_mode(self.models[arg - 1].name)
         self.redraw()
 
     def do_entry(self, _arg: int) -> None:
-        """The catalogue's entry of what is under the cursor."""
+        """Show the catalogue entry of the row under the cursor."""
         subject = self.current_screen.model.subject if self.current_screen else ""
         if subject:
             self.navigate(NavigationTarget(4, subject))
 
     def do_filter(self, _arg: int) -> None:
-        """Ask for a filter."""
+        """Prompt for a filter."""
         if self.current_screen is not None:
-            page = self.current_screen.model
-            self.current_screen.prompt_for(f"filter: {page.filter_example}", page.filter, self._apply_filter, live=True)
+            model = self.current_screen.model
+            self.current_screen.prompt_for(
+                f"filter: {model.filter_example}", model.filter, self._apply_filter, live=True
+            )
 
     def _apply_filter(self, text: str) -> None:
         if self.current_screen is not None:
@@ -282,23 +282,21 @@ class Console(App[SkewscopeError]):
             self.current_screen.renew()
 
     def do_help(self, _arg: int) -> None:
-        """The keys of this screen."""
+        """Show the keys of this screen."""
         name = self.current_screen.model.name if self.current_screen else ""
         self.show_dialog(f"keys of {name}", lambda _columns: help_lines(self.keys, name), choices="?")
 
     def do_sources(self, _arg: int) -> None:
-        """Who reports and what is missing."""
+        """Show the sources and the missing data."""
         self.show_dialog("sources", self._source_lines, choices="s")
 
     def _source_lines(self, columns: int) -> list[Line]:
-        scene = self.state.snapshot
-        if scene is None:
-            return [line("Nothing has come yet.")]
-        watched = (
-            f"Watched {report.fleet_summary(scene.topology)} for {units.format_duration(scene.time - scene.start)}."
-        )
+        snapshot = self.state.snapshot
+        if snapshot is None:
+            return [line("No data received yet.")]
+        watched = report.snapshot_summary(snapshot)
         trouble = [line(self.state.feed.trouble, "warn")] if self.state.feed.trouble else []
-        return [line(watched), *trouble, *report.unseen_lines(scene.missing, scene.sources, columns)]
+        return [line(watched), *trouble, *report.missing_data_lines(snapshot.missing, snapshot.sources, columns)]
 
     def show_dialog(
         self,
@@ -314,47 +312,47 @@ class Console(App[SkewscopeError]):
 
         self.push_screen(TextDialog(title, lines, ascii_=self.state.ascii, choices=choices), on_answer)
 
-    # --- the rest
+    # --- other commands
 
     def do_columns(self, _arg: int) -> None:
-        """Choose the columns of the table of signals."""
-        page = self.current_screen.model if self.current_screen else None
-        if not isinstance(page, SignalsModel):
+        """Choose the columns of the signal table."""
+        model = self.current_screen.model if self.current_screen else None
+        if not isinstance(model, SignalsModel):
             return
         letters = "abcdefghijklmnop"
         free = [column for column in COLUMNS if column.priority]
 
         def lines(_columns: int) -> list[Line]:
             return [
-                ((f"  {letters[n]}", "key"), (f"  {' ' if c.id in page.hidden_columns else 'x'}  {c.title}", ""))
+                ((f"  {letters[n]}", "key"), (f"  {' ' if c.id in model.hidden_columns else 'x'}  {c.title}", ""))
                 for n, c in enumerate(free)
             ]
 
         def then(answer: str) -> None:
-            page.hidden_columns ^= {free[letters.index(answer)].id}
+            model.hidden_columns ^= {free[letters.index(answer)].id}
             self.redraw()
             self.do_columns(0)
 
         self.show_dialog("columns", lines, then, letters[: len(free)])
 
     def do_copy(self, arg: int) -> None:
-        """What is under the cursor, or marked, into the clipboard of the terminal: as text, or as JSON."""
-        page = self.current_screen.model if self.current_screen else None
-        text = "" if page is None else page.as_json() if arg else page.as_text()
+        """Copy the selection to the terminal's clipboard, as text or as JSON."""
+        model = self.current_screen.model if self.current_screen else None
+        text = "" if model is None else model.as_json() if arg else model.as_text()
         if text:
             self.copy_to_clipboard(text)
             self.show_message(f"copied {len(text)} characters of {'JSON' if arg else 'text'}", False)
 
     def do_palette(self, _arg: int) -> None:
-        """The palette."""
+        """Open the command palette."""
         self.action_command_palette()
 
     def do_quit(self, _arg: int) -> None:
-        """Leave."""
+        """Quit."""
         self.exit()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """What the palette offers: what keys do here, entries of the catalogue, nodes, themes."""
+        """Returns the palette's commands: keys of this screen, catalogue entries, nodes, themes."""
         name = screen.model.name if isinstance(screen, ConsoleScreen) else ""
         for key in keys_for_screen(self.keys, name):
             if key.group != "Move":
@@ -374,7 +372,7 @@ class Console(App[SkewscopeError]):
         for node in nodes:
             yield SystemCommand(
                 f"Only node {node}",
-                "narrow all screens to it",
+                "restrict all screens to this node",
                 lambda n=node: self._scope_to_node(n),
                 discover=False,
             )
@@ -388,5 +386,5 @@ class Console(App[SkewscopeError]):
 
 
 def is_colour_enabled() -> bool:
-    """Whether the environment lets a console use colours."""
+    """Returns whether the environment allows colours."""
     return not os.environ.get("NO_COLOR")

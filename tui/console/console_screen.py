@@ -12,31 +12,31 @@ from textual.timer import Timer
 from textual.widgets import Input
 
 from skewscope.tui.console.keymap import footer_line
+from skewscope.tui.console.screen_layout import ScreenLayout
 from skewscope.tui.console.screens.base import ScreenModel
 from skewscope.tui.console.widgets import BarView, LineView, LiveTable
 from skewscope.tui.render import status
-from skewscope.tui.render.status import ScreenLayout
 from skewscope.tui.render.text import Line, fit, line, wrap_lines
 
 if TYPE_CHECKING:
     from skewscope.tui.console.app import Console
 
 CURSOR_REST_S = 0.04
-"""Seconds after which a cursor rests."""
+"""Seconds without movement after which the pane follows the cursor."""
 AnswerHandler = Callable[[str], None]
 
 
 class ConsoleScreen(Screen[None]):
-    """A page and the lines around it. What keys do comes from the console's table, through `do`."""
+    """A screen model with the lines around it; keys arrive as commands from the key table."""
 
-    def __init__(self, page: ScreenModel) -> None:
+    def __init__(self, model: ScreenModel) -> None:
         super().__init__()
-        self.model = page
+        self.model = model
         self.answer_handler: AnswerHandler | None = None
         self.live_handler: AnswerHandler | None = None
         self._rest_timer: Timer | None = None
         self.pane_scrolls = False
-        """Keys that move scroll the pane."""
+        """Whether movement keys scroll the pane instead of the cursor."""
         self._screen_layout = ScreenLayout("full")
 
     @property
@@ -45,7 +45,7 @@ class ConsoleScreen(Screen[None]):
         return cast("Console", self.app)
 
     def compose(self) -> ComposeResult:
-        """Status, rows and pane, replay bar, footer or prompt."""
+        """Create the status line, the table and pane, the replay bar, the prompt and the footer."""
         ascii_ = self.console.state.ascii
         yield BarView(self._status_lines, ascii_=ascii_, id="status")
         with Container(id="body"):
@@ -56,18 +56,16 @@ class ConsoleScreen(Screen[None]):
         yield LineView(self._footer_lines, ascii_=ascii_, id="footer")
 
     def on_mount(self) -> None:
-        """Keys go to the rows."""
+        """Focus the table and build the model's index in the background."""
         self.set_class(self.console.state.ascii, "-ascii")
         self.add_class(f"-{self.model.name}")
         self.table.focus()
         self.renew()
-        warm = getattr(self.model, "build_index", None)
-        if warm is not None:
-            self.run_worker(warm, thread=True)
+        self.run_worker(self.model.build_index, thread=True)
 
     @property
     def table(self) -> LiveTable:
-        """The rows."""
+        """The table."""
         return self.query_one("#list", LiveTable)
 
     @property
@@ -75,12 +73,12 @@ class ConsoleScreen(Screen[None]):
         """The pane."""
         return self.query_one("#pane", LineView)
 
-    # --- showing
+    # --- drawing
 
     def renew(self, *, calmly: bool = False) -> None:
-        """Show the desk's scene, wherever that changes something; `calmly` the pane a moment after the rows.
+        """Redraw what changed; with `calmly` the pane is redrawn shortly after the table.
 
-        Drawn together they would hold up a key for twice as long.
+        Drawn together they would delay a key press for twice as long.
         """
         if not self.is_mounted:
             return
@@ -96,7 +94,7 @@ class ConsoleScreen(Screen[None]):
         self.set_timer(CURSOR_REST_S, self.pane.renew)
 
     def renew_lines(self) -> None:
-        """Ask for all lines again."""
+        """Recompute all lines."""
         for widget in self.query(LineView):
             widget.renew()
 
@@ -110,17 +108,17 @@ class ConsoleScreen(Screen[None]):
         self.set_class(frame.side_by_side, "-side")
         self.set_class(self.console.state.feed.live, "-live")
         self.pane.has_rule = frame.side_by_side and not self.model.zoomed
-        menu = self.table
-        menu.bare, menu.tiny = bare, frame.kind == "tiny"
-        menu.styles.height = "1fr" if frame.side_by_side or not frame.list_size else frame.list_size
-        menu.styles.width = frame.list_size if frame.side_by_side and frame.list_size else "1fr"
+        table = self.table
+        table.bare, table.tiny = bare, frame.kind == "tiny"
+        table.styles.height = "1fr" if frame.side_by_side or not frame.list_size else frame.list_size
+        table.styles.width = frame.list_size if frame.side_by_side and frame.list_size else "1fr"
 
     def on_resize(self, _event: Resize) -> None:
-        """Divide the screen anew; nothing is lost."""
+        """Divide the screen for its new size."""
         self.call_after_refresh(self.renew)
 
     def on_screen_resume(self) -> None:
-        """What changed meanwhile."""
+        """Show changes made while another screen was visible."""
         self.console.state.screen = self.model.number
         self.renew()
 
@@ -129,20 +127,20 @@ class ConsoleScreen(Screen[None]):
         return [status.status_line(now, columns)] if now else [line(" Skewscope", "title")]
 
     def _footer_lines(self, columns: int, _rows: int) -> list[Line]:
-        if said := self.console.message:
-            return [fit(((f" {said[0]}", "warn" if said[1] else "ok"),), columns)]
+        if message := self.console.message:
+            return [fit(((f" {message[0]}", "warn" if message[1] else "ok"),), columns)]
         return [footer_line(self.console.keys, self.model.name, columns)]
 
     def _replay_bar_lines(self, columns: int, _rows: int) -> list[Line]:
-        desk = self.console.state
-        now = desk.snapshot
+        state = self.console.state
+        now = state.snapshot
         if now is None:
             return []
-        if desk.progress is not None:
-            stage, share = desk.progress
+        if state.progress is not None:
+            stage, share = state.progress
             return [status.loading_lines(stage, share, columns)[-1]]
-        position = status.ReplayPosition(now.start, now.end, now.time, desk.player.playing, desk.player.speed)
-        return [status.replay_bar(position, desk.incident_starts, columns)]
+        position = status.ReplayPosition(now.start, now.end, now.time, state.player.playing, state.player.speed)
+        return [status.replay_bar(position, state.incident_starts, columns)]
 
     def _pane_lines(self, columns: int, rows: int) -> list[Line]:
         if self.console.state.snapshot is None:
@@ -151,21 +149,21 @@ class ConsoleScreen(Screen[None]):
 
     # --- keys and mouse
 
-    def run_command(self, verb: str, arg: int) -> bool:
-        """What a key means here; whether it means anything."""
-        if verb in ("move", "page"):
-            self._move_cursor(verb, arg)
+    def run_command(self, command: str, arg: int) -> bool:
+        """Run a command on this screen; returns whether the screen has it."""
+        if command in ("move", "page"):
+            self._move_cursor(command, arg)
             return True
-        if verb == "other":
+        if command == "other":
             self.pane_scrolls = not self.pane_scrolls
             self.set_class(self.pane_scrolls, "-other")
             return True
-        method = getattr(self.model, f"do_{verb}", None)
+        method = getattr(self.model, f"do_{command}", None)
         if method is None:
             return False
-        zoomed, told = self.model.zoomed, getattr(self.model, "current_entry", None)
+        zoomed, entry = self.model.zoomed, self.model.current_entry
         method(arg)
-        if told != getattr(self.model, "current_entry", None):
+        if entry != self.model.current_entry:
             self.pane.scroll_to(y=0, animate=False)
         if zoomed != self.model.zoomed:
             self.pane.scroll_to(y=0, animate=False)
@@ -174,25 +172,24 @@ class ConsoleScreen(Screen[None]):
         self.renew()
         return True
 
-    def _move_cursor(self, verb: str, arg: int) -> None:
-        moves = getattr(self.model, "move_link", None)
-        to = moves(arg) if moves is not None else None
+    def _move_cursor(self, command: str, arg: int) -> None:
+        to = self.model.move_link(arg)
         if to is not None:
             self.pane.renew()
             self.pane.scroll_to(y=to, animate=False)
             return
         if not (self.model.zoomed or self.pane_scrolls):
-            self.table.move(arg) if verb == "move" else self.table.move_page(arg)
+            self.table.move(arg) if command == "move" else self.table.move_page(arg)
             return
-        by = arg * max(self.pane.size.height - 1, 1) if verb == "page" else arg
+        by = arg * max(self.pane.size.height - 1, 1) if command == "page" else arg
         self.pane.scroll_relative(y=by, animate=False)
 
     def on_live_table_row_highlighted(self) -> None:
-        """Another row, another pane: once the cursor rests, so that it never waits for a chart."""
+        """Redraw the pane once the cursor rests, so that moving never waits for a chart."""
         if self._rest_timer is not None:
             self._rest_timer.stop()
         self._rest_timer = self.set_timer(CURSOR_REST_S, self._on_cursor_rest)
-        if getattr(self.model, "redraws_on_move", False):
+        if self.model.redraws_on_move:
             self.table.renew()
 
     def _on_cursor_rest(self) -> None:
@@ -200,18 +197,16 @@ class ConsoleScreen(Screen[None]):
         self.pane.renew()
 
     def on_live_table_row_selected(self) -> None:
-        """The same as enter."""
+        """Open the row."""
         self.console.action_do("open", 0)
 
     def on_live_table_header_selected(self, event: LiveTable.HeaderSelected) -> None:
-        """Sort by what was clicked."""
-        picked = getattr(self.model, "sort_by_title", None)
-        if picked is not None:
-            picked(event.column)
-            self.renew()
+        """Sort by the clicked title."""
+        self.model.sort_by_title(event.column)
+        self.renew()
 
     def on_bar_view_clicked(self, event: BarView.Clicked) -> None:
-        """Go where the bar was clicked; show the screen whose name was."""
+        """Seek to the clicked position of the bar, or show the clicked screen."""
         if event.bar.id == "status":
             number = event.bar.word_at(event.column)[:1]
             if number in "12345" and number:
@@ -222,7 +217,7 @@ class ConsoleScreen(Screen[None]):
     # --- prompt
 
     def prompt_for(self, hint: str, value: str, then: AnswerHandler, *, live: bool = False) -> None:
-        """Ask for a line; `live` answers while it is typed."""
+        """Prompt for a line; with `live`, `then` is called while it is typed."""
         prompt = self.query_one("#prompt", Input)
         self.answer_handler, self.live_handler = then, then if live else None
         prompt.placeholder, prompt.value = hint, value
@@ -230,16 +225,16 @@ class ConsoleScreen(Screen[None]):
         prompt.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """A filter works while it is typed."""
+        """Call the live handler."""
         if self.live_handler is not None:
             self.live_handler(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Do what was asked for."""
+        """Finish the prompt with its text."""
         self.finish_prompt(event.value)
 
     def finish_prompt(self, answer: str | None) -> None:
-        """The line, or None where it was left; what was typed live is taken back then."""
+        """Close the prompt; `answer` is None if it was cancelled, which reverts a live change."""
         then, live = self.answer_handler, self.live_handler
         self.answer_handler = self.live_handler = None
         self.remove_class("-asking")
@@ -249,7 +244,7 @@ class ConsoleScreen(Screen[None]):
 
 
 class TextDialog(ModalScreen[str]):
-    """Text over the console, until a key closes it; choices are keys that close it with an answer."""
+    """Text over the console, closed by a key; keys in `choices` close it with an answer."""
 
     BINDINGS: ClassVar = [
         Binding("escape,q", "dismiss('')", "close"),
@@ -269,11 +264,11 @@ class TextDialog(ModalScreen[str]):
         self.set_class(ascii_, "-ascii")
 
     def compose(self) -> ComposeResult:
-        """The sheet alone."""
+        """Create the text view."""
         yield self.view
 
     def on_key(self, event: Key) -> None:
-        """A choice; the key means nothing else meanwhile."""
+        """Close with the answer of a choice key."""
         if event.character and event.character in self.choices:
             event.stop()
             event.prevent_default()

@@ -1,4 +1,4 @@
-"""Starts the console: settings, keys and ledger from where this person keeps them, a recording into a film."""
+"""Start the console with the user's settings, keys and operator log, on a recording or a controller."""
 
 import getpass
 import os
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 KEYS_FILE = "keys.toml"
 TOKEN_VARIABLE = "SKEWSCOPE_TOKEN"  # noqa: S105 - its name, not what is in it
-"""The variable that may hold a token."""
+"""The environment variable that may hold a token."""
 OPERATOR_LOG_FILE = "ledger.jsonl"
 READER_SWITCH_INTERVAL_S = 0.001
-"""How long the thread that reads may keep a key waiting each time, instead of Python's 5 ms."""
+"""Longest wait of a key press for the reading thread, shorter than Python's default of 5 ms."""
 THEMES = ("dark", "light", "high-contrast", "ansi-dark", "ansi-light", "nord", "gruvbox", "solarized-light")
 _THEME_NAMES = {"dark": "textual-dark", "light": "textual-light"}
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
-    """What was asked for on the command line."""
+    """The console's command-line options."""
 
     ascii: bool = False
     write: bool = False
@@ -37,20 +37,20 @@ class LaunchOptions:
 
 
 def settings_folder() -> Path:
-    """Where a person's settings are kept."""
+    """Returns the folder of the user's settings."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "skewscope"
 
 
 def state_folder() -> Path:
-    """Where what happened is kept."""
+    """Returns the folder of the user's state."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "skewscope"
 
 
 def resolve_theme(wanted: str) -> str:
-    """Textual's name of a theme.
+    """Returns Textual's name of a theme.
 
     Raises:
-        InputError: there is no such theme.
+        InputError: The theme is unknown.
     """
     if wanted and wanted not in THEMES:
         hint = suggest_name(wanted, THEMES)
@@ -59,43 +59,43 @@ def resolve_theme(wanted: str) -> str:
 
 
 def operator_name() -> str:
-    """Who sits there."""
+    """Returns the user's login name."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):
         return "operator"
 
 
-def open_console(recording: Path, wishes: LaunchOptions) -> int:
-    """Show a recording in the console; the exit code.
+def open_console(recording: Path, options: LaunchOptions) -> int:
+    """Show a recording in the console; returns the exit code.
 
     Raises:
-        SkewscopeError: what keeps it from starting.
+        SkewscopeError: The console cannot start.
     """
     from skewscope.adapters.inputs.recording import open_recording  # noqa: PLC0415
 
-    open_recording(recording)  # what is wrong with it is told before a screen opens
+    open_recording(recording)  # report a faulty recording before a screen opens
     from multiprocessing import resource_tracker  # noqa: PLC0415
 
-    resource_tracker.ensure_running()  # processes that read need it, and it needs the standard error the console takes
-    return _run_console(wishes, lambda film, heard: _read_recording(recording, film, heard))
+    resource_tracker.ensure_running()  # reader processes need it, and the console takes over standard error
+    return _run_console(options, lambda history, report_progress: _read_recording(recording, history, report_progress))
 
 
-def open_remote_console(url: str, token_file: Path | None, wishes: LaunchOptions) -> int:
-    """Show what a controller sees in the console; the exit code.
+def open_remote_console(url: str, token_file: Path | None, options: LaunchOptions) -> int:
+    """Show a controller's snapshots in the console; returns the exit code.
 
     Raises:
-        SkewscopeError: what keeps it from starting, or that nobody answers.
+        SkewscopeError: The console cannot start, or the controller does not answer.
     """
-    where = resolve_controller(url, token_file)
-    return _run_console(wishes, lambda film, heard: _attach_remote(where, film, heard))
+    endpoint = resolve_controller(url, token_file)
+    return _run_console(options, lambda history, report_progress: _attach_remote(endpoint, history, report_progress))
 
 
 def resolve_controller(url: str, token_file: Path | None) -> "ControllerEndpoint":
-    """A controller to ask, with the token that is in a file or else in the environment.
+    """Returns the endpoint of a controller, with the token from a file or the environment.
 
     Raises:
-        InputError: the address is none, or the file cannot be read.
+        InputError: The address is invalid, or the file cannot be read.
     """
     from urllib.parse import urlsplit  # noqa: PLC0415
 
@@ -114,44 +114,46 @@ def resolve_controller(url: str, token_file: Path | None) -> "ControllerEndpoint
     return ControllerEndpoint(url.rstrip("/"), token, variable, os.environ.get("SSL_CERT_FILE", ""))
 
 
-def _run_console(wishes: LaunchOptions, read: Callable[["ViewHistory", "Progress"], None]) -> int:
-    """Opens the console on a film that `read` makes; the exit code."""
+def _run_console(options: LaunchOptions, read: Callable[["ViewHistory", "Progress"], None]) -> int:
+    """Open the console on the history that `read` fills; returns the exit code."""
     from skewscope.adapters.view.history import ViewHistory  # noqa: PLC0415
-    from skewscope.tui.cli.catalogue import load_catalogue  # noqa: PLC0415
+    from skewscope.kb.loader import catalogue  # noqa: PLC0415
     from skewscope.tui.console import keymap, operator_log  # noqa: PLC0415
     from skewscope.tui.console.app import Console, ConsoleOptions  # noqa: PLC0415
     from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
 
-    own = wishes.keys or settings_folder() / KEYS_FILE
-    keys = keymap.load_keys(own) if wishes.keys or own.exists() else keymap.KEYS
-    # Without leave to write nothing is written, but what was written is shown.
-    kept = operator_log.read_log(wishes.ledger or state_folder() / OPERATOR_LOG_FILE)
-    options = ConsoleOptions(
+    own = options.keys or settings_folder() / KEYS_FILE
+    keys = keymap.load_keys(own) if options.keys or own.exists() else keymap.KEYS
+    # read-only mode still shows what was logged before
+    kept = operator_log.read_log(options.ledger or state_folder() / OPERATOR_LOG_FILE)
+    console_options = ConsoleOptions(
         colour=not os.environ.get("NO_COLOR"),
-        ascii=wishes.ascii,
-        write=wishes.write,
-        theme=resolve_theme(wishes.theme),
+        ascii=options.ascii,
+        write=options.write,
+        theme=resolve_theme(options.theme),
         keys=keys,
         operator_log=kept,
         operator=operator_name(),
     )
     sys.setswitchinterval(READER_SWITCH_INTERVAL_S)
-    film = ViewHistory()
-    shown = Console(film, DisplayNames(load_catalogue()), options, read=lambda heard: read(film, heard))
+    history = ViewHistory()
+    shown = Console(
+        history, DisplayNames(catalogue()), console_options, read=lambda report_progress: read(history, report_progress)
+    )
     failure = shown.run()
     if isinstance(failure, SkewscopeError):
         raise failure
     return shown.return_code or 0
 
 
-def _read_recording(recording: Path, film: "ViewHistory", heard: "Progress") -> None:
+def _read_recording(recording: Path, history: "ViewHistory", report_progress: "Progress") -> None:
     from skewscope.adapters.runtime.replay import replay  # noqa: PLC0415
 
-    replay(recording, progress=heard, film=film, workers=None)
+    replay(recording, progress=report_progress, film=history, workers=None)
 
 
-def _attach_remote(where: "ControllerEndpoint", film: "ViewHistory", heard: "Progress") -> None:
+def _attach_remote(endpoint: "ControllerEndpoint", history: "ViewHistory", report_progress: "Progress") -> None:
     from skewscope.adapters.runtime.channel import Channel  # noqa: PLC0415
     from skewscope.adapters.view.remote import RemoteView  # noqa: PLC0415
 
-    RemoteView(where.url, Channel(where), film).open(heard)
+    RemoteView(endpoint.url, Channel(endpoint), history).open(report_progress)

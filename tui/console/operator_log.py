@@ -1,23 +1,27 @@
-"""Who acknowledged or snoozed what, until when: a list that only grows, kept in a file of one JSON object a line."""
+"""The operator log: who acknowledged or snoozed which incident, until when. Append-only, one JSON object per line."""
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from skewscope.engine.model.incident import Incident
+from skewscope.tui.render.incident_table import TriageState
 
-ACTIONS = ("acknowledged", "taken back", "snoozed", "woken", "looked at the plan", "was refused", "recorded")
+ACTIONS = ("acknowledged", "unacknowledged", "snoozed", "unsnoozed", "refused", "recorded")
+UNDO_ACTIONS = ("unacknowledged", "unsnoozed")
+_FORMER_ACTIONS = {"taken back": "unacknowledged", "woken": "unsnoozed", "was refused": "refused"}
+"""Actions in logs of earlier versions."""
 MAX_LINE = 4096
 MAX_ENTRIES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorLogEntry:
-    """One thing that somebody did."""
+    """One action of an operator."""
 
     time: float
-    """Seconds since 1970, by the data."""
+    """Seconds since 1970, in the data's time."""
     who: str
     did: str
     incident: str = ""
@@ -25,23 +29,9 @@ class OperatorLogEntry:
     note: str = ""
 
 
-SILENCED = "silenced"
-"""A controller tells nobody else; `who` is the silence then."""
-
-
-@dataclass(frozen=True, slots=True)
-class TriageState:
-    """What holds of an incident by the ledger."""
-
-    state: str = ""
-    """acknowledged, snoozed, silenced or ''."""
-    actor: str = ""
-    until: float | None = None
-
-
 @dataclass
 class OperatorLog:
-    """All entries, oldest first; without a path they last as long as the console."""
+    """All entries, oldest first; kept in memory only if there is no path."""
 
     path: Path | None = None
     entries: tuple[OperatorLogEntry, ...] = ()
@@ -49,10 +39,10 @@ class OperatorLog:
     _by_incident: tuple[int, dict[str, list[OperatorLogEntry]]] = field(
         default_factory=lambda: (-1, {}), repr=False, compare=False
     )
-    """How many entries were sorted, and they by incident."""
+    """The number of entries indexed, and the entries by incident id."""
 
     def add(self, entry: OperatorLogEntry) -> None:
-        """Note one more; written at once where there is a file."""
+        """Append an entry, in memory and to the file."""
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:
@@ -68,19 +58,19 @@ class OperatorLog:
         return self._by_incident[1].get(incident, [])
 
     def triage_states(self, incidents: Iterable[Incident], now: float) -> dict[str, TriageState]:
-        """What holds of each incident of which something does, by its id."""
+        """Returns the triage state of each incident that has one, by incident id."""
         found = ((incident.id, self.triage_state(incident, now)) for incident in incidents)
         return {id_: standing for id_, standing in found if standing.state}
 
     def triage_state(self, incident: Incident, now: float) -> TriageState:
-        """What holds of an incident now; what came back after it had ended is news again."""
+        """Returns the triage state of an incident at a time."""
         for entry in reversed(self._entries_of(incident.id)):
             if entry.time > now:
                 continue
-            if entry.did in ("taken back", "woken"):
+            if entry.did in UNDO_ACTIONS:
                 return TriageState()
             if entry.did == "snoozed":
-                # An end is an end: what goes on after it is told again.
+                # An expired snooze ends the search: earlier entries no longer apply.
                 return TriageState("snoozed", entry.who, entry.until) if now < (entry.until or now) else TriageState()
             if entry.did == "acknowledged":
                 return TriageState("acknowledged", entry.who)
@@ -88,7 +78,7 @@ class OperatorLog:
 
 
 def read_log(path: Path) -> OperatorLog:
-    """The ledger of a file; lines that are none are passed over and told."""
+    """Load an operator log; invalid lines are skipped and counted in `fault`."""
     entries, bad = [], 0
     if path.exists():
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -96,15 +86,15 @@ def read_log(path: Path) -> OperatorLog:
                 entry = _parse_entry(text)
                 bad += entry is None
                 entries += [entry] if entry else []
-    fault = f"{path}: {bad} lines that are no entries were passed over" if bad else ""
+    fault = f"{path}: {bad} invalid lines were skipped" if bad else ""
     return OperatorLog(path, tuple(entries[-MAX_ENTRIES:]), fault)
 
 
 def _parse_entry(text: str) -> OperatorLogEntry | None:
     try:
-        told = json.loads(text[:MAX_LINE])
-        entry = OperatorLogEntry(**told)
-        sound = isinstance(entry.time, int | float) and isinstance(entry.until, int | float | None)
+        entry = OperatorLogEntry(**json.loads(text[:MAX_LINE]))
+        valid = isinstance(entry.time, int | float) and isinstance(entry.until, int | float | None)
+        entry = replace(entry, did=_FORMER_ACTIONS.get(entry.did, entry.did))
     except (ValueError, TypeError):
         return None
-    return entry if sound and entry.did in ACTIONS and isinstance(entry.incident, str) else None
+    return entry if valid and entry.did in ACTIONS and isinstance(entry.incident, str) else None

@@ -1,4 +1,4 @@
-"""What all screens of a console share: the scene on show, where in time it stands, scope, ledger, words. No Textual."""
+"""State that all screens of a console share: snapshot, replay position, scope, operator log. No Textual."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,14 +12,14 @@ from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.node_lookup import NodeLookup, NodeScope
 from skewscope.tui.render.status import ConsoleStatus, oldest_age, reporting_counts
 
-READ_ONLY = "read-only; --write lets you change things"
+READ_ONLY = "read-only; start with --write to allow changes"
 REFRESH_INTERVALS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Seconds between two looks."""
+"""Seconds between two refreshes."""
 
 
 @dataclass(frozen=True, slots=True)
 class NavigationTarget:
-    """Somewhere to go: a screen, and what to show there."""
+    """A screen, and what to show there."""
 
     screen: int
     subject: str = ""
@@ -38,33 +38,33 @@ class ConsoleState:
     snapshot: ViewSnapshot | None = None
     player: Player = field(default_factory=lambda: Player(()))
     follow: bool = True
-    """Whether the newest is shown, whatever comes."""
+    """Whether to show the newest snapshot as it arrives."""
     progress: tuple[str, float] | None = ("starting", 0.0)
-    """What is being read and how far; None: everything is there."""
+    """The loading stage and its progress, 0 to 1; None when loading is done."""
     scope: NodeScope = field(default_factory=NodeScope)
     refresh_index: int = 1
-    """Place in RATES."""
+    """Index into REFRESH_INTERVALS_S."""
     screen: int = 1
     columns: int = 80
-    """Of the list that is being laid out."""
+    """Columns of the list that is being drawn."""
     incident_starts: tuple[float, ...] = ()
-    """When something opened, for the replay bar."""
+    """Start times of incidents, marked on the replay bar."""
     version: int = 0
-    """Grows when another scene, scope or standing is to be shown."""
+    """Increases when the snapshot, the scope or a triage state changes."""
     navigate: Callable[[NavigationTarget], None] = lambda _jump: None
     show_message: Callable[[str, bool], None] = lambda _text, _bad: None
-    """Say something to the operator; whether it is a refusal."""
+    """Show a message to the operator; the flag marks a refusal."""
 
     # --- time
 
     def pull(self) -> bool:
-        """Look at what there is; whether it is another scene than before."""
+        """Take the current snapshot from the feed; returns whether it changed."""
         times = self.feed.times()
         if not len(times):
             return False
         index = len(times) - 1 if self.follow else self.player.index
         if self.feed.live and not self.follow:
-            # The beginning of a live film falls away: what is on show is found by its time.
+            # A live history drops its oldest snapshots: find the current one by its time.
             index = replace(self.player, times=tuple(times)).seek(self.player.time).index
         self.player = replace(self.player, times=tuple(times), index=min(index, len(times) - 1))
         if self.snapshot is not None and self.snapshot.time == self.player.time and self.snapshot.end >= times[-1]:
@@ -72,21 +72,21 @@ class ConsoleState:
         self._set_snapshot(self.feed.snapshot(self.player.index))
         return True
 
-    def _set_snapshot(self, scene: ViewSnapshot) -> None:
-        if self.snapshot is None or scene.topology is not self.snapshot.topology:
+    def _set_snapshot(self, snapshot: ViewSnapshot) -> None:
+        if self.snapshot is None or snapshot.topology is not self.snapshot.topology:
             self.__dict__.pop("node_lookup", None)
-        self.snapshot = scene
-        self.names = replace(self.names, incidents=scene.incidents)
+        self.snapshot = snapshot
+        self.names = replace(self.names, incidents=snapshot.incidents)
         self.version += 1
 
     def seek(self, player: Player) -> None:
-        """Stand elsewhere in time."""
+        """Move to another position in time."""
         self.player = player
         self.follow = self.feed.live and player.is_at_end and not player.playing
         self._set_snapshot(self.feed.snapshot(player.index))
 
     def toggle_pause(self) -> None:
-        """Hold a live scene, or go on with the newest; a recording plays or holds."""
+        """Pause or resume a live console; play or pause a recording."""
         if self.snapshot is None:
             return
         if not self.feed.live and self.progress is None:
@@ -101,83 +101,83 @@ class ConsoleState:
 
     @cached_property
     def node_lookup(self) -> NodeLookup:
-        """The topology asked for nodes."""
+        """Nodes of each entity of the topology."""
         assert self.snapshot is not None
         return NodeLookup(self.snapshot.topology)
 
     @property
     def now(self) -> float:
-        """The time on show."""
+        """The time of the current snapshot."""
         return self.snapshot.time if self.snapshot else 0.0
 
     def status(self) -> ConsoleStatus | None:
-        """What the top line tells."""
-        if (scene := self.snapshot) is None:
+        """Returns the content of the status line, None without a snapshot."""
+        if (snapshot := self.snapshot) is None:
             return None
         if self.feed.live:
-            # What is lost is not live: its last word stands there with its time.
+            # After a lost connection the last snapshot stays visible with its time.
             mode = "PAUSED" if not self.follow else "LAST" if self.feed.trouble else "LIVE"
         else:
             mode = "READING" if self.progress else "PLAYING" if self.player.playing else "REPLAY"
         return ConsoleStatus(
-            scene.incidents,
+            snapshot.incidents,
             mode,
-            scene.time,
-            oldest_age(scene.sources),
-            *reporting_counts(scene.sources),
+            snapshot.time,
+            oldest_age(snapshot.sources),
+            *reporting_counts(snapshot.sources),
             self.screen,
             self.scope.name,
             self.feed.trouble,
             self.write,
         )
 
-    # --- what is shown
+    # --- content
 
     def set_scope(self, scope: NodeScope) -> None:
-        """Show only what is on some nodes, on all screens."""
+        """Restrict all screens to some nodes."""
         self.scope = scope
         self.version += 1
 
     def incidents(self) -> tuple[Incident, ...]:
-        """Those in scope."""
+        """Returns the incidents in scope."""
         if self.snapshot is None:
             return ()
         if not self.scope.name:
             return self.snapshot.incidents
         return tuple(i for i in self.snapshot.incidents if self.scope.contains(self.node_lookup.nodes_of_incident(i)))
 
-    # --- what is done
+    # --- actions
 
     def reject_if_read_only(self, what: str) -> bool:
-        """Whether nothing may be changed; says so."""
+        """Returns whether the console is read-only; shows a refusal if so."""
         if not self.write:
             self.show_message(f"{what}: refused, {READ_ONLY}", True)
         return not self.write
 
     def log_action(self, did: str, incident: Incident, until: float | None = None, note: str = "") -> None:
-        """Write something into the ledger."""
+        """Append an action to the operator log."""
         try:
             self.operator_log.add(OperatorLogEntry(self.now, self.operator, did, incident.id, until, note))
         except OSError as error:
-            self.show_message(f"The ledger cannot be written: {error}", True)
+            self.show_message(f"The operator log cannot be written: {error}", True)
         self.version += 1
 
     def acknowledge(self, incidents: Sequence[Incident]) -> None:
-        """Acknowledge those of which nothing is noted yet; where all are acknowledged or snoozed, take that back."""
+        """Acknowledge the incidents without a triage state; if all have one, undo it."""
         if self.reject_if_read_only("acknowledge"):
             return
-        standing = self.operator_log.triage_states(incidents, self.now)
-        fresh = [incident for incident in incidents if incident.id not in standing]
+        triage_states = self.operator_log.triage_states(incidents, self.now)
+        fresh = [incident for incident in incidents if incident.id not in triage_states]
         did = "acknowledged"
         for incident in fresh or incidents:
             if not fresh:
-                did = "taken back" if standing[incident.id].state == "acknowledged" else "woken"
+                did = "unacknowledged" if triage_states[incident.id].state == "acknowledged" else "unsnoozed"
             self.log_action(did, incident)
         some = fresh or incidents
         what = self.names.condition_name(some[0].condition) if len(some) == 1 else f"{len(some)} diagnoses"
         self.show_message(f"{what}: {did}", False)
 
     def snooze(self, incidents: Iterable[Incident], seconds: float) -> None:
-        """Snooze incidents for so long."""
+        """Snooze incidents for a duration."""
         for incident in incidents:
             self.log_action("snoozed", incident, self.now + seconds)

@@ -1,4 +1,4 @@
-"""Widgets on the line API: a view of lines, and the table of a screen. Each asks a function for what it shows."""
+"""Widgets on Textual's line API: a view of lines, a clickable line, and the table of a screen."""
 
 from collections.abc import Callable
 
@@ -16,13 +16,13 @@ from skewscope.tui.render.status import too_small_lines
 from skewscope.tui.render.text import Line
 
 WHEEL_ROWS = 3
-"""Rows that one notch of the wheel moves."""
+"""Rows per step of the mouse wheel."""
 LineSource = Callable[[int, int], list[Line]]
-"""Lines for so many columns and rows."""
+"""Returns lines for a number of columns and rows."""
 
 
 class LineView(ScrollView, inherit_bindings=False, can_focus=False):
-    """Lines that a function gives for the widget's size."""
+    """Lines computed by a function for the widget's size."""
 
     COMPONENT_CLASSES = {f"lines--{role}" for role in text.SGR}  # noqa: RUF012 - Textual's own shape
 
@@ -37,7 +37,7 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
         super().__init__(id=id)
         self.indent = indent
         self.has_rule = False
-        """Whether a line stands to the left of it: a border would be a change of colour more in each row."""
+        """Whether to draw a rule to its left; a border would add a colour change to each row."""
         self.compute = compute
         self.ascii = ascii_
         self.lines: list[Line] = []
@@ -46,11 +46,11 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
         self._base_style: Style | None = None
 
     def on_resize(self, _event: Resize) -> None:
-        """Other columns, other lines."""
+        """Recompute the lines for the new width."""
         self.renew()
 
     def renew(self) -> None:
-        """Ask again what to show."""
+        """Recompute the lines and repaint those that changed."""
         size = self.scrollable_content_region.size
         if not (size.width and size.height):
             return
@@ -60,7 +60,7 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
             self.virtual_size = whole
             self.refresh()
             return
-        # What stays as it is need not be told to the terminal again.
+        # Repaint only changed rows, to save bytes on the terminal connection.
         top, width = self.scroll_offset.y, self.size.width
         changed = [n - top for n, (old, new) in enumerate(zip(before, self.lines, strict=False)) if old != new]
         if len(before) != len(self.lines) or len(changed) > len(before) // 2:
@@ -69,17 +69,17 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
             self.refresh(*(Region(0, y, width, 1) for y in changed if 0 <= y < self.size.height))
 
     def notify_style_update(self) -> None:
-        """Another theme, other colours."""
+        """Drop cached styles when the theme changes."""
         super().notify_style_update()
         self._role_styles, self._base_style = {}, None
 
     def render_line(self, y: int) -> Strip:
-        """The strip at a row of the screen."""
+        """Returns the strip of a screen row."""
         at = y + self.scroll_offset.y
         return self.to_strip(self.lines[at] if at < len(self.lines) else ())
 
     def to_strip(self, spans: Line, *, marked: bool = False, left: int = 0) -> Strip:
-        """A line as Textual wants it: `marked` is where the cursor is, `left` what is scrolled away."""
+        """Convert a line; `marked` draws the cursor, `left` is the number of columns scrolled away."""
         columns, base = self.size.width, self._role_style("", marked)
         if self.has_rule:
             spans = (("│ ", "dim"), *spans)
@@ -95,7 +95,7 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
         if cells > columns:
             return Strip(segments, cells).crop(0, columns)
         if cells < columns:
-            # Blanks go with what stands before them: each segment costs a terminal forty bytes.
+            # Append blanks to the last segment: a segment costs about forty bytes on the terminal connection.
             blank = " " * (columns - cells)
             if segments and segments[-1].style is base:
                 segments[-1] = Segment(segments[-1].text + blank, base)
@@ -107,7 +107,7 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
         return text.to_ascii(text.sanitise(words)) if self.ascii else text.sanitise(words)
 
     def _role_style(self, role: str, marked: bool) -> Style:
-        """The style of a role; asking Textual for it again for each line would cost more than drawing."""
+        """Returns the style of a role, cached since a look-up in Textual costs more than drawing."""
         found = self._role_styles.get((role, marked))
         if found is None:
             if self._base_style is None:
@@ -122,21 +122,21 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
 
 
 class BarView(LineView):
-    """A line that is clicked on: the replay bar goes there, the names of screens show them."""
+    """A clickable line: the replay bar, or the status line with the names of the screens."""
 
     class Clicked(Message):
-        """A column of the line was meant."""
+        """A column of the line was clicked."""
 
         def __init__(self, bar: "BarView", column: int) -> None:
             super().__init__()
             self.bar, self.column = bar, column
 
     def on_click(self, event: Click) -> None:
-        """Tell which column was meant."""
+        """Report the clicked column."""
         self.post_message(self.Clicked(self, event.x))
 
     def word_at(self, column: int) -> str:
-        """The span that was clicked on, without blanks."""
+        """Returns the text of the span at a column, stripped."""
         at = 0
         for words, _ in self.lines[0] if self.lines else ():
             at += text.width(words)
@@ -146,31 +146,31 @@ class BarView(LineView):
 
 
 class LiveTable(LineView, can_focus=True):
-    """The rows of a screen under their header, with a cursor. Only the rows in sight are formatted."""
+    """The rows of a screen under a fixed header, with a cursor. Formats only visible rows."""
 
     COMPONENT_CLASSES = {"list--cursor"}  # noqa: RUF012
 
     class RowHighlighted(Message):
-        """The cursor is on another row now."""
+        """The cursor moved to another row."""
 
     class RowSelected(Message):
-        """A row was asked for in full."""
+        """A row was opened."""
 
     class HeaderSelected(Message):
-        """The title at a column was clicked."""
+        """A column title was clicked."""
 
         def __init__(self, column: int) -> None:
             super().__init__()
             self.column = column
 
-    def __init__(self, page: ScreenModel, *, ascii_: bool, id: str) -> None:  # noqa: A002
-        super().__init__(page.header, ascii_=ascii_, id=id)
-        self.model = page
+    def __init__(self, model: ScreenModel, *, ascii_: bool, id: str) -> None:  # noqa: A002
+        super().__init__(model.header, ascii_=ascii_, id=id)
+        self.model = model
         self.bare = self.tiny = False
-        """Whether there is room for no more than rows, or not even for those."""
+        """Whether the screen has room for rows only, or not even for those."""
 
     def renew(self) -> None:
-        """Ask again for the header; rows are asked for as they are drawn."""
+        """Recompute the header and repaint; rows are formatted as they are drawn."""
         size = self.scrollable_content_region.size
         if not (size.width and size.height):
             return
@@ -181,61 +181,59 @@ class LiveTable(LineView, can_focus=True):
         whole = Size(size.width, self.model.count + len(self.lines))
         if whole != self.virtual_size:
             self.virtual_size = whole
-            # What may be scrolled to is known only once that was laid out.
+            # The scroll range is known only after the layout.
             self.call_after_refresh(self.scroll_to_cursor)
         self.scroll_to_cursor()
         self._prepare()
-        # The rows alone: the scroll bar beside them stays, and would cost a terminal sixty bytes a row.
+        # Exclude the scroll bar, which would cost about sixty bytes per row on the terminal connection.
         self.refresh(Region(0, 0, size.width, size.height))
 
     def _prepare(self) -> None:
-        prepare = getattr(self.model, "prepare", None)
-        if prepare is not None:
-            prepare(self.scroll_offset.y, self.scroll_offset.y + self._visible_rows())
+        self.model.prepare(self.scroll_offset.y, self.scroll_offset.y + self._visible_rows())
 
     def move(self, by: int) -> None:
-        """Move the cursor, repainting the two rows that change."""
-        page = self.model
-        old, page.cursor = page.cursor, min(max(page.cursor + by, 0), max(page.count - 1, 0))
-        page.cursor_moved = True
-        if old == page.cursor:
+        """Move the cursor and repaint the two rows that change."""
+        model = self.model
+        old, model.cursor = model.cursor, min(max(model.cursor + by, 0), max(model.count - 1, 0))
+        model.cursor_moved = True
+        if old == model.cursor:
             return
         before = self.scroll_offset.y
         self.scroll_to_cursor()
         if self.scroll_offset.y == before:
-            self.refresh(self._row_region(old), self._row_region(page.cursor))
+            self.refresh(self._row_region(old), self._row_region(model.cursor))
         self.post_message(self.RowHighlighted())
 
     def move_page(self, by: int) -> None:
-        """Move by a page."""
+        """Move by pages."""
         self.move(by * max(self._visible_rows() - 1, 1))
 
     def render_line(self, y: int) -> Strip:
-        """The header stays while rows scroll under it."""
-        page = self.model
+        """Returns the strip of a screen row; the header does not scroll."""
+        model = self.model
         if y < len(self.lines):
-            return self.to_strip(self.lines[y], left=page.x_offset)
+            return self.to_strip(self.lines[y], left=model.x_offset)
         at = y - len(self.lines) + self.scroll_offset.y
-        if at >= page.count or self.tiny:
+        if at >= model.count or self.tiny:
             return self.to_strip(())
         return self.to_strip(
-            page.compact_row(at) if self.bare else page.row(at), marked=at == page.cursor, left=page.x_offset
+            model.compact_row(at) if self.bare else model.row(at), marked=at == model.cursor, left=model.x_offset
         )
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        """The wheel moves the cursor: rows that scroll away from it would come back at the next look."""
+        """Move the cursor down: the next refresh would scroll back to it otherwise."""
         event.stop()
         event.prevent_default()
         self.move(WHEEL_ROWS)
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        """The same upwards."""
+        """Move the cursor up."""
         event.stop()
         event.prevent_default()
         self.move(-WHEEL_ROWS)
 
     def on_click(self, event: Click) -> None:
-        """A click moves the cursor, a second one opens; on a title it sorts."""
+        """Move the cursor to the row, open it on a double click, or sort by the clicked title."""
         at = event.y - len(self.lines) + self.scroll_offset.y
         if event.y < len(self.lines):
             self.post_message(self.HeaderSelected(event.x))

@@ -1,4 +1,4 @@
-"""Entries of the catalogue as text. Pure."""
+"""Catalogue entries as lines. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -9,8 +9,8 @@ from skewscope.kb.matrix import DEPLOYMENTS, MatrixRow, count_verdicts
 from skewscope.kb.model import Claim, Condition, Finding, Mitigation, Observability, Signal, Source
 from skewscope.kb.query import referencing_entries
 from skewscope.kb.search import SearchHit
+from skewscope.tui.render.blocks import bullet_lines, fact_lines, table_lines
 from skewscope.tui.render.detail import DisplayNames, recipe_lines
-from skewscope.tui.render.rules import bullet_lines, fact_lines, table_lines
 from skewscope.tui.render.text import Line, line
 
 AnyEntry = Condition | Signal | Mitigation | Source | Finding
@@ -21,17 +21,17 @@ VERDICT_GLYPHS = {
     "relayed": ("○", "info"),
     "not_visible": ("·", "dim"),
 }
-"""A verdict's glyph and role."""
+"""Glyph and role of an observability verdict."""
 REACH_GLYPHS = {"itself": ("●", "ok"), "part": ("◐", "warn"), "no": ("·", "dim")}
 
 
 def list_lines(shown: Iterable[AnyEntry]) -> list[Line]:
-    """Entries of one kind, a line each."""
+    """Returns entries of one kind, one line each."""
     entries = list(shown)
     for kind, (titles, columns) in _LIST_COLUMNS.items():
         if entries and isinstance(entries[0], kind):
             return table_lines([columns(entry) for entry in entries], titles)
-    return [line("Nothing fits.", "dim")]
+    return [line("No entry matches.", "dim")]
 
 
 _LIST_COLUMNS: Mapping[type, tuple[tuple[str, ...], Callable[..., tuple[str, ...]]]] = {
@@ -49,19 +49,19 @@ _LIST_COLUMNS: Mapping[type, tuple[tuple[str, ...], Callable[..., tuple[str, ...
 }
 
 
-def entry_lines(entry: AnyEntry, words: DisplayNames) -> list[Line]:
-    """One entry in full."""
+def entry_lines(entry: AnyEntry, names: DisplayNames) -> list[Line]:
+    """Returns an entry in full."""
     if isinstance(entry, Condition):
-        return condition_lines(entry, words)
+        return condition_lines(entry, names)
     if isinstance(entry, Signal):
-        return _signal_lines(entry, words)
+        return _signal_lines(entry, names)
     if isinstance(entry, Mitigation):
-        return _mitigation_lines(entry, words)
-    return _finding_lines(entry, words) if isinstance(entry, Finding) else _source_lines(entry, words)
+        return _mitigation_lines(entry, names)
+    return _finding_lines(entry, names) if isinstance(entry, Finding) else _source_lines(entry, names)
 
 
-def condition_lines(entry: Condition, words: DisplayNames) -> list[Line]:
-    """What it is, how it is recognised, what it is mistaken for, what a DPU sees of it, what to do, who reported it."""
+def condition_lines(entry: Condition, names: DisplayNames) -> list[Line]:
+    """Returns a condition: description, causes, signals, look-alikes, observability, mitigations, claims."""
     tags = " · ".join(filter(None, (entry.id, entry.group, ", ".join(entry.scope), f"evidence {entry.grade}")))
     out = [
         line(entry.name, "title"),
@@ -71,29 +71,27 @@ def condition_lines(entry: Condition, words: DisplayNames) -> list[Line]:
         line(entry.what),
     ]
     out += fact_lines(("also called", ", ".join(entry.aliases)), ("parallelism", ", ".join(entry.parallelism)))
-    out += fact_lines(("row", entry.paper_note))
+    out += fact_lines(("paper", entry.paper_note))
     out += bullet_lines(
-        "Why it happens", [*map(line, entry.why), *(_condition_line(c.condition, c.why, words) for c in entry.causes)]
+        "Causes", [*map(line, entry.why), *(_condition_line(c.condition, c.why, names) for c in entry.causes)]
     )
-    out += bullet_lines("What follows", (_condition_line(e.condition, e.why, words) for e in entry.effects))
-    out += bullet_lines("Shows in", (_signal_line(id_, words) for id_ in entry.signature))
+    out += bullet_lines("Effects", (_condition_line(e.condition, e.why, names) for e in entry.effects))
+    out += bullet_lines("Signals", (_signal_line(id_, names) for id_ in entry.signature))
     out += bullet_lines(
-        "Looks like", (_lookalike_line(a.condition, a.separate_by, a.basis, words) for a in entry.lookalikes)
+        "Look-alikes", (_lookalike_line(a.condition, a.separate_by, a.basis, names) for a in entry.lookalikes)
     )
     out += bullet_lines(
-        "Looks like, outside the catalogue", (_fact_line(o.condition, o.separate_by) for o in entry.lookalikes_outside)
+        "Look-alikes outside the catalogue", (_fact_line(o.condition, o.separate_by) for o in entry.lookalikes_outside)
     )
-    out += bullet_lines("What a DPU sees of it", map(_observability_line, entry.observability))
-    out += _mitigation_steps(entry.mitigations, words)
-    out += bullet_lines("What was reported", (_claim_line(c, words) for c in entry.impacts))
+    out += bullet_lines("Visibility from a DPU", map(_observability_line, entry.observability))
+    out += _mitigation_steps(entry.mitigations, names)
+    out += bullet_lines("Reported measurements", (_claim_line(c, names) for c in entry.impacts))
     out += bullet_lines(
-        "What else was found", (_finding_line(f) for f in words.catalogue.findings.values() if entry.id in f.conditions)
+        "Further findings", (_finding_line(f) for f in names.catalogue.findings.values() if entry.id in f.conditions)
     )
     out += bullet_lines("Notes", map(line, entry.notes))
     if entry.without_rule:
-        out += bullet_lines(
-            "Why no rule recognises it", [_fact_line(entry.without_rule.status, entry.without_rule.reason)]
-        )
+        out += bullet_lines("Why it has no rule", [_fact_line(entry.without_rule.status, entry.without_rule.reason)])
     return out
 
 
@@ -116,13 +114,13 @@ def _fact_line(name: str, text: str) -> Line:
     return ((name, "key"), (f": {text}", ""))
 
 
-def _condition_line(id_: str, why: str, words: DisplayNames) -> Line:
-    return ((words.condition_name(id_), "key"), (f" ({id_})", "dim"), (f": {why}" if why else "", ""))
+def _condition_line(id_: str, why: str, names: DisplayNames) -> Line:
+    return ((names.condition_name(id_), "key"), (f" ({id_})", "dim"), (f": {why}" if why else "", ""))
 
 
-def _lookalike_line(id_: str, test: str, basis: str, words: DisplayNames) -> Line:
+def _lookalike_line(id_: str, test: str, basis: str, names: DisplayNames) -> Line:
     judged = (f" ({basis})", "dim") if basis.startswith("judgement") else ("", "")
-    return (*_condition_line(id_, test, words), judged)
+    return (*_condition_line(id_, test, names), judged)
 
 
 def _finding_line(finding: Finding) -> Line:
@@ -130,52 +128,52 @@ def _finding_line(finding: Finding) -> Line:
     return ((f"{finding.name}{value}", "key"), (f": {finding.text}", ""), (f" ({finding.id}, {finding.kind})", "dim"))
 
 
-def _signal_line(id_: str, words: DisplayNames) -> Line:
-    known = words.catalogue.signals.get(id_)
+def _signal_line(id_: str, names: DisplayNames) -> Line:
+    known = names.catalogue.signals.get(id_)
     return ((id_, "key"), (f": {known.name} [{known.unit}]" if known else "", ""))
 
 
-def _mitigation_steps(ids: Iterable[str], words: DisplayNames) -> list[Line]:
-    """What to do, each with its effect, risk, undo and check, and what a DPU could do of it."""
+def _mitigation_steps(ids: Iterable[str], names: DisplayNames) -> list[Line]:
+    """Returns the mitigations with effect, risk, undo, check, and the part that a DPU can do."""
     out: list[Line] = []
     for id_ in ids:
-        known = words.catalogue.mitigations.get(id_)
+        known = names.catalogue.mitigations.get(id_)
         title = (known.name, f" ({id_}, {known.actor}): {known.what}") if known else (id_, "")
         out.append(((f"  · {title[0]}", "key"), (title[1], "")))
         facts = (*recipe_lines(known), _dpu_reach_line(known)) if known else ()
-        # The indent of what is wrapped is that of its first piece.
+        # wrapped lines take their indent from the first piece
         out += [((f"  {first}", role), *rest) for (first, role), *rest in facts]
-    return [(), line("What to do", "title"), *out] if out else []
+    return [(), line("Mitigations", "title"), *out] if out else []
 
 
 def _dpu_reach_line(known: Mitigation) -> Line:
     return (("  from a DPU: ", "dim"), (f"{known.dpu.can}. {known.dpu.how}", ""))
 
 
-def _claim_line(claim: Claim, words: DisplayNames) -> Line:
-    known = words.catalogue.sources.get(claim.source)
-    who = f"{citations.byline(known)}, {known.year}: {known.title}, {known.locator}" if known else claim.source
+def _claim_line(claim: Claim, names: DisplayNames) -> Line:
+    known = names.catalogue.sources.get(claim.source)
+    source = f"{citations.byline(known)}, {known.year}: {known.title}, {known.locator}" if known else claim.source
     scale = f" [{claim.scale}]" if claim.scale else ""
-    return ((claim.text + scale, ""), (f" ({who}; seen: {claim.seen})", "dim"))
+    return ((claim.text + scale, ""), (f" ({source}; seen: {claim.seen})", "dim"))
 
 
-def _usage_lines(kind: str, id_: str, words: DisplayNames) -> list[Line]:
-    found = referencing_entries(words.catalogue, kind, id_)
-    return [row for name, ids in found.items() for row in bullet_lines(f"Named by {name}", map(line, ids))]
+def _usage_lines(kind: str, id_: str, names: DisplayNames) -> list[Line]:
+    found = referencing_entries(names.catalogue, kind, id_)
+    return [row for name, ids in found.items() for row in bullet_lines(f"Referenced by {name}", map(line, ids))]
 
 
-def _signal_lines(entry: Signal, words: DisplayNames) -> list[Line]:
+def _signal_lines(entry: Signal, names: DisplayNames) -> list[Line]:
     facts = fact_lines(
         ("unit", entry.unit),
         ("type", entry.type),
-        ("of each", entry.entity),
-        ("seen from", ", ".join(entry.vantage)),
+        ("entity", entry.entity),
+        ("vantage", ", ".join(entry.vantage)),
         ("DPU access", entry.dpu_access),
         ("metric", entry.metric),
         ("note", entry.note),
         ("unused", entry.unused),
     )
-    names = (
+    exporter_names = (
         (
             (exporter, "key"),
             (": " + ", ".join(found), ""),
@@ -183,12 +181,12 @@ def _signal_lines(entry: Signal, words: DisplayNames) -> list[Line]:
         )
         for exporter, found in sorted(entry.sources.items())
     )
-    out = [line(entry.name, "title"), line(entry.id, "dim"), *facts, *bullet_lines("Goes by", names)]
-    return out + _usage_lines("signals", entry.id, words)
+    out = [line(entry.name, "title"), line(entry.id, "dim"), *facts, *bullet_lines("Exported as", exporter_names)]
+    return out + _usage_lines("signals", entry.id, names)
 
 
-def _mitigation_lines(entry: Mitigation, words: DisplayNames) -> list[Line]:
-    facts = fact_lines(("who", entry.actor), ("adapters", ", ".join(entry.adapters)), ("basis", entry.basis))
+def _mitigation_lines(entry: Mitigation, names: DisplayNames) -> list[Line]:
+    facts = fact_lines(("actor", entry.actor), ("adapters", ", ".join(entry.adapters)), ("basis", entry.basis))
     out = [
         line(entry.name, "title"),
         line(entry.id, "dim"),
@@ -197,11 +195,11 @@ def _mitigation_lines(entry: Mitigation, words: DisplayNames) -> list[Line]:
         *recipe_lines(entry),
         _dpu_reach_line(entry),
     ]
-    out += bullet_lines("What was reported", (_claim_line(c, words) for c in entry.claims))
-    return out + _usage_lines("mitigations", entry.id, words)
+    out += bullet_lines("Reported measurements", (_claim_line(c, names) for c in entry.claims))
+    return out + _usage_lines("mitigations", entry.id, names)
 
 
-def _source_lines(entry: Source, words: DisplayNames) -> list[Line]:
+def _source_lines(entry: Source, names: DisplayNames) -> list[Line]:
     facts = fact_lines(
         ("authors", entry.authors.strip("{}")),
         ("year", str(entry.year)),
@@ -212,59 +210,59 @@ def _source_lines(entry: Source, words: DisplayNames) -> list[Line]:
         ("seen", entry.seen),
         ("note", entry.note),
     )
-    return [line(entry.title, "title"), line(entry.id, "dim"), *facts, *_usage_lines("sources", entry.id, words)]
+    return [line(entry.title, "title"), line(entry.id, "dim"), *facts, *_usage_lines("sources", entry.id, names)]
 
 
-def _finding_lines(entry: Finding, words: DisplayNames) -> list[Line]:
+def _finding_lines(entry: Finding, names: DisplayNames) -> list[Line]:
     facts = fact_lines(
-        ("value", entry.value), ("follows", entry.consequence), ("seen", entry.seen), ("basis", entry.basis)
+        ("value", entry.value), ("effect", entry.consequence), ("seen", entry.seen), ("basis", entry.basis)
     )
     out = [line(entry.name, "title"), line(f"{entry.id} · {entry.kind}", "dim"), (), line(entry.text), *facts]
-    out += bullet_lines("Concerns", (_condition_line(id_, "", words) for id_ in entry.conditions))
-    known = words.catalogue.sources
+    out += bullet_lines("Concerns", (_condition_line(id_, "", names) for id_ in entry.conditions))
+    known = names.catalogue.sources
     return out + bullet_lines(
         "From", (_fact_line(id_, known[id_].title if id_ in known else "") for id_ in entry.sources)
     )
 
 
 def hit_lines(hits: Iterable[SearchHit]) -> list[Line]:
-    """What a search found, best first."""
+    """Returns search results, best first."""
     found = table_lines(((h.id, h.kind, h.name) for h in hits), ("id", "kind", "name"))
-    return found if len(found) > 1 else [line("Nothing found.", "dim")]
+    return found if len(found) > 1 else [line("No results.", "dim")]
 
 
-def claim_lines(found: Iterable[EntryClaim], words: DisplayNames) -> list[Line]:
-    """Claims under the entries that make them."""
+def claim_lines(found: Iterable[EntryClaim], names: DisplayNames) -> list[Line]:
+    """Returns claims grouped by the entry that makes them."""
     out: list[Line] = []
     last = ""
-    for told in found:
-        if told.id != last:
-            out += [(), ((told.name, "title"), (f"  {told.kind.removesuffix('s')} {told.id}", "dim"))]
-            last = told.id
-        claim = _claim_line(told.claim, words)
+    for one in found:
+        if one.id != last:
+            out += [(), ((one.name, "title"), (f"  {one.kind.removesuffix('s')} {one.id}", "dim"))]
+            last = one.id
+        claim = _claim_line(one.claim, names)
         out.append(((f"  · {claim[0][0]}", ""), *claim[1:]))
-    return out[1:] or [line("Nothing found.", "dim")]
+    return out[1:] or [line("No results.", "dim")]
 
 
 def matrix_lines(rows: Iterable[MatrixRow]) -> list[Line]:
-    """What can be seen of each condition in each deployment, and who can help, a line each."""
+    """Returns the verdict per condition and deployment, with the actors that can mitigate it."""
     held = list(rows)
     longest = max((len(row.condition.id) for row in held), default=9)
     heads = [f"{name:^9}" for name in ("front end", "each rail", "PCIe root", "relayed")]
-    out: list[Line] = [line(f"{'':<{longest}}  {' '.join(heads)}   DPU helps  who else", "dim")]
+    out: list[Line] = [line(f"{'':<{longest}}  {' '.join(heads)}   DPU helps  other actors", "dim")]
     group = ""
     for row in held:
         if row.condition.group != group:
             group = row.condition.group
             out.append(line(group, "title"))
         cells = [_matrix_cell(VERDICT_GLYPHS.get(row.verdicts.get(name, ""), ("?", "")), 10) for name in DEPLOYMENTS]
-        who = ", ".join(actor for actor in row.actors if actor != "dpu")
+        others = ", ".join(actor for actor in row.actors if actor != "dpu")
         out.append(
             (
                 (f"{row.condition.id:<{longest}}  ", "key"),
                 *cells,
                 _matrix_cell(REACH_GLYPHS[row.dpu], 12),
-                (f" {who}", ""),
+                (f" {others}", ""),
             )
         )
     return [*out, (), *_legend_lines(), *_count_lines(held)]
@@ -277,14 +275,14 @@ def _matrix_cell(glyph: tuple[str, str], columns: int) -> tuple[str, str]:
 def _legend_lines() -> list[Line]:
     seen = ", ".join(f"{glyph} {verdict.replace('_', ' ')}" for verdict, (glyph, _) in VERDICT_GLYPHS.items())
     help_ = ", ".join(f"{glyph} {can}" for can, (glyph, _) in REACH_GLYPHS.items())
-    return [line(f"Seen from a DPU: {seen}. What a DPU could do of a mitigation: {help_}.", "dim")]
+    return [line(f"Visibility from a DPU: {seen}. Part of a mitigation that a DPU can do: {help_}.", "dim")]
 
 
 def _count_lines(rows: list[MatrixRow]) -> list[Line]:
     by = count_verdicts(rows)
-    said = [f"{DEPLOYMENTS[name]}: {_format_counts(by[name], VERDICT_GLYPHS)}" for name in DEPLOYMENTS]
+    counts = [f"{DEPLOYMENTS[name]}: {_format_counts(by[name], VERDICT_GLYPHS)}" for name in DEPLOYMENTS]
     could = _format_counts(by["dpu"], REACH_GLYPHS)
-    return [line(f"Of {len(rows)} conditions: {'; '.join(said)}. A DPU could help: {could}.")]
+    return [line(f"Of {len(rows)} conditions: {'; '.join(counts)}. A DPU can help: {could}.")]
 
 
 def _format_counts(counts: Mapping[str, int], order: Iterable[str]) -> str:
@@ -292,7 +290,7 @@ def _format_counts(counts: Mapping[str, int], order: Iterable[str]) -> str:
 
 
 def change_lines(found: CatalogueDiff) -> list[Line]:
-    """What changed between two versions, as text that release notes can take."""
+    """Returns the changes between two versions, suitable for release notes."""
     out = [line(f"Catalogue {found.old or 'without a version'} to {found.new or 'without a version'}", "title")]
     for what in ("added", "changed", "withdrawn", "removed"):
         entries = [change for change in found.entries if change.what == what]
@@ -302,13 +300,13 @@ def change_lines(found: CatalogueDiff) -> list[Line]:
         )
         out += bullet_lines(f"{what.capitalize()}: {len(entries)}", rows)
     if not found.entries:
-        return [*out, line("Nothing changed.")]
-    verdict = "" if found.is_version_sufficient else f" It calls itself {found.new}: raise kb/catalogue.yaml."
-    due = f" The new version is {found.required_version} at least." if found.required_version else ""
+        return [*out, line("No changes.")]
+    verdict = "" if found.is_version_sufficient else f" Its version is {found.new}: raise it in kb/catalogue.yaml."
+    due = f" The version must be {found.required_version} or higher." if found.required_version else ""
     return [
         *out,
         (),
-        line(f"That is a {found.level} change.{due}{verdict}", "ok" if found.is_version_sufficient else "warn"),
+        line(f"This is a {found.level} change.{due}{verdict}", "ok" if found.is_version_sufficient else "warn"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Small pictures made of characters: sparklines, braille charts, bars. Pure."""
+"""Charts made of characters: sparklines, braille charts, bars. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 _BLOCK_LEVELS = np.array([" ", *BLOCKS])
 HEAT_SHADES = " ░▒▓█"
 _BRAILLE_BITS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
-"""The bits of a braille character, by row and column."""
+"""[row, column] the bits of a braille character."""
 
 
 def sparklines(values: Array) -> list[str]:
-    """Each row of values as blocks, one a cell; a gap is a blank, and what never moves lies at the bottom."""
+    """Returns each row of `values` [series, sample] as block characters; gaps are blank, constant series flat."""
     values = np.asarray(values, np.float64)
     finite = np.isfinite(values)
     low = np.where(finite, values, np.inf).min(axis=1, initial=np.inf, keepdims=True)
     high = np.where(finite, values, -np.inf).max(axis=1, initial=-np.inf, keepdims=True)
     with np.errstate(all="ignore"):
-        # What trembles by less than a hundredth stands still.
+        # Variation below one percent counts as constant.
         moves = high - low > 0.01 * np.maximum(np.abs(high), np.abs(low))
         level = np.where(moves, (values - low) / (high - low) * (len(BLOCKS) - 1), 0.0)
         place = np.where(finite, np.round(level) + 1, 0).astype(np.intp)
@@ -31,18 +31,18 @@ def sparklines(values: Array) -> list[str]:
 
 
 def sparkline(values: Array, cells: int) -> str:
-    """The newest values of one series as blocks, as wide as so many cells."""
+    """Returns the newest values of a series as block characters, right-aligned in `cells` columns."""
     return sparklines(np.asarray(values)[None, -cells:])[0].rjust(cells)
 
 
 def bar(share: float, cells: int) -> str:
-    """A share, 0 to 1, as a bar."""
+    """Returns a share, 0 to 1, as a bar."""
     full = round(min(max(share, 0.0), 1.0) * cells) if np.isfinite(share) else 0
     return "█" * full + "░" * (cells - full)
 
 
 def heat_glyph(level: float) -> str:
-    """A level, 0 to 1, as a shade; none for what is unknown."""
+    """Returns the shade of a level, 0 to 1, or `?` for NaN."""
     if not np.isfinite(level):
         return "?"
     return HEAT_SHADES[1 + min(int(max(level, 0.0) * (len(HEAT_SHADES) - 1)), len(HEAT_SHADES) - 2)]
@@ -50,7 +50,7 @@ def heat_glyph(level: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One line of a chart."""
+    """One curve of a chart."""
 
     values: Array
     role: str
@@ -58,7 +58,7 @@ class Curve:
 
 
 def _resample(values: Array, columns: int) -> Array:
-    """As many values as there are columns: the last within each."""
+    """Returns [columns] samples: the last value in each column, NaN for an empty series."""
     if not len(values):
         return np.full(columns, np.nan)
     last: Array = values[np.linspace(0, len(values) - 1, columns).round().astype(int)]
@@ -66,7 +66,7 @@ def _resample(values: Array, columns: int) -> Array:
 
 
 def bounds(curves: Sequence[Curve], marks: Sequence[float] = ()) -> tuple[float, float]:
-    """The smallest and largest value drawn; never the same."""
+    """Returns the smallest and largest finite value, never equal."""
     parts = [c.values[np.isfinite(c.values)] for c in curves]
     found = np.concatenate([*parts, np.asarray(marks, np.float64)]) if parts or marks else np.empty(0)
     if not len(found):
@@ -78,7 +78,7 @@ def bounds(curves: Sequence[Curve], marks: Sequence[float] = ()) -> tuple[float,
 
 
 def braille_chart(curves: Sequence[Curve], columns: int, rows: int) -> list[Line]:
-    """Curves in braille, two by four dots a cell; where several meet, the last one gives the colour."""
+    """Returns curves in braille, two by four dots per cell; the last curve sets a cell's colour."""
     low, high = bounds(curves)
     bits = np.zeros((rows, columns), np.int32)
     owner = np.full((rows, columns), -1)
@@ -91,12 +91,12 @@ def braille_chart(curves: Sequence[Curve], columns: int, rows: int) -> list[Line
 
 
 def _braille_dots(values: Array, low: float, high: float, height: int) -> NDArray[np.bool_]:
-    """[height, columns] the dots of a curve, joined upwards and downwards so that steps stay one line."""
+    """Returns [height, columns] bool: the dots of a curve, with steps joined vertically."""
     there = np.isfinite(values)
     level = np.clip(np.round((np.where(there, values, low) - low) / (high - low) * (height - 1)), 0, height - 1)
     before = np.append(level[:1], level[:-1])
     joined = there & np.append(False, there[:-1])
-    # From beside the dot before to this one.
+    # Join the previous dot with this one.
     start = np.where(joined, before + np.sign(level - before), level)
     up = np.arange(height - 1, -1, -1)[:, None]
     return there & (up >= np.minimum(start, level)) & (up <= np.maximum(start, level))
@@ -104,9 +104,9 @@ def _braille_dots(values: Array, low: float, high: float, height: int) -> NDArra
 
 def _chart_line(bits: NDArray[np.int32], owner: NDArray[np.int64], curves: Sequence[Curve]) -> Line:
     spans: list[Span] = []
-    for bit, who in zip(bits.tolist(), owner.tolist(), strict=True):
-        char, role = chr(0x2800 + bit) if bit else " ", curves[who].role if who >= 0 else ""
-        # A blank looks the same in any role: it goes with what stands before it.
+    for bit, curve in zip(bits.tolist(), owner.tolist(), strict=True):
+        char, role = chr(0x2800 + bit) if bit else " ", curves[curve].role if curve >= 0 else ""
+        # A blank looks the same in any role: append it to the previous span.
         if spans and (spans[-1][1] == role or not bit):
             spans[-1] = (spans[-1][0] + char, spans[-1][1])
         else:
@@ -115,7 +115,7 @@ def _chart_line(bits: NDArray[np.int32], owner: NDArray[np.int64], curves: Seque
 
 
 def ascii_chart(curves: Sequence[Curve], columns: int, rows: int) -> list[Line]:
-    """The same for terminals that have only ASCII: one mark a cell."""
+    """Returns curves as ASCII marks, one per cell."""
     low, high = bounds(curves)
     grid: list[list[Span]] = [[(" ", "")] * columns for _ in range(rows)]
     for number, curve in enumerate(curves):
@@ -130,9 +130,9 @@ def ascii_chart(curves: Sequence[Curve], columns: int, rows: int) -> list[Line]:
 def frame_chart(
     body: list[Line], labels: tuple[str, str], ends: tuple[str, str], columns: int, mark: tuple[float, str] = (-1.0, "")
 ) -> list[Line]:
-    """A chart with the values of its top and bottom beside it and the times of its ends below.
+    """Returns a chart with its bounds on the left and its times below.
 
-    `mark` is a place between the ends, 0 to 1, and what to write there; it is left out where it would not fit.
+    `mark` is a position between the ends, 0 to 1, and a text; it is omitted if it does not fit.
     """
     gutter = max(width(label) for label in labels)
     marks = [labels[1], *[""] * (len(body) - 2), labels[0]] if len(body) > 1 else [labels[1]]

@@ -1,6 +1,6 @@
-"""Columns of a table: which fit, how wide each is, and a row of cells as a line. Pure.
+"""Table columns: which fit and how wide they are, and rows of cells as lines. Pure.
 
-Columns fall away whole, the least wanted first, and never half; in wide mode none does, and the table scrolls sideways.
+Columns that do not fit are dropped whole, by priority; in wide mode all are kept and the table scrolls sideways.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ Cell = Span
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """One column: how wide at least and at most, and the order in which columns are kept (0 first)."""
+    """A column: minimum and maximum width, and priority (0 is kept longest)."""
 
     id: str
     title: str
@@ -23,7 +23,7 @@ class TableColumn:
     priority: int
     align_right: bool = False
     shrinkable: bool = False
-    """Whether a part of its text still says something: others are dropped rather than cut."""
+    """Whether a part of its text is useful; other columns are dropped instead of cut."""
 
 
 ColumnWidths = tuple[tuple[TableColumn, int], ...]
@@ -37,7 +37,7 @@ def fit_columns(
     *,
     wide: bool = False,
 ) -> ColumnWidths:
-    """The columns that fit, each as wide as its cells want where there is room."""
+    """Returns the columns that fit in `total`, each as wide as its cells need if there is room."""
     there = [c for c in columns if c.id not in hidden or c.priority == 0]
     if wide:
         return tuple(
@@ -60,7 +60,7 @@ def fit_columns(
 
 
 def title_line(widths: ColumnWidths, sort: str = "", *, descending: bool = False) -> Line:
-    """The titles; that of the sorted column has an arrow."""
+    """Returns the titles, with an arrow at the sorted column."""
     spans: list[Span] = [(" ", "dim")]
     for column, cells in widths:
         if column.id == sort:
@@ -72,7 +72,7 @@ def title_line(widths: ColumnWidths, sort: str = "", *, descending: bool = False
 
 
 def row_line(widths: ColumnWidths, cell: Callable[[str], Cell], mark: Span = (" ", "")) -> Line:
-    """One row; neighbours of one role become one span, so that a terminal is told less."""
+    """Returns a row; adjacent cells of one role are merged, to save bytes on a terminal connection."""
     spans: list[Span] = [mark]
     for column, cells in widths:
         text, role = cell(column.id)

@@ -1,16 +1,16 @@
-"""What can be diagnosed here, as text. Pure."""
+"""The coverage of conditions by available signals, as lines. Pure."""
 
 from collections.abc import Mapping
 
 from skewscope.rules.coverage import VERDICTS, ConditionCoverage, CoverageReport, count_verdicts
-from skewscope.tui.render.rules import table_lines
+from skewscope.tui.render.blocks import table_lines
 from skewscope.tui.render.text import Line, line
 
 _VERDICT_ROLES = {"full": "ok", "partial": "warn", "seen": "warn", "blind": "crit", "hidden": "dim"}
 _VERDICT_LABELS = {
-    "full": "by all evidence",
-    "partial": "in part",
-    "seen": "seen, no rule yet",
+    "full": "all evidence",
+    "partial": "part of it",
+    "seen": "visible, no rule",
     "blind": "blind",
     "hidden": "hidden",
 }
@@ -19,19 +19,19 @@ MAX_CONDITIONS = 3
 
 
 def coverage_lines(found: CoverageReport, names: Mapping[str, str]) -> list[Line]:
-    """The picture as text; `names` are the names of signals by id."""
+    """Returns the coverage as lines; `names` maps signal ids to names."""
     by = count_verdicts(found)
     total = len(found.conditions)
-    judged = f"Of {total} conditions, rules judge {by['full']} by all their evidence and {by['partial']} in part."
-    seen = f"{by['seen']} more could be seen with the signals that are there, but no rule judges them yet."
-    blind = f"{by['blind']} are blind for want of signals, {by['hidden']} no signal shows."
+    judged = f"Of {total} conditions, rules judge {by['full']} with all evidence and {by['partial']} with part of it."
+    seen = f"{by['seen']} more are visible in the available signals but have no rule yet."
+    blind = f"{by['blind']} are blind because signals are missing, {by['hidden']} show in no signal."
     out = [line(judged, "title"), line(f"{seen} {blind}"), ()]
     out += _unlock_lines(found, names)
     rows = [
         (c.condition, _VERDICT_LABELS[c.verdict], f"{round(100 * c.share)} %", _explain_verdict(c))
         for c in found.conditions
     ]
-    title, *body = table_lines(rows, ("condition", "judged", "there", "what is missing"))
+    title, *body = table_lines(rows, ("condition", "judged by", "available", "missing"))
     roles = [_VERDICT_ROLES[c.verdict] for c in found.conditions]
     return [*out, title, *((first, (rest[0], role)) for (first, rest), role in zip(body, roles, strict=True))]
 
@@ -45,8 +45,8 @@ def _unlock_lines(found: CoverageReport, names: Mapping[str, str]) -> list[Line]
     ]
     rows = [(signal, name, helps, opens) for signal, helps, opens, name in best]
     return [
-        line("What would help most", "title"),
-        *table_lines(rows, ("signal", "what it is", "helps", "alone it opens")),
+        line("Most useful further signals", "title"),
+        *table_lines(rows, ("signal", "name", "helps", "enables alone")),
         (),
     ]
 
@@ -60,7 +60,7 @@ def _format_conditions(conditions: tuple[str, ...]) -> str:
 
 def _explain_verdict(covered: ConditionCoverage) -> str:
     if covered.verdict == VERDICTS[-1]:
-        return "nothing that is delivered tells of it"
+        return "no delivered signal shows it"
     if covered.blocking:
         return "needs " + ", ".join(covered.blocking)
     return ", ".join(covered.missing)

@@ -1,4 +1,4 @@
-"""One incident in words: what, where, since when, how sure; why and why not; what cannot be seen; what to do. Pure."""
+"""One incident as lines: location, time, confidence, evidence, missing signals and advice. Pure."""
 
 import re
 from collections.abc import Callable
@@ -10,34 +10,34 @@ from skewscope.tui.render import units
 from skewscope.tui.render.text import Line, fit, justify, line, line_width, pad, width, wrap
 
 SEVERITY_GLYPHS = {"critical": ("✖", "crit"), "warning": ("!", "warn"), "info": ("·", "info"), "resolved": ("✓", "ok")}
-"""Severity, or resolved: its glyph and role."""
+"""Glyph and role by severity, or for resolved."""
 
-ALTERNATIVES_LABEL = "or one of"
+CANDIDATES_LABEL = "possibly"
 _LABEL_WIDTH = 10
 _QUANTITY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?\* ?([A-Za-z]\w*(?:/[A-Za-z]\w*)?)(?![\w.(\[])")
-"""A number times a unit; what is multiplied with a signal or a function is no quantity."""
-_EXPAND_ORDER = ("do", "unseen", "why", "rivals", ALTERNATIVES_LABEL, "against", "ruled out", "unknown")
-"""What is told in whole sentences first where there are rows to spare."""
-_DROP_ORDER = ("explains", "ruled out", "unknown", "rivals", "against", "unseen", ALTERNATIVES_LABEL, "do")
-"""What goes first where there are not enough rows, least wanted first."""
+"""A number times a unit; a number times a signal or a function is not a quantity."""
+_EXPAND_ORDER = ("do", "unseen", "why", "competing", CANDIDATES_LABEL, "against", "ruled out", "unknown")
+"""Sections to show uncropped first when rows are left."""
+_DROP_ORDER = ("explains", "ruled out", "unknown", "competing", "against", "unseen", CANDIDATES_LABEL, "do")
+"""Sections to drop first when rows are missing."""
 
 
 @dataclass(frozen=True)
 class DisplayNames:
-    """Names for ids, and the other incidents that one may point to."""
+    """Names of ids, and the other incidents that an incident may refer to."""
 
     catalogue: Catalogue
     incidents: tuple[Incident, ...] = ()
     draw_series: Callable[[Incident, IncidentEvidence], Line] | None = field(default=None, compare=False)
-    """A small picture of the series behind a piece of evidence, where there is one."""
+    """Draws the series of an evidence item, if there is one."""
 
     def condition_name(self, id_: str) -> str:
-        """A condition's name, or its id where the catalogue has none."""
+        """Returns a condition's name, or its id if it is unknown."""
         known = self.catalogue.conditions.get(id_)
         return known.name if known else id_
 
     def mitigation_name(self, id_: str) -> str:
-        """A mitigation's name, or its id."""
+        """Returns a mitigation's name, or its id if it is unknown."""
         known = self.catalogue.mitigations.get(id_)
         return known.name if known else id_
 
@@ -46,40 +46,40 @@ class DisplayNames:
         return f"{self.condition_name(incident.condition)} on {format_location(incident)}"
 
     def find_incident(self, id_: str) -> Incident | None:
-        """The incident with this id, where it is known."""
+        """Returns the incident with this id, None if it is unknown."""
         return next((i for i in self.incidents if i.id == id_), None)
 
     def explained_incidents(self, id_: str) -> tuple[Incident, ...]:
-        """What an incident explains."""
+        """Returns the incidents that an incident explains."""
         return tuple(i for i in self.incidents if i.explained_by == id_ and i.id != id_)
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One label and its items; an item is one line that may be wrapped."""
+    """A label and its items, each a line that may be wrapped."""
 
     label: str
     items: tuple[Line, ...]
 
 
 def severity_glyph(incident: Incident) -> tuple[str, str]:
-    """The glyph and role of an incident's severity, or of its end."""
+    """Returns glyph and role of an incident's severity, or of a resolved incident."""
     return SEVERITY_GLYPHS["resolved" if incident.state == "resolved" else incident.severity]
 
 
 def format_location(incident: Incident) -> str:
-    """`rank n2`, `link n2/ew +3`."""
+    """Returns `rank n2`, or `link n2/ew +3` with the number of further members."""
     more = f" +{len(incident.also)}" if incident.also else ""
     return f"{incident.kind} {incident.name}{more}"
 
 
 def format_confidence(incident: Incident) -> str:
-    """`94 %`."""
+    """Returns `94 %`."""
     return f"{round(100 * incident.confidence)} %"
 
 
 def format_impact(incident: Incident) -> str:
-    """`round_rate −38 %`, or nothing where it could not be measured."""
+    """Returns `round_rate −38 %`, or '' if the impact is not measured."""
     change = incident.impact.change
     if change is None:
         return ""
@@ -87,7 +87,7 @@ def format_impact(incident: Incident) -> str:
 
 
 def format_impact_short(incident: Incident) -> str:
-    """The same with the number first: of what is cut off, that must stay."""
+    """Returns `−38 % round_rate`: the number survives cropping."""
     change = incident.impact.change
     if change is None:
         return ""
@@ -95,29 +95,29 @@ def format_impact_short(incident: Incident) -> str:
 
 
 def format_blast_radius(incident: Incident) -> str:
-    """`2 nodes, 1 group`."""
+    """Returns `2 nodes, 1 group`."""
     hit = incident.blast_radius
     parts = [(hit.nodes, "node"), (hit.groups, "group"), (hit.replicas, "replica")]
     return ", ".join(units.format_count(n, noun) for n, noun in parts if n)
 
 
 def duration(incident: Incident, now: float) -> float:
-    """Seconds from its start to its end, or to now."""
+    """Returns seconds from the start to the end, or to now."""
     return max((incident.resolved_at or now) - incident.opened_at, 0.0)
 
 
 def format_value(item: IncidentEvidence) -> str:
-    """An item's value with its unit; a share is in percent where its expression compares with percent."""
+    """Returns an item's value with its unit; percent if its expression compares with percent."""
     return units.format_value(item.value, item.unit, share="percent" in item.expr)
 
 
 def format_name(name: str) -> str:
-    """An item's name as words: `same_rank` is `same rank`."""
+    """Returns an item's name with blanks: `same_rank` is `same rank`."""
     return name.replace("_", " ")
 
 
 def format_expression(expression: str) -> str:
-    """An expression for reading: `12*percent` is `12%`, `4*s` is `4s`, `8*streams` is `8 streams`."""
+    """Returns a readable expression: `12*percent` is `12%`, `4*s` is `4s`, `8*streams` is `8 streams`."""
     return _QUANTITY.sub(_format_quantity, expression)
 
 
@@ -127,10 +127,10 @@ def _format_quantity(found: re.Match[str]) -> str:
     return f"{number}{unit}" if len(unit) <= 2 else f"{number} {unit}"
 
 
-def headline(incident: Incident, words: DisplayNames, now: float) -> tuple[Line, Line, Line]:
-    """What and where; state and confidence; since when and at what cost."""
+def headline(incident: Incident, names: DisplayNames, now: float) -> tuple[Line, Line, Line]:
+    """Returns three lines: condition and location; state and confidence; time, impact and extent."""
     mark, role = severity_glyph(incident)
-    what = ((f"{mark} ", role), (words.incident_title(incident), "title"))
+    what = ((f"{mark} ", role), (names.incident_title(incident), "title"))
     state = (
         (incident.severity, role),
         (f" · {incident.state} · ", ""),
@@ -145,32 +145,33 @@ def headline(incident: Incident, words: DisplayNames, now: float) -> tuple[Line,
     return what, state, line("  " + " · ".join(filter(None, facts)), "dim")
 
 
-def sections(incident: Incident, words: DisplayNames) -> tuple[Section, ...]:
-    """All there is to say about an incident, in reading order, without the empty parts."""
+def sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
+    """Returns all non-empty sections of an incident, in reading order."""
     parts = (
-        *_evidence_sections(incident, words),
-        Section("rivals", tuple(_alternative_line(c, words) for c in incident.competing)),
-        Section(ALTERNATIVES_LABEL, _candidate_lines(incident, words)),
+        *_evidence_sections(incident, names),
+        Section("competing", tuple(_competing_line(c, names) for c in incident.competing)),
+        Section(CANDIDATES_LABEL, _candidate_lines(incident, names)),
         Section("unseen", _unseen_lines(incident)),
-        Section("do", _advice_lines(incident, words)),
-        Section("follows", _cause_lines(incident, words)),
-        Section("explains", _effect_lines(incident, words)),
+        Section("do", _advice_lines(incident, names)),
+        Section("explained", _cause_lines(incident, names)),
+        Section("explains", _effect_lines(incident, names)),
     )
     return tuple(part for part in parts if part.items)
 
 
-def _evidence_sections(incident: Incident, words: DisplayNames) -> tuple[Section, ...]:
-    """The evidence by what it says, in columns."""
+def _evidence_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
+    """Returns the evidence grouped by verdict, in columns."""
     pro, contra = incident.evidence, incident.against
-    names = min(max((width(format_name(e.name)) for e in (*pro, *contra)), default=0), 24)
-    values = max((width(format_value(e)) for e in (*pro, *contra)), default=0)
+    name_width = min(max((width(format_name(e.name)) for e in (*pro, *contra)), default=0), 24)
+    value_width = max((width(format_value(e)) for e in (*pro, *contra)), default=0)
 
     def lines(items: tuple[IncidentEvidence, ...], verdict: str, mark: str, role: str) -> tuple[Line, ...]:
-        drawn = (
-            (e, words.draw_series(incident, e) if words.draw_series else ()) for e in items if e.verdict == verdict
+        pictures = (
+            (e, names.draw_series(incident, e) if names.draw_series else ()) for e in items if e.verdict == verdict
         )
         return tuple(
-            (*_evidence_line(e, names, values, (mark, role)), *picture, *_expression_line(e)) for e, picture in drawn
+            (*_evidence_line(e, name_width, value_width, (mark, role)), *picture, *_expression_line(e))
+            for e, picture in pictures
         )
 
     return (
@@ -181,11 +182,11 @@ def _evidence_sections(incident: Incident, words: DisplayNames) -> tuple[Section
     )
 
 
-def _evidence_line(item: IncidentEvidence, names: int, values: int, mark: tuple[str, str]) -> Line:
-    shown = pad(format_value(item), values, right=True)
+def _evidence_line(item: IncidentEvidence, name_width: int, value_width: int, mark: tuple[str, str]) -> Line:
+    shown = pad(format_value(item), value_width, right=True)
     return (
         (f"{mark[0]} ", mark[1]),
-        (pad(format_name(item.name), names), "key"),
+        (pad(format_name(item.name), name_width), "key"),
         (f"  {shown}  ", ""),
     )
 
@@ -194,31 +195,33 @@ def _expression_line(item: IncidentEvidence) -> Line:
     return ((format_expression(item.expr), "dim"),)
 
 
-def _alternative_line(rival: CompetingCondition, words: DisplayNames) -> Line:
-    name = f"{words.condition_name(rival.condition)} ({round(100 * rival.confidence)} %)"
-    return ((name, "key"), (f": {rival.separate_by}" if rival.separate_by else "", ""))
+def _competing_line(competing: CompetingCondition, names: DisplayNames) -> Line:
+    name = f"{names.condition_name(competing.condition)} ({round(100 * competing.confidence)} %)"
+    return ((name, "key"), (f": {competing.separate_by}" if competing.separate_by else "", ""))
 
 
-def _candidate_lines(incident: Incident, words: DisplayNames) -> tuple[Line, ...]:
-    """What it may be as well, for all that can be seen here."""
-    names = [f"{words.condition_name(one)}{incident.format_location(one)}" for one in incident.candidates]
-    return (line(f"{len(names)} that nothing here can judge: {', '.join(names)}"),) if names else ()
+def _candidate_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
+    """Returns the candidates that lack telemetry, with their possible locations."""
+    candidates = [f"{names.condition_name(one)}{incident.format_location(one)}" for one in incident.candidates]
+    return (
+        (line(f"{units.format_count(len(candidates), 'candidate')} without telemetry: {', '.join(candidates)}"),)
+        if candidates
+        else ()
+    )
 
 
 def _unseen_lines(incident: Incident) -> tuple[Line, ...]:
     if not incident.unseen:
         return ()
-    return (
-        line(f"no data of {', '.join(incident.unseen)}; {round(100 * incident.coverage)} % of the evidence was seen"),
-    )
+    return (line(f"no data for {', '.join(incident.unseen)}; coverage {round(100 * incident.coverage)} %"),)
 
 
-def _advice_lines(incident: Incident, words: DisplayNames) -> tuple[Line, ...]:
-    return tuple(_advice_line(n, advice, words) for n, advice in enumerate(incident.mitigations, 1))
+def _advice_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
+    return tuple(_advice_line(n, advice, names) for n, advice in enumerate(incident.mitigations, 1))
 
 
-def _advice_line(n: int, advice: Advice, words: DisplayNames) -> Line:
-    known = words.catalogue.mitigations.get(advice.id)
+def _advice_line(n: int, advice: Advice, names: DisplayNames) -> Line:
+    known = names.catalogue.mitigations.get(advice.id)
     name = known.name if known else advice.id
     return (
         (f"{n} ", "dim"),
@@ -228,52 +231,52 @@ def _advice_line(n: int, advice: Advice, words: DisplayNames) -> Line:
     )
 
 
-def _cause_lines(incident: Incident, words: DisplayNames) -> tuple[Line, ...]:
+def _cause_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
     if not incident.explained_by:
         return ()
-    root = words.find_incident(incident.explained_by)
-    name = words.incident_title(root) if root else incident.explained_by
-    return (line(f"from {name}"),)
+    root = names.find_incident(incident.explained_by)
+    name = names.incident_title(root) if root else incident.explained_by
+    return (line(f"by {name}"),)
 
 
-def _effect_lines(incident: Incident, words: DisplayNames) -> tuple[Line, ...]:
-    return tuple(_effect_line(each, words) for each in words.explained_incidents(incident.id))
+def _effect_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
+    return tuple(_effect_line(each, names) for each in names.explained_incidents(incident.id))
 
 
-def _effect_line(incident: Incident, words: DisplayNames) -> Line:
+def _effect_line(incident: Incident, names: DisplayNames) -> Line:
     ended = f" to {units.format_time(incident.resolved_at)}" if incident.resolved_at is not None else ""
-    what = words.incident_title(incident)
+    what = names.incident_title(incident)
     since = f", since {units.format_time(incident.opened_at)}{ended}, {format_confidence(incident)} sure"
     return (severity_glyph(incident), (f" {what}{since}", ""), (f" ({incident.id})", "dim"))
 
 
-def best_fit_lines(incident: Incident, words: DisplayNames, now: float, columns: int, rows: int) -> list[Line]:
-    """Everything about an incident where it fits in so many rows, else the essence."""
+def best_fit_lines(incident: Incident, names: DisplayNames, now: float, columns: int, rows: int) -> list[Line]:
+    """Returns the full text of an incident if it fits in `rows`, else a shorter one."""
     for airy in (True, False):
-        everything = full_lines(incident, words, now, columns, airy=airy)
+        everything = full_lines(incident, names, now, columns, airy=airy)
         if len(everything) <= rows:
             return everything
-    whole = [row for part in sections(incident, words) for row in section_lines(part, columns)]
-    head = _headline_lines(incident, words, now, columns)
-    return [*head, *whole] if len(head) + len(whole) <= rows else brief_lines(incident, words, now, columns, rows)
+    whole = [row for part in sections(incident, names) for row in section_lines(part, columns)]
+    head = _headline_lines(incident, names, now, columns)
+    return [*head, *whole] if len(head) + len(whole) <= rows else brief_lines(incident, names, now, columns, rows)
 
 
-def _headline_lines(incident: Incident, words: DisplayNames, now: float, columns: int) -> list[Line]:
-    """The headline in two lines: the state beside the name where there is room, else before the time."""
-    what, state, since = headline(incident, words, now)
+def _headline_lines(incident: Incident, names: DisplayNames, now: float, columns: int) -> list[Line]:
+    """Returns the headline in two lines; the state is beside the name if it fits."""
+    what, state, since = headline(incident, names, now)
     if line_width(what) + line_width(state) < columns:
         return [justify(what, state, columns), fit(since, columns)]
     (text, role), *rest = since
     return [fit(what, columns), fit((("  ", ""), *state, (f" · {text.lstrip()}", role), *rest), columns)]
 
 
-def brief_lines(incident: Incident, words: DisplayNames, now: float, columns: int, rows: int) -> list[Line]:
-    """An incident in so many rows: one line an item, the least wanted left out and counted."""
-    head = _headline_lines(incident, words, now, columns)
-    shown = _squeeze_sections(sections(incident, words), rows - len(head))
+def brief_lines(incident: Incident, names: DisplayNames, now: float, columns: int, rows: int) -> list[Line]:
+    """Returns an incident in at most `rows` lines; dropped items are counted."""
+    head = _headline_lines(incident, names, now, columns)
+    shown = _squeeze_sections(sections(incident, names), rows - len(head))
     parts = {part.label: _crop_section(part, most, columns) for part, most in shown}
     left = rows - len(head) - sum(map(len, parts.values()))
-    # Where rows are left, what matters most is told in whole sentences.
+    # Use spare rows to show important sections in full.
     whole = {part.label: section_lines(part, columns) for part, most in shown if most == len(part.items)}
     for label in _EXPAND_ORDER:
         more = len(whole.get(label, ())) - len(parts.get(label, ()))
@@ -307,63 +310,63 @@ def _add_label(label: str, item: Line) -> Line:
     return ((label.ljust(_LABEL_WIDTH), "label"), *item)
 
 
-def full_lines(incident: Incident, words: DisplayNames, now: float, columns: int, *, airy: bool = True) -> list[Line]:
-    """Everything about an incident, wrapped; an empty line between its parts where it may be `airy`."""
-    what, state, since = headline(incident, words, now)
+def full_lines(incident: Incident, names: DisplayNames, now: float, columns: int, *, airy: bool = True) -> list[Line]:
+    """Returns an incident in full, wrapped; `airy` adds blank lines between sections."""
+    what, state, since = headline(incident, names, now)
     lines = [*wrap(what, columns, 2), *wrap((("  ", ""), *state), columns, 2), *wrap(since, columns, 2)]
     if incident.also:
         lines += wrap(line("  also hit: " + ", ".join(incident.also)), columns, 2)
-    parts = [with_recipes(p, incident, words) if p.label == "do" else p for p in sections(incident, words)]
-    for part in (*parts, *history_sections(incident, words)):
+    parts = [with_recipes(p, incident, names) if p.label == "do" else p for p in sections(incident, names)]
+    for part in (*parts, *history_sections(incident, names)):
         lines += [()] if airy else []
         lines += section_lines(part, columns)
     return lines
 
 
 def section_lines(part: Section, columns: int) -> list[Line]:
-    """A section, wrapped."""
+    """Returns a section, wrapped."""
     rows: list[Line] = []
     for n, item in enumerate(part.items):
         rows += wrap(_add_label(part.label if n == 0 else "", item), columns, _LABEL_WIDTH + 2)
     return rows
 
 
-def with_recipes(part: Section, incident: Incident, words: DisplayNames) -> Section:
-    """What to do, with what it costs, how it is undone and how to see that it helped."""
+def with_recipes(part: Section, incident: Incident, names: DisplayNames) -> Section:
+    """Returns the advice with effect, risk, undo and check of each mitigation."""
     items: list[Line] = []
     for item, advice in zip(part.items, incident.mitigations, strict=True):
         items.append(item)
-        if known := words.catalogue.mitigations.get(advice.id):
+        if known := names.catalogue.mitigations.get(advice.id):
             items += recipe_lines(known)
     return Section(part.label, tuple(items))
 
 
 def recipe_lines(known: Mitigation) -> list[Line]:
-    """Effect, risk, undo and check of a mitigation, a line each."""
+    """Returns effect, risk, undo and check of a mitigation, one line each."""
     risk = f"{known.risk} ({known.cost})" if known.cost else known.risk
     facts = (("effect", known.effect), ("risk", risk), ("undo", known.undo), ("verify", known.verify))
     return [((f"  {name}: ", "dim"), (text, "")) for name, text in facts if text]
 
 
-def history_sections(incident: Incident, words: DisplayNames) -> tuple[Section, ...]:
-    """What happened to it, and by which rule and input it was found."""
+def history_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
+    """Returns history, rule and id of an incident."""
     flaps = units.format_count(incident.flaps, "time")
-    history = [line(f"{units.format_time(time)}  {_format_event(what, words)}") for time, what in incident.history]
+    history = [line(f"{units.format_time(time)}  {_format_event(what, names)}") for time, what in incident.history]
     if incident.moves:
         moved = units.format_count(incident.moves, "time")
-        history.append(line(f"moved {moved} within its group: it follows the work, not a machine"))
+        history.append(line(f"moved {moved} within its group, so it follows the workload, not a node"))
     if incident.flaps:
-        history.append(line(f"came back {flaps} after it had ended"))
+        history.append(line(f"reopened {flaps}"))
     rule = line(
-        f"{incident.rule} (content {incident.rule_hash[:12]}), input {incident.input_hash[:12] or 'unknown'}", "dim"
+        f"{incident.rule} (hash {incident.rule_hash[:12]}), input {incident.input_hash[:12] or 'unknown'}", "dim"
     )
-    ids = line(f"{incident.id}, of the condition {incident.condition}", "dim")
+    ids = line(f"{incident.id}, condition {incident.condition}", "dim")
     parts = (Section("history", tuple(history)), Section("rule", (rule,)), Section("id", (ids,)))
     return tuple(part for part in parts if part.items)
 
 
-def _format_event(what: str, words: DisplayNames) -> str:
-    """What happened, with another incident by its name rather than its id."""
+def _format_event(what: str, names: DisplayNames) -> str:
+    """Returns an event with an incident's id replaced by its name."""
     cause, by, id_ = what.rpartition(" by ")
-    root = words.find_incident(id_)
-    return f"{cause}{by}{words.incident_title(root)}" if root else what
+    root = names.find_incident(id_)
+    return f"{cause}{by}{names.incident_title(root)}" if root else what

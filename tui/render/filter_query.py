@@ -1,8 +1,8 @@
-"""The filter language: `late !n3 sev>=warning (node:n2 or ~tpstr)`. Pure; no text is an error, at most it has a fault.
+"""The filter language: `late !n3 sev>=warning (node:n2 or ~tpstr)`. Pure; every text is a valid filter.
 
-Words stand side by side and must all hold; `or` separates alternatives, parentheses group, `!` negates, `~` forgives
-left-out letters, `"..."` takes everything as it is. `field:text` looks into one field, `field>=number` compares; times
-and sizes may carry a unit: `age>10s`, `now>2ms`, `sure>80%`.
+Adjacent terms must all match; `or` separates alternatives, parentheses group, `!` negates, `~` allows omitted
+letters, `"..."` quotes. `field:text` searches one field, `field>=number` compares; times and sizes may have a unit:
+`age>10s`, `now>2ms`, `sure>80%`.
 """
 
 import re
@@ -31,21 +31,21 @@ _UNITS = {
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """The words somewhere."""
+    """Matches rows that contain a text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class FuzzyMatch:
-    """The letters somewhere, in this order."""
+    """Matches rows that contain these letters in this order."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison of a field."""
+    """Compares a field with a value."""
 
     field: str
     operator: str
@@ -54,21 +54,21 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    """The opposite."""
+    """Matches rows that the operand does not match."""
 
     operand: "Query"
 
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """All of them; none means everything."""
+    """Matches rows that all operands match; without operands every row."""
 
     operands: tuple["Query", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """At least one of them."""
+    """Matches rows that at least one operand matches."""
 
     operands: tuple["Query", ...]
 
@@ -77,37 +77,37 @@ Query = Union[Contains, FuzzyMatch, Comparison, Negation, AllOf, AnyOf]  # noqa:
 
 
 def all_of(parts: Sequence[Query]) -> Query:
-    """All of some queries, in its simplest form."""
+    """Returns the conjunction of queries, simplified."""
     flat = tuple(p for part in parts for p in (part.operands if isinstance(part, AllOf) else (part,)))
     return flat[0] if len(flat) == 1 else AllOf(flat)
 
 
 def any_of(parts: Sequence[Query]) -> Query:
-    """One of some queries, in its simplest form."""
+    """Returns the disjunction of queries, simplified."""
     flat = tuple(p for part in parts for p in (part.operands if isinstance(part, AnyOf) else (part,)))
     return flat[0] if len(flat) == 1 else AnyOf(flat)
 
 
-# --- reading
+# --- parsing
 
 
 @dataclass(frozen=True, slots=True)
 class _Token:
     text: str
     quoted: bool = False
-    """Whether it began with a quotation mark: then it is nothing but text."""
+    """Whether it started with a quotation mark, so that it is text only."""
     tail: str | None = None
-    """What was quoted behind it, as in `node:"a b"`."""
+    """The quoted text after it, as in `node:"a b"`."""
 
 
 def parse(text: str) -> Query:
-    """The query that a text means; what cannot be read as anything else is a word to look for."""
+    """Parse a filter; anything that is not an operator is a text to search for."""
     reader = _Parser(list(_tokens(text[:MAX_TEXT])))
     parts = []
     while reader.tokens:
         parts.append(reader.parse_alternatives(0))
         if reader.tokens:
-            reader.tokens.pop(0)  # a closing parenthesis that nothing opened
+            reader.tokens.pop(0)  # an unmatched closing parenthesis
     return all_of([part for part in parts if part != AllOf()])
 
 
@@ -135,7 +135,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _read_quotation(text: str, at: int) -> tuple[str, int]:
-    """What stands in quotation marks from here on, and where it ends; the last one may be missing."""
+    """Returns the quoted text at a position and the position after it; the closing mark is optional."""
     found, at = [], at + 1
     while at < len(text) and text[at] != '"':
         if text[at] == "\\" and at + 1 < len(text):
@@ -146,7 +146,7 @@ def _read_quotation(text: str, at: int) -> tuple[str, int]:
 
 
 class _Parser:
-    """Takes tokens from the left."""
+    """Consumes tokens from the left."""
 
     def __init__(self, left: list[_Token]) -> None:
         self.tokens = left
@@ -155,7 +155,7 @@ class _Parser:
         return bool(self.tokens) and self.tokens[0] == _Token(text)
 
     def parse_alternatives(self, depth: int) -> Query:
-        """What stands between `or`s."""
+        """Parse alternatives separated by `or`."""
         parts = [self.parse_terms(depth)]
         while self._at("or"):
             self.tokens.pop(0)
@@ -164,14 +164,14 @@ class _Parser:
         return any_of(full) if full else AllOf()
 
     def parse_terms(self, depth: int) -> Query:
-        """What stands side by side."""
+        """Parse adjacent terms."""
         parts: list[Query] = []
         while self.tokens and not self._at("or") and not self._at(")"):
             parts.append(self.parse_term(depth))
         return all_of([part for part in parts if part != AllOf()])
 
     def parse_term(self, depth: int) -> Query:
-        """One word, comparison or group, with what negates it."""
+        """Parse a word, a comparison, a negation or a group."""
         token = self.tokens.pop(0)
         if token == _Token("!"):
             inner = self.parse_term(depth + 1) if self._has_operand(depth) else AllOf()
@@ -207,7 +207,7 @@ def _parse_word(token: _Token) -> Query:
 
 
 def to_text(query: Query) -> str:
-    """The query as text that means the same."""
+    """Returns a query as filter text with the same meaning."""
     if isinstance(query, AnyOf):
         return " or ".join(map(_alternative_text, query.operands))
     if isinstance(query, AllOf):
@@ -222,12 +222,12 @@ def _alternative_text(query: Query) -> str:
 def _term_text(query: Query) -> str:
     if isinstance(query, Contains):
         bare = _BARE_WORD.fullmatch(query.text) and query.text != "or" and not _COMPARISON.fullmatch(query.text)
-        # What begins like a comparison would swallow quotation marks behind it.
+        # Quote a text that ends like a comparison: it would absorb a following quotation.
         return query.text if bare and not query.text.endswith(OPERATORS) else _quote(query.text)
     if isinstance(query, FuzzyMatch):
         return "~" + (query.text if _BARE_WORD.fullmatch(query.text) and query.text != "or" else _quote(query.text))
     if isinstance(query, Comparison):
-        # A value that begins with = would make another operator of the one before it.
+        # Quote a value that starts with =: it would extend the operator before it.
         plain = re.fullmatch(r'[^\s()"\\=][^\s()"\\]*', query.value) and not query.value.endswith(OPERATORS)
         return f"{query.field}{query.operator}{query.value if plain else _quote(query.value)}"
     if isinstance(query, Negation):
@@ -239,41 +239,41 @@ def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-# --- asking
+# --- evaluation
 
 
 @dataclass(frozen=True)
 class FilterTable:
-    """What a filter can ask of the rows of a screen."""
+    """The texts and fields of a screen's rows that a filter can test."""
 
     texts: Sequence[str]
-    """Every row's words, in lower case."""
+    """The searchable text of each row, in lower case."""
     text_fields: Mapping[str, Callable[[], Sequence[str]]] = field(default_factory=dict)
-    """Fields that hold text."""
+    """Text fields by name."""
     number_fields: Mapping[str, Callable[[], NDArray[np.floating]]] = field(default_factory=dict)
-    """Fields that hold numbers."""
+    """Number fields by name."""
     rank_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Fields whose numbers have names, the smallest first."""
+    """Names of the values of a number field, the smallest first."""
 
     percent_fields: Collection[str] = ()
-    """Fields of which people write percents: `sure>80`."""
+    """Fields compared in percent: `sure>80`."""
 
     @property
     def fields(self) -> Collection[str]:
-        """All fields, in order."""
+        """All field names, in order."""
         return (*self.text_fields, *self.number_fields)
 
 
 @dataclass(frozen=True, slots=True)
 class FilterResult:
-    """Which rows a query keeps; `fault` says what in it was not understood and keeps everything."""
+    """The rows that a query matches; with an `error` the faulty term matches every row."""
 
     mask: Mask
     error: str = ""
 
 
 def evaluate(query: Query, table: FilterTable) -> FilterResult:
-    """The rows that a query keeps."""
+    """Evaluate a query on a table."""
     faults: list[str] = []
     mask = _mask(query, table, faults)
     return FilterResult(mask, faults[0] if faults else "")
@@ -308,7 +308,7 @@ def _compare_field(test: Comparison, table: FilterTable, faults: list[str]) -> M
             return np.fromiter(((wanted == text.lower()) == (test.operator == "=") for text in texts), bool, len(texts))
         if test.operator == ":":
             return np.fromiter((wanted in text.lower() for text in texts), bool, len(texts))
-        faults.append(f"{test.field} holds words: write {test.field}:{test.value or 'text'}")
+        faults.append(f"{test.field} is a text field: write {test.field}:{test.value or 'text'}")
     elif test.field in table.number_fields:
         number = (
             _rank_value(test, table.rank_names[test.field])
@@ -319,9 +319,9 @@ def _compare_field(test: Comparison, table: FilterTable, faults: list[str]) -> M
             number = number / 100 if test.field in table.percent_fields and "%" not in test.value else number
             return _compare_numbers(table.number_fields[test.field](), test.operator, number)
         names = ", ".join(table.rank_names.get(test.field, ())) or "a number like 80, 10s or 2ms"
-        faults.append(f"{test.field}{test.operator}{test.value}: {test.field} is compared with {names}")
+        faults.append(f"{test.field}{test.operator}{test.value}: {test.field} takes {names}")
     else:
-        # Names like A:n2 or n0/ew>n1/ew are no comparisons.
+        # Names such as A:n2 or n0/ew>n1/ew look like comparisons.
         mask = _mask(Contains(f"{test.field}{test.operator}{test.value}"), table, faults)
         if mask.any():
             return mask

@@ -1,4 +1,4 @@
-"""The report as one HTML page with its pictures inside, for tickets: no script, nothing from elsewhere. Pure."""
+"""The report as a self-contained HTML page with charts: no scripts, no external resources. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ svg text{fill:var(--dim);font:11px system-ui}.wide{overflow-x:auto}ul{padding-le
 
 @dataclass(frozen=True)
 class HtmlReportData:
-    """What a page is made of."""
+    """The content of a page."""
 
     name: str
     snapshot: ViewSnapshot
@@ -46,20 +46,20 @@ class HtmlReportData:
     missing: Iterable[str]
 
 
-def render_html(told: HtmlReportData) -> str:
-    """The whole page."""
-    rows = incident_table.rank_incidents(told.snapshot.incidents)
-    where = NodeLookup(told.snapshot.topology)
+def render_html(data: HtmlReportData) -> str:
+    """Returns the page as HTML."""
+    rows = incident_table.rank_incidents(data.snapshot.incidents)
+    node_lookup = NodeLookup(data.snapshot.topology)
     roots = [row.incident for row in rows if not row.depth]
     body = [
-        f"<h1>{_escape(told.name)}</h1>",
-        f"<p><strong>{_spans_html(told.verdict)}</strong></p><p class=dim>{_escape(told.watch_summary)}</p>",
-        _overview_table(rows, told),
-        *(_incident_section(incident, told, where) for incident in roots),
-        _missing_section(told.missing),
+        f"<h1>{_escape(data.name)}</h1>",
+        f"<p><strong>{_spans_html(data.verdict)}</strong></p><p class=dim>{_escape(data.watch_summary)}</p>",
+        _overview_table(rows, data),
+        *(_incident_section(incident, data, node_lookup) for incident in roots),
+        _missing_section(data.missing),
     ]
     head = '<meta charset=utf-8><meta name=viewport content="width=device-width">'
-    title = f"<title>{_escape(told.name)}: Skewscope</title>"
+    title = f"<title>{_escape(data.name)}: Skewscope</title>"
     top = f"<!doctype html><html lang=en><head>{head}{title}<style>{STYLE}</style></head>"
     return f"{top}<body>{''.join(body)}</body></html>\n"
 
@@ -72,53 +72,53 @@ def _spans_html(line: Line) -> str:
     return "".join(f"<span class={role}>{_escape(words)}</span>" if role else _escape(words) for words, role in line)
 
 
-def _overview_table(rows: list[incident_table.IncidentRow], told: HtmlReportData) -> str:
-    """A line for each incident, roots first."""
+def _overview_table(rows: list[incident_table.IncidentRow], data: HtmlReportData) -> str:
+    """Returns a table of the incidents, root causes first."""
     if not rows:
         return ""
     head = "".join(f"<th scope=col>{title}" for title in ("", "condition", "where", "since", "for", "sure", "impact"))
-    return f"<div class=wide><table><tr>{head}</tr>{''.join(_overview_row(row, told) for row in rows)}</table></div>"
+    return f"<div class=wide><table><tr>{head}</tr>{''.join(_overview_row(row, data) for row in rows)}</table></div>"
 
 
-def _overview_row(row: incident_table.IncidentRow, told: HtmlReportData) -> str:
+def _overview_row(row: incident_table.IncidentRow, data: HtmlReportData) -> str:
     incident = row.incident
     glyph, role = detail.severity_glyph(incident)
-    told_as = incident.state if incident.state == "resolved" else incident.severity
-    name = _escape(told.names.condition_name(incident.condition))
+    label = incident.state if incident.state == "resolved" else incident.severity
+    name = _escape(data.names.condition_name(incident.condition))
     linked = f"<a href='#{_escape(incident.id)}'>{name}</a>" if not row.depth else f"└ {name}"
-    lasted = units.format_duration(detail.duration(incident, told.snapshot.time))
+    lasted = units.format_duration(detail.duration(incident, data.snapshot.time))
     sure, impact = detail.format_confidence(incident), _escape(detail.format_impact(incident))
     cells = (
-        f"<td class=l><span class={role}>{glyph} {_escape(told_as)}</span>",
+        f"<td class=l><span class={role}>{glyph} {_escape(label)}</span>",
         f"<td>{linked}<td>{_escape(detail.format_location(incident))}<td>{units.format_time(incident.opened_at)}",
         f"<td class=n>{lasted}<td class=n>{sure}<td>{impact}",
     )
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _incident_section(incident: Incident, told: HtmlReportData, where: NodeLookup) -> str:
-    """One root in depth: pictures, evidence, what competes, what to do, what it explains, history."""
-    what, state, since = detail.headline(incident, told.names, told.snapshot.time)
+def _incident_section(incident: Incident, data: HtmlReportData, node_lookup: NodeLookup) -> str:
+    """Returns a root incident: charts, evidence, competing conditions, advice, effects, history."""
+    what, state, since = detail.headline(incident, data.names, data.snapshot.time)
     out = [
         f"<h2 id='{_escape(incident.id)}'>{_spans_html(what)}</h2><p>{_spans_html(state)}<br>{_spans_html(since)}</p>"
     ]
     out += [
-        _chart_svg(incident, told.snapshot, item, one)
-        for item, one in evidence_series.list_series(incident, told.snapshot, where)[:MAX_CHARTS]
+        _chart_svg(incident, data.snapshot, item, one)
+        for item, one in evidence_series.list_series(incident, data.snapshot, node_lookup)[:MAX_CHARTS]
     ]
     out.append(_evidence_table(incident))
-    for part in detail.sections(incident, told.names):
-        if part.label in ("rivals", detail.ALTERNATIVES_LABEL, "unseen", "do", "explains"):
-            shown = detail.with_recipes(part, incident, told.names) if part.label == "do" else part
+    for part in detail.sections(incident, data.names):
+        if part.label in ("competing", detail.CANDIDATES_LABEL, "unseen", "do", "explains"):
+            shown = detail.with_recipes(part, incident, data.names) if part.label == "do" else part
             out.append(f"<h3>{part.label}</h3><ul>{''.join(f'<li>{_spans_html(item)}' for item in shown.items)}</ul>")
-    for part in detail.history_sections(incident, told.names):
+    for part in detail.history_sections(incident, data.names):
         out.append(f"<h3>{part.label}</h3><ul>{''.join(f'<li>{_spans_html(item)}' for item in part.items)}</ul>")
     return "".join(out)
 
 
 def _evidence_table(incident: Incident) -> str:
     rows = [(item, "for") for item in incident.evidence] + [(item, "against") for item in incident.against]
-    head = "".join(f"<th scope=col>{title}" for title in ("says", "term", "", "weight", "value", "test"))
+    head = "".join(f"<th scope=col>{title}" for title in ("verdict", "evidence", "", "weight", "value", "expression"))
     body = "".join(
         f"<tr><td>{item.verdict}<td>{_escape(detail.format_name(item.name))}<td>{side}<td class=n>{item.weight:g}"
         f"<td class=n>{_escape(detail.format_value(item))}"
@@ -128,16 +128,16 @@ def _evidence_table(incident: Incident) -> str:
     return f"<h3>evidence</h3><div class=wide><table><tr>{head}</tr>{body}</table></div>"
 
 
-def _missing_section(said: Iterable[str]) -> str:
-    items = "".join(f"<li>{_escape(one)}" for one in said)
-    return f"<h2>What could not be seen</h2><ul>{items}</ul>" if items else ""
+def _missing_section(sentences: Iterable[str]) -> str:
+    items = "".join(f"<li>{_escape(one)}" for one in sentences)
+    return f"<h2>Missing data</h2><ul>{items}</ul>" if items else ""
 
 
-# --- pictures
+# --- charts
 
 
 def _duration_band(incident: Incident, times: NDArray[np.floating]) -> str:
-    """The time for which the incident lasted, as a band."""
+    """Returns a band over the duration of the incident."""
     span = max(float(times[-1] - times[0]), 1e-9)
     ends = (incident.opened_at, incident.resolved_at or float(times[-1]))
     begin, end = (
@@ -148,10 +148,10 @@ def _duration_band(incident: Incident, times: NDArray[np.floating]) -> str:
 
 
 def _chart_svg(
-    incident: Incident, scene: ViewSnapshot, item: IncidentEvidence, one: evidence_series.EvidenceSeries
+    incident: Incident, snapshot: ViewSnapshot, item: IncidentEvidence, one: evidence_series.EvidenceSeries
 ) -> str:
-    """A series beside its peers, as SVG."""
-    own, others, times = one.own_values(scene), one.peer_values(scene), scene.signals.times()
+    """Returns a series and its peers as SVG, '' without data."""
+    own, others, times = one.own_values(snapshot), one.peer_values(snapshot), snapshot.signals.times()
     if not len(times) or not np.isfinite(own).any():
         return ""
     step = max(len(times) // MAX_POINTS, 1)
@@ -187,7 +187,7 @@ def _curve_path(
     colour: str,
     wide: float,
 ) -> str:
-    """One curve; a gap breaks it."""
+    """Returns a curve as an SVG path, interrupted at gaps."""
     low, high = bounds
     span = max(float(times[-1] - times[0]), 1e-9)
     x = LEFT_MARGIN + (times - times[0]) / span * (CHART_WIDTH - LEFT_MARGIN - 2)

@@ -1,4 +1,4 @@
-"""The list of diagnoses: who comes first, what is folded, what each column says. Pure: nothing here knows Textual."""
+"""The table of incidents: ranking, folding, filter fields and columns. Pure, without Textual."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,28 +6,40 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skewscope.engine.model.incident import SEVERITIES, Incident
-from skewscope.tui.console.operator_log import SILENCED, TriageState
 from skewscope.tui.render import columns, detail, filter_query, units
 from skewscope.tui.render.columns import Cell, ColumnWidths, TableColumn
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.text import Line, Span, width
 
+SILENCED = "silenced"
+"""State of an incident that a controller's silence covers; `TriageState.actor` is the silence's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriageState:
+    """What an operator, or a silence of the controller, did with an incident."""
+
+    state: str = ""
+    """acknowledged, snoozed, silenced or ''."""
+    actor: str = ""
+    until: float | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class IncidentRow:
-    """An incident in the list; `depth` above 0 stands under what explains it."""
+    """A row of the table; a row with `depth` > 0 follows the incident that explains it."""
 
     incident: Incident
     depth: int = 0
     folded: int = 0
-    """How many that it explains are not shown."""
+    """Number of explained incidents that are not shown."""
 
 
 def rank_incidents(
-    incidents: Iterable[Incident], *, fold: bool = False, standing: Mapping[str, TriageState] | None = None
+    incidents: Iterable[Incident], *, fold: bool = False, triage_states: Mapping[str, TriageState] | None = None
 ) -> list[IncidentRow]:
-    """Rows, the most pressing root first, each followed by what it explains; what is snoozed comes behind."""
-    snoozed = {id_ for id_, each in (standing or {}).items() if each.state == "snoozed"}
+    """Rank incidents: the most urgent root first, then what it explains; snoozed incidents last."""
+    snoozed = {id_ for id_, each in (triage_states or {}).items() if each.state == "snoozed"}
     order = sorted(incidents, key=lambda i: (i.id in snoozed, _urgency(i)))
     known = {i.id for i in order}
     children: dict[str, list[Incident]] = {}
@@ -42,13 +54,13 @@ def rank_incidents(
     if len(rows) == len(order):
         return rows
     seen = {row.incident.id for row in rows}
-    # Two that explain each other have no root; they are shown all the same.
+    # Incidents that explain each other have no root: show them at the end.
     rest = [] if fold else [IncidentRow(i) for i in order if i.id not in seen and not _is_snoozed_child(i, snoozed)]
     return rows + rest
 
 
 def group_by_condition(rows: Iterable[IncidentRow]) -> list[IncidentRow]:
-    """The most pressing row of each condition and state, which stands for the others."""
+    """Reduce rows to the most urgent one per condition and state."""
     first: dict[tuple[str, bool], IncidentRow] = {}
     for row in rows:
         key = row.incident.condition, row.incident.state == "resolved"
@@ -97,9 +109,9 @@ FILTER_EXAMPLE = "sev>=warning  sure>80  node:n2  state:firing  kind:rank  for>5
 
 
 def filter_table(
-    incidents: Sequence[Incident], words: DisplayNames, standing: Mapping[str, TriageState], now: float
+    incidents: Sequence[Incident], names: DisplayNames, triage_states: Mapping[str, TriageState], now: float
 ) -> filter_query.FilterTable:
-    """What a filter can ask of incidents."""
+    """Returns the filter fields of incidents."""
 
     def texts(get: Callable[[Incident], str]) -> Callable[[], list[str]]:
         return lambda: [get(i) for i in incidents]
@@ -108,10 +120,10 @@ def filter_table(
         return lambda: np.array([get(i) for i in incidents], np.float64)
 
     def state(incident: Incident) -> str:
-        return f"{incident.state} {standing[incident.id].state if incident.id in standing else ''}"
+        return f"{incident.state} {triage_states[incident.id].state if incident.id in triage_states else ''}"
 
     return filter_query.FilterTable(
-        [_haystack(i, words) for i in incidents],
+        [_haystack(i, names) for i in incidents],
         {
             "node": texts(lambda i: " ".join((i.name, *i.also))),
             "kind": texts(lambda i: i.kind),
@@ -132,8 +144,8 @@ def filter_table(
     )
 
 
-def _haystack(incident: Incident, words: DisplayNames) -> str:
-    name = words.condition_name(incident.condition)
+def _haystack(incident: Incident, names: DisplayNames) -> str:
+    name = names.condition_name(incident.condition)
     return " ".join((incident.id, incident.condition, name, detail.format_location(incident), *incident.also)).lower()
 
 
@@ -159,7 +171,7 @@ TREND_WIDTH = 16
 
 @dataclass(frozen=True)
 class IncidentCellFormatter:
-    """What the columns say of a row."""
+    """Formats the cells of incidents."""
 
     names: DisplayNames
     now: float
@@ -167,7 +179,7 @@ class IncidentCellFormatter:
     trend_text: Callable[[Incident], str] = lambda _incident: ""
 
     def cell(self, row: IncidentRow, column: str) -> Cell:
-        """One cell."""
+        """Returns text and role of a cell."""
         if column == "mark":
             return detail.severity_glyph(row.incident)
         quiet = "dim" if row.depth or row.incident.state == "resolved" or not row.incident.is_likely else ""
@@ -188,14 +200,14 @@ class IncidentCellFormatter:
         return _COLUMN_TEXTS[column](incident, self.now)
 
     def _state_text(self, incident: Incident) -> str:
-        standing = self.triage_states.get(incident.id)
-        if standing is None:
+        triage_states = self.triage_states.get(incident.id)
+        if triage_states is None:
             return incident.state
-        if standing.state == SILENCED:
+        if triage_states.state == SILENCED:
             return SILENCED
-        if standing.until is None:
+        if triage_states.until is None:
             return "acknowledged"
-        return f"snoozed {units.format_short_duration(standing.until - self.now)}"
+        return f"snoozed {units.format_short_duration(triage_states.until - self.now)}"
 
 
 _COLUMN_TEXTS: Mapping[str, Callable[[Incident, float], str]] = {
@@ -217,7 +229,7 @@ def column_widths(
     *,
     wide: bool = False,
 ) -> ColumnWidths:
-    """The columns that fit these rows."""
+    """Returns the columns that fit, with their widths."""
     some = rows[:_WIDTH_SAMPLE]
     wanted = {
         c.id: TREND_WIDTH if c.id == "trend" else max((width(cells.cell(row, c.id)[0]) for row in some), default=0)
@@ -227,12 +239,12 @@ def column_widths(
 
 
 def row_line(row: IncidentRow, fitting: ColumnWidths, cells: IncidentCellFormatter) -> Line:
-    """One row of the list."""
+    """Returns a row as a line."""
     return columns.row_line(fitting, lambda column: cells.cell(row, column))
 
 
 def bare_line(row: IncidentRow, cells: IncidentCellFormatter, gutter: Span = (" ", "")) -> Line:
-    """A row where there is no room for columns: where comes first, for that tells many of one condition apart."""
+    """Returns a row for narrow screens; the location comes first, since it differs most."""
     incident = row.incident
     name = cells.names.condition_name(incident.condition)
     text = f"{detail.format_confidence(incident):>5} {detail.format_location(incident)}: {name}"

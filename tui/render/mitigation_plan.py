@@ -1,4 +1,4 @@
-"""What a mitigation would change, as a diff of what the topology tells, and what it costs. Pure: nothing is applied."""
+"""The plan of a mitigation: its change as a diff of the topology, and its risk. Pure; nothing is applied."""
 
 from collections.abc import Iterable
 
@@ -11,20 +11,20 @@ from skewscope.tui.render.text import Line, line
 EVICTION_MITIGATIONS = frozenset(
     {"quarantine-node", "evict-on-check", "retry-then-evict", "resize-parallel-group", "reseat-or-replace-device"}
 )
-"""Mitigations that take a node out of its groups."""
+"""Mitigations that remove a node from its groups."""
 DEWEIGHT_MITIGATIONS = frozenset({"deweight-replica"})
 REDUCED_WEIGHT = 0.5
-"""To what share of its weight a replica is lowered first: the mildest step that can be seen to work."""
+"""The share of its weight that a replica keeps first: the mildest step with a measurable effect."""
 
 
-def menu_lines(incident: Incident, words: DisplayNames) -> list[Line]:
-    """What is advised, by number."""
-    out: list[Line] = [line("Choose a number: its plan is shown, nothing is applied.", "dim"), ()]
+def menu_lines(incident: Incident, names: DisplayNames) -> list[Line]:
+    """Returns the advised mitigations by number."""
+    out: list[Line] = [line("Press a number to show the plan; nothing is applied.", "dim"), ()]
     for n, advice in enumerate(incident.mitigations[:9], 1):
-        known = words.catalogue.mitigations.get(advice.id)
-        risk = f", risk {known.risk}, a DPU can do {known.dpu.can}" if known else ""
+        known = names.catalogue.mitigations.get(advice.id)
+        risk = f", risk {known.risk}, by a DPU: {known.dpu.can}" if known else ""
         out.append(
-            ((f"  {n}  ", "key"), (words.mitigation_name(advice.id), "title"), (f"  {advice.actor}{risk}", "dim"))
+            ((f"  {n}  ", "key"), (names.mitigation_name(advice.id), "title"), (f"  {advice.actor}{risk}", "dim"))
         )
         if advice.why:
             out.append(line(f"     {advice.why}"))
@@ -32,32 +32,30 @@ def menu_lines(incident: Incident, words: DisplayNames) -> list[Line]:
 
 
 def plan_lines(
-    incident: Incident, advice: Advice, topology: Topology, words: DisplayNames, *, write: bool = False
+    incident: Incident, advice: Advice, topology: Topology, names: DisplayNames, *, write: bool = False
 ) -> list[Line]:
-    """A plan: what would change, for what, at what risk, how it is undone and verified."""
-    known = words.catalogue.mitigations.get(advice.id)
-    what = words.incident_title(incident)
-    out: list[Line] = [line(words.mitigation_name(advice.id), "title"), line(f"for {what}"), ()]
+    """Returns a plan: change, purpose, risk, undo and verification."""
+    known = names.catalogue.mitigations.get(advice.id)
+    what = names.incident_title(incident)
+    out: list[Line] = [line(names.mitigation_name(advice.id), "title"), line(f"for {what}"), ()]
     out += [line("dry run: nothing is applied", "label"), *diff_lines(incident, advice, topology), ()]
     if known:
-        facts = (("what", known.what), ("who", known.actor), ("from a DPU", f"{known.dpu.can}. {known.dpu.how}"))
+        facts = (("what", known.what), ("actor", known.actor), ("from a DPU", f"{known.dpu.can}. {known.dpu.how}"))
         out += [((f"  {name}: ", "dim"), (text, "")) for name, text in facts]
         out += detail.recipe_lines(known)
     if advice.why:
         out.append((("  why: ", "dim"), (advice.why, "")))
-    how = "x applies it, where an adapter can" if write else "x would apply it; refused while read-only (--write)"
+    how = "x applies it if an adapter can" if write else "x would apply it; refused while read-only (--write)"
     return [*out, (), line(how, "dim")]
 
 
 def diff_lines(incident: Incident, advice: Advice, topology: Topology) -> list[Line]:
-    """What the topology says now, and what it would say."""
+    """Returns the topology's lines before and after."""
     changes = list(_topology_changes(incident, advice, topology))
     if not changes:
-        actor = advice.actor or "somebody"
-        return [
-            line(f"  no line of the topology: what changes is a setting of the {actor}, which is not known here", "dim")
-        ]
-    out: list[Line] = [line("  --- topology, now", "dim"), line("  +++ topology, with it", "dim")]
+        actor = advice.actor or "actor"
+        return [line(f"  no change of the topology: it changes a setting of the {actor} that is not known here", "dim")]
+    out: list[Line] = [line("  --- topology, now", "dim"), line("  +++ topology, after", "dim")]
     for before, after in changes:
         out += [line(f"  - {before}", "gone"), line(f"  + {after}", "added")]
     return out
@@ -93,6 +91,6 @@ def _lower_weight(incident: Incident, topology: Topology) -> Iterable[tuple[str,
 
 
 def _format_weights(weights: dict[str, float]) -> str:
-    """Shares of new requests, as if all weighed the same before: nobody tells what they really weigh."""
+    """Returns shares of new requests, assuming equal weights before since the real ones are unknown."""
     total = sum(weights.values())
     return ", ".join(f"{name} {round(100 * weight / total)} %" for name, weight in weights.items())

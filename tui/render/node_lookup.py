@@ -1,4 +1,4 @@
-"""On which nodes something lies: what a scope is compared with. Pure."""
+"""The nodes of an entity or incident, for scopes and heat maps. Pure."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from skewscope.engine.model.topology import Topology
 
 @dataclass
 class NodeLookup:
-    """The topology asked for the nodes of anything that has a name in it."""
+    """Looks up the nodes of entities in a topology."""
 
     topology: Topology
     _places: LocalityIndex = field(init=False)
@@ -19,7 +19,7 @@ class NodeLookup:
         self._places = LocalityIndex(self.topology)
 
     def nodes_of(self, kind: str, name: str) -> frozenset[str]:
-        """Names of the nodes of an entity, as series or incidents name it."""
+        """Returns the names of the nodes of an entity."""
         if (kind, name) not in self._cache:
             self._cache[kind, name] = self._find_nodes(kind, name)
         return self._cache[kind, name]
@@ -42,17 +42,17 @@ class NodeLookup:
         return frozenset(n.removeprefix("node:") for n in self._places.location_of(Entity(kind, name)).nodes)
 
     def nodes_of_incident(self, incident: Incident) -> frozenset[str]:
-        """The nodes that an incident is on, with all other members that it hits."""
+        """Returns the nodes of an incident, including its further members."""
         return frozenset().union(*(self.nodes_of(incident.kind, name) for name in (incident.name, *incident.also)))
 
 
 @dataclass(frozen=True, slots=True)
 class NodeScope:
-    """What all screens are narrowed to."""
+    """The nodes to which all screens are restricted."""
 
     name: str = ""
     nodes: frozenset[str] = frozenset()
 
     def contains(self, nodes: frozenset[str]) -> bool:
-        """Whether something on these nodes is shown."""
+        """Returns whether something on these nodes is in scope."""
         return not self.name or bool(self.nodes & nodes)

@@ -1,4 +1,4 @@
-"""Who is what to whom: a signal between the members of a group, rank by rank. Pure."""
+"""The matrix of a pairwise signal between the members of a group. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,15 +13,15 @@ from skewscope.tui.render import charts, units
 from skewscope.tui.render.text import Line, Span, fit, pad
 
 PAIR_SIGNALS = ("wire.peer_onset_lag", "wire.peer_retransmit_ratio", "wire.peer_last_share", "wire.peer_bytes")
-"""What is told from one member to another, the most telling first."""
+"""Pairwise signals, the most informative first."""
 MAX_CELL_WIDTH, MIN_NUMBER_WIDTH = 12, 9
-"""Columns of a cell at most, and from which on it holds a number."""
+"""Maximum width of a cell, and minimum width of a cell with a number."""
 WARN_DEVIATION, CRIT_DEVIATION = 4.0, 10.0
 
 
 @dataclass(frozen=True, eq=False)
 class PeerMatrix:
-    """[observer, observed] values of one signal; NaN where nothing is known."""
+    """[observer, observed] values of one signal; NaN where unknown."""
 
     signal: str = ""
     unit: str = "1"
@@ -31,7 +31,7 @@ class PeerMatrix:
 
     @property
     def deviation(self) -> NDArray[np.float64]:
-        """How far each is from what is usual in the matrix, in robust deviations."""
+        """[observer, observed] float64 deviations from the median of the matrix, in robust sigmas."""
         known = self.values[np.isfinite(self.values)]
         if not len(known):
             return np.full(self.values.shape, np.nan)
@@ -41,17 +41,17 @@ class PeerMatrix:
         return found
 
     def cell_width(self, columns: int) -> int:
-        """Columns of a cell where there are so many for all."""
+        """Returns the columns of a cell."""
         return min(max(columns // max(len(self.members), 1), 3), MAX_CELL_WIDTH)
 
     def header_lines(self, label: int, columns: int) -> list[Line]:
-        """The observed, over their columns."""
+        """Returns the names of the observed members above their columns."""
         cell = self.cell_width(columns - label)
         names = "".join(pad(member, cell - 1, right=True) + " " for member in self.members)
         return [fit(((" " * label, ""), (names, "dim")), columns)] if self.members else []
 
     def row_line(self, at: int, label: int, columns: int, cursor: tuple[int, int]) -> Line:
-        """One observer, with the cursor at (row, column)."""
+        """Returns the row of an observer, with the cursor at (row, column)."""
         cell = self.cell_width(columns - label)
         top = float(np.nanmax(self.values)) if np.isfinite(self.values).any() else 0.0
         off = self.deviation[at]
@@ -69,11 +69,11 @@ class PeerMatrix:
         return tuple(spans)
 
     def format_value(self, value: float) -> str:
-        """A value with its unit."""
+        """Returns a value with its unit."""
         return units.format_brief(value, self.unit, share=units.is_share(self.signal))
 
     def pair_line(self, row: int, column: int) -> Line:
-        """What one member is to another."""
+        """Returns one pair of members in words, empty if there is none."""
         if row >= len(self.members) or column >= len(self.members) or row == column:
             return ()
         value, off = float(self.values[row, column]), float(self.deviation[row, column])
@@ -87,17 +87,17 @@ class PeerMatrix:
         )
 
 
-def build_peer_matrix(scene: ViewSnapshot, group: Group | None, number: int) -> PeerMatrix:
-    """The matrix of a group, of one of the signals that there are."""
+def build_peer_matrix(snapshot: ViewSnapshot, group: Group | None, number: int) -> PeerMatrix:
+    """Returns the matrix of a group for one of the available pairwise signals."""
     if group is None:
         return PeerMatrix()
-    signals = scene.signals
+    signals = snapshot.signals
     there = [name for name in PAIR_SIGNALS if name in signals.series_index.by_signal]
     cells = np.full((len(group.members), len(group.members)), np.nan)
     if not there:
         return PeerMatrix("", "1", group.name, group.members, cells)
     name = there[number % len(there)]
-    place = {scene.topology.node_of[m]: n for n, m in enumerate(group.members)}
+    place = {snapshot.topology.node_of[m]: n for n, m in enumerate(group.members)}
     rows: Sequence[int] = signals.series_index.by_signal[name].tolist()
     for row in rows:
         ends = signals.series_index.series[row].entity.split(">")

@@ -1,4 +1,4 @@
-"""The plain report: everything the console shows, as text for a terminal, a pipe or a file. Pure."""
+"""The report of a recording as text for a terminal, a pipe or a file. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -11,61 +11,63 @@ from skewscope.tui.render.columns import title_line
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.text import Line, line, pad, wrap
 
-if TYPE_CHECKING:  # The readers behind it are not needed to print what they gave.
+if TYPE_CHECKING:  # Readers of recordings are not needed to print their results.
     from skewscope.adapters.runtime.replay import ReplayResult
-    from skewscope.adapters.view.snapshot import SourceState
+    from skewscope.adapters.view.snapshot import SourceState, ViewSnapshot
 
 MAX_WIDTH = 110
 """Longer lines are hard to read."""
 
 
-def report_lines(name: str, outcome: "ReplayResult", words: DisplayNames, columns: int) -> list[Line]:
-    """A replayed recording in words: what was found, in depth, and what was missing."""
+def report_lines(name: str, outcome: "ReplayResult", names: DisplayNames, columns: int) -> list[Line]:
+    """Returns the report: summary, incidents in full, missing data, sources."""
     columns = min(columns, MAX_WIDTH)
     lines = wrap(((f"{name}: ", "title"), *verdict_line(outcome.incidents, enough=outcome.samples > 0)), columns)
     lines += wrap(line(watch_summary(outcome), "dim"), columns)
     now = outcome.snapshots[-1].time if outcome.snapshots else 0.0
     rows = incident_table.rank_incidents(outcome.incidents)
-    lines += _overview_lines(rows, words, now, columns)
-    # What a diagnosis explains is listed under it; `explain` tells it in full.
+    lines += _overview_lines(rows, names, now, columns)
+    # Explained incidents are listed in their root; `explain` prints them in full.
     for row in (row for row in rows if not row.depth):
         lines.append(())
-        lines += detail.full_lines(row.incident, words, now, columns)
+        lines += detail.full_lines(row.incident, names, now, columns)
     return lines + missing_lines(outcome, columns)
 
 
 def _overview_lines(
-    rows: list[incident_table.IncidentRow], words: DisplayNames, now: float, columns: int
+    rows: list[incident_table.IncidentRow], names: DisplayNames, now: float, columns: int
 ) -> list[Line]:
-    """A line each, where there are several."""
+    """Returns a table of the incidents if there are several."""
     if len(rows) < 2:
         return []
-    cells = incident_table.IncidentCellFormatter(words, now, {})
+    cells = incident_table.IncidentCellFormatter(names, now, {})
     shown = incident_table.column_widths(rows, cells, columns - 1, ("trend", "flaps"))
     lines = [title_line(shown), *(incident_table.row_line(row, shown, cells) for row in rows)]
     return [(), *(part for each in lines for part in wrap(each, columns))]
 
 
 def verdict_line(incidents: tuple[Incident, ...], *, enough: bool) -> Line:
-    """The one sentence that matters."""
+    """Returns the summary sentence."""
     roots = [i for i in incidents if i.explained_by is None and i.is_likely]
     suspected = sum(i.explained_by is None for i in incidents) - len(roots)
     still = sum(i.state == "firing" for i in roots)
     if not enough:
-        return line("nothing could be watched, so nothing is known.", "warn")
+        return line("no telemetry received, so nothing is known.", "warn")
     if not incidents:
-        return line("nothing is wrong in what could be seen.", "ok")
+        return line("no fault found in the available telemetry.", "ok")
     folded = len(incidents) - len(roots) - suspected
     root = "it" if len(roots) == 1 else "them"
     explained = f"; {units.format_count(folded, 'more incident')} explained by {root}" if folded else ""
-    opened = "none of them open" if not still else f"{still} still open"
+    opened = "none open" if not still else f"{still} open"
     more = f"; {units.format_count(suspected, 'suspicion')}" if suspected else ""
-    said = f"{units.format_count(len(roots), 'diagnosis', 'diagnoses')}, {opened} when the data ends{explained}{more}."
-    return line(said, "warn")
+    summary = (
+        f"{units.format_count(len(roots), 'diagnosis', 'diagnoses')}, {opened} at the end of the data{explained}{more}."
+    )
+    return line(summary, "warn")
 
 
 def watch_summary(outcome: "ReplayResult") -> str:
-    """What was watched, and for how long."""
+    """Returns what was observed, and for how long."""
     when = ""
     if outcome.snapshots and outcome.samples:
         last = outcome.snapshots[-1]
@@ -75,28 +77,34 @@ def watch_summary(outcome: "ReplayResult") -> str:
     return f"Watched {fleet_summary(outcome.topology)} for {lasted} of data{when}; {samples}."
 
 
+def snapshot_summary(snapshot: "ViewSnapshot") -> str:
+    """Returns what is observed at a snapshot, and for how long."""
+    observed = units.format_duration(snapshot.time - snapshot.start)
+    return f"Watched {fleet_summary(snapshot.topology)} for {observed}."
+
+
 def fleet_summary(topology: Topology) -> str:
-    """`8 nodes, 2 groups and 1 pool`."""
+    """Returns `8 nodes, 2 groups and 1 pool`."""
     parts = [(len(topology.nodes), "node"), (len(topology.groups), "group"), (len(topology.pools), "pool")]
-    said = [units.format_count(n, noun) for n, noun in parts if n]
-    return " and ".join(filter(None, (", ".join(said[:-1]), *said[-1:]))) or "nothing"
+    counts = [units.format_count(n, noun) for n, noun in parts if n]
+    return " and ".join(filter(None, (", ".join(counts[:-1]), *counts[-1:]))) or "no nodes"
 
 
 def missing_lines(outcome: "ReplayResult", columns: int) -> list[Line]:
-    """What could not be seen or understood, and who delivered what; empty when nothing is missing."""
+    """Returns missing data, unusable samples and the sources of a replay."""
     last = outcome.snapshots[-1] if outcome.snapshots else None
-    said = [*(last.missing if last else ()), *outcome.warnings, *unused_sentences(outcome.unmapped)]
-    return unseen_lines(said, last.sources if last else (), columns)
+    sentences = [*(last.missing if last else ()), *outcome.warnings, *unused_sentences(outcome.unmapped)]
+    return missing_data_lines(sentences, last.sources if last else (), columns)
 
 
-def unseen_lines(said: Iterable[str], found: Sequence["SourceState"], columns: int) -> list[Line]:
-    """Sentences about what is missing, and who delivers what."""
-    rows = [row for text in said for row in wrap(line(f"  · {text.rstrip('.')}."), columns, 4)]
-    return [*([(), line("What could not be seen", "title")] if rows else []), *rows, *source_lines(found, columns)]
+def missing_data_lines(sentences: Iterable[str], found: Sequence["SourceState"], columns: int) -> list[Line]:
+    """Returns sentences about missing data, and the sources."""
+    rows = [row for text in sentences for row in wrap(line(f"  · {text.rstrip('.')}."), columns, 4)]
+    return [*([(), line("Missing data", "title")] if rows else []), *rows, *source_lines(found, columns)]
 
 
 def unused_sentences(unmapped: Mapping[str, int]) -> list[str]:
-    """What nothing was made of, a sentence for each reason."""
+    """Returns a sentence for each reason why samples were not used."""
     reasons: dict[str, list[str]] = {}
     for key in sorted(unmapped):
         metric, _, reason = key.partition(": ")
@@ -109,7 +117,7 @@ def unused_sentences(unmapped: Mapping[str, int]) -> list[str]:
 
 
 def source_lines(found: Sequence["SourceState"], columns: int) -> list[Line]:
-    """Who delivered what, a line each."""
+    """Returns the sources, one line each."""
     if not found:
         return []
     names = max(len(s.name) for s in found)
@@ -118,7 +126,7 @@ def source_lines(found: Sequence["SourceState"], columns: int) -> list[Line]:
     for source in found:
         age = "never" if source.age_s is None else f"newest sample {units.format_duration(round(source.age_s, 1))} old"
         role = "warn" if source.age_s is None or source.reporting < source.known else ""
-        who = f"  {pad(source.name, min(names, 40))}  {pad(source.kind, kinds)}"
-        said = f"{who}  {source.reporting}/{source.known}  {age}"
-        lines += wrap(((said, role), (f"  {source.note}" if source.note else "", "dim")), columns, 4)
+        source_name = f"  {pad(source.name, min(names, 40))}  {pad(source.kind, kinds)}"
+        state = f"{source_name}  {source.reporting}/{source.known}  {age}"
+        lines += wrap(((state, role), (f"  {source.note}" if source.note else "", "dim")), columns, 4)
     return lines

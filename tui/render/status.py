@@ -1,4 +1,4 @@
-"""The lines around every screen: status, replay bar, what is said while loading or where there is no room. Pure."""
+"""The lines around every screen: status, replay bar, loading, filter in force. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from skewscope.adapters.view.snapshot import SourceState
 
 STALE_S = 10.0
-"""Data older than this looks old."""
+"""Age from which data is shown as stale, in seconds."""
 SCREEN_NAMES = ("Diagnoses", "Fabric", "Signals", "Catalogue", "Actions")
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleStatus:
-    """What the top line tells."""
+    """The content of the status line."""
 
     incidents: tuple[Incident, ...]
     mode: str
-    """LIVE, PAUSED, REPLAY or PLAYING."""
+    """LIVE, LAST, PAUSED, READING, REPLAY or PLAYING."""
     time: float
     age_s: float | None
     reporting: int
@@ -36,9 +36,9 @@ class ConsoleStatus:
 
 
 def status_line(status: ConsoleStatus, columns: int) -> Line:
-    """The top line: screens, counts, scope, time, the data's age, who reports, and whether anything may be changed.
+    """Returns the status line: screens, counts, scope, time, age of the data, sources, permission.
 
-    What matters least is said shorter first, and then falls away whole.
+    On narrow screens less important parts are shortened, then dropped.
     """
     heads = [
         _screen_tabs(status.screen, long=True),
@@ -76,7 +76,7 @@ def _scope_spans(status: ConsoleStatus) -> Line:
 
 
 def _severity_counts(incidents: tuple[Incident, ...], *, words: bool, zeros: bool) -> Line:
-    """How many there are of each severity; without `zeros` only of which there are any, and of critical ones."""
+    """Returns the number of roots per severity; without `zeros` only non-zero counts and the critical ones."""
     out: list[Span] = [(" ", "")]
     for severity in (*reversed(SEVERITIES), "resolved"):
         found = sum(_display_severity(i) == severity for i in incidents if i.explained_by is None)
@@ -87,7 +87,7 @@ def _severity_counts(incidents: tuple[Incident, ...], *, words: bool, zeros: boo
 
 
 def _display_severity(incident: Incident) -> str:
-    """What it is counted as: a suspicion is no more than information, however bad it would be."""
+    """Returns the severity that an incident counts as; an unlikely one counts as info."""
     if incident.state == "resolved":
         return "resolved"
     return incident.severity if incident.is_likely else SEVERITIES[0]
@@ -111,14 +111,14 @@ def _right_variants(status: ConsoleStatus) -> list[Line]:
 
 
 def reporting_counts(sources: Iterable["SourceState"]) -> tuple[int, int, str]:
-    """How many report, of how many, and what they are: of the telemetry that ever came, the one most is missing of."""
+    """Returns reporting, known and kind of the source with the smallest reporting share."""
     came = [s for s in sources if s.age_s is not None and s.known]
     worst = min(came, key=lambda s: (s.reporting / s.known, s.kind != "nodes"), default=None)
     return (worst.reporting, worst.known, worst.kind) if worst else (0, 0, "nodes")
 
 
 def oldest_age(sources: Iterable["SourceState"]) -> float | None:
-    """The age of the source that is furthest behind, None where none ever delivered."""
+    """Returns the age of the oldest source in seconds, None if no source ever reported."""
     return max((s.age_s for s in sources if s.age_s is not None), default=None)
 
 
@@ -128,7 +128,7 @@ def _format_lag(age_s: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPosition:
-    """Where a replay stands."""
+    """The position of a replay."""
 
     start: float
     end: float
@@ -148,7 +148,7 @@ _BAR_LEFT, _BAR_RIGHT = 12, 19
 
 
 def replay_bar(position: ReplayPosition, openings: Iterable[float], columns: int) -> Line:
-    """The replay's time line, with a mark where something opened."""
+    """Returns the replay bar with a mark at each incident's start."""
     sign = "▶" if position.playing else "▮"
     left = f" {sign} {units.format_time(position.start)} "
     end = "end" if position.share == 1 else ""
@@ -165,31 +165,13 @@ def replay_bar(position: ReplayPosition, openings: Iterable[float], columns: int
 
 
 def bar_share(column: int, columns: int) -> float:
-    """The share of the replay that a column of the bar stands for."""
+    """Returns the share of the replay at a column of the bar, 0 to 1."""
     cells = columns - _BAR_LEFT - _BAR_RIGHT
     return min(max((column - _BAR_LEFT) / max(cells - 1, 1), 0.0), 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class ScreenLayout:
-    """How a screen is divided; `kind` is full, bare (a list and nothing else) or tiny."""
-
-    kind: str
-    side_by_side: bool = False
-    """The pane stands to the right of the list, else below it."""
-    list_size: int = 0
-    """Columns or rows of the list; 0: it has all, and there is no pane."""
-
-
-def small_layout(columns: int, lines: int) -> ScreenLayout | None:
-    """The division where there is no room for more than a list."""
-    if columns < 20 or lines < 3:
-        return ScreenLayout("tiny")
-    return ScreenLayout("bare") if columns < 60 or lines < 16 else None
-
-
 def loading_lines(stage: str, share: float, columns: int) -> list[Line]:
-    """What is shown until there is something to show."""
+    """Returns the progress display while data is loading."""
     cells = max(min(columns - 12, 40), 1)
     done = round(min(max(share, 0.0), 1.0) * cells)
     track = (("━" * done, "ok"), ("─" * (cells - done), "dim"), (f" {round(100 * share):3d} %", ""))
@@ -197,12 +179,12 @@ def loading_lines(stage: str, share: float, columns: int) -> list[Line]:
 
 
 def too_small_lines(columns: int) -> list[Line]:
-    """What is said where not even a list fits."""
+    """Returns the text for a screen too small for a list."""
     return [((cut("needs 20x3", columns), "warn"),)]
 
 
 def filter_lines(text: str, fault: str, counts: tuple[int, int], columns: int) -> list[Line]:
-    """The filter in force: as it was read, how much it keeps, and what in it was not understood."""
+    """Returns the filter in force with its number of rows and its error."""
     if not text:
         return []
     note: Span = (f"  {fault}", "warn") if fault else ("  esc clears", "dim")
@@ -210,12 +192,12 @@ def filter_lines(text: str, fault: str, counts: tuple[int, int], columns: int) -
 
 
 def sentence_lines(text: str, role: str, columns: int) -> list[Line]:
-    """A sentence where a table would be."""
+    """Returns a sentence in place of a table."""
     return wrap(((f" {text}", role),), columns, 1)
 
 
 def join_columns(left: Sequence[Line], right: Sequence[Line], columns: int, gap: int = 2) -> list[Line]:
-    """Two blocks side by side, the left one so many columns wide."""
+    """Returns two blocks side by side, the left one `columns` wide."""
     out: list[Line] = []
     for n in range(max(len(left), len(right))):
         first = fit(left[n], columns) if n < len(left) else ()

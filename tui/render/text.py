@@ -1,11 +1,11 @@
-"""Lines of text with roles, and what a terminal of some width makes of them. Pure, for the report and the console."""
+"""Lines of styled text, fitted to a terminal's width. Pure."""
 
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
 Span = tuple[str, str]
-"""Text and its role: '' or a key of `SGR`."""
+"""Text and role: '' or a key of `SGR`."""
 Line = tuple[Span, ...]
 
 SGR = {
@@ -24,10 +24,10 @@ SGR = {
     "gone": "31",
     "link": "4",
 }
-"""How each role looks on a plain terminal; the console has the same roles in its style sheet."""
+"""SGR codes of the roles on plain terminals; console.tcss styles the same roles."""
 
 BLANK_SAFE_ROLES = ("", "title", "crit", "warn", "info", "ok", "dim", "label", "key")
-"""Roles in which a blank looks like a blank."""
+"""Roles in which a blank is invisible."""
 
 _ASCII_GLYPHS = str.maketrans(
     {
@@ -43,28 +43,28 @@ _SINGLE_WIDTH = re.compile(
     r"[ -~\u00a1-\u00ac\u00ae-\u02ff\u0370-\u0377\u0391-\u03a1\u03a3-\u03ff\u2010-\u2027\u2030-\u205e"
     r"\u2190-\u21ff\u2200-\u22ff\u2500-\u25fc\u2701-\u2704\u2713-\u2718\u2800-\u28ff]*"
 )
-"""What is printable and one column wide for sure: nearly all that is ever shown, found out at once."""
+"""Printable characters one column wide: a fast path for nearly all texts."""
 
 
 def line(text: str, role: str = "") -> Line:
-    """A line of one span."""
+    """Returns a line of one span."""
     return ((text, role),)
 
 
 def sanitise(text: str) -> str:
-    """The text with control, format and unassigned characters replaced: names come from files that anyone wrote."""
+    """Replace control, format and unassigned characters, since names come from untrusted files."""
     if _SINGLE_WIDTH.fullmatch(text):
         return text
     return _UNPRINTABLE.sub(lambda m: "\ufffd" if unicodedata.category(m[0])[0] == "C" else m[0], text)
 
 
 def to_ascii(text: str) -> str:
-    """The text in ASCII, glyph for glyph, so that columns stay."""
+    """Returns the text in ASCII, glyph by glyph, so that columns stay aligned."""
     return text.translate(_ASCII_GLYPHS).encode("ascii", "replace").decode()
 
 
 def width(text: str) -> int:
-    """Columns that the text takes."""
+    """Returns the width of a text in columns."""
     if text.isascii() or _SINGLE_WIDTH.fullmatch(text):
         return len(text)
     return sum(_width(c) for c in text)
@@ -77,7 +77,7 @@ def _width(char: str) -> int:
 
 
 def cut(text: str, columns: int) -> str:
-    """The text in at most so many columns, with an ellipsis where something was cut off."""
+    """Returns the text in at most `columns`, with an ellipsis if it was cut."""
     if width(text) <= columns:
         return text
     kept, used = "", 1
@@ -90,7 +90,7 @@ def cut(text: str, columns: int) -> str:
 
 
 def pad(text: str, columns: int, *, right: bool = False) -> str:
-    """The text in exactly so many columns."""
+    """Returns the text in exactly `columns`."""
     if len(text) <= columns and (text.isascii() or _SINGLE_WIDTH.fullmatch(text)):
         return text.rjust(columns) if right else text.ljust(columns)
     text = cut(text, columns)
@@ -99,12 +99,12 @@ def pad(text: str, columns: int, *, right: bool = False) -> str:
 
 
 def line_width(spans: Line) -> int:
-    """Columns that a line takes."""
+    """Returns the width of a line in columns."""
     return sum(width(text) for text, _ in spans)
 
 
 def fit(spans: Line, columns: int) -> Line:
-    """The line in at most so many columns."""
+    """Returns the line in at most `columns`."""
     if line_width(spans) <= columns:
         return spans
     out: list[Span] = []
@@ -117,7 +117,7 @@ def fit(spans: Line, columns: int) -> Line:
 
 
 def justify(left: Line, right: Line, columns: int) -> Line:
-    """Two parts at both ends of one line; the right one gives way first."""
+    """Returns `left` and `right` at the ends of one line; `right` is dropped if both do not fit."""
     gap = columns - line_width(left) - line_width(right)
     if gap < 1:
         return fit(left, columns)
@@ -125,7 +125,7 @@ def justify(left: Line, right: Line, columns: int) -> Line:
 
 
 def wrap(spans: Line, columns: int, hang: int = 0) -> list[Line]:
-    """The line broken at blanks into lines of at most so many columns; all but the first hang by `hang`."""
+    """Wrap a line at blanks; all lines but the first are indented by `hang`."""
     lines: list[list[Span]] = [[]]
     left = columns
     for word, role in _split_words(spans, max(columns - hang, 1)):
@@ -140,7 +140,7 @@ def wrap(spans: Line, columns: int, hang: int = 0) -> list[Line]:
 
 
 def wrap_lines(lines: Iterable[Line], columns: int) -> list[Line]:
-    """All lines, wrapped; what follows a bullet or a label hangs under it."""
+    """Wrap all lines; text after a bullet or a label is indented to it."""
     return [row for spans in lines for row in wrap(spans, columns, min(_hanging_indent(spans), columns // 2))]
 
 
@@ -172,7 +172,7 @@ def _break_word(word: str, most: int) -> Iterator[str]:
 
 
 def merge_spans(parts: Iterable[Span]) -> list[Span]:
-    """The same with neighbours of one role as one span; a blank goes with what stands before it."""
+    """Merge adjacent spans of one role; blanks join the span before them."""
     out: list[Span] = []
     for text, role in parts:
         if out and (out[-1][1] == role or (text.isspace() and role == "" and out[-1][1] in BLANK_SAFE_ROLES)):
@@ -183,7 +183,7 @@ def merge_spans(parts: Iterable[Span]) -> list[Span]:
 
 
 def _trim_line(out: list[Span]) -> Line:
-    """Without blanks at the end."""
+    """Remove trailing blanks."""
     if out and not (last := out[-1][0].rstrip()):
         out.pop()
     elif out:
@@ -192,7 +192,7 @@ def _trim_line(out: list[Span]) -> Line:
 
 
 def to_plain_text(lines: Iterable[Line], *, colour: bool = False, ascii_: bool = False) -> str:
-    """The lines as text for a terminal, a file or a pipe."""
+    """Returns lines as text for a terminal, a file or a pipe."""
     rows = ("".join(_paint(text, role, colour, ascii_) for text, role in spans) for spans in lines)
     return "".join(row.rstrip(" ") + "\n" for row in rows)
 

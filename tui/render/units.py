@@ -1,4 +1,4 @@
-"""Numbers as people say them: `12.4 ms`, `34 %`, `1.2 MB`. Pure."""
+"""Numbers with units: `12.4 ms`, `34 %`, `1.2 MB`. Pure."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from functools import cache
 
 SHARE_EPSILON = 1e-5
 FACTOR_THRESHOLD = 10.0
-"""A change from which on it is told as a factor."""
+"""Relative change from which it is written as a factor."""
 _SI_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _TIME_UNITS = ((1.0, 1.0, "s"), (1e-3, 1e-3, "ms"), (1e-6, 1e-6, "µs"), (0.0, 1e-9, "ns"))
 _UNIT_NAMES = {"By": "B", "By/s": "B/s", "bit": "bit", "bit/s": "bit/s", "Hz": "Hz", "W": "W", "J": "J"}
@@ -16,11 +16,11 @@ _UNIT_SYMBOLS = {"Cel": "°C", "%": "%"}
 
 
 def format_value(value: float | None, unit: str, *, share: bool = False, signed: bool = False) -> str:
-    """A value with its unit; `share` says that unit '1' is a share and shown in percent."""
+    """Returns a value with its unit; `share` writes unit '1' in percent, `signed` adds a plus sign."""
     if value is None or math.isnan(value):
         return "unknown"
     if share and unit == "1":
-        # What is left of a float's rounding is nothing, and of +9,200 % nobody thinks as 93 times.
+        # Remove rounding errors, and write +9,200 % as a factor of 93.
         value = 0.0 if abs(value) < SHARE_EPSILON else value
         if signed and FACTOR_THRESHOLD <= value < math.inf:
             return f"×{format_number(1 + value)}"
@@ -43,12 +43,12 @@ def _format_magnitude(value: float, unit: str, *, share: bool) -> str:
 
 
 def _pluralise_unit(unit: str, value: float) -> str:
-    """What is counted, in the plural: `{packet}/s` is `packets/s`."""
+    """Returns a unit with its noun in the plural: `{packet}/s` is `packets/s`."""
     return _COUNTED_NOUN.sub(lambda m: m[1] if value == 1 or m[1].endswith("s") else f"{m[1]}s", unit)
 
 
 def format_number(value: float) -> str:
-    """A number with three significant digits and no exponent where one is not needed."""
+    """Returns a number with three significant digits, without an exponent if possible."""
     if value == 0:
         return "0"
     if abs(value) >= 999.5:
@@ -58,14 +58,14 @@ def format_number(value: float) -> str:
 
 def _format_with_prefix(value: float, unit: str) -> str:
     for size, prefix in _SI_PREFIXES:
-        # 999.7 kB is 1 MB once rounded to three digits.
+        # 999.7 kB rounds to 1 MB.
         if value >= size * 0.9995:
             return f"{format_number(value / size)} {prefix}{unit}"
     return f"{format_number(value)} {unit}"
 
 
 def format_duration(value: float) -> str:
-    """A duration: `812 µs`, `12.4 ms`, `31.2 s`, `4 min 12 s`, `2 h 5 min`, `3 d 4 h`."""
+    """Returns a duration: `812 µs`, `12.4 ms`, `31.2 s`, `4 min 12 s`, `2 h 5 min`, `3 d 4 h`."""
     if value >= 99.95:
         return _format_long_duration(round(value))
     if value == 0:
@@ -86,24 +86,24 @@ def _format_long_duration(whole: int) -> str:
 
 
 def format_time(time: float) -> str:
-    """A time of day, UTC."""
+    """Returns the time of day, UTC."""
     return datetime.fromtimestamp(math.floor(time), UTC).strftime("%H:%M:%S")
 
 
 def format_datetime(time: float) -> str:
-    """A date and time of day, UTC."""
+    """Returns date and time of day, UTC."""
     return datetime.fromtimestamp(math.floor(time), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def format_count(number_: int, noun: str, plural: str = "") -> str:
-    """`1 node`, `8 nodes`."""
+    """Returns `1 node`, `8 nodes`."""
     return f"{number_:,} {noun if number_ == 1 else plural or noun + 's'}"
 
 
 def format_brief(value: float, unit: str, *, share: bool = False) -> str:
-    """The same for tables where the signal's name says what is counted: `13`, `12/s`."""
-    told = format_value(value, _strip_noun(unit), share=share)
-    return told.replace(" /s", "/s").rstrip()
+    """Returns a value without the noun of its unit, for tables: `13`, `12/s`."""
+    text = format_value(value, _strip_noun(unit), share=share)
+    return text.replace(" /s", "/s").rstrip()
 
 
 @cache
@@ -112,7 +112,7 @@ def _strip_noun(unit: str) -> str:
 
 
 def format_short_duration(seconds_: float) -> str:
-    """A duration in at most four characters: `12s`, `25m`, `3h`, `2d`."""
+    """Returns a duration in at most four characters: `12s`, `25m`, `3h`, `2d`."""
     for size, name in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds_ >= size:
             return f"{seconds_ / size:.0f}{name}"
@@ -120,5 +120,5 @@ def format_short_duration(seconds_: float) -> str:
 
 
 def is_share(signal: str) -> bool:
-    """Whether a signal without unit is a share, and told in percent."""
+    """Returns whether a signal without unit is a share, shown in percent."""
     return signal.endswith(("ratio", "share", "active", "idle", "utilisation", "usage")) or "_share_" in signal

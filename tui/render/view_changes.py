@@ -1,4 +1,4 @@
-"""What changed from one scene to the next, a sentence each: for pipes, screen readers and logs. Pure."""
+"""Changes between snapshots, one sentence each, for pipes, screen readers and logs. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,70 +9,70 @@ from skewscope.tui.render import detail, units
 from skewscope.tui.render.detail import DisplayNames
 
 CONFIDENCE_STEP = 0.2
-"""A confidence that moves by less is no news."""
+"""Smaller changes of confidence are not reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewChange:
-    """One thing that happened."""
+    """One change."""
 
     time: float
     what: str
-    """opened, worse, resolved, again, explained, a root again, moved, surer, silent, reporting or unseen."""
+    """The kind of change, as `opened`, `severity`, `moved` or `silent`."""
     text: str
     incident: str = ""
 
     def to_line(self) -> str:
-        """As one line of text."""
+        """Returns the change as one line of text."""
         return f"{units.format_datetime(self.time)[:-4].replace(' ', 'T')}Z {self.what}: {self.text}"
 
 
-def diff_snapshots(before: ViewSnapshot | None, after: ViewSnapshot, words: DisplayNames) -> Iterator[ViewChange]:
-    """What changed, incidents first, in their order."""
+def diff_snapshots(before: ViewSnapshot | None, after: ViewSnapshot, names: DisplayNames) -> Iterator[ViewChange]:
+    """Yield the changes of the incidents in their order, then those of the sources."""
     known = {i.id: i for i in before.incidents} if before else {}
     for incident in after.incidents:
-        yield from _incident_changes(known.get(incident.id), incident, after, words)
+        yield from _incident_changes(known.get(incident.id), incident, after, names)
     yield from _source_changes(before, after)
 
 
 def _incident_changes(
-    old: Incident | None, new: Incident, scene: ViewSnapshot, words: DisplayNames
+    old: Incident | None, new: Incident, snapshot: ViewSnapshot, names: DisplayNames
 ) -> Iterator[ViewChange]:
     def change(what: str, text: str) -> ViewChange:
-        return ViewChange(scene.time, what, f"{text} [{new.id}]", new.id)
+        return ViewChange(snapshot.time, what, f"{text} [{new.id}]", new.id)
 
-    name = words.incident_title(new)
+    name = names.incident_title(new)
     if old is None:
         cost = f", {detail.format_impact(new)}" if detail.format_impact(new) else ""
-        advice = f", do: {words.mitigation_name(new.mitigations[0].id)}" if new.mitigations else ""
+        advice = f", do: {names.mitigation_name(new.mitigations[0].id)}" if new.mitigations else ""
         yield change("opened", f"{new.severity}, {name}, {detail.format_confidence(new)} sure{cost}{advice}")
         if new.explained_by:
-            yield change("explained", f"{name}, by {_root_label(new, words)}")
+            yield change("explained", f"{name}, by {_root_label(new, names)}")
         return
     if old.state != new.state:
         how = (
-            f"{name} after {units.format_duration(detail.duration(new, scene.time))}"
+            f"{name} after {units.format_duration(detail.duration(new, snapshot.time))}"
             if new.state == "resolved"
             else name
         )
-        yield change("resolved" if new.state == "resolved" else "again", how)
+        yield change("resolved" if new.state == "resolved" else "reopened", how)
     if old.name != new.name:
-        yield change("moved", f"{words.condition_name(new.condition)} from {old.name} to {new.name}")
+        yield change("moved", f"{names.condition_name(new.condition)} from {old.name} to {new.name}")
     if old.severity != new.severity:
-        yield change("worse", f"{name} is {new.severity}, it was {old.severity}")
+        yield change("severity", f"{name} is {new.severity}, before {old.severity}")
     if old.explained_by != new.explained_by:
-        what = "explained" if new.explained_by else "a root again"
-        yield change(what, f"{name}, by {_root_label(new, words)}" if new.explained_by else name)
+        what = "explained" if new.explained_by else "unexplained"
+        yield change(what, f"{name}, by {_root_label(new, names)}" if new.explained_by else name)
     if abs(new.confidence - old.confidence) >= CONFIDENCE_STEP and old.is_likely != new.is_likely:
         yield change(
-            "surer" if new.is_likely else "less sure",
+            "more likely" if new.is_likely else "less likely",
             f"{name}, {detail.format_confidence(new)}, before {detail.format_confidence(old)}",
         )
 
 
-def _root_label(incident: Incident, words: DisplayNames) -> str:
-    root = words.find_incident(incident.explained_by or "")
-    return words.incident_title(root) if root else str(incident.explained_by)
+def _root_label(incident: Incident, names: DisplayNames) -> str:
+    root = names.find_incident(incident.explained_by or "")
+    return names.incident_title(root) if root else str(incident.explained_by)
 
 
 def _source_changes(before: ViewSnapshot | None, after: ViewSnapshot) -> Iterator[ViewChange]:

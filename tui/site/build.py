@@ -1,4 +1,4 @@
-"""The catalogue as a web site that works from its files, without a network; Sphinx makes it of Markdown pages."""
+"""Build the catalogue as a static web site that works offline: Markdown pages converted by Sphinx."""
 
 import os
 import re
@@ -13,9 +13,9 @@ from pathlib import Path
 from skewscope.kb.problems import InputError, Problem
 
 MARKER = ".skewscope-site"
-"""What tells a site of ours, which may be replaced, from a folder that somebody needs."""
+"""Marks a folder as a generated site, which may be replaced."""
 BUILD_TIMEOUT_S = 600.0
-"""Seconds that a build may take."""
+"""Time limit of a build, in seconds."""
 REQUIRED_PACKAGES = ("sphinx", "myst_parser", "furo")
 SPHINX_FILES = Path(__file__).parent / "sphinx"
 
@@ -30,7 +30,7 @@ NAVIGATION_PAGES = {
     "findings": "Findings",
     "sources": "Sources",
 }
-"""Pages that the navigation holds, in its order."""
+"""The pages of the navigation, in order."""
 
 DOWNLOADS = {
     "catalogue.json": "the catalogue as JSON",
@@ -42,12 +42,12 @@ DOWNLOADS = {
 
 
 def build_site(out: Path, pages: Mapping[str, str], extra: Mapping[str, str], version: str) -> None:
-    """Writes the site of some pages into a folder, in place of an older one.
+    """Build a site from pages and write it to a folder, replacing an older site.
 
-    `extra` are files that stand beside the pages, by name.
+    `extra` are further files by name, written beside the pages.
 
     Raises:
-        InputError: what makes the site is not installed, the folder holds something else, or it cannot be written.
+        InputError: A required package is missing, the folder has other content, or it cannot be written.
     """
     missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
     if missing:
@@ -72,7 +72,7 @@ def _check_target(out: Path) -> None:
 
 
 def _replace_site(made: Path, out: Path) -> None:
-    """The site where the older one was; the folder itself stays, since somebody may stand in it."""
+    """Replace the content of `out`; the folder itself stays, since it may be a working directory."""
     for old in out.iterdir():
         if old.is_dir() and not old.is_symlink():
             shutil.rmtree(old)
@@ -90,7 +90,7 @@ def _run_sphinx(folder: Path, pages: Mapping[str, str], extra: Mapping[str, str]
     for name, text in sphinx_sources(pages, extra).items():
         _write_file(source / name, text)
     command = [sys.executable, "-P", "-m", "sphinx", "-b", "html", "-q", "-j", "auto", "-d", str(folder / "doctrees")]
-    # The same site from the same catalogue, whatever day it is and in whatever order sets are walked.
+    # Make the build reproducible: fixed date, fixed order of sets.
     settled = {"SOURCE_DATE_EPOCH": "0", "PYTHONHASHSEED": "0", "SKEWSCOPE_CATALOGUE_VERSION": version}
     try:
         done = subprocess.run(  # noqa: S603 - our own interpreter on our own files
@@ -114,7 +114,7 @@ def _run_sphinx(folder: Path, pages: Mapping[str, str], extra: Mapping[str, str]
 
 
 def _finish(made: Path) -> None:
-    """What Sphinx leaves to be wished for: heads of tables that say so, no notes of the build."""
+    """Add scopes to table headers, remove build notes, and write the marker."""
     (made / ".buildinfo").unlink(missing_ok=True)
     (made / "objects.inv").unlink(missing_ok=True)
     shutil.rmtree(made / "_sources", ignore_errors=True)
@@ -129,15 +129,15 @@ def _write_file(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-# What Sphinx is given
+# --- Sphinx sources
 
 
 def sphinx_sources(pages: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
-    """By path, what Sphinx reads: pages with drawings in place of the links to them, and the navigation."""
+    """Returns the Sphinx sources by path: pages with inlined drawings, and the navigation."""
     written = {name: text for name, text in pages.items() if name.endswith(".md")}
     found = {name: _inline_drawings(text, name, pages) for name, text in written.items()}
     leading = {"index.md", *(f"{name}.md" for name in NAVIGATION_PAGES)}
-    # Entries are reached by links: nine hundred of them have no place in the navigation.
+    # Entries are reached by links: hundreds of them would overload the navigation.
     found = {name: text if name in leading else f"---\norphan: true\n---\n\n{text}" for name, text in found.items()}
     found["index.md"] += _download_section(extra) + _navigation_section(found)
     return found
@@ -147,7 +147,7 @@ _DRAWING_LINK = re.compile(r"^!\[(?P<told>(?:[^\]\\]|\\.)*)\]\((?P<name>[a-z0-9-
 
 
 def _inline_drawings(text: str, name: str, pages: Mapping[str, str]) -> str:
-    """A page with its drawing in it, so that nodes can be followed; a blank line would end the HTML."""
+    """Returns a page with its drawings inlined; a blank line would end the HTML block."""
     folder = name.rpartition("/")[0]
 
     def put(found: re.Match[str]) -> str:

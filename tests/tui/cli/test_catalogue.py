@@ -39,7 +39,7 @@ def test_which_conditions_a_dpu_at_the_front_end_can_see():
 
 def test_what_looks_like_a_tensor_parallel_straggler_and_how_to_tell_them_apart():
     shown = run("kb", "show", "tp-straggler")
-    part = shown.split("Looks like\n")[1].split("\n\n")[0]
+    part = shown.split("Look-alikes\n")[1].split("\n\n")[0]
     for look in catalogue().conditions["tp-straggler"].lookalikes:
         assert look.condition in part
     assert "marks" in part
@@ -54,7 +54,7 @@ def test_what_was_measured_about_kv_transfer_and_by_whom():
 
 def test_what_can_be_done_about_incast_and_what_it_risks():
     shown = run("kb", "show", "incast-all-to-all")
-    part = shown.split("What to do\n")[1].split("What was reported")[0]
+    part = shown.split("Mitigations\n")[1].split("Reported measurements")[0]
     for id_ in catalogue().conditions["incast-all-to-all"].mitigations:
         assert id_ in part
     assert "risk: " in part
@@ -153,7 +153,7 @@ def due():
 
 
 def test_changes_between_two_versions_are_listed_and_the_version_due_is_told(copy, tmp_path):
-    assert "Nothing changed" in run("kb", "changes", copy)
+    assert "No changes" in run("kb", "changes", copy)
     straggler = copy / "conditions/tp-straggler.yaml"
     with written(straggler, replaced(straggler, "name: Tensor", "name: The tensor")):
         told = run("kb", "changes", copy, code=1)
@@ -192,7 +192,7 @@ def test_coverage_answers_for_a_topology_and_says_which_signal_would_open_most()
     with_engines = json.loads(run("coverage", "--topology", topology, "--source", "vllm", "--json"))
     blind = [sum(one["verdict"] == "blind" for one in found["conditions"]) for found in (alone, with_engines)]
     assert blind[1] < blind[0] < len(catalogue().conditions)
-    assert "What would help most" in run("coverage", "--topology", topology)
+    assert "Most useful further signals" in run("coverage", "--topology", topology)
 
 
 def test_coverage_is_not_asked_in_two_ways_at_once():

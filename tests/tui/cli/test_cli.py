@@ -65,7 +65,7 @@ def test_values_of_the_contract_have_the_forms_it_promises(replayed):
 
 def test_a_report_tells_what_why_why_not_and_what_to_do(brief):
     out, _ = run("replay", brief, code=1)
-    for said in ("on rank n2", "why ", "ruled out", "rivals", "unseen", "do  ", "undo:", "What could not be seen"):
+    for said in ("on rank n2", "why ", "ruled out", "competing", "unseen", "do  ", "undo:", "Missing data"):
         assert said in out
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= 110
@@ -103,7 +103,7 @@ def test_what_lists_or_shows_does_so_as_text_and_as_json(words, moment):
 
 def test_a_misspelt_search_finds_what_was_meant():
     assert run("kb", "search", "stragler")[0].splitlines()[1].startswith("tp-straggler")
-    assert "Nothing" in run("kb", "search", "zzzzqqqq", code=1)[0]
+    assert "No results" in run("kb", "search", "zzzzqqqq", code=1)[0]
 
 
 # That all the rules are sound is tests/rules/test_rules.py's matter.
@@ -116,7 +116,7 @@ def test_a_misspelt_search_finds_what_was_meant():
     ],
 )
 def test_what_comes_with_the_package_is_sound(words):
-    assert "No problems." in run(*words)[0] or "cases good" in run(*words)[0]
+    assert "No problems." in run(*words)[0] or "cases passed" in run(*words)[0]
 
 
 def test_an_id_that_nobody_knows_is_told_with_the_nearest():

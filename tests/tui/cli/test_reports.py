@@ -59,10 +59,10 @@ def test_a_line_for_each_change():
     ("change", "what"),
     [
         ({"state": "resolved", "resolved_at": T0 + 60}, "resolved"),
-        ({"severity": "info"}, "worse"),
+        ({"severity": "info"}, "severity"),
         ({"name": "n3"}, "moved"),
         ({"explained_by": CHILD.id}, "explained"),
-        ({"confidence": 0.2}, "less sure"),
+        ({"confidence": 0.2}, "less likely"),
     ],
 )
 def test_what_changes_is_named(change, what):
@@ -71,7 +71,7 @@ def test_what_changes_is_named(change, what):
 
 
 def test_what_fires_again_and_who_falls_silent_is_told():
-    assert told(snapshot(50, (ENDED,)), snapshot(51, (replace(ENDED, state="firing"),)))[0].startswith("again: ")
+    assert told(snapshot(50, (ENDED,)), snapshot(51, (replace(ENDED, state="firing"),)))[0].startswith("reopened: ")
     before, after = snapshot(50), replace(snapshot(51), sources=(replace(SOURCES[1], reporting=3), *SOURCES[2:]))
     assert told(before, after) == ["silent: node telemetry: 3 of 8 nodes"]
 
@@ -161,11 +161,11 @@ def test_a_file_changes_keys(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[keys", "no TOML"),
+        ("[keys", "invalid TOML"),
         ('[keys]\nfoldd = "F"', "fold"),
         ("[keys]\nfold = 3", "a key or a list"),
         ('[keys]\nfold = "much"', "a key or a list"),
-        ('[keys]\nfold = "j"', "one meaning for each key"),
+        ('[keys]\nfold = "j"', "each key assigned once"),
         ('[colours]\nfold = "F"', "only [keys]"),
         ("keys = 3", "[keys] and lines"),
     ],
@@ -186,7 +186,7 @@ def test_a_ledger_is_read_back_and_what_is_no_entry_is_passed_over(tmp_path):
         more.write('nonsense\n{"time": 1}\n[]\n')
     found = operator_log.read_log(file)
     assert found.entries == kept.entries
-    assert "3 lines" in found.fault
+    assert "3 invalid lines" in found.fault
     assert operator_log.read_log(tmp_path / "none.jsonl").entries == ()
 
 
@@ -206,7 +206,7 @@ def test_a_snooze_ends_by_itself():
     ("advice", "lines"),
     [
         ("quarantine-node", ["- tensor-parallel A: n0 n1 n2 n3", "+ tensor-parallel A: n0 n1 n3"]),
-        ("unheard-of", ["no line of the topology"]),
+        ("unheard-of", ["no change of the topology"]),
     ],
 )
 def test_a_plan_is_a_diff_of_what_the_topology_tells(advice, lines):

@@ -4,6 +4,7 @@ import pytest
 
 from skewscope.tui.console.operator_log import TriageState
 from skewscope.tui.console.player import Player, parse_time
+from skewscope.tui.console.screen_layout import small_layout
 from skewscope.tui.console.screens.base import ScreenModel
 from skewscope.tui.render import columns as columns_module
 from skewscope.tui.render import detail, filter_query, incident_table, status
@@ -124,7 +125,7 @@ def test_stale_data_looks_stale(age, role):
     [((80, 24), "full"), ((59, 24), "bare"), ((80, 15), "bare"), ((19, 24), "tiny"), ((80, 2), "tiny")],
 )
 def test_small_screens_get_a_list_and_smaller_ones_a_word(size, kind):
-    found = status.small_layout(*size)
+    found = small_layout(*size)
     assert (found.kind if found else "full") == kind
 
 
@@ -165,7 +166,7 @@ def test_the_full_detail_says_why_why_not_and_what_to_do():
         "since 12:19:13 UTC, for 75 s",
         "12.4 ms",
         "(31 %): CNP",
-        "no data of gpu.clock_ratio",
+        "no data for gpu.clock_ratio",
         "undo: put it back",
         "verify: wire.onset_lag falls",
         "Pipeline bubble on group B",
@@ -174,18 +175,20 @@ def test_the_full_detail_says_why_why_not_and_what_to_do():
         ROOT.id,
     ):
         assert words in shown
-    assert "from Tensor-parallel straggler on rank n2" in to_plain_text(detail.full_lines(CHILD, WORDS, NOW, 100))
-    assert "came back 2 times" in to_plain_text(detail.full_lines(ENDED, WORDS, NOW, 100))
+    assert "explained by Tensor-parallel straggler on rank n2" in to_plain_text(
+        detail.full_lines(CHILD, WORDS, NOW, 100)
+    )
+    assert "reopened 2 times" in to_plain_text(detail.full_lines(ENDED, WORDS, NOW, 100))
 
 
 def test_what_it_may_be_as_well_is_told_with_how_many_they_are():
     several = to_plain_text(
         detail.full_lines(replace(ROOT, candidates=("fabric-congestion", "unheard-of")), WORDS, NOW, 100)
     )
-    assert "2 that nothing here can judge: Fabric congestion, unheard-of" in several
+    assert "2 candidates without telemetry: Fabric congestion, unheard-of" in several
     apart = replace(ROOT, candidates=("unheard-of",), elsewhere=(("unheard-of", ("A", "B", "C", "D", "E")),))
-    assert "judge: unheard-of (at A, B, C or elsewhere)" in to_plain_text(detail.full_lines(apart, WORDS, NOW, 100))
-    assert "or one of" not in to_plain_text(detail.full_lines(ROOT, WORDS, NOW, 100))
+    assert "telemetry: unheard-of (at A, B, C or elsewhere)" in to_plain_text(detail.full_lines(apart, WORDS, NOW, 100))
+    assert "possibly" not in to_plain_text(detail.full_lines(ROOT, WORDS, NOW, 100))
 
 
 def test_another_incident_is_named_in_the_history():

@@ -127,7 +127,7 @@ def test_with_leave_to_write_one_acknowledges_and_snoozes(tmp_path):
         assert "snoozed" in screen_text(app)
 
     run(flow, size=(120, 40), options=ConsoleOptions(write=True, operator_log=ledger, operator="eva"))
-    assert [entry.did for entry in read_log(ledger.path).entries] == ["acknowledged", "taken back", "snoozed"]
+    assert [entry.did for entry in read_log(ledger.path).entries] == ["acknowledged", "unacknowledged", "snoozed"]
 
 
 def test_what_a_controller_silenced_is_still_there_and_marked():
@@ -137,7 +137,7 @@ def test_what_a_controller_silenced_is_still_there_and_marked():
 
     async def flow(app, pilot):
         assert page(app).cell_formatter.cell(page(app).rows[0], "state") == ("silenced", "dim")
-        assert "silenced by s-12: nobody else is told" in screen_text(app)
+        assert "silenced by s-12: no notifications are sent" in screen_text(app)
 
     run(flow, feed, size=(120, 40))
 
@@ -186,12 +186,12 @@ def test_the_replay_can_be_stepped_back_to_when_nothing_was_wrong():
         assert app.state.player.index == len(app.state.feed.times()) - 2
         await pilot.press("left_curly_bracket")
         await pilot.pause()
-        assert "Nothing had been found yet" in screen_text(app)
+        assert "No incident up to this time" in screen_text(app)
         await pilot.press("t", *"+50", "enter")
         assert page(app).count == 3
         await pilot.press("t", *"soon", "enter")
         await pilot.pause()
-        assert "is no time" in screen_text(app)
+        assert "is not a time" in screen_text(app)
 
     run(flow)
 
@@ -304,7 +304,7 @@ def test_help_lists_the_keys_of_its_screen():
 
 
 def test_a_key_that_means_nothing_here_says_so():
-    assert "means nothing on this screen" in shown((80, 24), ["2", "f"])
+    assert "has no effect on this screen" in shown((80, 24), ["2", "f"])
 
 
 def test_resizing_loses_nothing():
@@ -332,7 +332,7 @@ def test_what_is_on_show_is_kept_by_one_key(tmp_path):
         await pilot.press("R")
         await app.workers.wait_for_complete()
         await pilot.pause()
-        assert "kept" in screen_text(app)
+        assert "saved" in screen_text(app)
         assert "skewscope-2026" in screen_text(app)
 
     run(flow, feed, options=ConsoleOptions(recordings_folder=tmp_path))
@@ -448,7 +448,7 @@ def test_what_is_marked_is_acknowledged_snoozed_and_copied_together():
         # Another one beside them is acknowledged with them; only then a second time takes all back.
         await pilot.press("M", "a", "M", "a")
         await pilot.pause()
-        assert [one.did for one in options.operator_log.entries[2:]] == ["acknowledged", *["taken back"] * 3]
+        assert [one.did for one in options.operator_log.entries[2:]] == ["acknowledged", *["unacknowledged"] * 3]
         await pilot.press("M", "n", "2")
         await pilot.pause()
         assert {one.incident for one in options.operator_log.entries[-3:] if one.did == "snoozed"} == {

@@ -24,14 +24,14 @@ def test_a_report_keeps_to_its_width(columns):
 
 def test_healthy_data_gets_a_clear_sentence_with_what_was_watched():
     shown = text(healthy())
-    assert "tp: nothing is wrong in what could be seen." in shown
+    assert "tp: no fault found in the available telemetry." in shown
     assert "8 nodes and 1 group for 1 min 40 s" in " ".join(shown.split())
 
 
 def test_no_data_is_not_called_healthy():
     empty = replace(healthy(), snapshots=(), samples=0, duration_s=0.0)
     assert "nothing is known" in text(empty)
-    assert "nothing is wrong" not in text(empty)
+    assert "no fault" not in text(empty)
 
 
 def test_what_is_missing_is_said_in_sentences():

@@ -1,1 +1,1 @@
-"""The screens of the console, each as what it shows and what its keys do. None of them knows Textual."""
+"""The models of the console's screens: content and commands, without Textual."""

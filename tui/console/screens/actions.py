@@ -1,4 +1,4 @@
-"""Actions: what can be done and its plan as a diff, what was acknowledged and snoozed, how the rules do."""
+"""Actions, the fifth screen: advised mitigations with their plans, the operator log, the state of the rules."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -18,19 +18,19 @@ from skewscope.tui.render.filter_query import FilterTable
 from skewscope.tui.render.incident_table import rank_incidents
 from skewscope.tui.render.text import Line, Span, line, width, wrap, wrap_lines
 
-VIEWS = ("advice", "ledger", "rules")
+VIEWS = ("advice", "log", "rules")
 COLUMNS: dict[str, tuple[TableColumn, ...]] = {
     "advice": (
         TableColumn("mark", "", 1, 1, 0),
         TableColumn("what", "do", 24, 48, 0, shrinkable=True),
         TableColumn("for", "for", 20, 48, 1, shrinkable=True),
         TableColumn("where", "where", 8, 24, 2),
-        TableColumn("actor", "who", 6, 10, 4),
-        TableColumn("dpu", "a DPU", 6, 6, 5),
+        TableColumn("actor", "actor", 6, 10, 4),
+        TableColumn("dpu", "by DPU", 6, 6, 5),
         TableColumn("risk", "risk", 6, 6, 3),
-        TableColumn("standing", "standing", 8, 14, 6),
+        TableColumn("standing", "triage", 8, 14, 6),
     ),
-    "ledger": (
+    "log": (
         TableColumn("time", "when", 8, 8, 0),
         TableColumn("who", "who", 8, 16, 1),
         TableColumn("did", "did", 10, 18, 0),
@@ -41,44 +41,44 @@ COLUMNS: dict[str, tuple[TableColumn, ...]] = {
         TableColumn("mark", "", 1, 1, 0),
         TableColumn("rule", "rule", 24, 52, 0, shrinkable=True),
         TableColumn("state", "state", 10, 10, 1),
-        TableColumn("judged", "judges", 6, 6, 3, align_right=True),
+        TableColumn("judged", "judged", 6, 6, 3, align_right=True),
         TableColumn("firing", "firing", 6, 6, 2, align_right=True),
         TableColumn("suppressed", "explained", 9, 9, 5, align_right=True),
         TableColumn("unknown", "unknown", 7, 7, 4, align_right=True),
-        TableColumn("lacking", "lacks", 16, 80, 6, shrinkable=True),
+        TableColumn("lacking", "missing signals", 16, 80, 6, shrinkable=True),
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class AdviceRow:
-    """One piece of advice for one incident."""
+    """One advised mitigation of one incident."""
 
     incident: Incident
     advice: Advice
 
 
 class ActionsModel(ScreenModel):
-    """Three views: advice, the ledger, the rules."""
+    """Three views: advice, operator log, rules."""
 
     name = "actions"
     number = 5
     filter_example: ClassVar[str] = "words  state:blind  actor:router  risk:low  !text"
 
-    def __init__(self, desk: ConsoleState) -> None:
-        super().__init__(desk)
+    def __init__(self, state: ConsoleState) -> None:
+        super().__init__(state)
         self.view_index = 0
         self.all_items: list[AdviceRow | OperatorLogEntry | RuleHealth] = []
         self.items: list[AdviceRow | OperatorLogEntry | RuleHealth] = []
 
     @property
     def view(self) -> str:
-        """advice, ledger or rules."""
+        """The current view: advice, log or rules."""
         return VIEWS[self.view_index]
 
     @property
     def selected_incident(self) -> Incident | None:
-        """The incident that the row under the cursor is about."""
+        """The incident of the row under the cursor."""
         item = self.items[self.cursor] if self.cursor < len(self.items) else None
         if isinstance(item, AdviceRow):
             return item.incident
@@ -86,7 +86,7 @@ class ActionsModel(ScreenModel):
 
     @property
     def subject(self) -> str:
-        """The mitigation, the condition of the incident, or the condition of the rule under the cursor."""
+        """The mitigation of an advice row, else the condition of the row."""
         item = self.items[self.cursor] if self.cursor < len(self.items) else None
         if isinstance(item, AdviceRow):
             return item.advice.id
@@ -95,50 +95,52 @@ class ActionsModel(ScreenModel):
         return self.selected_incident.condition if self.selected_incident else ""
 
     def collect_rows(self) -> None:
-        """The rows of this view."""
-        scene = self.state.snapshot
-        if scene is None:
+        """Collect the rows of the current view."""
+        snapshot = self.state.snapshot
+        if snapshot is None:
             return
         if self.view == "advice":
             firing = [row.incident for row in rank_incidents(self.state.incidents()) if row.incident.state == "firing"]
             self.all_items = [AdviceRow(incident, advice) for incident in firing for advice in incident.mitigations]
-        elif self.view == "ledger":
+        elif self.view == "log":
             self.all_items = list(reversed(self.state.operator_log.entries))
         else:
-            health = sorted(scene.rules, key=lambda h: (STATE_ORDER.index(h.state), not h.judged, h.rule))
+            health = sorted(snapshot.rules, key=lambda h: (STATE_ORDER.index(h.state), not h.judged, h.rule))
             self.all_items = list(health)
         self.items = [self.all_items[n] for n in self.filtered_rows()]
         self.count = len(self.items)
 
     def identity(self, at: int) -> Hashable:
-        """What a row is about."""
+        """Returns the key of a row."""
         item = self.items[at] if at < len(self.items) else None
         if isinstance(item, AdviceRow):
             return item.incident.id, item.advice.id
         return item.rule if isinstance(item, RuleHealth) else item
 
     def filter_table(self) -> FilterTable:
-        """What a filter can ask."""
+        """Returns the filter fields of the current view."""
 
         def texts(column: str) -> list[str]:
             return [self._cell(item, column)[0] for item in self.all_items]
 
-        names = [column.id for column in COLUMNS[self.view] if column.id != "mark"]
-        hay = [" ".join(self._cell(item, name)[0] for name in names).lower() for item in self.all_items]
-        words = {name: (lambda name=name: texts(name)) for name in names if name not in ("judged", "firing", "unknown")}
-        numbers = {
+        ids = [column.id for column in COLUMNS[self.view] if column.id != "mark"]
+        hay = [" ".join(self._cell(item, name)[0] for name in ids).lower() for item in self.all_items]
+        text_fields = {
+            name: (lambda name=name: texts(name)) for name in ids if name not in ("judged", "firing", "unknown")
+        }
+        number_fields = {
             name: (lambda name=name: np.array([getattr(i, name) for i in self.all_items], float))
             for name in ("judged", "firing", "unknown")
             if self.view == "rules"
         }
-        return FilterTable(hay, words, numbers)
+        return FilterTable(hay, text_fields, number_fields)
 
     def header(self, columns_: int, rows: int) -> list[Line]:
-        """Which view this is, and the titles."""
+        """Returns the names of the views and the column titles."""
         names: list[Span] = [(" ", "")]
         for n, name in enumerate(VIEWS):
             names.append((f" {name} ", "bar" if n == self.view_index else "dim"))
-        names.append(("  v: the next one", "dim"))
+        names.append(("  v: next view", "dim"))
         head: list[Line] = [tuple(names)]
         if not self.count and not self.filter:
             return [*head, *self._empty_lines(columns_)]
@@ -151,21 +153,21 @@ class ActionsModel(ScreenModel):
         return [*head, *([columns.title_line(self.widths)] if rows > 3 else []), *chip]
 
     def _empty_lines(self, columns_: int) -> list[Line]:
-        if self.view == "ledger":
+        if self.view == "log":
             how = "a acknowledges, n snoozes." if self.state.write else "Start with --write to acknowledge and snooze."
-            return status.sentence_lines(f"Nothing was acknowledged, snoozed or applied. {how}", "dim", columns_)
+            return status.sentence_lines(f"The operator log is empty. {how}", "dim", columns_)
         if self.view == "rules":
-            return status.sentence_lines("No rule has judged anything yet.", "dim", columns_)
+            return status.sentence_lines("No rule has judged an entity yet.", "dim", columns_)
         if self.state.snapshot is not None and not self.state.snapshot.delivered_signals:
-            return status.sentence_lines("Nothing is advised, for nothing could be watched.", "warn", columns_)
-        return status.sentence_lines("Nothing is advised: nothing that fires has advice.", "ok", columns_)
+            return status.sentence_lines("No advice: no telemetry received.", "warn", columns_)
+        return status.sentence_lines("No advice: no firing incident has a mitigation.", "ok", columns_)
 
     def row(self, at: int) -> Line:
-        """One piece of advice, one entry, one rule."""
+        """Returns a row as a line."""
         return columns.row_line(self.widths, lambda column: self._cell(self.items[at], column))
 
     def compact_row(self, at: int) -> Line:
-        """The same where there is no room."""
+        """Returns a row as one text, for narrow screens."""
         item = self.items[at]
         first = ("mark", "where", "what") if isinstance(item, AdviceRow) else [c.id for c in COLUMNS[self.view][:3]]
         return ((" ".join(self._cell(item, column)[0] for column in first), ""),)
@@ -176,13 +178,13 @@ class ActionsModel(ScreenModel):
         return self._log_cell(item, column) if isinstance(item, OperatorLogEntry) else _rule_cell(item, column)
 
     def _advice_cell(self, act: AdviceRow, column: str) -> Cell:
-        incident, words = act.incident, self.state.names
+        incident, names = act.incident, self.state.names
         if column == "mark":
             return detail.severity_glyph(incident)
-        known = words.catalogue.mitigations.get(act.advice.id)
+        known = names.catalogue.mitigations.get(act.advice.id)
         texts = {
-            "what": words.mitigation_name(act.advice.id),
-            "for": words.condition_name(incident.condition),
+            "what": names.mitigation_name(act.advice.id),
+            "for": names.condition_name(incident.condition),
             "where": detail.format_location(incident),
             "actor": act.advice.actor,
             "dpu": known.dpu.can if known else "",
@@ -206,39 +208,39 @@ class ActionsModel(ScreenModel):
         return texts[column], ""
 
     def pane(self, columns_: int, rows: int) -> list[Line]:  # noqa: ARG002
-        """The plan as a diff; the incident; the rule's state in words."""
+        """Returns the plan of an advice row, the incident of a log row, or the state of a rule."""
         item = self.items[self.cursor] if self.cursor < len(self.items) else None
-        scene = self.state.snapshot
-        if item is None or scene is None:
+        snapshot = self.state.snapshot
+        if item is None or snapshot is None:
             return []
         if isinstance(item, AdviceRow):
-            told = mitigation_plan.plan_lines(
-                item.incident, item.advice, scene.topology, self.state.names, write=self.state.write
+            plan = mitigation_plan.plan_lines(
+                item.incident, item.advice, snapshot.topology, self.state.names, write=self.state.write
             )
-            return wrap_lines(told, columns_)
+            return wrap_lines(plan, columns_)
         if isinstance(item, OperatorLogEntry):
             incident = self.selected_incident
             return detail.full_lines(incident, self.state.names, self.state.now, columns_) if incident else []
         return self._rule_lines(item, columns_)
 
     def _rule_lines(self, health: RuleHealth, columns_: int) -> list[Line]:
-        glyph, role, words = CONDITION_STATES[health.state]
+        glyph, role, names = CONDITION_STATES[health.state]
         condition = self.state.names.condition_name(health.condition)
         out: list[Line] = [line(health.rule, "title"), line(f"{condition} ({health.condition})", "dim")]
-        out.append(((f"{glyph} {words}", role),))
-        told = f"judges {health.judged}, fires on {health.firing}, {health.suppressed} explained by something else"
-        out += wrap(line(f"{told}, cannot tell of {health.unknown}"), columns_)
+        out.append(((f"{glyph} {names}", role),))
+        counts = f"judged {health.judged}, firing {health.firing}, explained by another incident {health.suppressed}"
+        out += wrap(line(f"{counts}, unknown {health.unknown}"), columns_)
         if health.missing_signals:
             out += wrap(
-                line("It can never fire here until somebody delivers: " + ", ".join(health.missing_signals), "warn"),
+                line("It cannot fire without these signals: " + ", ".join(health.missing_signals), "warn"),
                 columns_,
             )
         return out
 
-    # --- verbs
+    # --- commands
 
     def do_view(self, arg: int) -> None:
-        """The next view."""
+        """Show the next view."""
         self.view_index = (self.view_index + arg) % len(VIEWS)
         self.cursor = 0
         self.set_filter("")

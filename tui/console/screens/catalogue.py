@@ -1,4 +1,4 @@
-"""Catalogue: everything that is known, as a tree and an entry whose links can be followed, and what of it is here."""
+"""Catalogue, the fourth screen: a tree of entries, and an entry with links and its state in this deployment."""
 
 import json
 import re
@@ -9,11 +9,11 @@ from typing import ClassVar
 from skewscope.adapters.view.snapshot import RuleHealth
 from skewscope.engine.model.incident import Incident
 from skewscope.kb.search import search, search_index
+from skewscope.tui.console.screen_layout import ScreenLayout, small_layout
 from skewscope.tui.console.screens.base import ScreenModel
 from skewscope.tui.console.state import ConsoleState, NavigationTarget
 from skewscope.tui.render import detail, status, units
 from skewscope.tui.render.filter_query import AllOf
-from skewscope.tui.render.status import ScreenLayout, small_layout
 from skewscope.tui.render.text import Line, Span, fit, line, wrap, wrap_lines
 
 KINDS = ("conditions", "signals", "mitigations", "sources", "findings")
@@ -21,14 +21,14 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*[A-Za-z0-9]")
 MAX_BACK = 100
 MAX_OCCURRENCES = 8
 CONDITION_STATES = {
-    "firing": ("✖", "crit", "fires now"),
-    "suppressed": ("!", "warn", "fires, explained by something else"),
-    "quiet": ("●", "ok", "judged here, quiet"),
-    "unknown": ("◐", "warn", "judged here, not enough is known yet"),
-    "blind": ("·", "dim", "blind here: signals are missing"),
-    "none": (" ", "dim", "no rule judges it"),
+    "firing": ("✖", "crit", "firing"),
+    "suppressed": ("!", "warn", "firing, explained by another incident"),
+    "quiet": ("●", "ok", "judged, not firing"),
+    "unknown": ("◐", "warn", "judged, not enough data yet"),
+    "blind": ("·", "dim", "not judged: signals are missing"),
+    "none": (" ", "dim", "no rule"),
 }
-"""What can be said of a condition in this very deployment: glyph, role, words."""
+"""States of a condition in this deployment: glyph, role, description."""
 STATE_ORDER = ("firing", "suppressed", "quiet", "unknown", "blind")
 
 
@@ -42,12 +42,12 @@ class TreeRow:
     text: str
     depth: int
     branch: str = ""
-    """Its own name for a branch, which folds by it."""
+    """The key by which a branch folds."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryLink:
-    """Where a link of an entry leads, and the line it stands on."""
+    """The entry that a link leads to, and the line that holds the link."""
 
     kind: str
     id: str
@@ -55,22 +55,22 @@ class EntryLink:
 
 
 class CatalogueModel(ScreenModel):
-    """The tree on the left, the entry on the right."""
+    """The tree on the left, an entry on the right."""
 
     name = "catalogue"
     number = 4
-    filter_example: ClassVar[str] = "any words; a misspelling is forgiven"
+    filter_example: ClassVar[str] = "any words; misspellings are tolerated"
 
-    def __init__(self, desk: ConsoleState) -> None:
-        super().__init__(desk)
+    def __init__(self, state: ConsoleState) -> None:
+        super().__init__(state)
         self.open_branches: set[str] = {"conditions"}
         self.tree_rows: list[TreeRow] = []
         self.back_stack: list[tuple[str, str]] = []
         self.pinned_entry: tuple[str, str] = ("", "")
-        """What is shown on the right when it is not what the cursor is on."""
+        """An entry on the right other than the one under the cursor."""
         self.columns = 80
         self.link_index = -1
-        """The link that `open` follows; -1: the tree has the keys."""
+        """Index of the selected link; -1 while keys move in the tree."""
         self.links: list[EntryLink] = []
         self._state_cache: tuple[int, dict[str, tuple[str, RuleHealth]]] = (-1, {})
         self._search_cache: tuple[str, list[TreeRow]] = ("", [])
@@ -78,7 +78,7 @@ class CatalogueModel(ScreenModel):
     # --- the tree
 
     def collect_rows(self) -> None:
-        """The branches that are open, or what a search found."""
+        """Collect the open branches, or the results of a search."""
         self.tree_rows = self._search_rows() if self.filter else list(self._build_tree())
         self.count = len(self.tree_rows)
         self.total = sum(len(getattr(self.state.names.catalogue, kind)) for kind in KINDS)
@@ -109,24 +109,24 @@ class CatalogueModel(ScreenModel):
         return out
 
     def _search_rows(self) -> list[TreeRow]:
-        """What a search finds, best first."""
+        """Returns search results, best first."""
         if self._search_cache[0] != self.filter:
             hits = search(self.state.names.catalogue, self.filter)
             self._search_cache = self.filter, [TreeRow(_plural(h.kind), h.id, h.name, 0) for h in hits]
         return self._search_cache[1]
 
     def build_index(self) -> None:
-        """Make the index before somebody searches: done while the first letter is typed, it would be felt."""
+        """Build the search index before the first search, which would be slow otherwise."""
         search_index(self.state.names.catalogue)
 
     def set_filter(self, text: str) -> None:
-        """Search; every entry holds words, so this is no filter but a ranking."""
+        """Search: the catalogue ranks entries instead of filtering them."""
         self.filter, self.query = text.strip(), AllOf()
         self.cursor, self.link_index, self.pinned_entry, self.back_stack = 0, -1, ("", ""), []
         self.renew()
 
     def identity(self, at: int) -> Hashable:
-        """The entry or branch."""
+        """Returns the entry or branch of a row."""
         return (
             (self.tree_rows[at].kind, self.tree_rows[at].id or self.tree_rows[at].branch)
             if at < len(self.tree_rows)
@@ -134,14 +134,12 @@ class CatalogueModel(ScreenModel):
         )
 
     def header(self, columns: int, rows: int) -> list[Line]:  # noqa: ARG002
-        """The search in force."""
+        """Returns the search in force."""
         self.columns = columns
-        return status.filter_lines(
-            self.filter, "" if self.count else "nothing found", (self.count, self.total), columns
-        )
+        return status.filter_lines(self.filter, "" if self.count else "no results", (self.count, self.total), columns)
 
     def row(self, at: int) -> Line:
-        """A branch or an entry, with what can be said of it here."""
+        """Returns a branch, or an entry with its state in this deployment."""
         leaf = self.tree_rows[at]
         indent = "  " * leaf.depth
         if not leaf.id:
@@ -159,12 +157,12 @@ class CatalogueModel(ScreenModel):
         return fit(((f" {indent}", ""), mark, (f" {leaf.text}", ""), (kind, "dim")), self.columns)
 
     def condition_state(self, condition: str) -> tuple[str, RuleHealth | None]:
-        """How a condition is judged here, by the rule that judges it best."""
+        """Returns a condition's state here and the rule that gives it; rules that fire come first."""
         if self._state_cache[0] != self.state.version:
             found: dict[str, tuple[str, RuleHealth]] = {}
             for health in self.state.snapshot.rules if self.state.snapshot else ():
                 if not health.judged and health.state == "quiet":
-                    continue  # nobody here whom it could be about
+                    continue  # there is no entity that this rule could judge
                 before = found.get(health.condition)
                 if before is None or STATE_ORDER.index(health.state) < STATE_ORDER.index(before[0]):
                     found[health.condition] = health.state, health
@@ -182,13 +180,13 @@ class CatalogueModel(ScreenModel):
         return (leaf.kind, leaf.id) if leaf else ("", "")
 
     def layout(self, columns: int, lines: int) -> ScreenLayout:
-        """Side by side from 80 columns on."""
+        """Returns a layout side by side from 80 columns on."""
         if tight := small_layout(columns, lines):
             return tight
         return ScreenLayout("full", side_by_side=True, list_size=max(min(columns * 38 // 100, 52), 30))
 
     def pane(self, columns: int, rows: int) -> list[Line]:  # noqa: ARG002
-        """The entry; its links can be followed."""
+        """Returns the entry with its links marked."""
         kind, id_ = self.current_entry
         found = getattr(self.state.names.catalogue, kind, {}).get(id_) if kind else None
         if found is None:
@@ -196,31 +194,30 @@ class CatalogueModel(ScreenModel):
             return self._overview_lines(columns)
         from skewscope.tui.render import catalogue  # noqa: PLC0415 - what it needs takes a moment
 
-        told = [*catalogue.entry_lines(found, self.state.names)]
+        lines = [*catalogue.entry_lines(found, self.state.names)]
         if kind == "conditions":
-            told = [*told[:2], *self._deployment_lines(id_), *told[2:]]
-        lines = wrap_lines(told, columns)
-        return self._mark_links(lines, id_)
+            lines = [*lines[:2], *self._deployment_lines(id_), *lines[2:]]
+        return self._mark_links(wrap_lines(lines, columns), id_)
 
     def _overview_lines(self, columns: int) -> list[Line]:
-        """What the signs mean, and how much of the catalogue can be judged here."""
+        """Returns the legend and the number of conditions in each state."""
         known = self.state.names.catalogue
         counts = dict.fromkeys(CONDITION_STATES, 0)
         for id_ in known.conditions:
             counts[self.condition_state(id_)[0]] += 1
-        out = [line(f"Catalogue {known.version}", "title"), (), line("Conditions, in this very deployment", "label")]
+        out = [line(f"Catalogue {known.version}", "title"), (), line("Conditions in this deployment", "label")]
         for state, (glyph, role, words) in CONDITION_STATES.items():
             out.append((("  ", ""), (glyph, role), (f"  {counts[state]:3} {words}", "")))
         return [row for each in out for row in wrap(each, columns, 4)]
 
     def _deployment_lines(self, condition: str) -> list[Line]:
-        """Whether it can be seen in this deployment, and what of it was."""
+        """Returns a condition's state in this deployment and its incidents."""
         glyph, role, words = CONDITION_STATES[self.condition_state(condition)[0]]
         out: list[Line] = [((glyph, role), (f" {words}", role))]
         for health in self.state.snapshot.rules if self.state.snapshot else ():
             if health.condition == condition:
-                lacks = f"; lacks {', '.join(health.missing_signals)}" if health.missing_signals else ""
-                out.append(line(f"  {health.rule}: {health.state}, judges {health.judged}{lacks}", "dim"))
+                lacks = f"; missing {', '.join(health.missing_signals)}" if health.missing_signals else ""
+                out.append(line(f"  {health.rule}: {health.state}, judged {health.judged}{lacks}", "dim"))
         here = self.occurrences(condition)
         if here:
             out.append(line(f"Occurrences here: {len(here)} (o shows them)", "label"))
@@ -234,12 +231,12 @@ class CatalogueModel(ScreenModel):
         return [(), *out]
 
     def occurrences(self, condition: str) -> list[Incident]:
-        """Incidents of a condition in what is on show."""
-        scene = self.state.snapshot
-        return [i for i in scene.incidents if i.condition == condition] if scene else []
+        """Returns the incidents of a condition in the current snapshot."""
+        snapshot = self.state.snapshot
+        return [i for i in snapshot.incidents if i.condition == condition] if snapshot else []
 
     def _mark_links(self, lines: Sequence[Line], own: str) -> list[Line]:
-        """The same with every id of the catalogue marked as a link; the chosen one stands out."""
+        """Mark the ids of catalogue entries as links and highlight the selected one."""
         known = self.state.names.catalogue
         self.links = []
         seen: set[str] = {own}
@@ -266,17 +263,17 @@ class CatalogueModel(ScreenModel):
             out.append(tuple(span for span in made if span[0]))
         return out
 
-    # --- verbs
+    # --- commands
 
     def move_link(self, by: int) -> int | None:
-        """With the links in hand, the next one: the line to scroll to. None where the tree has the keys."""
+        """Move to another link; returns the line to scroll to, None while keys move in the tree."""
         if self.link_index < 0 or not self.links:
             return None
         self.link_index = min(max(self.link_index + by, 0), len(self.links) - 1)
         return max(self.links[self.link_index].row - 3, 0)
 
     def do_open(self, _arg: int) -> None:
-        """Fold a branch; take an entry's links in hand; follow one."""
+        """Fold a branch, select the first link of an entry, or follow the selected link."""
         leaf = self.tree_rows[self.cursor] if self.cursor < len(self.tree_rows) else None
         if self.link_index >= 0 and self.link_index < len(self.links):
             self.follow_link(self.links[self.link_index])
@@ -296,12 +293,12 @@ class CatalogueModel(ScreenModel):
         self.renew()
 
     def follow_link(self, link: EntryLink) -> None:
-        """Show the entry that a link leads to; `leave` comes back."""
+        """Show the entry that a link leads to; `back` returns."""
         self.back_stack = [*self.back_stack[-MAX_BACK:], self.current_entry]
         self.pinned_entry, self.link_index = (link.kind, link.id), 0
 
     def show_entry(self, id_: str) -> None:
-        """Show an entry, wherever it stands in the tree."""
+        """Show an entry and move the cursor to it."""
         known = self.state.names.catalogue
         kind = next((k for k in KINDS if id_ in getattr(known, k)), "")
         if not kind:
@@ -314,7 +311,7 @@ class CatalogueModel(ScreenModel):
         self.cursor, self.cursor_moved = max(self.find((kind, id_)), 0), True
 
     def do_back(self, arg: int) -> None:
-        """Back where a link was followed; then from the links to the tree; then out of the search."""
+        """Return from a followed link, then to the tree, then end the search."""
         if self.back_stack:
             self.pinned_entry = self.back_stack.pop()
             self.link_index = 0
@@ -329,17 +326,17 @@ class CatalogueModel(ScreenModel):
             super().do_back(arg)
 
     def do_occurrences(self, _arg: int) -> None:
-        """The occurrences of the entry, on the first screen."""
+        """Show the incidents of the entry on the first screen."""
         kind, id_ = self.current_entry
         if kind == "conditions" and self.occurrences(id_):
             self.state.navigate(NavigationTarget(1, f"condition={id_}"))
         elif kind == "signals":
             self.state.navigate(NavigationTarget(3, f"signal={id_}"))
         else:
-            self.state.show_message("It has not occurred in what is on show.", True)
+            self.state.show_message("It does not occur in the current data.", True)
 
     def as_json(self) -> str:
-        """The entry as JSON."""
+        """Returns the entry as JSON."""
         kind, id_ = self.current_entry
         found = getattr(self.state.names.catalogue, kind, {}).get(id_) if kind else None
         return json.dumps(asdict(found), ensure_ascii=False, default=str) if found else ""

@@ -1,4 +1,4 @@
-"""Fabric: where it is. Racks and rails as a heat strip, a group's ring or pipeline, and who is slow to whom."""
+"""Fabric, the second screen: racks and rails as a heat map, groups as rings or pipelines, a matrix of peers."""
 
 from collections.abc import Hashable
 from typing import ClassVar
@@ -7,6 +7,7 @@ import numpy as np
 
 from skewscope.adapters.view.snapshot import SeriesIndex, ViewSnapshot
 from skewscope.engine.model.topology import Group
+from skewscope.tui.console.screen_layout import ScreenLayout, small_layout
 from skewscope.tui.console.screens.base import ScreenModel
 from skewscope.tui.console.screens.diagnoses import format_deviation
 from skewscope.tui.console.state import ConsoleState
@@ -15,27 +16,26 @@ from skewscope.tui.render.filter_query import FilterTable
 from skewscope.tui.render.heat_map import FULL_DEVIATION, HeatMap, HeatMapBuilder, HeatMapRow, heat_map_rows
 from skewscope.tui.render.node_lookup import NodeScope
 from skewscope.tui.render.peer_matrix import PeerMatrix, build_peer_matrix
-from skewscope.tui.render.status import ScreenLayout, small_layout
 from skewscope.tui.render.text import Line, Span, cut, fit, line, pad, wrap
 
 VIEWS = ("racks", "groups", "matrix")
 LABEL_WIDTH = 14
 LATENESS_SIGNALS = ("wire.onset_lag", "step.compute_time", "nccl.coll_time", "wire.member_retransmit_ratio")
-"""By which of them a member is called slow: the first that there is."""
+"""Signals of a member's lateness, in order of preference."""
 MAX_WORST = 12
 MIN_MEMBER_WIDTH = 6
-"""Columns that a member takes at least to be told by its name."""
+"""Columns that a member's name needs at least."""
 
 
 class FabricModel(ScreenModel):
-    """The topology with what is wrong on it; the cursor narrows every screen."""
+    """The topology with the incidents on it; a selected node restricts all screens."""
 
     name = "fabric"
     number = 2
-    filter_example: ClassVar[str] = "words of nodes, racks and groups  !text  ~letters  or"
+    filter_example: ClassVar[str] = "names of nodes, racks and groups  !text  ~letters  or"
 
-    def __init__(self, desk: ConsoleState) -> None:
-        super().__init__(desk)
+    def __init__(self, state: ConsoleState) -> None:
+        super().__init__(state)
         self.view_index = 0
         self.heat_rows: list[HeatMapRow] = []
         self.groups: list[Group] = []
@@ -49,30 +49,30 @@ class FabricModel(ScreenModel):
 
     @property
     def redraws_on_move(self) -> bool:
-        """Whether other rows change when the cursor moves."""
+        """Whether moving the cursor changes other rows too."""
         return self.view_index == 2
 
     @property
     def view(self) -> str:
-        """racks, groups or matrix."""
+        """The current view: racks, groups or matrix."""
         return VIEWS[self.view_index]
 
     def collect_rows(self) -> None:
-        """The rows of this view."""
-        scene = self.state.snapshot
-        if scene is None:
+        """Collect the rows of the current view."""
+        snapshot = self.state.snapshot
+        if snapshot is None:
             return
-        self.heat_map = self._heat_map_builder().build(scene)
+        self.heat_map = self._heat_map_builder().build(snapshot)
         if self.view == "racks":
-            every = heat_map_rows(scene)
+            every = heat_map_rows(snapshot)
             self.heat_rows = [every[n] for n in self._filter_rows([_heat_row_text(s) for s in every])]
             self.count = len(self.heat_rows)
         elif self.view == "groups":
-            every_group = list(scene.topology.groups)
+            every_group = list(snapshot.topology.groups)
             self.groups = [every_group[n] for n in self._filter_rows([_group_text(g) for g in every_group])]
             self.count = len(self.groups)
         else:
-            self.peer_matrix = build_peer_matrix(scene, self._matrix_group(scene), self.pair_index)
+            self.peer_matrix = build_peer_matrix(snapshot, self._matrix_group(snapshot), self.pair_index)
             self.count = len(self.peer_matrix.members)
         self.column = min(self.column, max(self._cell_count - 1, 0))
 
@@ -86,11 +86,11 @@ class FabricModel(ScreenModel):
         return list(self.filtered_rows())
 
     def filter_table(self) -> FilterTable:
-        """What a filter can ask: words only."""
+        """Returns the texts of the rows; there are no fields."""
         return FilterTable(self._row_texts)
 
     def identity(self, at: int) -> Hashable:
-        """The rack and rail, the group, or the row of the matrix."""
+        """Returns the rack and rail, the group, or the row number of the matrix."""
         if self.view == "racks":
             return self.heat_rows[at] if at < len(self.heat_rows) else None
         return self.groups[at].name if self.view == "groups" and at < len(self.groups) else at
@@ -99,7 +99,7 @@ class FabricModel(ScreenModel):
 
     @property
     def _cell_count(self) -> int:
-        """How many places the row under the cursor has."""
+        """Number of cells in the row under the cursor."""
         if self.view == "racks":
             return len(self.heat_rows[self.cursor].nodes) if self.cursor < len(self.heat_rows) else 0
         if self.view == "groups":
@@ -109,22 +109,22 @@ class FabricModel(ScreenModel):
     @property
     def node(self) -> str:
         """The node under the cursor, '' for none."""
-        scene = self.state.snapshot
-        if scene is None or self.cursor >= self.count or self.column >= self._cell_count:
+        snapshot = self.state.snapshot
+        if snapshot is None or self.cursor >= self.count or self.column >= self._cell_count:
             return ""
         if self.view == "racks":
             return self.heat_rows[self.cursor].nodes[self.column]
         if self.view == "groups":
-            return scene.topology.node_of[self.groups[self.cursor].members[self.column]]
-        return scene.topology.node_of[self.peer_matrix.members[self.cursor]]
+            return snapshot.topology.node_of[self.groups[self.cursor].members[self.column]]
+        return snapshot.topology.node_of[self.peer_matrix.members[self.cursor]]
 
     def header(self, columns: int, rows: int) -> list[Line]:
-        """Which view this is, and what its signs mean."""
-        scene, self.state.columns = self.state.snapshot, columns
-        if scene is None:
+        """Returns the names of the views and the legend."""
+        snapshot, self.state.columns = self.state.snapshot, columns
+        if snapshot is None:
             return []
-        if not scene.topology.nodes:
-            return status.sentence_lines("The topology names no nodes.", "warn", columns)
+        if not snapshot.topology.nodes:
+            return status.sentence_lines("The topology has no nodes.", "warn", columns)
         names: list[Span] = [(" ", "")]
         for n, name in enumerate(VIEWS):
             names += [(f" {name} ", "bar" if n == self.view_index else "dim")]
@@ -139,23 +139,23 @@ class FabricModel(ScreenModel):
 
     def _legend(self) -> str:
         if self.view == "racks":
-            return "░▒▓█ how far from normal, coloured where something is wrong, ? no data; enter narrows to a node"
+            return "░▒▓█ deviation, coloured by severity, ? no data; enter restricts to a node"
         if self.view == "groups":
-            return "a member's lateness beside the others; ━▶ leaves the slow one"
+            return "lateness of each member; ━▶ starts at the slow one"
         what = (
             f"{self.peer_matrix.signal} in {self.peer_matrix.group}"
             if self.peer_matrix.signal
-            else "no series between members here"
+            else "no pairwise series in this group"
         )
-        return f"{what}; a row observes, a column is observed; < > another signal"
+        return f"{what}; rows observe columns; < > another signal"
 
     def _cell_width(self, columns: int) -> int:
-        """Columns of one node's cell."""
+        """Returns the columns of one node's cell."""
         widest = max((len(s.nodes) for s in self.heat_rows), default=1)
         return min(max((columns - LABEL_WIDTH - 2) // max(widest, 1), 1), 8)
 
     def _node_name_lines(self, columns: int) -> list[Line]:
-        """Names over the cells, where they fit."""
+        """Returns node names above the cells, if they fit."""
         cell = self._cell_width(columns)
         nodes = max((s.nodes for s in self.heat_rows), key=len, default=())
         if len({s.rack for s in self.heat_rows}) > 1 or cell < max((len(n) for n in nodes), default=0) + 1:
@@ -163,7 +163,7 @@ class FabricModel(ScreenModel):
         return [((" " * (LABEL_WIDTH + 1), ""), ("".join(pad(node, cell) for node in nodes), "dim"))]
 
     def row(self, at: int) -> Line:
-        """A strip, a group or a row of the matrix."""
+        """Returns a heat strip, a group or a row of the matrix."""
         if self.view == "racks":
             return self._heat_line(at)
         if self.view == "groups":
@@ -192,7 +192,7 @@ class FabricModel(ScreenModel):
     # --- groups
 
     def _lateness(self, group: Group) -> tuple[str, list[float], list[float]]:
-        """The signal that tells who is slow, and each member's value and deviation."""
+        """Returns the lateness signal of a group with each member's value and peer deviation."""
         assert self.heat_map is not None
         signals = self.heat_map.snapshot.signals
         for name in LATENESS_SIGNALS:
@@ -231,7 +231,7 @@ class FabricModel(ScreenModel):
         return tuple(spans)
 
     def _dense_cells(self, at: int, off: list[float]) -> list[Span]:
-        """A group that is too large for names: a cell for each member, the fuller the later it is."""
+        """Returns one cell per member, shaded by lateness, for groups too large for names."""
         out: list[Span] = []
         for n, z in enumerate(off):
             here = at == self.cursor and n == self.column
@@ -240,25 +240,25 @@ class FabricModel(ScreenModel):
         return out
 
     def _signal_unit(self, signal: str) -> str:
-        roster = self.state.snapshot.signals.series_index if self.state.snapshot else SeriesIndex()
-        rows = roster.by_signal.get(signal)
-        return "1" if rows is None or not len(rows) else roster.series[rows[0]].unit
+        series_index = self.state.snapshot.signals.series_index if self.state.snapshot else SeriesIndex()
+        rows = series_index.by_signal.get(signal)
+        return "1" if rows is None or not len(rows) else series_index.series[rows[0]].unit
 
     # --- matrix
 
-    def _matrix_group(self, scene: ViewSnapshot) -> Group | None:
-        """The group that the matrix shows: of the group under the cursor before, or the one that is worst off."""
-        groups = [g for g in scene.topology.groups if len(g.members) > 1]
+    def _matrix_group(self, snapshot: ViewSnapshot) -> Group | None:
+        """Returns the selected group, or the one with the most affected members."""
+        groups = [g for g in snapshot.topology.groups if len(g.members) > 1]
         chosen = next((g for g in groups if g.name == self.selected_group), None)
         if chosen is None and groups and self.heat_map:
             hit = self.heat_map.node_severity
-            chosen = max(groups, key=lambda g: sum(scene.topology.node_of[m] in hit for m in g.members))
+            chosen = max(groups, key=lambda g: sum(snapshot.topology.node_of[m] in hit for m in g.members))
         return chosen
 
     # --- the pane
 
     def layout(self, columns: int, lines: int) -> ScreenLayout:
-        """Rows above, the node below; side by side where there is room."""
+        """Returns a layout with the node below the rows, or beside them on wide screens."""
         if tight := small_layout(columns, lines):
             return tight
         if columns >= 160:
@@ -266,40 +266,40 @@ class FabricModel(ScreenModel):
         return ScreenLayout("full", list_size=min(max(self.count + 3, 5), (lines - 4) // 2))
 
     def pane(self, columns: int, rows: int) -> list[Line]:
-        """The node under the cursor: what is wrong on it, what it belongs to, what is furthest from normal."""
-        scene, node = self.state.snapshot, self.node
-        if scene is None or not node or node not in scene.topology.node:
+        """Returns the node under the cursor: its incidents, groups and most deviating series."""
+        snapshot, node = self.state.snapshot, self.node
+        if snapshot is None or not node or node not in snapshot.topology.node:
             return []
-        known = scene.topology.node[node]
+        known = snapshot.topology.node[node]
         ports = ", ".join(f"{p.name} ({p.network})" for p in known.ports)
         facts = [f"rack {known.rack}" if known.rack else "", f"{known.gpus} GPUs" if known.gpus else "", ports]
         out: list[Line] = [((node, "title"), (f"  {' · '.join(f for f in facts if f)}", "dim"))]
         out = wrap(out[0], columns, 2)
         pair = self.peer_matrix.pair_line(self.cursor, self.column) if self.view == "matrix" else ()
         out = [fit(pair, columns), (), *out] if pair else out
-        out += self._incident_lines(scene, node, columns)
-        out += self._membership_lines(scene, node, columns)
-        return [*out, *self._deviation_lines(scene, node, columns, rows - len(out))]
+        out += self._incident_lines(snapshot, node, columns)
+        out += self._membership_lines(snapshot, node, columns)
+        return [*out, *self._deviation_lines(snapshot, node, columns, rows - len(out))]
 
-    def _incident_lines(self, scene: ViewSnapshot, node: str, columns: int) -> list[Line]:
+    def _incident_lines(self, snapshot: ViewSnapshot, node: str, columns: int) -> list[Line]:
         here = [
-            i for i in scene.incidents if i.state == "firing" and node in self.state.node_lookup.nodes_of_incident(i)
+            i for i in snapshot.incidents if i.state == "firing" and node in self.state.node_lookup.nodes_of_incident(i)
         ]
         if not here:
-            mine = self._heat_map_builder().series_rows(scene, node)
-            if not len(mine) or scene.signals.latest.stale[mine].all():
-                return [line("nobody reports from here, so nothing is known of it", "warn")]
-            return [line("nothing is wrong here that could be seen", "ok")]
+            mine = self._heat_map_builder().series_rows(snapshot, node)
+            if not len(mine) or snapshot.signals.latest.stale[mine].all():
+                return [line("no data from this node, so its state is unknown", "warn")]
+            return [line("no fault found on this node", "ok")]
         names = self.state.names
         titles = [f" {names.incident_title(i)}, {detail.format_confidence(i)} sure" for i in here]
         return [
             fit((detail.severity_glyph(i), (title, "")), columns) for i, title in zip(here[:6], titles[:6], strict=True)
         ]
 
-    def _membership_lines(self, scene: ViewSnapshot, node: str, columns: int) -> list[Line]:
+    def _membership_lines(self, snapshot: ViewSnapshot, node: str, columns: int) -> list[Line]:
         out: list[Line] = []
-        for group in scene.topology.groups:
-            mine = [n for n, m in enumerate(group.members) if scene.topology.node_of[m] == node]
+        for group in snapshot.topology.groups:
+            mine = [n for n, m in enumerate(group.members) if snapshot.topology.node_of[m] == node]
             if not mine:
                 continue
             name, values, off = self._lateness(group)
@@ -310,14 +310,14 @@ class FabricModel(ScreenModel):
             out.append(fit(((what, ""), (late, "warn" if off[mine[0]] > 4 else "dim")), columns))
         return out
 
-    def _deviation_lines(self, scene: ViewSnapshot, node: str, columns: int, rows: int) -> list[Line]:
-        signals = scene.signals
-        mine = self._heat_map_builder().series_rows(scene, node)
+    def _deviation_lines(self, snapshot: ViewSnapshot, node: str, columns: int, rows: int) -> list[Line]:
+        signals = snapshot.signals
+        mine = self._heat_map_builder().series_rows(snapshot, node)
         if not len(mine) or rows < 2:
             return []
         off = np.nan_to_num(np.abs(signals.deviation[mine]))
         best = mine[np.argsort(-off, kind="stable")[: min(MAX_WORST, rows - 1)]].tolist()
-        out: list[Line] = [line(f"furthest from normal, of {len(mine)} series", "label")]
+        out: list[Line] = [line(f"largest deviations of {len(mine)} series", "label")]
         names = [signals.series_index.series[row].signal for row in best]
         entities = [signals.series_index.series[row].entity for row in best]
         first, second = max(28, *(len(n) + 1 for n in names)), max(14, *(len(n) + 1 for n in entities))
@@ -335,10 +335,10 @@ class FabricModel(ScreenModel):
             out.append(fit((*cells, (f" {format_deviation(z):>6} ", role), (spark, "info")), columns))
         return out
 
-    # --- verbs
+    # --- commands
 
     def do_view(self, arg: int) -> None:
-        """The next view; the group under the cursor stays the one in question."""
+        """Show the next view; the matrix shows the group that was under the cursor."""
         if self.view == "groups" and self.cursor < len(self.groups):
             self.selected_group = self.groups[self.cursor].name
         self.view_index = (self.view_index + arg) % len(VIEWS)
@@ -346,16 +346,16 @@ class FabricModel(ScreenModel):
         self.set_filter("")
 
     def do_pan(self, arg: int) -> None:
-        """The node beside."""
+        """Move to the next cell."""
         self.column = min(max(self.column + arg, 0), max(self._cell_count - 1, 0))
 
     def do_sort(self, arg: int) -> None:
-        """Another signal in the matrix."""
+        """Show another signal in the matrix."""
         self.pair_index += arg
         self.renew()
 
     def do_open(self, _arg: int) -> None:
-        """Narrow every screen to the node under the cursor, or to all again."""
+        """Restrict all screens to the node under the cursor, or undo that."""
         node = self.node
         if node and self.state.scope.nodes != {node}:
             self.state.set_scope(NodeScope(f"node {node}", frozenset([node])))
@@ -363,12 +363,12 @@ class FabricModel(ScreenModel):
             self.state.set_scope(NodeScope())
 
     def as_json(self) -> str:
-        """The node's name."""
+        """Returns the node's name."""
         return self.node
 
 
 def _cursor_cell(glyph: str, cells: int) -> str:
-    """A cell with the cursor on it."""
+    """Returns a cell with the cursor on it."""
     return f"[{glyph * (cells - 2)}]" if cells > 2 else "◆" * cells
 
 

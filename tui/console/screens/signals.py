@@ -1,4 +1,4 @@
-"""Signals: every series of the fleet in one table, what is furthest from normal first."""
+"""Signals, the third screen: all series of the fleet in one table, the most deviating first."""
 
 import json
 from collections.abc import Hashable, Mapping
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.adapters.view.snapshot import TREND_SAMPLES, SeriesIndex, SignalView, ViewSnapshot
+from skewscope.tui.console.screen_layout import ScreenLayout, small_layout
 from skewscope.tui.console.screens.base import COPY_WIDTH, ScreenModel, placeholder_lines
 from skewscope.tui.console.screens.diagnoses import format_deviation, peer_comparison
 from skewscope.tui.console.state import ConsoleState
@@ -16,7 +17,6 @@ from skewscope.tui.render import charts, columns, status, units
 from skewscope.tui.render.charts import Curve
 from skewscope.tui.render.columns import Cell, TableColumn
 from skewscope.tui.render.filter_query import FilterTable
-from skewscope.tui.render.status import ScreenLayout, small_layout
 from skewscope.tui.render.text import Line, Span, fit, line, to_plain_text, wrap
 
 COLUMNS = (
@@ -24,7 +24,7 @@ COLUMNS = (
     TableColumn("entity", "where", 10, 28, 0, shrinkable=True),
     TableColumn("selector", "which", 6, 20, 8, shrinkable=True),
     TableColumn("now", "now", 10, 10, 1, align_right=True),
-    TableColumn("usual", "usual", 10, 10, 5, align_right=True),
+    TableColumn("usual", "baseline", 10, 10, 5, align_right=True),
     TableColumn("peers", "peers", 10, 10, 4, align_right=True),
     TableColumn("deviation", "off", 6, 6, 2, align_right=True),
     TableColumn("own", "±own", 6, 6, 7, align_right=True),
@@ -34,9 +34,9 @@ COLUMNS = (
 )
 SORTABLE = ("signal", "entity", "now", "usual", "peers", "deviation", "own", "others", "age")
 WARN_DEVIATION, CRIT_DEVIATION = 4.0, 10.0
-"""Deviations from which on a number is coloured."""
+"""Deviations from which a number is coloured."""
 MAX_CHART_ROWS = 12
-"""Of a chart: a taller one tells no more, and all of it is new at each look."""
+"""Rows of a chart at most: a taller chart shows no more and is repainted on every refresh."""
 MAX_CHART_PEERS = 8
 """Peers drawn beside a series."""
 FILTER_EXAMPLE = "off>4  age>10s  now>2ms  node:n2  signal:wire  kind:port  stale:yes  !text  ~letters  or"
@@ -49,8 +49,8 @@ class SignalsModel(ScreenModel):
     number = 3
     filter_example: ClassVar[str] = FILTER_EXAMPLE
 
-    def __init__(self, desk: ConsoleState) -> None:
-        super().__init__(desk)
+    def __init__(self, state: ConsoleState) -> None:
+        super().__init__(state)
         self.row_order: NDArray[np.intp] = np.empty(0, np.intp)
         self.sort_column = "deviation"
         self.descending = True
@@ -66,11 +66,11 @@ class SignalsModel(ScreenModel):
     # --- rows
 
     def collect_rows(self) -> None:
-        """Filter, then sort; both in a few operations over whole columns."""
-        scene = self.state.snapshot
-        if scene is None:
+        """Filter and sort whole columns at once."""
+        snapshot = self.state.snapshot
+        if snapshot is None:
             return
-        self.signals = scene.signals
+        self.signals = snapshot.signals
         self._sparklines = {}
         if len(self.signals):
             now = self.signals.latest
@@ -90,15 +90,15 @@ class SignalsModel(ScreenModel):
         self.count = len(rows)
 
     def _in_scope(self) -> NDArray[np.bool_]:
-        where, scope = self.state.node_lookup, self.state.scope
+        node_lookup, scope = self.state.node_lookup, self.state.scope
         series = self.signals.series_index.series[: len(self.signals)]
-        return np.fromiter((scope.contains(where.nodes_of(s.kind, s.entity)) for s in series), bool, len(series))
+        return np.fromiter((scope.contains(node_lookup.nodes_of(s.kind, s.entity)) for s in series), bool, len(series))
 
     def _sort_order(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         key = self._sort_key()[rows]
         if self.sort_column == "deviation":
             key = np.abs(key)
-        # What is unknown stands at the end, whichever way round.
+        # Unknown values sort last in both directions.
         key = np.where(np.isnan(key), np.inf, -key if self.descending else key)
         return np.argsort(key, kind="stable")
 
@@ -108,17 +108,17 @@ class SignalsModel(ScreenModel):
         return np.asarray(self._column_values[self.sort_column], np.float64) if self._column_values else np.empty(0)
 
     def _name_ranks(self) -> Mapping[str, NDArray[np.intp]]:
-        """The place of each row in the order of names."""
-        roster = self.signals.series_index
-        if self._rank_cache[0] != len(roster.series):
+        """Returns the rank of each row by signal name and by entity name."""
+        series_index = self.signals.series_index
+        if self._rank_cache[0] != len(series_index.series):
             found = {}
-            for name, texts in (("signal", roster.signals), ("entity", roster.entities)):
+            for name, texts in (("signal", series_index.signals), ("entity", series_index.entities)):
                 _, found[name] = np.unique(np.array(texts), return_inverse=True)
-            self._rank_cache = len(roster.series), found
+            self._rank_cache = len(series_index.series), found
         return self._rank_cache[1]
 
     def identity(self, at: int) -> Hashable:
-        """The series."""
+        """Returns the row number of the series."""
         return int(self.row_order[at]) if at < len(self.row_order) else None
 
     @property
@@ -131,13 +131,13 @@ class SignalsModel(ScreenModel):
         )
 
     def find(self, identity: Hashable) -> int:
-        """Where a series stands now."""
+        """Returns the current position of a series, -1 if it is filtered out."""
         found = np.flatnonzero(self.row_order == identity)
         return int(found[0]) if len(found) else -1
 
     def filter_table(self) -> FilterTable:
-        """What a filter can ask."""
-        size, roster, now = (
+        """Returns the filter fields of series."""
+        size, series_index, now = (
             len(self.signals),
             self.signals.series_index,
             self.signals.latest if self.signals.frames else None,
@@ -145,13 +145,13 @@ class SignalsModel(ScreenModel):
         if now is None:
             return FilterTable([])
         return FilterTable(
-            roster.search_texts[:size],
+            series_index.search_texts[:size],
             {
-                "signal": lambda: roster.signals[:size],
-                "where": lambda: roster.entities[:size],
+                "signal": lambda: series_index.signals[:size],
+                "where": lambda: series_index.entities[:size],
                 "node": self._node_names,
-                "kind": lambda: [s.kind for s in roster.series[:size]],
-                "which": lambda: [s.selector for s in roster.series[:size]],
+                "kind": lambda: [s.kind for s in series_index.series[:size]],
+                "which": lambda: [s.selector for s in series_index.series[:size]],
                 "stale": lambda: ["yes" if each else "no" for each in now.stale.tolist()],
             },
             {
@@ -166,16 +166,16 @@ class SignalsModel(ScreenModel):
     def _node_names(self) -> list[str]:
         series = self.signals.series_index.series
         if self._node_cache[0] != len(series):
-            where = self.state.node_lookup
-            self._node_cache = len(series), [" ".join(sorted(where.nodes_of(s.kind, s.entity))) for s in series]
+            node_lookup = self.state.node_lookup
+            self._node_cache = len(series), [" ".join(sorted(node_lookup.nodes_of(s.kind, s.entity))) for s in series]
         return self._node_cache[1][: len(self.signals)]
 
     # --- the list
 
     def header(self, columns_: int, rows: int) -> list[Line]:
-        """Titles and the filter in force."""
+        """Returns the titles and the filter in force."""
         if not len(self.signals):
-            return placeholder_lines("No signal has come yet.") if self.state.snapshot else []
+            return placeholder_lines("No signal received yet.") if self.state.snapshot else []
         self.widths = columns.fit_columns(
             COLUMNS, self._name_widths(), columns_ - 2, self.hidden_columns, wide=self.wide
         )
@@ -186,7 +186,7 @@ class SignalsModel(ScreenModel):
         ]
 
     def _name_widths(self) -> dict[str, int]:
-        """How wide names are; numbers have their own widths."""
+        """Returns the widths of the name columns; numbers have fixed widths."""
         series = self.signals.series_index.series
         if self._width_cache[0] != len(series):
             found = {name: max((len(getattr(s, name)) for s in series), default=0) for name in ("signal", "entity")}
@@ -195,7 +195,7 @@ class SignalsModel(ScreenModel):
         return self._width_cache[1]
 
     def prepare(self, first: int, last: int) -> None:
-        """Draw the sparklines of rows that are about to be shown, all at once."""
+        """Compute the sparklines of the rows about to be shown, all at once."""
         self._trend_width = next((cells for column, cells in self.widths if column.id == "trend"), 0)
         if not self._trend_width:
             return
@@ -205,7 +205,7 @@ class SignalsModel(ScreenModel):
             self._sparklines |= {row: text.rjust(TREND_SAMPLES) for row, text in zip(rows, drawn, strict=True)}
 
     def row(self, at: int) -> Line:
-        """One series."""
+        """Returns a series as a line."""
         row = int(self.row_order[at])
         if row not in self._sparklines:
             self.prepare(at, at + 1)
@@ -214,7 +214,7 @@ class SignalsModel(ScreenModel):
         return columns.row_line(self.widths, lambda column: self._cell(row, column, stale), mark)
 
     def compact_row(self, at: int) -> Line:
-        """A series where there is no room for columns."""
+        """Returns a series for narrow screens."""
         row = int(self.row_order[at])
         one = self.signals.series_index.series[row]
         now = units.format_value(float(self.signals.latest.value[row]), one.unit, share=units.is_share(one.signal))
@@ -237,7 +237,7 @@ class SignalsModel(ScreenModel):
             known = isfinite(value)
             text = units.format_brief(value, one.unit, share=units.is_share(one.signal)) if known else "·"
             return text, quiet or ("" if column == "now" else "dim")
-        # One coloured column is enough: the other two say where it comes from.
+        # Colour only the larger deviation; the two others show which one it is.
         size = abs(value) if column == "deviation" else 0.0
         return format_deviation(value), quiet or (
             "crit" if size >= CRIT_DEVIATION else "warn" if size >= WARN_DEVIATION else ""
@@ -246,7 +246,7 @@ class SignalsModel(ScreenModel):
     # --- the pane
 
     def layout(self, columns_: int, lines: int) -> ScreenLayout:
-        """The table has all of a small screen."""
+        """Returns a layout without a pane on small screens."""
         if tight := small_layout(columns_, lines):
             return tight
         if columns_ >= 160:
@@ -254,7 +254,7 @@ class SignalsModel(ScreenModel):
         return ScreenLayout("full", list_size=lines - 17) if lines >= 30 else ScreenLayout("full")
 
     def pane(self, columns_: int, rows: int) -> list[Line]:
-        """The series under the cursor over time, with its peers."""
+        """Returns the series under the cursor as a chart with its peers."""
         if self.cursor >= self.count or self.state.snapshot is None:
             return []
         row = int(self.row_order[self.cursor])
@@ -262,12 +262,12 @@ class SignalsModel(ScreenModel):
         return out + self._chart_lines(row, columns_, min(max(rows - len(out) - 1, 3), MAX_CHART_ROWS))
 
     def as_text(self) -> str:
-        """The series and its numbers, without its chart."""
+        """Returns the series and its numbers, without the chart."""
         if self.cursor >= self.count or self.state.snapshot is None:
             return ""
         return to_plain_text(self._series_lines(self.state.snapshot, int(self.row_order[self.cursor]), COPY_WIDTH))
 
-    def _series_lines(self, scene: ViewSnapshot, row: int, columns_: int) -> list[Line]:
+    def _series_lines(self, snapshot: ViewSnapshot, row: int, columns_: int) -> list[Line]:
         one, now = self.signals.series_index.series[row], self.signals.latest
         known = self.state.names.catalogue.signals.get(one.signal)
         title: Line = (
@@ -281,7 +281,7 @@ class SignalsModel(ScreenModel):
             f"  {units.format_duration(round(float(now.age[row]), 1))} old",
             "alarm" if now.stale[row] else "dim",
         )
-        out = [fit(title, columns_), fit(((f"{value}  ", "key"), *peer_comparison(scene, row), age), columns_)]
+        out = [fit(title, columns_), fit(((f"{value}  ", "key"), *peer_comparison(snapshot, row), age), columns_)]
         return out + (wrap(line(f"{known.name}. {known.note}".rstrip(), "dim"), columns_)[:3] if known else [])
 
     def _chart_lines(self, row: int, columns_: int, rows: int) -> list[Line]:
@@ -299,10 +299,10 @@ class SignalsModel(ScreenModel):
         times = self.signals.times(samples)
         return charts.frame_chart(body, labels, (units.format_time(times[0]), units.format_time(times[-1])), columns_)
 
-    # --- verbs
+    # --- commands
 
     def do_sort(self, arg: int) -> None:
-        """By the column beside."""
+        """Sort by the next column."""
         there = {column.id for column, _ in self.widths}
         names = [name for name in SORTABLE if name in there] or [self.sort_column]
         at = names.index(self.sort_column) if self.sort_column in names else 0
@@ -312,7 +312,7 @@ class SignalsModel(ScreenModel):
         self.renew()
 
     def do_reverse(self, _arg: int) -> None:
-        """The other way round."""
+        """Reverse the sort order."""
         self.descending = not self.descending
         self.cursor, self.cursor_moved = 0, False
         self.renew()
@@ -331,19 +331,19 @@ class SignalsModel(ScreenModel):
             at += cells + 1
 
     def as_json(self) -> str:
-        """The series and its numbers."""
+        """Returns the series and its numbers as JSON."""
         if self.cursor >= self.count:
             return ""
         row = int(self.row_order[self.cursor])
         one, now = self.signals.series_index.series[row], self.signals.latest
         numbers = {"now": now.value[row], "usual": now.baseline[row], "peers": now.peer_median[row]}
         numbers |= {"deviation": self.signals.deviation[row], "age_s": now.age[row]}
-        told = {name: float(f"{value:.6g}") if np.isfinite(value) else None for name, value in numbers.items()}
-        about = {
+        rounded = {name: float(f"{value:.6g}") if np.isfinite(value) else None for name, value in numbers.items()}
+        series = {
             "signal": one.signal,
             "kind": one.kind,
             "entity": one.entity,
             "selector": one.selector,
             "unit": one.unit,
         }
-        return json.dumps({"time": now.time, **about, **told}, ensure_ascii=False)
+        return json.dumps({"time": now.time, **series, **rounded}, ensure_ascii=False)

@@ -1,1 +1,1 @@
-"""What Sphinx needs beside the pages: its settings, a style, a script."""
+"""Files for Sphinx: settings, a style sheet, scripts."""

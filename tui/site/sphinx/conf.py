@@ -1,4 +1,4 @@
-"""How Sphinx makes the site of the catalogue. Nothing here reaches for the network, at build or when it is read."""
+"""Sphinx settings of the catalogue's web site. No network access, neither in the build nor in the browser."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ html_theme_options: dict[str, list[str]] = {"top_of_page_buttons": []}
 html_copy_source = False
 html_show_copyright = False
 html_show_sourcelink = False
-html_show_search_summary = False  # from its files a page may not ask for others
+html_show_search_summary = False  # pages opened as files cannot fetch others
 html_show_sphinx = False
 html_use_index = False
 html_permalinks = False

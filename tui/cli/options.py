@@ -1,0 +1,79 @@
+"""Options and arguments that several commands share, and the values that they accept."""
+
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from datetime import UTC, datetime
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from skewscope.kb.problems import InputError, Problem, join_names, suggest_name
+
+if TYPE_CHECKING:
+    from skewscope.kb.model import Catalogue
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+def json_option(command: CommandT) -> CommandT:
+    """Add `--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def output_option(command: CommandT) -> CommandT:
+    """Add `-o FILE`."""
+    what = "Write it there instead of printing it."
+    option = click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help=what)
+    return option(command)
+
+
+def recording_option(command: CommandT) -> CommandT:
+    """Add `--replay PATH`."""
+    what = "A recording's folder; without it, the built-in demo."
+    return click.option("--replay", "recording", type=click.Path(path_type=Path), metavar="PATH", help=what)(command)
+
+
+def recording_argument(command: CommandT) -> CommandT:
+    """Add the argument `[RECORDING]`."""
+    return click.argument("recording", required=False, type=click.Path(path_type=Path), metavar="[RECORDING]")(command)
+
+
+def parse_time(text: str) -> float:
+    """Parse a time, RFC 3339 (UTC without a zone) or seconds since 1970; returns seconds since 1970.
+
+    Raises:
+        click.BadParameter: The text is not a time.
+    """
+    with suppress(ValueError):
+        if isfinite(seconds := float(text)):
+            return seconds
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        told = f"{text!r} is no time; write 2026-11-21T17:30:00Z, or seconds since 1970."
+        raise click.BadParameter(told) from None
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
+def check_choices(field: str, wanted: tuple[str, ...], known: Collection[str]) -> tuple[str, ...]:
+    """Returns the values of an option after checking that each is known.
+
+    Raises:
+        InputError: A value is unknown.
+    """
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise InputError(
+            Problem(field, 0, "", repr(name), f"one of {join_names(list(known), 60)}", suggest_name(name, known))
+            for name in unknown
+        )
+    return wanted
+
+
+def load_catalogue() -> "Catalogue":
+    """Load the catalogue of the package."""
+    from skewscope.kb.loader import catalogue as load  # noqa: PLC0415
+
+    return load()
