@@ -252,8 +252,9 @@ def test_large(nodes, sick):
                 (verdict.rule, int(at)) for verdict in diagnosis.verdicts for at in np.flatnonzero(verdict.firing)
             }
     ms = 1000 * np.array(took[WARM:])
+    evaluator = diagnosis.detector.evaluator
     judged = sum(
-        not diagnosis.detector.evaluator.is_undelivered(e.when for e in rule.evidence) for rule in RULES.values()
+        not evaluator.is_undelivered(evaluator.number_of(e.when) for e in rule.evidence) for rule in RULES.values()
     )
     rules_fired = len({rule for rule, _ in fired})
     print(

@@ -1,9 +1,13 @@
 """What is normal for each entity by its own past, learned only while it looks healthy."""
 
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
 import numpy as np
 
 from skewscope.engine.features.peer_statistics import MIN_SPREAD_SHARE, safe_divide, scaled_distance
-from skewscope.engine.ingest.sampling import pad_to_length
+from skewscope.engine.ingest.sampling import Sampler, pad_to_length, split_by_width
 from skewscope.engine.model.sets import F64, MAX_VALUE, Index, Mask
 
 MIN_SAMPLES = 8
@@ -163,3 +167,67 @@ def _clip_surprise(away: F64, mean: F64, variance: F64, seen: F64 | None) -> F64
         most[few] = np.inf
     np.minimum(away, most, out=away)
     return np.maximum(away, np.negative(most, out=most), out=away)
+
+
+# --- storage
+
+
+@dataclass
+class BaselineSlice:
+    """The healthy past of one expression: some columns of a baseline."""
+
+    number: int
+    """Of the expression."""
+    kind: str
+    """Of its entities."""
+    memory: float
+    """Seconds."""
+    baseline: Baseline = field(default_factory=lambda: Baseline(1.0))
+    columns: slice = field(default_factory=lambda: slice(0, 0))
+
+
+class BaselineStore:
+    """The healthy pasts of all expressions that are compared with one, side by side by the length of their memory."""
+
+    def __init__(self) -> None:
+        self.slices: dict[tuple[int, float], BaselineSlice] = {}
+        self._groups: list[list[BaselineSlice]] = []
+
+    def slice_of(self, number: int, kind: str, memory: float) -> BaselineSlice:
+        """The past of expression `number`, with a memory of so many seconds."""
+        return self.slices.setdefault((number, memory), BaselineSlice(number, kind, memory))
+
+    def allocate(self, is_active: Callable[[int], bool], size: Callable[[str], int]) -> None:
+        """Make room for the active expressions, each as wide as its kind of entity."""
+        grouped: dict[float, list[BaselineSlice]] = defaultdict(list)
+        for past in self.slices.values():
+            if is_active(past.number):
+                grouped[past.memory].append(past)
+        self._groups = [
+            part for _, group in sorted(grouped.items()) for part in split_by_width(group, lambda past: size(past.kind))
+        ]
+        for group in self._groups:
+            _allocate_baseline(group, [size(past.kind) for past in group])
+
+    def learn(self, sampled: Sampler, frozen: Callable[[BaselineSlice], Mask | None]) -> None:
+        """Learn the tick's values of entities that are not frozen; a mask of None stands for none frozen."""
+        for group in self._groups:
+            values, times = sampled([past.number for past in group])
+            masks = [frozen(past) for past in group]
+            cold = None
+            if any(mask is not None for mask in masks):
+                sizes = [past.columns.stop - past.columns.start for past in group]
+                cold = np.concatenate(
+                    [np.zeros(n, bool) if mask is None else mask for mask, n in zip(masks, sizes, strict=True)]
+                )
+            group[0].baseline.learn(values, times, cold)
+
+
+def _allocate_baseline(group: Sequence[BaselineSlice], sizes: Sequence[int]) -> None:
+    baseline = Baseline(group[0].memory)
+    baseline.grow(sum(sizes))
+    begin = 0
+    for past, size in zip(group, sizes, strict=True):
+        baseline.copy_from(begin, past.baseline, past.columns)
+        past.baseline, past.columns = baseline, slice(begin, begin + size)
+        begin += size

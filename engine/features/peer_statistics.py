@@ -6,11 +6,11 @@ the order of the members, so that a sum is the same whatever sets stand beside i
 Comparisons leave the judged member out: a member far off does not widen the yardstick by which it is measured.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Iterator
+from functools import cache
 
 import numpy as np
 
-from skewscope.engine.features.row_sort import sort_rows as in_order
 from skewscope.engine.model.sets import F64, MAX_NARROW, Index, Mask
 
 TO_SIGMA = 1.4826
@@ -26,14 +26,14 @@ MAX_DISTANCE = 1000.0
 def leave_one_out(x: F64) -> tuple[F64, F64]:
     """Median and median absolute deviation of the other known members of each row, for every member."""
     known, count = _known_mask(x)
-    ordered = in_order(x)
+    ordered = sort_rows(x)
     rank = _row_ranks(x)
     centre = _median_without(ordered, count, rank)
     spread = np.full_like(x, np.nan)
     # Whoever is left out, the median of the rest is one of three values of a row: three passes serve all members.
     for guess in _possible_medians(ordered, count):
         away = np.abs(x - guess[:, None])
-        deviation = _median_without(in_order(away), count, _row_ranks(away))
+        deviation = _median_without(sort_rows(away), count, _row_ranks(away))
         np.copyto(spread, deviation, where=centre == guess[:, None])
     return np.where(known, centre, np.nan), np.where(known, spread, np.nan)
 
@@ -120,7 +120,7 @@ def peer_excess(x: F64) -> F64:
 def peer_highest(x: F64) -> F64:
     """The largest of the others; needs one."""
     known, count = _known_mask(x)
-    ordered = in_order(x)
+    ordered = sort_rows(x)
     first, second = (np.take_along_axis(ordered, np.maximum(count - n, 0)[:, None], axis=1) for n in (1, 2))
     found = np.where(x == first, second, first)
     return np.where(known & (count >= 2)[:, None], found, np.nan)
@@ -129,7 +129,7 @@ def peer_highest(x: F64) -> F64:
 def peer_lowest(x: F64) -> F64:
     """Returns [sets, members] the smallest of the other members; NaN for an unknown member or without another one."""
     known, count = _known_mask(x)
-    ordered = in_order(x)
+    ordered = sort_rows(x)
     first, second = ordered[:, :1], ordered[:, min(1, x.shape[1] - 1), None]
     found = np.where(x == first, second, first)
     return np.where(known & (count >= 2)[:, None], found, np.nan)
@@ -150,7 +150,7 @@ def _median_of_others(x: F64) -> F64:
 def _sort_middle(x: F64, known: Mask) -> F64:
     """Each row in order as far as its middle needs it, with or without one of its members."""
     size = x.shape[1]
-    return in_order(x, range(max(size // 2 - 1, 0), min(size // 2 + 1 + size % 2, size)) if known.all() else None)
+    return sort_rows(x, range(max(size // 2 - 1, 0), min(size // 2 + 1 + size % 2, size)) if known.all() else None)
 
 
 def _median_without_self(ordered: F64, x: F64, count: np.ndarray) -> F64:
@@ -201,7 +201,7 @@ def peer_spread(x: F64) -> F64:
 
 def _median(x: F64) -> F64:
     count = _known_mask(x)[1][:, None]
-    ordered = in_order(x)
+    ordered = sort_rows(x)
     a = np.take_along_axis(ordered, np.maximum(count - 1, 0) // 2, axis=1)
     b = np.take_along_axis(ordered, np.minimum(count // 2, x.shape[1] - 1), axis=1)
     return _midpoint(a, b)[:, 0]
@@ -222,7 +222,7 @@ def share(x: F64) -> F64:
 def gini(x: F64) -> F64:
     """The Gini coefficient of each row, the same for all members: 0 all alike; needs two and no negative member."""
     _, count = _known_mask(x)
-    ordered = np.nan_to_num(in_order(x))
+    ordered = np.nan_to_num(sort_rows(x))
     weight = 2 * np.arange(1, x.shape[1] + 1)[None, :] - count[:, None] - 1
     value = safe_divide(_row_sum(weight * ordered), count * _row_sum(ordered))
     good = (count >= 2) & (np.fmin.reduce(x, axis=1) >= 0)
@@ -257,7 +257,7 @@ def average(x: F64) -> F64:
 def lower_median(x: F64) -> F64:
     """The lower median of the known members of each row: a value that one of them has."""
     count = _known_mask(x)[1][:, None]
-    return np.take_along_axis(in_order(x), np.maximum(count - 1, 0) // 2, axis=1)[:, 0]
+    return np.take_along_axis(sort_rows(x), np.maximum(count - 1, 0) // 2, axis=1)[:, 0]
 
 
 def count_known(x: F64) -> F64:
@@ -265,27 +265,106 @@ def count_known(x: F64) -> F64:
     return np.repeat((~np.isnan(x)).sum(axis=1)[:, None].astype(np.float64), x.shape[1], axis=1)
 
 
-PEER_FUNCTIONS: Mapping[str, Callable[[F64], F64]] = {
-    "peer_z": peer_z,
-    "peer_ratio": peer_ratio,
-    "peer_excess": peer_excess,
-    "peer_highest": peer_highest,
-    "peer_lowest": peer_lowest,
-    "peer_spread": peer_spread,
-    "share": share,
-    "gini": gini,
-    "heard": count_known,
-}
-"""Functions with one value for each member."""
+# --- sorting many short rows: a few passes over long columns instead of one small sort for each row
 
-REDUCTIONS: Mapping[str, Callable[[F64], F64]] = {
-    "highest": highest,
-    "lowest": lowest,
-    "total": total,
-    "average": average,
-    "middle": lower_median,
-}
-"""Functions with one value for each set."""
+MIN_NETWORK_ROWS = 1000
+"""Fewer rows than that are sorted one by one: a pass has its price, however short it is."""
+BLOCK_ROWS = 1 << 13
+"""So many rows at a time: what is passed over again and again should stay in the cache."""
 
-COMPLETE_ONLY = frozenset({"total", "share", "gini"})
-"""Functions that mean something only when every member that ever spoke still does."""
+Comparator = tuple[int, int, bool, bool]
+"""Two places, and whether the smaller and the larger of what stands there are needed."""
+
+
+def sort_rows(x: F64, places: Collection[int] | None = None) -> F64:
+    """[rows, members] each row in ascending order, NaN last; only what comes to stand at `places` need be right."""
+    rows, members = x.shape
+    if members > MAX_NARROW or rows < MIN_NETWORK_ROWS:
+        return np.sort(x, axis=1)
+    return sort_columns(x.T, places).T
+
+
+def sort_columns(x: F64, places: Collection[int] | None = None) -> F64:
+    """[members, rows] each column in ascending order, NaN last; only what comes to stand at `places` need be right."""
+    members, rows = x.shape
+    if members > MAX_NARROW or rows < MIN_NETWORK_ROWS:
+        return np.sort(x, axis=0)
+    places = tuple(range(members) if places is None else sorted(places))
+    out = np.empty((members, rows))
+    for begin in range(0, rows, BLOCK_ROWS):
+        at = slice(begin, begin + BLOCK_ROWS)
+        _sort_by_network(x[:, at], out[:, at], places)
+    return out
+
+
+def column_quantile(x: F64, q: float) -> F64:
+    """A quantile of what is known of each column of [members, rows], between neighbours by straight line."""
+    unknown = np.isnan(x)
+    if len(x) and not unknown.any():
+        place = q * (len(x) - 1)
+        low, high = int(place), min(int(place) + 1, len(x) - 1)
+        ordered = sort_columns(x, {low, high})
+        return _interpolate(ordered[low], ordered[high], place - low)
+    count: Index = (~unknown).sum(axis=0)
+    most = np.maximum(count - 1, 0)
+    places = q * most
+    lows = np.floor(places).astype(np.intp)
+    ordered = sort_columns(x)
+    a, b = (np.take_along_axis(ordered, n[None, :], axis=0)[0] for n in (lows, np.minimum(lows + 1, most)))
+    return _interpolate(a, b, places - lows)
+
+
+def _interpolate(a: F64, b: F64, share: F64 | float) -> F64:
+    return a + (b - a) * share
+
+
+def _sort_by_network(x: F64, out: F64, places: tuple[int, ...]) -> None:
+    # A NaN would spread to what it is compared with.
+    unknown = np.isnan(x)
+    gaps = bool(unknown.any())
+    rows = [*(np.where(unknown, np.inf, x) if gaps else np.array(x, order="C"))]
+    spare = np.empty(x.shape[1])
+    for a, b, low, high in comparators(len(x), places):
+        one, other = rows[a], rows[b]
+        if low:
+            np.minimum(one, other, out=spare)
+            rows[a], spare = spare, one
+        if high:
+            np.maximum(one, other, out=other)
+    for place in places:
+        out[place] = rows[place]
+    if gaps:
+        out[np.arange(len(x))[:, None] >= len(x) - unknown.sum(axis=0)] = np.nan
+
+
+@cache
+def comparators(size: int, places: tuple[int, ...]) -> tuple[Comparator, ...]:
+    """What brings those in order who stand at some of so many places, when it is done in turn.
+
+    Each pair is put in order as far as that matters to these places: Batcher's odd-even merge.
+    """
+    wanted, found = set(places), []
+    for a, b in reversed([*_pairs(size)]):
+        if a in wanted or b in wanted:
+            found.append((a, b, a in wanted, b in wanted))
+            wanted |= {a, b}
+    return tuple(reversed(found))
+
+
+def _pairs(size: int) -> Iterator[tuple[int, int]]:
+    """The places that are compared to bring all in order."""
+    for block, step in _rounds(size):
+        for a in range(step % block, size - step):
+            if (a - step % block) % (2 * step) < step and a // (2 * block) == (a + step) // (2 * block):
+                yield a, a + step
+
+
+def _rounds(size: int) -> Iterator[tuple[int, int]]:
+    """(length of the sorted runs, distance of the places compared) of each round."""
+    block = 1
+    while block < size:
+        step = block
+        while step:
+            yield block, step
+            step //= 2
+        block *= 2

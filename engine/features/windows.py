@@ -3,16 +3,18 @@
 Columns are entities, of one expression or of many side by side; a statistic is asked for some of them.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.features.peer_statistics import sum_rows
-from skewscope.engine.features.row_sort import column_quantile
+from skewscope.engine.features.peer_statistics import column_quantile, sum_rows
 from skewscope.engine.ingest.ring_buffer import (
     ALL_COLUMNS,
     CUMULATIVE_LAYERS,
+    FIT_STEPS,
     MAX_SLOTS,
     MIN_PERIODS,
     SLOT_LAYERS,
@@ -20,11 +22,20 @@ from skewscope.engine.ingest.ring_buffer import (
     SlotCounts,
     SlotOffset,
     SlotRing,
+    depth_for,
     fill_missing,
     slot_for_reach,
+    slot_for_window,
 )
-from skewscope.engine.ingest.sampling import MAX_PERIOD_S, SamplingPeriods, nan_to_zero, pad_to_length
-from skewscope.engine.model.sets import F64, MAX_VALUE, Mask
+from skewscope.engine.ingest.sampling import (
+    MAX_PERIOD_S,
+    Sampler,
+    SamplingPeriods,
+    nan_to_zero,
+    pad_to_length,
+    split_by_width,
+)
+from skewscope.engine.model.sets import F64, MAX_VALUE, Index, Mask
 
 BLOCK_COLUMNS = 1 << 13
 """So many columns are taken in at a time: what is worked with should stay in the cache."""
@@ -365,3 +376,135 @@ _LAYER_UPDATES: Mapping[str, Callable[[F64, F64, F64], F64]] = {
     "last": lambda _, __, value: value,
 }
 """What a slot becomes by a sample, from (slot, distance to the reference, value)."""
+
+
+# --- storage
+
+LateSampleReader = Callable[[], Iterator[tuple[Index, F64, F64]]]
+"""Yields (entities, times, values) of the samples of this tick that came after later ones."""
+
+
+@dataclass
+class WindowBuffer:
+    """One expression's samples: some columns of a track."""
+
+    number: int
+    """Of the expression."""
+    kind: str
+    """Of its entities."""
+    slot: float
+    late_samples: LateSampleReader | None
+    level: int
+    """How many windows the expression contains: they must take the tick's samples before this one."""
+    longest_window: float = 0.0
+    """Seconds of its longest window."""
+    layers: frozenset[str] = frozenset()
+    window: SampleWindow = field(default_factory=lambda: SampleWindow(1.0, 1.0))
+    columns: slice = field(default_factory=lambda: slice(0, 0))
+    """Its columns."""
+
+    def request(self, window: float, layers: Collection[str]) -> None:
+        """Keep these layers for a window of so many seconds."""
+        self.longest_window = max(self.longest_window, window)
+        self.layers |= {*layers}
+        self.slot = slot_for_reach(self.slot, self.longest_window)
+
+
+@dataclass
+class _WindowGroup:
+    """Expressions that share a track."""
+
+    window: SampleWindow
+    buffers: Sequence[WindowBuffer]
+    fitted_version: int = -1
+    """The version of the rhythm to which the slots were last fitted."""
+
+    def step(self, t: float, sampled: Sampler) -> None:
+        self.window.step(t, *sampled([buffer.number for buffer in self.buffers]))
+        for buffer in self.buffers:
+            if buffer.late_samples is not None:
+                for entities, when, what in buffer.late_samples():
+                    self.window.add_late(t, entities + buffer.columns.start, when, what)
+
+    def fit_slots(self) -> bool:
+        """Fits the slots of its expressions to their periods; whether any has changed."""
+        if self.fitted_version == self.window.sampling.version:
+            return False
+        self.fitted_version = self.window.sampling.version
+        slots = [self.window.fit_slot(buffer.columns, buffer.longest_window) for buffer in self.buffers]
+        changed = any(slot != buffer.slot for slot, buffer in zip(slots, self.buffers, strict=True))
+        for slot, buffer in zip(slots, self.buffers, strict=True):
+            buffer.slot = slot
+        return changed
+
+
+class WindowStore:
+    """The samples of all windowed expressions."""
+
+    def __init__(self, tick: float) -> None:
+        self.tick = tick
+        self.buffers: dict[tuple[int, float], WindowBuffer] = {}
+        self._groups: list[_WindowGroup] = []
+        self._active: list[WindowBuffer] = []
+        self._size: Callable[[str], int] = lambda _: 0
+        self._origin = np.nan
+        self._steps = 0
+
+    def buffer(
+        self, number: int, kind: str, window: float, *, level: int = 0, late_samples: LateSampleReader | None = None
+    ) -> WindowBuffer:
+        """The samples of expression `number`, from which statistics over a window of so many seconds are read.
+
+        Statistics whose windows have slots of one length share them.
+        """
+        slot = slot_for_window(window, self.tick)
+        return self.buffers.setdefault((number, slot), WindowBuffer(number, kind, slot, late_samples, level))
+
+    def allocate(self, is_active: Callable[[int], bool], size: Callable[[str], int]) -> None:
+        """Make room for the active expressions, each as wide as its kind of entity."""
+        self._active = [buffer for buffer in self.buffers.values() if is_active(buffer.number)]
+        self._size = size
+        self._steps = 0
+        self._regroup()
+
+    def _regroup(self) -> None:
+        grouped: dict[tuple[int, int, float, tuple[str, ...]], list[WindowBuffer]] = defaultdict(list)
+        for buffer in self._active:
+            depth = depth_for(self._size(buffer.kind), buffer.longest_window, buffer.slot)
+            buffer.slot = slot_for_reach(buffer.slot, buffer.longest_window, depth)
+            grouped[buffer.level, depth, buffer.slot, tuple(sorted(buffer.layers))].append(buffer)
+        self._groups = [
+            self._build_group(key, some)
+            for key, buffers in sorted(grouped.items())
+            for some in split_by_width(buffers, lambda buffer: self._size(buffer.kind))
+        ]
+
+    def _build_group(self, key: tuple[int, int, float, tuple[str, ...]], buffers: list[WindowBuffer]) -> _WindowGroup:
+        _, depth, slot, layers = key
+        sizes = [self._size(buffer.kind) for buffer in buffers]
+        ends = np.cumsum(sizes).tolist()
+        places = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+        there = buffers[0].window
+        same = all(buffer.window is there and buffer.columns == at for buffer, at in zip(buffers, places, strict=True))
+        if same and (there.size, there.ring.depth, there.ring.slot, there.layers) == (ends[-1], depth, slot, layers):
+            return _WindowGroup(there, buffers)
+        window = SampleWindow(self.tick, slot, layers, self._origin, depth)
+        window.grow(ends[-1])
+        for buffer, at in zip(buffers, places, strict=True):
+            window.copy_from(at.start, buffer.window, buffer.columns)
+            buffer.window, buffer.columns = window, at
+        return _WindowGroup(window, buffers)
+
+    def step(self, t: float, sampled: Sampler) -> None:
+        """Takes in the values of the tick that ends at `t`."""
+        if np.isnan(self._origin):
+            self._origin = t
+            for group in self._groups:
+                group.window.ring.origin = t
+        for group in self._groups:
+            group.step(t, sampled)
+        if self._steps < FIT_STEPS or self._steps % FIT_STEPS == 0:
+            changed = [group.fit_slots() for group in self._groups]
+            if any(changed):
+                self._regroup()
+        self._steps += 1

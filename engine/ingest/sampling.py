@@ -1,10 +1,98 @@
-"""How often each series is sampled, learned from its samples."""
+"""Samples and their times: batches in order, timestamps that many series share, and learned sampling periods.
 
+Frames bring whole columns at one time. Where that time is known, the times of single samples are not read.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skewscope.engine.model.sets import F64, Index, Mask
+
+# --- batches of samples
+
+
+@dataclass(frozen=True, slots=True)
+class SortedSamples:
+    """Samples of series, ordered by series and then time; `first` and `last` mark a series' own."""
+
+    series: Index
+    time: F64
+    value: F64
+    first: NDArray[np.bool_]
+    last: NDArray[np.bool_]
+    is_unique: bool
+    """Whether no series has more than one."""
+
+    def select(self, mask: NDArray[np.bool_]) -> "SortedSamples":
+        """Some of them."""
+        if mask.all():
+            return self
+        at = np.flatnonzero(mask)
+        if self.is_unique:
+            return build_unique_batch(self.series[at], self.time[at], self.value[at])
+        return build_sorted_batch(self.series[at], self.time[at], self.value[at])
+
+
+def build_sorted_batch(series: Index, time: F64, value: F64) -> SortedSamples:
+    """Samples ordered by series and time."""
+    first, last = np.ones(len(series), bool), np.ones(len(series), bool)
+    first[1:] = last[:-1] = series[1:] != series[:-1]
+    return SortedSamples(series, time, value, first, last, is_unique=False)
+
+
+def build_unique_batch(series: Index, time: F64, value: F64) -> SortedSamples:
+    """Samples of which no two are of one series."""
+    every = np.ones(len(series), bool)
+    return SortedSamples(series, time, value, every, every, is_unique=True)
+
+
+# --- common timestamps
+
+
+@dataclass(frozen=True, slots=True)
+class CommonTimestamp:
+    """One time of the newest samples of many entities; who brought none at that time has no value now."""
+
+    time: float
+    is_complete: bool = True
+    """Whether all that ever bring samples brought one."""
+
+
+CONSTANT_TIMESTAMP = CommonTimestamp(-np.inf)
+"""Of what is always the same."""
+
+
+def constant_array(value: float, *shape: int) -> F64:
+    """The same number for each of so many, not to be written to; it takes no room."""
+    return np.ndarray(shape, np.float64, np.array([value]), strides=(0,) * len(shape))
+
+
+def is_constant_array(values: F64) -> bool:
+    """Whether an array is such a one."""
+    return len(values) > 0 and values.strides == (0,)
+
+
+def merge_timestamps(moments: Iterable[CommonTimestamp | None]) -> CommonTimestamp | None:
+    """The moment of what rests on all of these; None if they are not of one time."""
+    found = CONSTANT_TIMESTAMP
+    for moment in moments:
+        if moment is None or (moment.time != found.time and CONSTANT_TIMESTAMP.time not in (moment.time, found.time)):
+            return None
+        found = CommonTimestamp(max(found.time, moment.time), found.is_complete and moment.is_complete)
+    return found
+
+
+def merge_complete_timestamps(parts: Iterable[CommonTimestamp | None]) -> CommonTimestamp | None:
+    """The same, for values that outlast a missing sample: None unless every entity brought one."""
+    found = merge_timestamps(parts)
+    return found if found is not None and found.is_complete else None
+
+
+# --- sampling periods
 
 WARM_UP_INTERVALS = 5
 """So many intervals are collected before their median is trusted to change only slowly."""
@@ -140,3 +228,28 @@ class SamplingPeriods:
     def _set(self, at: Index, period: F64) -> None:
         self.period[at] = period
         self.stale_after[at] = STALE_PERIODS * np.maximum(period, self.tick)
+
+
+# --- values of several expressions side by side
+
+MAX_COLUMNS = 1 << 16
+"""Columns that are processed together, unless one expression has more: they should fit into the cache."""
+
+Sampler = Callable[[Sequence[int]], tuple[F64, F64 | float]]
+"""Returns this tick's values of some expressions side by side, and their times: one number if all are equal."""
+
+Item = TypeVar("Item")
+
+
+def split_by_width(items: Iterable[Item], size: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """Yields the items in order, in lists of at most `MAX_COLUMNS` columns, unless one item alone has more."""
+    part: list[Item] = []
+    width = 0
+    for item in items:
+        if part and width + size(item) > MAX_COLUMNS:
+            yield part
+            part, width = [], 0
+        part.append(item)
+        width += size(item)
+    if part:
+        yield part

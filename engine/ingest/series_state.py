@@ -9,14 +9,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skewscope.engine.ingest.counter_totals import CounterSpec, CounterTotals
-from skewscope.engine.ingest.counter_windows import CounterSnapshot
+from skewscope.engine.ingest.counters import CounterSnapshot, CounterSpec, CounterTotals
 from skewscope.engine.ingest.feed import I32, Block, FrameColumn, SampleFrame, SeriesKey, SeriesTable
-from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, FrameLayout
-from skewscope.engine.ingest.samples import SortedSamples, build_sorted_batch, build_unique_batch
-from skewscope.engine.ingest.sampling import SamplingPeriods, pad_to_length
-from skewscope.engine.ingest.series_rows import SeriesRows, grow_index
-from skewscope.engine.ingest.timestamps import CommonTimestamp, constant_array
+from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, FrameLayout, SeriesRows, grow_index
+from skewscope.engine.ingest.sampling import (
+    CommonTimestamp,
+    SamplingPeriods,
+    SortedSamples,
+    build_sorted_batch,
+    build_unique_batch,
+    constant_array,
+    pad_to_length,
+)
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.engine.model.sets import F64, MAX_VALUE, Index
 from skewscope.kb.model import Signal

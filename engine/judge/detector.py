@@ -19,7 +19,6 @@ from skewscope.engine.model.verdict import RuleVerdict
 from skewscope.kb.model import Catalogue
 from skewscope.kb.units import format_dimension
 from skewscope.rules.entity_kinds import contains, kind_of
-from skewscope.rules.expression import Expr
 from skewscope.rules.model import Rule
 
 Derivation = Callable[[float, SeriesTable, F64, F64], Block]
@@ -92,16 +91,16 @@ class Detector:
 
     # --- baselines
 
-    def _baseline_readers(self) -> Mapping[Expr, list[Judge]]:
-        found: dict[Expr, list[Judge]] = {expr: [] for expr in self.evaluator.baselines}
+    def _baseline_readers(self) -> Mapping[int, list[Judge]]:
+        found: dict[int, list[Judge]] = {number: [] for number in self.evaluator.baselines}
         for judge in self._judges:
             if not judge.feeds_baselines:
                 continue
-            nodes = {node for expr in judge.rule.expressions for node in expr.walk()}
-            for expr, readers in found.items():
-                if expr in nodes:
+            nodes = {self.evaluator.number_of(node) for expr in judge.rule.expressions for node in expr.walk()}
+            for number, readers in found.items():
+                if number in nodes:
                     readers.append(judge)
-                    self._prepare_relations(judge.rule.scope, expr.kind)
+                    self._prepare_relations(judge.rule.scope, self.evaluator.expressions[number].kind)
         return found
 
     def _prepare_relations(self, scope: str, kind: str) -> None:
@@ -111,18 +110,19 @@ class Detector:
         elif scope != kind:
             self.entities.part_sets(scope, kind)
 
-    def _frozen_masks(self) -> Mapping[Expr, Mask]:
+    def _frozen_masks(self) -> Mapping[int, Mask]:
         touched: dict[tuple[str, str], Mask] = {}
         found = {}
-        for expr, judges in self._baseline_judges.items():
-            mask = np.zeros(self.entities.count(expr.kind), bool)
+        for number, judges in self._baseline_judges.items():
+            kind = self.evaluator.expressions[number].kind
+            mask = np.zeros(self.entities.count(kind), bool)
             for judge in judges:
                 if judge.suspicious.any():
-                    key = judge.rule.id, expr.kind
+                    key = judge.rule.id, kind
                     if key not in touched:
-                        touched[key] = self._affected_mask(judge, expr.kind)
+                        touched[key] = self._affected_mask(judge, kind)
                     mask |= touched[key]
-            found[expr] = mask
+            found[number] = mask
         return found
 
     def _affected_mask(self, judge: Judge, kind: str) -> Mask:

@@ -3,18 +3,16 @@
 Most entities are ruled out by what the rule cannot do without. Only what is left is looked at closely.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.features.evaluator import Evaluator, cost
 from skewscope.engine.features.peer_statistics import sum_rows
-from skewscope.engine.judge.support import EvidenceSupport
 from skewscope.engine.model.entities import EntityIndex
-from skewscope.engine.model.entity_subset import EntitySubset
-from skewscope.engine.model.sets import F64, Index, Mask
+from skewscope.engine.model.sets import F64, EntitySubset, Index, Mask
 from skewscope.engine.model.verdict import NO, UNKNOWN, YES, EvidenceBatch, RuleVerdict
 from skewscope.rules.expression import Expr
 from skewscope.rules.model import EvidenceItem, Rule
@@ -23,6 +21,35 @@ ROUNDING = 1e-6
 """Tenths are no binary numbers: sums of weights and of times may miss what they should be by a little."""
 
 Truth = NDArray[np.int8]
+
+
+class ExpressionValues(Protocol):
+    """The values of numbered expressions at one tick: what a rule is judged by."""
+
+    @property
+    def baselines(self) -> Mapping[int, object]:
+        """The healthy pasts that expressions compare with, by the number of the expression."""
+
+    def number_of(self, expr: Expr) -> int:
+        """The number of an expression."""
+
+    def cost(self, number: int) -> int:
+        """Estimated cost of an expression, in comparisons."""
+
+    def is_undelivered(self, numbers: Iterable[int]) -> bool:
+        """Whether all of these expressions depend on signals that were never delivered."""
+
+    def value(self, number: int) -> Any:
+        """Returns [entity] the values of an expression, read-only; a constant has no axis."""
+
+    def subset_of(self, kind: str, indices: Index) -> EntitySubset:
+        """Some entities of a kind."""
+
+    def subset_value(self, number: int, subset: EntitySubset) -> Any:
+        """Returns [subset] the values of an expression."""
+
+    def decisive_value(self, number: int, subset: EntitySubset) -> F64:
+        """Returns [subset] the number that decided a truth value; NaN for none."""
 
 
 class _HoldTimer:
@@ -72,7 +99,7 @@ class _Assessment:
 class Judge:
     """One rule, and what it remembers about each entity it judges."""
 
-    def __init__(self, rule: Rule, entities: EntityIndex, evaluator: Evaluator) -> None:
+    def __init__(self, rule: Rule, entities: EntityIndex, evaluator: ExpressionValues) -> None:
         self.rule = rule
         self.evaluator = evaluator
         self.entities = entities
@@ -91,17 +118,22 @@ class Judge:
         self._no_since = np.full(n, np.nan)
         self._t = np.nan
         self._cached_unknown: RuleVerdict | None = None
-        self._conditions = [item.when for item in rule.evidence]
+        self._conditions = [evaluator.number_of(item.when) for item in rule.evidence]
+        self._applies_when = None if rule.applies_when is None else evaluator.number_of(rule.applies_when)
+        self._impact = None if rule.impact is None else evaluator.number_of(rule.impact)
+        conditions = [item.when for item in rule.evidence]
         more = [] if rule.applies_when is None else [rule.applies_when]
-        self._support = EvidenceSupport([*self._conditions, *more], entities, evaluator, n)
-        self._required_parts = _sort_by_cost(item.when for item in rule.evidence if item.required)
+        self._support = EvidenceSupport([*conditions, *more], entities, evaluator, n)
+        self._required_parts = self._sort_by_cost(item.when for item in rule.evidence if item.required)
         """What each required item joins by `and`, the cheapest first."""
-        self._decisive_parts = _sort_by_cost(
+        self._decisive_parts = self._sort_by_cost(
             item.when for item in rule.evidence if not item.required and _is_decisive(rule, item)
         )
         """The same of the items without which neither to fire nor to look ill is possible."""
-        self.feeds_baselines = any(expr in evaluator.baselines for each in rule.expressions for expr in each.walk())
-        """Whether anything is learned from whom it does not suspect."""
+        self.feeds_baselines = any(
+            evaluator.number_of(node) in evaluator.baselines for expr in rule.expressions for node in expr.walk()
+        )
+        """Whether baselines learn from entities that it does not suspect."""
         self._weight = np.array([item.weight for item in rule.evidence])[:, None]
         self._against = np.array([item.against for item in rule.evidence])[:, None]
         self._required = np.array([item.required for item in rule.evidence])[:, None]
@@ -155,25 +187,32 @@ class Judge:
             out |= self._join_parts(parts, out) == NO
         return out, shows
 
-    def _join_parts(self, parts: list[Expr], out: Mask | None) -> Truth:
+    def _sort_by_cost(self, items: Iterable[Expr]) -> list[list[int]]:
+        """Numbers of the expressions that each item joins by `and`; the cheapest first, of items and of parts."""
+        cost = self.evaluator.cost
+        split = ([self.evaluator.number_of(part) for part in conjuncts(expr)] for expr in items)
+        return sorted((sorted(parts, key=cost) for parts in split), key=lambda parts: cost(parts[0]))
+
+    def _join_parts(self, parts: list[int], out: Mask | None) -> Truth:
         """The truth of all parts together; they are asked in turn, and of none but those whom none has ruled out.
 
         Who is `out` already need not be asked.
         """
+        cost = self.evaluator.cost
         truth = np.full(self._size, YES, np.int8)
         if out is not None:
             truth[out] = NO
-        for n, expr in enumerate(parts):
+        for n, number in enumerate(parts):
             left = truth != NO
-            number = np.count_nonzero(left)
-            if not number:
+            count = np.count_nonzero(left)
+            if not count:
                 break
-            if number == self._size:
-                truth = np.minimum(truth, self.evaluator.value(expr)[self._selector])
+            if count == self._size:
+                truth = np.minimum(truth, self.evaluator.value(number)[self._selector])
             else:
                 at = np.flatnonzero(left)
-                truth[at] = np.minimum(truth[at], self.evaluator.subset_value(expr, self._subset(at)))
-            if n and cost(expr) < sum(map(cost, parts[:n])) and not (truth != NO).any():
+                truth[at] = np.minimum(truth[at], self.evaluator.subset_value(number, self._subset(at)))
+            if n and cost(number) < sum(map(cost, parts[:n])) and not (truth != NO).any():
                 # What rules out the last of them at less cost than all before it is asked first from now on.
                 parts.insert(0, parts.pop(n))
                 break
@@ -186,9 +225,9 @@ class Judge:
     def _assess(self, some: EntitySubset) -> _Assessment:
         """The whole of the evidence, for some entities."""
         truth = np.empty((len(self._conditions), len(some.indices)), np.int8)
-        for row, expr in zip(truth, self._conditions, strict=True):
-            row[:] = self.evaluator.subset_value(expr, some)
-        when = self.rule.applies_when
+        for row, number in zip(truth, self._conditions, strict=True):
+            row[:] = self.evaluator.subset_value(number, some)
+        when = self._applies_when
         applies = np.full(len(some.indices), YES, np.int8) if when is None else self.evaluator.subset_value(when, some)
         score, most = self._scores(truth)
         return _Assessment(truth, applies, score, most)
@@ -265,9 +304,9 @@ class Judge:
         known = found.truth != UNKNOWN
         values, impact = np.full(known.shape, np.nan), np.full(len(at), np.nan)
         if numbers:
-            values = np.array([self.evaluator.decisive_value(expr, some) for expr in self._conditions])
-        if numbers and self.rule.impact is not None:
-            impact = self.evaluator.subset_value(self.rule.impact, some)
+            values = np.array([self.evaluator.decisive_value(number, some) for number in self._conditions])
+        if numbers and self._impact is not None:
+            impact = self.evaluator.subset_value(self._impact, some)
         coverage = sum_rows(self._weight * known) / self._weight.sum()
         size = np.abs(impact)
         return EvidenceBatch(
@@ -308,11 +347,76 @@ def _is_decisive(rule: Rule, item: EvidenceItem) -> bool:
     return not item.against and others < rule.fire.score - 2 * ROUNDING and others <= rule.clear.score
 
 
-def _sort_by_cost(items: Iterable[Expr]) -> list[list[Expr]]:
-    """What each item joins by `and`; the cheapest first, of the items and of what they join."""
-    return sorted((sorted(conjuncts(expr), key=cost) for expr in items), key=lambda parts: cost(parts[0]))
-
-
 def conjuncts(expr: Expr) -> list[Expr]:
     """The parts that must all hold for an expression to hold."""
     return [part for arg in expr.args for part in conjuncts(arg)] if expr.op == "and" else [expr]
+
+
+# --- evidence that keeps a rule firing
+
+
+_JOIN_FUNCTIONS = {"and": np.minimum, "or": np.maximum}
+
+
+@dataclass(frozen=True, slots=True)
+class _SupportNode:
+    """A part of the evidence: a leaf with a row of its own, truth values joined, or those of a whole."""
+
+    number: int
+    """Of the expression."""
+    kind: str
+    join: np.ufunc | None
+    args: tuple["_SupportNode", ...] = ()
+    row: int = -1
+
+
+class EvidenceSupport:
+    """For each entity of a rule, which parts of its evidence were unknown when it began to fire.
+
+    A site without serving metrics fires on the signals of the wire. When those say no, what was never known does not
+    keep the rule firing. What was known and is missing now may still hold, and does.
+    """
+
+    def __init__(self, items: Sequence[Expr], entities: EntityIndex, evaluator: ExpressionValues, size: int) -> None:
+        self.entities, self.evaluator, self.size = entities, evaluator, size
+        self._rows: dict[int, int] = {}
+        self._items = tuple(self._compile(item) for item in items)
+        self._initially_unknown: Mask = np.zeros((len(self._rows), 0), bool)
+
+    def _compile(self, expr: Expr) -> _SupportNode:
+        number = self.evaluator.number_of(expr)
+        join = _JOIN_FUNCTIONS.get(expr.op)
+        if join is None and not (expr.op == "lift" and expr.args[0].op in _JOIN_FUNCTIONS):
+            return _SupportNode(number, expr.kind, None, row=self._rows.setdefault(number, len(self._rows)))
+        return _SupportNode(number, expr.kind, join, tuple(self._compile(arg) for arg in expr.args))
+
+    def record(self, at: Index, subset: EntitySubset) -> None:
+        """Store what is unknown of entities that begin to fire: positions `at` among those judged."""
+        if not self._initially_unknown.shape[1]:
+            self._initially_unknown = np.zeros((len(self._rows), self.size), bool)
+        for item in self._items:
+            self._walk(item, subset, at, recording=True)
+
+    def supported_truth(self, at: Index, subset: EntitySubset) -> Truth:
+        """Returns [item, subset] truth values; what was unknown from the beginning and still is counts as NO."""
+        return np.stack([self._walk(item, subset, at, recording=False) for item in self._items])
+
+    def _walk(self, node: _SupportNode, subset: EntitySubset, at: Index, *, recording: bool) -> Truth:
+        if node.join is not None:
+            found: Truth = node.join.reduce([self._walk(arg, subset, at, recording=recording) for arg in node.args])
+            return found
+        if node.args:
+            return self._walk_lift(node, subset, at, recording=recording)
+        found = np.array(np.broadcast_to(self.evaluator.subset_value(node.number, subset), len(at)), np.int8)
+        if recording:
+            self._initially_unknown[node.row, at] = found == UNKNOWN
+        else:
+            found[(found == UNKNOWN) & self._initially_unknown[node.row, at]] = NO
+        return found
+
+    def _walk_lift(self, node: _SupportNode, subset: EntitySubset, at: Index, *, recording: bool) -> Truth:
+        """Returns [subset] the joined truth values of the whole that each entity is a part of."""
+        (inner,) = node.args
+        up = self.entities.container_index(node.kind, inner.kind)[subset.indices]
+        whole = self._walk(inner, self.evaluator.subset_of(inner.kind, np.maximum(up, 0)), at, recording=recording)
+        return np.where(up >= 0, whole, self.evaluator.subset_value(node.number, subset)).astype(np.int8)

@@ -1,8 +1,12 @@
-"""Sets of entities as index matrices, so that something can be computed within each set for all sets at once."""
+"""Sets of entities as index matrices, and subsets of the entities of a kind.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+A function is computed within each set for all sets at once.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,3 +214,33 @@ def _build_bucket(rows: list[tuple[int, Sequence[int]]]) -> SetBucket:
     for n, (_, found) in enumerate(rows):
         matrix[n, : len(found)] = found
     return SetBucket(np.array([owner for owner, _ in rows], np.intp), matrix)
+
+
+# --- subsets of entities
+
+
+@dataclass
+class EntitySubset:
+    """Some entities, what was found out about them, and what was looked at for it elsewhere."""
+
+    indices: Index
+    values: dict[int, Any] = field(default_factory=dict)
+    """By the number of the expression."""
+    _related: dict[Hashable, "EntitySubset"] = field(default_factory=dict)
+    _selections: dict[Hashable, SetSelection] = field(default_factory=dict)
+
+    def related_subset(self, key: Hashable, at: Callable[[], Index]) -> "EntitySubset":
+        """The entities of another kind that these are judged by."""
+        if key not in self._related:
+            self._related[key] = EntitySubset(at())
+        return self._related[key]
+
+    def select_sets(self, key: Hashable, pick: Callable[[], SetSelection]) -> SetSelection:
+        """The sets that these belong to, or own."""
+        if key not in self._selections:
+            self._selections[key] = pick()
+        return self._selections[key]
+
+
+ArgumentFunction = Callable[[int, EntitySubset], Any]
+"""Gives the n-th argument's values of some entities of its kind."""

@@ -1,0 +1,11 @@
+"""The operators of the rule language, one class each. Every module of this package is imported with it.
+
+An operator registers itself for its name (`protocol.register`); `protocol.Operator` states what the evaluator asks of
+it. To add a function of the rule language, add its entry to `rules/functions.py` and its class to a module here.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _module in iter_modules(__path__, f"{__name__}."):
+    import_module(_module.name)

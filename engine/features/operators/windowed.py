@@ -1,140 +1,239 @@
-"""Steps that look back: statistics of recent samples, and a value beside its entity's own healthy past."""
+"""Operators that look back: statistics of recent samples, and a value against its entity's own healthy past."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
-from skewscope.engine.features.baseline import Baseline
-from skewscope.engine.features.operators.series import LateSamples, OperatorContext
+from skewscope.engine.features.baseline import Baseline, BaselineSlice
+from skewscope.engine.features.operators.protocol import (
+    Operator,
+    OperatorContext,
+    Reads,
+    Values,
+    operator_class,
+    register,
+)
+from skewscope.engine.features.operators.series import late_sample_reader
 from skewscope.engine.features.peer_statistics import inf_to_nan
-from skewscope.engine.features.window_store import BaselineStore, WindowStore
 from skewscope.engine.features.windows import SampleWindow
 from skewscope.engine.ingest.ring_buffer import ColumnIndexer, SlotOffset
-from skewscope.engine.ingest.sampling import pad_to_length
-from skewscope.engine.model.entity_subset import ArgumentFunction, EntitySubset
-from skewscope.engine.model.sets import F64, Mask
+from skewscope.engine.ingest.sampling import CommonTimestamp, merge_complete_timestamps, pad_to_length
+from skewscope.engine.model.sets import F64, ArgumentFunction, EntitySubset, Mask
 from skewscope.rules.expression import Expr
 from skewscope.rules.functions import FUNCTIONS
 from skewscope.rules.units import SECOND
 
-Params = tuple[float, ...]
+# --- statistics of a window
 
 
-class WindowStatistic:
-    """A statistic of the recent samples of a value."""
+class WindowStatistic(Operator):
+    """A statistic of the samples of the last seconds; unknown where too few came, or none lately."""
 
-    def __init__(self, expr: Expr, shared: OperatorContext, banks: WindowStore) -> None:
-        lengths = [p for p, name in zip(expr.params, _duration_params(expr.name), strict=True) if name]
-        bare = expr.args[0].op == "signal"
-        late = LateSamples(expr.args[0], shared) if bare else None
-        self.buffer = banks.buffer(expr.args[0], sum(lengths), expr.name, late)
-        self.function = WINDOW_FUNCTIONS[expr.name]
+    cost = 4
+    reads = Reads.NOTHING
+    layers: ClassVar[tuple[str, ...]]
+    """What the window must keep of its samples."""
+    min_samples: ClassVar[int] = 2
+
+    def __init__(self, expr: Expr, context: OperatorContext) -> None:
+        (arg,) = expr.args
         self.params = expr.params
+        units = FUNCTIONS[expr.name].param_units
+        seconds = sum(value for value, unit in zip(expr.params, units, strict=True) if unit == SECOND)
+        self.buffer = context.windows.buffer(
+            context.numbers[arg],
+            arg.kind,
+            seconds,
+            level=sum(issubclass(operator_class(node), WindowStatistic) for node in arg.walk()),
+            late_samples=late_sample_reader(arg, context),
+        )
+        self.buffer.request(seconds, self.layers)
 
-    def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
-        return self.function(self.buffer.window, self.params, self.buffer.columns)
+    def evaluate(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002 - the same for all operators
+        return self.compute(self.buffer.window, self.buffer.columns)
 
-    def run_subset(self, some: EntitySubset, ask: ArgumentFunction) -> F64:  # noqa: ARG002
-        return self.function(self.buffer.window, self.params, self.buffer.columns.start + some.indices)
+    def evaluate_subset(self, subset: EntitySubset, argument: ArgumentFunction) -> F64:  # noqa: ARG002
+        return self.compute(self.buffer.window, self.buffer.columns.start + subset.indices)
 
+    def compute(self, window: SampleWindow, columns: ColumnIndexer) -> F64:
+        """Returns [column] the statistic; NaN where the window holds too few samples."""
+        slots, count, is_filled = window.fresh_window(self.params[-1], self.min_samples, columns)
+        return _where(is_filled, self.statistic(window, slots, count, columns))
 
-def _duration_params(function: str) -> list[bool]:
-    """Which of a function's constant arguments are lengths of time."""
-    return [unit == SECOND for unit in FUNCTIONS[function].param_units]
+    def statistic(self, window: SampleWindow, slots: SlotOffset, count: F64, columns: ColumnIndexer) -> F64:
+        """Returns [column] the statistic of the last slots, in which `count` samples are."""
+        raise NotImplementedError(type(self).__name__)
 
-
-def _mask_unless(enough: Mask, found: F64) -> F64:
-    """What was found of those of whom enough is known."""
-    return found if enough.all() else np.where(enough, found, np.nan)
-
-
-def _window_statistic(
-    least: int, function: Callable[[SampleWindow, SlotOffset, ColumnIndexer], F64]
-) -> Callable[[SampleWindow, Params, ColumnIndexer], F64]:
-    def windowed(track: SampleWindow, params: Params, at: ColumnIndexer) -> F64:
-        steps, _, enough = track.fresh_window(params[-1], least, at)
-        return _mask_unless(enough, function(track, steps, at))
-
-    return windowed
-
-
-def _mean(track: SampleWindow, params: Params, at: ColumnIndexer) -> F64:
-    steps, count, enough = track.fresh_window(params[-1], 2, at)
-    return _mask_unless(enough, track.mean(steps, at=at, count=count))
+    def common_timestamp(self, parts: Sequence[CommonTimestamp | None]) -> CommonTimestamp | None:
+        return merge_complete_timestamps(parts)
 
 
-def _quantile(track: SampleWindow, params: Params, at: ColumnIndexer) -> F64:
-    steps, _, enough = track.fresh_window(params[-1], 3, at)
-    return _mask_unless(enough, track.quantile(steps, params[0], at))
+def _where(mask: Mask, values: F64) -> F64:
+    """Returns [column] the values; NaN outside the mask."""
+    return values if mask.all() else np.where(mask, values, np.nan)
 
 
-def _burst(track: SampleWindow, steps: SlotOffset, at: ColumnIndexer) -> F64:
-    mean = track.mean(steps, at=at)
-    highest: F64 = np.fmax.reduce(track.ring.window_slots("high", steps, at), axis=0)
-    return inf_to_nan(highest / mean)
+@register("mean")
+class WindowMean(WindowStatistic):
+    """The mean of the samples."""
+
+    layers = ("sum",)
+
+    def statistic(self, window: SampleWindow, slots: SlotOffset, count: F64, columns: ColumnIndexer) -> F64:
+        return window.mean(slots, at=columns, count=count)
 
 
-def _change(track: SampleWindow, params: Params, at: ColumnIndexer) -> F64:
-    recent, past = params
-    steps, _, enough = track.fresh_window(recent, 2, at)
-    before = track.slot_counts(past, at)
-    count = track.ring.window_sum("count", before, steps, at)
-    mean = track.mean(before, steps, at)
-    good = enough & track.has_history(recent + past / 2, at) & (count >= 2) & (mean != 0)
-    return np.where(good, inf_to_nan((track.mean(steps, at=at) - mean) / np.abs(mean)), np.nan)
+@register("minimum")
+class WindowMinimum(WindowStatistic):
+    """The smallest sample."""
+
+    layers = ("low",)
+
+    def statistic(self, window: SampleWindow, slots: SlotOffset, count: F64, columns: ColumnIndexer) -> F64:  # noqa: ARG002
+        lowest: F64 = np.fmin.reduce(window.ring.window_slots("low", slots, columns), axis=0)
+        return lowest
 
 
-WINDOW_FUNCTIONS: Mapping[str, Callable[[SampleWindow, Params, ColumnIndexer], F64]] = {
-    "mean": _mean,
-    "minimum": _window_statistic(
-        2, lambda track, steps, at: np.fmin.reduce(track.ring.window_slots("low", steps, at), axis=0)
-    ),
-    "maximum": _window_statistic(
-        2, lambda track, steps, at: np.fmax.reduce(track.ring.window_slots("high", steps, at), axis=0)
-    ),
-    "slope": _window_statistic(3, lambda track, steps, at: track.slope(steps, at)),
-    "jitter": _window_statistic(3, lambda track, steps, at: np.sqrt(track.variance(steps, at))),
-    "burst": _window_statistic(3, _burst),
-    "quantile": _quantile,
-    "change": _change,
-}
+@register("maximum")
+class WindowMaximum(WindowStatistic):
+    """The largest sample."""
+
+    layers = ("high",)
+
+    def statistic(self, window: SampleWindow, slots: SlotOffset, count: F64, columns: ColumnIndexer) -> F64:  # noqa: ARG002
+        highest: F64 = np.fmax.reduce(window.ring.window_slots("high", slots, columns), axis=0)
+        return highest
 
 
-class ExponentialMean:
-    """An exponentially weighted mean."""
+@register("slope")
+class WindowSlope(WindowStatistic):
+    """The change per second, by least squares."""
 
-    def __init__(self, expr: Expr) -> None:
-        self.memory = expr.params[0]
+    cost = 12
+    layers = ("last",)
+    min_samples = 3
+
+    def statistic(self, window: SampleWindow, slots: SlotOffset, count: F64, columns: ColumnIndexer) -> F64:  # noqa: ARG002
+        return window.slope(slots, columns)
+
+
+@register("jitter")
+class WindowDeviation(WindowStatistic):
+    """The standard deviation of the samples."""
+
+    layers = ("sum", "square")
+    min_samples = 3
+
+    def statistic(self, window: SampleWindow, slots: SlotOffset, count: F64, columns: ColumnIndexer) -> F64:  # noqa: ARG002
+        deviation: F64 = np.sqrt(window.variance(slots, columns))
+        return deviation
+
+
+@register("burst")
+class WindowBurst(WindowStatistic):
+    """The largest sample over the mean."""
+
+    layers = ("sum", "high")
+    min_samples = 3
+
+    def statistic(self, window: SampleWindow, slots: SlotOffset, count: F64, columns: ColumnIndexer) -> F64:  # noqa: ARG002
+        mean = window.mean(slots, at=columns)
+        highest: F64 = np.fmax.reduce(window.ring.window_slots("high", slots, columns), axis=0)
+        return inf_to_nan(highest / mean)
+
+
+@register("quantile")
+class WindowQuantile(WindowStatistic):
+    """A quantile of the samples, one of each slot."""
+
+    cost = 12
+    layers = ("last",)
+    min_samples = 3
+
+    def statistic(self, window: SampleWindow, slots: SlotOffset, count: F64, columns: ColumnIndexer) -> F64:  # noqa: ARG002
+        return window.quantile(slots, self.params[0], columns)
+
+
+@register("change")
+class WindowChange(WindowStatistic):
+    """The mean of the recent samples over the mean of those before, minus 1."""
+
+    layers = ("sum",)
+
+    def compute(self, window: SampleWindow, columns: ColumnIndexer) -> F64:
+        recent, past = self.params
+        slots, _, is_filled = window.fresh_window(recent, self.min_samples, columns)
+        before = window.slot_counts(past, columns)
+        count = window.ring.window_sum("count", before, slots, columns)
+        mean = window.mean(before, slots, columns)
+        good = is_filled & window.has_history(recent + past / 2, columns) & (count >= 2) & (mean != 0)
+        return np.where(good, inf_to_nan((window.mean(slots, at=columns) - mean) / np.abs(mean)), np.nan)
+
+
+# --- long memories
+
+
+@register("ewma")
+class ExponentialMean(Operator):
+    """An exponentially weighted mean; unknown where the value is unknown now."""
+
+    reads = Reads.NOTHING
+    is_stateful = True
+
+    def __init__(self, expr: Expr, context: OperatorContext) -> None:  # noqa: ARG002
+        self.time_constant = expr.params[0]
         self.mean: F64 = np.empty(0)
         self.time: F64 = np.empty(0)
         self._current: F64 = np.empty(0)
 
-    def update(self, value: F64, time: F64) -> None:
-        """Takes in the tick's values."""
+    def update(self, value: Values, times: Callable[[], F64]) -> None:
+        time = times()
         self.mean, self.time = pad_to_length(self.mean, len(value)), pad_to_length(self.time, len(value))
         new = ~np.isnan(value) & ~(time <= self.time)
-        weight = 1 - np.exp(-np.maximum(time - self.time, 0.0) / self.memory)
+        weight = 1 - np.exp(-np.maximum(time - self.time, 0.0) / self.time_constant)
         moved = self.mean + weight * (value - self.mean)
         self.mean = np.where(new, np.where(np.isnan(self.mean), value, moved), self.mean)
         self.time = np.where(new, time, self.time)
         self._current = np.where(np.isnan(value), np.nan, self.mean)
 
-    def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
+    def evaluate(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
         return self._current
 
+    def common_timestamp(self, parts: Sequence[CommonTimestamp | None]) -> CommonTimestamp | None:
+        return merge_complete_timestamps(parts)
 
-class BaselineComparison:
-    """A value against its entity's own healthy past, which is learned at the end of the tick."""
 
-    def __init__(self, expr: Expr, pasts: BaselineStore) -> None:
-        self.baseline_slice = pasts.slice_of(expr.args[0], expr.params[0])
-        self.compare = Baseline.z_score if expr.name == "baseline_z" else Baseline.drift
+class BaselineComparison(Operator):
+    """A value against its entity's own healthy past, which the evaluator learns at the end of the tick."""
 
-    def run(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
-        return self.compare(self.baseline_slice.baseline, args[0], self.baseline_slice.columns)
+    baseline: BaselineSlice
+    compare: ClassVar[Callable[..., F64]]
 
-    def run_subset(self, some: EntitySubset, ask: ArgumentFunction) -> F64:
-        return self.compare(
-            self.baseline_slice.baseline, ask(0, some), self.baseline_slice.columns.start + some.indices
-        )
+    def __init__(self, expr: Expr, context: OperatorContext) -> None:
+        (arg,) = expr.args
+        self.baseline = context.baselines.slice_of(context.numbers[arg], arg.kind, expr.params[0])
+
+    def evaluate(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
+        return type(self).compare(self.baseline.baseline, args[0], self.baseline.columns)
+
+    def evaluate_subset(self, subset: EntitySubset, argument: ArgumentFunction) -> F64:
+        columns = self.baseline.columns.start + subset.indices
+        return type(self).compare(self.baseline.baseline, argument(0, subset), columns)
+
+    def common_timestamp(self, parts: Sequence[CommonTimestamp | None]) -> CommonTimestamp | None:
+        return merge_complete_timestamps(parts)
+
+
+@register("baseline_z")
+class BaselineZ(BaselineComparison):
+    """The distance from the past, in its standard deviations."""
+
+    compare = Baseline.z_score
+
+
+@register("drift")
+class BaselineDrift(BaselineComparison):
+    """The value over the mean of the past, minus 1."""
+
+    compare = Baseline.drift

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skewscope.engine.features import evaluator
-from skewscope.engine.features.operators.stateless import Completeness
+from skewscope.engine.features.operators.peers import Completeness
 from tests.support.rule_world import Lab, block, ranks, topology
 
 NAN = math.nan
@@ -89,7 +89,7 @@ def test_whether_all_are_heard_is_yes_or_unknown(monkeypatch, silent, expected, 
     if few:
         # As of a fleet so large that what is asked of some is worked out for them alone.
         monkeypatch.setattr(evaluator, "MIN_SUBSET_SIZE", 0)
-        monkeypatch.setattr(Completeness, "run", None)
+        monkeypatch.setattr(Completeness, "evaluate", None)
     lab = Lab(["complete(wire.onset_lag)"], scope="group", wants="truth", topology=topology(groups=16))
     values = ranks([0.0 if n in silent else 1.0 for n in range(4)], "wire.onset_lag")
     lab.panel.begin_tick(lab.t)
@@ -97,7 +97,7 @@ def test_whether_all_are_heard_is_yes_or_unknown(monkeypatch, silent, expected, 
     lab.panel.refresh()
     lab.evaluator.step(lab.t)
     some = lab.evaluator.subset_of("group", np.array([0, 1][: 2 - few]))
-    assert lab.evaluator.subset_value(lab.exprs[0], some).tolist() == [expected, 0][: 2 - few]
+    assert lab.evaluator.subset_value(lab.evaluator.number_of(lab.exprs[0]), some).tolist() == [expected, 0][: 2 - few]
 
 
 def test_all_alike_is_a_gini_of_zero_and_all_for_one_nearly_one():

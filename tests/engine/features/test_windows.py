@@ -173,7 +173,7 @@ def test_one_outage_at_the_start_does_not_blur_every_window_for_ever():
     for tick in range(40):
         found = lab.tick(ranks([1.0 if tick < 30 else 9.0] * 4))
     assert found[0]["A:n0"] == 9.0
-    (track,) = [step.buffer.window for step in lab.evaluator._operators if hasattr(step, "buffer")]
+    (track,) = [op.buffer.window for op in lab.evaluator._operators if hasattr(op, "buffer")]
     assert track.ring.slot == 1.0
 
 

@@ -7,13 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skewscope.engine.features.peer_statistics import PEER_FUNCTIONS, REDUCTIONS
+from skewscope.engine.features.operators.peers import PeerComparison, Reduction
+from skewscope.engine.features.operators.protocol import OPERATORS
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.engine.model.sets import build_sets
 from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology
 from skewscope.rules.entity_kinds import CONTAINERS, KINDS, PEER_CHOICES, SCOPES
 from skewscope.rules.expression import Peers
 from skewscope.rules.model import EntityFilter
+
+PEER_FUNCTIONS = {name: cls.function for name, cls in OPERATORS.items() if issubclass(cls, PeerComparison)}
+REDUCTIONS = {name: cls.function for name, cls in OPERATORS.items() if issubclass(cls, Reduction)}
 
 PORT = {"ns": "north-south", "ew": "east-west"}
 

@@ -1,0 +1,281 @@
+"""Windows over counters: the increase of each counter over a window, and the seconds it took."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from skewscope.engine.ingest.counters import CounterSnapshot
+from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, SeriesRows, common_timestamp_of
+from skewscope.engine.ingest.ring_buffer import (
+    ALL_COLUMNS,
+    FIT_STEPS,
+    MIN_PERIODS,
+    WIDE_RING_COLUMNS,
+    ColumnIndexer,
+    SlotOffset,
+    SlotRing,
+    depth_for,
+    slot_for_window,
+    widen_window,
+)
+from skewscope.engine.ingest.sampling import (
+    MAX_PERIOD_S,
+    CommonTimestamp,
+    SamplingPeriods,
+    constant_array,
+    is_constant_array,
+    nan_to_zero,
+)
+from skewscope.engine.model.entities import EntityIndex
+from skewscope.engine.model.sets import F64, Index
+from skewscope.kb.model import Signal
+from skewscope.rules.entity_kinds import kind_of
+
+
+class CounterSource(Protocol):
+    """The state of the series that counters are read from."""
+
+    @property
+    def tick(self) -> float:
+        """Seconds between two ticks."""
+
+    @property
+    def signals(self) -> Mapping[str, Signal]:
+        """Signals by id."""
+
+    @property
+    def entities(self) -> EntityIndex:
+        """Entities by kind."""
+
+    @property
+    def rows(self) -> Mapping[str, SeriesRows]:
+        """The series of each signal that rules read."""
+
+    @property
+    def columns(self) -> ColumnIndex:
+        """The columns of all frames."""
+
+    @property
+    def sampling(self) -> SamplingPeriods:
+        """The sampling periods of all series."""
+
+    def counter_totals(self, series: Index | slice) -> tuple[F64, F64]:
+        """Returns ([series] totals, [series] times in seconds)."""
+
+    def counter_snapshot(self, series: Index | slice, moment: CommonTimestamp | None = None) -> CounterSnapshot:
+        """Returns the totals of counters and since when they count."""
+
+
+class CounterHistory:
+    """What counters counted: how much more, and in what time, since some while ago. One lane for each series."""
+
+    def __init__(self, tick: float, slot: float) -> None:
+        self.total_ring = SlotRing(tick, slot, ("counted",))
+        self.time_ring = SlotRing(tick, slot, ("time",))
+        """When they were read: one lane for all, as long as they are read together."""
+        self._has_shared_time = False
+        self.longest_window = 0.0
+        self.expected_counters = 0
+        """Lanes that there will be: those of a fleet come one after another."""
+        self._tick_count = 0
+
+    def request(self, window: float) -> None:
+        """Keeps enough for a window."""
+        self.longest_window = max(self.longest_window, window)
+        self._coarsen(self.longest_window)
+
+    def _coarsen(self, longest: float) -> None:
+        self.total_ring.coarsen(longest)
+        self.time_ring.coarsen(longest)
+
+    def step(self, t: float, counted: F64, time: F64 | float, usual: Callable[[], float]) -> None:
+        """Takes in how much the counters counted, up to when; `usual` gives their usual period."""
+        if not self.total_ring.size and (lanes := max(len(counted), self.expected_counters)) > WIDE_RING_COLUMNS:
+            depth = depth_for(lanes, self.longest_window, self.total_ring.slot)
+            self.total_ring, self.time_ring = (
+                SlotRing(self.total_ring.tick, self.total_ring.slot, (name,), depth=depth)
+                for name in ("counted", "time")
+            )
+            self._coarsen(self.longest_window)
+        self._fit(len(counted), isinstance(time, float))
+        for ring, name, row in ((self.total_ring, "counted", counted), (self.time_ring, "time", time)):
+            ring.advance(t)
+            ring.replace(name, row)
+        if self._tick_count < FIT_STEPS or self._tick_count % FIT_STEPS == 0:
+            self._coarsen(max(self.longest_window, MIN_PERIODS * min(usual(), MAX_PERIOD_S)))
+        self._tick_count += 1
+
+    def _fit(self, size: int, together: bool) -> None:
+        """Makes room for `size` lanes, and for their times one by one if they are not read together."""
+        if not self.total_ring.size:
+            self._has_shared_time = together
+        elif self._has_shared_time and not (together and size == self.total_ring.size):
+            self.time_ring.widen(self.total_ring.size)
+            self._has_shared_time = False
+        elif together and not self._has_shared_time and self._tick_count % FIT_STEPS == 0:
+            self._has_shared_time = self.time_ring.narrow()
+        self.total_ring.grow(size)
+        self.time_ring.grow(1 if self._has_shared_time else size)
+
+    def increase_over(self, window: float, tally: CounterSnapshot, at: ColumnIndexer = ALL_COLUMNS) -> tuple[F64, F64]:
+        """(increase, seconds) from the last sample before the window, or since counting began; NaN where too short.
+
+        `tally` is of the lanes `at`.
+        """
+        wide: F64 | float = window
+        steps: SlotOffset = self.total_ring.slot_count(window)
+        if MIN_PERIODS * tally.longest_period > window:
+            steps, wide = self.total_ring.slot_counts(window, tally.period), widen_window(window, tally.period)
+        sums, times = self.total_ring.look_back("counted", steps, at), self._times_before(steps, at)
+        if isinstance(wide, float) and len(times) == 1 and times[0] >= tally.latest_start:
+            took = float(tally.time[0] - times[0])
+            if took >= wide / 2 and took > 0:
+                return tally.sum - sums, constant_array(took, len(sums))
+        since, more = tally.time - times, tally.sum - sums
+        short = ~(times >= tally.start_time)
+        if short.any():
+            since = np.where(short, tally.time - tally.start_time, since)
+            more = np.where(short, tally.sum - tally.start_sum, more)
+        good = tally.fresh & (since > 0)
+        half = wide / 2
+        if not (since >= half).all():
+            good &= since + nan_to_zero(tally.period) >= half
+        return (more, since) if good.all() else (np.where(good, more, np.nan), np.where(good, since, np.nan))
+
+    def _times_before(self, steps: SlotOffset, at: ColumnIndexer) -> F64:
+        """When some lanes were last read before so many slots; one time if that is the same for all."""
+        if not self._has_shared_time:
+            return self.time_ring.look_back("time", steps, at)
+        if isinstance(steps, int):
+            return self.time_ring.look_back("time", steps)
+        return self.time_ring.look_back("time", steps, np.zeros(len(steps), np.intp))
+
+
+@dataclass
+class CounterWindows:
+    """A signal's counters side by side, in a ring of what they counted."""
+
+    signal: str
+    source: CounterSource
+    history: CounterHistory
+    series: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    _version: int = -1
+    _sorted: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    """The same in order: a table over all numbers would be as long as those of all signals together."""
+    _sorted_lanes: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    """The lane of each of these."""
+    _index: Index | slice = field(default_factory=lambda: np.empty(0, np.intp))
+    """The same as `series`, as a slice where they lie side by side."""
+    _whole_series: Index | None = None
+    """The series that were last seen to be all lanes in their order."""
+    _lanes_cache: dict[int, tuple[Index, Index]] = field(default_factory=dict)
+    """The lanes of series, by the identity of these."""
+    _columns: tuple[ColumnLayout, ...] = ()
+    _snapshot: CounterSnapshot | None = None
+    _timestamp: CommonTimestamp | None = None
+    _increases: dict[float, tuple[F64, F64]] = field(default_factory=dict)
+
+    def _lanes_of(self, series: Index) -> Index:
+        """The lane of each series; -1 where there is none."""
+        if not len(self._sorted):
+            return np.full(series.shape, -1)
+        place = np.minimum(np.searchsorted(self._sorted, series), len(self._sorted) - 1)
+        return np.where(self._sorted[place] == series, self._sorted_lanes[place], -1)
+
+    def _cached_lanes_of(self, series: Index) -> Index:
+        """The same, of series that will be asked for again."""
+        known = self._lanes_cache.get(id(series))
+        if known is None or known[0] is not series:
+            known = self._lanes_cache[id(series)] = series, self._lanes_of(series)
+        return known[1]
+
+    def _is_whole(self, series: Index) -> bool:
+        if (
+            self._whole_series is not series
+            and series.size == len(self.series)
+            and (series.ravel() == self.series).all()
+        ):
+            self._whole_series = series
+        return self._whole_series is series
+
+    def step(self, t: float) -> None:
+        """Takes in the tick."""
+        self._learn()
+        self._increases.clear()
+        self._snapshot = None
+        self._timestamp = common_timestamp_of(self._columns)
+        counted, times = self.source.counter_totals(self._index)
+        time = self._timestamp.time if self._timestamp is not None and self._timestamp.is_complete else times
+        self.history.step(t, counted, time, lambda: self.source.sampling.p90_period(self._index))
+
+    def _learn(self) -> None:
+        rows = self.source.rows[self.signal]
+        if rows.version == self._version:
+            return
+        self._version = rows.version
+        # Each series stands there once. Lanes keep their order: a new series gets a new lane at the end.
+        found = np.sort(rows.series[rows.series >= 0])
+        self.series = np.concatenate((self.series, np.setdiff1d(found, self.series, assume_unique=True)))
+        first, size = int(self.series.min()), len(self.series)
+        self._sorted_lanes = np.argsort(self.series, kind="stable")
+        self._sorted = self.series[self._sorted_lanes]
+        self._whole_series = None
+        straight = bool((self.series == np.arange(first, first + size)).all())
+        self._index = slice(first, first + size) if straight else self.series
+        self._columns = self.source.columns.columns_of(self.series)
+        self._lanes_cache.clear()
+        kind = kind_of(self.source.signals[self.signal].entity)
+        self.history.expected_counters = self.source.entities.count(kind)
+
+    def increase_over(self, window: float, series: Index) -> tuple[F64, F64]:
+        """(increase, seconds) of each series over a window; NaN where too little is known."""
+        if window not in self._increases:
+            if self._snapshot is None:
+                self._snapshot = self.source.counter_snapshot(self._index, self._timestamp)
+            self._increases[window] = self.history.increase_over(window, self._snapshot)
+        more, since = self._increases[window]
+        if self._is_whole(series):
+            return more.reshape(series.shape), since.reshape(series.shape)
+        lane = self._cached_lanes_of(series)
+        more = np.append(more, np.nan)[lane]
+        # Where all were read in the same time, who has no lane still has no increase.
+        return more, constant_array(since[0], *lane.shape) if is_constant_array(since) else np.append(since, np.nan)[
+            lane
+        ]
+
+    def subset_increase_over(self, window: float, series: Index) -> tuple[F64, F64]:
+        """The same as `over`, where only these series will be asked for."""
+        if window in self._increases:
+            return self.increase_over(window, series)
+        lane = self._lanes_of(series)
+        there = lane >= 0
+        more, since = np.full((2, *series.shape), np.nan)
+        if there.any():
+            more[there], since[there] = self.history.increase_over(
+                window, self.source.counter_snapshot(series[there]), lane[there]
+            )
+        return more, since
+
+
+class CounterStore:
+    """The counter windows of all signals; windows whose slots are of one length share them."""
+
+    def __init__(self, source: CounterSource) -> None:
+        self.source = source
+        self._windows: dict[tuple[str, float], CounterWindows] = {}
+
+    def windows_of(self, signal: str, window: float) -> CounterWindows:
+        """The counters of a signal, from which increases over a window of so many seconds are read."""
+        slot = slot_for_window(window, self.source.tick)
+        history = CounterHistory(self.source.tick, slot)
+        found = self._windows.setdefault((signal, slot), CounterWindows(signal, self.source, history))
+        found.history.request(window)
+        return found
+
+    def step(self, t: float) -> None:
+        """Take in the totals of the tick that ends at `t`, of signals that any series delivers."""
+        for (signal, _), windows in self._windows.items():
+            if self.source.rows[signal].selectors:
+                windows.step(t)

@@ -1,0 +1,169 @@
+"""What the evaluator asks of an operator of the rule language, and the registry of operators.
+
+An operator computes one node of an expression for all entities of its kind. Numbers are float64, NaN where unknown;
+truth values are int8: NO, UNKNOWN or YES.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.engine.features.baseline import BaselineSlice, BaselineStore
+from skewscope.engine.features.counter_windows import CounterStore
+from skewscope.engine.features.windows import WindowStore
+from skewscope.engine.ingest.sampling import CommonTimestamp
+from skewscope.engine.ingest.series_state import SeriesState
+from skewscope.engine.model.entities import EntityIndex
+from skewscope.engine.model.sets import F64, ArgumentFunction, EntitySubset
+from skewscope.rules.expression import Expr
+
+Values = NDArray[Any]
+"""[entity] float64 numbers or int8 truth values; no axis for a constant."""
+Truth = NDArray[np.int8]
+"""[entity] NO, UNKNOWN or YES."""
+
+
+class Reads(Enum):
+    """What an operator is given of its arguments when it is evaluated."""
+
+    VALUES = "values"
+    TIMES = "times of the newest samples"
+    NOTHING = "nothing: it reads series, or what it stored during `update`"
+
+
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """How truth values are joined, and the value of one argument that settles the whole."""
+
+    join: Callable[[Truth, Truth], Truth]
+    settled: int
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorContext:
+    """What operators are built with: series, entities, and the stores that they ask for memory."""
+
+    series_state: SeriesState
+    entities: EntityIndex
+    numbers: Mapping[Expr, int]
+    """The number of each expression; arguments are numbered before the expressions that contain them."""
+    windows: WindowStore
+    baselines: BaselineStore
+    counters: CounterStore
+
+
+class Operator(ABC):
+    """One node of an expression. Only `__init__` and `evaluate` are required; the other hooks have safe defaults.
+
+    Memory is asked for in `__init__`, from `context.windows`, `context.baselines` or `context.counters`.
+    """
+
+    cost: ClassVar[int] = 1
+    """Cost of an evaluation, in comparisons."""
+    reads: ClassVar[Reads] = Reads.VALUES
+    junction: ClassVar[Junction | None] = None
+    """Set where the arguments are truth values, joined in an order that the evaluator chooses."""
+    comparison: ClassVar["type[Operator] | None"] = None
+    """The operator that compares its values, where that is not the usual comparison."""
+    supports_subset: ClassVar[bool] = False
+    """Whether it overrides `evaluate_subset`; set by the class itself."""
+    is_stateful: bool = False
+    """Whether `update` is called at every tick."""
+    constant: Values | None = None
+    """Its value, if that never changes."""
+    baseline: BaselineSlice | None = None
+    """The healthy past that it compares with, if any."""
+
+    def __init_subclass__(cls) -> None:
+        """Note whether the class can evaluate a subset."""
+        super().__init_subclass__()
+        cls.supports_subset = cls.evaluate_subset is not Operator.evaluate_subset
+
+    @abstractmethod
+    def __init__(self, expr: Expr, context: OperatorContext) -> None:
+        """Build the operator of one expression."""
+
+    @classmethod
+    def build(cls, expr: Expr, context: OperatorContext) -> "Operator":
+        """Returns the operator of an expression; overridden where its arguments decide the class."""
+        return cls(expr, context)
+
+    @abstractmethod
+    def evaluate(self, t: float, args: Sequence[Any]) -> Values:
+        """Returns [entity] its values at the tick that ends at `t` seconds, from `reads` of its arguments."""
+
+    def evaluate_subset(self, subset: EntitySubset, argument: ArgumentFunction) -> Values:
+        """Returns [subset] the values of some entities, equal to those of `evaluate`.
+
+        `argument(n, entities)` returns the n-th argument's values of some entities of its own kind.
+        """
+        raise NotImplementedError(type(self).__name__)
+
+    def is_available(self, args: Sequence[bool]) -> bool:
+        """Whether it may be known, given which arguments may: if none that it needs was never delivered."""
+        return all(args)
+
+    def prepare(self) -> None:  # noqa: B027 - a hook: most operators have nothing to prepare
+        """Compute what depends on the topology alone, whenever that changes, so that no tick has to wait for it."""
+
+    def update(self, value: Values, times: Callable[[], F64]) -> None:  # noqa: B027 - a hook
+        """Store the argument's values of one tick; `times()` returns [entity] seconds of its newest samples."""
+
+    def sample_times(self, times: Sequence[Any], argument: Callable[[int], Values]) -> Any:  # noqa: ARG002
+        """Returns [entity] seconds of the newest samples that its values depend on; by default of any argument.
+
+        `times` are those of the arguments, None where one was never delivered; `argument(n)` returns its values.
+        """
+        newest: Any = np.float64(-np.inf)
+        for time in times:
+            if time is not None and time is not newest:
+                newest = time if newest.ndim == 0 else np.fmax(newest, time)
+        return newest
+
+    def common_timestamp(self, parts: Sequence[CommonTimestamp | None]) -> CommonTimestamp | None:  # noqa: ARG002
+        """The one time of the newest samples of all entities with a value, given those of the arguments.
+
+        None, the default, makes the evaluator ask for `sample_times` instead.
+        """
+        return None
+
+
+# --- registry
+
+OPERATORS: dict[str, type[Operator]] = {}
+"""By the name of a function, the sign of an arithmetic operator or comparison, or the kind of a node."""
+
+_Class = TypeVar("_Class", bound=type[Operator])
+
+
+def register(name: str) -> Callable[[_Class], _Class]:
+    """Returns a decorator that registers a class for a name.
+
+    Raises:
+        ValueError: the name has a class already.
+    """
+
+    def add(cls: _Class) -> _Class:
+        if name in OPERATORS:
+            raise ValueError(f"{name} is an operator already: {OPERATORS[name].__qualname__}")
+        OPERATORS[name] = cls
+        return cls
+
+    return add
+
+
+def operator_class(expr: Expr) -> type[Operator]:
+    """The class of the operator of an expression."""
+    return OPERATORS[expr.name if expr.op in {"call", "arith", "compare"} else expr.op]
+
+
+@cache
+def total_cost(expr: Expr) -> int:
+    """Estimated cost of an expression with all that it contains, in comparisons."""
+    return sum(operator_class(node).cost for node in {*expr.walk()})
