@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import click
@@ -33,6 +34,22 @@ def test_paths_exist(page):
     assert named
     missing = [path for path in named if not (ROOT / folder_of_placeholder(path)).exists()]
     assert not missing
+
+
+def test_the_architecture_names_every_package():
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    folders = [name.removeprefix("skewscope.").replace(".", "/") for name in packages if name != "skewscope"]
+    unnamed = [folder for folder in folders if f"`{folder}" not in text and not folder.startswith("tui/site/")]
+    assert not unnamed
+
+
+@pytest.mark.parametrize("measure", ["macro F1", "at the right place"])
+def test_the_measurements_repeat_the_assessment(measure):
+    row = rf"\| {measure} \| ([\d.]+) \| ([\d.]+) \|"
+    figures = [re.search(row, (ROOT / "docs" / page).read_text()) for page in ("measurements.md", "assessment.md")]
+    assert all(figures)
+    assert len({match.groups() for match in figures}) == 1
 
 
 def folder_of_placeholder(path: str) -> str:
