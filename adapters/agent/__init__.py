@@ -1,4 +1,4 @@
-"""The agent on a DPU: reads counters and packets, relays exporters of its node, and pushes rows of numbers.
+"""The agent of a node: reads counters and packets, relays exporters, and pushes rows of numbers to controllers.
 
-It needs the standard library, numpy, PyYAML and zstandard, and nothing else of what Skewscope needs.
+Dependencies: the standard library, numpy, PyYAML and zstandard, nothing else that Skewscope uses.
 """

@@ -1,4 +1,4 @@
-"""`python -m skewscope.adapters.agent`: the agent where not even the command line's library is installed."""
+"""`python -m skewscope.adapters.agent`: runs the agent without the libraries of the command line."""
 
 import argparse
 import logging
@@ -12,16 +12,16 @@ EXIT_OK, EXIT_PROBLEMS, EXIT_ERROR = 0, 1, 2
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs or checks; gives the exit code."""
+    """Runs or checks; returns the exit code."""
     parser = argparse.ArgumentParser(prog="skewscope agent", description="Observes a node from its DPU.")
     parser.add_argument("--config", type=Path, default=Path("/etc/skewscope/agent.yaml"), help="agent.yaml")
-    parser.add_argument("--check", action="store_true", help="only say what is wrong with the configuration")
+    parser.add_argument("--check", action="store_true", help="only check the configuration")
     told = parser.parse_args(arguments)
     return check(told.config) if told.check else run(told.config)
 
 
 def check(config: Path) -> int:
-    """Prints all faults of a configuration, or that it has none."""
+    """Prints all problems of a configuration, or that there are none."""
     from skewscope.adapters.agent import config as configuration  # noqa: PLC0415 - see `run`
 
     problems = configuration.check(config)
@@ -34,8 +34,8 @@ def check(config: Path) -> int:
 
 
 def run(config: Path) -> int:
-    """Runs an agent until it is told to end."""
-    # Linear algebra is not what an agent does: its threads would only take memory.
+    """Runs an agent until it is stopped."""
+    # The agent does no linear algebra: its threads would only use memory.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from skewscope.adapters.agent import runner  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
-"""The agent as a whole: its parts made from a configuration and a place, and one tick of them.
+"""The agent: its components, created from configuration and topology, and one tick of them.
 
-Nothing here reads a clock of its own: who makes an agent gives it one.
+Nothing here reads the clock; the caller passes one.
 """
 
 import itertools
@@ -45,16 +45,16 @@ COLLECTORS: Mapping[str, Callable[[CollectorContext], Collector]] = {
     "devlink": DevlinkCollector,
 }
 COLLECTOR_PRIORITY = ("ethtool", "infiniband", "net", "proc", "hwmon", "devlink")
-"""Collectors in the order in which a signal that several deliver is theirs."""
+"""Collectors by priority: a signal that several deliver is taken from the first."""
 DEVICE_CHECK_PERIOD = 10
-"""Seconds between two looks at which devices there are."""
+"""Seconds between two checks which devices exist."""
 ETHERNET_TYPE = "1"
-"""Of /sys/class/net/<device>/type."""
+"""Value of /sys/class/net/<device>/type."""
 
 
 @dataclass
 class AgentComponents:
-    """What has to be made anew with another configuration or place."""
+    """Components that depend on configuration and topology."""
 
     files: KernelFiles
     collectors: dict[str, Collector] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class AgentComponents:
     ioctl: EthtoolIoctl | None = None
 
     def stop(self) -> None:
-        """Ends all of them."""
+        """Stops all components."""
         for relay in self.relays:
             relay.stop()
         if self.observer:
@@ -74,7 +74,7 @@ class AgentComponents:
 
 
 class NodeAgent:
-    """One agent."""
+    """The agent of one node."""
 
     def __init__(self, config: AgentConfig, catalogue: Catalogue, hello: HelloFrame, clocks: ObserverClocks) -> None:
         self.config = config
@@ -84,7 +84,7 @@ class NodeAgent:
         self.senders: list[PushSender] = []
         self.row_count = 0
         self.last_tick = 0.0
-        """When the last tick was, s since 1970."""
+        """Time of the last tick, s since 1970."""
         self._hello = hello
         self._clocks = clocks
         self._sequence = itertools.count(1)
@@ -95,7 +95,7 @@ class NodeAgent:
         self.port_map: PortMap = build_port_map(config, None)
 
     def start(self, topology: Topology | None) -> None:
-        """Makes all parts and sets them going."""
+        """Creates and starts all components."""
         for controller in self.config.controllers:
             sender = PushSender(controller, self._hello, self.config.buffer)
             self.senders.append(sender)
@@ -103,7 +103,7 @@ class NodeAgent:
         self._rebuild(topology)
 
     def _rebuild(self, topology: Topology | None) -> None:
-        """Makes what depends on configuration and place."""
+        """Recreates what depends on configuration and topology."""
         self._topology = topology
         self.port_map = build_port_map(self.config, topology)
         self.components.stop()
@@ -116,12 +116,12 @@ class NodeAgent:
         log.info("node %s: %s", self.port_map.node, ", ".join(f"{d} is {p}" for d, p in self.port_map.ports.items()))
 
     def update_topology(self, topology: Topology) -> None:
-        """Another topology is in force from now on; the same one told again changes nothing."""
+        """Applies a topology; an unchanged one has no effect."""
         if topology != self._topology:
             self._rebuild(topology)
 
     def reload(self, config: AgentConfig, topology: Topology | None) -> None:
-        """Another configuration is in force from now on; what waits for a controller that stays is kept."""
+        """Applies a configuration; rows queued for a controller that remains are kept."""
         staying = {sender.controller: sender for sender in self.senders if sender.controller in config.controllers}
         for sender in self.senders:
             if sender.controller not in staying:
@@ -138,15 +138,15 @@ class NodeAgent:
         self._rebuild(topology or self._topology)
 
     def stop(self) -> None:
-        """Ends; what has not been sent within a moment is lost."""
+        """Stops; rows that are not sent within a moment are lost."""
         self.components.stop()
         for sender in self.senders:
             sender.stop()
 
     def tick(self, time: float) -> None:
-        """Reads and tells what is due at a whole second."""
+        """Reads the collectors that are due at a whole second, and sends their rows."""
         if time % DEVICE_CHECK_PERIOD < 1 and self._device_ids() != self._device_state:
-            log.info("devices came or went")
+            log.info("devices were added or removed")
             self._rebuild(self._topology)
         due: dict[float, list[str]] = {}
         for name in COLLECTOR_PRIORITY:
@@ -160,13 +160,13 @@ class NodeAgent:
         self.last_tick = time
 
     def _device_ids(self) -> list[str]:
-        """Which of our devices are there; one that was made anew has another number."""
+        """Returns the ids of the present devices; a recreated device has another id."""
         named = sorted({*self.port_map.ports, *self.config.observe.devices, *self.config.observe.mirrors})
         numbers = (self.components.files.text(f"sys/class/net/{device}/ifindex") for device in named)
         return [*numbers, *self.components.files.names("sys/class/infiniband")]
 
     def _collect(self, name: str, time: float) -> Iterator[Sample]:
-        """What a collector tells; its failure is no other's."""
+        """Yields the samples of a collector; its failure does not affect others."""
         try:
             yield from self.components.collectors[name].read(time)
         except (OSError, ValueError) as error:
@@ -176,7 +176,7 @@ class NodeAgent:
         yield SeriesKey("agent.sample_age", "node", self.port_map.node), max(self._clocks.now() - time, 0.0)
 
     def send_row(self, table: str, time: float, sources: Iterable[tuple[str, Iterable[Sample]]]) -> None:
-        """Hands one row to every controller."""
+        """Sends one row to every controller."""
         found = self.tables.fill(table, time, sources)
         if found is None:
             return
@@ -186,7 +186,7 @@ class NodeAgent:
             for sender in self.senders:
                 sender.add(row, found.keys)
 
-    # Making the parts.
+    # --- creation of components
 
     def _build_components(self) -> AgentComponents:
         config, place = self.config, self.port_map
@@ -217,7 +217,7 @@ class NodeAgent:
 
     def _build_observed_ports(self, files: KernelFiles) -> Iterator[ObservedPort]:
         if self._topology is None and self.config.controllers:
-            # They are being asked; without an answer nobody knows whose addresses these are.
+            # The controllers have been asked; without an answer the addresses of ports are unknown.
             return
         observe, place = self.config.observe, self.port_map
         ports = {device: place.ports.get(device, "") for device in observe.devices}
@@ -225,15 +225,15 @@ class NodeAgent:
         for device, name in ports.items():
             port = place.topology.port.get(name)
             if port is None or not port.addresses:
-                why = "no topology says which port it is and what its addresses are"
+                why = "no topology gives its port and addresses"
                 self.failures.note(f"packets of {device}", why)
             elif ring := self._open_ring(device, files):
                 yield ObservedPort(ring, build_port_view(place.topology, port), self._clocks.now() // 1 + 1)
 
     def _open_ring(self, device: str, files: KernelFiles) -> PacketRing | None:
-        """The packets of a device; None, and told, where they cannot be had."""
+        """Opens the packet ring of a device; returns None, and logs, if that fails."""
         if files.text(f"sys/class/net/{device}/type") not in (ETHERNET_TYPE, ""):
-            self.failures.note(f"packets of {device}", "it is no Ethernet device")
+            self.failures.note(f"packets of {device}", "it is not an Ethernet device")
             return None
         try:
             return PacketRing(device, self.config.observe.ring)
@@ -242,5 +242,5 @@ class NodeAgent:
             return None
 
     def _send_table(self, source: str, time: float, samples: Sequence[Sample]) -> None:
-        """Hands on the row of a table that has one source."""
+        """Sends the row of a table with a single source."""
         self.send_row(source, time, [(source, samples)])

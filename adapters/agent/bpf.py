@@ -1,8 +1,8 @@
-"""The program that the kernel runs on each packet: TCP and RoCEv2 only, cut to their headers, whole flows by share.
+"""The kernel's packet filter (BPF): TCP and RoCEv2 only, cut to their headers, with sampling of whole flows.
 
-Packets of a flow that is not in the sample never leave the kernel: nothing is cheaper. Both ways of a connection have
-one hash, so that acknowledgements stay with what they acknowledge. A RoCEv2 flow is a pair of hosts: its ports differ
-by way.
+Packets of flows outside the sample never leave the kernel, which is the cheapest way to drop them. Both directions of a
+connection have the same hash, so that acknowledgements stay with their data. A RoCEv2 flow is a pair of hosts: its
+ports differ by direction.
 """
 
 import struct
@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 SNAP_LENGTH = 128
-"""Bytes of a packet that are kept: Ethernet, a tag, IPv6, and the longest transport header that is read."""
+"""Bytes kept per packet: Ethernet, VLAN tag, IPv6, and the longest transport header that is read."""
 FULL_SHARE = 256
-"""The share that is everything; shares are counted in 256ths."""
+"""The share of all flows; shares are counted in 256ths."""
 
 INSTRUCTION_SIZE = 8
-"""Bytes of one, as the kernel takes them."""
+"""Bytes of one instruction."""
 ETHERTYPE = 12
 VLAN, IPV4, IPV6 = 0x8100, 0x0800, 0x86DD
 TCP, UDP, ROCE_PORT = 6, 17, 4791
 FRAGMENT_MASK = 0x1FFF
 HASH_MULTIPLIER = 0x9E3779B1
-"""2^32 by the golden ratio: what differs a little is far apart after it."""
+"""2^32 divided by the golden ratio: spreads similar values."""
 
 LD_W, LD_H, LD_B = 0x20, 0x28, 0x30
 LDX_IP_LENGTH, LDX_MEMORY = 0xB1, 0x61
@@ -31,7 +31,7 @@ JUMP_EQUAL, JUMP_AT_LEAST, JUMP_SET, RETURN = 0x15, 0x35, 0x45, 0x06
 
 
 class BpfInstruction(NamedTuple):
-    """One instruction; `yes` and `no` name where a jump goes, '' is the next one."""
+    """One instruction; `yes` and `no` are the labels of jump targets, '' is the next instruction."""
 
     code: int
     k: int = 0
@@ -41,7 +41,7 @@ class BpfInstruction(NamedTuple):
 
 
 def build_program(share: int) -> bytes:
-    """The instructions for a share of all flows, in 256ths, as the kernel takes them."""
+    """Returns the encoded program for a share of all flows, in 256ths."""
     return assemble([*_instructions(share)])
 
 
@@ -85,7 +85,7 @@ def _ipv4_instructions(name: str, at: int) -> Iterator[BpfInstruction]:
 
 
 def _ipv6_instructions(name: str, at: int) -> Iterator[BpfInstruction]:
-    """Without extension headers: no data of a job comes behind one."""
+    """Yields the IPv6 part. Extension headers are not followed: no data of a job comes behind one."""
     yield BpfInstruction(LD_B, at + 6, label=name)
     yield BpfInstruction(JUMP_EQUAL, TCP, f"{name} tcp")
     yield BpfInstruction(JUMP_EQUAL, UDP, "", "drop")
@@ -100,7 +100,7 @@ def _ipv6_instructions(name: str, at: int) -> Iterator[BpfInstruction]:
 
 
 def _address_hash_instructions(name: str, *words: int) -> Iterator[BpfInstruction]:
-    """Adds the words of both addresses to what is there; sums are the same either way."""
+    """Yields the sum of the words of both addresses, which is the same in both directions."""
     yield BpfInstruction(STORE, 1, label=name)
     for word in words:
         yield BpfInstruction(LD_W, word)
@@ -111,7 +111,7 @@ def _address_hash_instructions(name: str, *words: int) -> Iterator[BpfInstructio
 
 
 def assemble(steps: list[BpfInstruction]) -> bytes:
-    """The program with its jumps counted."""
+    """Returns the encoded program with resolved jumps."""
     place = {step.label: number for number, step in enumerate(steps) if step.label}
 
     def distance(label: str, number: int) -> int:

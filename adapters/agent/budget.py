@@ -1,7 +1,7 @@
-"""How much of the packets can be looked at for the processor time that was declared: whole flows, by share.
+"""Adapts the share of observed flows to a CPU budget.
 
-A share goes down as soon as a second cost too much, and up again only after many cheap ones: every change makes the
-reducer of a port forget what it knew, since flows come and go with it.
+A share is lowered as soon as one second is too expensive, and raised only after many cheap ones: every change makes the
+reducer of a port lose its state, since the set of flows changes.
 """
 
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from skewscope.adapters.agent.bpf import FULL_SHARE
 
 MIN_SHARE = 1
 CALM_TICKS = 30
-"""Cheap ticks before more is looked at; twice as many after each time that this was too early."""
+"""Cheap ticks before the share is raised; doubled each time that this was too early."""
 MAX_CALM_TICKS = 960
 TARGET_UTILISATION = 0.8
-"""Of the budget: what a share is chosen for."""
+"""Share of the budget that is aimed at."""
 LOW_UTILISATION = 0.5
-"""Of the budget: a tick below this is a cheap one."""
+"""Share of the budget below which a tick counts as cheap."""
 INITIAL_COST = 2e-6
-"""Seconds for a packet, before any was looked at."""
+"""Seconds per packet, before any measurement."""
 MIN_PACKETS = 2000
-"""Packets in a tick from which their cost can be told from everything else."""
+"""Packets in a tick from which their cost can be measured."""
 
 
 @dataclass
 class FlowSampling:
-    """The share of one port, in 256ths."""
+    """The sampled share of one port, in 256ths."""
 
     share: int = FULL_SHARE
     calm_ticks: int = CALM_TICKS
@@ -32,7 +32,7 @@ class FlowSampling:
     was_raised: bool = False
 
     def lower(self, factor: float) -> bool:
-        """Makes the share smaller by a factor below one; whether that was possible. Below the least, it is nothing."""
+        """Lowers the share by a factor below one; returns whether it changed. Below the minimum it becomes zero."""
         before = self.share
         self.share = min(before - 1, max(int(before * factor), MIN_SHARE)) if before else 0
         if self.was_raised:
@@ -41,7 +41,7 @@ class FlowSampling:
         return self.share != before
 
     def record_tick(self, used: float) -> bool:
-        """Counts a tick that used this share of the budget; whether more is looked at from now on."""
+        """Counts a tick that used this share of the budget; returns whether the share was raised."""
         self.cheap_ticks = self.cheap_ticks + 1 if used < LOW_UTILISATION else 0
         if self.share >= FULL_SHARE or self.cheap_ticks < self.calm_ticks:
             return False
@@ -53,17 +53,17 @@ class FlowSampling:
 
 @dataclass
 class CpuBudget:
-    """Processor time that a second of packets may take, and what a packet has cost so far."""
+    """CPU time per second for packets, and the measured cost per packet."""
 
     seconds: float
-    """In each second."""
+    """CPU seconds per second."""
     packet_cost: float = INITIAL_COST
 
     def packet_limit(self) -> int:
-        """How many packets may be looked at in a second."""
+        """Returns how many packets may be processed in a second."""
         return int(self.seconds / self.packet_cost)
 
     def update_cost(self, used: float, packets: int) -> None:
-        """Counts a tick that took so long for so many packets."""
+        """Updates the cost per packet from one tick."""
         if packets >= MIN_PACKETS:
             self.packet_cost += 0.3 * (used / packets - self.packet_cost)

@@ -1,4 +1,4 @@
-"""What an agent is told in its `agent.yaml`: all faults at once, with their lines."""
+"""Parses `agent.yaml`, the agent's configuration: all problems are reported at once, with their lines."""
 
 import os
 import re
@@ -20,7 +20,7 @@ DPU, HOST = "dpu", "host"
 COLLECTOR_PERIODS: Mapping[str, float] = MappingProxyType(
     {"net": 1.0, "infiniband": 1.0, "ethtool": 1.0, "proc": 1.0, "hwmon": 10.0, "devlink": 10.0}
 )
-"""Collectors, and how often they read, s."""
+"""Collectors and their default periods in seconds."""
 MIN_PERIOD, MAX_PERIOD = 1.0, 3600.0
 MAX_DEVICES, MAX_TARGETS, MAX_CONTROLLERS = 64, 64, 8
 MIB = 1 << 20
@@ -45,20 +45,20 @@ class RelayTarget:
 
 @dataclass(frozen=True, slots=True)
 class ObserveConfig:
-    """What of the packets is looked at, and for how much."""
+    """Settings of packet observation."""
 
     devices: tuple[str, ...] = ()
     mirrors: Mapping[str, str] = field(default_factory=dict)
-    """Names of ports by devices that carry copies of their packets, and nothing to be counted."""
+    """Port names by devices that carry copies of their packets; such devices have no counters of their own."""
     budget: float = DEFAULT_BUDGET
-    """Of one core."""
+    """Share of one core."""
     ring: int = DEFAULT_RING
-    """Bytes of memory for each device."""
+    """Bytes of memory per device."""
 
 
 @dataclass(frozen=True)
 class AgentConfig:
-    """One agent's configuration."""
+    """The parsed configuration."""
 
     node: str
     runs_on: str = DPU
@@ -66,22 +66,22 @@ class AgentConfig:
     topology: str = ""
     """A file; '' to ask the controllers."""
     ports: Mapping[str, str] = field(default_factory=dict)
-    """Names of ports by device."""
+    """Port names by device."""
     periods: Mapping[str, float] = field(default_factory=lambda: COLLECTOR_PERIODS)
-    """Seconds by collector; those that are off are missing."""
+    """Seconds by collector; disabled ones are absent."""
     observe: ObserveConfig = ObserveConfig()
     controllers: tuple[ControllerEndpoint, ...] = ()
     relay: tuple[RelayTarget, ...] = ()
     listen: tuple[str, int] | None = ("127.0.0.1", 9465)
     buffer: int = DEFAULT_BUFFER
-    """Bytes of rows that are kept for each controller while it is away."""
+    """Maximum bytes of rows queued per controller."""
 
 
 def load(path: Path) -> AgentConfig:
-    """The configuration in a file.
+    """Loads the configuration in a file.
 
     Raises:
-        InputError: it has faults; all of them are told.
+        InputError: all problems of the configuration.
     """
     config, problems = _parse(path)
     if problems:
@@ -90,7 +90,7 @@ def load(path: Path) -> AgentConfig:
 
 
 def _parse(path: Path, *, files: bool = False) -> tuple[AgentConfig, list[Problem]]:
-    """The configuration in a file and its faults; also those of the `files` that it names, which may come later."""
+    """Returns the configuration in a file and its problems; `files` also checks the files that it names."""
     fields = FieldReader(read(path))
     known = (
         "node",
@@ -143,7 +143,7 @@ def _check_whole(fields: FieldReader, config: AgentConfig) -> None:
 
 
 def _parse_node(fields: FieldReader) -> str:
-    """The node's name: it stands there, or in the environment, as where one file serves many nodes."""
+    """Returns the node's name: from the file, or from the environment where one file serves many nodes."""
     name, env = fields.text(("node",), without=NODE_WITHOUT), fields.text(("node_env",))
     if bool(fields.value_at(("node",))) == bool(fields.value_at(("node_env",))):
         fields.add_problem((), "both or neither of 'node' and 'node_env'", "one of them")
@@ -205,7 +205,7 @@ def _parse_controller(fields: FieldReader, path: FieldPath, file: Path) -> Contr
         url.startswith("http:") and not _is_loopback(url) and fields.value_at((*path, "allow_plain_http")) is not True
     )
     if plain:
-        hint = "Anyone on the way could read and forge it; allow_plain_http: true says that you know."
+        hint = "It is neither encrypted nor authenticated; set allow_plain_http: true to accept that."
         fields.add_problem((*path, "url"), "http to another machine", "https", hint)
     return ControllerEndpoint(url, token_env=env, **found)
 
@@ -293,7 +293,7 @@ def _parse_size(fields: FieldReader, path: FieldPath, usual: int, span: tuple[in
 
 
 def _match_text(fields: FieldReader, path: FieldPath, form: re.Pattern[str], expected: str) -> re.Match[str] | None:
-    """The match of a text; None where it is missing, or faulty and told."""
+    """Returns the match of a text; None if it is missing, or invalid and reported."""
     value = fields.value_at(path)
     if value is None:
         return None
@@ -304,12 +304,12 @@ def _match_text(fields: FieldReader, path: FieldPath, form: re.Pattern[str], exp
 
 
 def _resolve_path(file: Path, path: str) -> str:
-    """A path that is relative to the file which names it."""
+    """Resolves a path relative to the file that names it."""
     return str(file.parent / path) if path else ""
 
 
 def check(path: Path) -> tuple[Problem, ...]:
-    """All that is wrong with a configuration and with the files that it names."""
+    """Returns all problems of a configuration and of the files that it names."""
     try:
         return tuple(_parse(path, files=True)[1])
     except InputError as error:

@@ -1,4 +1,4 @@
-"""The files that an agent's configuration names: whether they are there, and of use to OpenSSL and to people."""
+"""Checks the files that an agent's configuration names: whether they exist and can be used."""
 
 import ssl
 from pathlib import Path
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from skewscope.adapters.runtime.channel import ControllerEndpoint
 
 FILE_FIELDS = ("token_file", "ca_file", "certificate_file", "key_file")
-"""Of a controller."""
-HINT = "Paths are told from the folder of this file."
+"""Fields of a controller."""
+HINT = "Paths are relative to the folder of this file."
 
 
 def check_files(fields: FieldReader, config: "AgentConfig") -> None:
-    """Notes what is wrong with them, each at the field that names it."""
+    """Reports the problems of each file at the field that names it."""
     if Path(config.topology).is_file():
         try:
             fields.problems += parse_topology(read(Path(config.topology)))[1]
@@ -39,7 +39,7 @@ def check_files(fields: FieldReader, config: "AgentConfig") -> None:
 
 
 def _is_printable(token: Path) -> bool:
-    """Whether a token can be sent."""
+    """Returns whether a token can be sent in a header."""
     try:
         text = token.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -48,7 +48,7 @@ def _is_printable(token: Path) -> bool:
 
 
 def _check_certificates(fields: FieldReader, at: FieldPath, controller: "ControllerEndpoint") -> None:
-    """Notes files that are there and that OpenSSL can do nothing with."""
+    """Reports files that OpenSSL cannot use."""
     ca, certificate, key = controller.ca_file, controller.certificate_file, controller.key_file
     try:
         context = ssl.create_default_context(cafile=ca if Path(ca).is_file() else None)

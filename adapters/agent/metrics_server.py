@@ -1,4 +1,4 @@
-"""What the agent knows, as OpenMetrics text on `/metrics`, and whether it is well on `/healthz`."""
+"""HTTP server of the agent: `/metrics` as OpenMetrics text, and `/healthz`."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -16,16 +16,16 @@ from skewscope.kb.model import Catalogue
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 MAX_AT_ONCE = 4
-"""Requests; further ones are turned away."""
+"""Maximum concurrent requests; further ones are refused."""
 CLIENT_TIMEOUT = 5.0
-"""Seconds that a client may take."""
+"""Seconds per client."""
 
 
 class SelfMetric(NamedTuple):
-    """A number of the agent's own."""
+    """A metric of the agent itself."""
 
     name: str
-    """Behind `skewscope_agent_`."""
+    """Name without the prefix `skewscope_agent_`."""
     type: str
     help: str
     values: tuple[tuple[tuple[tuple[str, str], ...], float], ...]
@@ -33,7 +33,7 @@ class SelfMetric(NamedTuple):
 
 
 def render_metrics(tables: Iterable[RowTable], own: Iterable[SelfMetric], catalogue: Catalogue) -> str:
-    """The page: the newest row of each table under canonical names, then the agent's own numbers."""
+    """Returns the page: the newest row of each table under canonical names, then the agent's own metrics."""
     series = SeriesTable()
     blocks = [_newest_block(table, series) for table in tables]
     lines = list(format_exposition(concat_blocks(blocks) if blocks else empty_block(), series, catalogue))
@@ -55,15 +55,15 @@ def _render_self_metric(one: SelfMetric) -> Iterator[str]:
 
 
 class MetricsProviders(NamedTuple):
-    """What the pages say when they are asked."""
+    """Callbacks for the content of the pages."""
 
     metrics: Callable[[], str]
     health: Callable[[], tuple[bool, str]]
-    """Whether the agent is well, and a line that says so."""
+    """Returns whether the agent is healthy, and a line of text."""
 
 
 class MetricsServer(ThreadingHTTPServer):
-    """Serves both pages, a few clients at once."""
+    """Serves both pages to a few clients at once."""
 
     daemon_threads = True
 
@@ -74,28 +74,28 @@ class MetricsServer(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answers in a thread where there is room for one more."""
+        """Handles a request in a thread if one is available."""
         if self._slots.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answers one client."""
+        """Handles one client."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._slots.release()
 
     def handle_error(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:
-        """A client that goes away is no trouble of ours."""
+        """Ignores clients that disconnect."""
 
     def start(self) -> None:
-        """Begins to serve."""
+        """Starts to serve."""
         threading.Thread(target=self.serve_forever, name="page", daemon=True).start()
 
     def stop(self) -> None:
-        """Ends."""
+        """Stops serving."""
         self.shutdown()
         self.server_close()
 
@@ -113,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
             status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
             self._send(status, "text/plain; charset=utf-8", line + "\n")
         else:
-            self._send(HTTPStatus.NOT_FOUND, "text/plain", "/metrics and /healthz are here\n")
+            self._send(HTTPStatus.NOT_FOUND, "text/plain", "available: /metrics and /healthz\n")
 
     def _send(self, status: HTTPStatus, kind: str, body: str) -> None:
         data = body.encode()
@@ -124,4 +124,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_: object) -> None:
-        """Nobody wants a line for each scrape."""
+        """Logs nothing per request."""

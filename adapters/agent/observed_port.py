@@ -1,8 +1,7 @@
-"""One port's packets: from its ring to `wire.*` samples, tick by tick.
+"""Packets of one port: from its ring to `wire.*` samples, tick by tick.
 
-What this port did not see, it does not tell. After the ring was too small, or the sample changed, everything that is
-known of flows is forgotten and begins anew with the next whole tick; of a sample of the flows only those signals are
-told that hold for each flow by itself.
+Only observed traffic is reported. After the ring overflowed or the share changed, all flow state is dropped and
+collected anew from the next whole tick. With a sample of the flows only those signals are reported that hold per flow.
 """
 
 import logging
@@ -29,29 +28,30 @@ PER_FLOW_SIGNALS = frozenset(
         *("wire.stream_gap", "wire.stream_gap_p95", "wire.stream_gap_cv", "wire.stream_chunks", "wire.stream_duration"),
     )
 )
-"""Signals that a sample of whole flows tells as well as all of them: shares and times. Sums, and what compares members
-with one another, would be wrong."""
+"""Signals that a sample of whole flows estimates without bias: shares and times. Sums and comparisons between members
+would be wrong.
+"""
 DECODE_BATCH = 4096
-"""Packets that are worth a decoding of their own."""
+"""Packets that are worth one decoding step."""
 MAX_HELD = 40_000
-"""Packets of one tick that are kept, whatever they cost: memory is bounded too."""
+"""Maximum packets kept per tick: memory is bounded too."""
 
 
 class ObservedPort:
-    """One port while it is observed."""
+    """One observed port."""
 
     def __init__(self, ring: PacketRing, view: PortView, first: float) -> None:
         self.ring = ring
         self.view = view
         self.sampling = FlowSampling()
         self.tick_packets = 0
-        """Packets looked at in this tick."""
+        """Packets processed in this tick."""
         self.packets_seen = 0
-        """Packets looked at since the start."""
+        """Packets processed since the start."""
         self.packets_lost = 0
-        """Packets that nobody looked at although they were in the sample, since the start."""
+        """Packets of the sample that were lost, since the start."""
         self.ticks_withheld = 0
-        """Ticks of which nothing is told, since the start."""
+        """Ticks without a result, since the start."""
         self._is_full_share = True
         self._raw: list[np.ndarray[tuple[int, int], np.dtype[np.uint8]]] = []
         self._packets: list[Packets] = []
@@ -59,7 +59,7 @@ class ObservedPort:
         self._reducer = PortReducer(view)
 
     def fetch_packets(self, most: int) -> int:
-        """Fetches what has come; gives how many packets."""
+        """Fetches new packets; returns their number."""
         found = self.ring.drain(most)
         if len(found):
             self._raw.append(found)
@@ -76,28 +76,28 @@ class ObservedPort:
             self._packets.append(decode(to_frames(raw.reshape(-1, FRAME_SIZE))))
 
     def resample(self, now: float) -> None:
-        """Begins anew with another share of the flows."""
+        """Restarts with another share of the flows."""
         share = self.sampling.share
         self.ring.set_share(share)
         if self._is_full_share and share < FULL_SHARE:
-            log.warning("%s: more packets than the budget allows; a sample of its flows is looked at", self.view.port)
+            log.warning("%s: more packets than the budget allows; a share of its flows is observed", self.view.port)
         elif share == FULL_SHARE:
-            log.info("%s: all of its flows are looked at again", self.view.port)
+            log.info("%s: all of its flows are observed again", self.view.port)
         self._is_full_share = share == FULL_SHARE
         self.reset(now)
 
     def reset(self, now: float) -> None:
-        """Forgets everything; what comes before the next whole tick does not count."""
+        """Drops all state; packets before the next whole tick do not count."""
         self._raw, self._packets = [], []
         self._valid_from = (math.floor(now / TICK_LENGTH) + 1) * TICK_LENGTH
         self._reducer = PortReducer(self.view)
 
     def tick(self, first: float, now: float) -> list[Sample] | None:
-        """The samples of the tick that began at `first`, when it is over; None where packets of it are missing."""
+        """Returns the samples of the tick that began at `first`, once it is over; None if packets of it are missing."""
         self.tick_packets = 0
         if dropped := self.ring.count_drops():
             self.packets_lost += dropped
-            log.warning("%s: the ring was full, %d packets were not seen", self.view.port, dropped)
+            log.warning("%s: the ring was full, %d packets were lost", self.view.port, dropped)
             self.reset(now)
         if first < self._valid_from:
             self.ticks_withheld += 1
@@ -112,7 +112,7 @@ class ObservedPort:
         ]
 
     def _packets_before(self, end: float) -> tuple[Packets, list[Packets]]:
-        """Packets before a time and those after it; what is older than the time that counts is left out."""
+        """Splits packets at a time; packets from before the restart are omitted."""
         self._decode()
         if not self._packets:
             return NO_PACKETS, []

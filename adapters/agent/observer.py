@@ -1,4 +1,4 @@
-"""The packets of a node's ports, within a budget of processor time that the observer enforces itself."""
+"""Observes the packets of a node's ports, within a CPU budget that it enforces itself."""
 
 import logging
 import math
@@ -16,34 +16,34 @@ from skewscope.engine.wire.reducer import TICK_LENGTH
 log = logging.getLogger("skewscope.agent")
 
 SHORT_WAIT, LONG_WAIT = 0.01, 0.1
-"""Seconds between two looks at the rings: while much comes, and else."""
+"""Seconds between two polls of the rings: under load, and otherwise."""
 TICK_LAG = 0.02
-"""Seconds after its end at which a tick is over: stamps are given just before a packet is put into the ring."""
+"""Seconds after its end at which a tick is complete: packets are stamped just before they enter the ring."""
 BUSY_PACKETS = 1024
-"""Packets that a look found, from which the next comes sooner."""
+"""Packets in a poll from which the next poll comes sooner."""
 MAX_TICKS = 5
-"""Ticks that are made up for after a pause; after a longer one, or a clock that was set, all begins anew."""
+"""Missed ticks that are caught up; after a longer pause, or a clock change, observation restarts."""
 
 EmitSamples = Callable[[float, Sequence[Sample]], None]
-"""Takes the samples of a tick, stamped with its end."""
+"""Takes the samples of a tick, with the time of its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObserverClocks:
-    """What an observer reads: the time, and the processor time of its thread, both in seconds."""
+    """The clocks of an observer: time, and CPU time of its thread, both in seconds."""
 
     now: Callable[[], float]
     cpu_time: Callable[[], float]
 
 
 class PacketObserver:
-    """Looks at the packets of some ports; all of it in one thread."""
+    """Observes the packets of some ports, all in one thread."""
 
     def __init__(self, ports: Iterable[ObservedPort], budget: float, clocks: ObserverClocks, tell: EmitSamples) -> None:
         self.ports = tuple(ports)
         self.budget = CpuBudget(budget)
         self.cpu_seconds = 0.0
-        """Seconds of processor time that the last tick took."""
+        """CPU seconds of the last tick."""
         self._clocks = clocks
         self._emit = tell
         self._stop = threading.Event()
@@ -52,11 +52,11 @@ class PacketObserver:
         self._tick_start = math.floor(clocks.now() / TICK_LENGTH) * TICK_LENGTH
 
     def start(self) -> None:
-        """Begins to look."""
+        """Starts the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends, and gives the rings back."""
+        """Stops the thread and closes the rings."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -70,7 +70,7 @@ class PacketObserver:
             wait = self.poll()
 
     def poll(self) -> float:
-        """Fetches what has come, tells the ticks that are over; gives how long to wait until the next look, s."""
+        """Fetches new packets and emits complete ticks; returns the seconds until the next poll."""
         found = max((self._fetch_packets(port) for port in self.ports), default=0)
         now = self._clocks.now()
         if not self._tick_start - TICK_LENGTH <= now <= self._tick_start + MAX_TICKS * TICK_LENGTH:
@@ -81,7 +81,7 @@ class PacketObserver:
         return max(min(wait, self._tick_start + TICK_LENGTH + TICK_LAG - now), SHORT_WAIT)
 
     def _skip_to(self, now: float) -> None:
-        """Goes on with the present."""
+        """Restarts at the present time."""
         self._tick_start = math.floor(now / TICK_LENGTH) * TICK_LENGTH
         for port in self.ports:
             port.reset(now)
@@ -96,7 +96,7 @@ class PacketObserver:
         return max(self.ports, key=lambda port: port.tick_packets)
 
     def _shed_load(self, port: ObservedPort) -> None:
-        """The tick is not over, but its budget is: so much came that a smaller share of it has to do."""
+        """Lowers the share in the middle of a tick whose budget is used up."""
         now = self._clocks.now()
         passed = min(max(now - self._tick_start, SHORT_WAIT), TICK_LENGTH)
         port.sampling.lower(TARGET_UTILISATION * passed / TICK_LENGTH)
@@ -105,7 +105,7 @@ class PacketObserver:
         port.tick_packets = 0
 
     def _finish_tick(self, now: float) -> None:
-        """Tells a tick, and weighs what it took."""
+        """Emits a tick and measures its cost."""
         first, self._tick_start = self._tick_start, self._tick_start + TICK_LENGTH
         packets = sum(port.tick_packets for port in self.ports)
         busiest = self._busiest() if self.ports else None
@@ -125,7 +125,7 @@ class PacketObserver:
             self._adjust_sampling(busiest, now)
 
     def _adjust_sampling(self, busiest: ObservedPort, now: float) -> None:
-        """Lowers what costs too much, raises what has been cheap for long."""
+        """Lowers an expensive share; raises one that has been cheap for long."""
         spent = self.cpu_seconds / self.budget.seconds
         if spent > 1:
             if busiest.sampling.lower(TARGET_UTILISATION / spent):

@@ -1,7 +1,7 @@
-"""Packets of one network device, from a ring of memory that the kernel fills (AF_PACKET, PACKET_RX_RING).
+"""Packets of one network device, from a memory ring that the kernel fills (AF_PACKET, PACKET_RX_RING).
 
-The second version of the ring is used: each of its frames has a place of fixed size, so that numpy reads a field of all
-of them at once. The third packs them densely, and would have to be walked packet by packet.
+Uses version 2 of the ring: its frames have a fixed size, so that numpy reads a field of all frames at once. Version 3
+packs frames densely and would have to be walked packet by packet.
 """
 
 import array
@@ -23,9 +23,9 @@ ETH_P_ALL = 0x0003
 FRAME_SIZE = 256
 BLOCK_SIZE = 1 << 17
 STATUS_USER = 1
-"""A frame whose status has this bit is full; the kernel gets it back as 0."""
+"""Status bit of a full frame; a frame is returned to the kernel by writing 0."""
 DRAIN_BATCH = 512
-"""Frames looked at in one step: what lies behind the newest is not touched."""
+"""Frames examined per step."""
 
 HEADER = np.dtype(
     {
@@ -41,13 +41,13 @@ class PacketRing:
     """The packets of one device."""
 
     def __init__(self, device: str, size: int) -> None:
-        """Opens it.
+        """Opens the ring.
 
         Raises:
-            OSError: there is no such device, or this process may not (it takes CAP_NET_RAW).
+            OSError: there is no such device, or the process lacks CAP_NET_RAW.
         """
         self._size = max(size // BLOCK_SIZE, 1) * BLOCK_SIZE
-        # Protocol 0 receives nothing until it is bound: no packet comes unfiltered.
+        # Protocol 0 receives nothing until the bind: no packet arrives unfiltered.
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         try:
             self._socket.setsockopt(SOL_PACKET, PACKET_VERSION, TPACKET_V2)
@@ -64,13 +64,13 @@ class PacketRing:
         self._next = 0
 
     def set_share(self, share: int) -> None:
-        """From now on, only this share of all flows, in 256ths."""
+        """Sets the share of all flows to receive, in 256ths."""
         code = array.array("B", build_program(share))
         filter_ = struct.pack("HP", len(code) // INSTRUCTION_SIZE, code.buffer_info()[0])
         self._socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filter_)
 
     def drain(self, most: int) -> NDArray[np.uint8]:
-        """[packets, bytes] of what has come, at most so many, copied; their places are free again."""
+        """Returns [packet, byte] uint8, at most `most` new frames, copied; their places are freed."""
         parts: list[NDArray[np.uint8]] = []
         left = most
         while left > 0 and len(part := self._drain_contiguous(min(left, DRAIN_BATCH))):
@@ -79,7 +79,7 @@ class PacketRing:
         return np.concatenate(parts) if parts else np.empty((0, FRAME_SIZE), np.uint8)
 
     def _drain_contiguous(self, most: int) -> NDArray[np.uint8]:
-        """Full frames from the next one on, as far as they lie in one piece."""
+        """Returns [packet, byte] uint8, the full frames that follow without a gap."""
         here = slice(self._next, min(self._next + most, len(self._frames)))
         full = (self._frames["status"][here] & STATUS_USER) != 0
         count = len(full) if full.all() else int(np.argmin(full))
@@ -90,19 +90,19 @@ class PacketRing:
         return found
 
     def count_drops(self) -> int:
-        """Packets that found the ring full since the last time."""
+        """Returns the packets dropped by the full ring since the last call."""
         told = self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8)
         return int(struct.unpack("=II", told)[1])
 
     def close(self) -> None:
-        """Gives its memory back."""
+        """Frees the memory."""
         del self._frames, self._bytes
         self._memory.close()
         self._socket.close()
 
 
 def to_frames(copied: NDArray[np.uint8]) -> Frames:
-    """Copied frames as the reader of captures has them."""
+    """Converts copied frames to the form of the capture reader."""
     head = copied.reshape(-1).view(HEADER)
     count = len(head)
     start = np.arange(count, dtype=np.int64) * FRAME_SIZE + head["at"]

@@ -1,4 +1,4 @@
-"""Which port is which: the ports of this node, its groups and its peers, from a file or from a controller."""
+"""The ports, groups and peers of this node, from a topology file or from a controller."""
 
 import http.client
 import logging
@@ -23,7 +23,7 @@ MAX_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class PortMap:
-    """What an agent knows of its place."""
+    """What an agent knows of its node."""
 
     node: str
     topology: Topology
@@ -32,7 +32,7 @@ class PortMap:
 
 
 def build_port_map(config: AgentConfig, topology: Topology | None) -> PortMap:
-    """The place of an agent; without a topology that has its node, what its own configuration says."""
+    """Returns the map of an agent; without a topology that contains the node, from its own configuration."""
     named = topology.node.get(config.node) if topology else None
     node = named or Node(
         config.node, ports=tuple(_build_port(config, name) for name in dict.fromkeys(config.ports.values()))
@@ -42,7 +42,7 @@ def build_port_map(config: AgentConfig, topology: Topology | None) -> PortMap:
         if any(port.name == name for port in node.ports):
             ports[device] = f"{node.name}/{name}"
         else:
-            log.warning("%s is port %s, which the topology does not have: it is left out", device, name)
+            log.warning("%s is port %s, which the topology does not have: it is omitted", device, name)
     node = replace(node, ports=tuple(_with_devices(port, ports) for port in node.ports))
     others = tuple(one for one in topology.nodes if one.name != node.name) if topology and named else ()
     groups, pools = (topology.groups, topology.pools) if topology and named else ((), ())
@@ -54,33 +54,33 @@ def _build_port(config: AgentConfig, name: str) -> Port:
 
 
 def _with_devices(port: Port, ports: Mapping[str, str]) -> Port:
-    """A port with all devices that are its."""
+    """Returns a port with all of its devices."""
     return replace(port, devices=tuple(device for device, name in ports.items() if name == port.id))
 
 
 def read_topology(path: Path) -> Topology:
-    """The topology in a file.
+    """Reads the topology in a file.
 
     Raises:
-        InputError: it is none.
+        InputError: it is invalid.
     """
     return parse_valid_topology(read(path))
 
 
 class TopologyClient:
-    """The topology as controllers tell it."""
+    """Fetches the topology from controllers."""
 
     def __init__(self, channels: Iterable[tuple[str, Channel]], node: str) -> None:
         self._channels = tuple(channels)
-        # A controller may leave out what is of no concern to this node: a fleet is large and a DPU small.
+        # A controller may omit what does not concern this node: a fleet is large and a DPU small.
         self._path = f"{PATH}?node={quote(node, safe='')}"
         self._etag: dict[str, str] = {}
         self._last_warning = ""
         self.has_answered = False
-        """Whether a controller ever told one."""
+        """Whether a controller has ever answered with a topology."""
 
     def poll(self) -> Topology | None:
-        """The topology of the first controller that answers, if it changed."""
+        """Returns the topology of the first controller that answers, if it changed."""
         for url, channel in self._channels:
             try:
                 answer = channel.get(self._path, self._etag.get(url, ""), MAX_BYTES)
@@ -90,7 +90,7 @@ class TopologyClient:
                     raise ValueError(f"it answers {answer.status}")
                 found = parse_valid_topology(parse(answer.body.decode("utf-8"), f"{url}{PATH}"))
             except (OSError, http.client.HTTPException, ValueError, InputError) as error:
-                self._warn_once(f"{url} tells no topology: {error}")
+                self._warn_once(f"no topology from {url}: {error}")
                 continue
             self._etag = {url: answer.etag} if answer.etag else {}
             self._last_warning, self.has_answered = "", True
@@ -98,7 +98,7 @@ class TopologyClient:
         return None
 
     def _warn_once(self, what: str) -> None:
-        """Says what went wrong, once."""
+        """Logs a failure, once."""
         if what != self._last_warning:
             log.warning("%s", what)
         self._last_warning = what

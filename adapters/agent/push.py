@@ -1,6 +1,6 @@
-"""Rows on their way to one controller: kept while it is away, sent in order, announced again where it asks.
+"""Pushes rows to one controller: queued while it is away, sent in order, with announcements on request.
 
-A thread of its own sends, so that nothing that a controller does holds up the next tick.
+A thread of its own sends, so that a slow controller never delays a tick.
 """
 
 import http.client
@@ -19,43 +19,43 @@ from skewscope.engine.ingest.feed import SeriesKey
 log = logging.getLogger("skewscope.agent")
 
 MAX_BATCH = 1 << 20
-"""Bytes of rows in one body."""
+"""Maximum bytes of rows per body."""
 MIN_BACKOFF, MAX_BACKOFF = 0.5, 30.0
 """Seconds before the next attempt, doubled each time."""
 MAX_ERROR_TEXT = 200
-"""Characters of what a controller says that are told on."""
+"""Maximum characters of a controller's error text."""
 ROW_OVERHEAD = 200
-"""Bytes that a row costs in memory besides its numbers."""
+"""Bytes of memory per row besides its numbers."""
 _PERMANENT = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
 
 class Post(Protocol):
-    """Hands over a body; OSError or http.client.HTTPException where nobody takes it."""
+    """Sends a body; raises OSError or http.client.HTTPException on failure."""
 
     def __call__(self, body: bytes) -> ControllerResponse:
-        """The answer."""
+        """Returns the answer."""
         ...
 
 
 @dataclass
 class Backlog:
-    """Rows that a controller has not taken yet, the oldest first, and what it knows of the tables."""
+    """Rows not yet acknowledged by a controller, oldest first, and what it knows of the tables."""
 
     hello: HelloFrame
     max_bytes: int
     rows: deque[RowFrame] = field(default_factory=deque)
     size: int = 0
     dropped: int = 0
-    """Rows that had to make room."""
+    """Rows dropped from the full queue."""
     refused: int = 0
-    """Rows that the controller would not take."""
+    """Rows that the controller refused."""
     announced_counts: dict[int, int] = field(default_factory=dict)
-    """By table, how many of its series the controller knows."""
+    """By table, the number of series that the controller knows."""
     _keys: dict[int, list[SeriesKey]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, row: RowFrame, keys: list[SeriesKey]) -> None:
-        """Keeps a row; what is oldest makes room for it."""
+        """Queues a row; drops the oldest ones if the queue is full."""
         with self._lock:
             self._keys[row.table] = keys
             self.rows.append(row)
@@ -65,7 +65,7 @@ class Backlog:
                 self.dropped += 1
 
     def batch(self, most_bytes: int = MAX_BATCH) -> list[WireFrame]:
-        """The hello, what has to be announced, and the oldest rows; nothing where there is no row."""
+        """Returns the hello, necessary announcements, and the oldest rows; empty without rows."""
         with self._lock:
             rows: list[RowFrame] = []
             size = 0
@@ -78,30 +78,30 @@ class Backlog:
         return [self.hello, *news, *rows] if rows else []
 
     def _announcement(self, table: int, rows: list[RowFrame]) -> SeriesFrame | None:
-        """The series of a table that the controller does not know."""
+        """Returns the series of a table that the controller does not know; None if it knows all."""
         first = self.announced_counts.get(table, 0)
         last = max(len(row.values) for row in rows if row.table == table)
         return SeriesFrame(table, first, tuple(self._keys[table][first:last])) if last > first else None
 
     def acknowledge(self, sequence: int) -> None:
-        """Forgets all rows up to a sequence."""
+        """Removes all rows up to a sequence number."""
         with self._lock:
             self._forget(sequence)
 
     def reject(self, sequence: int) -> None:
-        """Forgets all rows up to a sequence, which the controller would not take."""
+        """Removes all rows up to a sequence number as refused."""
         with self._lock:
             self.refused += self._forget(sequence)
 
     def _forget(self, sequence: int) -> int:
-        """How many rows there were up to a sequence."""
+        """Removes rows up to a sequence number; returns how many."""
         before = len(self.rows)
         while self.rows and self.rows[0].sequence <= sequence:
             self.size -= _row_cost(self.rows.popleft())
         return before - len(self.rows)
 
     def record_announcements(self, frames: list[WireFrame]) -> None:
-        """Remembers that the announcements among these frames arrived."""
+        """Records that the announcements among these frames arrived."""
         for frame in frames:
             if isinstance(frame, SeriesFrame):
                 self.announced_counts[frame.table] = frame.first + len(frame.series)
@@ -112,7 +112,7 @@ def _row_cost(row: RowFrame) -> int:
 
 
 class PushSender:
-    """Sends the backlog of one controller, in a thread of its own."""
+    """Sends the queue of one controller, in a thread of its own."""
 
     def __init__(
         self, controller: ControllerEndpoint, hello: HelloFrame, most_bytes: int, post: Post | None = None
@@ -121,30 +121,31 @@ class PushSender:
         self.backlog = Backlog(hello, most_bytes)
         self.failures = 0
         self.is_reachable = False
-        """Whether the last attempt was answered well."""
+        """Whether the last attempt succeeded."""
         self._post: Post = post or Channel(controller).post
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._max_bytes = MAX_BATCH
         self._reannounced = False
-        """Whether all series were announced anew since a body was taken, for one was called wrong."""
+        """Whether all series were announced again since the last accepted body, because a body was refused as invalid.
+        """
         self._rejected_bodies = 0
-        """Bodies that were called wrong and given up since one was taken."""
+        """Bodies refused as invalid and dropped since the last accepted one."""
         self._rejection_logged = False
         self._backoff = MIN_BACKOFF
         self._thread = threading.Thread(target=self._run, name=f"push {controller.url}", daemon=True)
 
     def start(self) -> None:
-        """Begins to send."""
+        """Starts the thread."""
         self._thread.start()
 
     def add(self, row: RowFrame, keys: list[SeriesKey]) -> None:
-        """Takes a row to be sent."""
+        """Queues a row."""
         self.backlog.add(row, keys)
         self._wake.set()
 
     def stop(self, patience: float = 2.0) -> None:
-        """Sends what it can within `patience` seconds, and ends."""
+        """Sends what it can within `patience` seconds, and stops."""
         self._stop.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -164,7 +165,7 @@ class PushSender:
                 return
 
     def send_batch(self) -> float:
-        """Sends one body; gives how long to wait before the next, s."""
+        """Sends one body; returns the seconds until the next."""
         frames = self.backlog.batch(self._max_bytes)
         if not frames:
             return 0.0
@@ -180,7 +181,7 @@ class PushSender:
         if answer.status == HTTPStatus.CONFLICT:
             for table in _json_numbers(answer.body, "unknown"):
                 self.backlog.announced_counts.pop(table, None)
-            return self._record_failure("it has to be told the series again", quiet=True)
+            return self._record_failure("it needs the announcements again", quiet=True)
         rows = [frame for frame in frames if isinstance(frame, RowFrame)]
         if answer.status == HTTPStatus.BAD_REQUEST:
             return self._handle_rejection(rows, _error_text(answer.body))
@@ -195,7 +196,7 @@ class PushSender:
         return max(wait, min(_parse_seconds(answer.retry_after), MAX_BACKOFF))
 
     def _handle_rejection(self, rows: list[RowFrame], why: str) -> float:
-        """A body is called wrong: what it knows of us may be; then some row is, and is looked for by halves."""
+        """Handles a body refused as invalid: first announces again, then finds the invalid row by bisection."""
         if not self._reannounced:
             self._reannounced = True
             self.backlog.announced_counts.clear()
@@ -207,38 +208,42 @@ class PushSender:
             return 0.0
         if not self._rejection_logged:
             self._rejection_logged = True
-            log.warning("%s calls rows wrong, which are given up%s; more are only counted", self.controller.url, why)
+            log.warning(
+                "%s refuses rows as invalid, which are dropped%s; further ones are only counted",
+                self.controller.url,
+                why,
+            )
         self.backlog.reject(rows[-1].sequence)
         self._rejected_bodies += 1
         if self._rejected_bodies == 1:
             return self._record_failure("", quiet=True)
-        # It takes none at all: no use in looking for those that it would take.
+        # It refuses every row: bisection is of no use.
         self._max_bytes = min(self._max_bytes * 2, MAX_BATCH)
         return self._record_failure(f"it answers {HTTPStatus.BAD_REQUEST.value}{why}")
 
     def _halve_batch(self, rows: list[RowFrame]) -> None:
-        """Has the next body hold half as much."""
+        """Halves the next body."""
         self._max_bytes = max(sum(map(_row_cost, rows)) // 2, 1)
 
     def _handle_success(self, answer: ControllerResponse, frames: list[WireFrame]) -> float:
         sent = max(frame.sequence for frame in frames if isinstance(frame, RowFrame))
         found = _json_numbers(answer.body, "taken")
         if not found:
-            return self._record_failure("its answer does not say what it has taken")
+            return self._record_failure("its answer lacks the acknowledged sequence number")
         self.backlog.record_announcements(frames)
         self.backlog.acknowledge(min(found[0], sent))
         if not self.is_reachable:
-            log.info("%s takes rows", self.controller.url)
+            log.info("%s accepts rows", self.controller.url)
         self.is_reachable, self._backoff = True, MIN_BACKOFF
         self._reannounced, self._rejected_bodies = False, 0
         self._max_bytes = min(self._max_bytes * 2, MAX_BATCH)
         return 0.0 if found[0] >= sent else MIN_BACKOFF
 
     def _record_failure(self, why: str, *, quiet: bool = False) -> float:
-        """Counts a failure; gives how long to wait."""
+        """Counts a failure; returns the seconds until the next attempt."""
         self.failures += 1
         if not quiet and (self.is_reachable or self.failures == 1):
-            log.warning("%s takes no rows: %s", self.controller.url, why)
+            log.warning("%s accepts no rows: %s", self.controller.url, why)
         if quiet:
             self._backoff = min(self._backoff, MIN_BACKOFF)
         else:
@@ -248,7 +253,7 @@ class PushSender:
 
 
 def _json_field(text: bytes, name: str) -> object:
-    """What an answer gives under a name; None where it says nothing of the kind."""
+    """Returns a field of an answer; None if it is absent or invalid."""
     try:
         told = json.loads(text)
     except (ValueError, RecursionError):
@@ -257,13 +262,13 @@ def _json_field(text: bytes, name: str) -> object:
 
 
 def _error_text(text: bytes) -> str:
-    """What a controller says is wrong, as the end of a line."""
+    """Returns a controller's error text as the end of a line."""
     told = _json_field(text, "error")
     return f": {told[:MAX_ERROR_TEXT]}" if isinstance(told, str) and told.isprintable() else ""
 
 
 def _json_numbers(text: bytes, name: str) -> list[int]:
-    """The numbers that an answer gives under a name; none where it says nothing of the kind."""
+    """Returns a list of integers of an answer; empty if it is absent or invalid."""
     value = _json_field(text, name)
     return [one for one in (value if isinstance(value, list) else [value]) if type(one) is int]
 

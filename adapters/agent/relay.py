@@ -1,4 +1,4 @@
-"""Pages of exporters on the node, fetched and parsed here, so that only numbers travel."""
+"""Relays pages of exporters on the node: fetched and parsed locally, so that only numbers are sent."""
 
 import http.client
 import io
@@ -21,23 +21,23 @@ from skewscope.kb.problems import InputError
 log = logging.getLogger("skewscope.agent")
 
 MAX_REMEMBERED = 8 << 20
-"""Bytes of label text; beyond it all is forgotten and learned anew."""
+"""Maximum cached bytes of label text; beyond it the cache is cleared."""
 CHUNK = 1 << 16
 ACCEPT = "application/openmetrics-text;version=1.0.0;q=0.9,text/plain;version=0.0.4"
 MAX_AGE_PERIODS = 2.0
-"""Periods: a sample that says it is older than that is left out."""
+"""Periods: samples with an older timestamp are omitted."""
 MAX_LOGGED = 20
-"""Metrics without a place that are named in the log, page by page."""
+"""Unmapped metrics named in the log, page by page."""
 
 EmitSamples = Callable[[float, Sequence[Sample]], None]
 Fetch = Callable[[RelayTarget], bytes]
 
 
 def fetch(target: RelayTarget) -> bytes:
-    """A page.
+    """Fetches a page.
 
     Raises:
-        OSError, http.client.HTTPException: nobody gives one, or a larger one than allowed.
+        OSError, http.client.HTTPException: there is no page, or it is too large.
     """
     parts = urlsplit(target.url)
     host = parts.hostname or ""
@@ -66,7 +66,7 @@ def _https_connection(host: str, port: int | None, target: RelayTarget) -> http.
 
 
 def _read_chunks(answer: http.client.HTTPResponse, target: RelayTarget) -> Iterator[bytes]:
-    """The parts of a page that ends: after some bytes, and after some time, however it trickles."""
+    """Yields the chunks of a page, limited in bytes and in total time."""
     size, end = 0, monotonic() + target.timeout
     while part := answer.read1(CHUNK):
         size += len(part)
@@ -78,7 +78,7 @@ def _read_chunks(answer: http.client.HTTPResponse, target: RelayTarget) -> Itera
 
 
 class PageRelay:
-    """One page, fetched every so often in a thread of its own."""
+    """One page, fetched periodically in a thread of its own."""
 
     def __init__(
         self, target: RelayTarget, node: str, names: MetricResolver, troubles: ReadFailures, tell: EmitSamples
@@ -100,11 +100,11 @@ class PageRelay:
         self._ranked_count = 0
 
     def start(self, clock: Callable[[], float]) -> None:
-        """Begins to fetch."""
+        """Starts the thread."""
         threading.Thread(target=self._run, args=(clock,), name=f"relay {self.target.url}", daemon=True).start()
 
     def stop(self) -> None:
-        """Ends after the fetch that may be under way."""
+        """Stops after the present fetch."""
         self._stop.set()
 
     def _run(self, clock: Callable[[], float]) -> None:
@@ -116,7 +116,7 @@ class PageRelay:
                 self._emit(now, samples)
 
     def read(self, now: float, fetch: Fetch = fetch) -> list[Sample]:
-        """What the page says now, and whether it answered."""
+        """Returns the samples of the page."""
         try:
             samples = list(self._parse_page(fetch(self.target), now))
         except (OSError, http.client.HTTPException, InputError, ValueError) as error:
@@ -130,7 +130,7 @@ class PageRelay:
         self._update_ranks()
         if first and self._registry.unmapped:
             most = sorted({metric for metric, _ in self._registry.unmapped})
-            log.info("%s: %d metrics have no place, among them %s", self.target.url, len(most), most[:MAX_LOGGED])
+            log.info("%s: %d unmapped metrics, among them %s", self.target.url, len(most), most[:MAX_LOGGED])
         keys, ranks = self._registry.keys, self._registry.ranks
         for time, number, value in zip(block.time.tolist(), block.series.tolist(), block.value.tolist(), strict=True):
             key = keys[number]
@@ -143,7 +143,7 @@ class PageRelay:
             self._forget()
 
     def _update_ranks(self) -> None:
-        """By which name each signal of an entity comes: the one that the catalogue lists first."""
+        """Updates which name delivers each signal of an entity: the first one in the catalogue."""
         for number in range(self._ranked_count, len(self._registry.keys)):
             subject, rank = _signal_of_entity(self._registry.keys[number]), self._registry.ranks[number]
             self._best_rank[subject] = min(rank, self._best_rank.get(subject, rank))

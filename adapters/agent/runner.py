@@ -1,4 +1,4 @@
-"""The rim: the clock, the signals of the operating system, and the loop that calls the agent each whole second."""
+"""The agent process: the clock, signals of the operating system, and the loop that ticks each whole second."""
 
 import logging
 import secrets
@@ -22,16 +22,16 @@ from skewscope.kb.problems import InputError
 log = logging.getLogger("skewscope.agent")
 
 LATE_AFTER = 0.5
-"""Seconds after a whole second at which a tick counts as late."""
+"""Seconds after a whole second from which a tick counts as late."""
 FIRST_POLL_PERIOD, POLL_PERIOD = 2.0, 60.0
-"""Seconds between two questions for the topology, before the first answer and after it."""
+"""Seconds between two requests for the topology, before and after the first answer."""
 
 
 def run(path: Path) -> None:
-    """Runs an agent until it is told to end.
+    """Runs an agent until it is stopped.
 
     Raises:
-        InputError: its configuration has faults.
+        InputError: all problems of its configuration.
     """
     AgentRunner(path).run()
 
@@ -52,7 +52,7 @@ class AgentRunner:
         self._polling_stop = threading.Event()
 
     def run(self) -> None:
-        """Ticks until a signal says stop."""
+        """Ticks until a signal arrives."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stop.set())
         signal.signal(signal.SIGHUP, lambda *_: self._reload.set())
@@ -80,9 +80,9 @@ class AgentRunner:
             due = self._tick(time.time(), due)
 
     def _tick(self, now: float, due: int) -> int:
-        """Ticks if it is time; gives when the next tick is due."""
+        """Ticks if it is time; returns the time of the next tick."""
         if now < due:
-            # Further away than a tick can be: the clock was set back.
+            # Further away than a tick can be: the clock was changed.
             return due if due - now <= 1 else int(now) + 1
         if now - due > LATE_AFTER:
             self._late_ticks += max(int(now - due), 1)
@@ -91,16 +91,16 @@ class AgentRunner:
         return due + 1
 
     def _reload_config(self) -> None:
-        """Takes on the configuration as it is now; one with faults is told and left."""
+        """Applies the present configuration file; an invalid one is reported and ignored."""
         try:
             config = load(self._path)
             if config.node != self._agent.config.node:
-                log.error("%s: another node's name takes a restart; nothing was changed", self._path)
+                log.error("%s: a new node name needs a restart; nothing was changed", self._path)
                 return
             topology = _load_topology(config)
         except InputError as error:
             log.error(  # noqa: TRY400 - where it was raised says nothing to an operator
-                "nothing was changed, for the new configuration has faults:\n%s", error
+                "the new configuration is invalid, nothing was changed:\n%s", error
             )
             return
         before = self._agent.config
@@ -120,7 +120,7 @@ class AgentRunner:
             self._server = metrics_server.MetricsServer(config.listen, answers)
         except OSError as error:
             log.error(  # noqa: TRY400 - as above
-                "cannot listen on %s:%d: %s; the agent goes on without", *config.listen, error.strerror
+                "cannot listen on %s:%d: %s; the agent continues without", *config.listen, error.strerror
             )
             return
         self._server.start()
@@ -136,7 +136,7 @@ class AgentRunner:
         return metrics_server.render_metrics(fresh, self_metrics.self_metrics(agent, self._late_ticks), agent.catalogue)
 
     def _start_polling(self, config: AgentConfig) -> None:
-        """Asks controllers for the topology from time to time, where no file says it."""
+        """Requests the topology from controllers periodically, unless a file gives it."""
         if config.topology or not config.controllers:
             return
         self._polling_stop = threading.Event()

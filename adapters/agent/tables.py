@@ -1,7 +1,7 @@
-"""Series laid out in tables by their rhythm, so that a row has few gaps. A table only grows.
+"""Arranges series in tables by period, so that rows have few gaps. A table only grows.
 
-What two sources deliver is taken from the one that had it first, for good: two counters of the same thing differ, and
-to go from one to the other would look like a burst or a reset.
+A series that two sources deliver belongs to the first one for good: two counters of the same thing differ, and a switch
+would look like a burst or a reset.
 """
 
 import threading
@@ -16,12 +16,12 @@ from skewscope.engine.ingest.feed import F64, SeriesKey
 
 _NONE = np.empty(0)
 STALE_PERIODS = 3
-"""Rows missed in turn before the last one is no longer told."""
+"""Consecutive missed rows after which the last one is stale."""
 
 
 @dataclass
 class RowTable:
-    """Series that are told together, and their newest numbers."""
+    """Series that are sent together, and their newest values."""
 
     number: int
     keys: list[SeriesKey] = field(default_factory=list)
@@ -31,25 +31,25 @@ class RowTable:
     """Seconds between its last two rows."""
 
     def is_stale(self, now: float) -> bool:
-        """Whether its newest row is too old to be called the present."""
+        """Returns whether its newest row is too old to be current."""
         return now - self.time > STALE_PERIODS * max(self.period, 1.0)
 
 
 class RowTables:
-    """All tables of an agent, by rhythm. Several threads may fill tables, each its own."""
+    """All tables of an agent, by period. Threads may fill different tables concurrently."""
 
     def __init__(self) -> None:
         self.series_left_out = 0
-        """Series for which there was no room, or whose names nobody would take."""
+        """Series above the limit, or with invalid names."""
         self._column_count = 0
-        """Series in all tables: a controller takes so many of one agent."""
+        """Series in all tables: a controller limits them per agent."""
         self._lock = threading.Lock()
         self._tables: dict[str, RowTable] = {}
         self._columns: dict[SeriesKey, tuple[str, int, int]] = {}
-        """Owner, table and column of each series; a series that has no place has a column below nought."""
+        """Source, table and column of each series; a negative column for an omitted series."""
 
     def fill(self, name: str, time: float, sources: Iterable[tuple[str, Iterable[Sample]]]) -> RowTable | None:
-        """A table with what its sources tell at one time as its newest row; None where that is nothing."""
+        """Fills the newest row of a table from its sources; returns None if there are no samples."""
         told = [(owner, *sample) for owner, samples in sources for sample in samples]
         if not told:
             return None
@@ -67,7 +67,7 @@ class RowTables:
         return table
 
     def snapshot(self) -> list[RowTable]:
-        """Every table as it is now, by number."""
+        """Returns a snapshot of every table, by number."""
         with self._lock:
             return [replace(t, keys=t.keys[: len(t.values)]) for t in self._tables.values()]
 

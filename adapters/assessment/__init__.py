@@ -1,1 +1,1 @@
-"""How good the diagnosis is: labelled telemetry goes through the engine, what it says is held against the labels."""
+"""Measures diagnosis quality: runs labelled telemetry through the engine and compares the result with the labels."""

@@ -1,4 +1,4 @@
-"""The whole assessment: faults alone, in pairs, in quiet fleets, with telemetry taken away, and recordings."""
+"""The whole assessment: single faults, fault pairs, quiet fleets, reduced telemetry, and recordings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,49 +22,49 @@ from skewscope.kb.loader import catalogue
 
 DAY = 86400.0
 FEW_CONDITIONS, VANTAGE_FLEETS = 10, 8
-"""With less telemetry only a third of the conditions are told again, unless they are so few; in so many fleets."""
+"""With reduced telemetry only a third of the conditions is run, unless there are fewer; number of fleets."""
 FLEETS_PER_ENGINE = 16
-"""So many fleets at most are watched by one engine: the more, the cheaper each; a few GiB are enough."""
+"""Maximum fleets per engine: the more, the cheaper each; limited by a few GiB of memory."""
 MANY_NODE_DAYS, LARGE_FLEET = 20.0, 2048
-"""From so many quiet node-days on fleets are so large: a node of a large fleet is cheaper to judge."""
+"""Quiet node-days from which on large fleets are used, and their size: a node of a large fleet is cheaper."""
 CONDITIONS_PER_PAIR = 3
-"""One pair of faults for so many conditions."""
+"""Conditions per pair of faults."""
 Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True)
 class AssessmentOptions:
-    """What is to be assessed."""
+    """Options of an assessment."""
 
     conditions: tuple[str, ...]
     severities: tuple[str, ...] = ()
-    """None: all."""
+    """Empty: all."""
     seed: int = 1
     nodes: int = 64
     workers: int = 2
     quiet_node_days: float | None = None
-    """Of healthy and benign running; None: as long as all faults together."""
+    """Node-days of healthy and benign operation; None: as long as all faults together."""
     vantages: tuple[str, ...] = ()
-    """With what of the telemetry the faults are told again."""
+    """Vantages for which the faults are run again."""
     with_pairs: bool = True
-    """Whether faults also come in pairs."""
+    """Whether fault pairs are run too."""
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """How everything fared."""
+    """The result of an assessment."""
 
     options: AssessmentOptions
     single: AssessmentScore
-    """Faults one after another, and quiet fleets."""
+    """Single faults and quiet fleets."""
     pairs: AssessmentScore
     by_vantage: Mapping[str, AssessmentScore] = field(default_factory=dict)
-    """Medium faults of a third of the conditions, by what of the telemetry was there."""
+    """Medium faults of a third of the conditions, by vantage."""
     recordings: AssessmentScore | None = None
 
 
 def assess(order: AssessmentOptions, recordings: Sequence[Path] = (), tell: Progress | None = None) -> Assessment:
-    """Runs what is ordered. Recordings are judged with everything that they hold."""
+    """Runs an assessment. Recordings are replayed with all of their telemetry."""
     say = tell or (lambda _what, _share: None)
     faulty = single_fault_scenarios(order.conditions, order.seed, nodes=order.nodes, strengths=order.severities)
     two = fault_pair_scenarios(
@@ -89,9 +89,9 @@ def assess(order: AssessmentOptions, recordings: Sequence[Path] = (), tell: Prog
 
 
 def _quiet_scenarios(order: AssessmentOptions, faulty: Sequence[Scenario]) -> list[Scenario]:
-    """Quiet fleets for as long as is asked for, each until all that is benign has happened; every third is read seldom.
+    """Returns quiet fleets of the requested total duration, each with every benign event; a third has a coarse profile.
 
-    Many node-days are those of large fleets.
+    Many node-days use large fleets.
     """
     wanted, nodes = sum(s.lasts for s in faulty) * order.nodes, order.nodes
     if order.quiet_node_days is not None:
@@ -108,11 +108,11 @@ def _quiet_scenarios(order: AssessmentOptions, faulty: Sequence[Scenario]) -> li
 
 
 def calibrate(order: AssessmentOptions, tell: Progress | None = None) -> Calibration:
-    """What confidence is worth on the faults and quiet fleets of an order: first each rule's, then that of roots."""
+    """Fits confidence to the faults and quiet fleets of an assessment: first per rule, then for roots."""
     say = tell or (lambda _what, _share: None)
-    say("what each rule is worth", 0.0)
+    say("calibration of rules", 0.0)
     first = fit_calibration(calibration_samples(_training_runs(order, None), CauseGraph(catalogue())))
-    say("what a root is worth", 0.5)
+    say("calibration of roots", 0.5)
     sure = score_runs(
         _training_runs(AssessmentOptions(order.conditions, order.severities, order.seed + 500), first)
     ).root_outcomes
@@ -135,7 +135,7 @@ def _training_runs(order: AssessmentOptions, worth: Calibration | None) -> list[
 def _run_quiet(
     order: AssessmentOptions, still: Sequence[Scenario], how: RunOptions | None = None
 ) -> list[AssessmentRun]:
-    """Quiet fleets, fewer side by side the larger they are."""
+    """Runs quiet fleets; the larger they are, the fewer share an engine."""
     if not still:
         return []
     nodes = still[0].plan.nodes

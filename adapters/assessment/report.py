@@ -1,4 +1,4 @@
-"""An assessment as a page: what was found, missed and told wrongly, and where the DPU stands in it."""
+"""Renders an assessment as a Markdown page."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
@@ -22,7 +22,7 @@ VANTAGE_NOTE = (
 
 
 def render_markdown(found: Assessment, catalogue: Catalogue) -> str:
-    """The page."""
+    """Returns the page."""
     parts = [
         *_header(found),
         *_overall(found),

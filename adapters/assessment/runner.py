@@ -1,4 +1,4 @@
-"""Scenarios and recordings through the engine: what it told, beside what was true."""
+"""Runs scenarios and recordings through the engine, and pairs reported incidents with labels."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,14 +30,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MAX_BYTES = 10_000_000
-"""Of a file of labels."""
+"""Maximum bytes of a file of labels."""
 ANYWHERE = "*"
-"""The entity of a label that is true of the whole recording."""
+"""Entity of a label that holds for the whole recording."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedIncident:
-    """One incident, as far as it is judged."""
+    """The assessed properties of one incident."""
 
     condition: str
     name: str
@@ -45,25 +45,25 @@ class ReportedIncident:
     """Seconds after the start."""
     confidence: float
     root: str
-    """The condition of what explains it; '' for a root."""
+    """Condition of the incident that explains it; '' for a root."""
     rule: str
     log_odds: float = 0.0
-    """By the weights of its evidence alone."""
+    """From the weights of its evidence alone."""
     competing: tuple[str, ...] = ()
-    """Other conditions that it may be, likeliest first."""
+    """Alternative conditions, likeliest first."""
     candidates: tuple[str, ...] = ()
-    """Conditions that it may be as well, and that nothing there could judge."""
+    """Candidate conditions that lack telemetry."""
     impact: float = float("nan")
-    """What it says that it costs, of `metric`."""
+    """Stated impact, in terms of `metric`."""
     metric: str = ""
     members: tuple[str, ...] = ()
-    """Nodes of the group or replica that it is told on."""
+    """Nodes of the affected group or replica."""
     candidate_locations: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Candidates that may be apart from there, and the names of where."""
+    """Candidates with other locations, and the names of these."""
 
     @property
     def is_diagnosis(self) -> bool:
-        """Whether it is told as one: a root, and likely enough to be more than a suspicion."""
+        """Returns whether it counts as a diagnosis: a root with at least the confidence of a likely one."""
         return not self.root and self.confidence >= LIKELY_CONFIDENCE
 
 
@@ -74,16 +74,16 @@ class FaultLabel:
     condition: str
     severity: str
     names: tuple[str, ...]
-    """The entity's name, and others under which it is rightly told; `ANYWHERE` for all."""
+    """Name of the entity and other accepted names; `ANYWHERE` for all."""
     begin: float
     end: float
     lost_round_share: float = float("nan")
-    """Share of its rounds that the job lost to it, where that is known."""
+    """Share of its rounds that the job lost, if known."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssessmentRun:
-    """One run and what was told in it."""
+    """One run, its labels and its incidents."""
 
     name: str
     nodes: int
@@ -94,18 +94,18 @@ class AssessmentRun:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How runs are judged."""
+    """Options of a run."""
 
     vantage: str = FULL_VANTAGE.name
-    """The name of what of the telemetry is there."""
+    """Name of the vantage: the available part of the telemetry."""
     calibration: Calibration | None = None
-    """What confidence is worth; None for what comes with Skewscope."""
+    """Calibration of confidence; None for the one that comes with Skewscope."""
 
 
 def run_side_by_side(found: Sequence[Scenario], hows: Sequence[RunOptions]) -> list[list[AssessmentRun]]:
-    """What the engine makes of scenarios that are watched side by side, each way; their prefixes differ.
+    """Runs scenarios side by side in one engine per option; their name prefixes must differ.
 
-    What happens is played once, however many ways it is looked at.
+    The simulation runs once, whatever the number of options.
     """
     known = catalogue()
     table = SeriesTable()
@@ -126,7 +126,7 @@ def run_side_by_side(found: Sequence[Scenario], hows: Sequence[RunOptions]) -> l
 
 @dataclass(frozen=True)
 class _EngineRun:
-    """One engine, and what it sees of what happens."""
+    """One engine and its vantage."""
 
     topology: Topology
     table: SeriesTable
@@ -163,7 +163,7 @@ def _to_run(scenario: Scenario, everything: Sequence[ReportedIncident], paces: S
 def to_reported_incidents(
     incidents: Iterable[Incident], start: float, topology: Topology
 ) -> tuple[ReportedIncident, ...]:
-    """What is judged of some incidents, in their order."""
+    """Converts incidents to their assessed properties, in order."""
     found = list(incidents)
     condition = {one.id: one.condition for one in found}
     return tuple(
@@ -187,7 +187,7 @@ def to_reported_incidents(
 
 
 def _affected_nodes(one: Incident, topology: Topology) -> tuple[str, ...]:
-    """The nodes of a group, or those behind the switch on which several ports suffer."""
+    """Returns the nodes of a group, or those behind the switch whose ports are affected."""
     group = topology.group.get(one.name) if one.kind in GROUP_LIKE else None
     if group:
         return tuple(dict.fromkeys(topology.node_of[member] for member in group.members))
@@ -199,7 +199,7 @@ def _affected_nodes(one: Incident, topology: Topology) -> tuple[str, ...]:
 
 
 def _evidence_log_odds(one: Incident) -> float:
-    """The log-odds of an incident by its evidence; what has fired has all that its rule requires."""
+    """Returns the log-odds of an incident from its evidence; a firing rule has all of its required evidence."""
     items = [*((e, False) for e in one.evidence), *((e, True) for e in one.against)]
     verdicts = [VERDICTS[e.verdict] for e, _ in items]
     return log_odds([e.weight for e, _ in items], [against for _, against in items], verdicts, one.coverage)
@@ -211,14 +211,14 @@ VERDICTS = {word: verdict for verdict, word in VERDICT_NAMES.items()}
 def run_all(
     found: Sequence[Scenario], workers: int, how: RunOptions | None = None, beside_each_other: int = 8
 ) -> list[AssessmentRun]:
-    """All scenarios, in order: several at once in each of several processes."""
+    """Runs all scenarios, in order: several at once in each of several processes."""
     return run_variants(found, workers, [how or RunOptions()], beside_each_other)[0]
 
 
 def run_variants(
     found: Sequence[Scenario], workers: int, hows: Sequence[RunOptions], beside_each_other: int = 8
 ) -> list[list[AssessmentRun]]:
-    """All scenarios, in order, each way: several at once in each of several processes."""
+    """Runs all scenarios, in order, with each option: several at once in each of several processes."""
     named = [_add_prefix(scenario, f"f{n}.") for n, scenario in enumerate(found)]
     batches = _batches(named, workers, beside_each_other)
     ran = _map_parallel(partial(run_side_by_side, hows=hows), batches, workers)
@@ -227,7 +227,7 @@ def run_variants(
 
 
 def _batches(found: Sequence[Scenario], workers: int, most: int) -> list[list[Scenario]]:
-    """As many batches as keep all workers busy, of scenarios that last about as long; longest first."""
+    """Returns enough batches for all workers, of scenarios of similar duration; longest first."""
     turns = -(-len(found) // (most * max(workers, 1)))
     size = -(-len(found) // (turns * max(workers, 1))) if found else 1
     order = sorted(found, key=lambda scenario: -scenario.lasts)
@@ -235,7 +235,7 @@ def _batches(found: Sequence[Scenario], workers: int, most: int) -> list[list[Sc
 
 
 def _add_prefix(scenario: Scenario, prefix: str) -> Scenario:
-    """The same scenario in a fleet whose every name begins with a prefix."""
+    """Returns the scenario with a prefix before every name of its fleet."""
     episodes = tuple(replace(episode, at=_prefix_target(episode.at, prefix)) for episode in scenario.episodes)
     return replace(scenario, plan=replace(scenario.plan, prefix=prefix), episodes=episodes)
 
@@ -245,12 +245,12 @@ def _prefix_target(at: FaultTarget, prefix: str) -> FaultTarget:
 
 
 def replay_all(paths: Sequence[Path], workers: int) -> list[AssessmentRun]:
-    """Labelled recordings, replayed in several processes."""
+    """Replays labelled recordings in several processes."""
     return _map_parallel(replay_labelled_recording, paths, workers)
 
 
 def _map_parallel(work: Callable[[T], R], items: Sequence[T], workers: int) -> list[R]:
-    """What `work` gives for each item, in order, in as many processes as that is worth."""
+    """Applies `work` to each item, in order, in as many processes as are worthwhile."""
     if min(workers, len(items)) <= 1:
         return [work(item) for item in items]
     found = dict(map_parallel(work, items, workers))
@@ -258,10 +258,10 @@ def _map_parallel(work: Callable[[T], R], items: Sequence[T], workers: int) -> l
 
 
 def replay_labelled_recording(path: Path, how: RunOptions | None = None) -> AssessmentRun:
-    """A labelled recording, replayed with what of it is there.
+    """Replays a labelled recording at a vantage.
 
     Raises:
-        InputError: its labels cannot be read, or the recording cannot.
+        InputError: the labels or the recording cannot be read.
     """
     start, truths = _read_labels(path / "labels.json")
     outcome = replay(path, through=_vantage_filter((how or RunOptions()).vantage))
@@ -276,7 +276,7 @@ def _vantage_filter(vantage: str) -> Callable[[Topology], Callable[[Block, Serie
 
 
 def _read_labels(path: Path) -> tuple[float, tuple[FaultLabel, ...]]:
-    """When a recording starts, and what was wrong in it."""
+    """Returns the start of a recording and its labels."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ValueError(f"{path.stat().st_size} bytes, more than {MAX_BYTES}")

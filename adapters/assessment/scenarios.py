@@ -1,4 +1,4 @@
-"""The simulated corpus: fleets in which one fault after another comes and goes, beside what only looks like one."""
+"""The simulated corpus: fleets with one fault after another, next to benign events that look similar."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -21,15 +21,15 @@ from skewscope.kb.model import Catalogue
 
 START_TIME = 1_750_000_000.0
 WARM_UP = 60.0
-"""Seconds of health at the beginning of a run."""
+"""Seconds of healthy operation at the beginning of a run."""
 BASELINE_SECONDS, ONSET_SECONDS = 30, 5
-"""Seconds before a fault with which a job's pace is compared, and of the fault that are left out."""
+"""Seconds before a fault that serve as baseline of a job's pace, and seconds of the fault that are skipped."""
 FAULT_DURATION, FAULT_GAP = 45.0, 60.0
-"""Seconds that a fault stays, and that follow until the next one."""
+"""Seconds of a fault, and of the gap until the next one."""
 BENIGN_INTERVAL = 120.0
-"""Seconds from one benign event of a quiet fleet to the next."""
+"""Seconds between two benign events of a quiet fleet."""
 NODES_PER_BENIGN_EVENT = 64
-"""Nodes of a quiet fleet of which one replica at a time has something benign happen to it."""
+"""Nodes of a quiet fleet per replica that has a benign event at a time."""
 TARGET_ATTEMPTS = 20
 SHARED_TARGETS = frozenset({"pool", "leaf"})
 """Targets that several jobs share."""
@@ -37,12 +37,12 @@ STRENGTHS = {"mild": 0.25, "medium": 0.6, "heavy": 1.0}
 
 
 EpisodeGroup = Sequence[tuple[str, str]]
-"""(condition or benign event, severity) of what begins at about the same time."""
+"""(condition or benign event, severity) of episodes that begin at about the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """Something that happens in a run: a fault, or a benign event where there is no condition."""
+    """An episode of a run: a fault, or a benign event if the condition is empty."""
 
     condition: str
     severity: str
@@ -52,12 +52,12 @@ class Episode:
     """Seconds after the start."""
     end: float
     event: str = ""
-    """The benign event's name."""
+    """Name of the benign event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One run: a fleet, and what befalls it."""
+    """One run: a fleet and its episodes."""
 
     name: str
     plan: FleetPlan
@@ -65,15 +65,15 @@ class Scenario:
     lasts: float
     profile: str = "fine"
     without: tuple[str, ...] = ()
-    """Exporters that are not there."""
+    """Missing exporters."""
     trace: Path | None = None
-    """Of requests; None for a made-up load."""
+    """Request trace; None for a synthetic load."""
 
 
 def single_fault_scenarios(
     conditions: Sequence[str], seed: int, *, nodes: int = 64, each: int = 5, strengths: Sequence[str] = ()
 ) -> list[Scenario]:
-    """Runs in which every condition occurs at every severity, `each` episodes to a run."""
+    """Returns runs in which every condition occurs at every severity, `each` episodes per run."""
     random = np.random.default_rng(seed)
     wanted = [((name, severity),) for name in conditions for severity in strengths or STRENGTHS]
     return _build_scenarios([wanted[n] for n in random.permutation(len(wanted))], random, nodes, each, "faults")
@@ -82,7 +82,7 @@ def single_fault_scenarios(
 def fault_pair_scenarios(
     conditions: Sequence[str], seed: int, *, count: int, nodes: int = 64, each: int = 4
 ) -> list[Scenario]:
-    """Runs in which two different conditions occur at a time, in different jobs."""
+    """Returns runs in which two different conditions occur at a time, in different jobs."""
     random = np.random.default_rng(seed)
     names = [name for name in conditions if fault_models()[name].target not in SHARED_TARGETS]
     wanted: list[EpisodeGroup] = []
@@ -96,7 +96,7 @@ def fault_pair_scenarios(
 def _build_scenarios(
     wanted: Sequence[EpisodeGroup], random: np.random.Generator, nodes: int, each: int, name: str
 ) -> list[Scenario]:
-    """Runs of what is wanted, by the fabric on which it occurs."""
+    """Returns runs of the wanted episodes, by the fabric on which they occur."""
     by_fabric: dict[str, list[EpisodeGroup]] = {}
     for some in wanted:
         common = [
@@ -112,7 +112,7 @@ def _build_scenarios(
 
 
 def build_scenario(plan: FleetPlan, what: Sequence[EpisodeGroup]) -> Scenario:
-    """One run with these conditions or benign events, each at a severity, one after another or together."""
+    """Returns one run with these conditions or benign events, each at a severity, sequential or concurrent."""
     random = np.random.default_rng(plan.seed)
     fleet, episodes, t = build_fleet(plan), [], WARM_UP
     for some in what:
@@ -134,7 +134,7 @@ def build_scenario(plan: FleetPlan, what: Sequence[EpisodeGroup]) -> Scenario:
 def _choose_target(
     name: str, fleet: SimulatedFleet, random: np.random.Generator, taken: Collection[int]
 ) -> FaultTarget:
-    """Somebody whom a fault can befall, in a job that has none yet if there is one."""
+    """Chooses a target for a fault, preferably in a job without a fault."""
     found = choose_target(fault_models()[name], fleet, random)
     for _ in range(TARGET_ATTEMPTS):
         if found.job not in taken:
@@ -144,9 +144,9 @@ def _choose_target(
 
 
 def _choose_replica(fleet: SimulatedFleet, random: np.random.Generator, besides: AbstractSet[int]) -> FaultTarget:
-    """A replica to which something benign happens, in a pool where it happens to nobody of `besides`.
+    """Chooses a replica for a benign event, in a pool without one of `besides`.
 
-    Who drains all but one replica of a pool has made a backlog, and that is worth telling.
+    Draining all but one replica of a pool would create a backlog, which is a real fault.
     """
     job = int(random.choice(np.flatnonzero(fleet.is_serving)))
     for _ in range(TARGET_ATTEMPTS):
@@ -158,11 +158,11 @@ def _choose_replica(fleet: SimulatedFleet, random: np.random.Generator, besides:
 
 
 QUIET_DURATION = WARM_UP + BENIGN_INTERVAL * (len(BENIGN_EVENTS) + 1)
-"""Seconds in which a quiet fleet has met every benign event."""
+"""Seconds after which a quiet fleet has had every benign event."""
 
 
 def quiet_scenario(seed: int, *, nodes: int, seconds: float, profile: str = "fine") -> Scenario:
-    """A run without any fault, with benign events one after another; a large fleet has as many to a node as a small."""
+    """Returns a run without faults, with benign events in sequence: as many per node whatever the size."""
     random = np.random.default_rng(seed)
     plan = FleetPlan(nodes, seed=seed)
     fleet, episodes, t = build_fleet(plan), [], WARM_UP
@@ -186,7 +186,7 @@ Blocks = Iterator[Block]
 def run_scenario(
     scenario: Scenario, catalogue: Catalogue, table: SeriesTable, paces: list[F64] | None = None
 ) -> tuple[SimulatedFleet, Blocks]:
-    """The fleet of a scenario, and its samples tick by tick; with `paces`, each job's rounds per second go there."""
+    """Returns the fleet and its samples by tick; `paces` collects [job] float64 rounds per second of each tick."""
     fleet = build_fleet(scenario.plan)
     random = np.random.default_rng(scenario.plan.seed)
     load = load_trace(scenario.trace, fleet, random) if scenario.trace else synthetic_load(fleet, random)
@@ -206,7 +206,7 @@ def run_scenario(
 
 
 def lost_round_share(episode: Episode, paces: Sequence[F64]) -> float:
-    """Share of its rounds that a job loses to what befalls it; NaN where it made none before."""
+    """Returns the share of its rounds that a job loses to an episode; NaN if it made none before."""
     pace = np.array([one[episode.at.job] for one in paces])
     before = pace[max(int(episode.begin) - BASELINE_SECONDS, 0) : int(episode.begin)].mean()
     during = pace[int(episode.begin) + ONSET_SECONDS : int(episode.end)].mean()
@@ -214,7 +214,7 @@ def lost_round_share(episode: Episode, paces: Sequence[F64]) -> float:
 
 
 def effect_function(scenario: Scenario) -> Callable[[FaultEffects, FleetSimulation], None]:
-    """What is wrong in each second of a scenario."""
+    """Returns the function that applies the active faults of a scenario in each second."""
 
     def touch(push: FaultEffects, world: FleetSimulation) -> None:
         for episode in scenario.episodes:

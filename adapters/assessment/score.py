@@ -1,4 +1,4 @@
-"""What was told held against what was true: found or missed, right or wrong, where, how soon, how sure."""
+"""Scores reported incidents against labels: detection, precision, localisation, delay, calibration."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from skewscope.engine.attribution.calibration import CalibrationSample
 from skewscope.engine.attribution.causes import CauseGraph
 
 EARLY_TOLERANCE, LATE_TOLERANCE = 2.0, 10.0
-"""Seconds before the beginning and after the end of a fault in which what is told may be about it."""
+"""Seconds before the start and after the end of a fault within which an incident may belong to it."""
 BINS = 10
 SUSPECTED = "itself, as a suspicion"
 SHARE_OF_ROUNDS = frozenset(
@@ -24,110 +24,110 @@ SHARE_OF_ROUNDS = frozenset(
         "time of a step that ranks wait at the barrier",
     }
 )
-"""What rules call it where their impact is the share of a job's rounds that are lost..."""
+"""Impact metrics that state the share of lost rounds ..."""
 LONGER_ROUNDS = frozenset({"time of a round"})
-"""...and where it is how much longer a round takes."""
+"""... and those that state how much longer a round takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityBin:
-    """Roots that were told with about the same confidence."""
+    """Roots with similar confidence."""
 
     count: int
     mean_confidence: float
     """Mean confidence."""
     accuracy: float
-    """Share that was so."""
+    """Share that was right."""
 
 
 @dataclass
 class ConditionTally:
-    """How one condition fared."""
+    """Counts of one condition."""
 
     true_positives: int = 0
     false_negatives: int = 0
     false_positives: int = 0
-    """Incidents of this condition that nothing of the kind was behind."""
+    """Incidents of this condition without a fault of it."""
     located: int = 0
-    """Of those found, how many at the right place."""
+    """True positives at the right place."""
     delays: list[float] = field(default_factory=list)
     by_severity: Counter[tuple[str, bool]] = field(default_factory=Counter)
 
     @property
     def precision(self) -> float:
-        """Share of what was told that was so; NaN where nothing was."""
+        """Share of incidents that were right; NaN without incidents."""
         told = self.true_positives + self.false_positives
         return self.true_positives / told if told else float("nan")
 
     @property
     def recall(self) -> float:
-        """Share of what was so that was told; NaN where nothing was."""
+        """Share of faults that were found; NaN without faults."""
         there = self.true_positives + self.false_negatives
         return self.true_positives / there if there else float("nan")
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of the two; NaN where the condition neither was nor was told."""
+        """Harmonic mean of precision and recall; NaN without faults and incidents."""
         total = 2 * self.true_positives + self.false_negatives + self.false_positives
         return 2 * self.true_positives / total if total else float("nan")
 
     @property
     def delay(self) -> float:
-        """Median seconds from the beginning of a fault to its diagnosis."""
+        """Median seconds from the start of a fault to its diagnosis."""
         return float(np.median(self.delays)) if self.delays else float("nan")
 
 
 @dataclass
 class AssessmentScore:
-    """How everything fared."""
+    """The scores of some runs."""
 
     conditions: dict[str, ConditionTally] = field(default_factory=dict)
     confusion: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """(what was so, what was told instead); '' for nothing."""
+    """(actual condition, reported condition); '' for none."""
     cost_pairs: list[tuple[float, float]] = field(default_factory=list)
-    """(stated, true) share of its rounds that the job lost, where a rule states it and the truth is known."""
+    """(stated, actual) share of the job's lost rounds, where both are known."""
     root_outcomes: list[tuple[float, bool]] = field(default_factory=list)
-    """Confidence of each root, suspicions among them, and whether it was so."""
+    """Confidence of each root, including suspicions, and whether it was right."""
     ambiguous: list[tuple[str, ReportedIncident]] = field(default_factory=list)
-    """What was told as one of several that cannot be told apart there, and which of the others it was.
-
-    That is no error, and finds nothing."""
+    """Incidents that name several indistinguishable candidates, and which of these was right. Neither an error nor a
+    true positive.
+    """
     quiet_node_days: float = 0.0
     false_alarms: list[tuple[str, ReportedIncident]] = field(default_factory=list)
-    """What was told in runs without a fault."""
+    """Incidents in runs without a fault, with the name of the run."""
 
     def tally(self, condition: str) -> ConditionTally:
-        """The tally of a condition."""
+        """Returns the tally of a condition."""
         return self.conditions.setdefault(condition, ConditionTally())
 
     def macro_mean(self, what: str) -> float:
-        """Mean of a measure over the conditions that were there, of those for which it is known."""
+        """Returns the mean of a measure over the conditions that occurred, ignoring NaN."""
         there = (tally for tally in self.conditions.values() if tally.true_positives + tally.false_negatives)
         values = [value for tally in there if not np.isnan(value := getattr(tally, what))]
         return float(np.mean(values)) if values else float("nan")
 
     @property
     def micro_precision(self) -> float:
-        """Share of everything told that was so."""
+        """Share of all incidents that were right."""
         found = sum(tally.true_positives for tally in self.conditions.values())
         wrong = sum(tally.false_positives for tally in self.conditions.values())
         return found / (found + wrong) if found + wrong else float("nan")
 
     @property
     def located_share(self) -> float:
-        """Share of what was found that was found at the right place."""
+        """Share of true positives that were at the right place."""
         found = sum(tally.true_positives for tally in self.conditions.values())
         return sum(tally.located for tally in self.conditions.values()) / found if found else float("nan")
 
     @property
     def delay(self) -> float:
-        """Median delay of everything that was found."""
+        """Median delay of all true positives."""
         delays = [delay for tally in self.conditions.values() for delay in tally.delays]
         return float(np.median(delays)) if delays else float("nan")
 
     @property
     def reliability(self) -> list[ReliabilityBin]:
-        """What was said with about the same confidence, and how much of it was so: ten bins of equal width."""
+        """Returns roots by confidence in ten bins of equal width, with the share that was right."""
         bins = []
         for n in range(BINS):
             own = [(said, right) for said, right in self.root_outcomes if min(int(said * BINS), BINS - 1) == n]
@@ -138,14 +138,14 @@ class AssessmentScore:
 
     @property
     def calibration_error(self) -> float:
-        """Expected calibration error: how far confidence and truth lie apart in each bin, weighed by its size."""
+        """Expected calibration error: mean gap between confidence and accuracy of the bins, weighted by size."""
         whole = sum(one.count for one in self.reliability)
         errors = (one.count * abs(one.mean_confidence - one.accuracy) for one in self.reliability)
         return sum(errors) / whole if whole else float("nan")
 
     @property
     def cost_error(self) -> float:
-        """Median difference of the stated and the true share of its rounds that a job lost."""
+        """Median difference between stated and actual share of lost rounds."""
         return (
             float(np.median([abs(stated - true) for stated, true in self.cost_pairs]))
             if self.cost_pairs
@@ -154,14 +154,14 @@ class AssessmentScore:
 
     @property
     def false_alarm_rate_limit(self) -> float:
-        """False alarms in a node-day: the upper end of the 95 % interval (Poisson, exact)."""
+        """False alarms per node-day: upper end of the 95 % interval (Poisson, exact)."""
         return (
             poisson_upper_limit(len(self.false_alarms)) / self.quiet_node_days if self.quiet_node_days else float("nan")
         )
 
 
 def to_json(score: AssessmentScore) -> dict[str, Any]:
-    """The score as JSON has it; NaN is null."""
+    """Returns the score as JSON; NaN becomes null."""
     each = {
         name: {
             "found": tally.true_positives,
@@ -206,7 +206,7 @@ def _json_number(value: float) -> float | None:
 
 
 def poisson_upper_limit(events: int, level: float = 0.95) -> float:
-    """The largest mean of a Poisson count that is not refuted by having seen so few events."""
+    """Returns the upper confidence limit of a Poisson mean, given the number of events."""
     low, high = 0.0, events + 10.0 * np.sqrt(events + 1) + 10
     for _ in range(60):
         mean = (low + high) / 2
@@ -219,7 +219,7 @@ def poisson_upper_limit(events: int, level: float = 0.95) -> float:
 
 
 def score_runs(runs: Iterable[AssessmentRun]) -> AssessmentScore:
-    """The score of some runs."""
+    """Returns the score of some runs."""
     score = AssessmentScore()
     for one in runs:
         _score_run(one, score)
@@ -261,9 +261,9 @@ def _score_run(run: AssessmentRun, score: AssessmentScore) -> None:
 
 
 def calibration_samples(runs: Iterable[AssessmentRun], causes: CauseGraph) -> list[CalibrationSample]:
-    """What each rule said, and whether its condition was there: what a calibration is fitted to.
+    """Returns each rule's evidence and whether its condition was present, for fitting a calibration.
 
-    Left out is what was rightly told as the effect of a fault that was there: that is no error of its rule.
+    Omits correct reports of effects of a present fault: these are not errors of their rules.
     """
     return [
         CalibrationSample(told.rule, told.log_odds, _is_right(told, run))
@@ -278,18 +278,18 @@ def _is_present(condition: str, told: ReportedIncident, run: AssessmentRun) -> b
 
 
 def _is_right(told: ReportedIncident, run: AssessmentRun) -> bool:
-    """Whether it is what is told, or one of those from which it cannot be told apart."""
+    """Returns whether an incident or one of its indistinguishable candidates is right."""
     return _is_present(told.condition, told, run) or bool(_matching_candidate(told, run.labels))
 
 
 def _matching_candidate(told: ReportedIncident, truths: Iterable[FaultLabel]) -> str:
-    """Which of what something may be as well it was, there and then; '' for none."""
+    """Returns the candidate of an incident that was right there and then; '' for none."""
     named = (truth for truth in truths if truth.condition in told.candidates)
     return next((truth.condition for truth in named if _is_during(truth, told) and _may_be_located(truth, told)), "")
 
 
 def _match_incident(truth: FaultLabel, roots: Sequence[ReportedIncident], used: set[int]) -> int | None:
-    """The first root that tells of a fault; one at the right place before others."""
+    """Returns the first root that matches a fault, preferably at the right place."""
     fits = [
         n
         for n, told in enumerate(roots)
@@ -299,7 +299,7 @@ def _match_incident(truth: FaultLabel, roots: Sequence[ReportedIncident], used: 
 
 
 def _stated_round_share(told: ReportedIncident) -> float:
-    """The share of its rounds that a job loses, as an incident states it; NaN where it states something else."""
+    """Returns the stated share of lost rounds; NaN if it states something else."""
     size = abs(told.impact)
     return size / (1 + size) if told.metric in LONGER_ROUNDS else size if told.metric in SHARE_OF_ROUNDS else np.nan
 
@@ -313,18 +313,18 @@ def _is_located(truth: FaultLabel, told: ReportedIncident) -> bool:
 
 
 def _may_be_located(truth: FaultLabel, told: ReportedIncident) -> bool:
-    """Whether a candidate may be where it was: there, at any member of a group, or where else the incident names it."""
+    """Returns whether a candidate may be at the fault's place, or at another location that the incident names."""
     named = (name for condition, names in told.candidate_locations if condition == truth.condition for name in names)
     return _is_located(truth, told) or not {*told.members, *named}.isdisjoint(truth.names)
 
 
 def _is_repeat(told: ReportedIncident, truths: Iterable[FaultLabel]) -> bool:
-    """A second incident of the same fault at the same place: it cleared between and came back."""
+    """Returns whether it is a second incident of the same fault and place, after the first one cleared."""
     return any(told.condition == t.condition and _is_during(t, told) and _is_located(t, told) for t in truths)
 
 
 def _reported_instead(truth: FaultLabel, told: Iterable[ReportedIncident]) -> str:
-    """What was told while a fault that was missed was there."""
+    """Returns the condition reported during a fault that was missed."""
     during = [one for one in told if _is_during(truth, one)]
     if any(one.condition == truth.condition for one in during):
         root = next(one.root for one in during if one.condition == truth.condition)
@@ -339,6 +339,6 @@ def _reported_instead(truth: FaultLabel, told: Iterable[ReportedIncident]) -> st
 
 
 def _actual_condition(told: ReportedIncident, truths: Iterable[FaultLabel]) -> str:
-    """What was so when something wrong was told."""
+    """Returns the actual condition during a false positive."""
     during = [truth for truth in truths if _is_during(truth, told)]
     return during[0].condition if during else ""

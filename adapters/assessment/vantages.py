@@ -1,4 +1,4 @@
-"""What of the telemetry is there: from a DPU at the front end alone to everything, and everything but one kind."""
+"""Vantages: parts of the telemetry, from a single front-end DPU to everything, and everything except one kind."""
 
 import zlib
 from collections.abc import Callable, Mapping
@@ -20,12 +20,12 @@ HOST_ONLY = "host-only"
 
 @dataclass(frozen=True, slots=True)
 class Vantage:
-    """Which series there are, and which of their samples."""
+    """Filter of series and of their samples."""
 
     name: str
     keep: KeepSeries
     stride: int = 1
-    """Of the seconds, one in so many."""
+    """One second in `stride` is kept."""
 
 
 def _keep_all(_key: SeriesKey, _signal: Signal, _topology: Topology) -> bool:
@@ -37,13 +37,13 @@ def _keep_without(prefixes: tuple[str, ...]) -> KeepSeries:
 
 
 def _port_network(key: SeriesKey, topology: Topology) -> str:
-    """The network of the port that a series is about; '' for others."""
+    """Returns the network of a series' port; '' for others."""
     port = topology.port.get(key.entity.partition(">")[0]) if key.kind in {"port", "peer"} else None
     return port.network if port else ""
 
 
 def _keep_front_end(key: SeriesKey, signal: Signal, topology: Topology) -> bool:
-    """What a DPU sees of the network to the clients: its own port there, and the requests in it."""
+    """Keeps what a DPU sees of the network to the clients: its own port there, and the requests in it."""
     if signal.dpu_access == HOST_ONLY or {"north-south", "pcie", "dpu"}.isdisjoint(signal.vantage):
         return False
     network = _port_network(key, topology)
@@ -51,18 +51,18 @@ def _keep_front_end(key: SeriesKey, signal: Signal, topology: Topology) -> bool:
 
 
 def _keep_network(_key: SeriesKey, signal: Signal, _topology: Topology) -> bool:
-    """What DPUs on all ports see."""
+    """Keeps what DPUs on all ports see."""
     own = {"north-south", "east-west", "pcie", "dpu", "fabric"}
     return signal.dpu_access != HOST_ONLY and not own.isdisjoint(signal.vantage)
 
 
 def _keep_network_and_relays(key: SeriesKey, signal: Signal, topology: Topology) -> bool:
-    """The same with what is relayed from hosts and GPUs."""
+    """Keeps the same, and what is relayed from hosts and GPUs."""
     return _keep_network(key, signal, topology) or "serving" not in signal.vantage
 
 
 def _keep_half_of_nodes(key: SeriesKey, _signal: Signal, topology: Topology) -> bool:
-    """About half of the nodes deliver nothing, nor does a replica whose front end is on one of them."""
+    """Drops about half of the nodes, and replicas whose front end is on one of them."""
     if key.kind in {"group", "replica"}:
         group = topology.group.get(key.entity)
         name = group.front_end or group.members[0] if group else ""
@@ -79,7 +79,7 @@ INCREASING_VANTAGES = (
     Vantage("with GPUs and hosts relayed", _keep_network_and_relays),
     FULL_VANTAGE,
 )
-"""From little to all: with serving metrics relayed as well, everything is there."""
+"""From little to all: with serving metrics relayed as well, everything is present."""
 REDUCED_VANTAGES = (
     Vantage("without packets", _keep_without(("wire.",))),
     Vantage("without counters", _keep_without(COUNTER_PREFIXES)),
@@ -93,7 +93,7 @@ VANTAGES: Mapping[str, Vantage] = {one.name: one for one in (*INCREASING_VANTAGE
 
 @dataclass
 class VantageFilter:
-    """Samples as a vantage lets them through. Feed it the blocks of whole seconds, in order."""
+    """Filters samples by vantage; takes the blocks of whole seconds, in order."""
 
     vantage: Vantage
     catalogue: Catalogue
@@ -102,7 +102,7 @@ class VantageFilter:
     _tick: int = -1
 
     def apply(self, block: Block, table: SeriesTable) -> Block:
-        """What is left of one second's samples."""
+        """Returns the remaining samples of one second."""
         self._tick += 1
         if self.vantage is FULL_VANTAGE:
             return block

@@ -1,1 +1,1 @@
-"""The controller: takes telemetry in, diagnoses it tick by tick, keeps and tells what it found."""
+"""The controller: receives telemetry, diagnoses it tick by tick, stores incidents and notifies others of them."""

@@ -1,4 +1,4 @@
-"""What agents push, as a source: who announced what, what came twice, and whose clock is off."""
+"""Receives the rows that agents push: table announcements, duplicates, clock offsets."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -13,23 +13,23 @@ from skewscope.engine.model.topology import Topology
 
 SOURCE_NAME = "agents"
 MAX_BOOTS = 2
-"""Starts of an agent that are remembered of a node: rows of the one before may still be under way."""
+"""Boots remembered per agent: rows of the previous one may still be in transit."""
 MAX_CLOCK_OFFSET = 2.0
-"""Seconds by which a clock may be off before it is told."""
+"""Clock offset in seconds above which a warning is given."""
 OFFSET_WINDOW = 30.0
-"""Seconds over which the newest row of an agent tells how far its clock is off."""
+"""Seconds over which the newest row of an agent determines its clock offset."""
 CHECK_PERIOD = 5.0
-"""Seconds between two looks at who is silent."""
+"""Seconds between two checks for silent agents."""
 SILENT_AFTER = 10.0
-"""Seconds without a row after which an agent is called silent."""
+"""Seconds without a row after which an agent counts as silent."""
 MAX_TEXTS = 4_000_000
-"""Names that are kept once for all who have them."""
+"""Maximum number of interned texts."""
 NODE_KINDS = ("node",)
 PART_KINDS = ("port", "gpu")
 
 
 class UnknownTablesError(Exception):
-    """Rows of tables that were not announced; the agent is to announce them again."""
+    """Rows of tables that were not announced; the agent must announce them again."""
 
     def __init__(self, tables: Iterable[int]) -> None:
         self.tables = sorted(tables)
@@ -37,14 +37,14 @@ class UnknownTablesError(Exception):
 
 
 class ForeignNodeError(Exception):
-    """A node that is none of the topology, or that the sender may not speak for."""
+    """A node that the topology lacks, or that the sender must not report for."""
 
 
 class ReceiverBusyError(Exception):
-    """More waits than is judged in time; the agent is to keep its rows and send them again."""
+    """Too many batches wait; the agent must keep its rows and send them again."""
 
     def __init__(self) -> None:
-        super().__init__("too much waits to be judged; send it again in a moment")
+        super().__init__("too many batches wait; send it again in a moment")
 
 
 class AgentTable:
@@ -58,18 +58,18 @@ class AgentTable:
 
     @property
     def ranks(self) -> Sequence[int]:
-        """All come by their canonical names, which rank 0 (`names.CANONICAL`): so many zero bytes say just that."""
+        """[series] uint8 zeros: canonical names have rank 0 (`names.CANONICAL`)."""
         return bytes(len(self.keys))
 
 
 @dataclass(slots=True)
 class AgentBoot:
-    """One start of an agent."""
+    """One boot of an agent."""
 
     tables: dict[int, AgentTable] = field(default_factory=dict)
     columns: int = 0
     last_sequence: int = -1
-    """The highest sequence that was taken."""
+    """The highest received sequence number."""
 
 
 @dataclass(slots=True)
@@ -80,16 +80,16 @@ class AgentState:
     version: str = ""
     boots: dict[str, AgentBoot] = field(default_factory=dict)
     last_seen: float = 0.0
-    """When it was heard last, by our clock."""
+    """Time of its last row, by the controller's clock."""
     repeated_rows: int = 0
     foreign_series: int = 0
-    """Series of others that it announced, and that do not count."""
+    """Announced series of other entities, which are ignored."""
     clock_offset: float = 0.0
-    """Seconds that its clock is behind ours, at most: the time that a row travels is in it."""
+    """Seconds that its clock is behind the controller's, at most: includes the latency of a row."""
     _offset_since: float = 0.0
 
     def update_offset(self, row: float, arrived: float) -> None:
-        """Learns from a row how far the clock is off: the youngest of a while tells, for older ones were kept back."""
+        """Updates the clock offset from a row: the youngest row of a window counts, since older ones were delayed."""
         late = arrived - row
         if arrived - self._offset_since > OFFSET_WINDOW or late < self.clock_offset:
             self.clock_offset, self._offset_since = late, arrived
@@ -104,24 +104,24 @@ class AgentReceiver:
     sink: BatchSink = field(init=False)
     agents: dict[str, AgentState] = field(default_factory=dict)
     wanted_signals: frozenset[str] | None = None
-    """Signals whose series are of use to anybody; None for all, as where everything is recorded."""
+    """Signals that are read; None for all, as when everything is recorded."""
     _texts: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.sink = BatchSink(self.clock)
 
     def receive(self, body: bytes, allowed: str | None = None) -> int:
-        """Takes a body in; gives the highest sequence taken of this start of its agent, -1 for none yet.
+        """Receives a body; returns the highest sequence received of this boot, -1 for none.
 
         Args:
             body: as it was sent.
-            allowed: the only node that the sender may speak for; None for any of the topology.
+            allowed: the only node that the sender may report for; None for any of the topology.
 
         Raises:
-            BadRowsError: it is none.
-            ForeignNodeError: it speaks for somebody it must not.
-            UnknownTablesError: of a table that was not announced; no row of the body was taken.
-            BusyError: no row of it was taken for now.
+            BadRowsError: the body is invalid.
+            ForeignNodeError: the sender must not report for the node.
+            UnknownTablesError: a table was not announced; no row of the body was used.
+            ReceiverBusyError: too many batches wait; no row of the body was used.
         """
         hello, *frames = decode(body)
         assert isinstance(hello, HelloFrame)
@@ -139,30 +139,30 @@ class AgentReceiver:
         return boot.last_sequence
 
     def agent_records(self) -> list[AgentRecord]:
-        """Those that were heard since the start."""
+        """Returns the agents seen since the start."""
         return [AgentRecord(one.node, one.version, one.last_seen) for one in self.agents.values() if one.boots]
 
     def expect_agents(self, agents: Iterable[AgentRecord]) -> None:
-        """Misses agents of before as if they had been heard just now."""
+        """Expects the agents of the last run as if they had just sent a row."""
         for node, version, _ in agents:
             if node in self.topology.node:
                 self.agents.setdefault(node, AgentState(node, version, last_seen=self.clock.now()))
 
     def request_announcements(self) -> None:
-        """Forgets what was announced; agents tell it again with their next rows."""
+        """Forgets the announced tables; agents announce them again with their next rows."""
         for agent in self.agents.values():
             for boot in agent.boots.values():
                 boot.tables, boot.columns = {}, 0
 
     def _check_node(self, node: str, allowed: str | None) -> None:
         if node not in self.topology.node:
-            raise ForeignNodeError(f"{node!r} is no node of the topology")
+            raise ForeignNodeError(f"{node!r} is not a node of the topology")
         if allowed is not None and node != allowed:
-            raise ForeignNodeError(f"this sender may speak for {allowed!r} only, not for {node!r}")
+            raise ForeignNodeError(f"this sender may report for {allowed!r} only, not for {node!r}")
 
     def _get_boot(self, agent: AgentState, name: str) -> AgentBoot:
         boot = agent.boots.pop(name, None) or AgentBoot()
-        agent.boots[name] = boot  # the newest stands last
+        agent.boots[name] = boot  # The newest boot is last.
         while len(agent.boots) > MAX_BOOTS:
             del agent.boots[next(iter(agent.boots))]
         return boot
@@ -174,7 +174,7 @@ class AgentReceiver:
         known = len(table.keys)
         if told.first > known:
             raise UnknownTablesError([told.table])
-        # What is announced once more is what it was: a number never changes its meaning.
+        # A repeated announcement must be identical: a number never changes its meaning.
         new = told.series[known - told.first :]
         again = zip(told.series, table.keys[told.first :], strict=False)
         if any(key != before for key, before in again if before is not DISCARDED_SERIES):
@@ -189,13 +189,13 @@ class AgentReceiver:
             table.keys.append(self._intern(key) if kept else DISCARDED_SERIES)
 
     def _intern(self, key: SeriesKey) -> SeriesKey:
-        """The same with texts that are kept once: a fleet repeats them thousands of times."""
+        """Returns an equal key with interned texts: a fleet repeats them thousands of times."""
         keep = self._texts.setdefault if len(self._texts) < MAX_TEXTS else self._texts.get
         entity = keep(key.entity, key.entity)
         return SeriesKey(sys.intern(key.signal), sys.intern(key.kind), entity, keep(key.selector, key.selector))
 
     def _belongs_to(self, key: SeriesKey, node: str) -> bool:
-        """Whether a series is something that a node's own agent can know."""
+        """Returns whether a node's own agent can observe a series."""
         entity = key.entity.split(">", maxsplit=1)[0]
         if key.kind in NODE_KINDS:
             return entity == node
@@ -222,7 +222,7 @@ class AgentReceiver:
             self.sink.put(SourceBatch(tables[row.table], None, row.time, row.values))
 
     def trouble(self) -> str:
-        """What is wrong with agents, in a phrase; '' when nothing is."""
+        """Returns a problem with agents in words; '' for none."""
         now = self.clock.now()
         silent = sum(now - agent.last_seen > SILENT_AFTER for agent in self.agents.values())
         off = sum(
@@ -242,10 +242,10 @@ class AgentSource:
     clock: Clock
     name: str = SOURCE_NAME
     period: float = 0.0
-    """Who is silent is known of each agent."""
+    """Zero: silence is tracked per agent."""
 
     async def run(self, sink: BatchSink) -> None:
-        """Has what agents push put into the sink."""
+        """Lets the rows of agents flow into the sink."""
         self.receiver.sink = sink
         while True:
             sink.trouble = self.receiver.trouble()
@@ -253,4 +253,4 @@ class AgentSource:
 
 
 DISCARDED_SERIES = SeriesKey("", "", "")
-"""What a series becomes that is somebody else's, or of no use: no rule reads it."""
+"""Replaces series of other entities and unread ones: no rule reads it."""

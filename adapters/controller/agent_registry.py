@@ -1,4 +1,4 @@
-"""Which agents there are, kept over a restart: one that died meanwhile is missed, and not simply unknown."""
+"""Persistent registry of agents: after a restart, an agent that died meanwhile is reported as missing."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 TABLES = ("CREATE TABLE agents (node TEXT PRIMARY KEY, version TEXT NOT NULL, heard REAL NOT NULL) STRICT",)
 FORGET_AFTER = 86400.0
-"""Seconds after which an agent that is not heard any more is no longer missed."""
+"""Seconds after which a silent agent is removed."""
 
 
 class AgentRecord(NamedTuple):
-    """The agent of a node, and when it was heard last."""
+    """The agent of a node, and the time of its last row."""
 
     node: str
     version: str
@@ -19,11 +19,11 @@ class AgentRecord(NamedTuple):
 
 
 def load_agents(connection: sqlite3.Connection) -> list[AgentRecord]:
-    """All agents that are missed when they are silent."""
+    """Returns all registered agents."""
     return [AgentRecord(*row) for row in connection.execute("SELECT node, version, heard FROM agents ORDER BY node")]
 
 
 def save_agents(connection: sqlite3.Connection, agents: Iterable[AgentRecord], now: float) -> None:
-    """Keeps when some were heard, as part of the transaction that is open, and drops who is missed no more."""
+    """Stores the times of agents in the open transaction, and removes outdated ones."""
     connection.executemany("INSERT OR REPLACE INTO agents VALUES (?, ?, ?)", agents)
     connection.execute("DELETE FROM agents WHERE heard < ?", (now - FORGET_AFTER,))

@@ -1,4 +1,4 @@
-"""What a controller answers over HTTP: one table of routes, of which the OpenAPI description is made as well."""
+"""The controller's HTTP API: one table of routes, from which the OpenAPI description is generated too."""
 
 import asyncio
 import hashlib
@@ -24,7 +24,7 @@ from skewscope.engine.model.incident import rfc3339
 
 API_PREFIX = "/api/v1"
 HEARTBEAT = 15.0
-"""Seconds of silence after which a stream says that it is alive."""
+"""Seconds of silence after which a stream sends a heartbeat."""
 STALE_AFTER = 10.0
 """Seconds without a tick after which a controller is not ready."""
 MAX_STREAMS = 200
@@ -33,7 +33,7 @@ MAX_LISTED = 1000
 
 @dataclass
 class ApiContext:
-    """What answers are made of."""
+    """What handlers have access to."""
 
     controller: Controller
     reader: StoreReader
@@ -49,7 +49,7 @@ class ApiContext:
             self._new_events = asyncio.Event()
 
     async def events(self, after: int) -> AsyncIterator[list[IncidentEvent]]:
-        """What happens after an event, some at a time; nothing when there was no news for a while."""
+        """Yields the events after an event in groups; an empty list after a while without news."""
         while True:
             news = self._new_events
             found = await asyncio.to_thread(self.reader.events, after, MAX_EVENTS)
@@ -69,47 +69,47 @@ Handler = Callable[[Request, ApiContext], Awaitable[Response]]
 
 @dataclass(frozen=True)
 class Route:
-    """One thing to ask for."""
+    """One route of the API."""
 
     path: str
     role: str
-    """Who may ask; '' for everybody."""
+    """The required role; '' for none."""
     summary: str
     handler: Handler
     content_type: str = "application/json"
     query: tuple[tuple[str, str], ...] = ()
-    """Names of what may be asked more closely, and what each means."""
+    """Query parameters and their meaning."""
     allows_agents: bool = False
-    """Whether agents may ask as well."""
+    """Whether agents may use it too."""
     may_be_missing: bool = False
-    """Whether there may be no such thing."""
+    """Whether the object may not exist."""
     method: str = "GET"
     success_status: str = "200"
-    """The status of the answer, where all is well."""
+    """Status of a successful answer."""
     other_statuses: tuple[tuple[str, str], ...] = ()
-    """Further statuses, and what each means."""
+    """Further statuses and their meaning."""
 
 
 async def get_liveness(_request: Request, _site: ApiContext) -> Response:
-    """The process answers."""
+    """Reports that the process responds."""
     return PlainTextResponse("ok\n")
 
 
 async def get_readiness(_request: Request, site: ApiContext) -> Response:
-    """Ticks go on."""
+    """Reports whether ticks are advancing."""
     known, now = site.controller.last_result, site.controller.clock.now()
     if known is None or now - known.snapshot.time > STALE_AFTER:
-        return PlainTextResponse("no tick yet\n" if known is None else "the ticks stand still\n", 503)
+        return PlainTextResponse("no tick yet\n" if known is None else "ticks are not advancing\n", 503)
     return PlainTextResponse("ok\n")
 
 
 async def get_metrics(_request: Request, site: ApiContext) -> Response:
-    """What the controller tells of itself."""
+    """Returns the controller's own metrics."""
     return PlainTextResponse(metrics.format_metrics(site.controller), headers={"Content-Type": metrics.CONTENT_TYPE})
 
 
 async def get_topology(request: Request, site: ApiContext) -> Response:
-    """The topology, or as much of a large one as concerns a node."""
+    """Returns the topology; of a large one, the part that concerns a node."""
     whole, node = site.controller.config.topology, request.query_params.get("node", "")
     text = (await asyncio.to_thread(lambda: format_topology(subset_for_node(whole, node) if node else whole))).encode()
     tag = f'"{hashlib.sha256(text).hexdigest()[:32]}"'
@@ -119,7 +119,7 @@ async def get_topology(request: Request, site: ApiContext) -> Response:
 
 
 async def list_incidents(request: Request, site: ApiContext) -> Response:
-    """Incidents, those that opened last first."""
+    """Returns incidents, latest first."""
     state = request.query_params.get("state", "")
     if state not in ("", "firing", "resolved"):
         return error_response(400, f"state is {state[:40]!r}: firing, resolved or nothing was expected")
@@ -128,7 +128,7 @@ async def list_incidents(request: Request, site: ApiContext) -> Response:
 
 
 def _merge_pending(found: list[dict[str, Any]], state: str, site: ApiContext) -> list[dict[str, Any]]:
-    """The same, and what is known beyond it while the store takes nothing."""
+    """Merges stored incidents with those not yet written to the store."""
     known = site.controller.last_result
     if known is None or known.store_ok:
         return found
@@ -139,19 +139,19 @@ def _merge_pending(found: list[dict[str, Any]], state: str, site: ApiContext) ->
 
 
 def _add_silence(told: dict[str, Any], site: ApiContext) -> dict[str, Any]:
-    """An incident, and the silence that hides it from those who are told; None where it fires and none does."""
+    """Adds the silence that suppresses notifications of an incident; None without one or if resolved."""
     known = site.controller.last_result
     return told | {"silenced_by": known.snapshot.silenced.get(told["id"]) if known else None}
 
 
 async def get_incident(request: Request, site: ApiContext) -> Response:
-    """One incident, with its history."""
+    """Returns one incident with its history."""
     found = await asyncio.to_thread(site.reader.incident, request.path_params["id"])
     return error_response(404, "no such incident") if found is None else JSONResponse(_add_silence(found, site))
 
 
 async def list_sources(_request: Request, site: ApiContext) -> Response:
-    """How sources do, what telemetry comes, and what cannot be seen."""
+    """Returns the state of sources, telemetry and coverage."""
     controller, known = site.controller, site.controller.last_result
     told = [asdict(one) for one in controller.source_statuses()]
     for one in told:
@@ -163,7 +163,7 @@ async def list_sources(_request: Request, site: ApiContext) -> Response:
 
 
 async def list_notifiers(_request: Request, site: ApiContext) -> Response:
-    """How those do who are told."""
+    """Returns the state of notifiers."""
     told = [asdict(one) for one in site.controller.dispatcher.statuses()]
     for one in told:
         one["dropped"] = site.controller.dropped_notifications(one["name"])
@@ -173,7 +173,7 @@ async def list_notifiers(_request: Request, site: ApiContext) -> Response:
 
 
 async def get_health(request: Request, site: ApiContext) -> Response:
-    """How well a node, a group or a replica is: 1 in health, 0 unusable."""
+    """Returns the health of a node, group or replica: 1 healthy, 0 unusable."""
     kind, name = request.path_params["kind"], request.path_params["name"]
     known, controller = site.controller.last_result, site.controller
     if kind not in health.HEALTH_KINDS:
@@ -187,13 +187,13 @@ async def get_health(request: Request, site: ApiContext) -> Response:
 
 
 async def stream_events(request: Request, site: ApiContext) -> Response:
-    """What happens to incidents, as it happens; `Last-Event-ID` goes on where a stream was cut."""
+    """Streams incident events; `Last-Event-ID` resumes an interrupted stream."""
     last = request.headers.get("last-event-id", "")
     if site.streams >= MAX_STREAMS:
         return error_response(503, "too many streams")
     if last and not (last.isascii() and last.isdigit() and len(last) < 19):
-        return error_response(400, "Last-Event-ID is no number")
-    # Counted before anything is waited for: those who ask at the same moment must not all find room.
+        return error_response(400, "Last-Event-ID is not a number")
+    # Counted before the first await: concurrent requests must not all pass the limit.
     site.streams += 1
     try:
         return EventStreamResponse(site, int(last) if last else await asyncio.to_thread(site.reader.last_event))
@@ -203,7 +203,7 @@ async def stream_events(request: Request, site: ApiContext) -> Response:
 
 
 class EventStreamResponse(StreamingResponse):
-    """A stream of events, one of those that a site counts until it ends."""
+    """An event stream, counted until it ends."""
 
     def __init__(self, site: ApiContext, after: int) -> None:
         self._site = site
@@ -230,16 +230,16 @@ def _format_event(event: IncidentEvent) -> str:
 
 
 async def get_view(request: Request, site: ApiContext) -> Response:
-    """What a console shows: all series and incidents now; 204 where it has that already."""
+    """Returns the console's view: all series and incidents; 204 if the client has the newest."""
     controller, asked = site.controller, request.query_params
     controller.view_publisher.record_request(controller.clock.now())
     shot = controller.view_publisher.latest
     if shot is None:
-        return error_response(503, "nothing to show yet; ask again in a second", **{"Retry-After": "1"})
+        return error_response(503, "no view yet; ask again in a second", **{"Retry-After": "1"})
     try:
         rows, after = int(asked.get("rows", "0")[:9]), float(asked.get("after", "0"))
     except ValueError:
-        return error_response(400, "rows and after are numbers")
+        return error_response(400, "rows and after must be numbers")
     if rows < 0 or shot.snapshot.time <= after:
         return Response(status_code=204)
     message = await asyncio.to_thread(encode_view, shot, asked.get("roster", ""), rows)
@@ -247,38 +247,43 @@ async def get_view(request: Request, site: ApiContext) -> Response:
 
 
 async def get_openapi(_request: Request, site: ApiContext) -> Response:
-    """This description."""
+    """Returns the OpenAPI description."""
     return JSONResponse(build_description(ROUTES, site.controller.supervisor.receivers))
 
 
-SILENCE_CONFLICTS = (("409", "Too broad, unless an admin forces it; or too many."),)
+SILENCE_CONFLICTS = (("409", "Too broad without `force` by an admin; or too many silences."),)
 ROUTES = (
-    Route("/healthz", "", "Whether the process answers.", get_liveness, "text/plain"),
+    Route("/healthz", "", "Whether the process responds.", get_liveness, "text/plain"),
     Route(
-        "/readyz", "", "Whether ticks go on.", get_readiness, "text/plain", other_statuses=(("503", "They do not."),)
+        "/readyz",
+        "",
+        "Whether ticks are advancing.",
+        get_readiness,
+        "text/plain",
+        other_statuses=(("503", "Ticks are not advancing."),),
     ),
     Route("/metrics", "read", "The controller's own metrics, as Prometheus text.", get_metrics, "text/plain"),
     Route(
         *(f"{API_PREFIX}/topology", "read", "The topology, with an ETag.", get_topology, "application/yaml"),
-        query=(("node", "only what concerns this node, of a large fleet"),),
+        query=(("node", "of a large fleet, only the part that concerns this node"),),
         allows_agents=True,
-        other_statuses=(("304", "It is what `If-None-Match` names."),),
+        other_statuses=(("304", "Not modified: the ETag matches `If-None-Match`."),),
     ),
     Route(
-        *(f"{API_PREFIX}/incidents", "read", "The newest incidents.", list_incidents),
-        query=(("state", "firing or resolved; both when left out"),),
-        other_statuses=(("400", "No such state."),),
+        *(f"{API_PREFIX}/incidents", "read", "The latest incidents.", list_incidents),
+        query=(("state", "firing or resolved; default: both"),),
+        other_statuses=(("400", "Unknown state."),),
     ),
     Route(
         f"{API_PREFIX}/incidents/{{id}}", "read", "One incident, with its history.", get_incident, may_be_missing=True
     ),
-    Route(f"{API_PREFIX}/sources", "read", "How sources do, and what cannot be seen.", list_sources),
-    Route(f"{API_PREFIX}/tellers", "read", "How those do who are told.", list_notifiers),
-    Route(f"{API_PREFIX}/silences", "read", "Silences, those that begin last first.", silence_api.list_silences),
+    Route(f"{API_PREFIX}/sources", "read", "State of sources and coverage.", list_sources),
+    Route(f"{API_PREFIX}/tellers", "read", "State of notifiers.", list_notifiers),
+    Route(f"{API_PREFIX}/silences", "read", "Silences, latest first.", silence_api.list_silences),
     Route(
         f"{API_PREFIX}/silences",
         "approve",
-        "A new silence.",
+        "The new silence.",
         silence_api.create_silence,
         method="POST",
         success_status="201",
@@ -287,7 +292,7 @@ ROUTES = (
     Route(
         f"{API_PREFIX}/silences/preview",
         "read",
-        "What a silence would hide.",
+        "Incidents that a silence would suppress.",
         silence_api.preview_silence,
         method="POST",
     ),
@@ -295,27 +300,27 @@ ROUTES = (
         *(f"{API_PREFIX}/silences/{{id}}", "approve", "Ends a silence.", silence_api.delete_silence),
         may_be_missing=True,
         method="DELETE",
-        other_statuses=(("409", "It is over already."),),
+        other_statuses=(("409", "The silence has already ended."),),
     ),
     Route(
         *(
             f"{API_PREFIX}/events",
             "read",
-            "What happens to incidents, as server-sent events.",
+            "Incident events, as server-sent events.",
             stream_events,
             "text/event-stream",
         ),
-        other_statuses=(("400", "`Last-Event-ID` is no number."),),
+        other_statuses=(("400", "`Last-Event-ID` is not a number."),),
     ),
-    Route(f"{API_PREFIX}/health/{{kind}}/{{name}}", "read", "How well something is.", get_health, may_be_missing=True),
+    Route(f"{API_PREFIX}/health/{{kind}}/{{name}}", "read", "Health of an entity.", get_health, may_be_missing=True),
     Route(
-        *(f"{API_PREFIX}/scene", "read", "What a console shows now.", get_view, SCENE),
+        *(f"{API_PREFIX}/scene", "read", "The console's view.", get_view, SCENE),
         query=(
-            ("roster", "the name of the list of series that is known"),
-            ("rows", "how many of its series are known"),
-            ("after", "the time of the scene that is known, s since 1970"),
+            ("roster", "id of the series list that the client has"),
+            ("rows", "number of its series that the client has"),
+            ("after", "time of the view that the client has, s since 1970"),
         ),
-        other_statuses=(("204", "Nothing newer than `after`."), ("400", "Rows or after that are no numbers.")),
+        other_statuses=(("204", "No view newer than `after`."), ("400", "`rows` or `after` is not a number.")),
     ),
     Route(f"{API_PREFIX}/openapi.json", "", "This description.", get_openapi),
 )

@@ -1,7 +1,7 @@
-"""The audit log: lines that are chained by their hashes, so that none can be changed or taken out unseen.
+"""The audit log: lines chained by hashes, so that no line can be changed or removed unnoticed.
 
-The hash of a line is SHA-256 over the hash of the line before and the line itself as canonical JSON. Cutting lines off
-the end shows only to who noted the last hash; `verified` gives it.
+The hash of a line is SHA-256 over the hash of the previous line and the line itself as canonical JSON. Truncation is
+only noticed by comparison with a noted hash; `verify_chain` returns the last one.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from skewscope.kb.problems import InputError, Problem
 
 GENESIS_HASH = "0" * 64
-"""What stands before the first line."""
+"""The hash before the first line."""
 
 
 class AuditLine(NamedTuple):
@@ -25,21 +25,21 @@ class AuditLine(NamedTuple):
     actor: str
     action: str
     details: str
-    """Canonical JSON of what belongs to it."""
+    """Further data, as canonical JSON."""
 
     def compute_hash(self, previous: str) -> str:
-        """Its hash, behind that of the line before."""
+        """Returns its hash, given the hash of the previous line."""
         content = canonical_json([self.number, self.t, self.actor, self.action, json.loads(self.details)])
         return hashlib.sha256(previous.encode() + content.encode()).hexdigest()
 
 
 def canonical_json(told: object) -> str:
-    """JSON in one way only: sorted keys, no blanks, numbers as Python writes them."""
+    """Returns JSON in canonical form: sorted keys, no blanks, numbers in Python's notation."""
     return json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def append(connection: sqlite3.Connection, t: float, who: str, what: str, told: Mapping[str, Any]) -> None:
-    """Adds a line, as part of the transaction that is open."""
+    """Appends a line in the open transaction."""
     row = connection.execute("SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1").fetchone()
     number, previous = row or (0, GENESIS_HASH)
     line = AuditLine(number + 1, t, who, what, canonical_json(told))
@@ -47,10 +47,10 @@ def append(connection: sqlite3.Connection, t: float, who: str, what: str, told: 
 
 
 def verify_chain(connection: sqlite3.Connection, file: str) -> tuple[int, str]:
-    """How many lines there are, and the hash of the last.
+    """Returns the number of lines and the hash of the last one.
 
     Raises:
-        InputError: a line is not what was written, with its number.
+        InputError: a line was changed or removed; the error names its number.
     """
     number, before = 0, GENESIS_HASH
     for *row, previous, hashed in connection.execute("SELECT * FROM audit ORDER BY number"):

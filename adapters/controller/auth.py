@@ -1,4 +1,4 @@
-"""Who may do what: bearer tokens and client certificates, three roles, and agents that speak for their node."""
+"""Access control: bearer tokens and client certificates, three roles, and agents limited to their node."""
 
 import hashlib
 import hmac
@@ -13,7 +13,7 @@ AGENT = "agent"
 
 
 class DeniedError(Exception):
-    """Somebody who may not; `known` tells whether we know who it is."""
+    """Access denied; `known` is whether the caller was authenticated."""
 
     def __init__(self, why: str, *, known: bool) -> None:
         self.known = known
@@ -22,25 +22,25 @@ class DeniedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks."""
+    """An authenticated caller."""
 
     name: str
     role: str
     """One of `config.ROLES`, or `agent`."""
     node: str = ""
-    """The node that an agent may speak for, `*` for any."""
+    """The node that an agent may report for, `*` for any."""
 
     def has_role(self, role: str) -> bool:
-        """Whether it may do what a role may."""
+        """Returns whether it has at least this role."""
         return self.role in ROLES and ROLES.index(self.role) >= ROLES.index(role)
 
 
 class AccessControl:
-    """Knows the tokens of a config."""
+    """Checks the tokens of a config."""
 
     def __init__(self, config: ControllerConfig) -> None:
         self._config = config
-        # Found by a keyed digest: how long that takes tells nothing of any token, however many there are.
+        # Found by a keyed digest: the duration of a look-up reveals nothing about the tokens.
         self._key = secrets.token_bytes(32)
         self._tokens = {self._digest(token.secret.text): token for token in config.tokens}
         self._names = {token.name: token for token in config.tokens if token.role != AGENT}
@@ -53,37 +53,37 @@ class AccessControl:
         return hmac.digest(self._key, text.encode("utf-8", "surrogateescape"), hashlib.sha256)
 
     def authenticate(self, authorization: str, certificate: str = "") -> Caller:
-        """Who it is, by the header `Authorization` and the name in a client's certificate.
+        """Returns the caller for an `Authorization` header and the name in the client's certificate.
 
         Raises:
-            DeniedError: a token that is none of ours.
+            DeniedError: the token is unknown.
         """
         scheme, _, text = authorization.partition(" ")
         if authorization:
             token = self._tokens.get(self._digest(text.strip())) if scheme.lower() == "bearer" else None
             if token is None or not hmac.compare_digest(text.strip().encode(), token.secret.text.encode()):
-                raise DeniedError("this token is none of ours", known=False)
+                raise DeniedError("unknown token", known=False)
             return _caller_of(token)
         if certificate:
-            # Its authority is ours; a name that no token has is an agent's, which is called as its node.
+            # The certificate is valid; a name without a token belongs to the agent of the node of that name.
             named = self._names.get(certificate)
             return Caller(certificate, named.role) if named else Caller(certificate, AGENT, certificate)
         return Caller("anonymous", self._config.anonymous)
 
     def authorise(self, caller: Caller, role: str, *, agents: bool = False) -> None:
-        """Lets somebody do what a role may, and `agents` too where that is for them.
+        """Checks that a caller has a role; `agents` admits agents too.
 
         Raises:
-            DeniedError: it may not.
+            DeniedError: the caller lacks the role.
         """
         if not (caller.has_role(role) or (agents and caller.role == AGENT)):
             raise DeniedError(f"this needs the role {role!r}", known=caller.name != "anonymous")
 
     def sender_node(self, caller: Caller) -> str | None:
-        """The node that somebody may send rows of; None for any.
+        """Returns the node that a sender of rows may report for; None for any.
 
         Raises:
-            DeniedError: none at all.
+            DeniedError: the caller may not send rows.
         """
         if caller.role == AGENT:
             return None if caller.node == ANY_NODE else caller.node
@@ -92,7 +92,7 @@ class AccessControl:
         return None
 
     def is_allowed_host(self, host: str) -> bool:
-        """Whether a request may be for this host: on loopback, a page in a browser must not reach us by a name."""
+        """Returns whether the Host header is accepted: on loopback, this prevents DNS rebinding by web pages."""
         if not self._loopback:
             return True
         return _is_loopback(host)

@@ -1,8 +1,8 @@
-"""What sources handed over, as the block of a tick in the engine's numbers.
+"""Combines the batches of sources into the block of a tick, in the engine's numbering.
 
-Only series that rules read get a number. Where several names deliver one signal of an entity, the one that the
-catalogue lists first counts, as in a recording; a better one that comes later takes over from then on. All of this
-runs where the engine runs: nothing else may number its series.
+Only series that rules read get a number. Where several names deliver one signal of an entity, the name listed first in
+the catalogue counts, as in a recording; a better one that appears later takes over. All of this runs in the engine's
+thread: nothing else may number its series.
 """
 
 from array import array
@@ -18,42 +18,42 @@ from skewscope.engine.ingest.series_state import WATERMARK, SeriesState
 from skewscope.engine.model.sets import Index, Mask
 
 MAX_AHEAD = 5.0
-"""Seconds that a sample from the future waits for its tick; what is further off counts as of now."""
+"""Seconds that a sample from the future is held for its tick; a later one counts as of now."""
 MAX_AT_ONCE = 2_500_000
-"""Values that a tick takes in; they are put in order, and a tick that is late must not be the cause of the next."""
+"""Maximum values per tick: a late tick must not delay the next one."""
 NO_RANK = 1 << 30
-"""Stands for the rank of what nobody delivers: worse than any."""
+"""The rank where no name delivers: worse than any."""
 MAX_SERIES = 16_000_000
-"""Series that the engine is given."""
+"""Maximum number of series given to the engine."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class _ColumnMapping:
-    """The engine's numbers of some columns; -1 where nobody reads one, or a better one is there."""
+    """The engine's numbers of some columns; -1 where the column is unread or superseded by a better name."""
 
     numbers: I32
     dense: tuple[Index, I32]
-    """Places that somebody reads, and their numbers, for batches of all columns."""
+    """[column] positions that are read and [column] int32 numbers, for batches of all columns."""
     is_valid: bool = True
-    """Whether nothing better came since."""
+    """Whether no better name has appeared since."""
 
 
 @dataclass(slots=True, eq=False)
 class _EntityRanks:
-    """Which names deliver the signals of one entity."""
+    """The names that deliver the signals of one entity."""
 
     best: "array[int]"
-    """Rank of the best name of each signal that is read; `NONE` where nobody delivers it. No dict: a fleet has many."""
+    """[signal] rank of the best name; `NO_RANK` where none delivers it. An array, since a fleet has many."""
     mappings: list[ref[_ColumnMapping]] = field(default_factory=list)
-    """Of all columns that have something of it, as long as they are there."""
+    """All mappings that contain a signal of the entity, weakly referenced."""
 
     def add_mapping(self, mapping: _ColumnMapping) -> None:
-        """Notes that some columns have something of it."""
+        """Registers a mapping that contains a signal of the entity."""
         self.mappings = [other for other in self.mappings if other() not in (None, mapping)]
         self.mappings.append(ref(mapping))
 
     def invalidate(self) -> None:
-        """All columns that have something of it are to be looked at anew."""
+        """Invalidates all registered mappings."""
         for other in self.mappings:
             if (mapping := other()) is not None:
                 mapping.is_valid = False
@@ -61,13 +61,13 @@ class _EntityRanks:
 
 @dataclass(slots=True)
 class _BatchPart:
-    """What of one batch is for the engine."""
+    """The part of a batch that goes to the engine."""
 
     batch: SourceBatch
     positions: Index
-    """Of its values."""
+    """[value] positions in the batch."""
     series: I32
-    """Their numbers."""
+    """[value] int32 series numbers."""
 
 
 class Batcher:
@@ -76,47 +76,47 @@ class Batcher:
     def __init__(self, wanted: Collection[str] = ()) -> None:
         self.table = SeriesTable()
         self.late_values = 0
-        """Values that came after what the engine's watermark allows, by their batch's time."""
+        """Values that arrived later than the engine's watermark allows, by their batch's time."""
         self.overflow_series = 0
-        """Series beyond those that there is room for."""
+        """Series above the limit."""
         self.superseded_values = 0
-        """Values of rows that a newer one stood for, when too much came at once."""
+        """Values of rows that a newer row superseded, when too many arrived at once."""
         self._signal_positions = {signal: n for n, signal in enumerate(wanted)}
-        """Of each signal that is read, among the ranks of an entity."""
+        """Position of each read signal within the ranks of an entity."""
         self._mappings: WeakKeyDictionary[SeriesColumns, _ColumnMapping] = WeakKeyDictionary()
         self._entities: dict[tuple[str, str], _EntityRanks] = {}
         self._pending: list[SourceBatch] = []
 
     def select_signals(self, panel: SeriesState) -> None:
-        """Gives numbers to what a panel keeps; to be told before the first block."""
+        """Numbers the series that the engine keeps; called before the first block."""
         self._signal_positions = {
             signal: n for n, signal in enumerate(sorted(panel.rule_signals | panel.extra_signals))
         }
 
     def build_block(self, batches: Iterable[SourceBatch], until: float) -> Block:
-        """All that is of the tick that ends at `until`, or of an earlier one; what is of a later one waits for it."""
+        """Returns the block of samples up to `until`; later samples are held."""
         waiting, self._pending = [*self._pending, *batches], []
         due = [now for batch in waiting if (now := self._take_due(batch, until))]
         if count_values(due) > MAX_AT_ONCE:
             due = self._keep_newest(due)
         parts = [part for batch in due if len((part := self._build_part(batch)).series)]
-        # In the order of their numbers, as far as batches go: the engine finds its places one after another then.
+        # Sorted by number as far as possible: the engine then accesses memory in order.
         parts.sort(key=lambda part: int(part.series[0]))
         block = _concat_parts(parts)
         self.late_values += int(np.count_nonzero(block.time < until - 1.0 - WATERMARK))
-        # Nothing can be counted with infinities.
+        # Infinities would spoil sums.
         block.value[np.isinf(block.value)] = np.nan
         return block
 
     def _keep_newest(self, due: list[SourceBatch]) -> list[SourceBatch]:
-        """Only the newest row of each table, where more came than a tick can take: the next one is not late for it."""
+        """Keeps only the newest row of each table when there are more than a tick can process."""
         newest = {id(batch.columns): batch for batch in due if batch.numbers is None}
         kept = [batch for batch in due if batch.numbers is not None or newest[id(batch.columns)] is batch]
         self.superseded_values += count_values(due) - count_values(kept)
         return kept
 
     def _take_due(self, batch: SourceBatch, until: float) -> SourceBatch | None:
-        """What of a batch is not of the future; the rest is kept."""
+        """Returns the part of a batch that is due; the rest is held."""
         if isinstance(batch.time, float | int):
             if until < batch.time <= until + MAX_AHEAD:
                 self._pending.append(batch)
@@ -132,20 +132,20 @@ class Batcher:
         mapping = self._mapping_of(batch.columns)
         if batch.numbers is None:
             places, numbers = mapping.dense
-            # Series are announced before their values, so a batch is no longer than its columns.
+            # Series are announced before their values, so a batch has at most as many values as columns.
             size = int(np.searchsorted(places, len(batch.value)))
             return _BatchPart(batch, places[:size], numbers[:size])
         numbers = mapping.numbers[batch.numbers]
         some = np.flatnonzero(numbers >= 0)
         return _BatchPart(batch, some, numbers[some])
 
-    # --- numbers
+    # --- numbering
 
     def _mapping_of(self, columns: SeriesColumns) -> _ColumnMapping:
         found = self._mappings.get(columns)
         if found is None:
             found = self._mappings[columns] = _build_mapping(np.empty(0, np.int32))
-        # The source may go on to add series meanwhile: those of which values came are there, ranks last.
+        # The source may add series concurrently: those with values are complete, ranks being added last.
         size = len(columns.ranks)
         if len(found.numbers) < size:
             self._update_ranks(columns, found, size)
@@ -155,7 +155,7 @@ class Batcher:
         return found
 
     def _update_ranks(self, columns: SeriesColumns, mapping: _ColumnMapping, size: int) -> None:
-        """Notes by which names new columns come; whoever came by a worse one is looked at anew."""
+        """Records the names of new columns; mappings with a worse name are invalidated."""
         new = slice(len(mapping.numbers), size)
         joined: set[_EntityRanks] = set()
         for key, rank in zip(columns.keys[new], columns.ranks[new], strict=True):
@@ -200,7 +200,7 @@ def _build_mapping(numbers: I32) -> _ColumnMapping:
 
 
 def _select_values(batch: SourceBatch, which: Mask) -> SourceBatch:
-    """Some values of a batch that has a time for each."""
+    """Returns the selected values of a batch with a time for each value."""
     assert not isinstance(batch.time, float | int)
     at = np.flatnonzero(which)
     numbers = at.astype(np.int32) if batch.numbers is None else batch.numbers[at]
@@ -208,7 +208,7 @@ def _select_values(batch: SourceBatch, which: Mask) -> SourceBatch:
 
 
 def _concat_parts(parts: Sequence[_BatchPart]) -> Block:
-    """All samples of some parts; each value is copied once."""
+    """Returns all samples of some parts; each value is copied once."""
     ends = np.cumsum([len(part.series) for part in parts], dtype=np.intp).tolist()
     size = ends[-1] if ends else 0
     block = Block(np.empty(size), np.empty(size, np.int32), np.empty(size))
@@ -217,7 +217,7 @@ def _concat_parts(parts: Sequence[_BatchPart]) -> Block:
         at, time = slice(begin, end), part.batch.time
         block.series[at] = part.series
         block.time[at] = time if isinstance(time, float | int) else time[part.positions]
-        # All places are there, so the mode changes nothing; without one numpy would fill a copy first.
+        # All positions are valid; without a mode numpy would fill a copy first.
         part.batch.value.take(part.positions, out=block.value[at], mode="clip")
         begin = end
     return block

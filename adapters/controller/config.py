@@ -1,6 +1,6 @@
-"""`skewscope.yaml`: what a controller is to do. Every fault is told at once, with its line and what to do.
+"""Parses `skewscope.yaml`, the controller's config. All problems are reported at once, each with line and hint.
 
-Unknown fields are faults. `${NAME}` stands for an environment variable in secrets, and nowhere else.
+Unknown fields are errors. `${NAME}` stands for an environment variable in secrets, and only there.
 """
 
 import ssl
@@ -26,13 +26,13 @@ from skewscope.kb.problems import InputError
 from skewscope.kb.yamlfile import FieldPath, type_label
 
 ROLES = ("none", "read", "approve", "admin")
-"""What somebody may do; each may do what those before it may."""
+"""Roles; each includes those before it."""
 ANY_NODE = "*"
 DAY = 86400.0
 GIB = 1 << 30
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8470
 MAX_COMPONENTS = 1000
-"""Sources, and tellers."""
+"""Maximum number of sources, and of notifiers."""
 DEFAULT_NAMES = {"sources": "source", "tell": "teller"}
 MAX_TOKENS = 20_000
 LOCAL_HOSTS = ("localhost",)
@@ -40,10 +40,10 @@ LOCAL_HOSTS = ("localhost",)
 
 @dataclass(frozen=True, slots=True)
 class ApiToken:
-    """A token, and who it makes of its bearer."""
+    """A token and the role that it gives."""
 
     name: str
-    """For people; for an agent, the node that it may speak for, `*` for any."""
+    """Shown name; for an agent, the node that it may report for, `*` for any."""
     role: str
     """One of `ROLES`, or `agent`."""
     secret: Secret
@@ -51,7 +51,7 @@ class ApiToken:
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig:
-    """Files of a certificate; `clients` are the authorities of those that may come, '' where none needs one."""
+    """Files of a certificate; `clients` is the CA file for client certificates, '' where none are required."""
 
     certificate: str
     key: str
@@ -60,30 +60,30 @@ class TlsConfig:
 
 @dataclass(frozen=True, slots=True)
 class ListenConfig:
-    """Where the API is."""
+    """Address of the API."""
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     unprotected: bool = False
-    """Whether it may be beyond loopback without tokens."""
+    """Whether an address beyond loopback is allowed without tokens."""
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Returns whether only the local machine can reach it."""
         return _is_loopback(self.host)
 
 
 class SettingsReader(Protocol):
-    """What knows the fields of one kind of source or teller."""
+    """Parses the fields of one kind of source or notifier."""
 
     def read(self, fields: FieldReader, at: FieldPath, name: str) -> Hashable:
-        """The settings of one of them; faults are noted in `fields`."""
+        """Parses the settings of one entry; problems are added to `fields`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentConfig:
-    """One source, or one entry of those who are told."""
+    """One source or one notifier entry."""
 
     kind: str
     name: str
@@ -92,7 +92,7 @@ class ComponentConfig:
 
 @dataclass(frozen=True)
 class ControllerConfig:
-    """All of it."""
+    """The parsed config."""
 
     path: Path
     topology_path: Path
@@ -101,22 +101,22 @@ class ControllerConfig:
     listen: ListenConfig = field(default_factory=ListenConfig)
     tls: TlsConfig | None = None
     tokens: tuple[ApiToken, ...] = ()
-    """Of people, programs and agents."""
+    """Tokens of persons, programs and agents."""
     anonymous: str = "read"
-    """The role of who brings no token."""
+    """Role of a caller without token."""
     store: Path = Path("skewscope.db")
     store_retention: float = 0.0
     """Seconds that resolved incidents are kept; 0 for ever."""
     recording_path: Path | None = None
     retention: RecordingRetention = field(default_factory=RecordingRetention)
     grace: float = 0.25
-    """Seconds after a tick's end in which its samples may still come."""
+    """Seconds after the end of a tick in which its samples may still arrive."""
     notifiers: tuple[ComponentConfig, ...] = ()
-    """Who is told what was found."""
+    """Notifier entries."""
     leader: LeaseConfig | None = None
-    """By what several controllers agree on which of them tells."""
+    """Leader election between several controllers."""
     silences: SilenceLimits = field(default_factory=SilenceLimits)
-    """Beyond which a silence needs an admin."""
+    """Limits above which a silence needs an admin."""
 
 
 OPTIONAL_FIELDS = (
@@ -133,14 +133,14 @@ OPTIONAL_FIELDS = (
     "silences",
     "note",
 )
-"""Fields of the file; its version and topology must be there."""
+"""Optional fields of the file; version and topology are required."""
 
 
 def read(path: Path) -> ControllerConfig:
-    """The config in a file.
+    """Parses the config in a file.
 
     Raises:
-        InputError: everything that is wrong with it and with the topology.
+        InputError: all problems of the config and the topology.
     """
     fields = FieldReader(yamlfile.read(path))
     folder = path.parent
@@ -182,7 +182,7 @@ def read(path: Path) -> ControllerConfig:
 
 
 def _check_exposure(fields: FieldReader, config: ControllerConfig) -> None:
-    """Faults of a controller that can be reached from elsewhere by who need not say who he is."""
+    """Reports a controller that is reachable from elsewhere without authentication."""
     host = config.listen.host
     if all(token.role == "agent" for token in config.tokens):
         hint = "Add tokens under auth, or say `unprotected: true` under listen."
@@ -193,11 +193,14 @@ def _check_exposure(fields: FieldReader, config: ControllerConfig) -> None:
 
 
 def _check_variables(fields: FieldReader) -> None:
-    """Faults of `${NAME}` where no secret stands."""
+    """Reports `${NAME}` outside of secrets."""
     for at, value in _iter_texts((), fields.document.data):
         if "${" in value and at[-1] not in ("token", "password"):
             fields.add_problem(
-                at, f"{value!r:.60}", "text without a variable", f"Only secrets are taken from there. {SECRET_HINT}"
+                at,
+                f"{value!r:.60}",
+                "text without a variable",
+                f"Variables are replaced in secrets only. {SECRET_HINT}",
             )
 
 
@@ -223,7 +226,7 @@ def _parse_topology(fields: FieldReader, folder: Path) -> tuple[Path, Topology]:
 
 
 def _parse_mapping(fields: FieldReader, at: FieldPath, required: tuple[str, ...], optional: tuple[str, ...]) -> str:
-    """The text of the first required field of a mapping that may be missing, after checking its fields' names."""
+    """Checks the field names of an optional mapping; returns the text of its first required field."""
     if fields.value_at(at) is None:
         return ""
     fields.check_keys(at, required, optional)
@@ -241,7 +244,7 @@ def _parse_store(fields: FieldReader, folder: Path) -> Path:
 def _parse_record(fields: FieldReader, folder: Path) -> Path | None:
     name = _parse_mapping(fields, ("record",), ("path",), ("retention_hours", "retention_gib"))
     if name and (folder / name).exists() and not (folder / name).is_dir():
-        fields.add_problem(("record", "path"), f"{name!r}, which is no folder", "a folder")
+        fields.add_problem(("record", "path"), f"{name!r}, which is not a folder", "a folder")
     return folder / name if name else None
 
 
@@ -307,7 +310,7 @@ def _parse_tls(fields: FieldReader, folder: Path) -> TlsConfig | None:
     found = TlsConfig(*(_parse_file(fields, (*at, name), folder) for name in ("certificate", "key", "clients")))
     if found.certificate and found.key:
         with _check_usable(fields, (*at, "certificate"), "a certificate in PEM form, and its key, without a password"):
-            # Asked on a terminal else, where nobody is.
+            # Without a callback OpenSSL would prompt on the terminal.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(found.certificate, found.key, password=str)
     if found.clients:
         with _check_usable(fields, (*at, "clients"), "certificates of authorities in PEM form"):
@@ -317,7 +320,7 @@ def _parse_tls(fields: FieldReader, folder: Path) -> TlsConfig | None:
 
 @contextmanager
 def _check_usable(fields: FieldReader, at: FieldPath, expected: str) -> Iterator[None]:
-    """Notes a file that OpenSSL can do nothing with."""
+    """Reports files that OpenSSL cannot use."""
     try:
         yield
     except OSError as error:
@@ -329,14 +332,17 @@ def _parse_file(fields: FieldReader, at: FieldPath, folder: Path) -> str:
     name = fields.text(at)
     if name and not (folder / name).is_file():
         fields.add_problem(
-            at, f"no file {name!r}", "a file in PEM form", "Paths are told from the folder of this file."
+            at,
+            f"no file {name!r}",
+            "a file in PEM form",
+            "Paths are relative to the folder of this file.",
         )
         return ""
     return str(folder / name) if name else ""
 
 
 def _check_unique_secrets(fields: FieldReader, placed: Iterable[tuple[FieldPath, ApiToken]]) -> None:
-    """Faults of secrets that stand for somebody else already: nobody could tell the two apart."""
+    """Reports secrets that are used twice: the two callers could not be distinguished."""
     first: dict[str, ApiToken] = {}
     for at, token in placed:
         other = first.setdefault(token.secret.text, token)
@@ -382,7 +388,7 @@ def _parse_anonymous(fields: FieldReader, tokens: tuple[ApiToken, ...]) -> str:
 def _parse_components(
     fields: FieldReader, what: str, known: Mapping[str, SettingsReader], taken: tuple[str, ...] = ()
 ) -> tuple[ComponentConfig, ...]:
-    """The entries of a list whose fields depend on their kind."""
+    """Parses a list of entries whose fields depend on their kind."""
     found: dict[str, ComponentConfig] = {}
     paths: dict[str, str] = {}
     for at in fields.item_paths((what,), MAX_COMPONENTS):

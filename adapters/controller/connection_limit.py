@@ -1,27 +1,27 @@
-"""Who is connected, and who goes where there is no room for one more."""
+"""Limits the number of connections by closing the longest idle one."""
 
 from typing import Protocol
 
 
 class AbortableConnection(Protocol):
-    """Somebody who is connected."""
+    """A connection that can be closed at once."""
 
     def abort(self) -> None:
-        """Ends the connection at once."""
+        """Closes the connection at once."""
         ...
 
 
 class ConnectionLimit:
-    """Who is connected. Where there are too many, the one goes of whom nothing has been under way for longest."""
+    """The open connections. Above the limit, the one that has been idle longest is closed."""
 
     def __init__(self, most: int) -> None:
         self._limit = most
         self._connections: set[AbortableConnection] = set()
         self._idle: dict[AbortableConnection, None] = {}
-        """In the order in which they began to rest."""
+        """In the order in which they became idle."""
 
     def add(self, who: AbortableConnection) -> None:
-        """Somebody comes, and has not asked for anything yet."""
+        """Adds a connection, idle at first."""
         self._connections.add(who)
         self.mark_idle(who)
         while len(self._connections) > self._limit and self._idle:
@@ -30,21 +30,21 @@ class ConnectionLimit:
             oldest.abort()
 
     def mark_idle(self, who: AbortableConnection) -> None:
-        """Nothing is under way of somebody."""
+        """Marks a connection without a request as idle."""
         if who in self._connections:
             self._idle.pop(who, None)
             self._idle[who] = None
 
     def mark_busy(self, who: AbortableConnection) -> None:
-        """Somebody has asked for something."""
+        """Marks a connection with a request as busy."""
         self._idle.pop(who, None)
 
     def remove(self, who: AbortableConnection) -> None:
-        """Somebody is gone."""
+        """Removes a closed connection."""
         self._connections.discard(who)
         self._idle.pop(who, None)
 
     @property
     def idle_connections(self) -> tuple[AbortableConnection, ...]:
-        """Those of whom nothing is under way, the longest first."""
+        """Idle connections, longest idle first."""
         return tuple(self._idle)

@@ -1,7 +1,7 @@
-"""The controller: on each whole second it takes what sources handed over and has it judged in a thread of its own.
+"""The controller: each second it passes the batches of sources to the engine, which runs in a thread of its own.
 
-The clock is read here and by sources, nowhere else. A tick that takes longer than a second is not followed by a queue:
-the next one takes all that came meanwhile, and the seconds passed over are counted.
+Only the controller and the sources read the clock. When a tick takes longer than a second no queue builds up: the next
+tick takes everything that arrived meanwhile, and the skipped seconds are counted.
 """
 
 import asyncio
@@ -41,51 +41,51 @@ from skewscope.kb.loader import catalogue
 from skewscope.kb.model import Catalogue
 
 MAX_SET_BACK = 5.0
-"""Seconds by which a clock may be set back and simply be waited for."""
+"""Seconds of a clock set-back that are simply waited for."""
 AGENT_SAVE_TICKS = 60
-"""Ticks between two times that is written which agents there are."""
+"""Ticks between two writes of the agent registry."""
 GC_FREEZE_TICKS = 10
-"""Ticks without a new series after which all that is there is taken out of the collector's rounds."""
+"""Ticks without new series after which existing objects are excluded from garbage collection."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Subscriber = Callable[[TickResult], None]
-"""Told what each tick found out; it must not wait."""
+"""Called with the result of each tick; must not block."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class TickStats:
-    """How the ticks go."""
+    """Statistics of ticks."""
 
     ticks: int = 0
     skipped: int = 0
-    """Seconds that were passed over because a tick took longer."""
+    """Seconds skipped because a tick took longer than one second."""
     duration: float = 0.0
-    """Seconds that the last tick took, by the clock."""
+    """Duration of the last tick in seconds."""
 
 
 @dataclass
 class Controller:
-    """Everything that runs behind the API."""
+    """All components behind the API."""
 
     config: ControllerConfig
     clock: Clock = field(default_factory=SystemClock)
     last_result: TickResult | None = None
-    """What the last tick found out; None before the first."""
+    """Result of the last tick; None before the first."""
     subscribers: list[Subscriber] = field(default_factory=list)
     tick_stats: TickStats = field(default_factory=TickStats)
     catalogue: Catalogue = field(default_factory=catalogue)
     _deliveries: deque[tuple[str, int]] = field(default_factory=deque)
-    """Tellers, and the numbers up to which their letters have arrived."""
+    """Notifiers, and the numbers up to which their notifications are delivered."""
     _leftover: dict[str, list[SourceBatch]] = field(default_factory=dict)
-    """Handed over by sources that have ended."""
+    """Remaining batches of stopped sources."""
     _steady: tuple[int, int] = (0, 0)
-    """Series at the last tick, and for how many ticks there were no others."""
+    """Series at the last tick, and the number of ticks with that count."""
 
     _saved_agents: int = 0
-    """Agents when it was written last which there are."""
+    """Number of agents at the last write of the registry."""
 
     def __post_init__(self) -> None:
         self.supervisor = SourceSupervisor(self.clock)
@@ -105,13 +105,13 @@ class Controller:
         self._pipeline: TickPipeline | None = None
         self._t = -math.inf
 
-    # --- life
+    # --- life cycle
 
     async def start(self) -> None:
         """Opens store and engine, and starts the sources.
 
         Raises:
-            InputError: the store is none, or the rules are wrong.
+            InputError: the store or the rules are invalid.
         """
         self._pipeline = await self._run_in_thread(self._create_pipeline)
         self._update_wanted_signals()
@@ -124,7 +124,7 @@ class Controller:
         self.election.start()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Ticks until it is told to stop; what was handed over until then is judged."""
+        """Ticks until stopped; the remaining batches are processed at the end."""
         stopped = asyncio.create_task(stop.wait())
         try:
             while not stopped.done():
@@ -134,7 +134,7 @@ class Controller:
             await self._close()
 
     async def tick(self, stopped: "asyncio.Task[bool] | None" = None) -> None:
-        """Waits for the end of the next whole second, and judges it; earlier when it is to stop."""
+        """Waits for the end of the next whole second, or for the stop, and processes it."""
         begun = self.clock.now()
         if self._t - begun > MAX_SET_BACK:
             await self._handle_set_back(self._t - begun)
@@ -149,7 +149,7 @@ class Controller:
         await self._run_tick(end)
 
     async def _handle_set_back(self, seconds: float) -> None:
-        """Begins anew in the time that is now: the engine's never runs backwards, and waiting would be blindness."""
+        """Restarts the engine at the present time after a clock set-back: engine time never runs backwards."""
         log.warning("the clock was set back by %.0f s: windows fill again", seconds)
         self._t = -math.inf
         for wanted in self.config.sources:
@@ -166,7 +166,7 @@ class Controller:
         for name, batches in self._leftover.items():
             handed[name] = batches + handed.get(name, [])
         self._leftover = {}
-        # Which work it is, is asked in its thread: a reload may just be making another.
+        # The pipeline is looked up in its thread: a reload may be replacing it.
         self.last_result = await self._run_in_thread(lambda: self._active_pipeline.step(t, handed))
         if self.tick_stats.ticks % AGENT_SAVE_TICKS == 0 or len(self.receiver.agents) != self._saved_agents:
             self._saved_agents = len(self.receiver.agents)
@@ -182,7 +182,7 @@ class Controller:
                 log.exception("a subscriber failed")
 
     def _freeze_when_steady(self, series: int) -> None:
-        """Millions of names live as long as the process; looking through them for garbage would take seconds."""
+        """Excludes long-lived objects from garbage collection: traversing millions of names takes seconds."""
         before, still = self._steady
         self._steady = (series, still + 1) if series == before else (series, 0)
         if self._steady[1] == GC_FREEZE_TICKS:
@@ -207,7 +207,7 @@ class Controller:
         self._stack.close()
 
     async def reload(self, config: ControllerConfig) -> tuple[str, ...]:
-        """Goes on by another config; what needs a restart is left as it was, and told."""
+        """Applies another config; returns the fields that need a restart and are left unchanged."""
         before, self.config = self.config, config
         told = [what for what in ("listen", "tls", "store", "leader") if getattr(before, what) != getattr(config, what)]
         self.config = replace(config, **{what: getattr(before, what) for what in told})
@@ -230,7 +230,7 @@ class Controller:
         return tuple(told)
 
     def _update_wanted_signals(self) -> None:
-        """Has agents' series kept that somebody reads; all, where all may be recorded."""
+        """Keeps only those series of agents that are read; all of them when recording."""
         assert self._pipeline is not None
         panel = self._pipeline.runtime.engine.detector.series_state
         wanted = None if self.config.recording_path else panel.rule_signals | panel.extra_signals
@@ -244,7 +244,7 @@ class Controller:
         return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: do(*args, **kwargs))
 
     def _create_pipeline(self) -> TickPipeline:
-        # Loaded by the first incident else, when there is least time for it.
+        # Otherwise the first incident would load it, in the middle of a tick.
         import networkx  # noqa: F401, ICN001, PLC0415
 
         store = Store(self.config.store)
@@ -279,7 +279,7 @@ class Controller:
         return self._pipeline
 
     def _rebuild_pipeline(self) -> None:
-        """Another engine, for another topology or time; open incidents go on, and what waits to be written."""
+        """Creates a new engine for another topology or time; open incidents and pending writes are kept."""
         assert self._pipeline is not None
         keeping = self._pipeline.store_writer
         if self._pipeline.recorder is not None:
@@ -301,10 +301,10 @@ class Controller:
             self.clock.now(), "controller", what, {"config": str(self.config.path)}
         )
 
-    # --- those who are told
+    # --- notifiers
 
     async def _restart_notifiers(self, kept: Sequence[ComponentConfig] = ()) -> None:
-        """Starts who is to be told; those of the entries that are kept go on as they are."""
+        """Restarts the notifiers except those of unchanged entries."""
         tellers = {
             w.name: notify.kinds()[w.kind].build(w.settings, self.config.topology) for w in self.config.notifiers
         }
@@ -325,7 +325,7 @@ class Controller:
         self._pipeline.replace_outbox(Outbox(scopes, self._deliveries))
 
     def dropped_notifications(self, teller: str) -> int:
-        """Letters of a teller that waited too long."""
+        """Returns the number of notifications of a notifier that were dropped from its full queue."""
         return self._pipeline.store_writer.outbox.dropped.get(teller, 0) if self._pipeline is not None else 0
 
     def _record_delivery(self, teller: str, number: int) -> None:
@@ -333,7 +333,7 @@ class Controller:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this controller is the one that tells."""
+        """Whether this controller is the one that notifies."""
         return self.election.is_leader
 
     def _last_tick_time(self) -> float | None:
@@ -347,7 +347,7 @@ class Controller:
         self.dispatcher.dispatch(known.snapshot.time, known.snapshot.incidents, known.snapshot.silenced, mail)
 
     async def change_silence(self, who: str, what: str, silence: Silence) -> None:
-        """Takes in a silence that is new or another than before; it counts from the next tick on.
+        """Stores a new or changed silence; it takes effect at the next tick.
 
         Raises:
             StoreError: it could not be written, and nothing has changed.
@@ -361,6 +361,6 @@ class Controller:
         self.supervisor.start(source_kinds()[wanted.kind].build(wanted.settings, world))
 
     def source_statuses(self) -> tuple[SourceStatus, ...]:
-        """How all sources do; that of the agents only where there are any."""
+        """Returns the status of all sources; that of agents only if there are any."""
         found = self.supervisor.statuses()
         return tuple(one for one in found if one.name != SOURCE_NAME or self.receiver.agents)

@@ -1,4 +1,4 @@
-"""How well a node, a group or a replica is, as far as a controller sees: what a scheduler asks before placing work."""
+"""Health of a node, group or replica, for schedulers that place work."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,25 +10,25 @@ from skewscope.engine.model.topology import Topology
 
 HEALTH_KINDS = ("node", "group", "replica")
 SEVERITY_WEIGHTS = {"info": 0.1, "warning": 0.5, "critical": 0.9}
-"""How much of an entity's health an incident that is certain takes."""
+"""Share of an entity's health that a certain incident takes, by severity."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """An answer: 1 is in health, 0 unusable."""
+    """Health of an entity: 1 healthy, 0 unusable."""
 
     kind: str
     name: str
     score: float
     reasons: tuple[Incident, ...]
-    """Worst first; what another one explains is left out."""
+    """Worst first; incidents explained by another one are omitted."""
     coverage: float | None
-    """Share of the telemetry of its nodes that comes; None where there should be none."""
+    """Share of expected telemetry of its nodes that arrives; None where none is expected."""
     time: float
-    """As of when, seconds since 1970."""
+    """Time of the assessment, seconds since 1970."""
 
     def as_json(self, now: float) -> dict[str, Any]:
-        """The answer as it is sent."""
+        """Returns the JSON answer."""
         reasons = [
             {
                 "incident": one.id,
@@ -52,7 +52,7 @@ class HealthReport:
 
 
 def assess_health(known: TickResult, topology: Topology, kind: str, name: str) -> HealthReport | None:
-    """How well something is; None where there is no such thing."""
+    """Returns the health of an entity; None if there is no such entity."""
     nodes = _nodes_of_target(topology, kind, name)
     if nodes is None:
         return None
@@ -79,8 +79,8 @@ def _nodes_of_target(topology: Topology, kind: str, name: str) -> set[str] | Non
 
 
 def _affects(one: Incident, nodes: set[str], kind: str, name: str) -> bool:
-    """Whether an incident is on something of these nodes, or of the group itself."""
+    """Returns whether an incident affects these nodes or the group itself."""
     if one.kind in ("group", "replica"):
-        # What is wrong with a whole group is no fault of each of its nodes.
+        # A fault of a whole group is not a fault of each of its nodes.
         return kind != "node" and one.name == name
     return any(end in nodes for name in entity_names(one) for end in endpoint_names(name))

@@ -1,4 +1,4 @@
-"""What answers over HTTP share."""
+"""Helpers of HTTP handlers."""
 
 import asyncio
 
@@ -8,14 +8,14 @@ from starlette.responses import JSONResponse, Response
 from skewscope.adapters.controller.auth import Caller
 
 CALLER_KEY = "skewscope.caller"
-"""Where it stands in a request's scope who asks."""
+"""Key of the caller in a request's scope."""
 MAX_BODY = 1 << 16
 BODY_TIMEOUT = 10.0
-"""Seconds that a body may take to come."""
+"""Seconds for a body to arrive."""
 
 
 class BadBodyError(Exception):
-    """A body that cannot be used; `status` is what to answer."""
+    """An unusable body; `status` is the status of the answer."""
 
     def __init__(self, status: int, why: str) -> None:
         self.status = status
@@ -23,26 +23,26 @@ class BadBodyError(Exception):
 
 
 def error_response(status: int, why: str, **headers: str) -> Response:
-    """An answer that tells what is wrong."""
+    """Returns an error answer."""
     return JSONResponse({"error": why}, status, headers=headers)
 
 
 def caller_of(request: Request) -> Caller:
-    """Who asks; somebody who may."""
+    """Returns the authorised caller of a request."""
     found = request.scope[CALLER_KEY]
     assert isinstance(found, Caller)
     return found
 
 
 async def read_json_text(request: Request) -> str:
-    """The JSON that was sent, unread.
+    """Returns the JSON body as text.
 
     Raises:
-        BadBodyError: there is none, or it is too large or too slow.
+        BadBodyError: it is missing, too large or too slow.
     """
-    # A page in a browser may post what it likes anywhere, but JSON only where it is asked for.
+    # A web page can post anything cross-origin except JSON, which needs a preflight request.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise BadBodyError(415, "Content-Type: application/json was expected")
+        raise BadBodyError(415, "Content-Type: application/json is required")
     try:
         async with asyncio.timeout(BODY_TIMEOUT):
             return (await _read_body(request)).decode()

@@ -1,4 +1,4 @@
-"""What was found, as metrics: one sample for each incident that fires, as many as a Prometheus can bear, and counts."""
+"""Incidents as Prometheus metrics: one sample per firing incident up to a limit, and counts."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -7,16 +7,16 @@ from skewscope.adapters.controller.tick_pipeline import TickResult
 from skewscope.engine.model.incident import Incident
 
 MAX_LISTED = 500
-"""Incidents with a sample of their own: the likeliest roots."""
+"""Maximum number of incidents with a sample of their own: the likeliest roots."""
 STATES = ("firing", "suspected", "explained", "silenced")
 
 Sample = tuple[dict[str, str], float]
 Family = tuple[str, str, str, Iterable[Sample]]
-"""Name, type, meaning and samples of a metric."""
+"""Name, type, help text and samples of a metric."""
 
 
 def metric_state(one: Incident, known: TickResult) -> str:
-    """How a firing incident stands, one of `STATES`."""
+    """Returns the state of a firing incident, one of `STATES`."""
     if one.id in known.snapshot.silenced:
         return "silenced"
     if one.explained_by is not None:
@@ -25,26 +25,26 @@ def metric_state(one: Incident, known: TickResult) -> str:
 
 
 def metric_families(known: TickResult) -> Iterator[Family]:
-    """Metrics of what fires."""
+    """Yields the metrics of firing incidents."""
     firing = [(one, metric_state(one, known)) for one in known.snapshot.incidents if one.state == "firing"]
     firing.sort(key=lambda pair: (STATES.index(pair[1]), -pair[0].confidence, pair[0].id))
     yield (
-        *("skewscope_incident", "gauge", "Confidence of an incident that fires; the likeliest, if there are many."),
+        *("skewscope_incident", "gauge", "Confidence of a firing incident; only the likeliest if there are many."),
         list(_incident_samples(firing[:MAX_LISTED])),
     )
     yield (
-        *("skewscope_incidents_unlisted", "gauge", "Incidents that fire and have no sample of their own."),
+        *("skewscope_incidents_unlisted", "gauge", "Firing incidents without a sample of their own."),
         [({}, max(len(firing) - MAX_LISTED, 0))],
     )
     counts = Counter((one.condition, one.severity, state) for one, state in firing)
     yield (
-        *("skewscope_incidents", "gauge", "Incidents that fire."),
+        *("skewscope_incidents", "gauge", "Firing incidents."),
         [({"condition": c, "severity": s, "state": state}, n) for (c, s, state), n in sorted(counts.items())],
     )
 
 
 def _incident_samples(firing: Iterable[tuple[Incident, str]]) -> Iterator[Sample]:
-    """Two of the same labels would spoil the page: the first one counts."""
+    """Yields one sample per label set: duplicates would make the page invalid."""
     seen: set[tuple[str, ...]] = set()
     for one, state in firing:
         key = (one.condition, one.kind, one.name, state)

@@ -1,8 +1,8 @@
-"""Incidents that were open when a controller stopped: they go on under their old names, or end with a reason.
+"""Restores incidents that were open when a controller stopped: they continue under their ids, or are resolved.
 
-An engine that starts knows nothing of before, and opens anew what still holds. Here that becomes the incident that was
-there: same id, same opening time, not announced again. Where the engine cannot say yet whether it still holds, as long
-as an agent has not come back, it goes on too: what is unknown ends nothing.
+A new engine knows nothing of earlier incidents and opens anew what still holds. That is mapped to the earlier incident:
+same id, same opening time, no second notification. While the engine cannot judge an earlier incident, because an agent
+has not returned, the incident continues: unknown never resolves.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,9 +12,9 @@ from skewscope.engine.incidents.lifecycle import IncidentChange
 from skewscope.engine.model.incident import Incident
 
 RESTORE_WAIT = 90.0
-"""Seconds in which what still holds has fired again: windows and holds are full by then."""
+"""Seconds within which an incident that still holds fires again: windows and holds are full by then."""
 UNKNOWN_TIMEOUT = 86400.0
-"""Seconds after which what nobody can say anything of is given up: a node may be gone for good."""
+"""Seconds after which an incident that cannot be judged is resolved: its node may be gone for good."""
 TEXT_STILL_FIRING = "still there after a restart"
 TEXT_NOT_SEEN = "resolved: not seen again after a restart"
 TEXT_UNKNOWN = "resolved: nothing was heard of it for a day after a restart"
@@ -24,19 +24,19 @@ Key = tuple[str, str, str]
 
 @dataclass
 class RestoredIncidents:
-    """What was open before, matched by condition and entity with what fires now."""
+    """Earlier incidents, matched with those of the engine by condition and entity."""
 
     waiting: dict[Key, Incident]
     _started_at: float | None = None
     _unknown_until: dict[Key, float] = field(default_factory=dict)
-    """Since when the engine can say that of those that wait."""
+    """Time since which the engine can judge each waiting incident."""
     _restored: dict[str, Incident] = field(default_factory=dict)
-    """By the engine's id: what it was before."""
+    """The earlier incident, by the engine's id."""
     _resolved: list[Incident] = field(default_factory=list)
 
     @classmethod
     def from_incidents(cls, incidents: Iterable[Incident]) -> "RestoredIncidents":
-        """From those that were open."""
+        """Creates it from the open incidents."""
         return cls({_match_key(one): one for one in incidents})
 
     def apply(
@@ -46,13 +46,13 @@ class RestoredIncidents:
         changes: Iterable[IncidentChange],
         unknown: Callable[[Incident], bool] = lambda _: False,
     ) -> tuple[tuple[Incident, ...], tuple[IncidentChange, ...]]:
-        """Incidents and changes of a tick, as who knew them before is told.
+        """Returns incidents and changes of a tick with restored identities.
 
         Args:
             t: the end of the tick.
-            incidents: as the engine knows them.
-            changes: of the tick.
-            unknown: whether the engine cannot say if an incident of before still holds.
+            incidents: incidents of the engine.
+            changes: changes of the tick.
+            unknown: whether the engine cannot judge an earlier incident.
         """
         self._started_at = t if self._started_at is None else self._started_at
         if not (self.waiting or self._restored or self._resolved):
@@ -66,15 +66,15 @@ class RestoredIncidents:
         return (*(self._restore(one) for one in incidents), *gone), tuple(told)
 
     def forget_before(self, before: float) -> None:
-        """Drops what ended before a time."""
+        """Forgets incidents resolved before a time."""
         self._resolved = [one for one in self._resolved if (one.resolved_at or 0.0) >= before]
 
     def waiting_incidents(self) -> Iterable[Incident]:
-        """Those of before that nothing was heard of yet."""
+        """Returns the earlier incidents not matched yet."""
         return tuple(self.waiting.values())
 
     def _resolve_missing(self, t: float, since: float, unknown: Callable[[Incident], bool]) -> list[IncidentChange]:
-        """Ends those that the engine has judged for long enough, and those that it could not for too long."""
+        """Resolves incidents judged as over, and those that could not be judged for too long."""
         told = []
         for key, one in tuple(self.waiting.items()):
             if unknown(one):

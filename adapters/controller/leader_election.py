@@ -1,8 +1,8 @@
-"""Which of several controllers tells: all of them diagnose, and one file on shared storage says whose turn it is.
+"""Leader election between controllers: all diagnose, and a file on shared storage decides which one notifies.
 
-A turn lasts for a lease, and whoever has it renews it. Others take it once the file has not changed for a whole lease
-by their own clock: clocks of two machines are never compared. Who could not renew stops before that, so that never two
-have it. Where locks do not work nobody leads, and that is told.
+The leader holds a lease and renews it. Another controller takes over once the file has not changed for a whole lease by
+its own clock; clocks of two machines are never compared. A leader that could not renew stops earlier, so that there are
+never two. Without working locks no controller leads, and this is reported.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Protocol
 
 RENEW_SHARE = 0.2
-"""Of a lease, after which it is renewed."""
+"""Share of a lease after which it is renewed."""
 SAFE_SHARE = 0.7
-"""Of a lease, after which who could not renew it has lost it."""
+"""Share of a lease after which a leader that could not renew has lost it."""
 DEFAULT_LEASE = 15.0
-"""Seconds, where a config does not say."""
+"""Default lease in seconds."""
 MAX_BYTES = 1 << 17
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LeaseConfig:
-    """What a config says of it."""
+    """Settings of leader election."""
 
     path: Path
     lease: float = DEFAULT_LEASE
@@ -42,26 +42,26 @@ class LeaseConfig:
 
 @dataclass
 class FileLease:
-    """One controller's part in it."""
+    """One controller's lease on the file."""
 
     lock: LeaseConfig
     name: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}")
     now: Callable[[], float] = time.monotonic
     other_content: bytes = b""
-    """What stood there when another had renewed it last."""
+    """Content of the file when another controller last renewed it."""
     _renewed_at: float = float("-inf")
     _last_content: bytes | None = None
-    """What stood in the file when it was last looked at ..."""
+    """Content of the file at the last look."""
     _last_change: float = 0.0
-    """... and since when."""
+    """Time since which the content is unchanged."""
 
     @property
     def is_held(self) -> bool:
-        """Whether it is ours now; any thread may ask."""
+        """Whether this controller holds the lease; thread-safe."""
         return self.now() - self._renewed_at < SAFE_SHARE * self.lock.lease
 
     def acquire(self, said: str = "") -> bool:
-        """Renews what is ours, or takes what nobody has; whether it is ours. `said` is a line for whoever is next.
+        """Renews or acquires the lease; returns whether it is held. `said` is a line for the successor.
 
         Raises:
             OSError: the file cannot be read, written or locked.
@@ -76,16 +76,16 @@ class FileLease:
                 self.other_content = found
             free = not holder or begun - self._last_change >= self.lock.lease
             if holder == self.name.encode() or free:
-                # Told from before the file was opened: storage may have kept us waiting.
+                # Measured from before the file was opened: storage may have blocked.
                 self._write(handle, self.name, said)
                 self._renewed_at = begun
         return self.is_held
 
     def release(self, said: str = "") -> None:
-        """Gives it back, if it is ours, so that nobody has to wait for its end.
+        """Releases the lease, so that a successor need not wait for its end.
 
         Raises:
-            OSError: as above; then it ends by itself.
+            OSError: the file cannot be written; the lease then expires.
         """
         self._renewed_at = float("-inf")
         with self._lock_file() as handle:
@@ -93,7 +93,7 @@ class FileLease:
                 self._write(handle, "", said)
 
     def _write(self, handle: int, name: str, said: str) -> None:
-        # Another number each time: a file that changes is a turn that goes on.
+        # A new number each time: a changing file means a live lease.
         text = f"{name}\n{secrets.token_hex(8)}\n{said}\n".encode()
         os.pwrite(handle, text, 0)
         os.ftruncate(handle, len(text))
@@ -102,7 +102,7 @@ class FileLease:
 
     @contextmanager
     def _lock_file(self) -> Iterator[int]:
-        """The file, while nobody else may look at it."""
+        """Yields the descriptor of the locked file."""
         handle = os.open(self.lock.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -112,35 +112,35 @@ class FileLease:
 
 
 def parse_progress(found: bytes) -> str:
-    """What somebody who leads wrote for whoever is next; '' for nothing."""
+    """Returns the line of the leader in the file's content; '' for none."""
     _, _, said, *_ = (*found.split(b"\n"), b"", b"", b"")
     return said.decode("utf-8", "replace")
 
 
 class ElectionParticipant(Protocol):
-    """What a controller has to do with it."""
+    """What leader election needs from a controller."""
 
     @property
     def is_able(self) -> bool:
-        """Whether it judges, second by second: who does not should not lead."""
+        """Returns whether ticks are advancing: a stalled controller must not lead."""
         ...
 
     def progress(self) -> str:
-        """How far it has told, in a line."""
+        """Returns its progress as one line."""
         ...
 
     def receive_progress(self, said: str) -> None:
-        """Such a line of who leads, or led before."""
+        """Receives the progress of the present or previous leader."""
         ...
 
     async def on_leadership_change(self, leads: bool) -> None:
-        """Told when that changes."""
+        """Called when leadership changes."""
         ...
 
 
 @dataclass
 class LeaderElection:
-    """Says whether this controller tells; without a lock it always does."""
+    """Decides whether this controller notifies; without a lease file it always does."""
 
     lock: LeaseConfig | None
     participant: ElectionParticipant
@@ -153,21 +153,21 @@ class LeaderElection:
 
     def __post_init__(self) -> None:
         self._lease = FileLease(self.lock) if self.lock else None
-        # Storage that hangs holds up this thread and nobody else.
+        # Hanging storage blocks only this thread.
         self._thread = ThreadPoolExecutor(1, "leader")
 
     @property
     def is_leader(self) -> bool:
-        """Whether this controller tells: it is its turn, and it has heard what the one before it told."""
+        """Whether this controller leads and has received the progress of its predecessor."""
         return self._lease is None or (bool(self._was_leader) and self._lease.is_held)
 
     def start(self) -> None:
-        """Takes part from now on."""
+        """Starts to participate."""
         if self._lease is not None:
             self._task = asyncio.create_task(self._run(self._lease), name="leader")
 
     async def close(self) -> None:
-        """Takes part no more; the turn is another's."""
+        """Stops to participate and releases the lease."""
         if self._task is not None:
             self._task.cancel()
         if self._lease is not None:
@@ -185,7 +185,7 @@ class LeaderElection:
                 self.participant.receive_progress(parse_progress(turn.other_content))
             if self._was_leader != turn.is_held:
                 self._was_leader = turn.is_held
-                log.info("this controller %s", "leads and tells" if turn.is_held else "follows and tells nobody")
+                log.info("this controller %s", "leads and notifies" if turn.is_held else "follows, without notifying")
                 await self.participant.on_leadership_change(turn.is_held)
             await asyncio.sleep(RENEW_SHARE * turn.lock.lease)
 
@@ -197,9 +197,9 @@ class LeaderElection:
                 await asyncio.shield(self._pending)
             trouble = ""
         except BlockingIOError:
-            return  # another looks at it just now
+            return  # Another controller holds the lock at the moment.
         except (OSError, TimeoutError) as error:
-            trouble = f"{type(error).__name__}: {error}" if str(error) else "no answer of the storage"
+            trouble = f"{type(error).__name__}: {error}" if str(error) else "storage does not respond"
         if trouble and trouble != self._trouble and self.lock:
-            log.warning("%s: %s; nobody is told by this controller meanwhile", self.lock.path, trouble)
+            log.warning("%s: %s; this controller does not notify meanwhile", self.lock.path, trouble)
         self._trouble = trouble

@@ -1,4 +1,4 @@
-"""What a controller tells of itself and of what it found, as Prometheus text."""
+"""The controller's own metrics and its incidents, as Prometheus text."""
 
 import resource
 from collections.abc import Iterable, Iterator
@@ -12,77 +12,92 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def format_metrics(controller: Controller) -> str:
-    """The page."""
+    """Returns the metrics page."""
     return "".join(line for family in _metric_families(controller) for line in _format_family(*family))
 
 
 def _metric_families(controller: Controller) -> Iterator[Family]:
-    """Name, type, meaning and samples of each metric."""
+    """Yields name, type, help text and samples of each metric."""
     pace, known, agents = controller.tick_stats, controller.last_result, controller.receiver.agents.values()
     usage = resource.getrusage(resource.RUSAGE_SELF)
     standings = controller.source_statuses()
-    yield "skewscope_ticks_total", "counter", "Ticks that were judged.", [({}, pace.ticks)]
+    yield "skewscope_ticks_total", "counter", "Processed ticks.", [({}, pace.ticks)]
     yield (
         "skewscope_ticks_skipped_total",
         "counter",
-        "Seconds that were passed over.",
+        "Skipped seconds.",
         [({}, pace.skipped)],
     )
-    yield "skewscope_tick_seconds", "gauge", "How long the last tick took.", [({}, pace.duration)]
-    yield "skewscope_process_seconds_total", "counter", "Processor time.", [({}, usage.ru_utime + usage.ru_stime)]
+    yield "skewscope_tick_seconds", "gauge", "Duration of the last tick.", [({}, pace.duration)]
+    yield "skewscope_process_seconds_total", "counter", "CPU time.", [({}, usage.ru_utime + usage.ru_stime)]
     if known is not None:
-        yield "skewscope_series", "gauge", "Series that the engine knows.", [({}, known.series)]
+        yield "skewscope_series", "gauge", "Series in the engine.", [({}, known.series)]
         yield "skewscope_samples", "gauge", "Samples of the last tick.", [({}, known.samples)]
-        yield "skewscope_samples_late_total", "counter", "Samples that came too late.", [({}, known.late_samples)]
+        yield "skewscope_samples_late_total", "counter", "Samples that arrived too late.", [({}, known.late_samples)]
         over = known.superseded_samples
-        yield "skewscope_samples_passed_over_total", "counter", "Samples that newer ones stood for.", [({}, over)]
+        yield (
+            "skewscope_samples_passed_over_total",
+            "counter",
+            "Samples superseded by newer ones under overload.",
+            [({}, over)],
+        )
         firing = sum(one.state == "firing" for one in known.snapshot.incidents)
-        yield "skewscope_incidents_firing", "gauge", "Incidents that fire.", [({}, firing)]
-        yield "skewscope_store_up", "gauge", "Whether the store takes what is written.", [({}, known.store_ok)]
-        yield "skewscope_recording_up", "gauge", "Whether what is to be recorded is.", [({}, known.recording_ok)]
+        yield "skewscope_incidents_firing", "gauge", "Firing incidents.", [({}, firing)]
+        yield "skewscope_store_up", "gauge", "Whether the store can be written.", [({}, known.store_ok)]
+        yield "skewscope_recording_up", "gauge", "Whether the recording can be written.", [({}, known.recording_ok)]
         yield "skewscope_last_tick_timestamp_seconds", "gauge", "End of the last tick.", [({}, known.snapshot.time)]
-    yield "skewscope_source_up", "gauge", "Whether batches come.", [({"source": s.name}, s.up) for s in standings]
     yield (
-        *("skewscope_source_values_total", "counter", "Values that came."),
+        "skewscope_source_up",
+        "gauge",
+        "Whether the source delivers batches.",
+        [({"source": s.name}, s.up) for s in standings],
+    )
+    yield (
+        *("skewscope_source_values_total", "counter", "Received values."),
         [({"source": s.name}, s.values) for s in standings],
     )
     yield (
-        *("skewscope_source_dropped_total", "counter", "Values that nobody took in time."),
+        *("skewscope_source_dropped_total", "counter", "Values dropped from a full queue."),
         [({"source": s.name}, s.dropped) for s in standings],
     )
     yield (
-        *("skewscope_source_restarts_total", "counter", "Times that a source was started again."),
+        *("skewscope_source_restarts_total", "counter", "Restarts of the source."),
         [({"source": s.name}, s.restarts) for s in standings],
     )
-    yield "skewscope_leads", "gauge", "Whether this controller is the one that tells.", [({}, controller.is_leader)]
-    yield "skewscope_agents", "gauge", "Agents that were ever heard.", [({}, len(agents))]
+    yield "skewscope_leads", "gauge", "Whether this controller is the one that notifies.", [({}, controller.is_leader)]
+    yield "skewscope_agents", "gauge", "Agents seen so far.", [({}, len(agents))]
     if known is not None:
         yield from incident_metrics.metric_families(known)
     yield from _notifier_families(controller)
     yield (
-        *("skewscope_agent_rows_repeated_total", "counter", "Rows that came twice."),
+        *("skewscope_agent_rows_repeated_total", "counter", "Duplicate rows."),
         [({}, sum(agent.repeated_rows for agent in agents))],
     )
 
 
 def _notifier_families(controller: Controller) -> Iterator[Family]:
-    """How those who are told do."""
+    """Yields the metrics of notifiers."""
     told = controller.dispatcher.statuses()
-    yield "skewscope_teller_up", "gauge", "Whether the last thing arrived.", [({"teller": s.name}, s.up) for s in told]
     yield (
-        *("skewscope_teller_told_total", "counter", "How often something arrived."),
+        "skewscope_teller_up",
+        "gauge",
+        "Whether the last delivery succeeded.",
+        [({"teller": s.name}, s.up) for s in told],
+    )
+    yield (
+        *("skewscope_teller_told_total", "counter", "Successful deliveries."),
         [({"teller": s.name}, s.told) for s in told],
     )
     yield (
-        *("skewscope_teller_failed_total", "counter", "How often something did not."),
+        *("skewscope_teller_failed_total", "counter", "Failed deliveries."),
         [({"teller": s.name}, s.failed) for s in told],
     )
     yield (
-        *("skewscope_teller_refused_total", "counter", "Letters thrown away, since they would never be taken."),
+        *("skewscope_teller_refused_total", "counter", "Notifications dropped because the receiver refused them."),
         [({"teller": s.name}, s.refused) for s in told],
     )
     yield (
-        *("skewscope_teller_dropped_total", "counter", "Letters that waited too long."),
+        *("skewscope_teller_dropped_total", "counter", "Notifications dropped from a full queue."),
         [({"teller": s.name}, controller.dropped_notifications(s.name)) for s in told],
     )
 

@@ -1,4 +1,4 @@
-"""The OpenAPI description of what a controller answers: its routes, rows of agents, and what is pushed to sources."""
+"""Generates the OpenAPI description of the API: its routes, rows of agents, and pushes to sources."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -10,39 +10,39 @@ if TYPE_CHECKING:
     from skewscope.adapters.controller.api import Route
 
 AUTH_RESPONSES = {
-    "401": "No token of ours.",
-    "403": "Not with this role.",
-    "503": "The store, or what is asked for, is not there just now.",
+    "401": "Unknown token.",
+    "403": "The role does not permit this.",
+    "503": "The store or the requested object is not available at the moment.",
 }
 POST_RESPONSES = {
-    "400": "What is wrong with it, all of it at once.",
-    "408": "It took too long to come.",
+    "400": "All problems of the body.",
+    "408": "The body was too slow.",
     "413": "Too large.",
     "415": "No JSON.",
 }
 PUSH_RESPONSES = {
-    "400": "No body that this takes.",
-    "401": "No token of ours.",
-    "403": "Not this sender.",
-    "408": "It took too long to come.",
+    "400": "Invalid body.",
+    "401": "Unknown token.",
+    "403": "The sender is not allowed.",
+    "408": "The body was too slow.",
     "413": "Too large.",
-    "503": "Too much waits; send it again after `Retry-After` seconds.",
+    "503": "Too many bodies wait; send it again after `Retry-After` seconds.",
 }
 ROWS_RESPONSES = PUSH_RESPONSES | {
-    "200": "The highest sequence that was taken.",
-    "403": "Not this sender, or not this node.",
-    "409": "Tables that are to be announced again.",
+    "200": "The highest received sequence number.",
+    "403": "The sender is not allowed, or not for this node.",
+    "409": "Tables that must be announced again.",
 }
 
 
 def build_description(routes: Iterable["Route"], receivers: Iterable[PushReceiver]) -> dict[str, Any]:
-    """The document, with the sources that are pushed to now."""
+    """Returns the document, including the present push sources."""
     paths: dict[str, Any] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _build_operation(route)
     paths[ROWS_PATH] = {"post": _build_push_operation("Rows of an agent.", (CONTENT_TYPE,), ROWS_RESPONSES)}
     for one in receivers:
-        answers = PUSH_RESPONSES | {one.endpoint_info.success_status: "All of it was taken."}
+        answers = PUSH_RESPONSES | {one.endpoint_info.success_status: "Everything was accepted."}
         paths[one.path] = {
             "post": _build_push_operation(one.endpoint_info.summary, one.endpoint_info.content_types, answers)
         }
@@ -67,7 +67,7 @@ def _build_operation(route: "Route") -> dict[str, Any]:
         | (AUTH_RESPONSES if route.role else {})
         | (POST_RESPONSES if route.method == "POST" else {})
     )
-    others |= {"404": "There is no such thing."} if route.may_be_missing else {}
+    others |= {"404": "Not found."} if route.may_be_missing else {}
     answers |= {status: {"description": meaning} for status, meaning in sorted(others.items())}
     told: dict[str, Any] = {"summary": route.summary, "parameters": asked, "responses": answers, "security": []}
     if route.role:

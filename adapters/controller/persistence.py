@@ -1,7 +1,7 @@
-"""What a tick found out, on its way into the store: written at once in one transaction, or kept while the disk is full.
+"""Writes the results of a tick to the store: in one transaction, or later while the disk is full.
 
-A store that takes nothing must not end the diagnosing: whatever was to be written waits, is tried again each tick, and
-the log says so once. What only shows what stands, such as Alertmanager, is told meanwhile; letters wait as well.
+A store that cannot be written must not stop the diagnosis: pending data is kept, retried each tick, and logged once.
+State notifiers such as Alertmanager continue meanwhile; notifications of event notifiers wait.
 """
 
 import logging
@@ -19,42 +19,42 @@ from skewscope.engine.incidents.lifecycle import IncidentChange
 from skewscope.engine.model.incident import Incident
 
 MAX_WAITING = 100_000
-"""Changes, letters and lines of the audit log that wait, of each; of more, the oldest go."""
+"""Maximum pending changes, notifications and audit lines, of each; the oldest are dropped."""
 
 AuditEntry = tuple[float, str, str, Mapping[str, Any]]
-"""Of the audit log: when, who, what, and what belongs to it."""
+"""An audit line: time, actor, action, data."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class StoreWriter:
-    """The way into a store."""
+    """Writes to a store, with pending data."""
 
     store: Store
     outbox: Outbox = field(default_factory=lambda: Outbox({}))
     trouble: str = ""
-    """Why the store takes nothing; '' while it does."""
+    """Why the store cannot be written; '' while it can."""
     updated_notifiers: frozenset[str] = frozenset()
-    """Tellers whose letters were written last."""
+    """Notifiers with notifications in the last write."""
     _changes: deque[IncidentChange] = field(default_factory=lambda: deque(maxlen=MAX_WAITING))
     _notifications: deque[tuple[float, str, IncidentUpdate]] = field(default_factory=lambda: deque(maxlen=MAX_WAITING))
     _audit_entries: deque[AuditEntry] = field(default_factory=lambda: deque(maxlen=MAX_WAITING))
     _deliveries: dict[str, int] = field(default_factory=dict)
 
     def add_audit_entry(self, t: float, who: str, what: str, told: Mapping[str, Any]) -> None:
-        """Adds a line to the audit log, at once where that can be."""
+        """Adds an audit line, at once if possible."""
         self._audit_entries.append((t, who, what, told))
         self.write_tick(t, (), ())
 
     def queue_notifications(self, t: float, incidents: Iterable[Incident], hidden: Mapping[str, str]) -> None:
-        """Writes letters of a tick, to be kept with it."""
+        """Queues the notifications of a tick for the next write."""
         self._notifications += ((t, teller, told) for teller, told in self.outbox.collect_updates(t, incidents, hidden))
 
     def write_tick(
         self, t: float, incidents: Iterable[Incident], changes: Sequence[IncidentChange]
     ) -> tuple[IncidentEvent, ...]:
-        """Writes all that waits and what is new; what happened, numbered, and nothing where it could not be written."""
+        """Writes pending and new data; returns the numbered events, none if the write failed."""
         self._changes += changes
         self._deliveries |= self.outbox.take_deliveries()
         self.updated_notifiers = frozenset()
@@ -71,7 +71,7 @@ class StoreWriter:
         return events
 
     def _write_pending(self, connection: sqlite3.Connection) -> None:
-        """What goes into the same transaction."""
+        """Writes pending data in the open transaction."""
         for line in self._audit_entries:
             audit.append(connection, *line)
         self.outbox.write(connection, self._notifications)
@@ -79,7 +79,7 @@ class StoreWriter:
 
     def _set_trouble(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:
-            log.error("%s; what is found meanwhile waits, and letters with it", trouble)
+            log.error("%s; incidents and notifications are kept in memory meanwhile", trouble)
         elif self.trouble and not trouble:
-            log.info("the store takes what is written again")
+            log.info("the store can be written again")
         self.trouble = trouble

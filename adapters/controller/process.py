@@ -1,4 +1,4 @@
-"""A controller as a process: server, signals and an orderly end."""
+"""The controller process: server, signals and orderly shutdown."""
 
 import asyncio
 import ctypes
@@ -16,26 +16,26 @@ from skewscope.adapters.controller.server import ControllerApp, create_server, o
 from skewscope.kb.problems import SkewscopeError
 
 SHUTDOWN_TIMEOUT = 10.0
-"""Seconds that the server has to end."""
+"""Seconds for the server's shutdown."""
 
 SWITCH_INTERVAL = 0.001
-"""Seconds after which the engine's thread lets the others run: requests should not wait for each other's turn."""
+"""Thread switch interval in seconds: the engine's thread must not delay requests."""
 
 GC_THRESHOLDS = (100_000, 50, 1000)
-"""How seldom garbage is looked for: next to nothing of ours lies in circles, and a fleet has millions of names."""
+"""Thresholds of garbage collection: few objects are in cycles, and a fleet has millions of names."""
 
 M_MMAP_THRESHOLD = -3
 LARGE_ALLOCATION = 1 << 20
-"""Bytes from which an array is large."""
+"""Bytes above which an array counts as large."""
 
 log = logging.getLogger(__name__)
 
 
 def run(path: Path) -> None:
-    """Runs the controller of a config until it is told to stop (SIGTERM, SIGINT); SIGHUP reads the config again.
+    """Runs a controller until SIGTERM or SIGINT; SIGHUP reloads the config.
 
     Raises:
-        InputError: what is wrong with the config, the store or the rules.
+        InputError: the config, the store or the rules are invalid.
         SkewscopeError: it cannot listen.
     """
     sys.setswitchinterval(SWITCH_INTERVAL)
@@ -45,7 +45,7 @@ def run(path: Path) -> None:
 
 
 def _configure_malloc() -> None:
-    """Has large arrays go back to the system when they are freed; by itself glibc begins to keep ever larger ones."""
+    """Makes glibc return freed large arrays to the system; by default its threshold grows."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_ALLOCATION)
 
@@ -71,7 +71,7 @@ async def _serve(path: Path) -> None:
 
 
 def _install_signal_handlers(app: ControllerApp, path: Path, stop: asyncio.Event) -> "set[asyncio.Task[None]]":
-    """Listens to signals; the reloads that are under way."""
+    """Installs signal handlers; returns the set of reloads in progress."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -87,7 +87,7 @@ def _install_signal_handlers(app: ControllerApp, path: Path, stop: asyncio.Event
 
 
 async def _reload(app: ControllerApp, path: Path) -> None:
-    """Takes the config as it is now; one with faults changes nothing."""
+    """Applies the present config; an invalid one changes nothing."""
     try:
         settings = await asyncio.to_thread(config.read, path)
         kept = await app.controller.reload(settings)
@@ -97,4 +97,4 @@ async def _reload(app: ControllerApp, path: Path) -> None:
     app.access_control = AccessControl(app.controller.config)
     log.info("reloaded")
     for what in kept:
-        log.warning("%s: what was changed there counts after a restart", what)
+        log.warning("%s: changes there take effect after a restart", what)

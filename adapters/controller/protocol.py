@@ -1,8 +1,8 @@
-"""HTTP on one connection: rows of agents are taken where they come out of the parser; all else goes on to ASGI.
+"""HTTP on one connection: rows of agents are handled directly in the parser; all other requests go to ASGI.
 
-A thousand agents push a thousand times a second. A task, a scope and two writes for each would cost more than what is
-in the rows. What is not plain (no length, a client that waits to be told to go on, somebody who may not) takes the
-long way, which answers the same.
+A thousand agents send a thousand requests per second. A task, a scope and two writes per request would cost more than
+the rows themselves. Unusual requests (no length, `Expect: 100-continue`, a denied sender) take the ASGI path with the
+same answers.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from skewscope.adapters.controller.http_helpers import error_response
 from skewscope.adapters.formats.row_protocol import MAX_PACKED_BYTES, ROWS_PATH
 
 REQUEST_TIMEOUT = 10.0
-"""Seconds that a request may take to come, and then its body."""
+"""Seconds for a request to arrive, and then for its body."""
 MAX_OVERHEAD = 1 << 16
-"""Bytes of a request besides its body, and as many as that has; the first piece of a request counts for nothing."""
+"""Bytes of a request besides its body, plus as many as the body has; the first chunk is free."""
 MAX_PIPELINED = 32
-"""Requests that may wait for the answer to one before them."""
+"""Maximum number of pipelined requests."""
 WRITE_TIMEOUT = 30.0
-"""Seconds that an answer may wait for somebody who does not read it."""
+"""Seconds that an answer may wait for a client that does not read."""
 PEER_KEY = "skewscope.peer"
-"""Where the name in a client's certificate stands in a request's scope."""
+"""Key of the client certificate's name in a request's scope."""
 LENGTH_HEADER = b"content-length"
 OK_RESPONSE = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n{"taken":%d}'
 OK_BODY_LENGTH = len('{"taken":}')
@@ -38,14 +38,14 @@ log = logging.getLogger(__name__)
 
 
 class PipelineLimitError(Exception):
-    """A client asks on and on without hearing any answer."""
+    """A client sends requests without reading the answers."""
 
 
 class RowsHandler(Protocol):
-    """Takes rows of agents."""
+    """Handles rows of agents."""
 
     def authorise_sender(self, scope: Scope) -> str | None:
-        """The node that a sender may speak for; None for any.
+        """Returns the node that a sender may report for; None for any.
 
         Raises:
             DeniedError: it may not send rows.
@@ -53,31 +53,31 @@ class RowsHandler(Protocol):
         ...
 
     def receive_rows(self, body: bytes, allowed: str | None) -> int | Response:
-        """Takes a body; gives the highest sequence taken so far, or the answer that tells what is wrong."""
+        """Receives a body; returns the highest received sequence number, or an error answer."""
         ...
 
 
 @dataclass(slots=True)
 class _RowsBody:
-    """One that is coming in."""
+    """A body that is arriving."""
 
     allowed: str | None
-    """The node that its sender may speak for; None for any."""
+    """The node that its sender may report for; None for any."""
     parts: list[bytes] = field(default_factory=list)
     timeout: asyncio.TimerHandle | None = None
-    """What ends the wait for the rest of it."""
+    """Timer of the body's timeout."""
 
 
 class HttpConnection(HttpToolsProtocol):
-    """One connection: it tells whose certificate the client has, and waits for nobody who does not ask."""
+    """One connection: exposes the client's certificate and closes when idle for too long."""
 
     _rows_body: _RowsBody | None = None
     _request_timer: asyncio.TimerHandle | None = None
-    """When a connection ends that has not asked for anything by then."""
+    """Closes the connection without a request."""
     _write_timer: asyncio.TimerHandle | None = None
-    """When a connection ends whose client does not read what it is answered."""
+    """Closes the connection of a client that does not read its answer."""
     _request_begun = False
-    """Whether a request begins in what is read just now."""
+    """Whether a request starts in the present chunk."""
     _overhead = 0
     """Bytes of a request beyond its body, less those of its body."""
     connection_limit: ConnectionLimit
@@ -88,7 +88,7 @@ class HttpConnection(HttpToolsProtocol):
         self.connection_limit.add(self)
 
     def abort(self) -> None:
-        """Ends it at once."""
+        """Closes it at once."""
         self.transport.abort()
 
     def on_message_begin(self) -> None:
@@ -109,7 +109,7 @@ class HttpConnection(HttpToolsProtocol):
             super().on_headers_complete()
 
     def _open_rows_body(self) -> _RowsBody | None:
-        """The body of a request whose rows can be taken here; None if it is to go the long way."""
+        """Starts the body of a request that can be handled directly; None for the ASGI path."""
         answering = self.cycle is not None and not self.cycle.response_complete
         plain = self.parser.get_method() == b"POST" and self.parser.get_http_version() == "1.1"
         if answering or not plain or self.expect_100_continue or not self.parser.should_keep_alive():
@@ -135,7 +135,7 @@ class HttpConnection(HttpToolsProtocol):
         self._request_begun = False
         super().data_received(data)
         if not self._request_begun:
-            # Headers and trailers are kept for as long as more of them come.
+            # Headers and trailers are kept in memory as they arrive.
             self._overhead += len(data)
             if self._overhead > MAX_OVERHEAD:
                 self._send_and_close(
@@ -166,8 +166,8 @@ class HttpConnection(HttpToolsProtocol):
         try:
             found = self._rows_handler.receive_rows(body, allowed)
         except Exception:
-            log.exception("rows of an agent could not be taken")
-            found = error_response(500, "this went wrong here; the log tells how")
+            log.exception("error while receiving rows of an agent")
+            found = error_response(500, "internal error; see the log")
         if isinstance(found, Response):
             return _serialise_response(found)
         return OK_RESPONSE % (OK_BODY_LENGTH + len(str(found)), found)
@@ -177,7 +177,7 @@ class HttpConnection(HttpToolsProtocol):
         self._send_and_close(error_response(408, f"the body took more than {REQUEST_TIMEOUT:g} s", Connection="close"))
 
     def _send_and_close(self, answer: Response) -> None:
-        """Answers, and hears no more."""
+        """Answers and closes the connection."""
         if not self.transport.is_closing():
             self.transport.write(_serialise_response(answer))
             self.transport.close()
@@ -216,7 +216,7 @@ class HttpConnection(HttpToolsProtocol):
 
 
 def _serialise_response(answer: Response) -> bytes:
-    """An answer in one piece, so that it goes out in one."""
+    """Returns an answer in one piece, for a single write."""
     head = f"HTTP/1.1 {answer.status_code} {HTTPStatus(answer.status_code).phrase}\r\n".encode()
     lines = [name + b": " + value + b"\r\n" for name, value in answer.raw_headers]
     return b"".join([head, *lines, b"\r\n", bytes(answer.body)])

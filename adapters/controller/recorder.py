@@ -1,9 +1,9 @@
-"""Every sample that sources handed over, as a recording that can be played at any time.
+"""Records every sample of the sources, for later replay.
 
-One Parquet file a source and span of time. A row is what came together: its time, the number of its columns, and all
-values as one list. What the columns are stands in rows of their own before they are used (`series`, a JSON list of
-[signal, kind, entity, selector, rank] from number `first` on), so that every file can be read alone. A file gets its
-name when it is whole; one that was being written when a controller was killed is lost, and nothing else.
+One Parquet file per source and time span. A row is what arrived together: its time, the number of its columns, and all
+values as one list. The columns are described in rows of their own before use (`series`, a JSON list of [signal, kind,
+entity, selector, rank] from number `first` on), so that every file can be read alone. A file is renamed when it is
+complete; a crash loses only the unfinished file.
 """
 
 import json
@@ -25,9 +25,9 @@ from skewscope.adapters.sources.base import SeriesColumns, SourceBatch
 from skewscope.kb.problems import InputError, Problem
 
 FILE_SPAN = 60
-"""Seconds of a file."""
+"""Seconds per file."""
 MAX_BUFFERED = 500_000
-"""Values, or as many eights of bytes of text, that wait for a row group of their own."""
+"""Values, or units of eight bytes of text, buffered per row group."""
 FILE_SUFFIX = ".wide.parquet"
 TOPOLOGY_FILE = "topology.yaml"
 PART_SUFFIX = ".part"
@@ -37,22 +37,22 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecordingRetention:
-    """How much of a recording is kept."""
+    """Retention of a recording."""
 
     max_age: float = 86400.0
     """Seconds."""
     max_bytes: int = 50 << 30
-    """Bytes, of all files."""
+    """Total bytes of all files."""
 
 
 class _SeriesTexts:
-    """What columns are, as it stands in each file: packed, for a fleet's is long, and dear to write anew each time."""
+    """Compressed JSON of columns: long for a fleet, and expensive to serialise for each file."""
 
     def __init__(self) -> None:
         self._packed: WeakKeyDictionary[SeriesColumns, tuple[int, bytes]] = WeakKeyDictionary()
 
     def text_of(self, columns: SeriesColumns, first: int, size: int) -> str:
-        """Columns `first`... to `size` as JSON."""
+        """Returns the columns from `first` to `size` as JSON."""
         kept, packed = self._packed.get(columns, (0, b""))
         if first == 0 and kept == size:
             return zstandard.ZstdDecompressor().decompress(packed).decode()
@@ -61,29 +61,29 @@ class _SeriesTexts:
         text = json.dumps(series, separators=(",", ":"), ensure_ascii=False)
         if first == 0:
             packed = zstandard.ZstdCompressor(level=1).compress(text.encode())
-            # What the compressor gives keeps the room that was set aside for it, fifty times of what it needs.
+            # The compressor over-allocates its output fifty times.
             self._packed[columns] = size, bytes(memoryview(packed))
         return text
 
 
 @dataclass
 class _RecordingFile:
-    """One file while it is written."""
+    """One file being written."""
 
     path: Path
-    """Its name once it is whole."""
+    """Its path when complete."""
     writer: Any
     texts: _SeriesTexts
     numbers: dict[int, int] = field(default_factory=dict)
-    """By the identity of columns: their number in this file."""
+    """Number of columns in this file, by their id()."""
     tables: list[SeriesColumns] = field(default_factory=list)
     announced: list[int] = field(default_factory=list)
-    """How many series of each were announced."""
+    """Number of announced series, by number of columns."""
     rows: list[dict[str, Any]] = field(default_factory=list)
     values: int = 0
 
     def add(self, batch: SourceBatch) -> None:
-        """Takes in a batch; it is written later."""
+        """Adds a batch to the buffer."""
         table = self._table(batch.columns)
         if isinstance(batch.time, float | int):
             self._row(table, float(batch.time), batch.numbers, batch.value)
@@ -100,7 +100,7 @@ class _RecordingFile:
         self.values += len(values)
 
     def _table(self, columns: SeriesColumns) -> int:
-        """The number of some columns, announced as far as they go."""
+        """Returns the number of columns, announcing new series."""
         table = self.numbers.get(id(columns))
         if table is None:
             table = self.numbers[id(columns)] = len(self.tables)
@@ -115,7 +115,7 @@ class _RecordingFile:
         return table
 
     def flush(self) -> None:
-        """Writes what waits as a row group."""
+        """Writes the buffer as a row group."""
         import pyarrow as pa  # noqa: PLC0415 - only who records pays for loading it
 
         if not self.rows:
@@ -133,14 +133,14 @@ class _RecordingFile:
         pa.default_memory_pool().release_unused()
 
     def close(self) -> None:
-        """Makes it whole."""
+        """Completes the file."""
         self.flush()
         self.writer.close()
         self.path.with_name(self.path.name + PART_SUFFIX).replace(self.path)
 
 
 def build_schema() -> Any:
-    """The columns of a file."""
+    """Returns the schema of a file."""
     import pyarrow as pa  # noqa: PLC0415
 
     return pa.schema(
@@ -156,7 +156,7 @@ def build_schema() -> Any:
 
 
 def _list_column(found: Sequence[Any], kind: Any, pa: Any) -> Any:
-    """A column of lists, without a Python object for each value."""
+    """Builds a list column without a Python object per value."""
     sizes = np.array([0 if each is None else len(each) for each in found], np.int64)
     ends = pa.array(np.concatenate(([0], np.cumsum(sizes))).astype(np.int32), pa.int32())
     there = [each for each in found if each is not None]
@@ -166,18 +166,18 @@ def _list_column(found: Sequence[Any], kind: Any, pa: Any) -> Any:
 
 
 class Recorder:
-    """Writes a folder that `skewscope replay` plays. A disk that is full costs the rest of a file's span, no more."""
+    """Writes a recording folder. A full disk costs the rest of a file's span only."""
 
     def __init__(self, folder: Path, topology: Path, retention: RecordingRetention | None = None) -> None:
-        """Begins in a folder, which is made where it is not there.
+        """Opens a folder, creating it if needed.
 
         Raises:
-            InputError: nothing can be written there.
+            InputError: the folder cannot be written.
         """
         self.folder = folder
         self.retention = retention or RecordingRetention()
         self.trouble = ""
-        """Why nothing is recorded just now; '' while it is."""
+        """Why nothing is recorded at the moment; '' while recording."""
         self._files: dict[str, _RecordingFile] = {}
         self._texts = _SeriesTexts()
         self._span: int | None = None
@@ -192,7 +192,7 @@ class Recorder:
             raise InputError([Problem(str(folder), 0, "", found, "a folder for recordings, with room")]) from None
 
     def record(self, t: float, handed: Mapping[str, Sequence[SourceBatch]]) -> None:
-        """Keeps what sources handed over in the tick that ends at `t`."""
+        """Records the batches of the tick that ends at `t`."""
         span = int(t // FILE_SPAN)
         try:
             if self._span is not None and span != self._span:
@@ -215,7 +215,7 @@ class Recorder:
                     file.flush()
 
     def close(self) -> None:
-        """Makes all files whole."""
+        """Completes all files."""
         try:
             self._close_files()
             self._describe()
@@ -228,7 +228,7 @@ class Recorder:
             file.close()
 
     def _abandon_files(self, error: OSError) -> None:
-        """What is open could not be read by anybody: it makes room, and the next span begins anew."""
+        """Deletes unfinished files to free space; the next span starts anew."""
         for file in self._files.values():
             with suppress(OSError):
                 file.writer.close()
@@ -236,13 +236,13 @@ class Recorder:
         for left in self.folder.glob(f"*{PART_SUFFIX}"):
             with suppress(OSError):
                 left.unlink()
-        self._set_trouble(f"{self.folder} takes no recording: {error.strerror or error}")
+        self._set_trouble(f"{self.folder} cannot be written: {error.strerror or error}")
 
     def _set_trouble(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:
             log.error("%s; the rest of this minute is not recorded", trouble)
         elif self.trouble and not trouble:
-            log.info("%s is recorded to again", self.folder)
+            log.info("recording to %s continues", self.folder)
         self.trouble = trouble
 
     def _open_file(self, name: str, span: int) -> _RecordingFile:
@@ -253,7 +253,7 @@ class Recorder:
         again = 1
         while path.exists():
             path, again = self.folder / f"{stem}.{again}{FILE_SUFFIX}", again + 1
-        # Numbers that hardly change from row to row share their bytes when these are split.
+        # Byte-split values that hardly change from row to row compress well.
         writer = pq.ParquetWriter(
             path.with_name(path.name + PART_SUFFIX),
             build_schema(),
@@ -270,7 +270,7 @@ class Recorder:
         self._describe()
 
     def _prune(self, t: float) -> None:
-        """Drops files that are too old, then the oldest until the rest is small enough."""
+        """Deletes files that are too old, then the oldest ones until the total is below the limit."""
         left = 0
         for path in sorted(self.folder.glob(f"*{FILE_SUFFIX}"), key=_begin_time, reverse=True):
             left += path.stat().st_size
@@ -278,7 +278,7 @@ class Recorder:
                 path.unlink()
 
     def _describe(self) -> None:
-        """Says what is there, so that the folder can be played at any time."""
+        """Writes `recording.yaml`, so that the folder can be replayed at any time."""
         paths = sorted(self.folder.glob(f"*{FILE_SUFFIX}"))
         inputs = [f"  - {{kind: parquet, path: {json.dumps(path.name)}}}" for path in paths]
         lines = ["version: 1", f"topology: {TOPOLOGY_FILE}", "inputs:" if inputs else "inputs: []", *inputs]
@@ -288,6 +288,6 @@ class Recorder:
 
 
 def _begin_time(path: Path) -> float:
-    """When a file begins, by its name."""
+    """Returns the start time in a file's name."""
     text = path.name.partition("-")[0]
     return float(text) if text.isdigit() else 0.0

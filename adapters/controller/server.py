@@ -1,4 +1,4 @@
-"""The HTTP server: who asks is known before anything is answered, and rows of agents take the shortest way."""
+"""The HTTP server: authenticates before answering, and handles rows of agents on a fast path."""
 
 import asyncio
 import resource
@@ -34,18 +34,18 @@ from skewscope.adapters.sources import push_receiver
 from skewscope.kb.problems import InputError, SkewscopeError
 
 KEEP_ALIVE = 75
-"""Seconds that a connection may wait for its next request: agents keep theirs."""
+"""Seconds that a connection may be idle: agents keep theirs."""
 MAX_CONNECTIONS = 20_000
 BACKLOG = 2048
 MAX_PUSHED = 16 << 20
-"""Bytes that are taken of who is no agent, as they travel."""
+"""Maximum encoded bytes of a push."""
 
 MAX_INFLIGHT_BYTES = 256 << 20
-"""Bytes of bodies that are coming in or waiting to be read."""
+"""Maximum total bytes of bodies in progress."""
 
 
 class TooLargeError(Exception):
-    """A body that is larger than anybody sends."""
+    """A body above the limit."""
 
     def __init__(self, most: int) -> None:
         super().__init__(f"more than {most} bytes")
@@ -64,17 +64,17 @@ BUSY_ERRORS = (ReceiverBusyError, push_receiver.PushQueueFullError)
 
 @dataclass
 class BodyBudget:
-    """How many bytes of bodies may be under way at a time, of all senders together."""
+    """Limits the total bytes of bodies in progress, over all senders."""
 
     limit: int
     used: int = 0
 
     @contextmanager
     def reserve(self) -> Iterator[Callable[[int], None]]:
-        """What takes room for so many more bytes of a body; all of it is given back in the end.
+        """Yields a function that reserves bytes; all are released at the end.
 
         Raises:
-            pushed.BusyError: there is none, when it is called.
+            push_receiver.PushQueueFullError: by the function, when the limit is reached.
         """
         mine = 0
 
@@ -93,7 +93,7 @@ class BodyBudget:
 
 @dataclass
 class ControllerApp:
-    """Answers requests."""
+    """The ASGI application."""
 
     controller: Controller
     access_control: AccessControl = field(init=False)
@@ -107,7 +107,7 @@ class ControllerApp:
         self._asgi_app = Starlette(routes=routes, exception_handlers={HTTPException: _route_error})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handles one request."""
         posted = scope["type"] == "http" and scope["method"] == "POST"
         if posted and scope["path"] == ROWS_PATH:
             await (await self._receive_push(scope, receive, self._receive_rows_body))(scope, receive, send)
@@ -137,22 +137,22 @@ class ControllerApp:
 
     def _check_host(self, scope: Scope) -> None:
         if not self.access_control.is_allowed_host(_get_header(scope, b"host")):
-            raise DeniedError("this host is not served; ask for it by its address", known=True)
+            raise DeniedError("unknown Host header; use the address of the controller", known=True)
 
     def _authenticate(self, scope: Scope) -> Any:
         return self.access_control.authenticate(_get_header(scope, b"authorization"), scope.get(PEER_KEY, ""))
 
     def authorise_sender(self, scope: Scope) -> str | None:
-        """The node that a sender of rows may speak for; None for any.
+        """Returns the node that a sender of rows may report for; None for any.
 
         Raises:
-            DeniedError: it may not send any, or not here.
+            DeniedError: it may not send rows here.
         """
         self._check_host(scope)
         return self.access_control.sender_node(self._authenticate(scope))
 
     def receive_rows(self, body: bytes, allowed: str | None) -> int | Response:
-        """Takes rows of an agent; gives the highest sequence taken so far, or what is to be answered instead."""
+        """Receives rows of an agent; returns the highest received sequence number or an error answer."""
         try:
             return self.controller.receiver.receive(body, allowed)
         except UnknownTablesError as error:
@@ -161,7 +161,7 @@ class ControllerApp:
             return _error_response(error)
 
     async def _receive_push(self, scope: Scope, receive: Receive, take: "PushHandler") -> Response:
-        """Lets somebody push."""
+        """Handles a push with the errors that all pushes share."""
         try:
             allowed = self.authorise_sender(scope)
             async with asyncio.timeout(REQUEST_TIMEOUT):
@@ -174,7 +174,7 @@ class ControllerApp:
             return _error_response(error)
 
     async def _receive_rows_body(self, scope: Scope, receive: Receive, allowed: str | None) -> Response:
-        """Takes rows of an agent that came the long way (see `protocol`)."""
+        """Receives rows of an agent on the ASGI path (see `protocol`)."""
         with self._body_budget.reserve() as place:
             found = self.receive_rows(await _read_body(scope, receive, MAX_PACKED_BYTES, place), allowed)
         return found if isinstance(found, Response) else JSONResponse({"taken": found})
@@ -182,7 +182,7 @@ class ControllerApp:
     async def _receive_source_push(
         self, source: push_receiver.PushReceiver, scope: Scope, receive: Receive, allowed: str | None
     ) -> Response:
-        """Takes what somebody pushes to a source that speaks of the whole fleet."""
+        """Receives a push to a source of the whole fleet."""
         if allowed is not None:
             raise DeniedError("this needs an agent's token for every node ('*')", known=True)
         with self._body_budget.reserve() as place:
@@ -195,7 +195,7 @@ class ControllerApp:
 
 
 PushHandler = Callable[[Scope, Receive, str | None], Awaitable[Response]]
-"""Takes what is pushed by who may speak for a node, or for all."""
+"""Receives a push of a sender limited to a node, or to none."""
 
 
 def _get_header(scope: Scope, name: bytes) -> str:
@@ -237,14 +237,14 @@ async def _route_error(_request: Request, error: Exception) -> Response:
 
 
 class ControllerServer(uvicorn.Server):
-    """Leaves signals to the process, and knows all who are connected, those too whose TLS has still to begin."""
+    """Leaves signals to the process, and tracks all connections, including unfinished TLS handshakes."""
 
     connection_limit: ConnectionLimit
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begins to serve on sockets."""
+        """Starts to serve on sockets."""
         await self.lifespan.startup()
-        # At as many as this uvicorn itself turns requests away.
+        # At this number uvicorn itself refuses requests.
         self.connection_limit = ConnectionLimit(max((self.config.limit_concurrency or MAX_CONNECTIONS) - 1, 1))
         serve = asyncio.get_running_loop().create_server
         self.servers = [await serve(self._create_protocol, sock=door, backlog=BACKLOG) for door in sockets or ()]
@@ -256,7 +256,7 @@ class ControllerServer(uvicorn.Server):
         return TlsHandshake(inner, self.config.ssl, self.connection_limit) if self.config.ssl else inner
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Ends; who has not ended its handshake is not waited for."""
+        """Stops the server without waiting for unfinished handshakes."""
         for who in self.connection_limit.idle_connections:
             if isinstance(who, TlsHandshake):
                 who.abort()
@@ -264,18 +264,18 @@ class ControllerServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Takes none."""
+        """Captures no signals."""
         yield
 
 
 def open_socket(listen: ListenConfig) -> socket.socket:
-    """A socket that waits for connections.
+    """Opens a listening socket.
 
     Raises:
-        SkewscopeError: there is none to be had at this address.
+        SkewscopeError: the address is not available.
     """
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    # Only where the protocol is named does asyncio send each part of an answer at once; agents would wait 40 ms else.
+    # asyncio sets TCP_NODELAY only if the protocol is named; otherwise agents would wait 40 ms.
     door = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -289,7 +289,7 @@ def open_socket(listen: ListenConfig) -> socket.socket:
 
 
 def max_connections() -> int:
-    """How many there may be at a time: files, sources and tellers need a quarter of what the process may open."""
+    """Returns the connection limit: a quarter of the process's descriptors is reserved for files and other sockets."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -298,7 +298,7 @@ def max_connections() -> int:
 
 
 def create_server(app: ControllerApp, tls: TlsConfig | None) -> ControllerServer:
-    """What serves an application on sockets that it is given, until its `should_exit` is set."""
+    """Creates the server of an application; it runs until its `should_exit` is set."""
     settings = uvicorn.Config(
         app,
         http=HttpConnection,

@@ -1,4 +1,4 @@
-"""Silences over HTTP: listed, made, tried out and ended."""
+"""Silences over HTTP: list, preview, create, end."""
 
 import asyncio
 import secrets
@@ -37,19 +37,19 @@ PREVIEW_SECONDS = 7.0 * DAY
 MAX_NAMES = 1000
 MAX_SHOWN = 100
 MAX_SILENCES = 1000
-"""That may hold or wait at any time."""
+"""Maximum number of active and future silences."""
 YEAR = 366.0 * DAY
 
 
 async def list_silences(_request: Request, site: "ApiContext") -> Response:
-    """Silences, those that begin last first."""
+    """Returns silences, latest first."""
     now = site.controller.clock.now()
     found = await asyncio.to_thread(site.reader.silences)
     return JSONResponse({"silences": [one.as_json(now) for one in found]})
 
 
 async def preview_silence(request: Request, site: "ApiContext") -> Response:
-    """What a silence would hide now, and would have hidden in the last week; makes none."""
+    """Returns what a silence would suppress now and would have in the last week; creates none."""
     try:
         silence, _ = _parse_silence(await read_json_text(request), site.controller, caller_of(request).name)
     except (BadBodyError, InputError) as error:
@@ -58,7 +58,7 @@ async def preview_silence(request: Request, site: "ApiContext") -> Response:
 
 
 async def create_silence(request: Request, site: "ApiContext") -> Response:
-    """Makes a silence; one that is too broad needs `force` by an admin."""
+    """Creates a silence; one that is too broad needs `force` by an admin."""
     who, controller = caller_of(request), site.controller
     try:
         silence, force = _parse_silence(await read_json_text(request), controller, who.name)
@@ -84,7 +84,7 @@ async def delete_silence(request: Request, site: "ApiContext") -> Response:
     if found is None:
         return error_response(404, "no such silence")
     if found.is_over(now):
-        return error_response(409, "it is over already")
+        return error_response(409, "the silence has already ended")
     silence = end_silence(found, who, now)
     await controller.change_silence(who, "silence was ended", silence)
     return JSONResponse(silence.as_json(now))
@@ -97,14 +97,14 @@ def _error_response(error: BadBodyError | InputError) -> Response:
     return JSONResponse({"error": str(error), "problems": problems}, 400)
 
 
-# --- what was asked for
+# --- request bodies
 
 
 def _parse_silence(body: str, controller: Controller, owner: str) -> tuple[Silence, bool]:
-    """The silence that a body describes, and whether it is to be made even if it is too broad.
+    """Parses a silence and whether it is forced.
 
     Raises:
-        InputError: everything that is wrong with it.
+        InputError: all problems of the body.
     """
     fields = FieldReader(yamlfile.parse(body, "silence"))
     if not fields.check_keys((), ("match", "comment"), ("starts", "ends", "hours", "endless", "force")):
@@ -146,7 +146,7 @@ def _parse_match(fields: FieldReader, controller: Controller) -> Match:
 
 
 def _known_names(controller: Controller) -> dict[str, Iterable[str]]:
-    """What may be named; entities are too many kinds of thing to tell."""
+    """Returns the names allowed for each matcher; entities are not checked."""
     cluster: Topology = controller.config.topology
     return {
         "condition": set(controller.catalogue.conditions),
@@ -191,7 +191,7 @@ def _parse_time(fields: FieldReader, at: FieldPath, now: float) -> float | None:
     return seconds
 
 
-# --- what it would hide
+# --- preview
 
 
 async def _run_preview(silence: Silence, site: "ApiContext") -> dict[str, Any]:
@@ -199,7 +199,7 @@ async def _run_preview(silence: Silence, site: "ApiContext") -> dict[str, Any]:
 
 
 def _build_preview(silence: Silence, site: "ApiContext") -> dict[str, Any]:
-    """What it would hide of what would be told: diagnoses, without what others explain."""
+    """Returns the diagnoses that a silence would suppress."""
     controller, cluster = site.controller, site.controller.config.topology
     now = controller.clock.now()
     past = [

@@ -1,7 +1,7 @@
-"""Silences: what is not told for a while, since somebody works there. It is still found, kept, shown and judged.
+"""Silences: suppress notifications for a while, such as during maintenance. Incidents are still found and stored.
 
-A silence names conditions, entities, nodes, groups or racks; an incident has to match each of these that is named, and
-with everything that it is on: what hits others as well is told.
+A silence names conditions, entities, nodes, groups or racks; an incident must match each named matcher, with everything
+that it affects: an incident that affects others too is not suppressed.
 """
 
 import json
@@ -25,17 +25,17 @@ Match = tuple[tuple[str, tuple[str, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class SilenceLimits:
-    """Beyond which a silence is too broad, and needs an admin."""
+    """Limits above which a silence is too broad, and needs an admin."""
 
     max_share: float = MAX_SHARE
-    """Of the fleet's nodes that silences may cover at any time."""
+    """Maximum share of the fleet's nodes covered at any time."""
     max_days: float = MAX_DAYS
-    """That one may last."""
+    """Maximum days of a silence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """One of them."""
+    """One silence."""
 
     id: str
     match: Match
@@ -47,22 +47,22 @@ class Silence:
     owner: str
     comment: str
     ended: str = ""
-    """Who ended it; '' while nobody has."""
+    """Who ended it; '' for none."""
 
     def is_active(self, t: float) -> bool:
-        """Whether it holds at a time."""
+        """Returns whether it is active at a time."""
         return not self.ended and self.starts <= t and (self.ends is None or t < self.ends)
 
     def is_over(self, t: float) -> bool:
-        """Whether it will never hold again."""
+        """Returns whether it has ended."""
         return bool(self.ended) or (self.ends is not None and self.ends <= t)
 
     def overlaps(self, other: "Silence") -> bool:
-        """Whether both hold at some time."""
+        """Returns whether both are active at some time."""
         return self.starts < (other.ends or float("inf")) and other.starts < (self.ends or float("inf"))
 
     def as_json(self, now: float) -> dict[str, Any]:
-        """What is told of it."""
+        """Returns its JSON object."""
         state = "ended" if self.is_over(now) else "active" if self.is_active(now) else "waiting"
         return asdict(self) | {
             "match": {field: list(names) for field, names in self.match},
@@ -74,17 +74,17 @@ class Silence:
 
 @dataclass(frozen=True)
 class SilenceMatcher:
-    """A silence over a topology, with the nodes that its names stand for looked up once."""
+    """A silence resolved against a topology."""
 
     silence: Silence
     topology: Topology
     names: Mapping[str, frozenset[str]]
-    """Of each matcher."""
+    """Names of each matcher."""
     nodes: Mapping[str, frozenset[str]]
-    """That the names of each matcher of a place stand for."""
+    """Nodes of each matcher of a place."""
 
     def matches(self, one: Incident) -> bool:
-        """Whether an incident matches, whenever it was."""
+        """Returns whether an incident matches, regardless of time."""
         return all(self._matches_field(field, names, one) for field, names in self.names.items())
 
     def _matches_field(self, field: str, names: frozenset[str], one: Incident) -> bool:
@@ -99,13 +99,13 @@ class SilenceMatcher:
         return self._is_inside(there, self.nodes[field])
 
     def _is_inside(self, there: Iterable[str], nodes: frozenset[str]) -> bool:
-        """Whether everything touches some nodes, and a whole group lies in them."""
+        """Returns whether everything affected touches some nodes, and a whole group lies within them."""
         found = ((name, nodes_of(name, self.topology)) for name in there)
         return all(on <= nodes and bool(on) if name in self.topology.group else on & nodes for name, on in found)
 
 
 def build_matcher(silence: Silence, topology: Topology) -> SilenceMatcher:
-    """The shade of a silence."""
+    """Resolves a silence against a topology."""
     names = {field: frozenset(some) for field, some in silence.match}
     places = {field: _nodes_of_names(field, some, topology) for field, some in names.items() if field != "condition"}
     return SilenceMatcher(silence, topology, names, places)
@@ -120,7 +120,7 @@ def _nodes_of_names(field: str, names: Iterable[str], topology: Topology) -> fro
 def match_silences(
     silences: Iterable[Silence], incidents: Iterable[Incident], topology: Topology, t: float
 ) -> dict[str, str]:
-    """The silence of each firing incident that has one now."""
+    """Returns the name of the active silence of each firing incident that has one."""
     active = [build_matcher(silence, topology) for silence in silences if silence.is_active(t)]
     if not active:
         return {}
@@ -129,11 +129,11 @@ def match_silences(
     return {incident: silence for incident, silence in pairs if silence}
 
 
-# --- too broad ones
+# --- breadth
 
 
 def covered_nodes(silence: Silence, topology: Topology) -> frozenset[str]:
-    """The nodes on which it can hide something."""
+    """Returns the nodes that it can affect."""
     nodes = frozenset(topology.node)
     for some in build_matcher(silence, topology).nodes.values():
         nodes &= some
@@ -143,7 +143,7 @@ def covered_nodes(silence: Silence, topology: Topology) -> frozenset[str]:
 def breadth_problems(
     new: Silence, others: Iterable[Silence], topology: Topology, limits: SilenceLimits = SilenceLimits()
 ) -> tuple[str, ...]:
-    """Why a silence would hide too much, beside those that hold at the same time; empty where it would not."""
+    """Returns why a silence is too broad, alone or with others active at the same time; empty if it is not."""
     return tuple(_iter_breadth_problems(new, others, topology, limits))
 
 
@@ -163,17 +163,17 @@ def _iter_breadth_problems(
 
 
 def end_silence(silence: Silence, by: str, t: float) -> Silence:
-    """The silence, ended at a time by somebody; one that never began holds for no time at all."""
+    """Returns the silence ended at a time; one that has not started is never active."""
     return replace(silence, ended=by, ends=max(min(t, silence.ends or t), min(silence.starts, t)))
 
 
 def to_row(silence: Silence) -> tuple[Any, ...]:
-    """What a store keeps."""
+    """Returns its row in the store."""
     match = json.dumps({field: list(names) for field, names in silence.match})
     return silence.id, match, silence.starts, silence.ends, silence.owner, silence.comment, silence.ended
 
 
 def from_row(row: Sequence[Any]) -> Silence:
-    """What a store kept."""
+    """Returns the silence of a row."""
     id_, match, *rest = row
     return Silence(id_, tuple((field, tuple(names)) for field, names in json.loads(match).items()), *rest)

@@ -1,7 +1,7 @@
-"""What must not be lost: incidents with their history, evidence and advice, and the audit log, in SQLite.
+"""Durable data in SQLite: incidents with history, evidence and advice, and the audit log.
 
-One thread writes, one transaction a tick; others read through connections of their own. A process that is killed loses
-at most the transaction that it had not finished, and has told nobody of it.
+One thread writes, in one transaction per tick; others read through connections of their own. A crash loses at most the
+unfinished transaction, about which nobody was notified.
 """
 
 import json
@@ -21,7 +21,7 @@ from skewscope.engine.model.incident import Incident, IncidentEvidence, parse_in
 from skewscope.kb.problems import InputError, Problem
 
 BUSY_TIMEOUT = 5.0
-"""Seconds to wait for another process that writes."""
+"""Seconds to wait for another writing process."""
 MAX_EVENTS = 1000
 MAX_INCIDENTS = 10_000
 SELECT_SILENCES = "SELECT id, match, starts, ends, owner, comment, ended FROM silences"
@@ -55,15 +55,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     agent_registry.TABLES,
 )
-"""What each version of the schema adds to the one before; what stands here is never changed."""
+"""What each schema version adds to the previous one; existing entries never change."""
 
 
 class StoreError(Exception):
-    """A store that takes nothing just now, and why: a full disk, a file that is torn."""
+    """The store cannot be written or read: the disk is full, or the file is damaged."""
 
 
 class IncidentEvent(NamedTuple):
-    """Something that happened to an incident, with its place among all that ever happened."""
+    """A numbered event of an incident."""
 
     number: int
     incident: str
@@ -73,7 +73,7 @@ class IncidentEvent(NamedTuple):
 
 @dataclass
 class Store:
-    """The database of one controller; to be used by one thread."""
+    """The database of one controller; for use by one thread."""
 
     path: Path
     _connection: sqlite3.Connection = field(init=False)
@@ -88,27 +88,27 @@ class Store:
         self._file_id = _file_identity(self.path)
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Closes the file."""
         self._connection.close()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All of what is written within, or nothing.
+        """Yields a transaction: everything written within, or nothing.
 
         Raises:
-            StoreError: nothing could be written.
+            StoreError: it could not be written.
         """
         if _file_identity(self.path) != self._file_id:
-            # SQLite would go on writing into a file that nobody finds again.
-            raise StoreError(f"the store {self.path} was taken away; put it back, or restart to begin another")
+            # SQLite would continue to write to the removed file.
+            raise StoreError(f"the store {self.path} was removed; put it back, or restart to create a new one")
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             yield self._connection
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
-            raise StoreError(f"the store {self.path} takes nothing: {error}") from error
+            raise StoreError(f"the store {self.path} cannot be written: {error}") from error
         finally:
-            # Some failures end the transaction by themselves; one that stayed open would be the end of all later ones.
+            # Some failures end the transaction themselves; one left open would block all later ones.
             if self._connection.in_transaction:
                 with suppress(sqlite3.Error):
                     self._connection.execute("ROLLBACK")
@@ -120,10 +120,10 @@ class Store:
         changes: Collection[IncidentChange],
         also: Callable[[sqlite3.Connection], None] | None = None,
     ) -> tuple[IncidentEvent, ...]:
-        """Writes what a tick changed and whatever `also` writes, all of it or nothing; what happened, numbered.
+        """Writes the changes of a tick and whatever `also` writes in one transaction; returns the numbered events.
 
         Raises:
-            StoreError: nothing could be written.
+            StoreError: it could not be written.
         """
         new = {one.id: (one, line) for one in incidents if self._written_lines.get(one.id) != (line := one.as_line())}
         if not new and not changes and also is None:
@@ -140,7 +140,7 @@ class Store:
         return events
 
     def forget_before(self, before: float) -> None:
-        """Stops comparing what resolved before a time: it changes no more."""
+        """Stops comparing incidents resolved before a time: they no longer change."""
         old = self._connection.execute("SELECT id FROM incidents WHERE resolved_at < ?", (before,))
         for (id_,) in old:
             self._written_lines.pop(id_, None)
@@ -151,7 +151,7 @@ class Store:
             audit.append(connection, t, who, what, told)
 
     def open_incidents(self) -> list[Incident]:
-        """Those that fired when the last controller stopped.
+        """Returns the incidents that were firing when the last controller stopped.
 
         Raises:
             InputError: the store is damaged.
@@ -163,7 +163,7 @@ class Store:
             return [parse_incident(json.loads(line)) for _, line in found]
 
     def silences(self) -> list[Silence]:
-        """Those that nobody ended so far, nor time.
+        """Returns the silences that were not ended explicitly.
 
         Raises:
             InputError: the store is damaged.
@@ -173,21 +173,21 @@ class Store:
 
     @contextmanager
     def _report_damage(self) -> Iterator[None]:
-        """What is read at the start tells of damage in words."""
+        """Turns errors of reading at the start into an InputError."""
         try:
             yield
         except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
             raise _store_problem(self.path, error) from None
 
     def write_silence(self, t: float, who: str, what: str, silence: Silence) -> None:
-        """Writes a silence as it is now, and what was done to it into the audit log."""
+        """Writes a silence and the audit line of its change."""
         told = silence.as_json(t)
         with self.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO silences VALUES (?, ?, ?, ?, ?, ?, ?)", to_row(silence))
             audit.append(connection, t, who, what, told)
 
     def prune(self, before: float) -> None:
-        """Drops incidents that resolved before a time; the audit log keeps what happened."""
+        """Deletes incidents resolved before a time; the audit log is kept."""
         old = "SELECT id FROM incidents WHERE state = 'resolved' AND resolved_at < ?"
         with self.transaction() as connection:
             for table in ("history", "evidence", "advice"):
@@ -197,18 +197,18 @@ class Store:
 
 @dataclass(frozen=True)
 class StoreReader:
-    """What anybody may read of a store, from any thread: a connection for each question."""
+    """Read access to a store from any thread: one connection per query."""
 
     path: Path
 
     @contextmanager
     def connect(self) -> Iterator[sqlite3.Connection]:
-        """A connection that cannot write."""
+        """Yields a read-only connection."""
         with closing(_open_database(self.path, write=False)) as connection:
             yield connection
 
     def incident(self, id_: str) -> dict[str, Any] | None:
-        """The contract's object of an incident, with its history; None for one that is not there."""
+        """Returns the contract's object of an incident, with its history; None if there is none."""
         with self.connect() as connection:
             row = connection.execute("SELECT told FROM incidents WHERE id = ?", (id_,)).fetchone()
             if row is None:
@@ -218,46 +218,46 @@ class StoreReader:
             return told | {"history": [{"t": t, "what": what} for t, what in past]}
 
     def incidents(self, state: str = "", most: int = 1000) -> list[dict[str, Any]]:
-        """The contract's objects, those that opened last first."""
+        """Returns the contract's objects, latest first."""
         where, values = ("WHERE state = ?", (state,)) if state else ("", ())
         ordered = f"SELECT told FROM incidents {where} ORDER BY opened_at DESC, id LIMIT ?"  # noqa: S608
         with self.connect() as connection:
             return [json.loads(row[0]) for row in connection.execute(ordered, (*values, most))]
 
     def incidents_since(self, t: float, most: int = MAX_INCIDENTS) -> list[Incident]:
-        """Incidents that fired at any time since then, those that opened last first."""
+        """Returns the incidents that fired at any time since then, latest first."""
         asked = "SELECT told FROM incidents WHERE coalesce(resolved_at, ?) >= ? ORDER BY opened_at DESC, id LIMIT ?"
         with self.connect() as connection:
             return [parse_incident(json.loads(row[0])) for row in connection.execute(asked, (t, t, most))]
 
     def silences(self, most: int = 1000) -> list[Silence]:
-        """All of them, those that begin last first."""
+        """Returns all silences, latest first."""
         with self.connect() as connection:
             rows = connection.execute(f"{SELECT_SILENCES} ORDER BY starts DESC, id LIMIT ?", (most,))
             return [from_row(row) for row in rows]
 
     def notifications(self, teller: str, after: int, most: int) -> list[Notification]:
-        """What is on its way to a teller, after a number, oldest first."""
+        """Returns the pending notifications of a notifier after a number, oldest first."""
         with self.connect() as connection:
             return outbox.load_notifications(connection, teller, after, most)
 
     def events(self, after: int, most: int = MAX_EVENTS) -> list[IncidentEvent]:
-        """What happened after an event, in order."""
+        """Returns the events after an event, in order."""
         asked = "SELECT number, incident, t, what FROM history WHERE number > ? ORDER BY number LIMIT ?"
         with self.connect() as connection:
             return [IncidentEvent(*row) for row in connection.execute(asked, (after, most))]
 
     def last_event(self) -> int:
-        """The number of the newest event; 0 for none."""
+        """Returns the number of the newest event; 0 for none."""
         with self.connect() as connection:
             (number,) = connection.execute("SELECT coalesce(max(number), 0) FROM history").fetchone()
             return int(number)
 
     def verify_audit(self) -> tuple[int, str]:
-        """How many lines the audit log has, and the hash of the last.
+        """Returns the number of lines of the audit log and the hash of the last one.
 
         Raises:
-            InputError: a line is not what was written.
+            InputError: a line was changed or removed.
         """
         try:
             with self.connect() as connection:
@@ -283,7 +283,7 @@ def _open_database(path: Path, *, write: bool = True) -> sqlite3.Connection:
 
 
 def _file_identity(path: Path) -> tuple[int, int]:
-    """What says that a file is the same one; nothing that any has where there is none."""
+    """Returns device and inode of a file; an impossible pair if there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -309,7 +309,10 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _store_problem(path: Path, error: Exception) -> InputError:
-    found, hint = f"no usable database ({error})", "Restore a copy of it, or move it away to begin with an empty one."
+    found, hint = (
+        f"a file that is not a usable database ({error})",
+        "Restore a copy of it, or move it away to start with an empty one.",
+    )
     return InputError([Problem(str(path), 0, "", found, "an SQLite file of Skewscope, on a disk with room", hint)])
 
 

@@ -1,4 +1,4 @@
-"""One tick of a controller, in the thread that owns engine, store and recording; nothing else may touch these."""
+"""One tick of a controller, in the thread that owns engine, store and recording."""
 
 import itertools
 import logging
@@ -26,37 +26,37 @@ from skewscope.engine.ingest.series_state import SampleCounts
 from skewscope.engine.model.topology import Topology
 
 RESOLVED_SECONDS = 3600.0
-"""Seconds that an incident stays in sight after it resolved; the store keeps it longer."""
+"""Seconds that a resolved incident stays visible; the store keeps it longer."""
 COVERAGE_TICKS = 10
-"""Ticks between two looks at who reports what: that changes slowly, and looking at all series is dear."""
+"""Ticks between two computations of coverage, which is expensive and changes slowly."""
 CLEANUP_TICKS = 600
-"""Ticks between two times of throwing old things away."""
+"""Ticks between two clean-ups."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class TickResult:
-    """What a tick found out; it never changes."""
+    """The immutable result of a tick."""
 
     snapshot: Snapshot
     events: tuple[IncidentEvent, ...]
-    """What happened in it."""
+    """Events of the tick."""
     samples: int
     series: int
-    """That the engine knows."""
+    """Number of series in the engine."""
     late_samples: int
-    """Samples that came too late, so far."""
+    """Samples that arrived too late, so far."""
     superseded_samples: int
-    """Samples that a newer one stood for, so far: too much had come at once."""
+    """Samples superseded by newer ones under overload, so far."""
     node_coverage: Mapping[str, float]
-    """For each node, the share of its telemetry that comes."""
+    """For each node, the share of its expected telemetry that arrives."""
     updated_notifiers: frozenset[str] = frozenset()
-    """Tellers that have new letters in the store."""
+    """Notifiers with new notifications in the store."""
     store_ok: bool = True
-    """Whether the store takes what is written."""
+    """Whether the store can be written."""
     recording_ok: bool = True
-    """Whether the recording does, where there is one."""
+    """Whether the recording, if any, can be written."""
 
 
 @dataclass
@@ -73,7 +73,7 @@ class TickPipeline:
     """Seconds that resolved incidents are kept in the store; 0 for ever."""
     topology: Topology = field(default_factory=Topology)
     silences: list[Silence] = field(default_factory=list)
-    """Those that hold, will, or ended by themselves while nobody looked."""
+    """Active and future silences, and those that ended since the last tick."""
     store_writer: StoreWriter = field(init=False)
     _started_at: float | None = None
     _ticks: int = 0
@@ -84,7 +84,7 @@ class TickPipeline:
         self.store_writer = StoreWriter(self.store)
 
     def step(self, t: float, handed: Mapping[str, Sequence[SourceBatch]]) -> TickResult:
-        """Takes in what sources handed over and judges the tick that ends at `t`."""
+        """Processes the batches of sources for the tick that ends at `t`."""
         self._started_at = t if self._started_at is None else self._started_at
         if self.recorder is not None:
             self.recorder.record(t, handed)
@@ -96,7 +96,7 @@ class TickPipeline:
         self._expire_silences(t)
         hidden = match_silences(self.silences, incidents, self.topology, t)
         self.store_writer.queue_notifications(t, incidents, hidden)
-        # Only what is on the disk is told: an incident and the letters about it get there together.
+        # Only stored incidents are reported: an incident and its notifications are written together.
         events = self.store_writer.write_tick(t, incidents, changes)
         snapshot = replace(snapshot, silenced=hidden, missing=(*snapshot.missing, *self.troubles()))
         self.view_publisher.update(self.runtime.engine, snapshot, t)
@@ -110,7 +110,7 @@ class TickPipeline:
         )
 
     def troubles(self) -> tuple[str, ...]:
-        """What is not kept, in sentences."""
+        """Returns what cannot be stored, in sentences."""
         store, recorder = self.store_writer.trouble, self.recorder.trouble if self.recorder else ""
         return tuple(trouble for trouble in (store, recorder) if trouble)
 
@@ -119,10 +119,10 @@ class TickPipeline:
             try:
                 self.change_silence(t, "controller", "silence is over", end_silence(one, "time", t))
             except StoreError:
-                return  # it hides nothing any more, and is written as soon as that can be
+                return  # It suppresses nothing any more, and is written as soon as possible.
 
     def change_silence(self, t: float, who: str, what: str, silence: Silence) -> None:
-        """Takes in a silence that is new or another than before.
+        """Stores a new or changed silence.
 
         Raises:
             StoreError: it could not be written; nothing has changed.
@@ -133,27 +133,27 @@ class TickPipeline:
             self.silences.append(silence)
 
     def load_agents(self) -> list[AgentRecord]:
-        """The agents of before."""
+        """Returns the agents of the last run."""
         with suppress(StoreError), self.store.transaction() as connection:
             return agent_registry.load_agents(connection)
         return []
 
     def save_agents(self, agents: Iterable[AgentRecord], now: float) -> None:
-        """Keeps which agents there are; where that cannot be, it is tried again another time."""
+        """Writes the agent registry; a failed write is retried later."""
         with suppress(StoreError), self.store.transaction() as connection:
             agent_registry.save_agents(connection, agents, now)
 
     def replace_outbox(self, outbox: Outbox) -> None:
-        """Writes letters for other tellers from now on."""
+        """Writes notifications for other notifiers from now on."""
         try:
             with self.store.transaction() as connection:
                 outbox.restore(connection)
         except StoreError as error:
-            log.error("%s; what tellers that are no more were to be told stays there", error)  # noqa: TRY400
+            log.error("%s; the notifications of removed notifiers are kept", error)  # noqa: TRY400
         self.store_writer.outbox = outbox
 
     def close(self, t: float) -> None:
-        """Writes what is not written yet."""
+        """Writes pending data."""
         if self.recorder is not None:
             self.recorder.close()
         self.store_writer.add_audit_entry(t, "controller", "stopped", {})

@@ -1,4 +1,4 @@
-"""TLS as it begins: a handshake that takes no longer than a request may, and counts as a connection meanwhile."""
+"""TLS handshakes: limited in time like requests, and counted as connections."""
 
 import asyncio
 import ssl
@@ -8,10 +8,10 @@ from skewscope.adapters.controller.connection_limit import ConnectionLimit
 
 
 class TlsHandshake(asyncio.Protocol):
-    """A connection that is to become TLS; then `inner` has it.
+    """A connection before the end of its TLS handshake; then `inner` takes over.
 
-    The time that asyncio gives a handshake cannot be told to the server of uvicorn, and no protocol would hear of one
-    that does not end: nobody could count them.
+    uvicorn cannot set asyncio's handshake timeout, and a protocol never learns of unfinished handshakes: they could not
+    be counted.
     """
 
     def __init__(self, inner: asyncio.Protocol, context: ssl.SSLContext, porch: ConnectionLimit) -> None:
@@ -29,11 +29,11 @@ class TlsHandshake(asyncio.Protocol):
         self._connection_limit.add(self)
 
     def data_received(self, data: bytes) -> None:
-        """What came in one piece with the end of the handshake."""
+        """Passes on data that arrived with the end of the handshake."""
         self._early_data.append(data)
 
     def abort(self) -> None:
-        """Ends the connection at once."""
+        """Closes the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -44,7 +44,7 @@ class TlsHandshake(asyncio.Protocol):
                 *(transport, self, self._context), server_side=True, ssl_handshake_timeout=protocol.REQUEST_TIMEOUT
             )
         except (OSError, ValueError):
-            transport.abort()  # it does not speak TLS, or shows a certificate of somebody else
+            transport.abort()  # The client does not speak TLS, or its certificate is not accepted.
             return
         finally:
             self._connection_limit.remove(self)

@@ -1,4 +1,4 @@
-"""Whether the engine can say at all if something still holds: what is unknown ends no incident."""
+"""Decides whether the engine can judge an earlier incident: unknown never resolves an incident."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,19 +11,19 @@ from skewscope.engine.model.verdict import UNKNOWN, RuleVerdict
 
 @dataclass
 class UncertaintyCheck:
-    """Looks at what the rules of incidents say now."""
+    """Looks up the present verdicts of the rules of incidents."""
 
     engine: Engine
     _positions_by_rule: dict[tuple[str, int], Mapping[str, Sequence[int]]] = field(default_factory=dict)
-    """Of each rule and number of entities: where those stand that people call so."""
+    """By rule and number of entities: positions in a verdict by entity name."""
 
     def is_unknown(self, one: Incident) -> bool:
-        """Whether the rule that told of an incident knows nothing of what it was about."""
+        """Returns whether the verdict of an incident's rule is unknown for all its entities."""
         verdict = next((each for each in self.engine.verdicts if each.rule == one.rule), None)
         return verdict is not None and bool((verdict.state[self._positions_of(one, verdict)] == UNKNOWN).all())
 
     def _positions_of(self, one: Incident, verdict: RuleVerdict) -> Sequence[int] | slice:
-        """Where in a verdict that stands which an incident is about; all of it where nothing there is called so."""
+        """Returns the positions of an incident's entities in a verdict; all if none has such a name."""
         key = verdict.rule, len(verdict.names)
         if key not in self._positions_by_rule:
             self._positions_by_rule[key] = self._positions_by_name(verdict)

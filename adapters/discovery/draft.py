@@ -1,4 +1,4 @@
-"""What was found of a cluster, from several places, before it is written."""
+"""A draft of a topology, merged from several sources."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -11,9 +11,9 @@ class PortDraft:
     name: str
     network: str
     guess: str = ""
-    """Why its network is only a guess; '' where it is known."""
+    """Why its network is a guess; '' if it is known."""
     speed: float = 0.0
-    """Bytes per second; 0 where nobody said."""
+    """Bytes per second; 0 if unknown."""
     addresses: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     switch: str = ""
@@ -28,7 +28,7 @@ class NodeDraft:
     gpus: int = 0
     addresses: tuple[str, ...] = ()
     switch: str = ""
-    """The leaf that it hangs on, where only that is known."""
+    """Its leaf switch, if only that is known."""
     ports: tuple[PortDraft, ...] = ()
 
 
@@ -39,7 +39,7 @@ class GroupDraft:
     name: str
     kind: str
     guess: str
-    """What is a guess in it; '' for nothing."""
+    """What is a guess; '' for nothing."""
     members: tuple[str, ...]
     pool: str = ""
 
@@ -51,10 +51,10 @@ class TopologyDraft:
     nodes: dict[str, NodeDraft] = field(default_factory=dict)
     groups: list[GroupDraft] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    """What was left out, and why."""
+    """What was omitted, and why."""
 
     def add(self, nodes: Iterable[NodeDraft]) -> None:
-        """Takes nodes in; what is told of one first counts."""
+        """Merges nodes; the first value of a field counts."""
         for node in nodes:
             known = self.nodes.get(node.name)
             self.nodes[node.name] = node if known is None else _merge_nodes(known, node)

@@ -1,7 +1,7 @@
-"""What `kubectl get nodes,pods -A -o json` prints: nodes, their GPUs and addresses, and pods that work together.
+"""Parses `kubectl get nodes,pods -A -o json`: nodes, their GPUs and addresses, and pods that work together.
 
-Groups are taken from the labels that LeaderWorkerSet, Kubeflow's trainer and indexed jobs put on their pods. How such a
-group divides its work no label says: only what its command line asks for.
+Groups come from the labels that LeaderWorkerSet, Kubeflow's trainer and indexed jobs put on their pods. No label gives
+the parallelism of a group: only its command line does.
 """
 
 import json
@@ -26,7 +26,7 @@ PARALLELISM_OPTIONS = (
 
 
 class PodRank(NamedTuple):
-    """Where a pod stands among those that it works with."""
+    """Position of a pod within its group."""
 
     group: str
     rank: int
@@ -34,10 +34,10 @@ class PodRank(NamedTuple):
 
 
 def parse_cluster(text: str, file: str) -> tuple[list[NodeDraft], list[GroupDraft], list[str]]:
-    """Nodes, groups, and what was left out.
+    """Returns nodes, groups, and remarks on what was omitted.
 
     Raises:
-        InputError: it is not what kubectl prints.
+        InputError: the text is not kubectl's output.
     """
     try:
         items = json.loads(text)["items"]
@@ -79,16 +79,16 @@ def _parse_groups(
     for name, places in by_group.items():
         members = [member for place in places for member in _pod_members(found[place], nodes)]
         if len(set(members)) < len(members):
-            remarks.append(f"{name}: several of its pods share a node, and which GPUs each has is not told")
+            remarks.append(f"{name}: several of its pods share a node, and the GPUs of each are unknown")
         elif len(members) < 2:
-            remarks.append(f"{name}: one member is no group")
+            remarks.append(f"{name}: a single member is not a group")
         else:
             groups.append(_build_group(name, members, found[places[0]], places[0].pool))
     return groups, remarks
 
 
 def _parse_pod_rank(pod: Mapping[str, Any]) -> PodRank | None:
-    """The group of a pod by its labels, and its place in it; None where it has none."""
+    """Returns group and position of a pod by its labels; None without a group."""
     about = pod["metadata"]
     labels, space = about.get("labels") or {}, about.get("namespace", "default")
     with suppress(KeyError):
@@ -108,7 +108,7 @@ def _parse_pod_rank(pod: Mapping[str, Any]) -> PodRank | None:
 
 
 def _pod_members(pod: Mapping[str, Any], nodes: Mapping[str, NodeDraft]) -> list[str]:
-    """The members that a pod brings: each GPU where it has all of its node's, else the node."""
+    """Returns the members of a pod: its GPUs if it has all of its node's, otherwise the node."""
     node = nodes[pod["spec"]["nodeName"]]
     asked = 0
     for container in pod["spec"].get("containers") or ():

@@ -1,7 +1,7 @@
-"""Ports of a node, out of a page of its node_exporter.
+"""Parses ports of a node from a page of its node_exporter.
 
-The page knows devices and their speeds. Which of them leads where it does not know: a device with the address under
-which the scheduler knows the node is north-south, an RDMA device is taken for east-west, and says that it is a guess.
+The page has devices and speeds, but not their networks: the device with the address that the scheduler knows is
+north-south; an RDMA device is assumed to be east-west and marked as a guess.
 """
 
 import re
@@ -19,20 +19,20 @@ METRIC_LINE = re.compile(
 VIRTUAL_DEVICE = re.compile(
     r"(?:lo|docker|veth|br-|virbr|cni|flannel|cali|tunl|bond|tap|dummy|cilium|lxc|ovs|pf\d+(?:hpf|vf))"
 )
-EAST_WEST_GUESS = "an RDMA device is taken for one of the rails"
-NORTH_SOUTH_GUESS = "nothing says which network it is on"
+EAST_WEST_GUESS = "an RDMA device is assumed to be one of the rails"
+NORTH_SOUTH_GUESS = "its network is unknown"
 
 
 def parse_node(text: str, name: str, known: NodeDraft | None = None) -> NodeDraft:
-    """A node with its ports.
+    """Returns a node with its ports.
 
     Args:
         text: a page of node_exporter.
-        name: what the node is called where the page does not say.
-        known: what is known of it besides.
+        name: name of the node if the page lacks it.
+        known: a draft of the node from other sources.
 
     Raises:
-        InputError: it is no such page.
+        InputError: the page is invalid.
     """
     speeds: dict[str, float] = {}
     rdma: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""A topology as text that a person goes over: what is not known is marked."""
+"""Renders a topology draft as text to be reviewed, with marks at unknown values."""
 
 import ipaddress
 from collections import defaultdict
@@ -11,24 +11,24 @@ FILL_IN_MARK = "# FILL IN:"
 
 
 def render_topology(drawn: TopologyDraft) -> str:
-    """The text of a topology.yaml."""
+    """Returns the text of a topology.yaml."""
     return "\n".join([*_render_lines(drawn), ""])
 
 
 def count_marks(text: str) -> int:
-    """How much is to be filled in by hand."""
+    """Returns the number of marks."""
     return text.count(FILL_IN_MARK)
 
 
 def _render_lines(drawn: TopologyDraft) -> Iterator[str]:
-    yield "# Found by `skewscope topology discover`. Go over what is marked FILL IN: no scheduler knows it."
+    yield "# Found by `skewscope topology discover`. Review the marks FILL IN: no scheduler provides these values."
     yield from (f"# {_to_one_line(remark)}" for remark in drawn.remarks)
     yield "version: 1"
     yield "nodes:"
     names = {node.name for node in drawn.nodes.values() if not set(node.name) & set(NODE_WITHOUT)}
     for _, node in sorted(drawn.nodes.items()):
         yield from (
-            _render_node(node) if node.name in names else [f"# {_to_one_line(node.name)}: no name that a node can have"]
+            _render_node(node) if node.name in names else [f"# {_to_one_line(node.name)}: not a valid node name"]
         )
     groups = [group for group in drawn.groups if _is_valid_group(group, names)]
     if groups:
@@ -36,7 +36,7 @@ def _render_lines(drawn: TopologyDraft) -> Iterator[str]:
         for group in groups:
             yield from _render_group(group)
     else:
-        yield f"{FILL_IN_MARK} groups: who works together, in the order of ranks"
+        yield f"{FILL_IN_MARK} groups: the nodes that work together, in the order of ranks"
     pools: dict[str, list[str]] = defaultdict(list)
     for group in groups:
         if group.pool:
@@ -61,7 +61,7 @@ def _render_node(node: NodeDraft) -> Iterator[str]:
             "" if node.rack else f"  {FILL_IN_MARK} this is the leaf switch; is it the rack?"
         )
     yield f"    gpus: {node.gpus}" + ("" if node.gpus else f"  {FILL_IN_MARK} how many?")
-    yield f"    {FILL_IN_MARK} dpu: {{sees: [north-south, east-west]}}, whichever its DPU stands in"
+    yield f"    {FILL_IN_MARK} dpu: {{sees: [north-south, east-west]}}, whichever networks it is attached to"
     ports = node.ports or _address_only_port(node)
     if ports:
         yield "    ports:"
@@ -72,7 +72,7 @@ def _render_node(node: NodeDraft) -> Iterator[str]:
 
 
 def _address_only_port(node: NodeDraft) -> tuple[PortDraft, ...]:
-    """The port behind the address by which a node is known, where nothing else is."""
+    """Returns the port of the address by which a node is known, if nothing else is known."""
     addresses = tuple(filter(_is_address, node.addresses))
     return (PortDraft("ns", "north-south", "its devices and its speed", 0.0, addresses),) if addresses else ()
 
@@ -111,7 +111,7 @@ def _render_list(texts: "list[str] | tuple[str, ...]") -> str:
 
 
 def _quote(text: str) -> str:
-    """A text as YAML reads it back, whatever stands in it."""
+    """Quotes a text for YAML where necessary."""
     plain = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isascii() and c.isprintable() else f"\\U{ord(c):08x}" for c in plain) + '"'
 

@@ -1,6 +1,6 @@
-"""Slurm's own words for a cluster: `topology.conf`, and what `scontrol show topology` and `scontrol show nodes` print.
+"""Parses Slurm's description of a cluster: `topology.conf`, `scontrol show topology`, `scontrol show nodes`.
 
-All three are lines of `Key=Value`; what is not known of them is passed over.
+All three consist of `Key=Value` lines; unknown keys are ignored.
 """
 
 import re
@@ -19,10 +19,10 @@ BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 
 
 def parse_nodes(text: str, file: str) -> list[NodeDraft]:
-    """The nodes that a text speaks of, with the leaf switches that it names.
+    """Returns the nodes in a text, with the leaf switches that it names.
 
     Raises:
-        InputError: a list of hosts is none, or there are too many.
+        InputError: a host list is invalid, or there are too many nodes.
     """
     found: dict[str, NodeDraft] = {}
     for number, line in _parse_records(text):
@@ -43,7 +43,7 @@ def parse_nodes(text: str, file: str) -> list[NodeDraft]:
 
 
 def _parse_records(text: str) -> Iterator[tuple[int, Mapping[str, str]]]:
-    """Each record's fields and first line; what is indented goes on with the one before."""
+    """Yields fields and first line of each record; indented lines continue the previous one."""
     fields: dict[str, str] = {}
     begun = 0
     for number, line in enumerate(text.splitlines(), 1):
@@ -74,10 +74,10 @@ def _record_nodes(fields: Mapping[str, str]) -> Iterator[NodeDraft]:
 
 
 def expand_hosts(text: str) -> list[str]:
-    """The names in a list of hosts: `n[0-2,7],login` is n0, n1, n2, n7 and login.
+    """Expands a host list: `n[0-2,7],login` gives n0, n1, n2, n7 and login.
 
     Raises:
-        ValueError: it is none, or there are too many.
+        ValueError: it is invalid, or there are too many hosts.
     """
     if not HOST_LIST.fullmatch(text):
         raise ValueError(f"{text!r:.60}")
@@ -90,10 +90,10 @@ def expand_hosts(text: str) -> list[str]:
 
 
 def _expand_part(part: str) -> list[str]:
-    """Each combination of the numbers in a part's brackets."""
+    """Yields each combination of the numbers in a part's brackets."""
     names = [""]
     for n, piece in enumerate(BRACKETS.split(part)):
-        # What stood in brackets is every other piece.
+        # The content of brackets is every other piece.
         choices = [number for each in piece.split(",") for number in _expand_range(each, part)] if n % 2 else [piece]
         if len(names) * len(choices) > MAX_NODES:
             raise ValueError(f"more than {MAX_NODES} hosts")

@@ -1,8 +1,8 @@
-"""Who is told what a controller found: one module a kind of teller, found by its name.
+"""Notifiers: send incidents to other systems. One module per kind, found by its file name.
 
-A module for tellers of kind `some-kind` is called `some_kind`. It has `read(fields, at, name)`, which gives the
-settings of one entry of the config and notes every fault, and `build(settings, topology)`, which gives its tellers.
-Settings compare equal when nothing changed, so that a reload leaves the tellers running.
+The module of kind `some-kind` is `some_kind.py`. It defines `read(fields, at, name)`, which parses one entry of the
+config into hashable settings and records every problem, and `build(settings, topology)`, which creates its notifiers.
+Settings that did not change compare equal, so that a reload keeps the notifiers running.
 """
 
 import importlib
@@ -18,20 +18,20 @@ from skewscope.kb.yamlfile import FieldPath
 
 
 class NotifierKind(Protocol):
-    """A module of this folder that a config can ask for."""
+    """A module of this folder that the config can select."""
 
     def read(self, fields: FieldReader, at: FieldPath, name: str) -> Hashable:
-        """The settings of one entry; faults are noted in `fields`."""
+        """Parses the settings of one entry; problems are added to `fields`."""
         ...
 
     def build(self, settings: Hashable, topology: Topology) -> tuple[Notifier, ...]:
-        """Its tellers, each with a name of its own that begins with the entry's."""
+        """Creates the notifiers, each with a unique name that starts with the entry's name."""
         ...
 
 
 @cache
 def kinds() -> dict[str, NotifierKind]:
-    """The kinds of teller there are, by name."""
+    """Returns the available notifier modules by kind."""
     found: dict[str, NotifierKind] = {}
     for module in pkgutil.iter_modules(__path__):
         made = importlib.import_module(f"{__name__}.{module.name}")

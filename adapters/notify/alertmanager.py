@@ -1,8 +1,8 @@
-"""Alertmanager, by its API v2.
+"""Notifier for Alertmanager, API v2.
 
-Labels are what an alert is: they never change while it fires. What changes stands in annotations. As long as it fires
-an alert is sent again each period, with an end that lies some periods ahead, so that it ends by itself where nobody
-sends it any more. One that is over is sent with its end, and some more times, for the first may have been lost.
+Labels identify an alert and never change while it fires; everything that changes is an annotation. A firing alert is
+sent again each period with an end a few periods ahead, so that it expires when the controller stops. A resolved alert
+is sent several times with its end, since a single request may be lost.
 """
 
 import json
@@ -26,19 +26,19 @@ from skewscope.kb.yamlfile import FieldPath
 
 ALERTS_PATH = "/api/v2/alerts"
 END_AHEAD_PERIODS = 4
-"""Periods after which an alert ends that is not sent again."""
+"""Periods after which an alert expires unless it is sent again."""
 END_REPEATS = 5
-"""How often the end of an alert is sent."""
+"""How many times the end of an alert is sent."""
 MAX_ENDED = 10_000
 MAX_AT_ONCE = 500
-"""Alerts in a request."""
+"""Alerts per request."""
 RESERVED_LABELS = ("alertname", "kind", "entity", "fleet", "node", "rack", "severity")
-"""Labels that nobody else may set."""
+"""Labels that the config must not set."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlertmanagerSettings:
-    """One entry of the config."""
+    """Settings of one Alertmanager entry."""
 
     name: str
     urls: tuple[str, ...]
@@ -46,20 +46,20 @@ class AlertmanagerSettings:
     scope: NotificationScope
     period: float = 30.0
     labels: Labels = ()
-    """That all alerts get."""
+    """Labels added to all alerts."""
     severity_label: bool = False
-    """Whether severity is a label too: its change is then the end of one alert and the start of another."""
+    """Whether severity is a label too: a change of severity then ends one alert and starts another."""
     link: str = ""
-    """Where the controller is found; an alert links to its incident there."""
+    """Base URL of the controller; an alert links to its incident there."""
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> AlertmanagerSettings:
-    """The settings of one entry; faults are noted."""
+    """Parses the settings of one entry; problems are added to `fields`."""
     more = ("period", "labels", "severity_label", "link", "explained")
     fields.check_keys(at, ("kind", "urls"), (*SCOPE_FIELDS, *HTTP_FIELDS, *more))
     found = read_urls(fields, at, ALERTS_PATH)
     if fields.value_at((*at, "urls")) == []:
-        fields.add_problem((*at, "urls"), "nobody to tell", "at least one Alertmanager")
+        fields.add_problem((*at, "urls"), "no address", "at least one Alertmanager")
     link = fields.text((*at, "link"))
     if link and (urlsplit(link).scheme not in ("http", "https") or "@" in urlsplit(link).netloc):
         found_link = f"{redact_address(link)!r:.80}"
@@ -78,7 +78,7 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> AlertmanagerSettings:
 
 
 def build(settings: AlertmanagerSettings, topology: Topology) -> tuple["AlertmanagerNotifier", ...]:
-    """One teller for each Alertmanager: they are no cluster to us, each has to be told."""
+    """Creates one notifier per Alertmanager: each instance is notified separately."""
     one = len(settings.urls) == 1
     return tuple(
         AlertmanagerNotifier(
@@ -90,7 +90,7 @@ def build(settings: AlertmanagerSettings, topology: Topology) -> tuple["Alertman
 
 @dataclass
 class AlertmanagerNotifier:
-    """Keeps one Alertmanager's alerts as they should be."""
+    """Keeps the alerts of one Alertmanager up to date."""
 
     name: str
     url: str
@@ -98,16 +98,16 @@ class AlertmanagerNotifier:
     topology: Topology
     _firing: dict[Labels, Incident] = field(default_factory=dict)
     _resolved: dict[Labels, tuple[Incident, float, int]] = field(default_factory=dict)
-    """What it was, when it ended, and how often that is still to be sent."""
+    """The incident, its end, and how many more times the end is sent, by labels."""
 
     @property
     def scope(self) -> NotificationScope:
-        """Which incidents it wants."""
+        """The incidents that it sends."""
         return self.settings.scope
 
     @property
     def period(self) -> float:
-        """Seconds after which it shows the same again."""
+        """Seconds between two repetitions."""
         return self.settings.period
 
     @property
@@ -116,10 +116,10 @@ class AlertmanagerNotifier:
         return self.settings.fetch_options.timeout * 4
 
     async def show(self, incidents: Sequence[Incident], now: float) -> None:
-        """Sends what fires, and what has ended.
+        """Sends firing alerts and the ends of resolved ones.
 
         Raises:
-            TellError: not all of it arrived; ends are then sent again.
+            DeliveryError: not everything arrived; ends are then sent again.
         """
         self._update(incidents, now)
         end = now + END_AHEAD_PERIODS * self.period
@@ -155,7 +155,7 @@ class AlertmanagerNotifier:
             "rack": self.topology.node[node].rack if node else "",
             "severity": one.severity if self.settings.severity_label else "",
         }
-        # An empty label is none.
+        # Alertmanager treats an empty label as absent.
         return tuple((label, text) for label, text in found.items() if text)
 
     def _build_alert(self, label: Labels, one: Incident, end: float) -> dict[str, Any]:

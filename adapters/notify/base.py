@@ -1,7 +1,7 @@
-"""What a teller is. Some show what stands, again and again; others pass on what happens, each thing once.
+"""Interfaces of notifiers. A state notifier repeats the current state; an event notifier sends each event once.
 
-A teller knows nothing of the engine or of other tellers. What it raises is noted and tried again; it never gets back to
-who told it.
+A notifier knows nothing of the engine or of other notifiers. Errors that it raises are recorded and the call is
+retried; they never reach the caller of the dispatcher.
 """
 
 from collections.abc import Sequence
@@ -11,124 +11,125 @@ from typing import NamedTuple, Protocol
 from skewscope.engine.model.incident import SEVERITIES, Incident
 
 OPENED, CHANGED, RESOLVED, WITHDRAWN = "opened", "changed", "resolved", "withdrawn"
-"""What can happen to what is told: it is new; its severity or its place is another; it is over; it goes on, but is told
-no longer, for another one explains it or somebody silenced it."""
+"""Kinds of update: opened; severity or place changed; resolved; withdrawn (still firing, but now explained by another
+incident or silenced).
+"""
 
 
 class DeliveryError(Exception):
-    """Somebody who could not be told, and why."""
+    """A notification could not be delivered."""
 
     def __init__(self, why: str, *, refused: bool = False, after: float = 0.0) -> None:
         self.refused = refused
-        """Whether it would be refused again."""
+        """Whether another attempt would be refused too."""
         self.after = after
-        """Seconds to wait at least, as the other side wishes."""
+        """Minimum seconds before the next attempt, as requested by the receiver."""
         super().__init__(why)
 
 
 @dataclass(frozen=True, slots=True)
 class NotificationScope:
-    """Which incidents somebody wants to be told."""
+    """Filter of the incidents that a notifier sends."""
 
     min_severity: str = SEVERITIES[0]
     """The lowest severity."""
     roots_only: bool = True
-    """Whether what another incident explains is left out."""
+    """Whether incidents explained by another one are omitted."""
     min_age: float = 0.0
-    """Seconds that an incident must have fired: what is explained or gone by then is never told."""
+    """Seconds an incident must have fired; one that is explained or resolved earlier is never sent."""
 
 
 class IncidentUpdate(NamedTuple):
-    """Something that happened to what is told."""
+    """A change of a reported incident."""
 
     what: str
     why: str
-    """Where it is withdrawn."""
+    """The reason for a withdrawal."""
     incident: Incident
 
 
 class Notification(NamedTuple):
-    """One of these for one teller. Its number is its own for ever: who gets it twice can see that."""
+    """One update for one notifier. The number is unique and permanent, so that a receiver can detect duplicates."""
 
     number: int
     t: float
-    """When it happened, seconds since 1970."""
+    """Time of the update, seconds since 1970."""
     update: IncidentUpdate
 
 
 class Notifier(Protocol):
-    """What both kinds have."""
+    """What both kinds of notifier have in common."""
 
     @property
     def name(self) -> str:
-        """What it is called in states; no other has the same."""
+        """Unique name, shown in statuses."""
         ...
 
     @property
     def scope(self) -> NotificationScope:
-        """Which incidents it wants."""
+        """The incidents that it sends."""
         ...
 
     @property
     def timeout(self) -> float:
-        """Seconds that one call of it may take."""
+        """Seconds that one call may take."""
         ...
 
 
 class StateNotifier(Notifier, Protocol):
-    """Shows what stands: only the newest counts."""
+    """Sends the current state; only the newest state matters."""
 
     @property
     def period(self) -> float:
-        """Seconds after which it shows the same again."""
+        """Seconds between two repetitions."""
         ...
 
     async def show(self, incidents: Sequence[Incident], now: float) -> None:
-        """Shows what fires, and nothing else.
+        """Sends the firing incidents as the complete state.
 
         Raises:
-            TellError: it could not.
+            DeliveryError: the state could not be delivered.
         """
         ...
 
 
 class EventNotifier(Notifier, Protocol):
-    """Passes on what happens."""
+    """Sends each update once."""
 
     async def send(self, letter: Notification) -> None:
-        """Sends one letter; comes back when the other side has it.
+        """Sends one notification; returns when the receiver has accepted it.
 
         Raises:
-            TellError: it could not.
+            DeliveryError: it could not be delivered.
         """
         ...
 
 
 class NotifierSettings(Protocol):
-    """The settings of one entry of the config."""
+    """Settings of one entry of the config."""
 
     @property
     def name(self) -> str:
-        """What the entry is called."""
+        """Name of the entry."""
         ...
 
     @property
     def scope(self) -> NotificationScope:
-        """Which incidents it asks for."""
+        """The incidents that the entry selects."""
         ...
 
 
 class ConfiguredNotifier:
-    """The only teller of its entry: it is called as the entry is, and wants what that asks for."""
+    """The only notifier of its entry: it takes name and scope from the entry."""
 
     settings: NotifierSettings
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the entry."""
         return self.settings.name
 
     @property
     def scope(self) -> NotificationScope:
-        """Which incidents it wants."""
+        """The incidents that it sends."""
         return self.settings.scope

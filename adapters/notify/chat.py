@@ -1,7 +1,7 @@
-"""Chat, mail, pagers: whatever Apprise knows. One message for each root that opens and one when it is over.
+"""Notifier for chat, mail and pagers through Apprise: one message when a root incident opens, one when it resolves.
 
-Apprise is an extra of this package (`pip install 'skewscope[chat]'`). Its addresses hold passwords, so they stand in a
-file of their own, one a line; they are never shown.
+Apprise is an extra of this package (`pip install 'skewscope[chat]'`). Its URLs contain passwords; they are read from a
+separate file, one per line, and are never shown.
 """
 
 import importlib
@@ -32,16 +32,16 @@ from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
 SEND_TIMEOUT = 30.0
-"""Seconds for one message."""
+"""Seconds per message."""
 MAX_ADDRESSES = 32
 MAX_BYTES = 1 << 16
 SETTLE_TIME = 5.0
-"""Seconds in which it may still turn out what is the root."""
+"""Seconds to wait before the first message, in which the root may still change."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
-    """One entry of the config."""
+    """Settings of one chat entry."""
 
     name: str
     addresses: tuple[Secret, ...]
@@ -50,10 +50,15 @@ class ChatSettings:
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> ChatSettings:
-    """The settings of one entry; faults are noted."""
+    """Parses the settings of one entry; problems are added to `fields`."""
     fields.check_keys(at, ("kind", "file"), (*SCOPE_FIELDS, "per_hour"))
     if importlib.util.find_spec("apprise") is None:
-        fields.add_problem((*at, "kind"), "no library 'apprise'", "an installed one", "pip install 'skewscope[chat]'")
+        fields.add_problem(
+            (*at, "kind"),
+            "the library 'apprise' is not installed",
+            "an installed library",
+            "pip install 'skewscope[chat]'",
+        )
     per_hour = int(read_number(fields, (*at, "per_hour"), 30.0, (1.0, 3600.0)))
     return ChatSettings(name, _read_addresses(fields, (*at, "file")), read_scope(fields, at, SETTLE_TIME), per_hour)
 
@@ -77,7 +82,7 @@ def _read_addresses(fields: FieldReader, at: FieldPath) -> tuple[Secret, ...]:
 
 
 def build(settings: ChatSettings, topology: Topology) -> tuple["ChatNotifier", ...]:
-    """One teller for each address: what one of them does not take is tried again there, and not in all the others."""
+    """Creates one notifier per URL: a failed message is retried for its own URL only."""
     if len(settings.addresses) == 1:
         return (ChatNotifier(settings, topology),)
     return tuple(
@@ -88,16 +93,16 @@ def build(settings: ChatSettings, topology: Topology) -> tuple["ChatNotifier", .
 
 @dataclass
 class ChatNotifier(ConfiguredNotifier):
-    """Sends messages to one place through Apprise, in a thread that nobody waits for."""
+    """Sends messages to one URL through Apprise, in a thread of its own."""
 
     settings: ChatSettings
     topology: Topology
     _sent_times: list[float] = field(default_factory=list)
-    """When messages were sent, in the last hour."""
+    """Times of messages sent within the last hour."""
     _held_count: int = 0
-    """Messages that were not sent since, for there were too many."""
+    """Messages held back since the last one, due to the hourly limit."""
     _busy: bool = False
-    """Whether a thread is still at a message, perhaps one that nobody waits for any more."""
+    """Whether a thread is still sending, perhaps one whose timeout has passed."""
 
     @property
     def timeout(self) -> float:
@@ -105,10 +110,10 @@ class ChatNotifier(ConfiguredNotifier):
         return SEND_TIMEOUT
 
     async def send(self, letter: Notification) -> None:
-        """Sends one message, or holds it back where there were too many.
+        """Sends one message, or holds it back above the hourly limit.
 
         Raises:
-            TellError: it was not sent.
+            DeliveryError: it was not sent.
         """
         if letter.update.what == CHANGED:
             return
@@ -149,9 +154,9 @@ class ChatNotifier(ConfiguredNotifier):
 
 
 def _send_with_apprise(addresses: tuple[Secret, ...], title: str, body: str) -> bool:
-    """Whether a message arrived everywhere."""
+    """Returns whether the message was delivered to all addresses."""
     apprise: Any = importlib.import_module("apprise")
-    # What it logs may hold parts of addresses.
+    # Apprise's log lines may contain parts of URLs.
     logging.getLogger("apprise").disabled = True
     logging.getLogger("urllib3").setLevel(logging.INFO)
     try:
@@ -163,19 +168,19 @@ def _send_with_apprise(addresses: tuple[Secret, ...], title: str, body: str) -> 
 
 
 def build_message(letter: Notification, topology: Topology) -> tuple[str, str]:
-    """Title and text of a message."""
+    """Returns title and body of a message."""
     what, why, one = letter.update
     fleet = incident_text.fleet_of(one, topology)
     if what == RESOLVED:
         return f"Resolved: {incident_text.title(one)}", f"In {fleet}. Incident {one.id}."
     if what == WITHDRAWN:
-        return f"No longer told: {incident_text.title(one)}", f"In {fleet}: {why}. Incident {one.id}."
+        return f"No longer reported: {incident_text.title(one)}", f"In {fleet}: {why}. Incident {one.id}."
     lines = [
         f"In {fleet}, {one.severity}, confidence {one.confidence:.2f}.",
         f"Why: {incident_text.evidence_text(one)}" if one.evidence else "",
-        f"It may be instead: {incident_text.candidates_text(one)}" if one.candidates else "",
+        f"Alternatives: {incident_text.candidates_text(one)}" if one.candidates else "",
         f"Costs: {incident_text.impact_text(one)}" if incident_text.impact_text(one) else "",
-        f"What could be done: {incident_text.advice_text(one)}" if one.mitigations else "",
+        f"Advice: {incident_text.advice_text(one)}" if one.mitigations else "",
         f"Incident {one.id}.",
     ]
     return incident_text.title(one), "\n".join(line for line in lines if line)

@@ -1,7 +1,7 @@
-"""CloudEvents 1.0 over HTTP: each thing that happens to an incident is an event, posted until it is taken.
+"""Notifier for CloudEvents 1.0 over HTTP: each update is an event, posted until it is accepted.
 
-`source` and `id` together are an event's own for ever: one that was taken but whose answer was lost comes again with
-the same, and who gets it can drop it.
+`source` and `id` together identify an event permanently: when the answer to an accepted event is lost, the event is
+sent again with the same pair and the receiver can drop the duplicate.
 """
 
 import json
@@ -19,17 +19,17 @@ from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
 TYPE_PREFIX = "io.skewscope.incident."
-"""What the type of an event begins with; what happened follows."""
+"""Prefix of the event type; the kind of update follows."""
 MODES = ("structured", "binary")
 DEFAULT_SOURCE = "/skewscope"
 JSON = "application/json"
 RETRY_STATUSES = (408, 425, 429)
-"""Answers below 500 after which it may be taken another time."""
+"""Statuses below 500 after which the event is retried."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloudEventsSettings:
-    """One entry of the config."""
+    """Settings of one CloudEvents entry."""
 
     name: str
     urls: tuple[str, ...]
@@ -40,7 +40,7 @@ class CloudEventsSettings:
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> CloudEventsSettings:
-    """The settings of one entry; faults are noted."""
+    """Parses the settings of one entry; problems are added to `fields`."""
     fields.check_keys(at, ("kind", "urls"), (*SCOPE_FIELDS, *HTTP_FIELDS, "source", "mode", "explained"))
     found = read_urls(fields, at, "")
     listed = fields.value_at((*at, "urls"))
@@ -54,13 +54,13 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> CloudEventsSettings:
 
 
 def build(settings: CloudEventsSettings, topology: Topology) -> tuple["CloudEventsNotifier", ...]:
-    """Its only teller."""
+    """Creates the only notifier of the entry."""
     return (CloudEventsNotifier(settings, topology),)
 
 
 @dataclass(frozen=True)
 class CloudEventsNotifier(ConfiguredNotifier):
-    """Posts events to one address."""
+    """Posts events to one URL."""
 
     settings: CloudEventsSettings
     topology: Topology
@@ -74,7 +74,7 @@ class CloudEventsNotifier(ConfiguredNotifier):
         """Posts one event.
 
         Raises:
-            TellError: it was not taken.
+            DeliveryError: it was not accepted.
         """
         sent = self._structured_request(letter) if self.settings.mode == "structured" else self._binary_request(letter)
         try:
@@ -108,13 +108,13 @@ class CloudEventsNotifier(ConfiguredNotifier):
     def _binary_request(self, letter: Notification) -> PostBody:
         attributes = self._build_attributes(letter)
         content = attributes.pop("datacontenttype")
-        # As the binding wants it: blanks, quotes, percent signs and what is no printable ASCII are percent-encoded.
+        # The HTTP binding percent-encodes blanks, quotes, percent signs and everything that is not printable ASCII.
         safe = "".join(chr(c) for c in range(0x21, 0x7F) if chr(c) not in '"%')
         headers = tuple((f"ce-{name}", quote(text, safe=safe)) for name, text in attributes.items())
         return PostBody(json.dumps(self._build_data(letter), allow_nan=False).encode(), content, headers)
 
 
 def parse_retry_after(answer: HttpResponse) -> float:
-    """Seconds that the other side wishes us to wait; 0 where it names none."""
+    """Returns the seconds of a Retry-After header; 0 without one."""
     text = answer.headers.get("retry-after", "")
     return float(text[:9]) if text.isascii() and text.isdigit() else 0.0

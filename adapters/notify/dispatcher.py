@@ -1,6 +1,6 @@
-"""Keeps tellers going: each in a task of its own, with a deadline, and a wait that doubles while it fails.
+"""Runs notifiers: each in a task of its own, with a timeout, and with a backoff that doubles on failure.
 
-What waits for a messenger lies in the store, not here: one that hangs for a day costs no memory.
+Notifications of event notifiers wait in the store, not in memory: a notifier that hangs for a day needs no memory.
 """
 
 import asyncio
@@ -18,56 +18,56 @@ from skewscope.adapters.sources.base import redact_address
 from skewscope.engine.model.incident import Incident
 
 MIN_WAIT, MAX_WAIT = 1.0, 60.0
-"""Seconds before something is tried again."""
+"""Seconds before a retry."""
 MAX_RETRY_AFTER = 600.0
-"""Seconds that the other side may make us wait."""
+"""Longest wait that a receiver may request, seconds."""
 MAX_NOTIFICATIONS = 50
-"""Taken out of the store at once."""
+"""Notifications loaded from the store at once."""
 POLL_PERIOD = 1.0
-"""Seconds between two looks whether anybody is to be told."""
+"""Seconds between two checks whether this controller is the active one."""
 
 NotificationLoader = Callable[[str, int, int], Sequence[Notification]]
-"""The letters of a teller after a number, at most so many; it may take its time, and is called in a thread."""
+"""Returns notifications of a notifier after a number, up to a limit; may block, and is called in a thread."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class NotifierStatus:
-    """How a teller does."""
+    """Status of one notifier."""
 
     name: str
     up: bool
-    """Whether the last thing it was given arrived; before the first one too."""
+    """Whether the last delivery succeeded; true before the first one."""
     since: float
-    """When that began, seconds since 1970."""
+    """Start of that state, seconds since 1970."""
     last: float | None
-    """When something arrived last; None for never."""
+    """Time of the last delivery; None for never."""
     told: int
-    """How often something arrived."""
+    """Number of deliveries."""
     failed: int
     refused: int
-    """Letters that the other side would never take, and that were thrown away."""
+    """Notifications that the receiver would never accept, and that were dropped."""
     trouble: str
-    """What was wrong last, without secrets; '' when nothing is."""
+    """The last error, without secrets; '' for none."""
 
 
 @dataclass
 class NotifierTask:
-    """One teller, and the task that it runs in."""
+    """One notifier and its task."""
 
     notifier: Notifier
     clock: Clock
     task: "asyncio.Task[None] | None" = None
     wakeup: asyncio.Event = field(default_factory=asyncio.Event)
     state: NotifierState = field(init=False)
-    """What a board shows; messengers have theirs where letters are written."""
+    """State of a state notifier; that of event notifiers is kept where notifications are written."""
     last_number: int = 0
-    """The number of the last letter that is done."""
+    """Number of the last processed notification."""
     done_until: float = 0.0
-    """All letters up to then are done ..."""
+    """All notifications up to this time are processed."""
     idle: bool = False
-    """... and all there are, while it waits for news."""
+    """Whether all notifications are processed and it waits for new ones."""
     up: bool = True
     since: float = 0.0
     last: float | None = None
@@ -75,7 +75,7 @@ class NotifierTask:
     failed: int = 0
     refused: int = 0
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     trouble: str = ""
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class NotifierTask:
         self.since = self.clock.now()
 
     async def attempt(self, doing: "asyncio.Future[None] | asyncio.Task[None]") -> DeliveryError | None:
-        """Waits for a call of the teller; what went wrong, None for nothing."""
+        """Awaits a call of the notifier; returns its error, None on success."""
         try:
             async with asyncio.timeout(self.notifier.timeout):
                 await doing
@@ -116,11 +116,11 @@ class NotifierTask:
             self.up, self.since = up, self.clock.now()
 
     def backoff(self, error: DeliveryError) -> float:
-        """Seconds until it is tried again."""
+        """Returns the seconds until the next attempt."""
         return max(min(MIN_WAIT * 2.0 ** min(self.failures - 1, 10), MAX_WAIT), min(error.after, MAX_RETRY_AFTER))
 
     def status(self) -> NotifierStatus:
-        """How it does."""
+        """Returns its status."""
         return NotifierStatus(
             *(self.notifier.name, self.up, self.since, self.last),
             *(self.delivered_count, self.failed, self.refused, self.trouble),
@@ -129,42 +129,45 @@ class NotifierTask:
 
 @dataclass
 class Dispatcher:
-    """All tellers of a controller."""
+    """All notifiers of a controller."""
 
     clock: Clock
     load_notifications: NotificationLoader
     on_done: Callable[[str, int], None]
-    """Told that a teller needs its letters up to a number no more."""
+    """Called with a notifier's name and the number up to which its notifications are no longer needed."""
     is_active: Callable[[], bool] = lambda: True
-    """Whether anybody is told, asked before each thing that is: of two controllers only one tells."""
+    """Whether this controller may notify, checked before each delivery: only one of two controllers is active."""
     handover: Handover = field(default_factory=Handover)
     _tasks: dict[str, NotifierTask] = field(default_factory=dict)
     _t: float = 0.0
     _complete: bool = True
-    """Whether all letters of that tick are where they can be found."""
+    """Whether all notifications of the last tick have been written to the store."""
 
     def start(self, teller: Notifier) -> None:
-        """Starts a teller that has a name of its own."""
+        """Starts a notifier; its name must be unique."""
         if teller.name in self._tasks:
-            raise ValueError(f"two tellers called {teller.name!r}")
+            raise ValueError(f"two notifiers called {teller.name!r}")
         kept = self._tasks[teller.name] = NotifierTask(teller, self.clock)
         doing = self._run_state_notifier(kept, teller) if is_state_notifier(teller) else self._run_event_notifier(kept)
         kept.task = asyncio.create_task(doing, name=f"teller {teller.name}")
 
     async def stop(self, name: str) -> None:
-        """Ends a teller."""
+        """Stops a notifier."""
         task = self._tasks.pop(name).task
         if task is not None:
             await cancel_and_wait(task)
 
     async def close(self) -> None:
-        """Ends all of them."""
+        """Stops all notifiers."""
         await asyncio.gather(*(self.stop(name) for name in list(self._tasks)))
 
     def dispatch(
         self, t: float, incidents: Iterable[Incident], silenced: Mapping[str, str], mail: Collection[str] | None
     ) -> None:
-        """What a tick found out, and who has new letters, None where they could not be written; waits for nobody."""
+        """Passes the result of a tick to the notifiers without blocking.
+
+        `mail` names the event notifiers that have new notifications; None: they could not be written.
+        """
         self._t, self._complete = t, mail is not None
         mail = mail or ()
         for name, kept in self._tasks.items():
@@ -173,22 +176,22 @@ class Dispatcher:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all tellers."""
+        """Returns the names of all notifiers."""
         return tuple(self._tasks)
 
     def statuses(self) -> tuple[NotifierStatus, ...]:
-        """How each of them does, by name."""
+        """Returns the status of each notifier, by name."""
         return tuple(kept.status() for _, kept in sorted(self._tasks.items()))
 
     def progress(self, now: float) -> str:
-        """How far messengers are, for whoever takes over; `now` by the clock that letters have their times from."""
+        """Returns the progress of event notifiers as text for a successor; `now` by the clock of the notifications."""
         for kept in self._tasks.values():
             if kept.idle and not kept.wakeup.is_set() and self._complete:
                 kept.done_until = max(kept.done_until, self._t)
         until = {name: kept.done_until for name, kept in self._tasks.items() if is_event_notifier(kept.notifier)}
         return self.handover.format_progress(now, until)
 
-    # --- boards
+    # --- state notifiers
 
     async def _run_state_notifier(self, kept: NotifierTask, board: StateNotifier) -> None:
         while True:
@@ -205,7 +208,7 @@ class Dispatcher:
             await self._wait_for_wakeup(kept, wait)
 
     async def _wait_for_wakeup(self, kept: NotifierTask, seconds: float) -> None:
-        """Waits for news, or for so many seconds."""
+        """Waits for a wake-up or a timeout."""
         waits = {
             asyncio.ensure_future(kept.wakeup.wait()),
             asyncio.ensure_future(self.clock.sleep(seconds)),
@@ -216,7 +219,7 @@ class Dispatcher:
             for each in waits:
                 each.cancel()
 
-    # --- messengers
+    # --- event notifiers
 
     async def _run_event_notifier(self, kept: NotifierTask) -> None:
         while True:
@@ -232,7 +235,7 @@ class Dispatcher:
                 kept.idle = False
 
     async def _process_notification(self, kept: NotifierTask, letter: Notification) -> None:
-        """Comes back when a letter is told, by us or by who leads; until then it is kept."""
+        """Returns once a notification is delivered, by this controller or by the leader; it is kept until then."""
         name = kept.notifier.name
         while not self.handover.is_obsolete(name, letter, self._t, ours=self.is_active()):
             if self.is_active():
@@ -247,11 +250,11 @@ class Dispatcher:
                 self.load_notifications, kept.notifier.name, kept.last_number, MAX_NOTIFICATIONS
             )
         except Exception:
-            log.exception("the letters of %s", kept.notifier.name)
+            log.exception("the notifications of %s", kept.notifier.name)
             return ()
 
     async def _deliver(self, kept: NotifierTask, letter: Notification) -> bool:
-        """Tries until it has arrived, or would never be taken; not so where it is another's turn before that."""
+        """Retries until delivery or refusal; returns False if this controller stops being active."""
         messenger = kept.notifier
         assert is_event_notifier(messenger)
         while self.is_active():
@@ -267,10 +270,10 @@ class Dispatcher:
 
 
 def is_state_notifier(teller: Notifier) -> TypeGuard[StateNotifier]:
-    """Whether it shows what stands."""
+    """Returns whether it is a state notifier."""
     return hasattr(teller, "show")
 
 
 def is_event_notifier(teller: Notifier) -> TypeGuard[EventNotifier]:
-    """Whether it passes on what happens."""
+    """Returns whether it is an event notifier."""
     return hasattr(teller, "send")

@@ -1,9 +1,9 @@
-"""How far one controller has told, for the one that takes over from it: so that nothing is lost between the two.
+"""Handover of notification progress to another controller, so that no notification is lost between the two.
 
-Whoever leads writes into the file of the leader, with each renewal, how far behind each of its messengers is, and marks
-of what was told last. The others keep their own letters until they hear that the like was told. Who takes over tells
-the rest. Clocks of two machines are never compared: only how long ago something was, and two controllers may see the
-same a few seconds apart, so that in doubt a thing is told twice and never not at all.
+The leader writes into the leader file, with each renewal, how far behind each event notifier is, and marks of its
+latest deliveries. The other controllers keep their own notifications until they read that an equal one was delivered. A
+new leader delivers the rest. Clocks of two machines are never compared, only ages; two controllers may see the same
+event a few seconds apart. In doubt a notification is delivered twice rather than never.
 """
 
 import hashlib
@@ -16,39 +16,39 @@ from skewscope.adapters.notify.base import Notification
 from skewscope.kb.field_reader import is_finite_number
 
 CLOCK_MARGIN = 10.0
-"""Seconds by which two controllers may see the same thing apart."""
+"""Seconds by which two controllers may see the same event apart."""
 MAX_MARKS = 200
-"""Of one messenger, that are written down."""
+"""Marks written per notifier."""
 STALE_AFTER = 600.0
-"""Seconds after which a letter is not told any more to whom nobody tells anything, as far as anybody hears."""
+"""Seconds after which a notification is obsolete if no controller is known to deliver anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderProgress:
-    """What was heard of one messenger of who led before."""
+    """Progress of one notifier as reported by the previous leader."""
 
     until: float
-    """Everything up to then was told, s since 1970 by our clock."""
+    """Everything up to this time was delivered, seconds since 1970 by the local clock."""
     marks: Counter[str]
-    """What was told about then, each as often as it was."""
+    """Number of deliveries around that time, by mark."""
 
 
 @dataclass
 class Handover:
-    """What one controller knows of it."""
+    """What one controller knows of deliveries, its own and the leader's."""
 
     margin: float = CLOCK_MARGIN
-    """Seconds before which what was told needs no mark."""
+    """Seconds; older deliveries need no mark."""
     _delivered: dict[str, deque[tuple[float, str]]] = field(default_factory=dict)
-    """When and what we told last, by messenger."""
+    """Time and mark of own latest deliveries, by notifier."""
     _progress: dict[str, LeaderProgress] = field(default_factory=dict)
 
     def record_delivery(self, teller: str, letter: Notification) -> None:
-        """A letter has arrived."""
+        """Records that a notification was delivered."""
         self._delivered.setdefault(teller, deque(maxlen=MAX_MARKS)).append((letter.t, notification_mark(letter)))
 
     def format_progress(self, now: float, until: Mapping[str, float]) -> str:
-        """A line for whoever takes over: all is told to each messenger up to a time."""
+        """Returns the line for a successor: `until` is the time up to which each notifier has delivered everything."""
         said = {}
         for teller, end in until.items():
             marks = [name for t, name in self._delivered.get(teller, ()) if t >= end - 2 * self.margin]
@@ -56,7 +56,7 @@ class Handover:
         return json.dumps(said, separators=(",", ":"))
 
     def receive_progress(self, now: float, text: str) -> None:
-        """Takes in the line of who leads, or led; what is none says nothing."""
+        """Parses the line of the present or previous leader; an invalid line is ignored."""
         try:
             said = json.loads(text)
         except (ValueError, RecursionError):
@@ -66,13 +66,13 @@ class Handover:
                 self._progress[teller] = LeaderProgress(now - float(one[0]), Counter(map(str, one[1])))
 
     def is_obsolete(self, teller: str, letter: Notification, now: float, *, ours: bool) -> bool:
-        """Whether somebody else told this long ago, or has told nothing for so long that it is of no use any more.
+        """Returns whether another controller delivered it long ago, or it is too old to be of use.
 
         Args:
-            teller: whom it is for.
-            letter: the letter.
-            now: the time, by the clock that letters have theirs from.
-            ours: whether it is our turn to tell it.
+            teller: name of the notifier.
+            letter: the notification.
+            now: the time, by the clock of the notifications.
+            ours: whether this controller is the active one.
         """
         heard = self._progress.get(teller)
         if heard is None:
@@ -80,7 +80,7 @@ class Handover:
         return letter.t <= heard.until - self.margin
 
     def consume_mark(self, teller: str, letter: Notification) -> bool:
-        """Whether somebody else told this a moment ago; asked once of each letter, before we tell it."""
+        """Returns whether another controller just delivered it; called once per notification, before delivery."""
         heard = self._progress.get(teller)
         if heard is None or letter.t > heard.until + self.margin or not heard.marks[name := notification_mark(letter)]:
             return False
@@ -89,7 +89,7 @@ class Handover:
 
 
 def notification_mark(letter: Notification) -> str:
-    """What a letter tells, the same for all controllers."""
+    """Returns a mark of the content, equal on all controllers."""
     one = letter.update.incident
     told = json.dumps([letter.update.what, one.condition, one.kind, one.name])
     return hashlib.sha256(told.encode()).hexdigest()[:8]

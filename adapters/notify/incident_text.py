@@ -1,4 +1,4 @@
-"""An incident in a few words, for people who read them somewhere else."""
+"""Short texts of an incident for readers of other systems."""
 
 from skewscope.adapters.mapping import incident_nodes
 from skewscope.engine.model.incident import Incident
@@ -7,27 +7,27 @@ from skewscope.rules.model import DEFINITIONS_MARK
 
 MAX_ITEMS = 8
 MAX_TEXT = 1000
-"""Characters of any text."""
+"""Maximum characters of a text."""
 
 
 def title(one: Incident) -> str:
-    """What it is and where: `tp-straggler on rank n3`."""
+    """Returns condition and place: `tp-straggler on rank n3`."""
     return _truncate(f"{one.condition} on {one.kind} {one.name}")
 
 
 def evidence_text(one: Incident) -> str:
-    """What speaks for it, loudest first; '' where nothing is told."""
+    """Returns the supporting evidence, strongest first; '' for none."""
     spoken = sorted((e for e in one.evidence if e.verdict == "yes"), key=lambda e: -e.weight)
     return _truncate("; ".join(f"{e.name} ({e.expr.partition(DEFINITIONS_MARK)[0]})" for e in spoken[:MAX_ITEMS]))
 
 
 def advice_text(one: Incident) -> str:
-    """What could be done, the best first."""
+    """Returns the advice, best first."""
     return _truncate("; ".join(f"{each.id} ({each.actor}): {each.why}" for each in one.mitigations[:MAX_ITEMS]))
 
 
 def impact_text(one: Incident) -> str:
-    """What it costs, where that could be measured."""
+    """Returns the measured impact; '' where it is unknown."""
     change = one.impact.change
     if change is None:
         return ""
@@ -36,29 +36,29 @@ def impact_text(one: Incident) -> str:
 
 
 def join_names(found: tuple[str, ...]) -> str:
-    """Some names, and how many more."""
+    """Joins some names and the number of the remaining ones."""
     more = len(found) - MAX_ITEMS
     return _truncate(", ".join(found[:MAX_ITEMS]) + (f" and {more} more" if more > 0 else ""))
 
 
 def candidates_text(one: Incident) -> str:
-    """What it may be instead, and where that is not only here."""
+    """Returns the alternative conditions, with their locations where these differ."""
     return join_names(tuple(f"{name}{one.format_location(name)}" for name in one.candidates))
 
 
 def nodes_of(one: Incident, topology: Topology) -> set[str]:
-    """The nodes that it is on."""
+    """Returns the nodes of its entity."""
     return {node for name in incident_nodes.entity_names(one) for node in incident_nodes.nodes_of(name, topology)}
 
 
 def node_of(one: Incident, topology: Topology) -> str:
-    """The node whose part it is on; '' where it is on a group or between two."""
+    """Returns the node of its entity; '' for a group or a link."""
     found = incident_nodes.nodes_of(one.name, topology) if one.name not in topology.group else set()
     return found.pop() if len(found) == 1 else ""
 
 
 def fleet_of(one: Incident, topology: Topology) -> str:
-    """The fleet that it is in."""
+    """Returns the name of the fleet."""
     fleets = {topology.node[node].fleet for node in nodes_of(one, topology)}
     if not fleets:
         fleets = {node.fleet for node in topology.nodes}

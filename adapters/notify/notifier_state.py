@@ -1,6 +1,6 @@
-"""What there is to tell: incidents that fire and are likely, without those that are explained or silenced.
+"""Selects the incidents to report: firing, likely, neither explained by another one nor silenced.
 
-What was told once stays told while it fires, even where its confidence sinks: telling it off and on would be worse.
+A reported incident stays reported while it fires even if its confidence sinks, to avoid flapping.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,14 +12,14 @@ from skewscope.engine.model.incident import SEVERITIES, Incident
 
 @dataclass
 class NotifierState:
-    """What one teller has been told."""
+    """What one notifier has reported."""
 
     scope: NotificationScope
     reported: dict[str, Incident] = field(default_factory=dict)
-    """What is told as firing, by id."""
+    """Incidents reported as firing, by id."""
 
     def update(self, t: float, incidents: Iterable[Incident], silenced: Mapping[str, str]) -> list[IncidentUpdate]:
-        """What a tick changes; `silenced` names the silence of each incident that has one."""
+        """Returns the updates of a tick; `silenced` maps incident ids to the name of their silence."""
         there = {one.id: one for one in incidents}
         found = [ended for id_ in self.reported if (ended := self._closing_update(t, id_, there.get(id_), silenced))]
         for each in found:
@@ -38,7 +38,7 @@ class NotifierState:
     def _closing_update(
         self, t: float, id_: str, now: Incident | None, silenced: Mapping[str, str]
     ) -> IncidentUpdate | None:
-        """That something is told no longer; None where it still is."""
+        """Returns the update that ends a report; None while it continues."""
         if now is None:
             before = self.reported[id_]
             return IncidentUpdate(RESOLVED, "", replace(before, state="resolved", resolved_at=before.resolved_at or t))

@@ -1,8 +1,8 @@
-"""NVSentinel: health events to a platform connector, over gRPC on its socket.
+"""Notifier for NVSentinel: sends health events to a platform connector, over gRPC on its socket.
 
-Every event is for the record only (`STORE_ONLY`, never fatal, no action recommended, quarantine and drain skipped):
-what is to be done about a diagnosis is not decided by sending it there. The message is that of `health_event.proto` in
-NVSentinel's repository. gRPC is an extra of this package (`pip install 'skewscope[nvsentinel]'`).
+Events are for the record only (`STORE_ONLY`, never fatal, no recommended action, quarantine and drain skipped): this
+notifier does not decide on actions. The message is `health_event.proto` of NVSentinel's repository. gRPC is an extra of
+this package (`pip install 'skewscope[nvsentinel]'`).
 """
 
 import importlib
@@ -34,36 +34,39 @@ TARGET_PATTERN = re.compile(r"unix:(//)?/[\x21-\x7e]+|[A-Za-z0-9._\[\]:-]+:[0-9]
 VERSION = 1
 AGENT_NAME = "skewscope"
 STORE_ONLY = 2
-"""Kept and exported, and nothing in the cluster is changed. 0 is read as 1, which lets others act."""
+"""The event is stored and exported, and nothing in the cluster changes. 0 is read as 1, which permits actions."""
 NO_ACTION = 0
 COMPONENT_CLASSES = {"gpu": "GPU", "port": "NIC", "link": "NIC"}
-"""Their names for what is hit; anything else is the node."""
+"""Component classes of NVSentinel by entity kind; any other kind is the node."""
 MAX_NODES = 1000
-"""Events for one incident."""
+"""Maximum number of events per incident."""
 MAX_TOKEN = 16_384
 PATH_FIELDS = ("token_file", "trust")
 
 
 @dataclass(frozen=True, slots=True)
 class NvSentinelSettings:
-    """One entry of the config."""
+    """Settings of one NVSentinel entry."""
 
     name: str
     scope: NotificationScope
     target: str = DEFAULT_SOCKET
     timeout: float = 5.0
     token_file: str = ""
-    """Read anew for each call, for such tokens are renewed; '' where none is wanted."""
+    """Read again for each call, since such tokens are renewed; '' for none."""
     ca_file: str = ""
-    """File of the authorities for TLS; '' for none, which only sockets and loopback are used with."""
+    """CA file for TLS; '' for none, which is allowed for sockets and loopback only."""
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> NvSentinelSettings:
-    """The settings of one entry; faults are noted."""
+    """Parses the settings of one entry; problems are added to `fields`."""
     fields.check_keys(at, ("kind",), (*SCOPE_FIELDS, "target", "timeout", *PATH_FIELDS, "explained"))
     if importlib.util.find_spec("grpc") is None:
         fields.add_problem(
-            (*at, "kind"), "no library 'grpc'", "an installed one", "pip install 'skewscope[nvsentinel]'"
+            (*at, "kind"),
+            "the library 'grpc' is not installed",
+            "an installed library",
+            "pip install 'skewscope[nvsentinel]'",
         )
     target = fields.text((*at, "target")) or DEFAULT_SOCKET
     if not TARGET_PATTERN.fullmatch(target):
@@ -76,7 +79,7 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> NvSentinelSettings:
 
 
 def build(settings: NvSentinelSettings, topology: Topology) -> tuple["NvSentinelNotifier", ...]:
-    """Its only teller."""
+    """Creates the only notifier of the entry."""
     return (NvSentinelNotifier(settings, topology),)
 
 
@@ -94,10 +97,10 @@ class NvSentinelNotifier(ConfiguredNotifier):
         return self.settings.timeout + 2.0
 
     async def send(self, letter: Notification) -> None:
-        """Sends the events of one letter, one for each node that is hit; none for what has no node.
+        """Sends one event per affected node; none for an incident without nodes.
 
         Raises:
-            TellError: they were not taken.
+            DeliveryError: the events were not accepted.
         """
         events = encode_health_events(letter, self.topology)
         if not events:
@@ -137,14 +140,14 @@ def _build_metadata(token: Secret | None) -> tuple[tuple[str, str], ...]:
 
 
 def encode_health_events(letter: Notification, topology: Topology) -> bytes:
-    """The message `HealthEvents`; empty where no node is hit."""
+    """Returns the encoded message `HealthEvents`; empty if no node is affected."""
     nodes = sorted(incident_text.nodes_of(letter.update.incident, topology))[:MAX_NODES]
     events = (protobuf.encode_message(2, _encode_event(letter, node)) for node in nodes)
     return protobuf.encode_number(1, VERSION) + b"".join(events) if nodes else b""
 
 
 def _encode_event(letter: Notification, node: str) -> bytes:
-    """The message `HealthEvent`."""
+    """Returns the encoded message `HealthEvent`."""
     what, why, one = letter.update
     skip = protobuf.encode_number(2, 1)
     whole, part = divmod(round(letter.t * 1e9), 10**9)
@@ -156,8 +159,8 @@ def _encode_event(letter: Notification, node: str) -> bytes:
             protobuf.encode_text(2, AGENT_NAME),
             protobuf.encode_text(3, COMPONENT_CLASSES.get(one.kind, "Node")),
             protobuf.encode_text(4, one.condition),
-            protobuf.encode_number(5, 0),  # is never fatal
-            protobuf.encode_number(6, what == RESOLVED),  # whether it is healthy again
+            protobuf.encode_number(5, 0),  # isFatal
+            protobuf.encode_number(6, what == RESOLVED),  # isHealthy
             protobuf.encode_text(
                 7,
                 f"{incident_text.title(one)}: {incident_text.evidence_text(one)}"

@@ -1,8 +1,8 @@
-"""Letters on their way, in the controller's store: what is to be told survives a kill until it has arrived.
+"""Queue of notifications in the controller's store: notifications survive a crash until they are delivered.
 
-Written by the thread that owns the store. What a desk has been told is kept beside the letters and in their
-transaction: a controller that starts again goes on where it stopped, and tells nothing twice but what it could not know
-to have arrived.
+The thread that owns the store writes them. What a notifier has reported is stored beside its notifications, in the same
+transaction: after a restart the controller continues where it stopped, and repeats only notifications whose delivery it
+could not confirm.
 """
 
 import json
@@ -22,25 +22,25 @@ TABLES = (
     "CREATE INDEX letters_by_teller ON letters (teller, number)",
     "CREATE TABLE telling (teller TEXT NOT NULL, incident TEXT NOT NULL, PRIMARY KEY (teller, incident)) STRICT",
 )
-"""What the store's schema has for it."""
+"""Part of the store's schema."""
 MAX_WAITING = 10_000
-"""Letters that wait for one teller; the oldest are dropped."""
+"""Notifications that wait per notifier; above that the oldest are dropped."""
 
 
 @dataclass
 class Outbox:
-    """The desks of all messengers."""
+    """Notifier states and queues of all event notifiers."""
 
     scopes: Mapping[str, NotificationScope]
-    """What each messenger wants, by its name."""
+    """The scope of each event notifier, by name."""
     deliveries: deque[tuple[str, int]] = field(default_factory=deque)
-    """Tellers, and the numbers up to which their letters have arrived: filled by whoever sends them."""
+    """Notifier and the number up to which its notifications are delivered; appended by the dispatcher."""
     dropped: dict[str, int] = field(default_factory=dict)
-    """Letters that waited too long, by teller."""
+    """Notifications dropped because too many waited, by notifier."""
     _states: dict[str, NotifierState] = field(default_factory=dict)
 
     def restore(self, connection: sqlite3.Connection) -> None:
-        """Goes on where the last controller stopped; forgets tellers that are no more."""
+        """Restores the state of the last run; deletes rows of notifiers that no longer exist."""
         self._states = {name: NotifierState(scope) for name, scope in self.scopes.items()}
         asked = "SELECT teller, told FROM telling JOIN incidents ON incidents.id = telling.incident"
         for teller, line in connection.execute(asked).fetchall():
@@ -55,12 +55,12 @@ class Outbox:
     def collect_updates(
         self, t: float, incidents: Iterable[Incident], silenced: Mapping[str, str]
     ) -> list[tuple[str, IncidentUpdate]]:
-        """What a tick gives to tell, and whom; to be written before the next one."""
+        """Returns the updates of a tick with their notifiers; to be written before the next tick."""
         there = tuple(incidents)
         return [(name, told) for name, desk in self._states.items() for told in desk.update(t, there, silenced)]
 
     def take_deliveries(self) -> dict[str, int]:
-        """What has arrived since the last time: for each teller, up to which number."""
+        """Returns the deliveries since the last call: for each notifier, up to which number."""
         found: dict[str, int] = {}
         while self.deliveries:
             teller, number = self.deliveries.popleft()
@@ -68,8 +68,8 @@ class Outbox:
         return found
 
     def write(self, connection: sqlite3.Connection, found: Collection[tuple[float, str, IncidentUpdate]]) -> None:
-        """Puts letters into the store, each with its time and its teller, as part of the transaction that is open."""
-        # Several are told of the same incident; `found` keeps it alive, so that its address is its own.
+        """Inserts notifications, each with time and notifier, in the open transaction."""
+        # Several notifiers share an incident; `found` keeps it alive, so that its id() stays unique.
         incidents = {id(told.incident): told.incident for _, _, told in found}
         written = {address: one.as_line() for address, one in incidents.items()}
         for t, teller, told in found:
@@ -92,12 +92,12 @@ class Outbox:
 
 
 def delete_notifications(connection: sqlite3.Connection, until: Mapping[str, int]) -> None:
-    """Drops the letters of tellers up to a number."""
+    """Deletes the notifications of each notifier up to a number."""
     connection.executemany("DELETE FROM letters WHERE teller = ? AND number <= ?", until.items())
 
 
 def load_notifications(connection: sqlite3.Connection, teller: str, after: int, most: int) -> list[Notification]:
-    """The oldest letters of a teller after a number."""
+    """Returns the oldest notifications of a notifier after a number."""
     asked = "SELECT number, t, what, why, told FROM letters WHERE teller = ? AND number > ? ORDER BY number LIMIT ?"
     rows = connection.execute(asked, (teller, after, most))
     return [

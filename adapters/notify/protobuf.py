@@ -1,4 +1,4 @@
-"""As much of Protocol Buffers as it takes to write a message: the wire format of proto3, fields in order of number."""
+"""Writes Protocol Buffers messages: the wire format of proto3, fields in order of their number."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ VARINT, LENGTH = 0, 2
 
 
 def encode_varint(value: int) -> bytes:
-    """A number that is not negative, seven bits a byte."""
+    """Encodes a non-negative integer, seven bits per byte."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -16,20 +16,20 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_number(field: int, value: int) -> bytes:
-    """A field that holds a number, a boolean or one of an enum; the default is left out, as proto3 does."""
+    """Encodes an integer, boolean or enum field; the default is omitted, as proto3 requires."""
     return encode_varint(field << 3 | VARINT) + encode_varint(value) if value else b""
 
 
 def encode_text(field: int, value: str) -> bytes:
-    """A field that holds a text; an empty one is left out."""
+    """Encodes a text field; an empty text is omitted."""
     return encode_message(field, value.encode()) if value else b""
 
 
 def encode_message(field: int, content: bytes) -> bytes:
-    """A field that holds another message, or bytes."""
+    """Encodes a message or bytes field."""
     return encode_varint(field << 3 | LENGTH) + encode_varint(len(content)) + content
 
 
 def encode_mapping(field: int, items: Iterable[tuple[str, str]]) -> bytes:
-    """A field that maps texts to texts."""
+    """Encodes a map field from text to text."""
     return b"".join(encode_message(field, encode_text(1, key) + encode_text(2, value)) for key, value in items)

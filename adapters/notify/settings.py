@@ -1,4 +1,4 @@
-"""What configs say of tellers alike."""
+"""Settings that notifiers share."""
 
 from pathlib import Path
 
@@ -13,16 +13,16 @@ from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
 SCOPE_FIELDS = ("name", "note", "least", "after")
-"""Fields that every teller may have."""
+"""Fields of every notifier."""
 HTTP_FIELDS = ("timeout", "bearer", "trust")
-"""Those of tellers that post."""
+"""Fields of notifiers that use HTTP."""
 MAX_ANSWER = 1 << 16
-"""Bytes of an answer."""
+"""Maximum bytes of an answer."""
 MAX_PLACES = 32
 
 
 def read_scope(fields: FieldReader, at: FieldPath, after: float = 0.0) -> NotificationScope:
-    """Which incidents are wanted; `after` stands where the config names none."""
+    """Parses the scope; `after` is the default of the field `after`."""
     least = fields.text((*at, "least"), choice=SEVERITIES) or SEVERITIES[0]
     return NotificationScope(
         least, not read_bool(fields, (*at, "explained")), read_number(fields, (*at, "after"), after, (0.0, 3600.0))
@@ -30,7 +30,7 @@ def read_scope(fields: FieldReader, at: FieldPath, after: float = 0.0) -> Notifi
 
 
 def read_fetch_options(fields: FieldReader, at: FieldPath) -> FetchOptions:
-    """How somebody is posted to."""
+    """Parses timeout, bearer token and CA file of requests."""
     folder = Path(fields.document.file).parent
     timeout = read_number(fields, (*at, "timeout"), 5.0, (0.1, 60.0))
     return FetchOptions(
@@ -39,14 +39,19 @@ def read_fetch_options(fields: FieldReader, at: FieldPath) -> FetchOptions:
 
 
 def read_urls(fields: FieldReader, at: FieldPath, path: str) -> tuple[str, ...]:
-    """Addresses of a list, each ending in a path; a bare one is HOST:PORT."""
+    """Parses a list of URLs and appends `path`; HOST:PORT becomes an http URL."""
     found = []
     for item in fields.item_paths((*at, "urls"), MAX_PLACES):
         text = fields.required_text(item)
         if not text:
             continue
         if "@" in text:
-            fields.add_problem(item, "an address with a password", "one without", "A secret belongs under bearer.")
+            fields.add_problem(
+                item,
+                "an address that contains a password",
+                "an address without a password",
+                "Put the secret into the field `bearer`.",
+            )
             continue
         url = target_url(text, TargetDiscovery((), (), (), "http", "", ()))
         if not url:

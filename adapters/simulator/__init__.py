@@ -1,5 +1,5 @@
-"""A fleet that never was: nodes that serve and train, what befalls them, and what exporters would tell of it.
+"""Simulates a fleet: nodes that serve and train, their faults, and the metrics that exporters would report.
 
-Written from how such systems work (rounds that wait for their slowest member, queues that fill, pauses that spread),
-not from the rules: no threshold of a rule appears here.
+The model describes how such systems work (rounds that wait for their slowest member, queues that fill, pauses that
+spread); it is independent of the rules: no threshold of a rule appears here.
 """

@@ -1,4 +1,4 @@
-"""What the agent on a DPU sees on the wire: rounds, streams, flows, and how it fares itself."""
+"""Metrics of the agent on a DPU: rounds, streams and flows on the wire, and the agent's own state."""
 
 import numpy as np
 
@@ -14,27 +14,30 @@ from skewscope.adapters.simulator.simulation import (
 
 
 def _member_to_rails(w: FleetSimulation, x: F64) -> F64:
-    """A member's value on all rails of its node."""
+    """Returns [node, rail] a member's value on all rails of its node."""
     return np.repeat(w.members_to_nodes(np.nan_to_num(x))[:, None], w.fleet.plan.rails, axis=1)
 
 
 def _job_to_rails(w: FleetSimulation, x: F64) -> F64:
-    """A job's value on all rails of its nodes."""
+    """Returns [node, rail] a job's value on all rails of its nodes."""
     return np.repeat(w.job_to_nodes(x, np.nan)[:, None], w.fleet.plan.rails, axis=1)
 
 
 def _onset_lag(w: FleetSimulation) -> F64:
+    """Returns [job, member] seconds behind the first member, NaN where unknown."""
     lag = w.rounds.lag
     behind: F64 = lag - np.nanmin(lag, axis=1, keepdims=True)
     return behind
 
 
 def _flow_share(w: FleetSimulation) -> F64:
+    """Returns [node, port] share of the bytes in the largest flow."""
     even = 1 / np.maximum(_flow_count(w), 1.0)
     return np.clip(even * np.exp(w.random.normal(0, 0.03, even.shape)) + w.effects.hot_flow, 0.0, 1.0)
 
 
 def _flow_count(w: FleetSimulation) -> F64:
+    """Returns [node, port] number of flows."""
     peers = np.array([JOB_KINDS[job.kind].peers or len(job.nodes) - 1 for job in w.fleet.jobs], float)
     found = np.zeros_like(w.effects.flows)
     found[:, 1:] = np.round(w.job_to_nodes(peers * 2)[:, None] * w.effects.flows[:, 1:])
@@ -44,14 +47,14 @@ def _flow_count(w: FleetSimulation) -> F64:
 
 
 def _gini(w: FleetSimulation) -> F64:
-    """Rails share evenly; clients do not (0.3, and 0.5 in one second of twenty, as measured)."""
+    """Returns [node, port] Gini of flow sizes: low on rails; 0.3 for clients, 0.5 in 5 % of seconds, measured."""
     even = 0.05 + w.random.normal(0, 0.01, w.effects.hot_flow.shape)
     even[:, 0] = np.clip(w.random.normal(0.3, 0.1, len(even)), 0.05, 0.9)
     return np.clip(even + (1 - even) * w.effects.hot_flow, 0.0, 1.0)
 
 
 def _idle_share(w: FleetSimulation) -> F64:
-    """Share of time in which the port sends nothing for longer than a moment."""
+    """Returns [node, port] share of time in which the port sends nothing for longer than a moment."""
     going = np.append(w.rounds.rate * w.rounds.exchange_time, 0.0)[w.fleet.job_of_node]
     rails = 1.0 - np.clip(going, 0.0, 1.0)
     found = np.repeat(rails[:, None], w.fleet.ports, axis=1)
@@ -60,7 +63,7 @@ def _idle_share(w: FleetSimulation) -> F64:
 
 
 def _silent_share(w: FleetSimulation) -> F64:
-    """The same, where the port hears nothing either: all of a halt, little of a round."""
+    """Returns [node, port] the same with nothing received either: all of a halt, little of a round."""
     halted = np.append(np.clip(w.effects.halted, 0, 1), 1.0)[w.fleet.job_of_node]
     found = np.repeat(halted[:, None], w.fleet.ports, axis=1) + 0.6 * _idle_share(w) * (1 - halted[:, None])
     found[:, 1:] += (1 - found[:, 1:]) * w.effects.registering[:, None]
@@ -250,15 +253,15 @@ AGENT_METRICS = (
 
 
 def _nan_without_requests(w: FleetSimulation, x: F64) -> F64:
-    """Unknown where nobody asks: there is no stream to time."""
+    """Replaces values of ports without requests by NaN: there is no stream to measure."""
     return np.where(w.serving.running + w.serving.waiting > 0, x, np.nan)
 
 
 def _remaining_client_share(w: FleetSimulation) -> F64:
-    """Share of the clients of each node that wait for their answers."""
+    """Returns [node] share of the clients that wait for their answers."""
     return 1.0 - w.job_to_nodes(np.clip(w.effects.left, 0.0, 1.0))
 
 
 def _client_path_delay(w: FleetSimulation) -> F64:
-    """Delay that the way to the clients adds."""
+    """Returns [node] seconds of delay that the path to the clients adds."""
     return w.effects.queue[:, 0] + 0.2 * w.effects.loss_out[:, 0] + 0.05 * w.effects.loss_in[:, 0]

@@ -1,4 +1,4 @@
-"""What happens in health and may look like a fault. Each may take a minute."""
+"""Benign events that may look like faults. Each lasts at most a minute."""
 
 from collections.abc import Mapping
 
@@ -7,21 +7,21 @@ from skewscope.adapters.simulator.faults.registry import EffectFunction, FaultTa
 from skewscope.adapters.simulator.simulation import FleetSimulation
 
 RESTART_INTERVAL, RESTART_DURATION = 30.0, 20.0
-"""Seconds from one restart to the next, and that a replica is away: weights that lie in memory load in so long."""
+"""Seconds between two restarts, and duration of each: the time to load weights that are in memory."""
 
 
 def surge(p: FaultEffects, _w: FleetSimulation, _at: FaultTarget, strength: float, _age: float) -> None:
-    """More users everywhere, no more than there is room for."""
+    """Increases requests everywhere, within capacity."""
     p.arrivals *= 1.3 + 0.7 * strength
 
 
 def lull(p: FaultEffects, _w: FleetSimulation, _at: FaultTarget, strength: float, _age: float) -> None:
-    """Fewer users everywhere."""
+    """Decreases requests everywhere."""
     p.arrivals *= 0.7 - 0.4 * strength
 
 
 def restart(p: FaultEffects, w: FleetSimulation, at: FaultTarget, _strength: float, age: float) -> None:
-    """The replicas of a kind restart one after another; the balancer knows and sends nothing to the one that does."""
+    """Restarts the replicas of a kind in sequence; the balancer sends nothing to the restarting one."""
     kind = w.fleet.jobs[at.job].kind
     alike = [n for n, job in enumerate(w.fleet.jobs) if job.kind == kind]
     turn = int(age // RESTART_INTERVAL)
@@ -34,14 +34,14 @@ def restart(p: FaultEffects, w: FleetSimulation, at: FaultTarget, _strength: flo
 
 
 def rebalance(p: FaultEffects, w: FleetSimulation, at: FaultTarget, _strength: float, age: float) -> None:
-    """Experts move once, which takes a second."""
+    """Moves experts once, which takes a second."""
     if age < 1:
         p.halted[at.job] = 0.7
         p.other_out[list(w.fleet.jobs[at.job].nodes), 1:] += 15e9
 
 
 def checkpoint(p: FaultEffects, w: FleetSimulation, _at: FaultTarget, strength: float, age: float) -> None:
-    """Training jobs write their state while they go on, but for a moment."""
+    """Writes checkpoints of training jobs, mostly in the background."""
     for n in w.fleet.jobs_of_kind("dp", "pt"):
         nodes = list(w.fleet.jobs[n].nodes)
         if age < 20:
@@ -51,12 +51,12 @@ def checkpoint(p: FaultEffects, w: FleetSimulation, _at: FaultTarget, strength: 
 
 
 def maintenance(p: FaultEffects, w: FleetSimulation, at: FaultTarget, _strength: float, _age: float) -> None:
-    """A replica is drained: it gets nothing, and the others take its part."""
+    """Drains a replica: it gets no requests, and the others take its share."""
     drain_replica(p, w, at.job)
 
 
 def missed_scrapes(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, _strength: float, age: float) -> None:
-    """An exporter restarts: a few scrapes are missed."""
+    """Restarts an exporter: a few scrapes are missing."""
     if age < 4:
         p.mute_host[at.node] = 1.0
         p.mute_gpu[at.node] = 1.0
@@ -74,4 +74,4 @@ BENIGN_EVENTS: Mapping[str, EffectFunction] = {
 }
 
 FLEET_WIDE_EVENTS = frozenset({"traffic surge", "traffic lull", "checkpoint"})
-"""Events that all of a fleet notices."""
+"""Events that affect the whole fleet."""

@@ -1,4 +1,4 @@
-"""What faults and events do to the machine in one second. Everything is neutral unless somebody touches it."""
+"""Effects of faults and events on the fleet in one second. The default of each effect is neutral."""
 
 from dataclasses import dataclass
 
@@ -12,191 +12,191 @@ F64 = NDArray[np.float64]
 
 @dataclass
 class FaultEffects:
-    """Arrays of [node, gpu], [node], [node, port], [job] and [job, member], and what each does."""
+    """Arrays of [node, gpu], [node], [node, port], [job] or [job, member] float64, by effect."""
 
     # --- GPUs
     clock: F64
-    """Times the clock."""
+    """Factor of the clock."""
     work: F64
-    """Times what it has to do, and so the time that its kernels take at the same clock."""
+    """Factor of the work, and so of the kernel time at the same clock."""
     slow: F64
-    """Times the time that its kernels take for the same work at the same clock."""
+    """Factor of the kernel time for the same work at the same clock."""
     stall: F64
-    """Seconds that it stands still in a round."""
+    """Seconds of standstill per round."""
     heat: F64
-    """Kelvin on top of what its power makes."""
+    """Kelvin in addition to the heat of its power."""
     leak: F64
-    """Share of dynamic power on top that the chip needs for its clock."""
+    """Additional share of dynamic power that the chip needs for its clock."""
     power_limit: F64
-    """Times the board's limit."""
+    """Factor of the board's power limit."""
     pcie_in: F64
-    """Bytes per second from the host on top."""
+    """Additional bytes per second from the host."""
     pcie_out: F64
-    """Bytes per second to the host on top."""
+    """Additional bytes per second to the host."""
     nvlink: F64
-    """Times the bandwidth of its NVLinks."""
+    """Factor of the bandwidth of its NVLinks."""
     nvlink_errors: F64
-    """Per second."""
+    """NVLink errors per second."""
     xid: F64
-    """The number of an Xid that is told now; 0 for none."""
+    """Number of an Xid reported now; 0 for none."""
     dead: F64
-    """1 where it has fallen off."""
+    """1 where the GPU has fallen off the bus."""
     held: F64
-    """Share of its memory that is held but useless."""
+    """Share of its memory that is allocated but unused."""
     # --- nodes
     busy: F64
-    """Share of all processors that something else takes."""
+    """Share of all CPU time that other processes use."""
     launch: F64
-    """Seconds by which kernels are launched late in a round, on average."""
+    """Mean seconds by which kernels are launched late per round."""
     launch_noise: F64
-    """The same, as a deviation from round to round."""
+    """Standard deviation of the same between rounds."""
     wait_cpu: F64
-    """Share of time that tasks wait for a core although others are free: they are bound to the wrong ones."""
+    """Share of time that tasks wait for a core although others are free, due to wrong affinity."""
     wait_io: F64
     """Share of time that tasks wait for storage."""
     wait_mem: F64
     """Share of time that tasks wait for memory."""
     interrupts: F64
-    """Share of time lost to interrupts."""
+    """Share of time spent in interrupts."""
     registering: F64
     """Share of time in which nothing is sent because memory is being registered."""
     detour: F64
-    """Share of what the rails carry that goes by the host's root."""
+    """Share of rail traffic that takes the path through the host's root complex."""
     drops: F64
-    """Packets per second that the host's stack drops."""
+    """Packets per second dropped by the host's network stack."""
     oom: F64
-    """Tasks killed for memory in this second."""
+    """Tasks killed for lack of memory in this second."""
     arm: F64
-    """Share of the DPU's own processors that something takes."""
+    """Share of the DPU's CPU time that other processes use."""
     dpu_heat: F64
-    """Kelvin."""
+    """Additional kelvin of the DPU."""
     clock_off: F64
-    """Seconds by which the node's clock is off."""
+    """Seconds of clock offset of the node."""
     mute_host: F64
     """1 where the host's exporters are silent."""
     mute_gpu: F64
-    """1 where the exporter of GPUs is silent."""
+    """1 where the GPU exporter is silent."""
     mute_agent: F64
     """1 where the DPU's agent is silent."""
     mute_engine: F64
-    """1 where the serving engine is down: it tells nothing, and counts from nought when it is back."""
+    """1 where the serving engine is down: it reports nothing, and its counters restart from zero."""
     mute_page: F64
-    """1 where the serving engine's page is not read, though it serves."""
+    """1 where the serving engine's page is not scraped, though it serves."""
     # --- ports
     write_stall: F64
     """Share of time that the adapter cannot write to the host."""
     read_stall: F64
-    """Share of time that the adapter waits for what it reads from the host."""
+    """Share of time that the adapter waits for reads from the host."""
     link_width: F64
-    """Times the lanes of the adapter's PCIe link."""
+    """Factor of the lanes of the adapter's PCIe link."""
     pcie_replays: F64
-    """Per second, on the adapter's PCIe link."""
+    """Replays per second on the adapter's PCIe link."""
     flood: F64
-    """Small packets per second that other functions of the adapter send."""
+    """Small packets per second sent by other functions of the adapter."""
     refused: F64
-    """Requests per second of other functions that are refused."""
+    """Refused requests per second of other functions."""
     bursts: F64
-    """Times per second that so much comes at once that the port drops some of it."""
+    """Bursts per second that overflow the port's buffer."""
     misread: F64
-    """Times the bytes that the port's counters say it carried."""
+    """Factor of the bytes that the port's counters report."""
     read_from: F64
-    """Bytes per second, of those of others, that others read from the memory behind the port."""
+    """Bytes per second that others read from the memory behind the port, of the traffic of others."""
     phantom: F64
-    """Notifications per second that are counted and were never sent."""
+    """Notifications per second that are counted but were never sent."""
     capacity: F64
-    """Times the speed of what lies behind the port."""
+    """Factor of the speed behind the port."""
     loss_out: F64
-    """Share of the packets sent that never arrive."""
+    """Share of sent packets that are lost."""
     loss_in: F64
-    """Share of the packets sent to it that never arrive."""
+    """Share of packets to the port that are lost."""
     corrupt: F64
-    """Share of the packets received that are damaged."""
+    """Share of received packets that are corrupt."""
     reorder: F64
-    """Share of the packets received that come out of order."""
+    """Share of received packets that arrive out of order."""
     queue: F64
-    """Seconds that packets stand in queues on the way."""
+    """Seconds of queueing on the path."""
     tail: F64
-    """Seconds that the unlucky ones of them stand there on top."""
+    """Additional seconds of queueing in the tail."""
     mark: F64
-    """Share of the packets sent to it that a switch marks."""
+    """Share of packets to the port that a switch marks."""
     mark_out: F64
-    """Share of the packets sent from it that a switch marks."""
+    """Share of packets from the port that a switch marks."""
     paused: F64
-    """Share of time in which the network stops the port."""
+    """Share of time in which the network pauses the port."""
     pausing: F64
-    """Share of time in which the port stops the network."""
+    """Share of time in which the port pauses the network."""
     other_in: F64
-    """Bytes per second of others to it."""
+    """Bytes per second of others to the port."""
     other_out: F64
-    """Bytes per second of others from it."""
+    """Bytes per second of others from the port."""
     down: F64
     """1 while the link is down."""
     flaps: F64
-    """Times that it went down in this second."""
+    """Link flaps in this second."""
     hot_flow: F64
-    """Share of the bytes that one flow has on top of its even share."""
+    """Share of the bytes that one flow has in addition to its even share."""
     part: F64
-    """Times the even part of its job's bytes that the port carries."""
+    """Factor of the port's even share of its job's bytes."""
     flows: F64
-    """Times the number of connections."""
+    """Factor of the number of connections."""
     credits: F64
-    """Share of time in which the port has data and no credit."""
+    """Share of time in which the port has data but no credit."""
     # --- jobs
     halted: F64
     """Share of the second in which the job stands still."""
     out: F64
     """1 where the balancer knows that the replica is out of service."""
     spinning: F64
-    """1 where its GPUs wait inside a collective meanwhile, which looks like work."""
+    """1 where its GPUs meanwhile spin inside a collective, which looks like work."""
     padding: F64
-    """Share of the places in a batch that yield nothing any more."""
+    """Share of the places in a batch that are padding."""
     egress: F64
-    """What the way out of the server adds to the time between two tokens, as a share of it."""
+    """Additional share of the time between two tokens due to the server's egress."""
     uneven: F64
-    """Coefficient of variation of micro-batches, on top."""
+    """Additional coefficient of variation of micro-batches."""
     arrivals: F64
-    """Times the requests that come."""
+    """Factor of arriving requests."""
     prompt: F64
-    """Times the length of prompts."""
+    """Factor of the length of prompts."""
     output: F64
-    """Times the length of answers."""
+    """Factor of the length of answers."""
     cache: F64
-    """Times the room for KV cache."""
+    """Factor of the capacity of the KV cache."""
     transfer: F64
-    """Times the time that a KV transfer takes."""
+    """Factor of the duration of KV transfers."""
     pieces: F64
-    """Times the number of pieces in which KV moves."""
+    """Factor of the number of pieces of a KV transfer."""
     stranded: F64
-    """Share of the slots and of the KV cache that is held for requests that are gone."""
+    """Share of slots and KV cache held for requests that are gone."""
     giant: F64
-    """Tokens of one prompt that is far longer than all others; 0 for none in this second."""
+    """Tokens of one exceptionally long prompt; 0 for none in this second."""
     yields: F64
-    """Times the tokens that a decode step brings for each request."""
+    """Factor of the tokens per request and decode step."""
     failing: F64
-    """Share of the requests that fail."""
+    """Share of requests that fail."""
     left: F64
-    """Share of the requests whose clients leave before the answer; the engine goes on."""
+    """Share of requests whose clients disconnect before the answer; the engine continues."""
     hits: F64
     """Added to the share of prompt tokens found in the prefix cache."""
     prefill: F64
-    """Times the speed of prefill."""
+    """Factor of the speed of prefill."""
     admitting: F64
-    """Times the speed at which requests are admitted."""
+    """Factor of the rate at which requests are admitted."""
     mixing: F64
-    """Share of the decode steps that a prefill runs into."""
+    """Share of the decode steps that are mixed with a prefill."""
     ragged: F64
-    """Coefficient of variation of what a decode step yields, on top."""
+    """Additional coefficient of variation of tokens per decode step."""
     # --- members
     share: F64
-    """Times the work of a member."""
+    """Factor of the work of a member."""
     sent: F64
-    """Times the bytes that a member sends and receives."""
+    """Factor of the bytes that a member sends and receives."""
     ragged_own: F64
-    """Coefficient of variation of a member's own micro-batches, on top."""
+    """Additional coefficient of variation of a member's own micro-batches."""
     wander: F64
-    """Seconds by which a member that changes from round to round is late."""
+    """Seconds by which a different member in each round is late."""
     alone: F64
-    """Share of the second in which a member computes by itself while its job stands."""
+    """Share of the second in which a member computes by itself while its job stands still."""
 
 
 _FIELDS_BY_SHAPE = {
@@ -235,11 +235,11 @@ _FACTORS = frozenset(
         "sent",
     ]
 )
-"""What multiplies; everything else is added."""
+"""Effects that multiply; all others add."""
 
 
 def no_effects(fleet: SimulatedFleet) -> FaultEffects:
-    """A second in which nothing is wrong."""
+    """Returns the effects of a second without faults."""
     nodes, jobs = fleet.plan.nodes, len(fleet.jobs)
     shapes = {
         "gpu": (nodes, GPUS_PER_NODE),

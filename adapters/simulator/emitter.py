@@ -1,4 +1,4 @@
-"""Telemetry of a world, second by second, as samples of series: periods, phases, counters that wrap, silences."""
+"""Emits the telemetry of a simulation, second by second: periods, phases, counters that wrap, silences."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,45 +17,45 @@ from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
 from skewscope.kb.model import Catalogue
 
 BUCKET_BOUNDS = tuple(m * 10.0**e for e in range(-3, 5) for m in (1.0, 2.5, 5.0))
-"""Upper bounds of the buckets of histograms."""
+"""Upper bounds of histogram buckets."""
 
 Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
 class EntityScope:
-    """Entities that a row tells of: their names, their nodes, and how to take their values out of an array."""
+    """Entities of a metric: their names, their nodes, and the selection of their values from an array."""
 
     kind: str
     names: tuple[str, ...]
     nodes: Index
-    """The node whose silence is theirs."""
+    """[entity] the node whose silence makes them silent."""
     take: Callable[[F64], F64]
 
 
 @dataclass
 class _ExporterSeries:
-    """One exporter's series, side by side: gauges, then counters."""
+    """The series of one exporter, contiguous: gauges, then counters."""
 
     rows: list[tuple[Callable[[FleetSimulation], F64], EntityScope]]
     order: list[int]
-    """In which the rows stand side by side."""
+    """Order of the metrics in the arrays."""
     numbers: NDArray[np.int32]
     nodes: Index
     gauges: int
-    """How many of the series are gauges."""
+    """Number of series that are gauges."""
     resolution: F64
-    """[counters] what one counts in: whole things, or microseconds of a time."""
+    """[counter] float64 unit of the counter: integers, or microseconds of a time."""
     wrap_at: F64
-    """[counters] where one begins anew."""
+    """[counter] float64 value at which it wraps."""
     phase: Index
     period: int
     mute: str
     totals: F64
-    """[series]"""
+    """[series] float64 values or running totals."""
 
     def advance(self, world: FleetSimulation) -> None:
-        """Takes in what a second made of each series."""
+        """Adds the increments of one second."""
         said = [place.take(np.asarray(value(world), np.float64)) for value, place in self.rows]
         now = np.concatenate([said[n] for n in self.order])
         self.totals[: self.gauges] = now[: self.gauges]
@@ -65,7 +65,7 @@ class _ExporterSeries:
         count[over] -= self.wrap_at[over]
 
     def read(self, chosen: Index) -> F64:
-        """What is read of some series, in their order."""
+        """Returns [chosen] float64 exported values of some series."""
         value = self.totals[chosen]
         first = int(np.searchsorted(chosen, self.gauges))
         grain = self.resolution[chosen[first:] - self.gauges]
@@ -74,7 +74,7 @@ class _ExporterSeries:
 
 
 class SampleEmitter:
-    """Makes the samples of each second."""
+    """Emits the samples of each second."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class SampleEmitter:
                 grain.append(np.full(many, 1e-6 if signal.unit == "s" else 1.0))
                 wraps.append(np.full(many, min((size for size, _ in ranges_of(signal)), default=np.inf)))
         at = np.concatenate([pairs[n][1].nodes for n in order])
-        # Not all nodes are read in the same second.
+        # Nodes are read in different seconds.
         phase = (at * 7) % period
         total = np.zeros(len(at))
         total[gauges:] = 1000.0
@@ -143,7 +143,7 @@ class SampleEmitter:
         return np.array(keys, np.int32)
 
     def block(self, world: FleetSimulation, start: float) -> Block:
-        """The samples of the world's last second, which ended `world.t` seconds after `start`."""
+        """Returns the samples of the last second, which ended `world.t` seconds after `start`."""
         self._second += 1
         parts = [*self._emit_plain(world), *self._emit_histograms(world)]
         series = np.concatenate([numbers for numbers, _ in parts])
@@ -159,7 +159,7 @@ class SampleEmitter:
                 mute = getattr(world.effects, source.mute)[source.nodes] > 0
                 chosen &= ~mute
                 if source.mute == MUTE_FIELDS["engine"]:
-                    source.totals[mute] = 0.0  # an engine is silent while it restarts
+                    source.totals[mute] = 0.0  # An engine is silent while it restarts.
                     chosen &= world.effects.mute_page[source.nodes] <= 0
             at = np.flatnonzero(chosen)
             yield source.numbers[at], source.read(at)
@@ -172,23 +172,23 @@ class SampleEmitter:
             if self._second % self._histogram_period == 0:
                 chosen = np.flatnonzero((mute[place.nodes] <= 0) & (unread[place.nodes] <= 0))
                 told = self._histogram_totals[n][:, chosen]
-                # Observations are counted in whole ones; their sum is not.
+                # Observations are counted as integers; their sum is not.
                 told = np.vstack([np.floor(told[:-1]), told[-1:]])
                 yield numbers[:, chosen].ravel(), told.ravel()
 
 
 def _histogram_increment(spread: Distribution, place: EntityScope) -> F64:
-    """What a second adds to the buckets, the count and the sum of each entity."""
+    """Returns [bucket..., +Inf, count, sum][entity] increments of a histogram."""
     count, median = place.take(spread.count), np.maximum(place.take(spread.median), 1e-9)
     away = (np.log(np.array(BUCKET_BOUNDS))[:, None] - np.log(median)[None, :]) / spread.sigma
-    # A logistic curve is close enough to the normal one and needs no table.
+    # A logistic curve approximates the normal one well enough, without a table.
     share = 1 / (1 + np.exp(-np.clip(1.702 * away, -60, 60)))
     mean = median * np.exp(spread.sigma**2 / 2)
     found = np.vstack([share * count, count[None, :], count[None, :], (mean * count)[None, :]])
     return found + _histogram_increment(spread.mixed_with, place) if spread.mixed_with else found
 
 
-# --- places
+# --- scopes
 
 
 def _entity_scopes(fleet: SimulatedFleet) -> dict[str, EntityScope]:

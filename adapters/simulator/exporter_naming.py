@@ -1,7 +1,7 @@
-"""Series as real exporters write them: how recordings are read, turned round.
+"""Names series as real exporters write them: the inverse of reading recordings.
 
-Names, units and labels that tell series apart are the catalogue's; here stands only how each exporter spells whom it
-tells of. A series is written so where a reader finds that series again and no other, under its canonical name else.
+Names, units and selector labels come from the catalogue; this module defines how each exporter labels entities. An
+exporter name is used if a reader maps it to that series only; otherwise the canonical name.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,12 +24,12 @@ NamedOrigin = tuple[str, MetricMapping]
 
 
 def name_series(keys: Iterable[SeriesKey], catalogue: Catalogue, topology: Topology) -> list[ExportedSeries]:
-    """Each series as its exporter writes it, or under its canonical name."""
+    """Returns each series under its exporter's name, or under its canonical name."""
     return list(map(ExporterNaming(catalogue, topology).name_one, keys))
 
 
 class ExporterNaming:
-    """Writes the series of one topology in the names of the exporters that would deliver them."""
+    """Names the series of one topology as its exporters would."""
 
     def __init__(self, catalogue: Catalogue, topology: Topology) -> None:
         self._names = MetricResolver(catalogue, topology)
@@ -37,7 +37,7 @@ class ExporterNaming:
         self._exporter_names = exporter_names(catalogue)
 
     def name_one(self, key: SeriesKey) -> ExportedSeries:
-        """A series as its exporter writes it, or canonical where none writes just that."""
+        """Returns a series under an exporter's name, or the canonical one if no exporter writes exactly this series."""
         *others, last = key.selector.split(",")
         part, _, bound = last.partition(":")
         if part not in {"bucket", "sum", "count"}:
@@ -50,7 +50,7 @@ class ExporterNaming:
     def _try_name(
         self, key: SeriesKey, name: str, origin: MetricMapping, words: Labels | None
     ) -> ExportedSeries | None:
-        """The series under a name, None where a reader would make something else of it."""
+        """Returns the series under a name; None if a reader would map it to something else."""
         whom = ENTITY_LABELS[origin.exporter](self._topology, key)
         if words is None or not whom:
             return None
@@ -64,7 +64,7 @@ class ExporterNaming:
 
 
 def exporter_names(catalogue: Catalogue) -> dict[tuple[str, str], list[NamedOrigin]]:
-    """The names that the simulated exporters have for each signal and part of a histogram, the preferred one first."""
+    """Returns the names that the simulated exporters use for each signal and histogram part, preferred first."""
     found: dict[tuple[str, str], list[NamedOrigin]] = {}
     for name, origins in build_index(catalogue).items():
         for origin in origins:
@@ -82,14 +82,14 @@ def _exporters_of(signal: Signal) -> tuple[str, ...]:
 
 
 def _is_exporter_spelling(name: str, origin: MetricMapping, signal: Signal) -> bool:
-    """Whether a name is the exporter's own: the reader also takes a counter with or without `_total` behind it."""
+    """Returns whether a name is the exporter's own: the reader accepts counters with and without `_total`."""
     raw = [str(raw) for names in signal.sources.values() for raw in names][origin.rank - 1]
     own = raw.partition("{")[0].endswith("_total")
     return signal.type != "counter" or name.endswith("_total") == own
 
 
 def _selector_labels(selector: list[str], bound: str, origin: MetricMapping) -> Labels | None:
-    """The labels that a selector came from, without what the name says itself; None where it says something else."""
+    """Returns the labels of a selector, without those implied by the name; None on a contradiction."""
     rest = [word for word in selector if word]
     if origin.token:
         if origin.token not in rest:
@@ -100,11 +100,11 @@ def _selector_labels(selector: list[str], bound: str, origin: MetricMapping) -> 
     return {"le": bound if bound == "+Inf" else repr(float(bound) / origin.scale)} if bound else {}
 
 
-# --- whom an exporter tells of
+# --- entity labels
 
 
 def _exporter_node(topology: Topology, key: SeriesKey) -> str:
-    """The node from which an entity's exporter is read."""
+    """Returns the node on which an entity's exporter runs."""
     if key.kind == "port":
         return topology.port[key.entity].node
     if key.kind in {"gpu", "node"}:
@@ -115,18 +115,18 @@ def _exporter_node(topology: Topology, key: SeriesKey) -> str:
 
 
 def _port_device(topology: Topology, key: SeriesKey, place: int) -> str:
-    """The RDMA device (0) or the interface (1) of a port; of a node, those of its first port."""
+    """Returns the RDMA device (0) or the interface (1) of a port; of a node, those of its first port."""
     port = topology.port[key.entity] if key.kind == "port" else topology.node[key.entity].ports[0]
     return port.devices[place]
 
 
 def _instance_labels(number: int) -> Callable[[Topology, SeriesKey], Labels]:
-    """The address that a scrape adds, of a node and of what its exporter listens on."""
+    """Returns a function for the instance label: address of the node and port of its exporter."""
     return lambda topology, key: {"instance": f"{_exporter_node(topology, key)}:{number}"}
 
 
 def _device_labels(label: str, place: int, number: int) -> Callable[[Topology, SeriesKey], Labels]:
-    """A device of a node, under the label that the exporter has for it."""
+    """Returns a function for a device of a node, under the exporter's label."""
 
     def labels(topology: Topology, key: SeriesKey) -> Labels:
         return {label: _port_device(topology, key, place), **_instance_labels(number)(topology, key)}
@@ -135,7 +135,7 @@ def _device_labels(label: str, place: int, number: int) -> Callable[[Topology, S
 
 
 def _interface_labels(topology: Topology, key: SeriesKey) -> Labels:
-    """What node_exporter tells of ports is of an interface, of nodes of no device."""
+    """Returns labels of node_exporter: an interface for a port, no device for a node."""
     return (
         _device_labels("device", 1, 9100)(topology, key)
         if key.kind == "port"
@@ -160,7 +160,7 @@ def _gpu_labels(topology: Topology, key: SeriesKey) -> Labels:
 
 
 def _engine_labels(topology: Topology, key: SeriesKey) -> Labels:
-    """An engine names its model; the node of its pod is added by the scrape. With `engine` it were another series."""
+    """Returns labels of an engine: its model, and the node of its pod. `engine` would make it another series."""
     return {"model_name": SERVED_MODEL, "node": _exporter_node(topology, key)}
 
 
@@ -183,4 +183,4 @@ ENTITY_LABELS: Mapping[str, Callable[[Topology, SeriesKey], Labels]] = {
     "node_exporter_ib": _infiniband_labels,
     "vllm": _engine_labels,
 }
-"""Who an entity is, in the labels of each exporter: its own, and those that a scrape adds."""
+"""Labels of an entity for each exporter: its own, and those that a scrape adds."""

@@ -1,7 +1,7 @@
-"""What real exporters make of a second: which signals, how often, on whom, and with which quirks.
+"""Metrics of real exporters: which signals, how often, on which entities, and with which quirks.
 
-One table a vantage. A row is a signal, a selector, and a function of the world that gives its value on all entities of
-a place, in the unit that the catalogue gives; of a counter, what it grows by in this second.
+One table per vantage. A row is a signal, a selector, and a function of the simulation that returns its value on all
+entities of a scope, in the catalogue's unit; for a counter, its increment in this second.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,16 +25,16 @@ from skewscope.adapters.simulator.serving import MIXED_PREFILL, PREFILL_TOKENS
 from skewscope.adapters.simulator.simulation import RAIL_PACKET, SPURIOUS_RETRANSMIT_SHARE, FleetSimulation
 
 READ_SIZE = 256e3
-"""Bytes that one request reads of something large."""
+"""Bytes per read request of a large transfer."""
 PRIORITY = "p3"
-"""The traffic class that is lossless."""
+"""The lossless traffic class."""
 
 
 PROFILE_PERIODS: Mapping[str, Mapping[str, float]] = {
     "fine": {"agent": 1, "counters": 1, "dcgm": 1, "host": 1, "engine": 1, "job": 1, "fabric": 1},
     "usual": {"agent": 1, "counters": 1, "dcgm": 30, "host": 15, "engine": 5, "job": 5, "fabric": 10},
 }
-"""How often each source is read: all of them each second, or as operators have them set up."""
+"""Scrape period of each source by profile: all each second, or as operators configure them."""
 MUTE_FIELDS = {
     "agent": "mute_agent",
     "counters": "mute_agent",
@@ -53,21 +53,21 @@ EXPORTERS: Mapping[str, tuple[str, ...]] = {
     "job": ("nccl_inspector",),
     "fabric": ("gie",),
 }
-"""Which exporters deliver each source where this fleet runs, as the catalogue calls them; the first that has a name."""
+"""Exporters of each source in this fleet, as named in the catalogue; the first that has a name counts."""
 SIGNALS_WITHOUT_EXPORTER = frozenset({"pool.queue", "pool.requests"})
-"""What a router tells in another way than is simulated: queues of each pod, requests by model."""
+"""Signals that a router reports in another form than simulated: queues per pod, requests by model."""
 
 
 @cache
 def source_of(signal: str) -> str:
-    """The table that a signal stands in, '' for none."""
+    """Returns the table of a signal, '' for none."""
     if signal in ENGINE_HISTOGRAMS:
         return "engine"
     return next((name for name, table in METRICS_BY_SOURCE.items() if any(one.signal == signal for one in table)), "")
 
 
 def metric_specs(fabric: str) -> Iterator[MetricSpec]:
-    """All rows of a fleet with this fabric."""
+    """Yields all rows of a fleet with this fabric."""
     for exporter, table in METRICS_BY_SOURCE.items():
         for one in table:
             if one.only_fabric in {"", fabric}:
@@ -75,16 +75,17 @@ def metric_specs(fabric: str) -> Iterator[MetricSpec]:
 
 
 def _job_rx_bytes(w: FleetSimulation) -> F64:
-    """Bytes that come to the function of the job itself."""
+    """Returns [node, rail] bytes received by the job's own function."""
     return np.maximum(w.net.rx - w.effects.other_in, 0.0)[:, 1:]
 
 
 def _job_tx_bytes(w: FleetSimulation) -> F64:
+    """Returns [node, rail] bytes sent by the job's own function."""
     return np.maximum(w.net.tx - w.net.other_tx + w.effects.read_from, 0.0)[:, 1:]
 
 
 def _rdma_read_requests(w: FleetSimulation) -> F64:
-    """Caches are read from who has them; collectives are written."""
+    """Returns [node, rail] read requests: caches are read from their holders; collectives are written."""
     of_caches = w.job_to_nodes(w.kind_mask("pd"))[:, None] * _job_rx_bytes(w) / RAIL_PACKET * 0.01 * _piece_factor(w)
     return of_caches + w.effects.read_from[:, 1:] / READ_SIZE
 
@@ -294,24 +295,24 @@ COUNTER_METRICS = (
 
 
 def _pause_frames(share: F64) -> F64:
-    """Pause frames: a port that is stopped is told so again and again."""
+    """Returns pause frames for a share of paused time: a pause is repeated until it ends."""
     return np.clip(share[:, 1:], 0, 1) * 3e4
 
 
 def _nvlink_bytes(w: FleetSimulation) -> F64:
-    """Bytes per second over NVLink: as many for each step as there is to do, however long it takes."""
+    """Returns [node, gpu] NVLink bytes per second: a fixed amount per step, however long it takes."""
     return 80e9 * w.gpus.work_done * w.gpus.clock * w.effects.nvlink
 
 
 def _pcie_rx_bytes(w: FleetSimulation) -> F64:
-    """Bytes that come to each GPU over PCIe: from the host, and from the adapters, which write to it directly."""
+    """Returns [node, gpu] PCIe bytes received: from the host, and written directly by the adapters."""
     by_rail = (w.net.rx - w.effects.other_in)[:, 1:].sum(axis=1) / w.effects.pcie_in.shape[1]
     found: F64 = 0.4e9 * w.gpus.busy_share + w.effects.pcie_in + np.maximum(by_rail, 0.0)[:, None]
     return found
 
 
 def _pcie_tx_bytes(w: FleetSimulation) -> F64:
-    """Bytes that each GPU gives over PCIe: to the host, and to the adapters, which read it directly."""
+    """Returns [node, gpu] PCIe bytes sent: to the host, and read directly by the adapters."""
     by_rail = (w.net.tx - w.net.other_tx)[:, 1:].sum(axis=1) / w.effects.pcie_out.shape[1]
     found: F64 = 0.3e9 * w.gpus.busy_share + w.effects.pcie_out + np.maximum(by_rail, 0.0)[:, None]
     return found
@@ -356,7 +357,7 @@ DCGM_METRICS = (
     metric_spec("gpu.sync_boost_violation", "gpu", lambda w: 0 * w.gpus.capped_share),
     metric_spec("gpu.low_util_violation", "gpu", lambda w: 1e9 * (w.gpus.busy_share + _spinning_share(w) < 0.1)),
     metric_spec("gpu.reliability_violation", "gpu", lambda w: 0 * w.gpus.capped_share),
-    # 0x40 is slowed by the hardware for heat, 0x4 by the power cap, 0x1 idle.
+    # 0x40: hardware thermal slowdown, 0x4: software power cap, 0x1: idle.
     metric_spec(
         "gpu.throttle_reasons",
         "gpu",
@@ -371,23 +372,23 @@ DCGM_METRICS = (
 
 
 def _nan_for_lost_gpus(value: MetricFunction) -> MetricFunction:
-    """Of a GPU that is lost, or whose controller does not answer, nothing can be read but what the driver logged."""
+    """Makes values NaN for GPUs that are lost or whose controller does not respond; only the driver's log remains."""
     return lambda w: np.where((w.effects.dead > 0) & np.isin(w.effects.xid, (79, 119, 120)), np.nan, value(w))
 
 
 def _broken_connection_share(w: FleetSimulation) -> F64:
-    """Share of a port's connections of which one end is down."""
+    """Returns [node, port] share of connections with an end that is down."""
     down = np.where(w.effects.down > 0.5, 1.0, 0.0)
     return np.maximum(down, w.peers_mean(down))
 
 
 def _spinning_share(w: FleetSimulation) -> F64:
-    """Share of time in which a GPU waits inside a collective: its one kernel runs, and computes nothing."""
+    """Returns [node, gpu] share of time spent inside a collective kernel, which runs but computes nothing."""
     return w.spinning_share * (1 - w.effects.dead) * 0.95
 
 
 def _compute_time(w: FleetSimulation) -> F64:
-    """Of each member, its kernels without those that wait for a sibling's link."""
+    """Returns [job, member] kernel time without kernels that wait for a sibling's link."""
     with_links, own = (
         turns.relative_gpu_times(w.effects, w.speed).max(axis=1),
         turns.relative_gpu_times(w.effects, w.gpus.clock),
@@ -396,7 +397,7 @@ def _compute_time(w: FleetSimulation) -> F64:
 
 
 def _root_complex_bytes(w: FleetSimulation) -> F64:
-    """Bytes at the host's root: copies of GPUs and the front end; rails reach GPUs without it, if all is well."""
+    """Returns [node] bytes at the root complex: GPU copies and the front end; rails normally bypass it."""
     rails = (w.net.rx + w.net.tx)[:, 1:].sum(axis=1)
     copies = (w.effects.pcie_in + w.effects.pcie_out).sum(axis=1)
     found: F64 = 2e9 + copies + w.net.rx[:, 0] + w.net.tx[:, 0] + w.effects.detour * rails
@@ -404,7 +405,7 @@ def _root_complex_bytes(w: FleetSimulation) -> F64:
 
 
 def _memory_share(w: FleetSimulation) -> F64:
-    """Share of a GPU's memory in use: weights, the pool for KV cache, taken whole, and what is held for nothing."""
+    """Returns [node, gpu] share of memory in use: weights, the whole KV cache pool, and fragmentation."""
     used = np.where(w.fleet.job_of_node >= 0, 0.88, 0.01)[:, None]
     return used + w.effects.held
 
@@ -480,7 +481,7 @@ ENGINE_METRICS = (
 
 
 def _token_gap_distribution(w: FleetSimulation, share: float) -> Distribution:
-    """Times between tokens; steps that are mixed with a prefill wait for a share of it."""
+    """Returns the distribution of times between tokens; steps mixed with a prefill wait for a share of it."""
     count, mixed = w.serving.tokens / w.effects.yields, np.minimum(w.effects.mixing, 1.0)
     beside = Distribution(count * mixed, w.serving.token_gap + share * w.serving.prefill_time, 0.2)
     return Distribution(count * (1 - mixed), w.serving.token_gap, 0.15, beside)
@@ -560,7 +561,7 @@ JOB_METRICS = (
 
 
 def _nan_during_halt(w: FleetSimulation, x: F64) -> F64:
-    """Unknown while the job stands: no step ends that could be timed."""
+    """Replaces values of halted jobs by NaN: no step ends that could be timed."""
     return np.where(w.rounds.rate[:, None] > 0, x, np.nan)
 
 
@@ -569,7 +570,7 @@ FABRIC_METRICS = (
     metric_spec("pool.requests", "pool", lambda w: w.serving.arrived),
     metric_spec("pool.ready", "pool", lambda w: 1.0 * (w.effects.out <= 0)),
 )
-"""What routers tell; summed over a pool's replicas."""
+"""Metrics of routers, summed over a pool's replicas."""
 
 METRICS_BY_SOURCE: Mapping[str, Sequence[MetricSpec]] = {
     "agent": AGENT_METRICS,

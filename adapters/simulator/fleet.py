@@ -1,4 +1,4 @@
-"""Who is in the fleet: nodes, ports, jobs, and how they are wired. Sizes and speeds only; what happens is elsewhere."""
+"""The simulated fleet: nodes, ports, jobs and topology. Sizes and speeds only; dynamics are elsewhere."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,15 +26,15 @@ class JobKind:
     nodes: int
     is_serving: bool
     round_s: float
-    """What a member computes in a round: a decode step, a pipeline's turn, a training step."""
+    """Seconds of computation per round: a decode step, a pipeline turn, a training step."""
     round_bytes: float
-    """What a member sends in a round."""
+    """Bytes that a member sends per round."""
     peers: int
-    """With how many others each member talks; 0 stands for all."""
+    """Number of peers that each member communicates with; 0 for all."""
 
 
 JOB_KINDS = {
-    # Decode steps of a 70B model are 20 to 40 ms; activations, twice a layer, are some hundred MB a step.
+    # Decode steps of a 70B model take 20 to 40 ms; activations, twice per layer, are some hundred MB per step.
     "tp": JobKind("tensor-parallel", 4, is_serving=True, round_s=0.026, round_bytes=300e6, peers=0),
     "pp": JobKind("pipeline-parallel", 4, is_serving=True, round_s=0.012, round_bytes=4e6, peers=1),
     "ep": JobKind("expert-parallel", 8, is_serving=True, round_s=0.030, round_bytes=400e6, peers=0),
@@ -44,21 +44,21 @@ JOB_KINDS = {
     "pt": JobKind("pipeline-parallel", 4, is_serving=False, round_s=0.25, round_bytes=200e6, peers=1),
 }
 JOB_MIX = ("tp", "tp", "tp", "tp", "pp", "pp", "ep", "ep", "pd", "pd", "dp", "pt", "pt")
-"""Jobs of every 64 nodes."""
+"""Jobs per 64 nodes."""
 POOL_SIZE = 4
-"""Most replicas behind one load balancer."""
+"""Maximum replicas per load balancer."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """What to build."""
+    """Parameters of a fleet."""
 
     nodes: int = 64
     rails: int = 2
     fabric: str = "roce"
     seed: int = 1
     prefix: str = ""
-    """Of every name, so that several fleets can be watched side by side."""
+    """Prefix of every name, so that several fleets can be simulated side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class SimulatedJob:
 
 @dataclass(frozen=True)
 class SimulatedFleet:
-    """A fleet as numbers: ports are [node, port] with the front end's first, members [job, place] with -1 for none."""
+    """A fleet as arrays: ports are [node, port] with the front end first, members [job, place] with -1 for none."""
 
     plan: FleetPlan
     jobs: tuple[SimulatedJob, ...]
@@ -80,7 +80,7 @@ class SimulatedFleet:
 
     @cached_property
     def members(self) -> Index:
-        """The node of each member of each job; -1 where there is none."""
+        """[job, place] node of each member; -1 for none."""
         found = np.full((len(self.jobs), max(len(job.nodes) for job in self.jobs)), -1, np.intp)
         for n, job in enumerate(self.jobs):
             found[n, : len(job.nodes)] = job.nodes
@@ -88,12 +88,12 @@ class SimulatedFleet:
 
     @cached_property
     def is_member(self) -> Mask:
-        """Which places of `members` are taken."""
+        """[job, place] whether a place of `members` is taken."""
         return self.members >= 0
 
     @cached_property
     def job_of_node(self) -> Index:
-        """The job of each node; -1 for an idle one."""
+        """[node] job of each node; -1 for an idle one."""
         found = np.full(self.plan.nodes, -1, np.intp)
         for n, job in enumerate(self.jobs):
             found[list(job.nodes)] = n
@@ -101,44 +101,44 @@ class SimulatedFleet:
 
     @cached_property
     def is_serving(self) -> Mask:
-        """Which jobs serve requests."""
+        """[job] whether it serves requests."""
         return np.array([JOB_KINDS[job.kind].is_serving for job in self.jobs])
 
     @cached_property
     def is_pipeline(self) -> Mask:
-        """Which jobs hand over from stage to stage."""
+        """[job] whether it is a pipeline."""
         return np.array([JOB_KINDS[job.kind].group == "pipeline-parallel" for job in self.jobs])
 
     def jobs_of_kind(self, *kinds: str) -> list[int]:
-        """The numbers of the jobs of some kinds."""
+        """Returns the numbers of the jobs of some kinds."""
         return [n for n, job in enumerate(self.jobs) if job.kind in kinds]
 
     @property
     def ports(self) -> int:
-        """Ports of a node."""
+        """Ports per node."""
         return 1 + self.plan.rails
 
     @property
     def front_speed(self) -> float:
-        """Of a north-south port, bytes per second."""
+        """Bytes per second of a north-south port."""
         return 25e9
 
     @property
     def rail_speed(self) -> float:
-        """Of an east-west port, bytes per second."""
+        """Bytes per second of an east-west port."""
         return 50e9
 
     def port_name(self, node: int, port: int) -> str:
-        """The name of a port."""
+        """Returns the name of a port."""
         return f"{self.topology.nodes[node].name}/{'ns' if port == 0 else f'r{port - 1}'}"
 
     def leaf_of(self, node: int) -> int:
-        """The number of the leaf, on any rail, that a node hangs on."""
+        """Returns the number of a node's leaf, which is the same on all rails."""
         return node // NODES_PER_LEAF
 
 
 def build_fleet(plan: FleetPlan) -> SimulatedFleet:
-    """The fleet of a plan."""
+    """Creates a fleet."""
     jobs = tuple(_build_jobs(plan))
     nodes = tuple(_build_node(n, plan) for n in range(plan.nodes))
     groups = tuple(_build_group(job, nodes) for job in jobs)
@@ -146,7 +146,7 @@ def build_fleet(plan: FleetPlan) -> SimulatedFleet:
 
 
 def _build_jobs(plan: FleetPlan) -> Iterator[SimulatedJob]:
-    """Jobs one after another until no further one has room."""
+    """Yields jobs until no further one fits."""
     nodes = plan.nodes
     counts: dict[str, int] = {}
     first, turn = 0, 0

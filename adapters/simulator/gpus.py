@@ -1,4 +1,4 @@
-"""GPUs for one second: heat, power, clocks. First-order physics with the figures of an H100-class board."""
+"""Simulates GPUs for one second: heat, power, clocks. First-order physics with figures of an H100-class board."""
 
 from dataclasses import dataclass
 
@@ -11,40 +11,40 @@ BOARD_W = 700.0
 IDLE_W = 90.0
 AMBIENT_C = 32.0
 KELVIN_PER_WATT = 0.055
-"""A board at full power stands some 38 K above the air."""
+"""Kelvin per watt: a board at full power is some 38 K above the air."""
 TIME_CONSTANT_S = 12.0
-"""Time in which a board comes most of the way to its new temperature."""
+"""Seconds; the time constant of a board's temperature."""
 THROTTLE_C = 87.0
-"""Where the driver begins to slow the clock down."""
+"""Degrees Celsius at which the driver lowers the clock."""
 SLOWDOWN_PER_KELVIN = 0.05
 CLOCK_MHZ = 1980.0
 IDLE_CLOCK = 345.0 / CLOCK_MHZ
 POWER_OF_CLOCK = 2.4
-"""Dynamic power grows with frequency times the square of voltage, and that with frequency."""
+"""Exponent: dynamic power is proportional to frequency times voltage squared, and voltage to frequency."""
 
 
 @dataclass
 class GpuState:
-    """State of all GPUs, [node, gpu]."""
+    """State of all GPUs, [node, gpu] float64."""
 
     temperature: F64
     quality: F64
-    """How much power a chip needs for its clock, about 1: chips differ by manufacture."""
+    """Relative power for the same clock, about 1: chips vary by manufacture."""
     clock: F64
     """Share of the full clock."""
     power: F64
     thermal_share: F64
-    """Share of the second in which heat slowed it."""
+    """Share of the second of thermal throttling."""
     capped_share: F64
-    """Share of the second in which the power limit slowed it."""
+    """Share of the second of power capping."""
     busy_share: F64
-    """Share of the second in which it computed."""
+    """Share of the second of computation."""
     work_done: F64
-    """Share of the second for which a sound one would have computed to do the same."""
+    """Share of the second that a healthy GPU would need for the same work."""
 
 
 def initial_state(nodes: int, random: np.random.Generator) -> GpuState:
-    """GPUs that have been at work for a while."""
+    """Returns the state of GPUs that have been working for a while."""
     shape = nodes, GPUS_PER_NODE
     quality = np.clip(random.normal(1.0, 0.02, shape), 0.95, 1.05)
     none = (np.zeros(shape) for _ in range(4))
@@ -52,13 +52,13 @@ def initial_state(nodes: int, random: np.random.Generator) -> GpuState:
 
 
 def full_clock_power(gpus: GpuState) -> F64:
-    """What each board would draw at its full clock, in watts."""
+    """Returns [node, gpu] watts of each board at its full clock."""
     found: F64 = IDLE_W + (BOARD_W - IDLE_W) * 0.92 * gpus.work_done * gpus.quality
     return found
 
 
 def step(gpus: GpuState, push: FaultEffects, busy: F64) -> None:
-    """One second, in which each GPU computes for a share `busy` of the time."""
+    """Simulates one second in which each GPU computes for a share `busy` of the time."""
     alive = 1.0 - push.dead
     gpus.busy_share = busy * alive
     gpus.work_done = gpus.busy_share / push.slow
@@ -67,7 +67,7 @@ def step(gpus: GpuState, push: FaultEffects, busy: F64) -> None:
     by_heat = np.clip(1.0 - SLOWDOWN_PER_KELVIN * hot, 0.35, 1.0)
     full = IDLE_W + (full_clock_power(gpus) - IDLE_W) * (1 + push.leak)
     limit = BOARD_W * push.power_limit
-    # What the limit leaves for dynamic power sets the clock.
+    # The power that the limit leaves for computation determines the clock.
     room = np.maximum(limit - IDLE_W, 30.0) / np.maximum(full - IDLE_W, 1.0)
     by_power = np.clip(room ** (1 / POWER_OF_CLOCK), 0.3, 1.0)
     gpus.thermal_share = np.where(by_heat < np.minimum(by_power, wanted), 1.0 - by_heat, 0.0)

@@ -1,8 +1,8 @@
-"""A simulated fleet played live: pages of Prometheus text over HTTP, each number as old as its exporter leaves it.
+"""Serves a simulated fleet live: pages of Prometheus text over HTTP, updated at each exporter's period.
 
-`/metrics` has everything, `/metrics/dcgm` what dcgm-exporter tells, and so on; `/topology.yaml` says whose it is. Pages
-hold the labels that a scrape would add, for all nodes are behind one address: a scraper is to honour them, as those of
-a federation.
+`/metrics` has everything, `/metrics/dcgm` the metrics of dcgm-exporter, and so on; `/topology.yaml` is the topology.
+Pages contain the labels that a scrape would add, since all nodes share one address: a scraper must honour them, as with
+federation.
 """
 
 import threading
@@ -29,28 +29,28 @@ from skewscope.kb.model import Catalogue, Signal
 METRICS_PATH = "/metrics"
 TOPOLOGY_PATH = "/topology.yaml"
 CANONICAL_PAGE = "skewscope"
-"""The page of what has canonical names."""
+"""Page of metrics with canonical names."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_SERIES = 250_000
-"""More make a page of which no scraper wants to hear: some 400 nodes."""
+"""Maximum series; more make a page that scrapers refuse: some 400 nodes."""
 MAX_AT_ONCE = 16
-"""Requests; further ones are turned away."""
+"""Maximum concurrent requests; further ones are refused."""
 CLIENT_TIMEOUT = 10.0
-"""Seconds that a client may take to ask, or to read on."""
+"""Seconds for a client to send a request or to read the answer."""
 LOOPBACK = "127.0.0.1"
 
 
 class MetricFamily(NamedTuple):
-    """All series of one metric, as they stand on a page."""
+    """All series of one metric, as text."""
 
     comment: str
     numbers: NDArray[np.intp]
     series_texts: list[str]
-    """Name and labels of each."""
+    """Name and labels of each series."""
 
 
 class ExporterPages:
-    """The newest number of each series, as text."""
+    """The newest value of each series, as text."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ExporterPages:
         self._values = np.zeros(len(keys))
         self._scales = np.array([one.scale for one in series])
         self._last_ticks = np.full(len(keys), -np.inf)
-        """In which tick each was told last."""
+        """[series] float64 tick of the newest value."""
         self._periods = np.array([periods[source_of(key.signal)] for key in keys])
         self._tick = 0
         self._lock = threading.Lock()
@@ -71,18 +71,18 @@ class ExporterPages:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where pages are, that of everything first."""
+        """Paths of all pages, the one with everything first."""
         return tuple(self._families)
 
     def update(self, block: Block) -> None:
-        """Learns what was told in the second that ended."""
+        """Updates the values with the second that ended."""
         with self._lock:
             self._tick += 1
             self._values[block.series] = block.value / self._scales[block.series]
             self._last_ticks[block.series] = self._tick
 
     def render(self, path: str) -> bytes | None:
-        """A page, made once a tick however many ask; None where there is none."""
+        """Returns a page, rendered once per tick; None if there is none."""
         if path not in self._families:
             return None
         with self._lock:
@@ -93,7 +93,7 @@ class ExporterPages:
             return found
 
     def _render_lines(self, families: Iterable[MetricFamily]) -> Iterator[str]:
-        """What an exporter did not tell again by its next turn is gone."""
+        """Yields lines; a value that its exporter did not repeat within a period is omitted."""
         there = self._tick - self._last_ticks < self._periods
         for family in families:
             shown = np.flatnonzero(there[family.numbers])
@@ -108,7 +108,7 @@ class ExporterPages:
 def _build_families(
     keys: Sequence[SeriesKey], series: Sequence[ExportedSeries], catalogue: Catalogue
 ) -> dict[str, list[MetricFamily]]:
-    """The families of each page, by its path; those of one page in the order of their names."""
+    """Returns the metric families of each page, by path; those of one page by name."""
     signals = [catalogue.signals[key.signal] for key in keys]
     heads = []
     found: dict[str, dict[str, list[int]]] = {METRICS_PATH: {}}
@@ -129,7 +129,7 @@ def _build_families(
 
 
 def _metric_name(key: SeriesKey, one: ExportedSeries, signal: Signal) -> str:
-    """The metric's name: where a recording has a signal's id, its canonical one."""
+    """Returns the metric's name: the canonical one where a recording has a signal's id."""
     name = one.labels["signal"]
     if name != key.signal:
         return name
@@ -151,11 +151,11 @@ def _series_text(metric: str, labels: Mapping[str, str]) -> str:
     return metric + "{" + ",".join(told) + "}"
 
 
-# --- serving
+# --- server
 
 
 class SimulatorServer(ThreadingHTTPServer):
-    """Answers a bounded number of requests at a time."""
+    """Handles a limited number of requests at a time."""
 
     daemon_threads = True
 
@@ -168,21 +168,21 @@ class SimulatorServer(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        """Binds without asking for the host's full name, which may take long."""
+        """Binds without resolving the host's full name, which may take long."""
         TCPServer.server_bind(self)
 
     @property
     def url(self) -> str:
-        """Of everything."""
+        """URL of the page with everything."""
         host, port = self.server_address[:2]
         return f"http://{f'[{host!s}]' if ':' in str(host) else host!s}:{port}{METRICS_PATH}"
 
     def page(self, path: str) -> bytes | None:
-        """What is at a path, None where nothing is."""
+        """Returns the page at a path, None if there is none."""
         return self._fixed.get(path) or self._pages.render(path)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Turns a request away where too many are being answered."""
+        """Refuses a request above the limit."""
         if not self._slots.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -193,14 +193,14 @@ class SimulatorServer(ThreadingHTTPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answers one request."""
+        """Handles one request."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no news."""
+        """Ignores clients that disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -210,7 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """One page."""
+        """Answers with a page."""
         found = self.server.page(self.path.partition("?")[0])
         self.send_response(404 if found is None else 200)
         body = b"no such page\n" if found is None else found
@@ -220,12 +220,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the base has it
-        """Nobody reads who asked."""
+        """Logs nothing per request."""
 
 
 @contextmanager
 def serve_in_background(server: SimulatorServer) -> Iterator[None]:
-    """The server answers while the block runs, and is closed after it."""
+    """Serves in a thread while the block runs."""
     with server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
         thread.start()
@@ -237,7 +237,7 @@ def serve_in_background(server: SimulatorServer) -> Iterator[None]:
 
 
 def play(blocks: Iterable[Block], pages: ExporterPages, wait: Callable[[float], object] = time.sleep) -> None:
-    """Shows each second's samples when its time has come."""
+    """Publishes each second's samples at its time."""
     began = time.monotonic()
     for second, block in enumerate(blocks):
         wait(max(began + second - time.monotonic(), 0.0))
@@ -245,12 +245,12 @@ def play(blocks: Iterable[Block], pages: ExporterPages, wait: Callable[[float], 
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`; a port alone is of this machine only.
+    """Parses `HOST:PORT`; a port alone is on loopback.
 
     Raises:
         ValueError: it is neither.
     """
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 1 << 16):
-        raise ValueError(f"{text!r} ends on no port")
+        raise ValueError(f"{text!r} does not end with a port")
     return host.removeprefix("[").removesuffix("]") or LOOPBACK, int(port)

@@ -1,4 +1,4 @@
-"""What is asked of each replica: arrivals, prompt and answer lengths, made up or from a trace."""
+"""Request load of each replica: arrivals, prompt and answer lengths, synthetic or from a trace."""
 
 import csv
 import gzip
@@ -19,41 +19,41 @@ MAX_REQUESTS = 5_000_000
 PROMPT_TOKENS, OUTPUT_TOKENS = 1155.0, 211.0
 """Mean tokens of a chat service (Azure's conversation trace of 2023)."""
 REQUEST_RATE = 3.0
-"""Requests per second of a replica, unless a trace says otherwise."""
+"""Requests per second of a replica, without a trace."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestDemand:
-    """What is asked for in a second, [job]."""
+    """Demand in one second, [job] float64."""
 
     rate: F64
     """Requests per second."""
     prompt: F64
-    """Tokens of a prompt."""
+    """Tokens per prompt."""
     output: F64
-    """Tokens of an answer."""
+    """Tokens per answer."""
 
 
 @dataclass
 class RequestLoad:
-    """Requests per second and mean tokens of each job, [job]; a trace's own second by second."""
+    """Requests per second and mean tokens of each job, [job] float64; those of a trace second by second."""
 
     rate: F64
     prompt: F64
     output: F64
     rate_factors: F64 = field(default_factory=lambda: np.ones(1))
-    """Times the rate, second by second; begins anew where it ends."""
+    """[second] factor of the rate; repeats at the end."""
     start_offsets: F64 = field(default_factory=lambda: np.zeros(1))
-    """Where in it each job begins."""
+    """[job] start position in `rate_factors`."""
 
     def demand_at(self, t: float) -> RequestDemand:
-        """What is asked for `t` seconds after the start."""
+        """Returns the demand `t` seconds after the start."""
         place = (int(t) + self.start_offsets.astype(int)) % len(self.rate_factors)
         return RequestDemand(self.rate * self.rate_factors[place], self.prompt, self.output)
 
 
 def synthetic_load(fleet: SimulatedFleet, random: np.random.Generator) -> RequestLoad:
-    """A chat service's load, with the slow waves of its users."""
+    """Returns the load of a chat service, with slow variations."""
     jobs = len(fleet.jobs)
     own = np.where(fleet.is_serving, REQUEST_RATE * _balancer_noise(fleet, random, 0.05), 0.0)
     steps = np.cumsum(random.normal(0.0, 0.006, 7200))
@@ -62,21 +62,21 @@ def synthetic_load(fleet: SimulatedFleet, random: np.random.Generator) -> Reques
 
 
 def _balancer_noise(fleet: SimulatedFleet, random: np.random.Generator, spread: float) -> F64:
-    """About one for each job: a balancer is no clockwork."""
+    """Returns [job] factors near one: a balancer is not exact."""
     return np.exp(random.normal(0.0, spread, len(fleet.jobs)))
 
 
 def load_trace(path: Path, fleet: SimulatedFleet, random: np.random.Generator) -> RequestLoad:
-    """The load of a request trace, its rate scaled so that a replica has a usual share.
+    """Returns the load of a request trace, scaled to a usual load per replica.
 
     Args:
-        path: Azure's (CSV: TIMESTAMP, ContextTokens, GeneratedTokens) or Mooncake's (JSON lines: timestamp in ms,
-            input_length, output_length), gzip or not.
-        fleet: who serves it.
-        random: where in the trace each replica begins.
+        path: Azure's format (CSV: TIMESTAMP, ContextTokens, GeneratedTokens) or Mooncake's (JSON lines: timestamp
+            in ms, input_length, output_length), optionally gzip.
+        fleet: the serving fleet.
+        random: chooses where in the trace each replica starts.
 
     Raises:
-        InputError: it is neither.
+        InputError: it has neither format.
     """
     found = np.array(list(_read_requests(path)))
     if len(found) < 2:
@@ -85,7 +85,7 @@ def load_trace(path: Path, fleet: SimulatedFleet, random: np.random.Generator) -
     counts = np.bincount(second).astype(np.float64)
     jobs = len(fleet.jobs)
     offsets = random.integers(0, len(counts), jobs).astype(np.float64)
-    # Long prompts make fewer requests a full load.
+    # Longer prompts mean fewer requests for a full load.
     rate = REQUEST_RATE * min(1.0, PROMPT_TOKENS / found[:, 1].mean())
     own = np.where(fleet.is_serving, rate, 0.0)
     means = found[:, 1].mean(), found[:, 2].mean()
@@ -93,7 +93,7 @@ def load_trace(path: Path, fleet: SimulatedFleet, random: np.random.Generator) -
 
 
 def _read_requests(path: Path) -> Iterator[tuple[float, float, float]]:
-    """Seconds, prompt tokens and answer tokens of each request."""
+    """Yields seconds, prompt tokens and answer tokens of each request."""
     line = 0
     try:
         with _open_trace(path) as file:

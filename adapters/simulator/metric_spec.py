@@ -1,4 +1,4 @@
-"""Rows of the tables that say what exporters make of a second."""
+"""Rows of the tables of exporter metrics."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,32 +24,32 @@ class MetricSpec:
     value: MetricFunction
     selector: str = ""
     only_fabric: str = ""
-    """A fabric on which alone there is such a thing."""
+    """The only fabric that has it; '' for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """What a histogram takes in: how many observations, their median, and how they scatter."""
+    """Observations of a histogram in one second: count, median and spread."""
 
     count: F64
     median: F64
     sigma: float
-    """Of their logarithm."""
+    """Standard deviation of the logarithm."""
     mixed_with: "Distribution | None" = None
-    """Others of another kind."""
+    """Further observations with another distribution."""
 
 
 def metric_spec(signal: str, place: str, value: MetricFunction, selector: str = "", only: str = "") -> MetricSpec:
-    """A row; which exporter has it is said by the table that it stands in."""
+    """Returns a row; its exporter is determined by its table."""
     return MetricSpec("", signal, place, value, selector, only)
 
 
 def add_noise(w: FleetSimulation, x: F64, spread: float = 0.02) -> F64:
-    """A measured value: no two are alike."""
+    """Adds measurement noise."""
     found: F64 = x * np.exp(w.random.normal(0.0, spread, np.shape(x)))
     return found
 
 
 def node_to_members(w: FleetSimulation, of_nodes: F64) -> F64:
-    """A node's value on each member that it is."""
+    """Returns [job, member] the value of each member's node."""
     return np.where(w.fleet.is_member, np.append(of_nodes, np.nan)[w.fleet.members], np.nan)

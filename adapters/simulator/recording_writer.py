@@ -1,4 +1,4 @@
-"""A simulated run as a recording: Parquet, the topology, and labels that say what was wrong."""
+"""Writes a simulated run as a recording: Parquet, topology, and labels of the faults."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from skewscope.engine.model.topology import Topology
 SAMPLES_FILE = "samples.parquet"
 LABEL_COLUMNS = ("node", "port", "gpu", "group", "replica", "rank", "pool", "direction", "priority", "le")
 ROW_GROUP_SIZE = 1 << 20
-"""Samples that are written at once."""
+"""Samples per row group."""
 
 
 class ExportedSeries(NamedTuple):
@@ -26,18 +26,18 @@ class ExportedSeries(NamedTuple):
     labels: dict[str, str]
     """The metric's name, under `signal`, and its labels."""
     scale: float = 1.0
-    """A written number times this is in the catalogue's unit."""
+    """Factor from a written value to the catalogue's unit."""
     exporter: str = ""
-    """Whose name it is; '' for the canonical one."""
+    """The exporter of its name; '' for the canonical name."""
 
 
 def canonical_series(keys: Iterable[SeriesKey]) -> list[ExportedSeries]:
-    """Series under their canonical names."""
+    """Returns series under their canonical names."""
     return [ExportedSeries(canonical_labels(key)) for key in keys]
 
 
 def canonical_labels(key: SeriesKey) -> dict[str, str]:
-    """The canonical metric's name (under `signal`) and labels of a series, as a recording carries them."""
+    """Returns the canonical metric's name (under `signal`) and labels of a series, as in a recording."""
     words = key.selector.split(",") if key.selector else []
     found = {"signal": key.signal, **_entity_labels(key)}
     for word in words:
@@ -72,14 +72,14 @@ def _entity_labels(key: SeriesKey) -> dict[str, str]:
 def write_recording(
     folder: Path, topology: Topology, series: Sequence[ExportedSeries], blocks: Iterable[Block], truth: Any
 ) -> int:
-    """Writes a recording into a new or empty folder; gives the number of samples.
+    """Writes a recording into a new or empty folder; returns the number of samples.
 
     Args:
-        folder: where.
-        topology: of the fleet.
-        series: how each is written that the blocks' numbers are of.
+        folder: the folder.
+        topology: topology of the fleet.
+        series: the written form of each series number.
         blocks: the samples.
-        truth: what `labels.json` is to hold.
+        truth: content of `labels.json`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "topology.yaml").write_text(format_topology(topology), encoding="utf-8")
@@ -109,7 +109,7 @@ def _write_samples(path: Path, series: Sequence[ExportedSeries], blocks: Iterabl
 
 
 def _merge_blocks(blocks: Iterable[Block]) -> Iterable[Block]:
-    """Blocks of many seconds in one: a row group is worth its while."""
+    """Merges blocks of many seconds into one, for larger row groups."""
     held: list[Block] = []
     for block in blocks:
         held.append(block)
@@ -121,7 +121,7 @@ def _merge_blocks(blocks: Iterable[Block]) -> Iterable[Block]:
 
 
 def _encode_columns(series: Sequence[ExportedSeries], pa: Any) -> dict[str, tuple[NDArray[np.int32], Any]]:
-    """Of each text column: the code of each series, -1 for none, and the words."""
+    """Returns [series] int32 codes and the words of each text column; -1 for none."""
     others = sorted({name for one in series for name in one.labels} - {"signal", *LABEL_COLUMNS})
     found = {}
     for name in ("signal", *LABEL_COLUMNS, *others):
@@ -131,7 +131,7 @@ def _encode_columns(series: Sequence[ExportedSeries], pa: Any) -> dict[str, tupl
 
 
 def _select_words(codes: NDArray[np.int32], series: NDArray[np.int32], words: Any, pa: Any) -> Any:
-    """The words of some samples; none where the code is -1."""
+    """Returns the words of some samples; null where the code is -1."""
     own = codes[series]
     return pa.DictionaryArray.from_arrays(pa.array(own, pa.int32(), mask=own < 0), words)
 

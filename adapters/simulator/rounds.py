@@ -1,4 +1,4 @@
-"""Rounds of all jobs in one second: who computes how long, who waits for whom, what the network adds."""
+"""Simulates the rounds of all jobs in one second: computation, waiting, and the network's share."""
 
 from dataclasses import dataclass
 
@@ -8,59 +8,59 @@ from skewscope.adapters.simulator.effects import F64, FaultEffects
 from skewscope.adapters.simulator.fleet import JOB_KINDS, Mask, SimulatedFleet
 
 ROUNDS_SAMPLED = 24
-"""Rounds that are looked at in each second; statistics of more of them would differ little."""
+"""Rounds sampled per second; the statistics of more would differ little."""
 COMPUTE_NOISE = 0.012
-"""Deviation of a member's compute time from round to round, as a share (measured per-rank collective times)."""
+"""Relative deviation of a member's compute time between rounds (measured per-rank collective times)."""
 WIRE_S = 12e-6
-"""Time on the wire and in switches that are empty."""
+"""Seconds on the wire and in empty switches."""
 MEDIAN_NOISE = 0.67
-"""Median of the size of a normal deviation."""
+"""Median of the absolute value of a standard normal deviate."""
 RETRANSMIT_COST = 30.0
-"""A lost packet costs a go-back-N transport about so many times its own time."""
+"""Cost of a lost packet with a go-back-N transport, in packet times."""
 
 
 @dataclass
 class RoundState:
-    """What a second of rounds was like, [job] or [job, member]; NaN where there is no member or no round."""
+    """A second of rounds, [job] or [job, member] float64; NaN where there is no member or no round."""
 
     period: F64
-    """Median time from round to round."""
+    """Median seconds per round."""
     variation: F64
-    """Of the period, as a coefficient."""
+    """Coefficient of variation of the period."""
     rate: F64
     """Rounds per second."""
     compute_time: F64
-    """Median time until each member has something to send."""
+    """Median seconds until each member is ready to send."""
     kernel_time: F64
-    """Of that, the time in which kernels run: without waiting for launches or data."""
+    """Seconds of kernels within that: without waits for launches or data."""
     lag: F64
-    """Median time by which each member begins to send after the first."""
+    """Median seconds by which each member starts to send after the first."""
     lag_p95: F64
     last_share: F64
     """Share of rounds in which each member sends last."""
     exchange_time: F64
-    """What the network adds to a round."""
+    """Seconds that the network adds per round."""
     wait_time: F64
-    """Time in each round that each member waits for others."""
+    """Seconds per round that each member waits for others."""
     sent_bytes: F64
-    """Bytes that each member sends in a round."""
+    """Bytes that each member sends per round."""
     stage_time: F64
-    """Time that a stage of a pipeline works."""
+    """Seconds that a pipeline stage works."""
 
 
 def step(fleet: SimulatedFleet, push: FaultEffects, speed: F64, load: F64, random: np.random.Generator) -> RoundState:
-    """One second of rounds.
+    """Simulates one second of rounds.
 
     Args:
-        fleet: who is in which job.
-        push: what is wrong.
-        speed: of each GPU, as a share of a sound one at full clock, [node, gpu].
-        load: times the time of an empty round that its batch makes it take, [job].
+        fleet: the jobs and their members.
+        push: the effects of faults.
+        speed: [node, gpu] relative to a healthy GPU at full clock.
+        load: [job] factor of the round time due to the batch.
         random: for the noise.
     """
     at, there = np.maximum(fleet.members, 0), fleet.is_member
     base = np.array([JOB_KINDS[job.kind].round_s for job in fleet.jobs]) * load
-    # A node's GPUs wait for each other over NVLink before the node has anything to send.
+    # The GPUs of a node synchronise over NVLink before the node sends.
     slowest = relative_gpu_times(push, speed).max(axis=1)
     slowest = np.where(slowest > 0, slowest, 1.0)
     stall = push.stall.max(axis=1) + push.launch
@@ -100,13 +100,13 @@ def step(fleet: SimulatedFleet, push: FaultEffects, speed: F64, load: F64, rando
 
 
 def relative_gpu_times(push: FaultEffects, speed: F64) -> F64:
-    """Times the time of a sound GPU that each GPU computes; a lost one takes no part."""
+    """Returns [node, gpu] compute time relative to a healthy GPU; a lost one is omitted."""
     found: F64 = np.where(push.dead > 0, 0.0, push.work * push.slow / np.maximum(speed, 1e-3))
     return found
 
 
 def _wander_delay(push: FaultEffects, there: Mask, random: np.random.Generator) -> F64:
-    """Seconds by which one member, a different one in each round, is late."""
+    """Returns [job, member, round] seconds of delay of one member, a different one in each round."""
     jobs, places = there.shape
     chosen = (random.random((jobs, ROUNDS_SAMPLED)) * there.sum(axis=1)[:, None]).astype(int)
     hit = chosen[:, None, :] == np.arange(places)[None, :, None]
@@ -115,13 +115,13 @@ def _wander_delay(push: FaultEffects, there: Mask, random: np.random.Generator) 
 
 
 def _exchange(fleet: SimulatedFleet, push: FaultEffects) -> tuple[F64, F64]:
-    """Bytes that each member sends, and the time that the slowest exchange of each job takes."""
+    """Returns [job, member] bytes sent, and [job] seconds of the slowest exchange."""
     at, there = np.maximum(fleet.members, 0), fleet.is_member
     bytes_ = np.array([JOB_KINDS[job.kind].round_bytes for job in fleet.jobs])[:, None] * push.sent
     rails = slice(1, None)
     free = push.capacity[:, rails] * (1 - np.clip(push.paused + push.credits, 0, 0.98))[:, rails]
     taken = np.maximum(push.other_in, push.other_out)[:, rails] / fleet.rail_speed
-    # What is left on the port, or what its own receive side can drain, whichever is less.
+    # The capacity left on the port, or of its receive side, whichever is less.
     drained = 1 - np.clip(np.maximum(push.write_stall, push.pausing), 0, 1)[:, rails]
     left = np.maximum(np.minimum(free - np.minimum(taken, 0.95 * free), drained), 0.01) * fleet.rail_speed
     loss = (push.loss_in + push.loss_out + 0.5 * push.reorder + push.corrupt)[:, rails]

@@ -1,4 +1,4 @@
-"""A fleet second by second: what is wrong is told by a `Push`, what becomes of it is computed here."""
+"""Simulates a fleet second by second, given the effects of faults as `FaultEffects`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,26 +15,26 @@ from skewscope.adapters.simulator.load import RequestLoad
 RAIL_PACKET, FRONT_PACKET = 4160.0, 900.0
 """Bytes of a usual packet, headers included."""
 TOKEN_BYTES = 180.0
-"""Of a streamed token, with what the protocol wraps it in."""
+"""Bytes per streamed token, including protocol overhead."""
 PROMPT_BYTES = 4.5
-"""Of a token of a prompt."""
+"""Bytes per prompt token."""
 BATCH_BYTES = 40e6
-"""Bytes of training data that a node reads in a second."""
+"""Bytes of training data that a node reads per second."""
 RAIL_RTT, FRONT_RTT = 14e-6, 350e-6
 SPURIOUS_RETRANSMIT_SHARE = 0.3
-"""Of the packets that come out of order, how many are sent again for nothing."""
+"""Share of out-of-order packets that are retransmitted needlessly."""
 SMALL_PACKET = 90.0
 BURST_DROPS = 150.0
-"""Packets that are dropped where a burst finds the buffer full."""
+"""Packets dropped per burst that overflows the buffer."""
 MAX_CNPS = 200_000.0
-"""Congestion notifications that an adapter can send in a second."""
+"""Maximum congestion notifications per second of an adapter."""
 BASE_MARK_SHARE = 5e-7
-"""Share of packets that is marked where nothing is wrong."""
+"""Share of packets marked without a fault."""
 
 
 @dataclass
 class NetworkState:
-    """Last second of the ports, [node, port]."""
+    """Last second of the ports, [node, port] float64."""
 
     tx: F64
     """Bytes."""
@@ -42,23 +42,23 @@ class NetworkState:
     tx_packets: F64
     rx_packets: F64
     marked_share: F64
-    """Share of the packets received that are marked."""
+    """Share of received packets that are marked."""
     cnps_sent: F64
-    """Congestion notifications that the port sent."""
+    """Congestion notifications sent."""
     cnps_received: F64
-    """Congestion notifications that the port received."""
+    """Congestion notifications received."""
     retransmit_tx: F64
-    """Share of the packets sent that were repeats."""
+    """Share of sent packets that are retransmissions."""
     retransmit_rx: F64
     rtt: F64
     other_tx: F64
-    """Bytes sent that are of others than the job."""
+    """Bytes sent by others than the job."""
     dropped_share: F64
-    """Share of the packets received that the adapter drops."""
+    """Share of received packets that the adapter drops."""
     pausing_share: F64
-    """Share of time in which the port stops its senders because it cannot put away what comes; rails drop nothing."""
+    """Share of time in which the port pauses its senders because it cannot drain; rails drop nothing."""
     paused_share: F64
-    """Share of time in which it is stopped for the sake of such a one."""
+    """Share of time in which it is paused because of such a port."""
 
 
 @dataclass
@@ -75,9 +75,9 @@ class FleetSimulation:
     rounds: turns.RoundState = field(init=False)
     net: NetworkState = field(init=False)
     intra_node_wait: F64 = field(init=False)
-    """Share of the second in which each GPU waits for others of its node, [node, gpu]."""
+    """[node, gpu] float64 share of the second in which each GPU waits for others of its node."""
     cpu_share: F64 = field(init=False)
-    """Share of each host's processors that is busy."""
+    """[node] float64 share of CPU time in use."""
 
     def __post_init__(self) -> None:
         self.effects = no_effects(self.fleet)
@@ -86,7 +86,7 @@ class FleetSimulation:
         self._advance()
 
     def step(self, touch: Callable[[FaultEffects, "FleetSimulation"], None] = lambda _push, _world: None) -> None:
-        """One second; `touch` says what is wrong in it."""
+        """Simulates one second; `touch` sets the effects of faults."""
         self.t += 1.0
         self.effects = no_effects(self.fleet)
         touch(self.effects, self)
@@ -94,7 +94,7 @@ class FleetSimulation:
 
     def _advance(self) -> None:
         boards.step(self.gpus, self.effects, self._busy_share())
-        # A chip that throttles or fails is slower; the launcher and the loader keep a sound one waiting.
+        # A throttled or failed chip is slower; launcher and loader keep a healthy one waiting.
         self.rounds = turns.step(self.fleet, self.effects, self.speed, self.serving.batch_load, self.random)
         asked = self.load.demand_at(max(self.t, 0.0))
         replicas.step(self.serving, self.fleet, self.effects, asked, self.rounds, self.random)
@@ -105,19 +105,19 @@ class FleetSimulation:
 
     @property
     def speed(self) -> F64:
-        """Of each GPU, as a share of a sound one at full clock; its links count as far as it waits for them."""
+        """Returns [node, gpu] float64 speed relative to a healthy GPU at full clock, including waits for its links."""
         found: F64 = self.gpus.clock * np.clip(self.effects.nvlink, 0.05, 1.0) ** 0.3
         return found
 
     @property
     def _running_share(self) -> F64:
-        """Share of the second in which each job is at its rounds."""
+        """Returns [job] share of the second spent in rounds."""
         level = np.where(self.fleet.is_serving, np.clip(0.35 + self.serving.running / 60.0, 0.0, 1.0), 1.0)
         found: F64 = level * (1 - np.clip(self.effects.halted, 0, 1))
         return found
 
     def _busy_share(self) -> F64:
-        """Share of time that each GPU computes; it waits inside the node for slower siblings and for stalled ones."""
+        """Returns [node, gpu] share of computing time; a GPU waits for slower and stalled siblings of its node."""
         shape = self.effects.clock.shape
         if not hasattr(self, "rounds"):
             self.intra_node_wait = np.zeros(shape)
@@ -135,7 +135,7 @@ class FleetSimulation:
 
     @property
     def spinning_share(self) -> F64:
-        """Share of the second in which each GPU waits inside a collective, [node, gpu]."""
+        """[node, gpu] float64 share of the second in which each GPU waits inside a collective."""
         now = self.rounds
         waits = np.where(self.fleet.is_member, np.clip(now.wait_time / now.period[:, None], 0, 1), 0.0)
         halted = self.job_to_nodes(self.effects.spinning * np.clip(self.effects.halted, 0, 1))
@@ -146,11 +146,11 @@ class FleetSimulation:
         return self.job_to_nodes(self.rounds.period, 1.0)
 
     def job_to_nodes(self, of_jobs: F64, otherwise: float = 0.0) -> F64:
-        """A job's value on each of its nodes."""
+        """Returns [node] a job's value on each of its nodes."""
         return np.append(of_jobs, otherwise)[self.fleet.job_of_node]
 
     def members_to_nodes(self, of_members: F64) -> F64:
-        """A member's value on its node."""
+        """Returns [node] a member's value on its node."""
         out = np.zeros(self.fleet.plan.nodes)
         there = self.fleet.is_member
         out[self.fleet.members[there]] = of_members[there]
@@ -158,7 +158,7 @@ class FleetSimulation:
 
     @property
     def is_front_end(self) -> F64:
-        """1 for the nodes that are a front end."""
+        """[node] 1 for front-end nodes."""
         out = np.zeros(self.fleet.plan.nodes)
         out[[job.nodes[0] for n, job in enumerate(self.fleet.jobs) if self.fleet.is_serving[n]]] = 1.0
         return out
@@ -192,7 +192,7 @@ class FleetSimulation:
         rx_packets = rx / packet
         notified = np.minimum(rx_packets * marked, MAX_CNPS)
         told = self.peers_mean(np.minimum(rx_packets * common, MAX_CNPS)) + tx / packet * push.mark_out
-        # What comes late for its place is taken for lost, and much of it comes twice.
+        # Packets out of order are taken for lost, and many are received twice.
         twice = SPURIOUS_RETRANSMIT_SHARE * push.reorder
         rtt = np.full(tx.shape, RAIL_RTT)
         rtt[:, 0] = FRONT_RTT
@@ -221,7 +221,7 @@ class FleetSimulation:
         )
 
     def _pausing_share(self) -> F64:
-        """Share of time in which each rail stops its senders: those parts of its exchanges in which it cannot write."""
+        """Returns [node, port] share of time in which rails pause their senders: exchanges that cannot be written."""
         now = self.rounds
         exchanging = self.job_to_nodes(np.clip(now.rate * now.exchange_time, 0.0, 1.0))
         found: F64 = exchanging[:, None] * np.clip(self.effects.write_stall, 0.0, 0.98)
@@ -229,7 +229,7 @@ class FleetSimulation:
         return found
 
     def _received_bytes(self, sent: F64) -> F64:
-        """Bytes per second that come to each node from the others of its job."""
+        """Returns [node] bytes per second received from the other nodes of the job."""
         push = np.where(self.fleet.is_member, self.effects.sent, 0.0)
         total = self.job_to_nodes(np.where(self.fleet.is_member, self._nodes_to_members(sent), 0.0).sum(axis=1))
         weight = push / np.maximum(push.sum(axis=1, keepdims=True), 1e-9)
@@ -239,7 +239,7 @@ class FleetSimulation:
         return np.append(of_nodes, 0.0)[self.fleet.members]
 
     def peers_mean(self, of_ports: F64) -> F64:
-        """Of each rail, the mean over the other nodes of the job; the front end has no peers."""
+        """Returns [node, port] mean over the other nodes of the job for rails; the front end has no peers."""
         out = np.zeros_like(of_ports)
         members, there = self.fleet.members, self.fleet.is_member
         count = np.maximum(there.sum(axis=1) - 1, 1)
@@ -250,10 +250,10 @@ class FleetSimulation:
         return out
 
     def kind_mask(self, *kinds: str) -> F64:
-        """1 for jobs of these kinds."""
+        """Returns [job] 1 for jobs of these kinds."""
         return np.array([float(job.kind in kinds) for job in self.fleet.jobs])
 
     @property
     def base_round(self) -> F64:
-        """What a member of each job computes in an empty round."""
+        """[job] seconds of computation per empty round."""
         return np.array([JOB_KINDS[job.kind].round_s for job in self.fleet.jobs])

@@ -1,8 +1,8 @@
-"""Where a controller reads telemetry: one module a kind of source, found by its name.
+"""Telemetry sources of a controller: one module per kind, found by its file name.
 
-A module for sources of kind `some-kind` is called `some_kind`. It has `read(fields, at, name)`, which gives the
-settings of one source out of the config and notes every fault, and `build(settings, world)`, which gives the source.
-Settings compare equal when nothing changed, so that a reload leaves the source running.
+The module of kind `some-kind` is `some_kind.py`. It defines `read(fields, at, name)`, which parses one entry of the
+config into hashable settings and records every problem, and `build(settings, world)`, which creates the source.
+Settings that did not change compare equal, so that a reload keeps the source running.
 """
 
 import importlib
@@ -22,7 +22,7 @@ from skewscope.kb.yamlfile import FieldPath
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """What sources need to know."""
+    """What sources need from the controller."""
 
     topology: Topology
     names: MetricResolver
@@ -30,20 +30,20 @@ class SourceContext:
 
 
 class SourceKind(Protocol):
-    """A module of this folder that a config can ask for."""
+    """A module of this folder that the config can select."""
 
     def read(self, fields: FieldReader, at: FieldPath, name: str) -> Hashable:
-        """The settings of one source; faults are noted in `fields`."""
+        """Parses the settings of one source; problems are added to `fields`."""
         ...
 
     def build(self, settings: Hashable, world: SourceContext) -> TelemetrySource:
-        """The source."""
+        """Creates the source."""
         ...
 
 
 @cache
 def source_kinds() -> dict[str, SourceKind]:
-    """The kinds of source there are, by name."""
+    """Returns the available source modules by kind."""
     found: dict[str, SourceKind] = {}
     for module in pkgutil.iter_modules(__path__):
         made = importlib.import_module(f"{__name__}.{module.name}")

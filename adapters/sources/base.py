@@ -1,7 +1,7 @@
-"""What a source of the controller is, and the bounded place where it puts what it read.
+"""The interface of a source, and the bounded queue between a source and the engine.
 
-A source knows nothing of the engine, and the engine nothing of it: between the two are batches of numbers. A source
-never waits for who takes them; what nobody took in time is dropped, the oldest first, and counted.
+Source and engine do not know each other: batches of numbers connect them. A source never waits for the engine; when the
+queue is full the oldest batches are dropped and counted.
 """
 
 import re
@@ -16,9 +16,9 @@ from skewscope.adapters.runtime.clock import Clock
 from skewscope.engine.ingest.feed import F64, I32, SeriesKey
 
 MAX_WAITING = 16_000_000
-"""Values that may wait to be taken, of one source."""
+"""Maximum queued values per source."""
 MAX_ERROR_TEXT = 200
-"""Characters of what is told of a fault."""
+"""Maximum characters of an error text."""
 SECRET_PATTERNS = (
     (re.compile(r"(?i)(//)[^/@\s]*@"), r"\1"),
     (re.compile(r"(?i)\b(bearer|basic)\s+\S+"), r"\1 ***"),
@@ -27,11 +27,11 @@ SECRET_PATTERNS = (
 
 
 class SeriesColumns(Protocol):
-    """The series of a source, or of a part of it, by number. It only grows; a number never changes its meaning."""
+    """The series of a source, or of a part of it, by number. It only grows, and numbers never change their meaning."""
 
     @property
     def keys(self) -> Sequence[SeriesKey]:
-        """What each number stands for."""
+        """[series] the key of each number."""
         ...
 
     @property
@@ -41,9 +41,9 @@ class SeriesColumns(Protocol):
 
 
 class SourceSeriesRegistry(SeriesRegistry):
-    """Columns of a source that reads names of metrics. Two of them are never the same, whatever they hold.
+    """Series registry of a source that reads metric names. Each instance is distinct, whatever it holds.
 
-    Threads may read for one source at once: what an earlier run of it began goes on for a while.
+    Thread-safe: a read that an earlier run of the source began may still be in progress.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class SourceSeriesRegistry(SeriesRegistry):
         self._lock = Lock()
 
     def register(self, key: SeriesKey, rank: int) -> int:
-        """The number of a series as one of several names delivers it."""
+        """Returns the number of a series as delivered under a name of this rank."""
         with self._lock:
             return super().register(key, rank)
 
@@ -63,35 +63,35 @@ class SourceSeriesRegistry(SeriesRegistry):
 
 
 class SourceBatch(NamedTuple):
-    """Some values of a source."""
+    """Some values of one source."""
 
     columns: SeriesColumns
     numbers: I32 | None
-    """Of the series in `columns`; None: the first so many, in their order."""
+    """[value] indexes into `columns`; None: 0, 1, 2, ... in order."""
     time: F64 | float
-    """Seconds since 1970, of each value or of all."""
+    """[value] float64 seconds since 1970, or one time for all values."""
     value: F64
 
 
 @dataclass
 class BatchSink:
-    """Where one source puts its batches."""
+    """Queue of the batches of one source."""
 
     clock: Clock
     max_values: int = MAX_WAITING
     last_batch_time: float | None = None
-    """When the newest batch came."""
+    """Time of the newest batch."""
     values: int = 0
-    """Taken so far."""
+    """Values accepted so far."""
     dropped: int = 0
-    """Values that nobody took in time."""
+    """Values dropped because the queue was full."""
     trouble: str = ""
-    """What is wrong with some of it, in words; '' when nothing is."""
+    """A partial problem in words; '' for none."""
     _waiting: deque[SourceBatch] = field(default_factory=deque)
     _waiting_values: int = 0
 
     def put(self, batch: SourceBatch) -> None:
-        """Hands a batch over; drops the oldest ones where too much waits."""
+        """Appends a batch; drops the oldest ones when the queue is full."""
         self.last_batch_time = self.clock.now()
         size = len(batch.value)
         self.values += size
@@ -104,11 +104,11 @@ class BatchSink:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether so much waits that who can keep its own should do so for a while."""
+        """Returns whether a source that can buffer should pause for a while."""
         return self._waiting_values > self.max_values // 2
 
     def take(self) -> list[SourceBatch]:
-        """All that waits, oldest first."""
+        """Removes and returns all batches, oldest first."""
         found = list(self._waiting)
         self._waiting.clear()
         self._waiting_values = 0
@@ -116,25 +116,25 @@ class BatchSink:
 
 
 class TelemetrySource(Protocol):
-    """Something that telemetry comes from."""
+    """A source of telemetry."""
 
     @property
     def name(self) -> str:
-        """What it is called in states and recordings; no other has the same."""
+        """Unique name, shown in statuses and recordings."""
         ...
 
     @property
     def period(self) -> float:
-        """Seconds between two batches; 0 where nobody can say, and silence is nothing to restart for."""
+        """Seconds between two batches; 0 where none are expected, so that silence causes no restart."""
         ...
 
     async def run(self, sink: BatchSink) -> None:
-        """Puts batches into the sink until it is cancelled. What it raises ends it; it is then started anew."""
+        """Puts batches into the sink until cancelled. An exception ends the run, and the source is restarted."""
         ...
 
 
 def redact_address(error: object) -> str:
-    """What is told of a fault: one short line without passwords and tokens."""
+    """Returns an error as one short line without passwords and tokens."""
     text = " ".join(str(error).split())
     for pattern, kept in SECRET_PATTERNS:
         text = pattern.sub(kept, text)
@@ -143,5 +143,5 @@ def redact_address(error: object) -> str:
 
 
 def count_values(batches: Iterable[SourceBatch]) -> int:
-    """How many values are in some batches."""
+    """Returns the number of values in some batches."""
     return sum(len(batch.value) for batch in batches)

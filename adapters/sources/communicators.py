@@ -1,7 +1,7 @@
-"""Which group of the topology a communicator of NCCL is, by who its ranks are.
+"""Matches NCCL communicators to groups of the topology by the hosts and GPUs of their ranks.
 
-A communicator has an identity that is new at each start of a job. What is known of it are its size and, rank by rank,
-a host and perhaps a GPU: the group that agrees with all of that, and alone does, is meant.
+A communicator gets a new identity at each start of a job. Known are its size and, rank by rank, a host and perhaps a
+GPU. It is matched to a group if that group alone agrees with all of them.
 """
 
 from collections.abc import Iterator
@@ -15,27 +15,27 @@ MAX_COMMUNICATORS = 100_000
 
 
 class CommunicatorRank(NamedTuple):
-    """One rank as NCCL tells it."""
+    """One rank as NCCL reports it."""
 
     communicator: str
     size: int
     rank: int
     host: str
     gpu: int | None = None
-    """Its number on the host, where it is told."""
+    """GPU number on the host, if reported."""
 
 
 @dataclass
 class CommunicatorMatcher:
-    """Those that were heard of."""
+    """Communicators seen so far."""
 
     topology: Topology
     names: MetricResolver
     _candidate_groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Groups that a communicator may be."""
+    """Candidate groups by communicator."""
 
     def find_member(self, told: CommunicatorRank) -> tuple[str, str]:
-        """Group and member that a rank is; both '' where nobody can say."""
+        """Returns group and member of a rank; both '' while ambiguous."""
         node = self.names.find_node(told.host)
         if not node:
             return "", ""
@@ -48,7 +48,7 @@ class CommunicatorMatcher:
         return next(iter(fitting.items())) if len(fitting) == 1 else ("", "")
 
     def _matching_member(self, group: Group, told: CommunicatorRank, node: str) -> str:
-        """The member that a rank would be of a group; '' when it can be none."""
+        """Returns the member of a group that the rank matches; '' for none."""
         if len(group.members) != told.size or not 0 <= told.rank < told.size:
             return ""
         if told.gpu is not None and (named := f"{node}/gpu{told.gpu}") in group.members:
@@ -59,7 +59,7 @@ class CommunicatorMatcher:
         return member if self.topology.node_of[member] == node else ""
 
     def find_memberships(self, host: str, gpu: int) -> Iterator[tuple[str, str]]:
-        """Each group that a GPU of a host, or the host, is a member of, and that member."""
+        """Yields each group that a GPU or its host is a member of, and that member."""
         node = self.names.find_node(host)
         for group in self.topology.groups if node else ():
             found = next((name for name in (f"{node}/gpu{gpu}", node) if name in group.members), "")
@@ -68,5 +68,5 @@ class CommunicatorMatcher:
 
 
 def rank_labels(group: str, member: str, **more: str) -> tuple[tuple[str, str], ...]:
-    """The labels of a rank's series."""
+    """Returns the labels of a rank's series."""
     return (("group", group), ("rank", member), *more.items())

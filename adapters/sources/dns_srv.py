@@ -1,4 +1,4 @@
-"""SRV records, which the standard library does not look up: one question over UDP to the system's name server."""
+"""SRV lookups, which the standard library lacks: one question over UDP to the system's name server."""
 
 import asyncio
 import secrets
@@ -9,7 +9,7 @@ from typing import cast
 RESOLV_CONF = Path("/etc/resolv.conf")
 PORT = 53
 ATTEMPT_TIMEOUT = 2.0
-"""Seconds for an answer; asked twice."""
+"""Seconds per attempt, of two."""
 SRV, IN = 33, 1
 HEADER = struct.Struct(">HHHHHH")
 QUESTION, RECORD, SERVICE = struct.Struct(">HH"), struct.Struct(">HHIH"), struct.Struct(">HHH")
@@ -18,10 +18,10 @@ MAX_LABEL, MAX_NAME = 63, 253
 
 
 async def lookup_services(name: str, server: tuple[str, int] | None = None) -> list[tuple[str, int]]:
-    """Hosts and ports behind a name, in order.
+    """Returns hosts and ports of a service name, in order of preference.
 
     Raises:
-        OSError: nobody answers, or there is no such name.
+        OSError: there is no answer, or no such name.
     """
     number = secrets.randbelow(1 << 16)
     question = encode_question(number, name)
@@ -49,7 +49,7 @@ class _DnsExchange(asyncio.DatagramProtocol):
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # What the loop gives here sends datagrams, whatever class it has.
+        # The event loop passes a datagram transport here, whatever its class.
         cast("asyncio.DatagramTransport", transport).sendto(self._question)
 
     def datagram_received(self, data: bytes, _addr: object) -> None:
@@ -71,7 +71,7 @@ async def _exchange(question: bytes, server: tuple[str, int]) -> bytes:
 
 
 def encode_question(number: int, name: str) -> bytes:
-    """The question for the services of a name."""
+    """Encodes the SRV question for a name."""
     labels = [label.encode("ascii", "replace") for label in name.rstrip(".").split(".")]
     if len(name) > MAX_NAME or not all(0 < len(label) <= MAX_LABEL for label in labels):
         raise OSError("no name of DNS")
@@ -80,10 +80,10 @@ def encode_question(number: int, name: str) -> bytes:
 
 
 def parse_answer(data: bytes, number: int) -> list[tuple[str, int]]:
-    """The services in an answer.
+    """Parses the services of an answer.
 
     Raises:
-        OSError: it is none, or says that there are none.
+        OSError: the answer is invalid, or an error.
     """
     try:
         got, flags, questions, answers, _, _ = HEADER.unpack_from(data)
@@ -107,7 +107,7 @@ def parse_answer(data: bytes, number: int) -> list[tuple[str, int]]:
 
 
 def _read_name(data: bytes, at: int) -> tuple[str, int]:
-    """A name, and where what follows it begins; it may go on elsewhere, but not in circles."""
+    """Returns a name and the offset behind it; compression pointers are followed, loops are refused."""
     labels, end = [], -1
     for _ in range(MAX_JUMPS + MAX_NAME):
         size = data[at]

@@ -1,7 +1,7 @@
-"""What is written to files from now on: bounded, however fast it grows, and never waiting for anybody.
+"""Reads what is appended to files: bounded per read, never blocking.
 
-A file that is replaced or cut short is read anew from its beginning, and so is one that appears later. Whatever is no
-plain file is left alone: a pipe would hang its reader.
+A replaced or truncated file is read from its beginning, and so is a file that appears later. Only regular files are
+read: a pipe would block the reader.
 """
 
 import os
@@ -13,12 +13,12 @@ from pathlib import Path
 
 MAX_FILES = 256
 MAX_READ = 4 << 20
-"""Bytes that are read of a file at a time; of more, the oldest are passed over."""
+"""Maximum bytes per file and read; of more, the oldest are skipped."""
 
 
 @dataclass(slots=True)
 class _FilePosition:
-    """How far a file was read."""
+    """The read position in a file."""
 
     file_id: tuple[int, int]
     """Device and inode."""
@@ -27,22 +27,22 @@ class _FilePosition:
 
 @dataclass
 class FileTail:
-    """The files that a path names, whose last part may hold `*`."""
+    """The files of a path, whose last part may contain `*`."""
 
     path: Path
     from_start: bool = False
-    """Whether what is there at the first look is read too."""
+    """Whether the existing content is read too."""
     max_bytes: int = MAX_READ
     skipped_bytes: int = 0
-    """Bytes that were passed over."""
+    """Bytes skipped so far."""
     _positions: dict[Path, _FilePosition] = field(default_factory=dict)
     _has_read: bool = False
 
     def read(self) -> Iterator[tuple[Path, bytes]]:
-        """What was written to each file since the last time.
+        """Yields what was appended to each file since the last call.
 
         Raises:
-            OSError: there is no such file, or it may not be read.
+            OSError: there is no such file, or it is not readable.
         """
         pattern = "*" in self.path.name
         paths = sorted(self.path.parent.glob(self.path.name))[:MAX_FILES] if pattern else [self.path]
@@ -51,7 +51,7 @@ class FileTail:
                 if data := self._read_new(path):
                     yield path, data
             except OSError:
-                # Of many files one may go away while it is looked at.
+                # One of many files may disappear between listing and reading.
                 if not pattern:
                     raise
         self._has_read = True
@@ -63,7 +63,7 @@ class FileTail:
         try:
             told = os.fstat(handle)
             if not stat.S_ISREG(told.st_mode):
-                raise OSError(f"{path} is no plain file")
+                raise OSError(f"{path} is not a regular file")
             place = self._position(path, told)
             if told.st_size - place.offset > self.max_bytes:
                 self.skipped_bytes += told.st_size - self.max_bytes - place.offset

@@ -1,6 +1,6 @@
-"""One exchange over HTTP: bounded in time and size, never following anybody elsewhere.
+"""A minimal HTTP client: bounded in time and size, without redirects.
 
-`fetch` asks for a page as a scraper does; `exchange` may send something and gives whatever the answer was.
+`fetch` gets a page; `exchange` may post a body and returns any answer.
 """
 
 import asyncio
@@ -14,46 +14,46 @@ from skewscope.adapters.config.secret import Secret, redact_secrets
 
 ACCEPT = "application/openmetrics-text;version=1.0.0;q=0.7,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
 MAX_HEADER = 1 << 16
-"""Bytes of a line, and of all headers."""
+"""Maximum bytes of a line, and of all headers."""
 CHUNK = 1 << 16
 DEFAULT_PORTS = {"http": 80, "https": 443}
 BODYLESS_STATUSES = (204, 304)
-"""Answers without a page."""
+"""Statuses without a body."""
 
 
 class FetchError(Exception):
-    """A page that could not be fetched, and why."""
+    """A page could not be fetched."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """How a page is asked for."""
+    """Options of a request."""
 
     timeout: float = 10.0
-    """Seconds for all of it."""
+    """Seconds for the whole exchange."""
     max_bytes: int = 64 << 20
-    """Bytes of the page, unpacked."""
+    """Maximum bytes of the decompressed page."""
     bearer: Secret | None = None
     ca_file: str = ""
-    """File of the authorities that a server's certificate is checked against; '' for the system's."""
+    """CA file for the server's certificate; '' for the system's."""
 
 
 class PostBody(NamedTuple):
-    """What is posted."""
+    """A body to post."""
 
     body: bytes
     content_type: str
-    """Its type."""
+    """Its media type."""
     headers: tuple[tuple[str, str], ...] = ()
-    """More of them."""
+    """Additional headers."""
 
 
 class HttpResponse(NamedTuple):
-    """What came back."""
+    """Status, headers and body of an answer."""
 
     status: int
     headers: dict[str, str]
-    """By their names in lower case."""
+    """By lower-case name."""
     body: bytes
 
 
@@ -63,10 +63,10 @@ class _ResponseHead(NamedTuple):
 
 
 async def fetch(url: str, wish: FetchOptions) -> bytes:
-    """The page at an address.
+    """Returns the body of a page.
 
     Raises:
-        FetchError: there is none, or it is too large or too slow.
+        FetchError: the status is not 200, or the page is too large or too slow.
     """
     answer = await exchange(url, wish)
     if answer.status != 200:
@@ -75,10 +75,10 @@ async def fetch(url: str, wish: FetchOptions) -> bytes:
 
 
 async def exchange(url: str, wish: FetchOptions, sent: PostBody | None = None) -> HttpResponse:
-    """What a server answers: to a GET, or to a POST of what is sent.
+    """Sends a GET, or a POST of a body, and returns the answer.
 
     Raises:
-        FetchError: nothing at all, or it is too large or too slow.
+        FetchError: there is no answer, or it is too large or too slow.
     """
     try:
         async with asyncio.timeout(wish.timeout):
@@ -102,7 +102,7 @@ async def _send_request(url: SplitResult, wish: FetchOptions, sent: PostBody | N
         page = b"" if head.status in BODYLESS_STATUSES else await _read_body(reader, head, wish.max_bytes)
         return HttpResponse(head.status, head.headers, page)
     finally:
-        # What is still coming is of no interest to anybody.
+        # The rest of the answer is not needed.
         writer.transport.abort()
 
 
@@ -153,7 +153,7 @@ async def _read_body(reader: asyncio.StreamReader, head: _ResponseHead, most: in
 
 
 async def _read_exactly(reader: asyncio.StreamReader, size: int, unpacked: "_BodyDecoder") -> None:
-    """Takes in so many bytes."""
+    """Reads exactly `size` bytes into the decoder."""
     if size < 0:
         raise ValueError("a negative size")
     while size:
@@ -165,7 +165,7 @@ async def _read_exactly(reader: asyncio.StreamReader, size: int, unpacked: "_Bod
 
 
 class _BodyDecoder:
-    """A page that grows as it comes, and not beyond what it may."""
+    """Decodes a body as it arrives, up to a maximum size."""
 
     def __init__(self, encoding: str, most: int) -> None:
         if encoding not in ("", "identity", "gzip"):
@@ -176,7 +176,7 @@ class _BodyDecoder:
         self._parts: list[bytes] = []
 
     def feed(self, part: bytes) -> None:
-        """Takes in some of it."""
+        """Decodes one chunk."""
         if self._gzip is not None:
             part = self._gzip.decompress(part, self._max_bytes - self._size + 1)
         self._parts.append(part)
@@ -185,7 +185,7 @@ class _BodyDecoder:
             raise FetchError(f"a page of more than {self._max_bytes} bytes")
 
     def finish(self) -> bytes:
-        """All of it."""
+        """Returns the complete body."""
         if self._gzip is not None and not self._gzip.eof:
             raise EOFError("the answer was cut off")
         return b"".join(self._parts)

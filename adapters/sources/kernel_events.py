@@ -1,7 +1,7 @@
-"""What lines of a kernel's log tell: errors of GPUs and of mlx5 devices, and processes killed for lack of memory.
+"""Parses kernel log lines: errors of GPUs and of mlx5 devices, and processes killed for lack of memory.
 
-Read are lines as /dev/kmsg has them, as dmesg prints them in any of its ways, and as syslog and journalctl write them.
-Those of the NVIDIA driver are known from real logs; those of mlx5 from the texts in the driver's source alone.
+Accepts lines of /dev/kmsg, of dmesg in all its formats, and of syslog and journalctl. The NVIDIA patterns were checked
+against real logs; those of mlx5 come from the driver's source only.
 """
 
 import re
@@ -25,20 +25,20 @@ DEVICE_EVENTS = (
 
 
 class KernelLogEvent(NamedTuple):
-    """One thing that a line tells."""
+    """One event of a line."""
 
     metric: str
-    """By its name in the catalogue; one that ends on `_total` is counted."""
+    """Name in the catalogue; names ending in `_total` are counted."""
     value: float
     host: str = ""
-    """The node that the line itself names."""
+    """The host that the line names."""
     pci: str = ""
-    """The address of the device, in small letters, with its domain in four digits and its function."""
+    """PCI address of the device in lower case, with a domain of four digits and the function."""
     device: str = ""
 
 
 def parse_events(line: str) -> Iterator[KernelLogEvent]:
-    """What a line tells; nothing for most."""
+    """Yields the events of a line; most lines have none."""
     line = line[:MAX_LINE]
     match = SYSLOG.search(line)
     host = match["host"] if match else ""
@@ -64,7 +64,7 @@ def _parse_mlx5(told: re.Match[str], host: str) -> Iterator[KernelLogEvent]:
 
 
 def normalise_pci_address(text: str) -> str:
-    """A PCI address in one form, whatever it looks like: `0000:9b:00.0`."""
+    """Returns a PCI address in normal form: `0000:9b:00.0`."""
     slot, _, function = text.lower().partition(".")
     parts = slot.split(":")
     return ":".join([parts[0][-4:] if len(parts) == 3 else "0000", *parts[-2:]]) + f".{function or 0}"

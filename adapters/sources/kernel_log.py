@@ -1,8 +1,8 @@
-"""Sources of kind `kernel-log`: the log of a kernel, from /dev/kmsg or from files, of one node or of many.
+"""Sources of kind `kernel-log`: the kernel log of one node or of many, from /dev/kmsg or from files.
 
-A number that a log tells once is told again each period, as an exporter would: an Xid until the next one, counts from
-nought. Which GPU or port a PCI address is must be told in the config, but for the GPUs of the machine itself, which
-the driver lists in the order of their addresses.
+Each value is repeated every period, as an exporter would: an Xid until the next one, counters from zero. The config
+maps PCI addresses to GPUs and ports; only the GPUs of the local machine are mapped automatically, in the order of their
+addresses, which the driver lists.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ from skewscope.kb.yamlfile import FieldPath
 KMSG = "/dev/kmsg"
 GPU_DRIVER_FOLDER = Path("/proc/driver/nvidia/gpus")
 MAX_RECORDS = 10_000
-"""Records of /dev/kmsg that are read at a time."""
+"""Maximum records of /dev/kmsg per read."""
 MAX_VALUES = 100_000
-"""Numbers that are told again."""
+"""Maximum number of repeated values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class KernelLogSettings:
     path: str
     period: float
     node: str = ""
-    """Whose log it is; '' where each line names its host."""
+    """Node of the log; '' where each line names its host."""
     gpus: tuple[str, ...] = ()
     """PCI addresses of its GPUs, in the order of their numbers."""
     ports: Labels = ()
@@ -48,7 +48,7 @@ class KernelLogSettings:
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> KernelLogSettings:
-    """The settings of one source; faults are noted."""
+    """Parses the settings of one source; problems are added to `fields`."""
     fields.check_keys(at, ("kind",), ("name", "path", "node", "gpus", "ports", "period", "from_start", "note"))
     folder = Path(fields.document.file).parent
     path, node = fields.text((*at, "path")) or KMSG, fields.text((*at, "node"))
@@ -57,7 +57,7 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> KernelLogSettings:
     gpus = tuple(normalise_pci_address(text) for text in fields.texts((*at, "gpus")))
     ports = tuple((normalise_pci_address(pci), port) for pci, port in parse_labels(fields, (*at, "ports")))
     if (gpus or ports) and not node:
-        fields.add_problem(at, "gpus or ports without a node", "node: whose PCI addresses they are")
+        fields.add_problem(at, "gpus or ports without a node", "node: the node with these PCI addresses")
     period = read_number(fields, (*at, "period"), 1.0, (0.1, 3600.0))
     return KernelLogSettings(
         name, str(folder / path), period, node, gpus, ports, read_bool(fields, (*at, "from_start"))
@@ -65,24 +65,24 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> KernelLogSettings:
 
 
 def build(wanted: KernelLogSettings, world: SourceContext) -> "KernelLogSource":
-    """The source."""
+    """Creates the source."""
     return KernelLogSource(wanted, world)
 
 
 @dataclass
 class KmsgReader:
-    """The kernel's own buffer, one record at a time."""
+    """Reads the kernel's ring buffer, one record at a time."""
 
     from_start: bool = False
     skipped_count: int = 0
-    """Times that the kernel had written over what was not read yet."""
+    """Times that the kernel overwrote unread records."""
     _handle: int = -1
 
     def lines(self) -> Iterator[str]:
-        """What came since the last time.
+        """Yields the lines since the last call.
 
         Raises:
-            OSError: it may not be read.
+            OSError: the buffer is not readable.
         """
         if self._handle < 0:
             self._handle = os.open(KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -96,11 +96,11 @@ class KmsgReader:
             except BrokenPipeError:
                 self.skipped_count += 1
                 continue
-            # Below the record stand its variables, each indented.
+            # A record is followed by its variables, one per indented line.
             yield record.partition(b"\n")[0].decode("utf-8", "replace")
 
     def close(self) -> None:
-        """Lets go of it."""
+        """Closes the buffer."""
         if self._handle >= 0:
             with suppress(OSError):
                 os.close(self._handle)
@@ -109,13 +109,13 @@ class KmsgReader:
 
 @dataclass
 class LogFileReader:
-    """Files of lines."""
+    """Reads log files."""
 
     tail: FileTail
     _partial_lines: dict[Path, bytes] = field(default_factory=dict)
 
     def lines(self) -> Iterator[str]:
-        """What came since the last time.
+        """Yields the lines since the last call.
 
         Raises:
             OSError: there is no such file.
@@ -129,11 +129,11 @@ class LogFileReader:
 
     @property
     def skipped_count(self) -> int:
-        """Bytes that were passed over."""
+        """Bytes skipped so far."""
         return self.tail.skipped_bytes
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Does nothing: no file is kept open."""
 
 
 @dataclass
@@ -144,9 +144,9 @@ class KernelLogSource:
     context: SourceContext
     mapper: SeriesMapper = field(init=False)
     unmapped: dict[str, None] = field(default_factory=dict)
-    """What was told of devices that nobody can place."""
+    """Devices that could not be mapped."""
     period: float = 0.0
-    """Logs are silent where all is well."""
+    """Zero: a healthy machine logs nothing."""
     _values: dict[tuple[str, Labels], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -162,18 +162,18 @@ class KernelLogSource:
             self._values["kernel_gpu_xid", (("node", wanted.node), ("gpu", number_))] = 0.0
 
     def _list_gpus(self) -> tuple[str, ...]:
-        """The addresses of the GPUs of this machine, where the log is its own and none is missing."""
+        """Returns the GPU addresses of this machine if the log is its own and all are listed."""
         node = self.context.topology.node.get(self.settings.node)
         found = sorted(entry.name for entry in GPU_DRIVER_FOLDER.glob("*")) if self.settings.path == KMSG else []
         return tuple(map(normalise_pci_address, found)) if node and len(found) == node.gpus else ()
 
     @property
     def name(self) -> str:
-        """What the config calls it."""
+        """Name in the config."""
         return self.settings.name
 
     async def run(self, sink: BatchSink) -> None:
-        """Reads until it is cancelled."""
+        """Reads until cancelled."""
         try:
             while True:
                 try:
@@ -187,10 +187,10 @@ class KernelLogSource:
             self._log.close()
 
     def read(self, now: float) -> SourceBatch | None:
-        """What is known at a time, of what was told until then.
+        """Returns the values known at a time.
 
         Raises:
-            OSError: the log cannot be read.
+            OSError: the log is not readable.
         """
         for line in self._log.lines():
             for event in parse_events(line):
@@ -223,6 +223,6 @@ class KernelLogSource:
         return {"device": event.device} if event.pci else {}
 
     def _trouble(self) -> str:
-        said = [f"nobody can say what {join_names([*self.unmapped], 2)} is"] if self.unmapped else []
+        said = [f"unmapped devices: {join_names([*self.unmapped], 2)}"] if self.unmapped else []
         skipped = self._log.skipped_count
-        return ", ".join([*said, f"{skipped} bytes or records passed over"] if skipped else said)
+        return ", ".join([*said, f"{skipped} bytes or records skipped"] if skipped else said)

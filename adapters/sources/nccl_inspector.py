@@ -1,8 +1,8 @@
-"""Sources of kind `nccl-inspector`: records of collectives that NCCL's inspector writes to files, as JSON.
+"""Sources of kind `nccl-inspector`: JSON records of collectives that NCCL's inspector writes to files.
 
-One record is one collective of one rank. Its group is found by who the ranks of its communicator are; records of a
-communicator that could be several groups are counted and left out. What it times by the processor instead of the GPU
-tells nothing of the network, and only its sequence is taken.
+A record is one collective of one rank. Its group is found from the ranks of its communicator; records of an ambiguous
+communicator are counted and omitted. A record timed by the CPU instead of the GPU says nothing about the network; only
+its sequence number is used.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
 MAX_RECORD = 1 << 20
-"""Characters of a record; verbose ones hold a trace."""
+"""Maximum characters of a record; verbose ones contain a trace."""
 TIMED_METRICS = {
     "coll_busbw_gbs": "nccl_bus_bandwidth_gbs",
     "coll_exec_time_us": "nccl_collective_exec_time_microseconds",
@@ -33,7 +33,7 @@ SEQUENCE_METRIC = "skewscope_nccl_coll_seq"
 
 @dataclass(frozen=True, slots=True)
 class NcclInspectorSettings:
-    """One set of files."""
+    """Settings of one source."""
 
     name: str
     path: str
@@ -42,7 +42,7 @@ class NcclInspectorSettings:
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> NcclInspectorSettings:
-    """The settings of one source; faults are noted."""
+    """Parses the settings of one source; problems are added to `fields`."""
     fields.check_keys(at, ("kind", "path"), ("name", "period", "from_start", "note"))
     folder = Path(fields.document.file).parent
     path = str(folder / (fields.text((*at, "path")) or "."))
@@ -52,25 +52,25 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> NcclInspectorSettings
 
 
 def build(wanted: NcclInspectorSettings, world: SourceContext) -> "NcclInspectorSource":
-    """The source."""
+    """Creates the source."""
     return NcclInspectorSource(wanted, world)
 
 
 @dataclass
 class JsonRecordParser:
-    """JSON objects out of text that comes in pieces, one a line or spread over several."""
+    """Parses JSON objects from chunks of text, each object on one line or several."""
 
     broken: int = 0
     _rest: str = ""
 
     def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """The objects that are whole by now."""
+        """Yields the objects completed by this chunk."""
         text, at = self._rest + data.decode("utf-8", "replace"), 0
         while (at := text.find("{", at)) >= 0:
             try:
                 found, at = DECODER.raw_decode(text, at)
             except (ValueError, RecursionError):
-                # Objects begin at the beginning of a line: where another one does, this one is broken.
+                # Objects start at the beginning of a line: a new start means that the previous object is broken.
                 after = text.find("\n{", at)
                 if after < 0 and len(text) - at <= MAX_RECORD:
                     break
@@ -86,15 +86,15 @@ DECODER = json.JSONDecoder()
 
 @dataclass
 class NcclInspectorSource:
-    """Reads what the inspectors of some processes write."""
+    """Reads the files of some inspectors."""
 
     settings: NcclInspectorSettings
     context: SourceContext
     mapper: SeriesMapper = field(init=False)
     unmapped: int = 0
-    """Records whose group nobody knows."""
+    """Records of unmatched communicators."""
     period: float = 0.0
-    """A job that does not run writes nothing."""
+    """Zero: an idle job writes nothing."""
     _tail: FileTail = field(init=False)
     _parsers: dict[Path, JsonRecordParser] = field(default_factory=dict)
 
@@ -105,11 +105,11 @@ class NcclInspectorSource:
 
     @property
     def name(self) -> str:
-        """What the config calls it."""
+        """Name in the config."""
         return self.settings.name
 
     async def run(self, sink: BatchSink) -> None:
-        """Reads until it is cancelled."""
+        """Reads until cancelled."""
         while True:
             try:
                 if batch := await asyncio.to_thread(self.read):
@@ -120,7 +120,7 @@ class NcclInspectorSource:
             await self.context.clock.sleep(self.settings.period)
 
     def read(self) -> SourceBatch | None:
-        """What was written since the last time.
+        """Returns the values since the last call.
 
         Raises:
             OSError: there is no such file.
@@ -161,7 +161,7 @@ class NcclInspectorSource:
         broken = sum(records.broken for records in self._parsers.values())
         counts = {
             f"{broken} broken records": broken,
-            f"{self.unmapped} records of no known group": self.unmapped,
-            f"{self._tail.skipped_bytes} bytes passed over": self._tail.skipped_bytes,
+            f"{self.unmapped} records of unmatched communicators": self.unmapped,
+            f"{self._tail.skipped_bytes} bytes skipped": self._tail.skipped_bytes,
         }
         return ", ".join(text for text, count in counts.items() if count)

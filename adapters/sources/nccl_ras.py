@@ -1,7 +1,7 @@
-"""Sources of kind `nccl-ras`: what NCCL knows of its own ranks, asked at its RAS port (28028 on each host of a job).
+"""Sources of kind `nccl-ras`: queries NCCL's RAS port (28028 on each host of a job) for the state of its ranks.
 
-JSON is asked for, which NCCL speaks since 2.28.7; older ones answer with text, of which only is taken who does not
-answer. While no job runs nobody listens: that is no fault, only silence.
+Requests JSON, which NCCL supports since 2.28.7; of the text of older versions only ranks that do not respond are used.
+Without a running job nothing listens on the port; this is not an error.
 """
 
 import asyncio
@@ -36,11 +36,11 @@ RANK_MISSING, COLLECTIVE_SEQUENCE, RAS_TIMEOUTS = (
 
 
 class RasError(Exception):
-    """Somebody who is no RAS of NCCL."""
+    """The other side is not NCCL's RAS."""
 
 
 class RankValue(NamedTuple):
-    """One number of one rank."""
+    """One value of one rank."""
 
     metric: str
     labels: tuple[tuple[str, str], ...]
@@ -49,18 +49,18 @@ class RankValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NcclRasSettings:
-    """Some hosts that are asked."""
+    """Hosts to query."""
 
     name: str
     targets: tuple[tuple[str, int], ...]
     period: float
     timeout: float
-    """Seconds that NCCL may take to ask its ranks."""
+    """Seconds that NCCL may take to query its ranks."""
     max_bytes: int = 64 << 20
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> NcclRasSettings:
-    """The settings of one source; faults are noted."""
+    """Parses the settings of one source; problems are added to `fields`."""
     fields.check_keys(at, ("kind",), ("name", "targets", "period", "timeout", "most_mib", "note"))
     items = list(fields.item_paths((*at, "targets"), MAX_TARGETS))
     targets = tuple(_parse_target(fields, item) for item in items) if items else (("localhost", PORT),)
@@ -80,21 +80,21 @@ def _parse_target(fields: FieldReader, at: FieldPath) -> tuple[str, int]:
 
 
 def build(wanted: NcclRasSettings, world: SourceContext) -> "NcclRasSource":
-    """The source."""
+    """Creates the source."""
     return NcclRasSource(wanted, world)
 
 
 @dataclass
 class NcclRasSource:
-    """Asks some hosts."""
+    """Queries some hosts."""
 
     settings: NcclRasSettings
     context: SourceContext
     mapper: SeriesMapper = field(init=False)
     period: float = 0.0
-    """Where no job runs nobody answers."""
+    """Zero: without a running job there is no answer."""
     _once_missing: set[tuple[str, str]] = field(default_factory=set)
-    """Groups and members that were told as missing in text, which does not tell who is there."""
+    """Groups and members reported missing in text, which does not list those present."""
 
     def __post_init__(self) -> None:
         self.mapper = SeriesMapper(self.context.names, {})
@@ -102,22 +102,24 @@ class NcclRasSource:
 
     @property
     def name(self) -> str:
-        """What the config calls it."""
+        """Name in the config."""
         return self.settings.name
 
     async def run(self, sink: BatchSink) -> None:
-        """Asks until it is cancelled."""
+        """Queries until cancelled."""
         while True:
             now = self.context.clock.now()
             told = await asyncio.gather(*(self._query_target(target, sink) for target in self.settings.targets))
             down = [trouble for trouble in told if trouble]
             sink.trouble = (
-                redact_address(f"{len(down)} of {len(told)} do not tell: {join_names(down, 2)}") if down else ""
+                redact_address(f"{len(down)} of {len(told)} hosts do not respond: {join_names(down, 2)}")
+                if down
+                else ""
             )
             await self.context.clock.sleep(self.settings.period - (self.context.clock.now() - now))
 
     async def _query_target(self, target: tuple[str, int], sink: BatchSink) -> str:
-        """Asks one host; what is wrong with it."""
+        """Queries one host; returns its error, '' for none."""
         try:
             answer = await query_status(target, self.settings)
             values = await asyncio.to_thread(lambda: list(self.parse_answer(answer)))
@@ -131,10 +133,10 @@ class NcclRasSource:
         return ""
 
     def parse_answer(self, answer: str) -> Iterator[RankValue]:
-        """What an answer tells of ranks.
+        """Yields the values of ranks in an answer.
 
         Raises:
-            RasError: it is none.
+            RasError: the answer is invalid.
         """
         if not answer.lstrip().startswith("{"):
             yield from self._parse_text(answer)
@@ -149,7 +151,7 @@ class NcclRasSource:
         for communicator in told["communicators"]:
             there = [(_parse_rank(communicator, rank), rank) for rank in communicator.get("ranks", ())]
             missing = [(_parse_rank(communicator, rank), rank) for rank in communicator.get("missing_ranks", ())]
-            # Only all ranks together may tell which group it is.
+            # The group is identified by all ranks together.
             for named, _ in there + missing:
                 self.communicators.find_member(named)
             for absent, (named, rank) in [(0.0, one) for one in there] + [(1.0, one) for one in missing]:
@@ -174,7 +176,7 @@ class NcclRasSource:
 
 
 def _parse_rank(communicator: dict[str, Any], rank: dict[str, Any]) -> CommunicatorRank:
-    # The numbers of CUDA count only the GPUs that a process may see: NVML's are the node's own.
+    # CUDA numbers only the GPUs visible to a process; NVML's numbers are the node's.
     gpu = int(rank["nvml_dev"])
     return CommunicatorRank(
         str(communicator["hash"]), int(communicator["size"]), int(rank["rank"]), str(rank["host"]), gpu
@@ -182,19 +184,19 @@ def _parse_rank(communicator: dict[str, Any], rank: dict[str, Any]) -> Communica
 
 
 async def query_status(target: tuple[str, int], wanted: NcclRasSettings) -> str:
-    """What a RAS says of all its ranks, as JSON, or as text where it knows no other.
+    """Returns the status of all ranks as JSON, or as text from older versions.
 
     Raises:
-        OSError: nobody listens, or nobody answers in time.
-        RasError: it is no RAS.
+        OSError: nothing listens, or there is no answer in time.
+        RasError: the other side is not RAS.
     """
-    # NCCL may take the time it is given, and some more to put its answer together.
+    # NCCL may use its whole timeout, and needs time to compose the answer.
     async with asyncio.timeout(2 * wanted.timeout + 5.0):
         return await _query_format(target, wanted, "json") or await _query_format(target, wanted, "")
 
 
 async def _query_format(target: tuple[str, int], wanted: NcclRasSettings, form: str) -> str:
-    """The answer in a form; '' where it does not know the form."""
+    """Returns the answer in a format; '' if the format is not supported."""
     reader, writer = await asyncio.open_connection(*target, limit=MAX_LINE)
     try:
         greeting = await _send_command(reader, writer, f"CLIENT PROTOCOL {PROTOCOL}")

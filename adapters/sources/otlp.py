@@ -1,8 +1,8 @@
-"""Sources of kind `otlp`: metrics that are pushed by OpenTelemetry's protocol over HTTP, as protobuf or JSON.
+"""Sources of kind `otlp`: metrics pushed by OpenTelemetry's protocol over HTTP, as protobuf or JSON.
 
-A collector passes the names of Prometheus exporters on as they are; other names have their dots as underscores. What
-comes as differences is added up here. Some senders repeat points with the same times (a DOCA Telemetry Service before
-3.2.1 does, with its inventory switched on): each counts once.
+Names of Prometheus exporters pass through a collector unchanged; in other names dots become underscores. Delta values
+are summed up here. Some senders repeat points with the same time (a DOCA Telemetry Service before 3.2.1, with inventory
+enabled): each counts once.
 """
 
 import math
@@ -35,14 +35,14 @@ ENDPOINT_INFO = PushEndpointInfo(
     "Metrics of OpenTelemetry (OTLP).", ("application/x-protobuf", "application/json"), "200"
 )
 DELTA = 1
-"""The temporality of differences."""
+"""Aggregation temporality: delta."""
 NO_VALUE_FLAG = 1
-"""The flag of a point that has none."""
+"""Flag of a point without a value."""
 MAX_BUCKETS = 4096
 MAX_SCALE = 20
 INVALID_CHARACTER = re.compile(r"[^a-zA-Z0-9_:]")
 
-# What OpenTelemetry calls the labels that say where something is.
+# OpenTelemetry's attribute names for labels of place.
 LABEL_NAMES = {
     "host.name": "hostname",
     "k8s.node.name": "nodename",
@@ -54,12 +54,12 @@ Labels = tuple[tuple[str, str], ...]
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> PushSettings:
-    """The settings of one source; faults are noted."""
+    """Parses the settings of one source; problems are added to `fields`."""
     return parse_settings(fields, at, name, PATH)
 
 
 def build(wanted: PushSettings, world: SourceContext) -> PushSource:
-    """The source."""
+    """Creates the source."""
     return PushSource(wanted, world, OtlpReader().read_body, ENDPOINT_INFO)
 
 
@@ -76,23 +76,23 @@ class OtlpSample:
 
 @dataclass
 class OtlpReader:
-    """Reads bodies one after the other."""
+    """Reads bodies, one after the other."""
 
     _sums: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """Of differences: until when, and how much; by number."""
+    """End time and sum of delta series, by number."""
 
     def read_body(self, body: bytes, headers: Headers, wanted: PushSettings, series: SeriesMapper) -> PushResult:
-        """What a body holds.
+        """Returns the samples of a body.
 
         Raises:
-            UnfitError: it is none.
+            InvalidBodyError: the body is invalid.
         """
         kind = headers.get("content-type", "").partition(";")[0].strip()
         data = decompress(body, headers.get("content-encoding", ""), wanted.max_bytes)
         rows = SourceBatchBuilder()
         try:
             request = parse_json(data) if kind == "application/json" else parse_protobuf(data)
-            # All of a body is read before any of it counts.
+            # A body is read completely before any of it is used.
             for sample in list(iter_samples(request)):
                 self._add_sample(sample, rows, series)
         except ProtobufError as error:
@@ -117,10 +117,10 @@ class OtlpReader:
 
 
 def decompress(body: bytes, encoding: str, most: int) -> bytes:
-    """A body as it was before it was packed.
+    """Returns the decompressed body.
 
     Raises:
-        UnfitError: it holds more than `most` bytes, or is broken.
+        InvalidBodyError: it exceeds `most` bytes, or is broken.
     """
     if encoding in ("", "identity"):
         data = body
@@ -138,7 +138,7 @@ def decompress(body: bytes, encoding: str, most: int) -> bytes:
 
 
 def iter_samples(request: Mapping[str, Any]) -> Iterator[OtlpSample]:
-    """All values of a request; raises what Python raises where it has another shape."""
+    """Yields all values of a request; raises Python's errors for an unexpected shape."""
     for resource in request.get("resourceMetrics", ()):
         of_all = _parse_attributes(resource.get("resource", {}).get("attributes", ()))
         for scope in resource.get("scopeMetrics", ()):
@@ -169,7 +169,7 @@ def _parse_temporality(told: Any) -> int:
 
 
 def _parse_attributes(told: Any) -> dict[str, str]:
-    """Attributes as labels; those that are no plain value are left out."""
+    """Returns attributes as labels; structured values are omitted."""
     found = {}
     for each in told:
         value = each.get("value", {})
@@ -181,7 +181,7 @@ def _parse_attributes(told: Any) -> dict[str, str]:
 
 
 SeriesValues = Iterator[tuple[str, dict[str, str], float]]
-"""What is put behind a name, labels besides, and the value."""
+"""Suffix of the name, additional labels, value."""
 
 
 def _number_values(point: Mapping[str, Any]) -> SeriesValues:
@@ -191,7 +191,7 @@ def _number_values(point: Mapping[str, Any]) -> SeriesValues:
 
 
 def _count_and_sum(point: Mapping[str, Any]) -> SeriesValues:
-    """Number and sum of observations."""
+    """Yields count and sum of observations."""
     yield "_count", {}, float(point.get("count", 0))
     if "sum" in point:
         yield "_sum", {}, float(point["sum"])
@@ -210,7 +210,7 @@ def _histogram_values(point: Mapping[str, Any]) -> SeriesValues:
 
 
 def _exponential_values(point: Mapping[str, Any]) -> SeriesValues:
-    """As a histogram whose bounds are powers of two: they stay the same whatever the sender's scale."""
+    """Yields it as a histogram with powers of two as bounds, which do not depend on the sender's scale."""
     scale, positive = int(point.get("scale", 0)), point.get("positive", {})
     counts, offset = [int(count) for count in positive.get("bucketCounts", ())], int(positive.get("offset", 0))
     if len(counts) > MAX_BUCKETS or abs(scale) > MAX_SCALE or abs(offset) > 1 << 31:
@@ -220,7 +220,7 @@ def _exponential_values(point: Mapping[str, Any]) -> SeriesValues:
         # The nth bucket ends at base ** (offset + n + 1), and the base is 2 ** (2 ** -scale).
         power = math.ceil((offset + n + 1) * 2.0**-scale)
         by_power[power] = by_power.get(power, 0) + count
-    # What is nought or below counts as below the first bound.
+    # Values of zero or below count as below the first bound.
     total = int(point.get("count", 0)) - sum(counts)
     for power, count in sorted(by_power.items()):
         total += count

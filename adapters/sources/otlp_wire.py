@@ -1,7 +1,7 @@
-"""OpenTelemetry's request for metrics, out of protobuf or JSON, as the same nested mappings.
+"""Parses OpenTelemetry's metrics request from protobuf or JSON into the same nested mappings.
 
-Only what is used is read: the table below has the numbers of the fields and what OTLP's JSON calls them. In JSON whole
-numbers of 64 bits are texts, and both are taken.
+Only used fields are read: the table below lists their numbers and their names in OTLP's JSON. In JSON, 64-bit integers
+may be texts; both forms are accepted.
 """
 
 import json
@@ -13,15 +13,15 @@ from skewscope.adapters.sources.protobuf import ProtobufError, WireValue, iter_f
 
 Message = dict[str, Any]
 MAX_MESSAGES = 2_000_000
-"""In one body: an empty one takes two bytes on the wire, and thirty times that here."""
+"""Maximum messages in a body: an empty one takes two bytes on the wire and thirty times that in memory."""
 
 
 class FieldSpec(NamedTuple):
-    """What a field holds."""
+    """The type of a field."""
 
     name: str
     reader: Callable[[WireValue], Any] | str
-    """How it is read, or the name of a message."""
+    """A parser, or the name of a message."""
     repeated: bool = False
 
 
@@ -121,16 +121,16 @@ MESSAGES: Mapping[str, Mapping[int, FieldSpec]] = {
 
 
 def parse_protobuf(body: bytes) -> Message:
-    """The request in a body.
+    """Parses a protobuf request.
 
     Raises:
-        ProtobufError: it is none.
+        ProtobufError: the body is invalid.
     """
     return _parse_message(memoryview(body), "request", iter(range(MAX_MESSAGES)))
 
 
 def _parse_message(data: memoryview, what: str, room: Iterator[int]) -> Message:
-    """One message; `room` has a number for each that there may still be."""
+    """Parses one message; `room` yields once per message that is still allowed."""
     if next(room, None) is None:
         raise ProtobufError(f"more than {MAX_MESSAGES} messages")
     found: Message = {}
@@ -155,10 +155,10 @@ def _parse_message(data: memoryview, what: str, room: Iterator[int]) -> Message:
 
 
 def parse_json(body: bytes) -> Message:
-    """The request in a body.
+    """Parses a JSON request.
 
     Raises:
-        ProtobufError: it is none.
+        ProtobufError: the body is invalid.
     """
     if body.count(b"{") + body.count(b"[") > MAX_MESSAGES:
         raise ProtobufError(f"more than {MAX_MESSAGES} objects and lists")

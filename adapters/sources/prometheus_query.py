@@ -1,8 +1,8 @@
-"""Sources of kind `prometheus-query`: a Prometheus, or whatever answers as one, is asked each period for what is new.
+"""Sources of kind `prometheus-query`: queries a Prometheus-compatible server each period for new samples.
 
-It is asked for raw samples (`/api/v1/query` of a range), which keep their own times, so that what is stale stays away
-instead of being told again. Where `step` is set, `/api/v1/query_range` is asked instead: one value a step, and none
-where no sample came within it. Only names that the catalogue knows and the server has are asked for.
+Queries raw samples (`/api/v1/query` with a range selector), which keep their own times, so that stale series are not
+repeated. With `step`, `/api/v1/query_range` is used: one value per step, and none without a sample in it. Only names
+that both catalogue and server know are queried.
 """
 
 import asyncio
@@ -32,22 +32,22 @@ OPTIONAL = (
     *("name", "match", "labels", "honor_labels", "period", "step", "timeout", "most_mib", "bearer", "trust", "note"),
 )
 MAX_SELECTOR = 3000
-"""Characters of the names in one question: servers and proxies bound the length of an address."""
+"""Maximum characters of the names in one query: servers and proxies limit the length of a URL."""
 NAMES_REFRESH_PERIOD = 60.0
-"""Seconds between two looks at which names there are."""
+"""Seconds between two refreshes of the list of names."""
 LATE_PERIODS = 2
-"""Periods by which a sample may come late into the server."""
+"""Periods by which a sample may reach the server late."""
 MAX_LOOKBACK = 300.0
-"""Seconds that are asked for after an interruption."""
+"""Maximum seconds queried after an interruption."""
 
 
 class PrometheusResponseError(Exception):
-    """An answer that is none of a Prometheus."""
+    """The answer is not that of a Prometheus server."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrometheusQuerySettings:
-    """One server that is asked."""
+    """One server to query."""
 
     name: str
     url: str
@@ -59,11 +59,11 @@ class PrometheusQuerySettings:
     """Labels that series must have."""
     labels: Labels = ()
     honor_labels: bool = True
-    """Whether the labels of a series win over those of its source."""
+    """Whether labels of a series take precedence over those of its source."""
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> PrometheusQuerySettings:
-    """The settings of one source; faults are noted."""
+    """Parses the settings of one source; problems are added to `fields`."""
     fields.check_keys(at, ("kind", "url"), OPTIONAL)
     period = read_number(fields, (*at, "period"), 5.0, (0.1, 3600.0))
     step = read_number(fields, (*at, "step"), 0.0, (0.1, period)) if fields.value_at((*at, "step")) is not None else 0.0
@@ -81,39 +81,39 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> PrometheusQuerySettin
 
 
 def build(wanted: PrometheusQuerySettings, world: SourceContext) -> "PrometheusQuerySource":
-    """The source."""
+    """Creates the source."""
     return PrometheusQuerySource(wanted, world)
 
 
 @dataclass
 class PrometheusQuerySource:
-    """Asks one server."""
+    """Queries one server."""
 
     settings: PrometheusQuerySettings
     context: SourceContext
     mapper: SeriesMapper = field(init=False)
     _known_until: float = -math.inf
-    """Until when all is known."""
+    """Everything up to this time has been read."""
     _names: tuple[str, ...] = ()
     _names_fetched_at: float = -math.inf
     _newest: F64 = field(default_factory=lambda: np.empty(0))
-    """The time of the newest sample, by number."""
+    """[series] float64 seconds, time of the newest sample."""
 
     def __post_init__(self) -> None:
         self.mapper = SeriesMapper(self.context.names, dict(self.settings.labels), self.settings.honor_labels)
 
     @property
     def name(self) -> str:
-        """What the config calls it."""
+        """Name in the config."""
         return self.settings.name
 
     @property
     def period(self) -> float:
-        """Seconds between two questions; nothing is expected where the server has nothing that is of use."""
+        """Seconds between two queries; 0 if the server has no useful series."""
         return self.settings.period if self._names else 0.0
 
     async def run(self, sink: BatchSink) -> None:
-        """Asks until it is cancelled, or there is no answer."""
+        """Queries until cancelled, or until a query fails."""
         while True:
             now = self.context.clock.now()
             if not self._names or now - self._names_fetched_at > NAMES_REFRESH_PERIOD:
@@ -128,7 +128,7 @@ class PrometheusQuerySource:
                 if batch := await asyncio.to_thread(self._parse_batch, answer):
                     sink.put(batch)
             self._known_until = now
-            sink.trouble = self.mapper.trouble or ("" if self._names else "it has no series that are of use")
+            sink.trouble = self.mapper.trouble or ("" if self._names else "it has no series that the catalogue knows")
             await self.context.clock.sleep(self.settings.period - (self.context.clock.now() - now))
 
     async def _fetch_names(self) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ class PrometheusQuerySource:
         step, url = self.settings.step, self.settings.url
         if not step:
             window = math.ceil(1000 * (now - since + LATE_PERIODS * self.settings.period))
-            # The server's own clock says what is new: only how far back is ours to say.
+            # The server's clock decides what is new; only the look-back is computed here.
             return f"{url}/api/v1/query?" + urlencode({"query": f"{selector}[{window}ms]"})
         query = f"last_over_time({selector}[{math.ceil(1000 * step)}ms])"
         start, end = (math.floor(t / step) * step for t in (since - step, now))
@@ -152,7 +152,7 @@ class PrometheusQuerySource:
         return f"{url}/api/v1/query_range?" + urlencode(asked)
 
     def _parse_batch(self, answer: bytes) -> SourceBatch | None:
-        """What is new in an answer."""
+        """Returns the new samples of an answer."""
         data, rows = _parse_response(answer, self.settings.fetch_options), SourceBatchBuilder()
         for labelled, samples in _parse_matrix(data):
             targets = self.mapper.lookup(tuple(sorted(labelled.items())), _split_name, labelled)
@@ -162,7 +162,7 @@ class PrometheusQuerySource:
         return self._drop_known(batch) if batch else None
 
     def _drop_known(self, batch: SourceBatch) -> SourceBatch | None:
-        """Without what was handed over before."""
+        """Drops samples that were delivered before."""
         assert batch.numbers is not None
         times = np.broadcast_to(batch.time, batch.value.shape)
         more = np.full(len(batch.columns.keys) - len(self._newest), -math.inf)
@@ -173,7 +173,7 @@ class PrometheusQuerySource:
 
 
 def build_selectors(names: Sequence[str], match: Labels) -> Iterator[str]:
-    """Selectors that together have all series of these names and labels, none too long."""
+    """Yields selectors that together cover these names and labels, each below the length limit."""
     more = "".join(f',{label}="{escape(value)}"' for label, value in match)
     some: list[str] = []
     for name in names:
@@ -186,10 +186,10 @@ def build_selectors(names: Sequence[str], match: Labels) -> Iterator[str]:
 
 
 def _parse_response(answer: bytes, wish_: FetchOptions) -> Any:
-    """What an answer holds.
+    """Returns the data of an answer.
 
     Raises:
-        AnswerError: it is none.
+        PrometheusResponseError: the answer is invalid.
     """
     try:
         found = json.loads(answer)
@@ -206,16 +206,16 @@ def _parse_response(answer: bytes, wish_: FetchOptions) -> Any:
 
 
 def _split_name(labelled: Mapping[str, str]) -> tuple[str, Labels]:
-    """Name and labels of a series."""
+    """Splits labels into name and other labels."""
     own = ((label, value) for label, value in labelled.items() if label != "__name__")
     return labelled.get("__name__", ""), tuple(own)
 
 
 def _parse_matrix(data: Any) -> Iterator[tuple[Mapping[str, str], Iterable[tuple[float, float]]]]:
-    """Labels and samples of each series.
+    """Yields labels and samples of each series.
 
     Raises:
-        AnswerError: it is no matrix.
+        PrometheusResponseError: the data is not a matrix.
     """
     try:
         if data["resultType"] != "matrix":

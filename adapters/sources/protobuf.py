@@ -1,7 +1,6 @@
-"""Protobuf on the wire, read as if written by an enemy: fields one by one, nothing believed that is longer than it is.
+"""Reads the protobuf wire format of untrusted input: field by field, with every length checked.
 
-Messages are small and few kinds of them are read, so no generated code is needed. What is broken raises
-`ProtobufError`.
+Messages are small and of few kinds, so no generated code is needed. Broken input raises `ProtobufError`.
 """
 
 import struct
@@ -9,23 +8,23 @@ from collections.abc import Iterator
 
 MAX_SHIFT = 63
 MAX_FIELDS = 1_000_000
-"""Of one message: two bytes make a field, and each takes a hundred times that while it is read."""
+"""Maximum fields of one message: a field of two bytes takes a hundred times that while it is read."""
 DOUBLE = struct.Struct("<d")
 FIXED64 = struct.Struct("<Q")
 
 WireValue = int | memoryview
-"""A varint as a number; everything else as its bytes."""
+"""A varint as an integer; everything else as bytes."""
 
 
 class ProtobufError(ValueError):
-    """Bytes that are no message."""
+    """The bytes are not a valid message."""
 
 
 def read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """A number of up to 64 bits, and where what follows it begins.
+    """Returns a 64-bit varint and the offset behind it.
 
     Raises:
-        ProtobufError: it does not end.
+        ProtobufError: the varint does not end.
     """
     number = shift = 0
     while at < len(data) and shift <= MAX_SHIFT:
@@ -39,10 +38,10 @@ def read_varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def iter_fields(data: memoryview) -> Iterator[tuple[int, WireValue]]:
-    """Number and value of each field of a message, in the order written.
+    """Yields number and value of each field, in the order written.
 
     Raises:
-        ProtobufError: it is none.
+        ProtobufError: the message is invalid.
     """
     at, left = 0, MAX_FIELDS
     while at < len(data):
@@ -70,20 +69,20 @@ def iter_fields(data: memoryview) -> Iterator[tuple[int, WireValue]]:
 
 
 def to_int64(number: int) -> int:
-    """A 64-bit number as two's complement."""
+    """Converts an unsigned 64-bit number to two's complement."""
     return number - 2**64 if number >= 2**63 else number
 
 
 def decode_zigzag(number: int) -> int:
-    """A number of kind sint."""
+    """Decodes a zigzag number (sint)."""
     return (number >> 1) ^ -(number & 1)
 
 
 def to_double(value: WireValue) -> float:
-    """A value of kind double.
+    """Returns a double.
 
     Raises:
-        ProtobufError: it is none.
+        ProtobufError: the field is not a double.
     """
     if isinstance(value, int) or len(value) != DOUBLE.size:
         raise ProtobufError("a field that is no double")
@@ -91,10 +90,10 @@ def to_double(value: WireValue) -> float:
 
 
 def to_fixed64(value: WireValue) -> int:
-    """A value of kind fixed64.
+    """Returns a fixed64.
 
     Raises:
-        ProtobufError: it is none.
+        ProtobufError: the field is not a fixed64.
     """
     if isinstance(value, int) or len(value) != FIXED64.size:
         raise ProtobufError("a field that is no fixed64")
@@ -102,10 +101,10 @@ def to_fixed64(value: WireValue) -> int:
 
 
 def to_varint(value: WireValue) -> int:
-    """A value of kind varint.
+    """Returns a varint.
 
     Raises:
-        ProtobufError: it is none.
+        ProtobufError: the field is not a varint.
     """
     if not isinstance(value, int):
         raise ProtobufError("a field that is no number")
@@ -113,10 +112,10 @@ def to_varint(value: WireValue) -> int:
 
 
 def to_bytes(value: WireValue) -> memoryview:
-    """A value that is bytes.
+    """Returns bytes.
 
     Raises:
-        ProtobufError: it is none.
+        ProtobufError: the field is not bytes.
     """
     if isinstance(value, int):
         raise ProtobufError("a number where a message stands")
@@ -124,10 +123,10 @@ def to_bytes(value: WireValue) -> memoryview:
 
 
 def to_text(value: WireValue) -> str:
-    """A value that is text.
+    """Returns text.
 
     Raises:
-        ProtobufError: it is none.
+        ProtobufError: the field is not UTF-8 text.
     """
     try:
         return bytes(to_bytes(value)).decode()
@@ -136,10 +135,10 @@ def to_text(value: WireValue) -> str:
 
 
 def to_varints(value: WireValue) -> list[int]:
-    """A packed list of varints; one that stands alone is a list of one.
+    """Returns a packed list of varints; a single varint gives a list of one.
 
     Raises:
-        ProtobufError: it is none.
+        ProtobufError: the field is not such a list.
     """
     if isinstance(value, int):
         return [value]
@@ -151,19 +150,19 @@ def to_varints(value: WireValue) -> list[int]:
 
 
 def to_fixed64_list(value: WireValue) -> list[int]:
-    """A packed list of fixed64.
+    """Returns a packed list of fixed64.
 
     Raises:
-        ProtobufError: it is none.
+        ProtobufError: the field is not such a list.
     """
     return [int(number) for number in _unpack_list(value, "Q")]
 
 
 def to_double_list(value: WireValue) -> list[float]:
-    """A packed list of doubles.
+    """Returns a packed list of doubles.
 
     Raises:
-        ProtobufError: it is none.
+        ProtobufError: the field is not such a list.
     """
     return [float(number) for number in _unpack_list(value, "d")]
 

@@ -1,7 +1,7 @@
-"""Sources that others push to over the controller's HTTP server: what they have in common.
+"""Sources that receive pushes through the controller's HTTP server: their common part.
 
-Each has a path of its own. Bodies are read in a thread of the source, one after the other; where more wait than it can
-read, senders are asked to come again.
+Each has a path of its own. Bodies are read in a thread of the source, one after the other; when too many wait, senders
+are asked to retry.
 """
 
 import asyncio
@@ -20,23 +20,23 @@ from skewscope.kb.yamlfile import FieldPath
 
 OPTIONAL = ("name", "path", "labels", "honor_labels", "most_mib", "note")
 MAX_WAITING = 16
-"""Bodies that may wait for being read."""
+"""Maximum number of waiting bodies."""
 CHECK_PERIOD = 5.0
-"""Seconds between two looks at what is wrong."""
+"""Seconds between two updates of the status."""
 
 Headers = Mapping[str, str]
 
 
 class InvalidBodyError(ValueError):
-    """A body that is not what the path takes."""
+    """The body is invalid for the path."""
 
 
 class PushQueueFullError(Exception):
-    """No room for more at the moment."""
+    """The queue is full; the sender should retry."""
 
 
 class PushReply(NamedTuple):
-    """What is answered to somebody who pushed."""
+    """The answer to a push."""
 
     status: int = 204
     body: bytes = b""
@@ -44,64 +44,64 @@ class PushReply(NamedTuple):
 
 
 class PushResult(NamedTuple):
-    """What became of a body."""
+    """The result of reading a body."""
 
     batch: SourceBatch | None
     reply: PushReply
 
 
 BodyReader = Callable[[bytes, Headers, "PushSettings", SeriesMapper], PushResult]
-"""Reads a body; raises UnfitError. It runs in one thread, one body at a time."""
+"""Reads a body; raises InvalidBodyError. Runs in one thread, one body at a time."""
 
 
 class PushEndpointInfo(NamedTuple):
-    """What is told of a path that somebody may push to."""
+    """Documentation of a push path."""
 
     summary: str
     content_types: tuple[str, ...]
-    """Types of a body."""
+    """Accepted media types."""
     success_status: str = "204"
-    """The status of the answer, where all of it was taken."""
+    """Status of the answer when everything was accepted."""
 
 
 class PushReceiver(Protocol):
-    """A source that is pushed to."""
+    """A source that receives pushes."""
 
     @property
     def endpoint_info(self) -> PushEndpointInfo:
-        """What it takes."""
+        """What it accepts."""
         ...
 
     @property
     def path(self) -> str:
-        """Where on the server."""
+        """Path on the server."""
         ...
 
     async def take(self, body: bytes, headers: Headers) -> PushReply:
-        """Takes a body in; header names are in small letters.
+        """Receives a body; header names are in lower case.
 
         Raises:
-            UnfitError: it is none.
-            BusyError: there is no room.
+            InvalidBodyError: the body is invalid.
+            PushQueueFullError: the queue is full.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PushSettings:
-    """One source that is pushed to."""
+    """Settings of one push source."""
 
     name: str
     path: str
     labels: Labels = ()
     honor_labels: bool = True
-    """Whether the labels of a series win over those of its source."""
+    """Whether labels of a series take precedence over those of its source."""
     max_bytes: int = 32 << 20
-    """Bytes of a body, unpacked."""
+    """Maximum bytes of the decompressed body."""
 
 
 def parse_settings(fields: FieldReader, at: FieldPath, name: str, path: str) -> PushSettings:
-    """The settings of a source; faults are noted."""
+    """Parses the settings of a source; problems are added to `fields`."""
     fields.check_keys(at, ("kind",), OPTIONAL)
     told = fields.text((*at, "path")) or path
     if told != path and not told.startswith(f"{path}/"):
@@ -121,30 +121,30 @@ class PushSource:
     endpoint_info: PushEndpointInfo
     mapper: SeriesMapper = field(init=False)
     invalid_bodies: int = 0
-    """Bodies that were none."""
+    """Number of invalid bodies."""
     _waiting: int = 0
     _sink: BatchSink | None = None
     _executor: ThreadPoolExecutor | None = None
     _trouble: str = ""
 
     period: float = 0.0
-    """Nobody can say when something comes."""
+    """Zero: pushes come at any time."""
 
     def __post_init__(self) -> None:
         self.mapper = SeriesMapper(self.context.names, dict(self.settings.labels), self.settings.honor_labels)
 
     @property
     def name(self) -> str:
-        """What the config calls it."""
+        """Name in the config."""
         return self.settings.name
 
     @property
     def path(self) -> str:
-        """Where it is pushed to."""
+        """Path on the server."""
         return self.settings.path
 
     async def run(self, sink: BatchSink) -> None:
-        """Takes in until it is cancelled."""
+        """Reads bodies until cancelled."""
         readers = ThreadPoolExecutor(1, f"pushed {self.name}")
         self._sink, self._executor = sink, readers
         try:
@@ -153,15 +153,15 @@ class PushSource:
                 await self.context.clock.sleep(CHECK_PERIOD)
         finally:
             self._sink = self._executor = None
-            # A body that takes long to read must hold up nobody else.
+            # A long body must not block the event loop.
             readers.shutdown(wait=False, cancel_futures=True)
 
     async def take(self, body: bytes, headers: Headers) -> PushReply:
-        """Takes a body in.
+        """Receives a body.
 
         Raises:
-            UnfitError: it is none; nothing of it was taken.
-            BusyError: too many wait, or the source is not running.
+            InvalidBodyError: the body is invalid; nothing of it was used.
+            PushQueueFullError: the queue is full, or the source is not running.
         """
         if self._sink is None or self._executor is None or self._waiting >= MAX_WAITING:
             raise PushQueueFullError("too much at once")
@@ -171,7 +171,7 @@ class PushSource:
             batch, reply = await asyncio.get_running_loop().run_in_executor(self._executor, self.reader, *arguments)
         except InvalidBodyError as error:
             self.invalid_bodies += 1
-            self._trouble = f"{self.invalid_bodies} bodies were none, the last one: {error}"
+            self._trouble = f"{self.invalid_bodies} invalid bodies, the last one: {error}"
             raise
         finally:
             self._waiting -= 1

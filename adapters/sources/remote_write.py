@@ -1,7 +1,7 @@
-"""Sources of kind `remote-write`: a Prometheus, or whatever speaks as one, pushes its samples here.
+"""Sources of kind `remote-write`: samples pushed by Prometheus or a compatible sender.
 
-Versions 1 and 2 of the protocol are read. Times are the samples' own; native histograms are left out, for no signal of
-the catalogue comes in them.
+Supports versions 1 and 2 of the protocol. Times are those of the samples. Native histograms are omitted: no signal of
+the catalogue uses them.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -39,30 +39,30 @@ from skewscope.kb.yamlfile import FieldPath
 
 PATH = "/api/v1/write"
 V2_CONTENT_TYPE = "io.prometheus.write.v2.Request"
-ENDPOINT_INFO = PushEndpointInfo("Samples of a Prometheus (remote write, both versions).", ("application/x-protobuf",))
+ENDPOINT_INFO = PushEndpointInfo("Samples of Prometheus (remote write, versions 1 and 2).", ("application/x-protobuf",))
 SAMPLE_HEAD_SIZE = 10
-"""Bytes of a sample before its time, as everybody writes it: a tag, a double, a tag."""
+"""Bytes of a sample before its time in the usual encoding: tag, double, tag."""
 SHORT_SAMPLE_PREFIX = b"\x12\x10\x09"
 SHORT_SAMPLE_SIZE = 18
-"""How a sample begins whose time takes six bytes, as all do from 2004 to 2109; and its size with tag and length."""
+"""Head and size, with tag and length, of a sample whose time takes six bytes, as from 2004 to 2109."""
 Samples = list[tuple[float, float]]
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> PushSettings:
-    """The settings of one source; faults are noted."""
+    """Parses the settings of one source; problems are added to `fields`."""
     return parse_settings(fields, at, name, PATH)
 
 
 def build(wanted: PushSettings, world: SourceContext) -> PushSource:
-    """The source."""
+    """Creates the source."""
     return PushSource(wanted, world, read_body, ENDPOINT_INFO)
 
 
 def read_body(body: bytes, headers: Headers, wanted: PushSettings, series: SeriesMapper) -> PushResult:
-    """What a body holds.
+    """Returns the samples of a body.
 
     Raises:
-        UnfitError: it is none.
+        InvalidBodyError: the body is invalid.
     """
     second = V2_CONTENT_TYPE in headers.get("content-type", "")
     data = memoryview(decompress(body, wanted.max_bytes))
@@ -76,7 +76,7 @@ def read_body(body: bytes, headers: Headers, wanted: PushSettings, series: Serie
                 rows.add(targets, time, value)
     except ProtobufError as error:
         raise InvalidBodyError(f"no write request: {error}") from None
-    # The short way counts none: only the second version is told how many were taken.
+    # The fast path does not count samples: only version 2 reports their number.
     told = (
         ("X-Prometheus-Remote-Write-Samples-Written", str(written)),
         ("X-Prometheus-Remote-Write-Histograms-Written", "0"),
@@ -86,10 +86,10 @@ def read_body(body: bytes, headers: Headers, wanted: PushSettings, series: Serie
 
 
 def decompress(body: bytes, most: int) -> bytes:
-    """What a block of snappy holds.
+    """Decompresses a snappy block.
 
     Raises:
-        UnfitError: it is none, or holds more than `most` bytes.
+        InvalidBodyError: it is broken, or exceeds `most` bytes.
     """
     try:
         size = cramjam.snappy.decompress_raw_len(body)
@@ -101,11 +101,11 @@ def decompress(body: bytes, most: int) -> bytes:
 
 
 SeriesEntry = tuple[Hashable, Iterable[tuple[str, str]], Samples]
-"""What says that a series is the same, its labels, and its samples."""
+"""Cache key of the series, its labels, its samples."""
 
 
 def _iter_v1(data: memoryview, series: SeriesMapper, rows: SourceBatchBuilder) -> Iterator[SeriesEntry]:
-    """The series of a request of version 1, but for those that took the short way into `rows`."""
+    """Yields the series of a version 1 request, except those that the fast path added to `rows`."""
     for number, value in iter_fields(data):
         if number != 1:
             continue
@@ -123,12 +123,12 @@ def _iter_v1(data: memoryview, series: SeriesMapper, rows: SourceBatchBuilder) -
             elif what == 2:
                 samples.append(_parse_sample(to_bytes(inner)))
             others = others or what != 1
-        # The bytes of its labels are what a series is known by, where they stand together as everybody writes them.
+        # The bytes of the labels are the cache key of a series if they are contiguous, as in the usual encoding.
         yield (tuple(map(bytes, labels)) if late else one[:end]), _LazyLabels(labels), samples
 
 
 def _take_short_sample(one: bytes, series: SeriesMapper, rows: SourceBatchBuilder) -> bool:
-    """Takes the only sample of a series whose labels were met before; whether it is one."""
+    """Adds the only sample of a known series to `rows`; returns whether it did."""
     if one[-SHORT_SAMPLE_SIZE:-15] != SHORT_SAMPLE_PREFIX or one[-7] != 0x10 or one[-1] > 127 or min(one[-6:-1]) < 128:
         return False
     targets = series.lookup_cache(one[:-SHORT_SAMPLE_SIZE])
@@ -139,7 +139,7 @@ def _take_short_sample(one: bytes, series: SeriesMapper, rows: SourceBatchBuilde
 
 
 def _labels_end(one: memoryview) -> int:
-    """Where the labels at the beginning of a series end."""
+    """Returns the offset of the end of the labels at the start of a series."""
     at = 0
     while at < len(one) and one[at] == 0x0A:
         size, at = read_varint(one, at + 1)
@@ -148,7 +148,7 @@ def _labels_end(one: memoryview) -> int:
 
 
 class _LazyLabels:
-    """The labels of a series of version 1, read when they are asked for."""
+    """The labels of a version 1 series, parsed on demand."""
 
     def __init__(self, labels: list[memoryview]) -> None:
         self._labels = labels
@@ -160,7 +160,7 @@ class _LazyLabels:
 
 
 def _iter_v2(data: memoryview) -> Iterator[SeriesEntry]:
-    """The series of a request of version 2, whose texts stand in a table."""
+    """Yields the series of a version 2 request, whose texts are in a table."""
     parts = list(iter_fields(data))
     symbols = [to_text(value) for number, value in parts if number == 4]
     for number, value in parts:
@@ -179,7 +179,7 @@ def _iter_v2(data: memoryview) -> Iterator[SeriesEntry]:
 
 
 def _parse_sample(data: memoryview) -> tuple[float, float]:
-    """Time in seconds, and value."""
+    """Returns time in seconds, and value."""
     if len(data) > SAMPLE_HEAD_SIZE and data[0] == 0x09 and data[SAMPLE_HEAD_SIZE - 1] == 0x10:
         time, end = read_varint(data, SAMPLE_HEAD_SIZE)
         if end == len(data):
@@ -189,7 +189,7 @@ def _parse_sample(data: memoryview) -> tuple[float, float]:
 
 
 def _split_name(pairs: Iterable[tuple[str, str]]) -> tuple[str, Labels]:
-    """Name and labels of a series."""
+    """Returns name and labels of a series."""
     found = dict(pairs)
     name = found.pop("__name__", "")
     if len(found) > MAX_LABELS:

@@ -1,7 +1,7 @@
 """Sources of kind `scrape`: pages of Prometheus text or OpenMetrics, fetched each period from many targets.
 
-Each target is asked at a moment of its own, which its address decides: so a fleet is not asked all at once, nor at
-other moments after a restart. What a text of a series stands for is worked out once and kept for all later pages.
+Each target has a fixed offset within the period, derived from its URL: scrapes are spread over time and keep their
+offset after a restart. The mapping of a series' text is computed once and cached for later pages.
 """
 
 import asyncio
@@ -27,34 +27,34 @@ from skewscope.kb.problems import InputError, join_names
 from skewscope.kb.yamlfile import FieldPath
 
 MAX_CONCURRENT = 128
-"""Pages that are fetched at a time."""
+"""Maximum concurrent fetches."""
 MAX_REMEMBERED = 32 << 20
-"""Bytes of the texts of series that are remembered of a target; beyond it all are forgotten and learned anew."""
+"""Maximum cached bytes of series texts per target; beyond it the cache is cleared."""
 MAX_AGE, MAX_CLOCK_LEAD = 300.0, 5.0
-"""Seconds beyond which the newest value of a page is of no use to anybody, and by which a clock may be ahead."""
+"""Maximum age of the newest value of a page, and maximum lead of a target's clock, seconds."""
 TARGET_REFRESH_PERIOD = 10.0
-"""Seconds between two looks at files and names of targets."""
+"""Seconds between two refreshes of target files and DNS names."""
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> ScrapeSettings:
-    """The settings of one source; faults are noted."""
+    """Parses the settings of one source; problems are added to `fields`."""
     return parse_settings(fields, at, name)
 
 
 def build(wanted: ScrapeSettings, world: SourceContext) -> "ScrapeSource":
-    """The source."""
+    """Creates the source."""
     return ScrapeSource(wanted, world)
 
 
 @dataclass
 class ScrapeTargetState:
-    """One target while it is scraped."""
+    """State of one target."""
 
     target: ScrapeTarget
     reader: ExpositionReader
     trouble: str = "not scraped yet"
     warning: str = ""
-    """What is strange about what it says."""
+    """A warning about its page; '' for none."""
     task: "asyncio.Task[None] | None" = None
 
 
@@ -65,20 +65,20 @@ class ScrapeSource:
     settings: ScrapeSettings
     context: SourceContext
     normalise_labels: Callable[[Pairs], Pairs] = tuple
-    """Turns the labels of a page into those that we know."""
+    """Converts the labels of a page to common names."""
     registry: SourceSeriesRegistry = field(default_factory=SourceSeriesRegistry)
     target_states: dict[ScrapeTarget, ScrapeTargetState] = field(default_factory=dict)
     series_refused: int = 0
-    """Series that there was no room for."""
+    """Series refused at the limit of series."""
 
     @property
     def name(self) -> str:
-        """What the config calls it."""
+        """Name in the config."""
         return self.settings.name
 
     @property
     def period(self) -> float:
-        """Seconds between two scrapes of a target; none is expected where there are no targets, or none answers."""
+        """Seconds between two scrapes of a target; 0 without targets, or if none responds."""
         return self.settings.period if any(not page.trouble for page in self.target_states.values()) else 0.0
 
     @cached_property
@@ -87,15 +87,15 @@ class ScrapeSource:
 
     @cached_property
     def _executor(self) -> ThreadPoolExecutor:
-        """One thread reads all pages of a source: what was learned of one is of use for all.
+        """Parses all pages of a source in one thread: the series cache is shared between pages.
 
-        It stays when the source is started anew, so that what is still being read then holds up these pages alone, and
-        ends with the source.
+        It survives a restart of the source, so that a page still being parsed delays only this source, and ends with
+        it.
         """
         return ThreadPoolExecutor(1, f"scrape {self.name}")
 
     async def run(self, sink: BatchSink) -> None:
-        """Scrapes until it is cancelled."""
+        """Scrapes until cancelled."""
         readers = self._executor
         try:
             while True:
@@ -107,7 +107,7 @@ class ScrapeSource:
             self._sync_targets([], sink, readers)
 
     def _sync_targets(self, targets: Sequence[ScrapeTarget], sink: BatchSink, readers: ThreadPoolExecutor) -> None:
-        """Begins with new targets, and ends with those that are gone."""
+        """Starts new targets and stops removed ones."""
         for target in set(self.target_states) - set(targets):
             page = self.target_states.pop(target)
             if page.task is not None:
@@ -120,7 +120,7 @@ class ScrapeSource:
                 page.task = asyncio.create_task(self._scrape_forever(page, sink, readers))
 
     def _label_resolver(self, target: ScrapeTarget) -> TargetLookup:
-        """What the series of one target stand for."""
+        """Returns the lookup of series for one target."""
         series = SeriesMapper(self.context.names, scrape_labels(target), self.settings.honor_labels, self.registry)
 
         def known(metric: str, labels: Pairs) -> Sequence[Wanted]:
@@ -170,10 +170,10 @@ class ScrapeSource:
 
 
 def _clock_warning(times: F64, now: float) -> str:
-    """What is strange about the times of a page.
+    """Returns a warning about the times of a page; '' for none.
 
     Raises:
-        FetchError: all of it is so old that it says nothing of now.
+        FetchError: the newest value is too old.
     """
     if not len(times):
         return ""
@@ -184,6 +184,6 @@ def _clock_warning(times: F64, now: float) -> str:
 
 
 def _scrape_offset(target: ScrapeTarget, period: float) -> float:
-    """When within a period a target is asked."""
+    """Returns the offset of a target within the period, in seconds."""
     digest = hashlib.sha256(target.url.encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64 * period

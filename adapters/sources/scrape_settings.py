@@ -1,4 +1,4 @@
-"""What a config says of a source that scrapes."""
+"""Settings of sources that scrape."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,18 +27,18 @@ MAX_NAMES = 1000
 
 @dataclass(frozen=True, slots=True)
 class ScrapeSettings:
-    """One source that scrapes."""
+    """Settings of one source that scrapes."""
 
     name: str
     discovery: TargetDiscovery
     fetch_options: FetchOptions
     period: float
     honor_labels: bool = False
-    """Whether the labels of a page win over those of its target."""
+    """Whether labels of a page take precedence over those of its target."""
 
 
 def parse_settings(fields: FieldReader, at: FieldPath, name: str) -> ScrapeSettings:
-    """The settings of a source; faults are noted."""
+    """Parses the settings of a source; problems are added to `fields`."""
     fields.check_keys(at, ("kind",), OPTIONAL)
     period = read_number(fields, (*at, "period"), 1.0, (0.1, 3600.0))
     folder = Path(fields.document.file).parent
@@ -50,7 +50,7 @@ def parse_settings(fields: FieldReader, at: FieldPath, name: str) -> ScrapeSetti
 
 
 def parse_fetch_options(fields: FieldReader, at: FieldPath, period: float) -> FetchOptions:
-    """How pages are asked for that come each period: the fields `timeout`, `most_mib`, `bearer` and `trust`."""
+    """Parses the fields `timeout`, `most_mib`, `bearer` and `trust` of periodic requests."""
     timeout = read_number(fields, (*at, "timeout"), min(10.0, period), (0.01, period))
     most = int(read_number(fields, (*at, "most_mib"), 64.0, (0.001, 1024.0)) * (1 << 20))
     folder = Path(fields.document.file).parent
@@ -58,7 +58,7 @@ def parse_fetch_options(fields: FieldReader, at: FieldPath, period: float) -> Fe
 
 
 def parse_bearer(fields: FieldReader, at: FieldPath, folder: Path) -> Secret | None:
-    """The token that is sent along; None for none."""
+    """Parses the bearer token; None for none."""
     if fields.value_at(at) is None:
         return None
     fields.check_keys(at, (), ("token", "file"))
@@ -78,7 +78,7 @@ def _parse_discovery(fields: FieldReader, at: FieldPath, folder: Path) -> Target
 
 
 def _parse_targets(fields: FieldReader, at: FieldPath, base: TargetDiscovery) -> list[ScrapeTarget]:
-    """The targets of one item: `HOST:PORT`, an address, or a group with labels of its own."""
+    """Parses one item: `HOST:PORT`, a URL, or a group with labels of its own."""
     if isinstance(fields.value_at(at), dict):
         return parse_group(fields, at, base)
     text = fields.required_text(at)
@@ -91,6 +91,6 @@ def _parse_targets(fields: FieldReader, at: FieldPath, base: TargetDiscovery) ->
 
 
 def _parse_dns_name(fields: FieldReader, at: FieldPath) -> tuple[str, int]:
-    """A name and its port: `{name: NAME, port: N}` for addresses, `{name: NAME}` for SRV records."""
+    """Parses a name and its port: `{name: NAME, port: N}` for addresses, `{name: NAME}` for SRV records."""
     fields.check_keys(at, ("name",), ("port",))
     return fields.text((*at, "name")), fields.count((*at, "port"), 65535)

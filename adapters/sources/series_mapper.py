@@ -1,6 +1,6 @@
-"""Samples of series that come by name and labels, one at a time: what each stands for is worked out once.
+"""Maps series given by name and labels to series of the engine, with a cache.
 
-Sources that read pages have `adapters.formats.openmetrics` for this; here it is for all others.
+Sources that read pages use `adapters.formats.openmetrics` for this; all others use this module.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -15,13 +15,13 @@ from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.adapters.sources.base import SourceBatch, SourceSeriesRegistry
 
 MAX_SERIES = 2_000_000
-"""Series that a source may number; of what comes beyond, nothing is taken."""
+"""Maximum series of a source; further series are refused."""
 MAX_REMEMBERED = 4_000_000
-"""Names of series that are remembered, wanted ones or not; beyond it all are forgotten and learned anew."""
+"""Maximum cached names of series, mapped or not; beyond it the cache is cleared."""
 MAX_REMEMBERED_TEXT = 1 << 29
-"""Characters of all of them together, as above."""
+"""Maximum characters of all cached names."""
 MAX_TEXT = 1 << 16
-"""Characters of one series' name and labels, as in a line of a page."""
+"""Maximum characters of the name and labels of one series, as for a line of a page."""
 MAX_SECONDS = 1e11
 
 T = TypeVar("T")
@@ -37,28 +37,28 @@ class SeriesMapper:
 
     names: MetricResolver
     labels: Mapping[str, str]
-    """That all of them get."""
+    """Labels added to all series."""
     honor_labels: bool = False
-    """Whether a series' own labels win over those."""
+    """Whether labels of a series take precedence over those."""
     registry: SourceSeriesRegistry = field(default_factory=SourceSeriesRegistry)
     refused: int = 0
-    """That there was no room for."""
+    """Series refused at the limit."""
     _targets: dict[Hashable, Sequence[SeriesTarget]] = field(default_factory=dict)
     _text: int = 0
-    """Characters of the names and labels of those."""
+    """Characters of the cached names and labels."""
 
     def __post_init__(self) -> None:
         self._resolve = self.names.target_lookup(self.labels, self.registry, yielding=self.honor_labels)
 
     def map_series(self, metric: str, labels: Labels) -> Sequence[SeriesTarget]:
-        """Where the values of a series go that has this name and these labels."""
+        """Returns the targets of a series with this name and these labels."""
         told = metric, labels
         return self.lookup(told, _identity, told)
 
     def lookup(self, key: Hashable, named: Callable[[T], tuple[str, Labels]], told: T) -> Sequence[SeriesTarget]:
-        """Where the values of a series go; `key` is whatever says that it is the same one.
+        """Returns the targets of a series by its cache key.
 
-        Where it is new, `named` makes name and labels of what was told of it.
+        For a new key, `named` converts `told` to name and labels.
         """
         found = self._targets.get(key)
         if found is None:
@@ -75,11 +75,11 @@ class SeriesMapper:
         return found
 
     def lookup_cache(self, key: Hashable) -> Sequence[SeriesTarget] | None:
-        """Where the values of a series go that was asked for before; None for one that was not."""
+        """Returns the cached targets of a series; None if it is not cached."""
         return self._targets.get(key)
 
     def map_without_cache(self, metric: str, labels: Labels) -> Sequence[SeriesTarget]:
-        """Where the values of a series go that is not asked for again."""
+        """Returns the targets of a series without caching them."""
         if len(self.registry.keys) >= MAX_SERIES:
             self.refused += 1
             return ()
@@ -87,13 +87,13 @@ class SeriesMapper:
 
     @property
     def trouble(self) -> str:
-        """What is wrong with them; '' when nothing is."""
+        """A problem in words; '' for none."""
         return f"{self.refused} series too many: does a label hold an id or a time?" if self.refused else ""
 
 
 @dataclass
 class SourceBatchBuilder:
-    """Samples on their way into a batch."""
+    """Collects samples of a batch."""
 
     numbers: list[int] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
@@ -102,7 +102,7 @@ class SourceBatchBuilder:
     _blanks: list[bool] = field(default_factory=list)
 
     def add(self, targets: Sequence[SeriesTarget], time: float, value: float) -> None:
-        """Adds a sample for each target; `time` in seconds since 1970."""
+        """Adds a sample to each target; `time` in seconds since 1970."""
         for target in targets:
             self.numbers.append(target.number)
             self.times.append(time)
@@ -111,9 +111,9 @@ class SourceBatchBuilder:
             self._blanks.append(target.has_blanks)
 
     def build(self, listing: SourceSeriesRegistry) -> SourceBatch | None:
-        """All of it, each series once at each time; None where there is nothing.
+        """Returns the batch, each series at most once per time; None if empty.
 
-        Of several values of one series at one time the first counts: some senders repeat themselves.
+        Of several values of a series at one time the first counts: some senders repeat themselves.
         """
         numbers, times = np.array(self.numbers, np.int32), np.array(self.times, np.float64)
         values = np.array(self.values, np.float64)

@@ -1,7 +1,7 @@
-"""Keeps sources running: each in a task of its own, so that none can hurt another.
+"""Runs sources: each in a task of its own, so that failures stay isolated.
 
-What ends or raises is started again, after a wait that doubles with each failure in a row. What hands over nothing for
-several of its periods hangs, and is ended and started again as well.
+A source that ends or raises is restarted after a backoff that doubles with each consecutive failure. A source without a
+batch for several periods is considered hung, and restarted.
 """
 
 import asyncio
@@ -15,54 +15,54 @@ from skewscope.adapters.sources.base import BatchSink, SourceBatch, TelemetrySou
 from skewscope.adapters.sources.push_receiver import PushReceiver
 
 MIN_BACKOFF, MAX_BACKOFF = 1.0, 60.0
-"""Seconds before a source is started again."""
+"""Backoff in seconds."""
 HANG_PERIODS = 5.0
-"""Periods without a batch after which a source hangs ..."""
+"""Periods without a batch after which a source is considered hung."""
 MIN_HANG_SECONDS = 10.0
-"""... and seconds that it has at least."""
+"""Minimum seconds before that."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """How a source does."""
+    """Status of one source."""
 
     name: str
     up: bool
-    """Whether batches come."""
+    """Whether batches arrive."""
     since: float
-    """When that began, seconds since 1970."""
+    """Start of that state, seconds since 1970."""
     last: float | None
-    """When the newest batch came; None where there was none."""
+    """Time of the newest batch; None for none."""
     values: int
     dropped: int
     restarts: int
     trouble: str
-    """What was wrong last, without secrets; '' when nothing is."""
+    """The last error, without secrets; '' for none."""
 
 
 @dataclass
 class SupervisedSource:
-    """One source, its sink, and the task that it runs in."""
+    """One source, its sink and its task."""
 
     source: TelemetrySource
     sink: BatchSink
     clock: Clock
     task: "asyncio.Task[None] | None" = None
     started_at: float = 0.0
-    """When it was started last."""
+    """Time of the last start."""
     up: bool = False
     since: float = 0.0
     restarts: int = 0
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     trouble: str = ""
     is_backing_off: bool = False
-    """Whether it waits to be started again."""
+    """Whether it waits to be restarted."""
 
     def start(self) -> None:
-        """Runs it in a task of its own."""
+        """Starts its task."""
         self.since, self.is_backing_off = self.since or self.clock.now(), False
         self.task = asyncio.create_task(self._supervise(), name=f"source {self.source.name}")
 
@@ -82,7 +82,7 @@ class SupervisedSource:
             self.restarts += 1
             self._report(trouble)
             self.is_backing_off = True
-            # After a day of failures the power itself would be too large for a number.
+            # After a day of failures the unbounded power would overflow.
             await self.clock.sleep(min(MIN_BACKOFF * 2.0 ** min(self.failures - 1, 10), MAX_BACKOFF))
             self.is_backing_off = False
 
@@ -97,7 +97,7 @@ class SupervisedSource:
             self.up, self.since = up, self.clock.now()
 
     def check(self) -> None:
-        """Notes whether batches come; starts a source that hangs anew."""
+        """Updates the status; restarts a hung source."""
         now, period = self.clock.now(), self.source.period
         patience = max(HANG_PERIODS * period, MIN_HANG_SECONDS)
         heard = max(self.sink.last_batch_time or 0.0, self.started_at)
@@ -123,7 +123,7 @@ class SupervisedSource:
         self.start()
 
     def status(self) -> SourceStatus:
-        """How it does."""
+        """Returns its status."""
         sink = self.sink
         return SourceStatus(
             self.source.name,
@@ -145,47 +145,47 @@ class SourceSupervisor:
     _supervised: dict[str, SupervisedSource] = field(default_factory=dict)
 
     def start(self, source: TelemetrySource) -> None:
-        """Starts a source that has a name of its own."""
+        """Starts a source; its name must be unique."""
         if source.name in self._supervised:
             raise ValueError(f"two sources called {source.name!r}")
         kept = self._supervised[source.name] = SupervisedSource(source, BatchSink(self.clock), self.clock)
         kept.start()
 
     async def stop(self, name: str) -> list[SourceBatch]:
-        """Ends a source; what it handed over and nobody took yet."""
+        """Stops a source; returns its remaining batches."""
         kept = self._supervised.pop(name)
         if kept.task is not None:
             await cancel_and_wait(kept.task)
         return kept.sink.take()
 
     async def close(self) -> dict[str, list[SourceBatch]]:
-        """Ends all of them; what is left of each."""
+        """Stops all sources; returns the remaining batches of each."""
         return {name: await self.stop(name) for name in list(self._supervised)}
 
     def check(self) -> None:
-        """To be called now and then: notes who is silent."""
+        """Updates all statuses; called periodically."""
         for kept in self._supervised.values():
             kept.check()
 
     def take(self) -> dict[str, list[SourceBatch]]:
-        """What each source handed over since the last time."""
+        """Returns the batches of each source since the last call."""
         return {name: kept.sink.take() for name, kept in self._supervised.items()}
 
     def receiver_at(self, path: str) -> PushReceiver | None:
-        """The source that is pushed to at a path; None where there is none."""
+        """Returns the source that receives pushes at a path; None for none."""
         return next((one for one in self.receivers if one.path == path), None)
 
     @property
     def receivers(self) -> tuple[PushReceiver, ...]:
-        """All sources that are pushed to."""
+        """Returns all sources that receive pushes."""
         found = (kept.source for kept in self._supervised.values() if hasattr(kept.source, "take"))
         return tuple(cast("PushReceiver", one) for one in found)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all sources."""
+        """Returns the names of all sources."""
         return tuple(self._supervised)
 
     def statuses(self) -> tuple[SourceStatus, ...]:
-        """How each of them does, by name."""
+        """Returns the status of each source, by name."""
         return tuple(kept.status() for _, kept in sorted(self._supervised.items()))

@@ -1,4 +1,4 @@
-"""What is to be scraped: addresses that a config lists, that files list, or that names lead to."""
+"""Discovers scrape targets: listed in the config, in files, or by DNS."""
 
 import asyncio
 import socket
@@ -17,7 +17,7 @@ from skewscope.kb.yamlfile import FieldPath
 MAX_TARGETS = 20_000
 SCHEMES = ("http", "https")
 LOOKUP_TIMEOUT = 5.0
-"""Seconds that a name may take to resolve."""
+"""Seconds for the resolution of a name."""
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -28,25 +28,25 @@ class ScrapeTarget:
 
     url: str
     labels: Labels = ()
-    """That its series get."""
+    """Labels added to its series."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetDiscovery:
-    """Where targets come from; `path` and `scheme` complete addresses that are host and port only."""
+    """Origins of targets; `path` and `scheme` complete addresses of the form HOST:PORT."""
 
     targets: tuple[ScrapeTarget, ...] = ()
     files: tuple[str, ...] = ()
-    """Lists of targets in YAML or JSON, as Prometheus reads them."""
+    """Target lists in YAML or JSON, in Prometheus's file format."""
     names: tuple[tuple[str, int], ...] = ()
-    """Names in DNS and the port of each address behind them; port 0 for SRV records, which tell it."""
+    """DNS names, each with the port of its addresses; port 0 for SRV records, which include it."""
     scheme: str = "http"
     path: str = "/metrics"
     labels: Labels = ()
 
 
 async def discover_targets(where: TargetDiscovery) -> tuple[list[ScrapeTarget], list[str]]:
-    """All targets, in order, and what is wrong in words."""
+    """Returns all targets in order, and the problems in words."""
     targets, troubles = set(where.targets), []
     jobs: list[Awaitable[Iterable[ScrapeTarget]]] = [
         asyncio.to_thread(_read_targets, where, Path(file)) for file in where.files
@@ -63,10 +63,10 @@ async def discover_targets(where: TargetDiscovery) -> tuple[list[ScrapeTarget], 
 
 
 def _read_targets(where: TargetDiscovery, path: Path) -> list[ScrapeTarget]:
-    """The targets in a file.
+    """Reads the targets of a file.
 
     Raises:
-        InputError: it is no list of targets.
+        InputError: the file is not a list of targets.
     """
     fields = FieldReader(yamlfile.read(path))
     targets = [one for at in fields.item_paths(()) for one in parse_group(fields, at, where)]
@@ -76,7 +76,7 @@ def _read_targets(where: TargetDiscovery, path: Path) -> list[ScrapeTarget]:
 
 
 def parse_group(fields: FieldReader, at: FieldPath, where: TargetDiscovery) -> list[ScrapeTarget]:
-    """The targets of one entry: `{targets: [HOST:PORT or URL], labels: {...}}`."""
+    """Parses the targets of one entry: `{targets: [HOST:PORT or URL], labels: {...}}`."""
     if not fields.check_keys(at, ("targets",), ("labels",)):
         return []
     own = parse_labels(fields, (*at, "labels"))
@@ -91,7 +91,7 @@ def parse_group(fields: FieldReader, at: FieldPath, where: TargetDiscovery) -> l
 
 
 def parse_labels(fields: FieldReader, at: FieldPath) -> Labels:
-    """Labels as text, in order."""
+    """Parses labels as text, in order."""
     value = fields.value_at(at)
     if value is None:
         return ()
@@ -106,7 +106,7 @@ def _merge_labels(of_all: Labels, own: Labels) -> Labels:
 
 
 def target_url(text: str, where: TargetDiscovery) -> str:
-    """The address of a page; '' for what is none."""
+    """Returns the URL of a page; '' if the text is invalid."""
     url = text if "://" in text else f"{where.scheme}://{text}{where.path}"
     try:
         parts = urlsplit(url)
@@ -117,10 +117,10 @@ def target_url(text: str, where: TargetDiscovery) -> str:
 
 
 async def _resolve_targets(where: TargetDiscovery, name: str, port: int) -> list[ScrapeTarget]:
-    """The targets behind a name.
+    """Returns the targets behind a DNS name.
 
     Raises:
-        OSError: there are none to be had.
+        OSError: the name does not resolve.
     """
     look: Callable[[], Awaitable[Iterable[tuple[str, int]]]] = (
         (lambda: _lookup_addresses(name, port)) if port else (lambda: lookup_services(name))
@@ -140,5 +140,5 @@ async def _lookup_addresses(name: str, port: int) -> list[tuple[str, int]]:
 
 
 def scrape_labels(target: ScrapeTarget) -> Mapping[str, str]:
-    """The labels that a scrape gives to a target's series."""
+    """Returns the labels that a scrape adds to a target's series."""
     return {"instance": urlsplit(target.url).netloc, **dict(target.labels)}

@@ -1,4 +1,4 @@
-"""What collectors of one agent have in common."""
+"""What the collectors of one agent have in common."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ from skewscope.kb.model import Catalogue
 
 @dataclass(frozen=True)
 class CollectorContext:
-    """Where collectors read, and whose numbers these are."""
+    """Where collectors read, and which node and ports the values belong to."""
 
     files: KernelFiles
     failures: ReadFailures
     catalogue: Catalogue
     node: str
     runs_on: str
-    """dpu or host."""
+    """`dpu` or `host`."""
     ports: Mapping[str, str]
     """`node/port` by device."""
 
 
 class Collector(Protocol):
-    """Reads some numbers."""
+    """Reads some values."""
 
     def read(self, now: float) -> Iterator[Sample]:
-        """What is there now; what is missing is left out."""
+        """Yields the present values; missing values are omitted."""
         ...

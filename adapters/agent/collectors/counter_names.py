@@ -1,4 +1,4 @@
-"""From the kernel's own names of counters to signals of the catalogue."""
+"""Maps the kernel's counter names to signals of the catalogue."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -12,25 +12,25 @@ Sample = tuple[SeriesKey, float]
 
 
 class CounterMapping(NamedTuple):
-    """One signal that a name of the kernel delivers."""
+    """One signal that a kernel name delivers."""
 
     signal: str
     entity_word: str
-    """The catalogue's word for what is measured."""
+    """The catalogue's word for the measured entity."""
     rank: int
-    """Its place among the names that deliver this signal: the lowest that is there counts."""
+    """Its rank among the names that deliver this signal: the lowest available one counts."""
     scale: float
     token: str
-    """What the name says of the selector: a priority, a lane."""
+    """The selector in the name: a priority, a lane."""
 
     @property
     def on_port(self) -> bool:
-        """Whether it belongs to a port; else it is its node's."""
+        """Returns whether it belongs to a port; otherwise it belongs to the node."""
         return ENTITY_KINDS.get(self.entity_word) == "port"
 
 
 class CounterNames:
-    """The names of one interface of the kernel, as the catalogue lists them."""
+    """The names of one kernel interface, as listed in the catalogue."""
 
     def __init__(self, catalogue: Catalogue, exporter: str) -> None:
         self._mappings: dict[str, list[CounterMapping]] = {}
@@ -45,7 +45,7 @@ class CounterNames:
         return name in self._mappings
 
     def select(self, names: Iterable[str]) -> list[tuple[str, CounterMapping]]:
-        """Of the names that are there, which to read for which signal, each signal from its best name only."""
+        """Returns which of the available names to read for which signal: the best name per signal."""
         every = [(name, meant) for name in names for meant in self._mappings.get(name, ())]
         best: dict[str, int] = {}
         for _, meant in every:
@@ -54,23 +54,23 @@ class CounterNames:
 
 
 class DeviceEntity(NamedTuple):
-    """Where the numbers of a device belong."""
+    """The entity that the values of a device belong to."""
 
     node: str
     port: str
     """`node/port`."""
     device_selector: str = ""
-    """What tells it from other devices of its port, as part of a selector."""
+    """Distinguishes it from other devices of its port, as part of a selector."""
 
     def series_key(self, meant: CounterMapping) -> SeriesKey:
-        """The series of a signal."""
+        """Returns the series of a signal."""
         parts = (meant.token, self.device_selector)
         kind, entity = ("port", self.port) if meant.on_port else ("node", self.node)
         return SeriesKey(meant.signal, kind, entity, ",".join(filter(None, parts)))
 
 
 def device_entities(node: str, ports: Mapping[str, str]) -> Iterator[tuple[str, DeviceEntity]]:
-    """Each device and its place; several devices of a port are told apart, for their numbers add up."""
+    """Yields each device and its entity; several devices of a port get selectors, since their values add up."""
     shared = list(ports.values())
     for device, port in ports.items():
         yield device, DeviceEntity(node, port, f"device={device}" if shared.count(port) > 1 else "")

@@ -1,7 +1,7 @@
-"""Health of the device behind a port, as its driver reports it: devlink, asked over generic netlink.
+"""Collector of device health as reported by drivers: devlink over generic netlink.
 
-Drivers keep reporters (firmware, its fatal errors, send and receive queues) that count what went wrong. Asking for the
-counts takes no privilege.
+Drivers have reporters (firmware, fatal firmware errors, send and receive queues) that count errors. Reading the counts
+needs no privilege.
 """
 
 import socket
@@ -23,18 +23,18 @@ REQUEST, DUMP = 0x01, 0x300
 ERROR, DONE = 2, 3
 HEADER, GENERIC_HEADER, ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=BBH"), struct.Struct("=HH")
 TYPE_MASK = 0x3FFF
-"""The bits of an attribute's type that say which it is."""
+"""Mask of the type in an attribute's type field."""
 MAX_BYTES = 1 << 16
 MAX_MESSAGES = 4096
 REPLY_TIMEOUT = 0.5
-"""Seconds that the kernel may take to answer."""
+"""Seconds to wait for the kernel's answer."""
 
 
 class HealthReporter(NamedTuple):
     """One reporter of one device."""
 
     device: str
-    """Its PCI address."""
+    """PCI address."""
     name: str
     errors: int
 
@@ -47,7 +47,7 @@ class DevlinkCollector:
         self._ports = dict(_pci_addresses(ground))
 
     def read(self, _now: float) -> Iterator[Sample]:
-        """How many errors each reporter has counted."""
+        """Yields the error count of each reporter."""
         if not self._ports:
             return
         try:
@@ -62,17 +62,17 @@ class DevlinkCollector:
 
 
 def _pci_addresses(ground: CollectorContext) -> Iterator[tuple[str, str]]:
-    """PCI address and port of each network device that has one."""
+    """Yields PCI address and port of each network device that has one."""
     for device, port in ground.ports.items():
         if target := ground.files.link(f"{FOLDER}/{device}/device"):
             yield target.rpartition("/")[2], port
 
 
 def query_reporters() -> list[HealthReporter]:
-    """The reporters of this machine.
+    """Returns the reporters of this machine.
 
     Raises:
-        OSError: the kernel knows no devlink, or does not answer.
+        OSError: the kernel lacks devlink, or does not answer.
     """
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_GENERIC) as line:
         line.settimeout(REPLY_TIMEOUT)
@@ -83,7 +83,7 @@ def query_reporters() -> list[HealthReporter]:
             (struct.unpack("=H", value)[0] for value in _attribute_values(line.recv(MAX_BYTES), FAMILY_ID)), 0
         )
         if not family:
-            raise OSError(0, "the kernel knows no devlink")
+            raise OSError(0, "the kernel lacks devlink")
         line.send(build_message(family, REQUEST | DUMP, HEALTH_REPORTER_GET, b""))
         found: list[HealthReporter] = []
         for _ in range(MAX_MESSAGES):
@@ -95,13 +95,13 @@ def query_reporters() -> list[HealthReporter]:
 
 
 def build_message(family: int, flags: int, command: int, attributes: bytes) -> bytes:
-    """One request."""
+    """Encodes one request."""
     body = GENERIC_HEADER.pack(command, 1, 0) + attributes
     return HEADER.pack(HEADER.size + len(body), family, flags, 1, 0) + body
 
 
 def parse_reporters(data: bytes) -> tuple[list[HealthReporter], bool]:
-    """The reporters of which some messages tell, and whether no more will come."""
+    """Returns the reporters in some messages, and whether the dump is complete."""
     found: list[HealthReporter] = []
     for kind, body in parse_messages(data):
         if kind in (ERROR, DONE):
@@ -123,7 +123,7 @@ def _attribute_values(data: bytes, wanted: int) -> Iterator[bytes]:
 
 
 def parse_messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Kind and body of each message of a datagram, as far as it is whole."""
+    """Yields type and body of each complete message of a datagram."""
     at = 0
     while at + HEADER.size <= len(data):
         length, kind, *_ = HEADER.unpack_from(data, at)
@@ -134,7 +134,7 @@ def parse_messages(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def parse_attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Kind and value of each attribute, as far as they are whole."""
+    """Yields type and value of each complete attribute."""
     at = 0
     while at + ATTRIBUTE.size <= len(data):
         length, kind = ATTRIBUTE.unpack_from(data, at)

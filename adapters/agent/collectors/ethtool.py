@@ -1,7 +1,7 @@
-"""Statistics of drivers, as `ethtool -S` prints them, through ioctl: no command is run.
+"""Collector of driver statistics, as `ethtool -S` prints them, through ioctl: no command is run.
 
-The names are fetched once and again when their number changes; each second only the numbers are. A driver counts
-hundreds of things for each ring, of which the catalogue wants few.
+The names are fetched once, and again when their number changes; each second only the values are read. A driver has
+hundreds of counters per ring, of which the catalogue uses few.
 """
 
 import array
@@ -36,29 +36,29 @@ REQUEST_SIZE = 40
 
 
 class DriverStatistics(Protocol):
-    """What a driver counts."""
+    """Statistics of a driver."""
 
     def count(self, device: str) -> int:
-        """How many numbers a device has; 0 for one without any."""
+        """Returns the number of statistics of a device; 0 for none."""
         ...
 
     def names(self, device: str, count: int) -> Sequence[str]:
-        """What they are called."""
+        """Returns their names."""
         ...
 
     def numbers(self, device: str, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-        """The numbers themselves; fewer where they changed meanwhile."""
+        """Returns [statistic] uint64 values; fewer if the set changed meanwhile."""
         ...
 
 
 class EthtoolIoctl:
-    """The kernel of this machine."""
+    """Statistics from the kernel of this machine."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
     def count(self, device: str) -> int:
-        """See `Statistics`; OSError where the device has gone."""
+        """See `DriverStatistics`; raises OSError if the device is gone."""
         # cmd, reserved, mask of sets, then one length for each bit that is left in the mask
         buffer = array.array("B", struct.pack("=IIQI", GSSET_INFO, 0, 1 << ETH_SS_STATS, 0))
         try:
@@ -71,7 +71,7 @@ class EthtoolIoctl:
         return min(int(count), MAX_STATISTICS) if mask else 0
 
     def names(self, device: str, count: int) -> Sequence[str]:
-        """See `Statistics`."""
+        """See `DriverStatistics`."""
         head = struct.pack("=III", GSTRINGS, ETH_SS_STATS, count)
         buffer = array.array("B", head + bytes(NAME_BYTES * count))
         self._call(device, buffer)
@@ -80,7 +80,7 @@ class EthtoolIoctl:
         return [part.split(b"\0")[0].decode("ascii", "replace").strip() for part in parts]
 
     def numbers(self, device: str, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-        """See `Statistics`."""
+        """See `DriverStatistics`."""
         buffer = array.array("B", struct.pack("=II", GSTATS, count) + bytes(8 * count))
         self._call(device, buffer)
         _, got = struct.unpack_from("=II", buffer)
@@ -99,7 +99,7 @@ class EthtoolIoctl:
 
 
 class _DeviceSeries(NamedTuple):
-    """Which of a device's numbers are wanted."""
+    """The statistics of a device that are read."""
 
     statistic_count: int
     columns: np.ndarray[tuple[int], np.dtype[np.intp]]
@@ -124,7 +124,7 @@ class EthtoolCollector:
         self._known: dict[str, _DeviceSeries] = {}
 
     def read(self, _now: float) -> Iterator[Sample]:
-        """What is there now."""
+        """Yields the present values."""
         for device, place in self._devices:
             try:
                 yield from self._read_device(device, place)
@@ -150,10 +150,10 @@ class EthtoolCollector:
 def select_statistics(
     names: Sequence[str], place: DeviceEntity, kernel: CounterNames, *, behind: bool
 ) -> _DeviceSeries:
-    """What of a driver's statistics the catalogue knows; `behind`: they are of a representor.
+    """Selects the statistics that the catalogue knows; `behind`: the device is a representor.
 
-    A representor's counters are another function's, seen from the switch: the only ones that are taken as what they
-    say are those that count all of its traffic. Numbers of single rings are their host's own business.
+    A representor's counters are another function's, seen from the switch: only those that count all of its traffic are
+    used. Statistics of single rings concern the host alone.
     """
     numbers: dict[str, int] = {}
     for index, name in enumerate(names):

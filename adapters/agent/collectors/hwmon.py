@@ -1,4 +1,4 @@
-"""Temperatures, from /sys/class/hwmon: of the DPU's own chip, and of the modules in its ports."""
+"""Collector of temperatures, from /sys/class/hwmon: the DPU's own chip, and the modules in its ports."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ MILLI = 1e-3
 
 
 class HwmonCollector:
-    """Reads the sensors of the machine on which the agent runs."""
+    """Reads the sensors of the local machine."""
 
     def __init__(self, ground: CollectorContext) -> None:
         self._files = ground.files
@@ -24,7 +24,7 @@ class HwmonCollector:
         self._sensors = list(_find_sensors(ground.files, ground.ports))
 
     def read(self, _now: float) -> Iterator[Sample]:
-        """What is there now: the hottest place of the chip, and each module."""
+        """Yields the present values: the hottest sensor of the chip, and each module."""
         hottest = None
         modules: dict[str, float] = {}
         for path, port in self._sensors:
@@ -42,7 +42,7 @@ class HwmonCollector:
 
 
 def _find_sensors(files: KernelFiles, ports: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """(path, port) of each sensor of temperature; '' for a port where it is none of a module."""
+    """Yields (path, port) of each temperature sensor; '' as port if it is not a module's."""
     for device in files.names(FOLDER):
         base = f"{FOLDER}/{device}"
         netdevs = [ports[name] for name in files.names(f"{base}/device/net") if name in ports]

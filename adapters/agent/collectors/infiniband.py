@@ -1,9 +1,8 @@
-"""Counters of RDMA ports, from /sys/class/infiniband.
+"""Collector of RDMA port counters, from /sys/class/infiniband.
 
-`counters` are the port's, some of them narrow and sticking at their end; `hw_counters` belong to the function and are
-32-bit for the most part. The catalogue tells which; here they are handed on as they stand. Values of `hw_counters` are
-renewed at most once in `lifespan` milliseconds, so they are read no more often: between two renewals nothing seems to
-happen that does.
+`counters` belong to the port; some are narrow and saturate. `hw_counters` belong to the function and are mostly 32-bit.
+The catalogue records which; values are passed on unchanged. The driver refreshes `hw_counters` at most once per
+`lifespan` milliseconds, so they are read no more often: repeated values would look like idle time.
 """
 
 import math
@@ -19,18 +18,18 @@ from skewscope.engine.ingest.feed import SeriesKey
 FOLDER = "sys/class/infiniband"
 NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)")
 RATE = "rate"
-"""Stands as text: `200 Gb/sec (4X HDR)`."""
+"""Read as text: `200 Gb/sec (4X HDR)`."""
 GIGA = 1e9
 
 
 @dataclass
 class _RdmaPort:
-    """What is read of one port."""
+    """The files read for one port."""
 
     lifespan: str
     fast: list[tuple[str, SeriesKey, float]] = field(default_factory=list)
     slow: list[tuple[str, SeriesKey, float]] = field(default_factory=list)
-    """Those with a lifespan."""
+    """Files with a lifespan."""
     last_slow_read: float = -math.inf
 
 
@@ -57,7 +56,7 @@ class RdmaCollector:
         return port
 
     def read(self, now: float) -> Iterator[Sample]:
-        """What is there now."""
+        """Yields the present values."""
         for port in self._ports:
             yield from self._read_series(port.fast)
             lifespan = (self._files.number(port.lifespan) or 0.0) / 1e3 if port.slow else 0.0
@@ -73,7 +72,7 @@ class RdmaCollector:
 
 
 def _find_ports(files: KernelFiles, ports: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """(path below the folder, port) of each RDMA port that is named itself or whose network device is."""
+    """Yields (path below the folder, port) of each RDMA port that is configured itself or by its network device."""
     for hca in files.names(FOLDER):
         for number in files.names(f"{FOLDER}/{hca}/ports"):
             path = f"{hca}/ports/{number}"

@@ -1,4 +1,4 @@
-"""Small files of the kernel, read again and again: kept open, and what cannot be read is told once."""
+"""Small kernel files that are read repeatedly: kept open, with read failures logged once."""
 
 import logging
 import os
@@ -9,26 +9,26 @@ from pathlib import Path
 log = logging.getLogger("skewscope.agent")
 
 MAX_BYTES = 1 << 16
-"""Of one file."""
+"""Maximum bytes of one file."""
 MAX_OPEN = 512
 PERMISSION_ERRORS = (PermissionError,)
 
 
 class ReadFailures:
-    """What could not be read: said once, counted always."""
+    """Read failures: logged once, always counted."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
     def note(self, what: str, why: object) -> None:
-        """Counts a failure; the first of its kind is logged."""
+        """Counts a failure; logs the first of its kind."""
         if what not in self.counts:
-            log.warning("cannot read %s: %s; it is left out, and this is not said again", what, why)
+            log.warning("cannot read %s: %s; it is omitted, and further failures are only counted", what, why)
         self.counts[what] += 1
 
 
 class KernelFiles:
-    """Files below a folder, which stands for the root of a file system."""
+    """Kernel files below a folder that stands for the root of the file system."""
 
     def __init__(self, root: Path, troubles: ReadFailures) -> None:
         self._root = root
@@ -36,7 +36,7 @@ class KernelFiles:
         self._open: OrderedDict[str, int] = OrderedDict()
 
     def names(self, folder: str) -> list[str]:
-        """What lies in a folder, in order; nothing where there is none."""
+        """Returns the names in a folder, sorted; empty if it does not exist."""
         try:
             return sorted(entry.name for entry in (self._root / folder).iterdir())
         except FileNotFoundError:
@@ -46,7 +46,7 @@ class KernelFiles:
             return []
 
     def text(self, path: str) -> str:
-        """What a file holds, without the blanks around it; '' where it is missing or cannot be read now."""
+        """Returns the stripped content of a file; '' if it is missing or cannot be read."""
         for _ in range(2):
             handle = self._handle(path)
             if handle < 0:
@@ -54,7 +54,7 @@ class KernelFiles:
             try:
                 return os.pread(handle, MAX_BYTES, 0).decode("utf-8", "replace").strip()
             except OSError as error:
-                # The device may have gone and come again: its new file is another one.
+                # The device may have been removed and added again: its file is a new one.
                 self._forget(path)
                 if isinstance(error, PERMISSION_ERRORS):
                     self._failures.note(path, error.strerror)
@@ -62,14 +62,14 @@ class KernelFiles:
         return ""
 
     def link(self, path: str) -> str:
-        """Where a symbolic link points, as it says itself; '' where there is none."""
+        """Returns the target of a symbolic link, unresolved; '' if there is none."""
         try:
             return str((self._root / path).readlink())
         except OSError:
             return ""
 
     def number(self, path: str) -> float | None:
-        """The whole number that a file holds; None where it holds none."""
+        """Returns the integer in a file; None if there is none."""
         text = self.text(path)
         try:
             return float(int(text))
@@ -77,7 +77,7 @@ class KernelFiles:
             return None
 
     def close(self) -> None:
-        """Closes all of them."""
+        """Closes all files."""
         for path in list(self._open):
             self._forget(path)
 

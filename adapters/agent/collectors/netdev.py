@@ -1,4 +1,4 @@
-"""Counters of network devices, from /sys/class/net: what passed the driver's rings, and the state of the link."""
+"""Collector of network devices, from /sys/class/net: traffic through the driver's rings, and the state of the link."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -22,20 +22,20 @@ FILE_SIGNALS: Mapping[str, tuple[str, float]] = {
     "carrier_down_count": ("port.carrier_down_changes", 1.0),
     "speed": ("port.speed", 1e6),  # Mbit/s
 }
-"""By file: the signal, and what makes the number one in its unit."""
+"""By file: the signal, and the factor to its unit."""
 REPRESENTOR = re.compile(r"(c\d+)?pf\d+(hpf|vf\d+|sf\d+)?")
 REPRESENTOR_NAME = re.compile(r"(c\d+)?pf\d+(hpf|vf\d+|sf\d+)|en.*pf\d+sf\d+")
 
 
 def is_representor(files: KernelFiles, device: str) -> bool:
-    """Whether a device stands for a function behind the switch: its counters are those of the slow path alone."""
+    """Returns whether a device represents a function behind the switch: it counts only the slow path."""
     if name := files.text(f"{FOLDER}/{device}/phys_port_name"):
         return REPRESENTOR.fullmatch(name) is not None
     return REPRESENTOR_NAME.fullmatch(device) is not None
 
 
 def uplinks(files: KernelFiles, ports: Mapping[str, str]) -> dict[str, str]:
-    """Those devices that are there and are no representors."""
+    """Returns the present devices that are not representors."""
     there = set(files.names(FOLDER))
     return {d: port for d, port in ports.items() if d in there and not is_representor(files, d)}
 
@@ -52,7 +52,7 @@ class NetdevCollector:
         ]
 
     def read(self, _now: float) -> Iterator[Sample]:
-        """What is there now; a speed that the driver does not know is left out."""
+        """Yields the present values; an unknown speed is omitted."""
         for path, key, scale in self._series:
             value = self._files.number(path)
             if value is not None and value >= 0:

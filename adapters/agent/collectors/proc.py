@@ -1,7 +1,7 @@
-"""Numbers of the whole machine, from /proc: processors, pressure, the network stack.
+"""Collector of machine-wide values, from /proc: CPU, pressure, the network stack.
 
-What they are of depends on where the agent runs. On a DPU they are the Arm's own and say nothing of the host; there
-they become the few signals of the catalogue that mean the DPU.
+Their meaning depends on where the agent runs. On a DPU they are those of its Arm cores, not of the host; there they
+become the few signals of the catalogue that concern the DPU.
 """
 
 import math
@@ -17,7 +17,7 @@ STAT, SOFTNET = "proc/stat", "proc/net/softnet_stat"
 MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 IDLE_MODES = ("idle", "iowait")
 TICKS_A_SECOND = 100.0
-"""Of /proc/stat; the same on every architecture that the kernel shows to programs."""
+"""Unit of /proc/stat, the same on every architecture."""
 CORE_LINE = re.compile(r"cpu(\d+) (.*)")
 PRESSURE_LINE = re.compile(r"(some|full) .*total=(\d+)")
 
@@ -37,12 +37,12 @@ PRESSURE_SIGNALS: Mapping[tuple[str, str], str] = {
     ("memory", "some"): "psi_mem",
     ("irq", "full"): "psi_irq",
 }
-"""By resource and line: the signal, behind `host.` or `dpu.`."""
+"""By resource and line: the signal, without the prefix `host.` or `dpu.`."""
 SOFTNET_FIELDS = ("softnet_processed", "softnet_dropped", "softnet_squeezed")
 
 
 class ProcCollector:
-    """Reads the machine on which the agent runs."""
+    """Reads the local machine."""
 
     def __init__(self, ground: CollectorContext) -> None:
         self._files = ground.files
@@ -54,7 +54,7 @@ class ProcCollector:
         self._total_ticks = math.nan
 
     def read(self, _now: float) -> Iterator[Sample]:
-        """What is there now, as far as the catalogue has a signal for it."""
+        """Yields the present values of signals in the catalogue."""
         yield from self._cpu_samples()
         yield from self._pressure_samples()
         yield from self._softnet_samples()
@@ -82,7 +82,7 @@ class ProcCollector:
                     yield self._series_key("host.cpu", f"cpu{match[1]},mode={mode}"), ticks / TICKS_A_SECOND
 
     def _cpu_share(self, ticks: Mapping[str, float]) -> Iterator[Sample]:
-        """The share of all cores that was busy since the last time."""
+        """Yields the share of CPU time that was busy since the last call."""
         whole = sum(ticks.values())
         busy = whole - sum(ticks.get(mode, 0.0) for mode in IDLE_MODES)
         passed = whole - self._total_ticks
@@ -100,7 +100,7 @@ class ProcCollector:
 
     def _softnet_samples(self) -> Iterator[Sample]:
         for core, line in enumerate(self._files.text(SOFTNET).splitlines()):
-            # Newer kernels leave out cores that are offline, and say which each line is of.
+            # Newer kernels omit offline cores and label each line with its core.
             numbers = [int(part, 16) for part in line.split() if _is_hexadecimal(part)]
             which = numbers[12] if len(numbers) > 12 else core
             for name, value in zip(SOFTNET_FIELDS, numbers, strict=False):
@@ -118,7 +118,7 @@ class ProcCollector:
 
 
 def _parse_ticks(line: str) -> dict[str, float]:
-    """Ticks by mode, of a line of /proc/stat. Guests are in user and nice already."""
+    """Returns the ticks by mode of a line of /proc/stat. Guest time is contained in user and nice."""
     name, *numbers = line.split()[: len(MODES) + 1] or [""]
     if not name.startswith("cpu") or not all(map(str.isdecimal, numbers)):
         return {}

@@ -1,4 +1,4 @@
-"""What can go wrong: one function a condition, which says what the fault does to the machine in one second.
+"""Fault models: one function per condition, which sets the effects of the fault in one second.
 
-`strength` runs from 0 (nothing) to 1 (as bad as it is reported); `age` is the number of seconds since it began.
+`strength` is between 0 (nothing) and 1 (as bad as reported); `age` is the number of seconds since it began.
 """

@@ -17,7 +17,7 @@ from skewscope.adapters.simulator.simulation import FleetSimulation
 
 @fault("kv-transfer-bottleneck", "job", ("pd",))
 def slow_transfer(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """The cache moves slowly between the roles."""
+    """KV transfers between the roles are slow."""
     p.transfer[at.job] *= 5 + 30 * strength
     p.capacity[list(w.fleet.jobs[at.job].nodes), 1:] *= 0.5 - 0.3 * strength
     p.admitting[at.job] *= 0.4 - 0.3 * strength
@@ -25,14 +25,14 @@ def slow_transfer(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength
 
 @fault("kv-transfer-fragmentation", "job", ("pd",))
 def transfer_fragmentation(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """The cache moves in many small pieces."""
+    """KV transfers consist of many small pieces."""
     p.pieces[at.job] *= 20 + 100 * strength
     p.admitting[at.job] *= 0.7 - 0.3 * strength
 
 
 @fault("kv-capacity-preemption-thrash", "job", SERVING_JOBS)
 def cache_full(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Answers get longer, and what is asked for needs more cache than there is."""
+    """Answers get longer and need more KV cache than there is."""
     asked, longer = w.load.demand_at(w.t), 2 + 2 * strength
     p.output[at.job] *= longer
     rate, prompt, output = float(asked.rate[at.job]), float(asked.prompt[at.job]), float(asked.output[at.job]) * longer
@@ -42,7 +42,7 @@ def cache_full(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: f
 
 @fault("pd-ratio-imbalance", "job", ("pd",))
 def wrong_ratio(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Too few instances prefill for the prompts that come."""
+    """There are too few prefill instances for the arriving prompts."""
     asked = w.load.demand_at(w.t)
     longer = 1.5 + strength
     p.prompt[at.job] *= longer
@@ -52,28 +52,28 @@ def wrong_ratio(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: 
 
 @fault("pd-abort-storm", "job", ("pd",))
 def abort_storm(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
-    """Slots of aborted requests stay taken until a time-out."""
+    """Slots of aborted requests stay occupied until a timeout."""
     p.failing[at.job] += 0.3 + 0.4 * strength
     p.stranded[at.job] = min(0.12 * (age + 1), 0.87 + 0.12 * strength)
 
 
 @fault("prefix-cache-hotspot", "job", ("tp", "pp"))
 def hot_prefix(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """A popular prefix makes one replica hot."""
+    """A popular prefix overloads one replica."""
     prefer_replica(p, w, at, 3 + 9 * strength)
     p.hits[at.job] += 0.45
 
 
 @fault("prefill-decode-interference", "job", ("tp", "ep", "pp"))
 def prefill_interference(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Prefills run into decode steps, and all streams stutter."""
+    """Prefills interrupt decode steps, and all streams stutter."""
     p.mixing[at.job] += 0.1 + 0.3 * strength
     p.prompt[at.job] *= 1.5 + strength
 
 
 @fault("prefill-hol-long-prompt", "job", ("tp", "pp", "ep"))
 def long_prompt(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
-    """A prompt of a hundred thousand tokens is computed before all others, and soon another one."""
+    """A prompt of 100,000 tokens is computed before all others, repeatedly."""
     takes = 3 + 3 * strength
     if age % 8 < 1:
         p.giant[at.job] = takes * PREFILL_TOKENS
@@ -83,18 +83,18 @@ def long_prompt(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength:
 
 @fault("attention-dp-imbalance", "member", ("ep",))
 def long_contexts(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Contexts differ from rank to rank, most at one of them; all send as much."""
+    """Context lengths differ between ranks, most at one of them; all send the same amount."""
     ranks, most = len(w.fleet.jobs[at.job].nodes), 0.3 + 0.7 * strength
     more = 0.6 * most * np.random.default_rng(at.node).random(ranks)
     more[at.member] = most
     p.share[at.job, :ranks] *= 1 + more
-    # An engine tells of its fullest cache.
+    # An engine reports its fullest cache.
     p.cache[at.job] /= 1 + most
 
 
 @fault("moe-inference-expert-imbalance", "node", ("ep",))
 def hot_expert(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """A rank holds the experts that most tokens go to."""
+    """One rank holds the experts that most tokens are routed to."""
     p.share[at.job, at.member] *= 1.15 + 0.5 * strength
     p.sent[at.job, at.member] *= 1.8 + 2 * strength
 
@@ -124,7 +124,7 @@ def expert_rebalance(p: FaultEffects, w: FleetSimulation, at: FaultTarget, stren
 
 @fault("speculative-raggedness", "job", ("tp", "pp"))
 def speculative_raggedness(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Guessing costs more than the few tokens that are accepted save, and streams accept different numbers."""
+    """Speculation costs more than the accepted tokens save, and streams accept different numbers."""
     p.share[at.job] *= 1.7 + 0.8 * strength
     p.yields[at.job] *= 1.6
     p.ragged[at.job] += 0.4 + 0.6 * strength
@@ -132,7 +132,7 @@ def speculative_raggedness(p: FaultEffects, _w: FleetSimulation, at: FaultTarget
 
 @fault("lora-adapter-skew", "job", ("tp", "pp"))
 def heavy_adapter(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Batches that hold a large adapter are slow for all, and other replicas read it from the one that has it."""
+    """Batches with a large adapter are slow for all; other replicas read it from its holder."""
     p.share[at.job] *= 1.2 + 0.5 * strength
     read, nodes = (2 + 4 * strength) * 1e9, list(w.fleet.jobs[at.job].nodes)
     p.other_out[nodes, 1:] += read
@@ -143,7 +143,7 @@ def heavy_adapter(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength
 
 @fault("lazy-connection-first-transfer", "job", ("pd",))
 def first_transfer(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
-    """The first transfer of a pair waits for a connection to be made."""
+    """The first transfer of a pair waits for its connection setup."""
     if age < 6 + 6 * strength:
         p.transfer[at.job] *= 200
         p.admitting[at.job] *= 0.05
@@ -159,7 +159,7 @@ def lockstep_skip(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, _streng
 
 @fault("storage-nic-asymmetry", "prefill", ("pd",))
 def storage_asymmetry(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Stored cache is read through the prefill nodes alone."""
+    """Stored KV cache is read through the prefill nodes alone."""
     p.other_in[list(prefill_nodes(w.fleet.jobs[at.job].nodes)), 0] += 25e9 * (0.75 + 0.2 * strength)
     p.transfer[at.job] *= 3
     p.prefill[at.job] *= 0.4
@@ -169,7 +169,7 @@ def storage_asymmetry(p: FaultEffects, w: FleetSimulation, at: FaultTarget, stre
 def uneven_tensor_parallelism(
     p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float
 ) -> None:
-    """The group lost a GPU and works on unevenly."""
+    """The group lost a GPU and continues unevenly."""
     p.dead[at.node, 7] = 1.0
     p.work[at.node, 0] *= 1.3 + 0.5 * strength
     p.held[at.node, 0] += 0.07

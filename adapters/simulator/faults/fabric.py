@@ -11,7 +11,7 @@ RAIL_SPEED = 50e9
 
 @fault("fabric-congestion", "leaf")
 def congestion(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """A leaf has less room than its nodes need."""
+    """A leaf has less uplink capacity than its nodes need."""
     hit = list(at.nodes)
     p.capacity[hit, at.port] *= 0.5 - 0.35 * strength
     p.queue[hit, at.port] += (40 + 200 * strength) * 1e-6 * w.random.uniform(0.8, 1.2, len(hit))
@@ -20,7 +20,7 @@ def congestion(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: f
 
 @fault("incast-all-to-all", "port", ("ep", "tp", "pd"))
 def incast(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Many write to one port at once."""
+    """Many senders write to one port at once."""
     p.other_in[at.node, at.port] += RAIL_SPEED * (0.5 + 0.45 * strength)
     p.queue[at.node, at.port] += (60 + 250 * strength) * 1e-6
     p.mark[at.node, at.port] += 0.1 + 0.4 * strength
@@ -29,7 +29,7 @@ def incast(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: floa
 
 @fault("fabric-loss", "port")
 def packet_loss(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """A link loses packets, in both directions; some arrive damaged."""
+    """A link loses packets in both directions; some arrive corrupt."""
     p.loss_out[at.node, at.port] += 0.004 + 0.03 * strength
     p.loss_in[at.node, at.port] += 0.004 + 0.03 * strength
     p.corrupt[at.node, at.port] += 0.0005 + 0.003 * strength
@@ -37,7 +37,7 @@ def packet_loss(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength:
 
 @fault("out-of-order-spurious-retransmit", "job", ("dp", "ep", "tp"), ("roce",))
 def packet_spraying(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Packets of a flow take several paths, and the adapters expect order."""
+    """Packets of a flow take several paths, and the adapters expect them in order."""
     p.reorder[list(w.fleet.jobs[at.job].nodes), 1:] += 0.01 + 0.06 * strength
 
 
@@ -53,7 +53,7 @@ def hash_collision(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strengt
 
 @fault("cross-job-contention", "job", ("dp", "ep", "tp"))
 def job_contention(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
-    """Another job's exchanges coincide with ours now and then."""
+    """Another job's exchanges occasionally coincide with this job's."""
     coincide = 0.5 + 0.5 * np.sin(age / 2.5) > 0.4
     nodes = list(w.fleet.jobs[at.job].nodes)
     if coincide:
@@ -64,7 +64,7 @@ def job_contention(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strengt
 
 @fault("congestion-control-mistuning", "job", ("dp", "ep"), ("roce",))
 def mistuning(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Senders are slowed by marks although no queue stands."""
+    """Senders are slowed by marks although there is no queue."""
     nodes = list(w.fleet.jobs[at.job].nodes)
     p.mark[nodes, 1:] += 0.001 + 0.003 * strength
     p.capacity[nodes, 1:] *= 0.6 - 0.3 * strength
@@ -72,7 +72,7 @@ def mistuning(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: fl
 
 @fault("pfc-storm", "port", fabrics=("roce",))
 def pause_storm(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """One adapter sends pause frames without end."""
+    """One adapter sends pause frames continuously."""
     p.pausing[at.node, at.port] += 0.7 + 0.3 * strength
     for n in range(w.fleet.plan.nodes):
         if n != at.node and w.fleet.leaf_of(n) == w.fleet.leaf_of(at.node):
@@ -81,19 +81,19 @@ def pause_storm(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: 
 
 @fault("head-of-line-blocking", "port", fabrics=("roce",))
 def head_of_line_blocking(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """The port is stopped for the sake of others' congestion."""
+    """The port is paused due to congestion of others."""
     p.paused[at.node, at.port] += 0.15 + 0.5 * strength
 
 
 @fault("credit-starvation", "port", fabrics=("infiniband",))
 def no_credits(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """The other end grants no credits."""
+    """The receiver grants no credits."""
     p.credits[at.node, at.port] += 0.2 + 0.6 * strength
 
 
 @fault("link-flap", "port")
 def link_flap(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
-    """The link goes down for a moment, again and again."""
+    """The link goes down for a moment, repeatedly."""
     every = 10 - 6 * strength
     if age % every < 1.0:
         p.flaps[at.node, at.port] += 1
@@ -103,7 +103,7 @@ def link_flap(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: f
 
 @fault("nic-failure-hang", "port")
 def nic_failure(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, _strength: float, age: float) -> None:
-    """The adapter is gone, and its job stands."""
+    """The adapter fails, and its job halts."""
     if age < 1:
         p.flaps[at.node, at.port] += 1
     p.down[at.node, at.port] = 1.0
@@ -113,7 +113,7 @@ def nic_failure(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, _strength
 
 @fault("rail-underuse", "node", ("tp", "ep", "dp", "pd"))
 def rail_underuse(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """All traffic of a node, or nearly all, goes over its first rail."""
+    """All or nearly all traffic of a node uses its first rail."""
     left = 0.2 - 0.2 * strength
     p.part[at.node, 2:] *= left
     p.part[at.node, 1] *= w.fleet.plan.rails - left * (w.fleet.plan.rails - 1)
@@ -121,7 +121,7 @@ def rail_underuse(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength
 
 @fault("qp-connection-state-thrash", "node", ("ep", "pd", "dp"))
 def connection_thrash(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """More connections than the adapter's cache holds."""
+    """There are more connections than the adapter's cache holds."""
     p.flows[at.node, 1:] *= 60 + 200 * strength
     p.capacity[at.node, 1:] *= 0.6 - 0.3 * strength
     p.read_stall[at.node, 1:] += 0.1 + 0.2 * strength
@@ -136,7 +136,7 @@ def collective_hang(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, _stre
 
 @fault("cross-node-load-skew", "front", ("tp", "pp"))
 def replica_load_skew(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """A balancer that looks at the wrong number sends one replica far more than the others."""
+    """A balancer with a wrong metric prefers one replica far too much."""
     prefer_replica(p, w, at, 1.5 + 4 * strength)
 
 

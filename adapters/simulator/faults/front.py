@@ -16,45 +16,45 @@ FRONT_SPEED = 25e9
 
 @fault("burst-admission-backlog", "pool", SERVING_JOBS)
 def burst(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Far more requests than the replicas of a pool can take in."""
+    """There are far more requests than the replicas of a pool can admit."""
     p.arrivals[pool_replicas(w.fleet, at.job)] *= 6 + 10 * strength
 
 
 @fault("ingress-starvation", "front", SERVING_JOBS)
 def ingress_starvation(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """A step before it stalls: what was meant for it does not come."""
+    """An upstream component stalls: requests do not arrive."""
     p.arrivals[at.job] *= 0.35 * (1 - strength)
 
 
 @fault("flow-session-skew", "front", ("tp", "pp"))
 def session_skew(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Sessions are tied to one replica, and a few connections carry them."""
+    """Sessions are bound to one replica, over a few connections."""
     prefer_replica(p, w, at, 1 + 5 * strength)
     p.hot_flow[at.node, 0] += 0.3 + 0.4 * strength
 
 
 @fault("ingress-loss", "front", SERVING_JOBS)
 def ingress_loss(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Requests are dropped on the way in, in the host's stack."""
+    """Requests are dropped in the host's network stack."""
     p.loss_in[at.node, 0] += 0.02 + 0.08 * strength
     p.drops[at.node] += 0.5 * (0.02 + 0.08 * strength) * w.net.rx_packets[at.node, 0]
 
 
 @fault("egress-loss", "front", SERVING_JOBS)
 def egress_loss(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Tokens are lost on the way to clients."""
+    """Tokens are lost on the path to clients."""
     p.loss_out[at.node, 0] += 0.01 + 0.07 * strength
 
 
 @fault("egress-jitter", "front", SERVING_JOBS)
 def jitter(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """The way to clients takes another time for each packet."""
+    """The path to clients has a variable delay."""
     p.queue[at.node, 0] += w.random.exponential(0.01 + 0.05 * strength)
 
 
 @fault("egress-backlog", "front", SERVING_JOBS)
 def egress_backlog(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
-    """The send queue grows: the way out is too slow for what is made."""
+    """The send queue grows: the egress is too slow."""
     p.egress[at.job] += min(0.2 * age, 1.0) * (0.5 + 1.5 * strength)
     p.queue[at.node, 0] += min(0.05 * age, 1.0) * (0.3 + 1.5 * strength)
 
@@ -70,33 +70,33 @@ def edge_saturation(p: FaultEffects, w: FleetSimulation, at: FaultTarget, streng
 
 @fault("retry-storm", "pool", SERVING_JOBS)
 def retries(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
-    """Clients give up and ask again; what is made for those who left is thrown away."""
+    """Clients time out and retry; what is computed for timed-out requests is discarded."""
     pool, times = pool_replicas(w.fleet, at.job), 1 + (2 + 4 * strength) * min(age / 10, 1.0)
     p.arrivals[pool] *= times
     if age < 1:
-        # What set it off is gone: the queue that it left is longer than clients wait.
+        # The cause is gone: the queue that it left is longer than the clients' timeout.
         w.serving.waiting[pool] += 60 + 60 * strength
-    # Nobody gets more than one answer, however often he asks.
+    # A client gets at most one answer, however often it retries.
     p.left[pool] = 1 - (0.7 - 0.4 * strength) / times
 
 
 @fault("early-completion-skew", "job", SERVING_JOBS)
 def early_completion_skew(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Most answers end soon while a few go on, and free places are not filled."""
+    """Most answers end soon while a few continue, and free slots are not filled."""
     p.output[at.job] *= 1 - 0.6 * strength
     p.admitting[at.job] *= 0.05
 
 
 @fault("engine-connection-liveness", "job", SERVING_JOBS)
 def dead_engine(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, _strength: float, _age: float) -> None:
-    """The engine hangs; its connections stay."""
+    """The engine hangs; its connections stay open."""
     p.halted[at.job] = 1.0
     p.admitting[at.job] = 0.0
 
 
 @fault("tenant-unfairness", "job", SERVING_JOBS)
 def tenant_unfairness(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """One tenant's long prompts over few connections take the engine."""
+    """One tenant's long prompts over few connections occupy the engine."""
     p.prompt[at.job] *= 7 + 6 * strength
     p.hot_flow[at.node, 0] += 0.4 + 0.3 * strength
 

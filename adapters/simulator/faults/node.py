@@ -7,37 +7,37 @@ from skewscope.adapters.simulator.simulation import FleetSimulation
 
 
 def _add_stall(p: FaultEffects, w: FleetSimulation, at: FaultTarget, share: float) -> None:
-    """A GPU stands still for a share of each of its job's rounds."""
+    """Adds a standstill of a GPU for a share of each round of its job."""
     p.stall[at.node, at.gpu] += share * w.rounds.kernel_time[at.job, at.member]
 
 
 @fault("tp-straggler", "node", BARRIER_JOBS)
 def straggler(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """A member that is late for every exchange, for no reason that any exporter tells."""
+    """A member is late for every exchange, for no reason visible in any exporter."""
     p.launch[at.node] += w.base_round[at.job] * (0.25 + 0.9 * strength)
 
 
 @fault("gpu-thermal-throttle", "gpu")
 def thermal_throttle(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """The air does not come through."""
+    """Cooling is blocked."""
     p.heat[at.node, at.gpu] += 38 + 20 * strength
 
 
 @fault("power-cap", "node")
 def power_cap(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """The node may draw less than its GPUs want."""
+    """The node's power limit is below the demand of its GPUs."""
     p.power_limit[at.node] *= full_clock_power(w.gpus)[at.node].mean() / BOARD_W * (0.9 - 0.35 * strength)
 
 
 @fault("gpu-fail-slow", "node", BARRIER_JOBS)
 def fail_slow(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """The chip computes rightly, and slowly, at its full clock."""
+    """The chip computes correctly but slowly, at its full clock."""
     p.slow[at.node, at.gpu] *= 1.3 + 0.9 * strength
 
 
 @fault("gpu-hard-fault", "gpu")
 def gpu_hard_fault(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """The GPU's memory fails, its controller no longer answers, or it falls off the bus; its job hangs."""
+    """The GPU's memory fails, its controller stops responding, or it falls off the bus; its job hangs."""
     p.xid[at.node, at.gpu] = 95.0 if strength < 0.4 else 119.0 if strength < 0.8 else 79.0
     p.dead[at.node, at.gpu] = 1.0
     p.halted[at.job] = 1.0
@@ -46,14 +46,14 @@ def gpu_hard_fault(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, streng
 
 @fault("nvlink-degradation", "gpu")
 def nvlink_degradation(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """A link repeats what it garbles."""
+    """A link retransmits corrupt data."""
     p.nvlink_errors[at.node, at.gpu] += 20 + 400 * strength
     p.nvlink[at.node, at.gpu] *= 0.75 - 0.5 * strength
 
 
 @fault("gpu-variability", "gpu")
 def slow_silicon(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """A chip that reaches less clock for its power."""
+    """A chip reaches a lower clock for its power."""
     slower = 0.93 - 0.13 * strength
     p.clock[at.node, at.gpu] *= slower
     p.leak[at.node, at.gpu] += 1 / slower**2.4 - 1
@@ -61,14 +61,14 @@ def slow_silicon(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength
 
 @fault("intra-node-gpu-skew", "gpu")
 def uneven_gpus(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """One GPU has more to do than its siblings, which wait."""
+    """One GPU has more work than its siblings, which wait."""
     p.work[at.node, at.gpu] *= 1.2 + 0.6 * strength
     p.clock[at.node, at.gpu] *= 0.9 - 0.2 * strength
 
 
 @fault("gpu-memory-fragmentation", "gpu", BARRIER_JOBS)
 def memory_fragmentation(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
-    """The allocator gives back and asks again."""
+    """The allocator frees and reallocates memory."""
     p.held[at.node, at.gpu] += 0.08 + 0.03 * (int(age) % 3 == 0)
     if w.random.random() < 0.4 + 0.4 * strength:
         _add_stall(p, w, at, 0.3 + 0.7 * strength)
@@ -78,7 +78,7 @@ def memory_fragmentation(p: FaultEffects, w: FleetSimulation, at: FaultTarget, s
 def host_to_device_starvation(
     p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float
 ) -> None:
-    """The GPU waits for data that come over a full link."""
+    """The GPU waits for data over a saturated link."""
     p.pcie_in[at.node, at.gpu] += 22e9 + 30e9 * strength
     _add_stall(p, w, at, 0.5 + 1.2 * strength)
 
@@ -87,14 +87,14 @@ def host_to_device_starvation(
 def device_to_host_bottleneck(
     p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float
 ) -> None:
-    """Each step ends with a copy to the host that is waited for."""
+    """Each step ends with a blocking copy to the host."""
     p.pcie_out[at.node, at.gpu] += 18e9 + 25e9 * strength
     _add_stall(p, w, at, 0.3 + 0.8 * strength)
 
 
 @fault("kv-offload-pcie-bottleneck", "gpus", SERVING_JOBS)
 def kv_offload(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Cached prompts are read back over PCIe, which takes longer than to compute them."""
+    """Cached prompts are read back over PCIe, which takes longer than computing them."""
     nodes = list(w.fleet.jobs[at.job].nodes)
     p.hits[at.job] += 0.5
     p.stall[nodes] += w.rounds.period[at.job] * (0.4 + 0.6 * strength)
@@ -113,7 +113,7 @@ def launch_latency(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strengt
 
 @fault("host-cpu-bottleneck", "node")
 def busy_host(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """All cores are taken."""
+    """All cores are busy."""
     p.busy[at.node] += 0.85
     p.launch[at.node] += w.rounds.kernel_time[at.job, at.member] * (0.2 + 0.5 * strength)
     p.drops[at.node] += 5 * strength
@@ -121,7 +121,7 @@ def busy_host(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: fl
 
 @fault("pcie-saturation", "node")
 def pcie_saturation(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """GPUs and adapter share a link that is full."""
+    """GPUs and adapter share a saturated link."""
     p.pcie_in[at.node] += 25e9 + 20e9 * strength
     p.pcie_out[at.node] += 15e9 + 15e9 * strength
     p.write_stall[at.node, 1:] += 0.2 + 0.4 * strength
@@ -132,7 +132,7 @@ def pcie_saturation(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, stren
 def peer_to_peer_throttling(
     p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float
 ) -> None:
-    """GPUs of a node talk over the host's root instead of NVLink."""
+    """GPUs of a node communicate over the root complex instead of NVLink."""
     p.nvlink[at.node] *= 0.6 - 0.5 * strength
     p.pcie_in[at.node] += 6e9 + 16e9 * strength
     p.pcie_out[at.node] += 6e9 + 16e9 * strength
@@ -148,20 +148,20 @@ def fewer_lanes(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength:
 
 @fault("nic-slow-receiver", "port", ("tp", "ep", "pd", "dp"))
 def slow_receiver(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """One adapter's translations miss, so that it cannot put away what comes and stops its senders."""
+    """One adapter's address translations miss; it cannot drain its receive side and pauses its senders."""
     p.write_stall[at.node, at.port] += 0.3 + 0.45 * strength
 
 
 @fault("host-interconnect-congestion", "node")
 def memory_bus(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Packets wait and drop between all adapters and memory."""
+    """Packets wait and are dropped between all adapters and memory."""
     p.write_stall[at.node] += 0.4 + 0.4 * strength
     p.wait_mem[at.node] += 0.1 + 0.3 * strength
 
 
 @fault("numa-misaffinity", "node", BARRIER_JOBS)
 def numa_misaffinity(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Threads crowd on some cores while others are free, and far from their GPUs: late, not alike in each round."""
+    """Threads share some cores while others are free, far from their GPUs: late, and differently in each round."""
     p.busy[at.node] += 0.1 + 0.15 * strength
     p.wait_cpu[at.node] += 0.12 + 0.35 * strength
     p.launch_noise[at.node] += w.rounds.kernel_time[at.job, at.member] * (0.15 + 0.4 * strength)
@@ -169,7 +169,7 @@ def numa_misaffinity(p: FaultEffects, w: FleetSimulation, at: FaultTarget, stren
 
 @fault("acs-iommu-misconfig", "node", ("dp", "ep", "tp"))
 def iommu_redirect(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """All that the adapter reads from GPUs goes up to the root and down again."""
+    """Everything that the adapter reads from GPUs passes through the root complex."""
     p.detour[at.node] += 1.0
     p.capacity[at.node, 1:] *= 0.35 - 0.2 * strength
     p.read_stall[at.node, 1:] += 0.1 + 0.2 * strength
@@ -177,7 +177,7 @@ def iommu_redirect(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, streng
 
 @fault("pcie-noisy-neighbour", "node", SERVING_JOBS)
 def neighbour(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Another tenant's traffic on the same host."""
+    """Another tenant's traffic runs on the same host."""
     p.other_in[at.node, 0] += (4 + 8 * strength) * 1e9
     p.other_out[at.node, 0] += (4 + 8 * strength) * 1e9
     p.busy[at.node] += 0.62 + 0.1 * strength
@@ -186,7 +186,7 @@ def neighbour(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: fl
 
 @fault("pinned-memory-shortage", "node")
 def pinned_memory_shortage(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Memory that devices may use is scarce, and the driver blocks for who asks for much of it."""
+    """Pinnable memory is scarce, and the driver blocks large allocations."""
     p.mute_gpu[at.node] = 1.0
     p.wait_mem[at.node] += 0.2 + 0.5 * strength
     p.launch[at.node] += w.rounds.kernel_time[at.job, at.member] * (0.1 + 0.4 * strength)
@@ -205,7 +205,7 @@ def registration_churn(p: FaultEffects, w: FleetSimulation, at: FaultTarget, str
 
 @fault("rnic-tenant-interference", "port", ("tp", "ep", "pd", "dp"))
 def tenant_interference(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Another function of the adapter keeps its pipeline busy, with tiny messages or with requests that are refused."""
+    """Another function of the adapter loads its pipeline with tiny messages or refused requests."""
     p.capacity[at.node, at.port] *= 0.7 - 0.45 * strength
     if at.node % 2:
         p.flood[at.node, at.port] += (4 + 16 * strength) * 1e6
@@ -215,7 +215,7 @@ def tenant_interference(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, s
 
 @fault("counter-untrustworthy", "port", ("tp", "ep", "pd", "dp"), ("roce",))
 def counter_error(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """New firmware counts words of four bytes, or is taken to, or tells of notifications that were never sent."""
+    """New firmware counts words of four bytes, or reports notifications that were never sent."""
     way = at.node % 3
     if way < 2:
         p.misread[at.node, at.port] *= 4.0 if way else 0.25
@@ -225,7 +225,7 @@ def counter_error(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength
 
 @fault("microburst-blindness", "front", SERVING_JOBS)
 def microbursts(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """Many answers of a storage or of clients come within milliseconds, some times a second."""
+    """Many answers of a storage system or of clients arrive within milliseconds, several times a second."""
     times = 2 + 6 * strength
     p.bursts[at.node, 0] += times
     p.other_in[at.node, 0] += times * 0.01 * 25e9
@@ -233,20 +233,20 @@ def microbursts(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength:
 
 @fault("dpu-self-overload", "node", ALL_JOBS)
 def dpu_overload(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """The DPU's own processors cannot keep up."""
+    """The DPU's own CPU is overloaded."""
     p.arm[at.node] += 0.75 + 0.12 * strength
     p.dpu_heat[at.node] += 6 * strength
 
 
 @fault("clock-skew", "node", BARRIER_JOBS)
 def clock_skew(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
-    """The node's clock is off, before or behind."""
+    """The node's clock is ahead or behind."""
     p.clock_off[at.node] += (1 if at.node % 2 else -1) * 0.2 * 20**strength
 
 
 @fault("telemetry-blackout", "node", ALL_JOBS)
 def telemetry_blackout(p: FaultEffects, _w: FleetSimulation, at: FaultTarget, _strength: float, _age: float) -> None:
-    """The host's exporters say nothing, the page of an engine neither; the host works."""
+    """The host's exporters and the engine's page are silent, while the host works."""
     p.mute_host[at.node] = 1.0
     p.mute_gpu[at.node] = 1.0
     p.mute_page[at.node] = 1.0

@@ -1,4 +1,4 @@
-"""Faults by the id of their condition, and whom they befall."""
+"""Registry of fault models by condition, and selection of their targets."""
 
 import importlib
 import pkgutil
@@ -15,13 +15,13 @@ from skewscope.adapters.simulator.simulation import FleetSimulation
 
 @dataclass(frozen=True, slots=True)
 class FaultTarget:
-    """Whom a fault befalls; what does not matter is 0."""
+    """Target of a fault; irrelevant fields are 0."""
 
     kind: str
-    """As an incident names it: gpu, node, port, group, replica, pool, fleet."""
+    """Entity kind as in an incident: gpu, node, port, group, replica, pool, fleet."""
     name: str
     also: tuple[str, ...] = ()
-    """Other names under which it would be rightly told: what the entity lies on, or what it alone is made of."""
+    """Other accepted entities: what the target belongs to, or what consists of the target alone."""
     node: int = 0
     gpu: int = 0
     port: int = 0
@@ -35,14 +35,14 @@ EffectFunction = Callable[[FaultEffects, FleetSimulation, FaultTarget, float, fl
 
 @dataclass(frozen=True, slots=True)
 class FaultModel:
-    """A way in which a fleet can be sick."""
+    """A fault model."""
 
     condition: str
     target: str
     """One of `TARGETS`."""
     apply: EffectFunction
     jobs: tuple[str, ...]
-    """Kinds of job that can have it."""
+    """Kinds of job that it can affect."""
     fabrics: tuple[str, ...]
 
 
@@ -52,13 +52,13 @@ ALL_JOBS = tuple(JOB_KINDS)
 SERVING_JOBS = tuple(name for name, kind in JOB_KINDS.items() if kind.is_serving)
 TRAINING_JOBS = tuple(name for name, kind in JOB_KINDS.items() if not kind.is_serving)
 BARRIER_JOBS = ("tp", "ep", "dp")
-"""Jobs whose members all wait for each other; those that prefill do not wait for those that decode."""
+"""Jobs whose members all wait for each other; prefill members do not wait for decode members."""
 
 
 def fault(
     condition: str, target: str, jobs: tuple[str, ...] = ALL_JOBS, fabrics: tuple[str, ...] = ("roce", "infiniband")
 ) -> Callable[[EffectFunction], EffectFunction]:
-    """Registers what a condition does."""
+    """Registers the fault model of a condition."""
 
     def register(act: EffectFunction) -> EffectFunction:
         _registry[condition] = FaultModel(condition, target, act, jobs, fabrics)
@@ -69,7 +69,7 @@ def fault(
 
 @cache
 def fault_models() -> Mapping[str, FaultModel]:
-    """Every fault, by condition."""
+    """Returns every fault model, by condition."""
     import skewscope.adapters.simulator.faults as folder  # noqa: PLC0415
 
     for module in pkgutil.iter_modules(folder.__path__):
@@ -78,7 +78,7 @@ def fault_models() -> Mapping[str, FaultModel]:
 
 
 def choose_target(fault_: FaultModel, fleet: SimulatedFleet, random: np.random.Generator) -> FaultTarget:
-    """Somebody whom a fault can befall."""
+    """Chooses a random target of a fault."""
     numbers = fleet.jobs_of_kind(*fault_.jobs)
     job = int(random.choice(numbers))
     member = int(random.integers(len(fleet.jobs[job].nodes)))
@@ -88,20 +88,20 @@ def choose_target(fault_: FaultModel, fleet: SimulatedFleet, random: np.random.G
 
 
 def pool_replicas(fleet: SimulatedFleet, job: int) -> list[int]:
-    """The replicas of a replica's pool, itself among them."""
+    """Returns the replicas of a replica's pool, including itself."""
     names = next((pool.replicas for pool in fleet.topology.pools if fleet.jobs[job].name in pool.replicas), ())
     return [n for n, one in enumerate(fleet.jobs) if one.name in names]
 
 
 def prefer_replica(p: FaultEffects, w: FleetSimulation, at: FaultTarget, times: float) -> None:
-    """A balancer sends one replica so many times what each other one of its pool gets; as many come in all."""
+    """Makes a balancer prefer one replica of a pool by a factor; the total stays the same."""
     pool = pool_replicas(w.fleet, at.job)
     p.arrivals[pool] *= len(pool) / (times + len(pool) - 1)
     p.arrivals[at.job] *= times
 
 
 def drain_replica(p: FaultEffects, w: FleetSimulation, job: int) -> None:
-    """A balancer sends one replica nothing; the others of its pool get its part."""
+    """Makes a balancer send one replica nothing; the others of its pool get its share."""
     others = [n for n in pool_replicas(w.fleet, job) if n != job and p.out[n] <= 0]
     p.arrivals[others] *= (len(others) + 1) / max(len(others), 1)
     p.arrivals[job] = 0.0
@@ -109,7 +109,7 @@ def drain_replica(p: FaultEffects, w: FleetSimulation, job: int) -> None:
 
 
 def prefill_nodes(nodes: Sequence[int]) -> tuple[int, ...]:
-    """Those of a job's nodes that prefill, where the others decode."""
+    """Returns the prefill nodes of a job with separate roles."""
     return tuple(nodes[: len(nodes) // 2])
 
 
@@ -142,7 +142,7 @@ def _job_target(fleet: SimulatedFleet, job: int, _member: int, _node: int, _gpu:
     front = fleet.topology.nodes[made.nodes[0]].name
     pools = [pool for pool in fleet.topology.pools if made.name in pool.replicas]
     only = tuple(pool.name for pool in pools if len(pool.replicas) == 1)
-    # What befalls a whole job may be told on any of its rails.
+    # A fault of a whole job may be reported on any of its rails.
     rails = tuple(fleet.port_name(n, p) for n in made.nodes for p in range(1, fleet.ports))
     return FaultTarget("group", made.name, (front, *only, *rails), made.nodes[0], 0, 0, job, 0, made.nodes)
 
@@ -205,11 +205,11 @@ TARGET_BUILDERS: Mapping[str, Callable[[SimulatedFleet, int, int, int, int, int]
 
 
 DWELL = 10.0, 15.0
-"""Seconds after which a fault that moves goes on to another member, at least and at most."""
+"""Minimum and maximum seconds after which a moving fault changes its member."""
 
 
 def move_between_members(fault_: FaultModel) -> FaultModel:
-    """The same on one member of a job after another, as it is with what depends on data or on batches."""
+    """Returns a fault model that moves between the members of a job, as data-dependent faults do."""
 
     def act(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, age: float) -> None:
         member, since = _current_member(w.fleet, at.job, age)
@@ -221,7 +221,7 @@ def move_between_members(fault_: FaultModel) -> FaultModel:
 
 
 def _current_member(fleet: SimulatedFleet, job: int, age: float) -> tuple[int, float]:
-    """The member that a moving fault is on, and for how long already."""
+    """Returns the present member of a moving fault, and the seconds since it moved there."""
     random = np.random.default_rng([fleet.plan.seed, job])
     members = len(fleet.jobs[job].nodes)
     member, since, stays = int(random.integers(members)), age, random.uniform(*DWELL)

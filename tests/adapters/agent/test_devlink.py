@@ -59,7 +59,7 @@ def test_errors_belong_to_the_port_of_the_device(tmp_path, monkeypatch):
 
 def test_a_machine_without_devlink_is_said_once(tmp_path, monkeypatch):
     def refused():
-        raise OSError(0, "the kernel knows no devlink")
+        raise OSError(0, "the kernel lacks devlink")
 
     root = tree(tmp_path, {"sys/class/net/p0/mtu": 1, "sys/devices/0000:03:00.0/vendor": 1})
     (root / "sys/class/net/p0/device").symlink_to("../../../devices/0000:03:00.0")

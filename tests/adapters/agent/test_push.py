@@ -144,7 +144,9 @@ def test_a_row_that_is_called_wrong_is_announced_anew_once_and_given_up_and_all_
     assert not sending.backlog.rows
     assert sending.is_reachable
     told = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
-    assert told == ["http://127.0.0.1:1 calls rows wrong, which are given up: strange; more are only counted"]
+    assert told == [
+        "http://127.0.0.1:1 refuses rows as invalid, which are dropped: strange; further ones are only counted"
+    ]
     alone = [body for body in bodies if [f.sequence for f in body if isinstance(f, RowFrame)] == [5]]
     assert all(isinstance(body[0], SeriesFrame) for body in alone)
     assert len(alone) <= 2

@@ -85,9 +85,9 @@ def test_a_table_grows_and_never_changes():
 
 def test_an_agent_speaks_for_its_own_node_only():
     found = receiver()
-    with pytest.raises(ForeignNodeError, match="may speak for 'n1'"):
+    with pytest.raises(ForeignNodeError, match="may report for 'n1'"):
         found.receive(body(TOLD), allowed="n1")
-    with pytest.raises(ForeignNodeError, match="no node"):
+    with pytest.raises(ForeignNodeError, match="not a node"):
         found.receive(body(node="n9"))
     theirs = (
         *(SeriesKey("a", "node", "n1"), SeriesKey("a", "port", "n1/ew"), SeriesKey("a", "peer", "n1/ew>n0/ew")),

@@ -145,7 +145,7 @@ def test_a_fault_is_told_kept_and_carried_over_a_kill(tmp_path):
         again.until(lambda: "unknown field 'oops'" in again.log())
         (tmp_path / "skewscope.yaml").write_text("version: 1\ntopology: topology.yaml\nlisten: {port: 1}\n" + AUTH)
         again.process.send_signal(signal.SIGHUP)
-        again.until(lambda: "listen: what was changed there counts after a restart" in again.log())
+        again.until(lambda: "listen: changes there take effect after a restart" in again.log())
         assert again.ask("/metrics")[0] == 401
     assert again.process.returncode == 0
     assert StoreReader(tmp_path / "skewscope.db").verify_audit()[0] == 5  # started, opened, started, reloaded, stopped

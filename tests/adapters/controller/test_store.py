@@ -67,7 +67,7 @@ def test_a_file_that_was_taken_away_takes_nothing_until_it_is_back(tmp_path, how
         store.path.mkdir()
     elif how == "replaced":
         Store(store.path).close()
-    with pytest.raises(StoreError, match="was taken away"):
+    with pytest.raises(StoreError, match="was removed"):
         store.write_tick(5.0, [one], [IncidentChange(5.0, one.id, "opened")])
     if how == "deleted":
         os.link(kept, store.path)
@@ -99,7 +99,7 @@ def test_a_store_of_a_newer_version_and_what_is_none_are_refused(tmp_path):
     with sqlite3.connect(tmp_path / "s.db") as connection:
         connection.execute("PRAGMA user_version = 99")
     (tmp_path / "text.db").write_text("no database " * 100)
-    for name, told in (("s.db", "newer Skewscope"), ("text.db", "no usable database")):
+    for name, told in (("s.db", "newer Skewscope"), ("text.db", "not a usable database")):
         with pytest.raises(InputError, match=told):
             Store(tmp_path / name)
 

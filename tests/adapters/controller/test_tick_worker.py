@@ -96,7 +96,7 @@ def test_a_recording_that_has_no_room_is_told_and_begins_anew(tmp_path, monkeypa
         assert work.step(t, {"demo": handed}).recording_ok
         monkeypatch.setattr(type(next(iter(work.recorder._files.values()))), "add", no_room)
         known = work.step(t + 1, {"demo": feed[1][1]})
-        assert (known.recording_ok, any("takes no recording" in each for each in known.snapshot.missing)) == (
+        assert (known.recording_ok, any("cannot be written" in each for each in known.snapshot.missing)) == (
             False,
             True,
         )

@@ -91,7 +91,7 @@ def test_files_are_followed_as_they_grow_are_replaced_and_break(tmp_path):
     one.unlink()
     (tmp_path / "two.log").write_text(record(coll_sn=4) + record(hostname="nobody") + '{"header": 3}\n')
     assert told(inspector.read())["nccl.coll_seq", "tp:example-hostname/gpu0", ""] == 4
-    assert inspector._trouble() == "1 broken records, 2 records of no known group"
+    assert inspector._trouble() == "1 broken records, 2 records of unmatched communicators"
 
 
 def test_what_the_processor_timed_is_no_measure_of_the_network(tmp_path):
@@ -117,7 +117,7 @@ def test_a_flood_and_a_record_without_end_cost_no_memory(tmp_path, monkeypatch):
 
 def test_no_pipe_is_opened_that_would_hang_its_reader(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="no plain file"):
+    with pytest.raises(OSError, match="not a regular file"):
         NcclInspectorSource(Files("i", str(tmp_path / "pipe"), 1.0), WORLD).read()
 
 

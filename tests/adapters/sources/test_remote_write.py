@@ -199,7 +199,7 @@ def test_a_source_that_is_pushed_to_hands_over_what_it_is_given_and_says_when_it
             await source.take(b"", {})
         await clock.pass_(6.0)
         assert sink.values == 1
-        assert "1 bodies were none" in sink.trouble
+        assert "1 invalid bodies" in sink.trouble
         running.cancel()
 
     asyncio.run(play())
