@@ -44,7 +44,7 @@ class FuzzyMatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class FieldComparison:
     """Compares a field with a value."""
 
     field: str
@@ -73,7 +73,7 @@ class AnyOf:
     operands: tuple["Query", ...]
 
 
-Query = Union[Contains, FuzzyMatch, Comparison, Negation, AllOf, AnyOf]  # noqa: UP007 - it names itself
+Query = Union[Contains, FuzzyMatch, FieldComparison, Negation, AllOf, AnyOf]  # noqa: UP007 - it names itself
 
 
 def all_of(parts: Sequence[Query]) -> Query:
@@ -203,7 +203,7 @@ def _parse_word(token: _Token) -> Query:
     name, operator, value = found.groups()
     if token.tail is not None:
         value += token.tail
-    return Comparison(name, operator, value)
+    return FieldComparison(name, operator, value)
 
 
 def to_text(query: Query) -> str:
@@ -226,7 +226,7 @@ def _term_text(query: Query) -> str:
         return query.text if bare and not query.text.endswith(OPERATORS) else _quote(query.text)
     if isinstance(query, FuzzyMatch):
         return "~" + (query.text if _BARE_WORD.fullmatch(query.text) and query.text != "or" else _quote(query.text))
-    if isinstance(query, Comparison):
+    if isinstance(query, FieldComparison):
         # Quote a value that starts with =: it would extend the operator before it.
         plain = re.fullmatch(r'[^\s()"\\=][^\s()"\\]*', query.value) and not query.value.endswith(OPERATORS)
         return f"{query.field}{query.operator}{query.value if plain else _quote(query.value)}"
@@ -300,7 +300,7 @@ def _mask(query: Query, table: FilterTable, faults: list[str]) -> Mask:
     return _compare_field(query, table, faults)
 
 
-def _compare_field(test: Comparison, table: FilterTable, faults: list[str]) -> Mask:
+def _compare_field(test: FieldComparison, table: FilterTable, faults: list[str]) -> Mask:
     if test.field in table.text_fields:
         wanted = test.value.lower()
         texts = table.text_fields[test.field]()
@@ -330,7 +330,7 @@ def _compare_field(test: Comparison, table: FilterTable, faults: list[str]) -> M
     return np.ones(len(table.texts), bool)
 
 
-def _rank_value(test: Comparison, names: Sequence[str]) -> float | None:
+def _rank_value(test: FieldComparison, names: Sequence[str]) -> float | None:
     wanted = test.value.lower()
     return next((float(n) for n, name in enumerate(names) if wanted and name.startswith(wanted)), None)
 

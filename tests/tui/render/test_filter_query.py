@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from skewscope.tui.render.filter_query import (
     AllOf,
     AnyOf,
-    Comparison,
     Contains,
+    FieldComparison,
     FilterTable,
     FuzzyMatch,
     Negation,
@@ -86,7 +86,9 @@ texts = st.text(min_size=0, max_size=8)
 terms = st.one_of(
     st.builds(Contains, texts.filter(bool)),
     st.builds(FuzzyMatch, texts.filter(bool)),
-    st.builds(Comparison, st.sampled_from(["sev", "node", "age"]), st.sampled_from([">=", "<", "=", "!=", ":"]), texts),
+    st.builds(
+        FieldComparison, st.sampled_from(["sev", "node", "age"]), st.sampled_from([">=", "<", "=", "!=", ":"]), texts
+    ),
 )
 queries = st.recursive(
     terms,
