@@ -40,7 +40,7 @@ def main(source: Path, folder: Path, seconds: float = np.inf) -> None:
     rules, _ = load_rules(known)
     recording = open_recording(source)
     loaded = load(recording, known, workers=1)
-    wanted = Engine(rules.values(), known, recording.topology).detector.series_state.rule_signals
+    wanted = Engine(rules.values(), known, recording.topology).rule_signals
     block = kept(loaded.block, loaded.table, wanted, loaded.start + seconds)
     text = "".join(format_exposition(block, loaded.table, known))
     folder.mkdir(parents=True, exist_ok=True)

@@ -66,4 +66,4 @@ def test_tick(benchmark, nodes):
     benchmark.extra_info["series"] = len(numbers)
     benchmark.extra_info["ms a tick"] = round(1000 * benchmark.stats["median"], 1)
     print(f"\n{nodes} nodes, {benchmark.extra_info}")
-    assert not diagnosis.incidents.step(now[0], diagnosis.verdicts)
+    assert not diagnosis._tracker.step(now[0], diagnosis.verdicts)  # noqa: SLF001

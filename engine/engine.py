@@ -1,28 +1,205 @@
-"""The whole machine in one step: a tick's samples in, incidents out."""
+"""The engine of one fleet: a tick's samples in, incidents out, and read-only queries of its state.
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+This module is the public interface of the engine. Adapters and the terminal import it, the value types of
+`engine.model`, `engine.ingest.feed` and `engine.wire`, and nothing else that keeps state.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from skewscope.engine.advice.matcher import PolicyEvaluator
 from skewscope.engine.attribution.calibration import Calibration, load_calibration
 from skewscope.engine.features.evaluator import unit_of
-from skewscope.engine.incidents.lifecycle import IncidentChange, IncidentTracker
+from skewscope.engine.incidents.lifecycle import IncidentChange, IncidentTracker, list_for_contract
 from skewscope.engine.ingest.feed import Block, SampleFrame, SeriesTable
+from skewscope.engine.ingest.series_state import WATERMARK, SampleCounts
 from skewscope.engine.judge.alerts import EvidenceSpec, RuleInfo
 from skewscope.engine.judge.detector import Detector
+from skewscope.engine.model.incident import Incident
+from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.sets import F64, Index
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.verdict import RuleVerdict
 from skewscope.engine.wire.join import WireJoin
 from skewscope.kb.model import Catalogue
 from skewscope.kb.units import format_dimension
+from skewscope.rules.entity_kinds import PEER_DEFAULTS, kind_of
+from skewscope.rules.expression import Peers
 from skewscope.rules.model import Rule
 
+__all__ = [
+    "TICK_S",
+    "WATERMARK",
+    "Engine",
+    "IncidentChange",
+    "NewestSamples",
+    "SampleCounts",
+    "SignalSeries",
+    "build_rule_info",
+]
+
 TICK_S = 1.0
-"""Seconds of data between two judgements."""
+"""Seconds of data between two evaluations of the rules."""
 
 
-def build_rule_info(rule: Rule, worth: Calibration | None = None) -> RuleInfo:
-    """What incidents tell of a rule, and what its confidence is worth."""
+@dataclass(frozen=True, slots=True)
+class SignalSeries:
+    """The series of one signal that have had a sample. Arrays are [series] int, one item per series."""
+
+    signal: str
+    kind: str
+    """Kind of the entities."""
+    entity_names: Sequence[str]
+    """Entities of the kind, by number."""
+    selectors: Sequence[str]
+    """Selectors of the signal, by number."""
+    entity: Index
+    """Number in `entity_names`."""
+    selector: Index
+    """Number in `selectors`."""
+    position: Index
+    """Position for `Engine.newest_samples`."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewestSamples:
+    """The newest sample of some series. Arrays are [series] float64, NaN where there is none."""
+
+    time: F64
+    """Seconds since 1970 of the newest sample that had a value."""
+    value: F64
+    """As delivered, in the signal's unit; NaN after a gap as well."""
+    counter_total: F64
+    """Sum of a counter's increases since its first sample, in the signal's unit."""
+    stale_after: F64
+    """Age in seconds at which the value becomes stale."""
+
+
+class Engine:
+    """Evaluates rules on the telemetry of one fleet and keeps its incidents. Ticks must come in order of time.
+
+    Attributes:
+        rules: the rules by id.
+        catalogue: the signals and conditions that the rules refer to.
+        topology: the fleet.
+        verdicts: the verdicts of the last tick, one per rule, in the order of rule ids.
+    """
+
+    def __init__(
+        self,
+        rules: Iterable[Rule],
+        catalogue: Catalogue,
+        topology: Topology,
+        policies: PolicyEvaluator | None = None,
+        calibration: Calibration | None = None,
+    ) -> None:
+        """Builds the engine of one fleet.
+
+        Args:
+            rules: the rules to evaluate.
+            catalogue: the catalogue that they refer to.
+            topology: the fleet.
+            policies: selects advice; None: incidents carry no advice.
+            calibration: calibration of confidence; None: the one shipped with the package.
+        """
+        self.catalogue = catalogue
+        self.topology = topology
+        self.verdicts: Sequence[RuleVerdict] = ()
+        self._detector = Detector(rules, catalogue, topology, TICK_S, [WireJoin(topology, TICK_S)])
+        self.rules: Mapping[str, Rule] = self._detector.rules
+        infos = {rule.id: build_rule_info(rule, calibration) for rule in self.rules.values()}
+        self._tracker = IncidentTracker(infos, catalogue, topology, policies)
+
+    def step(
+        self, t: float, block: Block, table: SeriesTable, frames: Sequence[SampleFrame] = ()
+    ) -> tuple[IncidentChange, ...]:
+        """Processes the samples of the tick that ends at `t` and returns the changes to incidents.
+
+        Args:
+            t: end of the tick, in seconds since 1970.
+            block: samples, by series number of `table`.
+            table: all series so far; it only grows.
+            frames: samples in dense form, for large fleets.
+        """
+        verdicts = self._detector.step(t, block, table, frames)
+        self.verdicts = verdicts
+        return self._tracker.step(t, verdicts)
+
+    # --- incidents
+
+    def list_incidents(self, input_hash: str = "") -> tuple[Incident, ...]:
+        """Returns all incidents by opening time, condition and entity; `input_hash` identifies the input."""
+        return tuple(list_for_contract(self._tracker, input_hash))
+
+    def forget_incidents(self, before: float) -> None:
+        """Drops incidents that were resolved before a time, except those that explain later ones."""
+        self._tracker.forget(before)
+
+    def display_name(self, kind: str, name: str) -> tuple[str, str]:
+        """Returns kind and name of an entity as incidents show them."""
+        return self._tracker.locality.display_name(Entity(kind, name))
+
+    # --- series
+
+    @property
+    def rule_signals(self) -> frozenset[str]:
+        """Ids of the signals that rules read."""
+        return self._detector.series_state.rule_signals
+
+    @property
+    def read_signals(self) -> frozenset[str]:
+        """Ids of the signals that rules or derivations read; samples of others have no effect."""
+        return self.rule_signals | self._detector.series_state.extra_signals
+
+    @property
+    def sample_counts(self) -> SampleCounts:
+        """Numbers of samples so far, by what became of them."""
+        return self._detector.series_state.counts
+
+    @property
+    def series_version(self) -> tuple[int, int]:
+        """Changes when `list_series` would return more than before."""
+        state = self._detector.series_state
+        return state.first_samples, sum(rows.version for rows in state.rows.values())
+
+    def list_series(self) -> Iterator[SignalSeries]:
+        """Yields the series that have had a sample, signal by signal in the order of ids."""
+        state, entities = self._detector.series_state, self._detector.entities
+        for signal in sorted(state.rows):
+            rows, kind = state.rows_of(signal), kind_of(self.catalogue.signals[signal].entity)
+            reported = (rows.series >= 0) & np.isfinite(state.newest_times(rows.series))
+            selector, entity = np.nonzero(reported)
+            position = rows.series[selector, entity]
+            yield SignalSeries(signal, kind, entities.names[kind], rows.selectors, entity, selector, position)
+
+    def newest_samples(self, position: Index) -> NewestSamples:
+        """Returns the newest samples of series by `SignalSeries.position`."""
+        state = self._detector.series_state
+        total, time = state.counter_totals(position)
+        return NewestSamples(time, state.latest[position], total, state.sampling.stale_after[position])
+
+    def newest_times(self, count: int) -> F64:
+        """Returns [series] float64 seconds since 1970 of the newest samples, NaN where there is none.
+
+        The first `count` series of the table; fewer where the engine has not seen that many.
+        """
+        state = self._detector.series_state
+        return state.newest_by_number(min(count, state.known_count))[1]
+
+    def peer_set_numbers(self, kind: str) -> Index:
+        """Returns [entity] int, the number of each entity's default peer set; -1 where it has none."""
+        entities = self._detector.entities
+        # One more: empty places of a bucket are -1.
+        found = np.full(entities.count(kind) + 1, -1, np.intp)
+        for bucket in entities.peer_sets(Peers(kind, PEER_DEFAULTS[kind])).buckets:
+            found[bucket.members] = bucket.owners[:, None]
+        return found[:-1]
+
+
+def build_rule_info(rule: Rule, calibration: Calibration | None = None) -> RuleInfo:
+    """Builds what incidents need of a rule: its evidence, the unit of its impact, its calibration."""
     items = tuple(
         EvidenceSpec(
             e.name,
@@ -36,33 +213,6 @@ def build_rule_info(rule: Rule, worth: Calibration | None = None) -> RuleInfo:
         for e in rule.evidence
     )
     unit = format_dimension(rule.impact.dimension) if rule.impact else "1"
-    return RuleInfo(rule.id, rule.condition, items, rule.hash, rule.impact_metric, unit, worth or load_calibration())
-
-
-@dataclass
-class Engine:
-    """Detector, joins and incidents of one fleet. Feed it ticks in order of time."""
-
-    rules: Iterable[Rule]
-    catalogue: Catalogue
-    topology: Topology
-    policies: PolicyEvaluator | None = None
-    calibration: Calibration | None = None
-    """What confidence has been worth; None for what comes with Skewscope."""
-    detector: Detector = field(init=False)
-    incidents: IncidentTracker = field(init=False)
-    verdicts: list[RuleVerdict] = field(default_factory=list)
-    """Of the last tick."""
-
-    def __post_init__(self) -> None:
-        self.rules = tuple(self.rules)
-        self.detector = Detector(self.rules, self.catalogue, self.topology, TICK_S, [WireJoin(self.topology, TICK_S)])
-        infos: Mapping[str, RuleInfo] = {rule.id: build_rule_info(rule, self.calibration) for rule in self.rules}
-        self.incidents = IncidentTracker(infos, self.catalogue, self.topology, self.policies)
-
-    def step(
-        self, t: float, block: Block, table: SeriesTable, frames: Sequence[SampleFrame] = ()
-    ) -> tuple[IncidentChange, ...]:
-        """What changed by the samples of the tick that ends at `t`; large fleets send frames."""
-        self.verdicts = self.detector.step(t, block, table, frames)
-        return self.incidents.step(t, self.verdicts)
+    return RuleInfo(
+        rule.id, rule.condition, items, rule.hash, rule.impact_metric, unit, calibration or load_calibration()
+    )

@@ -16,7 +16,6 @@ from skewscope.engine.attribution.calibration import Calibration, load_calibrati
 from skewscope.engine.attribution.causes import MIN_CROWD
 from skewscope.engine.attribution.confidence import log_odds
 from skewscope.engine.engine import Engine
-from skewscope.engine.incidents.lifecycle import list_for_contract
 from skewscope.engine.incidents.state import VERDICT_NAMES
 from skewscope.engine.ingest.feed import F64, Block, SeriesTable, concat_blocks, empty_block
 from skewscope.engine.model.incident import LIKELY_CONFIDENCE, Incident
@@ -146,7 +145,7 @@ class _EngineRun:
 
     @property
     def incidents(self) -> tuple[ReportedIncident, ...]:
-        return to_reported_incidents(list_for_contract(self.engine.incidents, ""), START_TIME, self.topology)
+        return to_reported_incidents(self.engine.list_incidents(), START_TIME, self.topology)
 
 
 def _to_run(scenario: Scenario, everything: Sequence[ReportedIncident], paces: Sequence[F64]) -> AssessmentRun:

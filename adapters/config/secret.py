@@ -11,7 +11,7 @@ from skewscope.kb.yamlfile import FieldPath
 ENV_PATTERN = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
 MIN_LENGTH, MAX_LENGTH = 16, 4096
 """Characters of a secret."""
-SECRET_HINT = "Write ${NAME} of an environment variable, or give `file` with the path of a file that holds it."
+SECRET_HINT = "Write ${NAME} of an environment variable, or give `file` with the path of a file that holds it."  # noqa: S105 - a hint
 
 
 @dataclass(frozen=True, slots=True)

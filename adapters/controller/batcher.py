@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 
 from skewscope.adapters.sources.base import SeriesColumns, SourceBatch, count_values
+from skewscope.engine.engine import WATERMARK
 from skewscope.engine.ingest.feed import I32, Block, SeriesKey, SeriesTable
-from skewscope.engine.ingest.series_state import WATERMARK, SeriesState
 from skewscope.engine.model.sets import Index, Mask
 
 MAX_AHEAD = 5.0
@@ -87,11 +87,9 @@ class Batcher:
         self._entities: dict[tuple[str, str], _EntityRanks] = {}
         self._pending: list[SourceBatch] = []
 
-    def select_signals(self, panel: SeriesState) -> None:
-        """Numbers the series that the engine keeps; called before the first block."""
-        self._signal_positions = {
-            signal: n for n, signal in enumerate(sorted(panel.rule_signals | panel.extra_signals))
-        }
+    def select_signals(self, signals: Collection[str]) -> None:
+        """Sets the signals whose series get numbers. Call it before the first block is built."""
+        self._signal_positions = {signal: n for n, signal in enumerate(sorted(signals))}
 
     def build_block(self, batches: Iterable[SourceBatch], until: float) -> Block:
         """Returns the block of samples up to `until`; later samples are held."""

@@ -232,8 +232,7 @@ class Controller:
     def _update_wanted_signals(self) -> None:
         """Keeps only those series of agents that are read; all of them when recording."""
         assert self._pipeline is not None
-        panel = self._pipeline.runtime.engine.detector.series_state
-        wanted = None if self.config.recording_path else panel.rule_signals | panel.extra_signals
+        wanted = None if self.config.recording_path else self._pipeline.runtime.engine.read_signals
         if wanted is None and self.receiver.wanted_signals is not None:
             self.receiver.request_announcements()
         self.receiver.wanted_signals = wanted
@@ -253,7 +252,7 @@ class Controller:
     def _build_pipeline(self, store: Store) -> TickPipeline:
         gathering = Batcher()
         machine = self._stack.enter_context(build_runtime(self.config.topology, self.catalogue, gathering.table))
-        gathering.select_signals(machine.engine.detector.series_state)
+        gathering.select_signals(machine.engine.read_signals)
         carried = RestoredIncidents.from_incidents(store.open_incidents())
         return TickPipeline(
             *(

@@ -8,7 +8,7 @@ has not returned, the incident continues: unknown never resolves.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from skewscope.engine.incidents.lifecycle import IncidentChange
+from skewscope.engine.engine import IncidentChange
 from skewscope.engine.model.incident import Incident
 
 RESTORE_WAIT = 90.0

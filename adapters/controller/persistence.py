@@ -15,7 +15,7 @@ from skewscope.adapters.controller import audit
 from skewscope.adapters.controller.store import IncidentEvent, Store, StoreError
 from skewscope.adapters.notify.base import IncidentUpdate
 from skewscope.adapters.notify.outbox import Outbox, delete_notifications
-from skewscope.engine.incidents.lifecycle import IncidentChange
+from skewscope.engine.engine import IncidentChange
 from skewscope.engine.model.incident import Incident
 
 MAX_WAITING = 100_000

@@ -16,7 +16,7 @@ from skewscope.adapters.controller import agent_registry, audit
 from skewscope.adapters.controller.silences import Silence, from_row, to_row
 from skewscope.adapters.notify import outbox
 from skewscope.adapters.notify.base import Notification
-from skewscope.engine.incidents.lifecycle import IncidentChange
+from skewscope.engine.engine import IncidentChange
 from skewscope.engine.model.incident import Incident, IncidentEvidence, parse_incident
 from skewscope.kb.problems import InputError, Problem
 

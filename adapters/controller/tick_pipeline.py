@@ -22,7 +22,7 @@ from skewscope.adapters.notify.outbox import Outbox
 from skewscope.adapters.runtime.runtime import Runtime, Snapshot, Span
 from skewscope.adapters.sources.base import SourceBatch
 from skewscope.adapters.view.snapshot import SourceState
-from skewscope.engine.ingest.series_state import SampleCounts
+from skewscope.engine.engine import SampleCounts
 from skewscope.engine.model.topology import Topology
 
 RESOLVED_SECONDS = 3600.0
@@ -165,7 +165,7 @@ class TickPipeline:
 
     @property
     def _count(self) -> SampleCounts:
-        return self.runtime.engine.detector.series_state.counts
+        return self.runtime.engine.sample_counts
 
     def _take_snapshot(self, t: float) -> Snapshot:
         assert self._started_at is not None
@@ -179,7 +179,7 @@ class TickPipeline:
     def _clean_up(self, t: float) -> None:
         if self._ticks % CLEANUP_TICKS:
             return
-        self.runtime.engine.incidents.forget(t - RESOLVED_SECONDS)
+        self.runtime.engine.forget_incidents(t - RESOLVED_SECONDS)
         self.restored.forget_before(t - RESOLVED_SECONDS)
         if self.store_writer.trouble:
             return

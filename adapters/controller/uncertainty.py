@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from skewscope.engine.engine import Engine
 from skewscope.engine.model.incident import Incident
-from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.verdict import UNKNOWN, RuleVerdict
 
 
@@ -33,6 +32,6 @@ class UncertaintyCheck:
     def _positions_by_name(self, verdict: RuleVerdict) -> Mapping[str, Sequence[int]]:
         found: dict[str, list[int]] = {}
         for n, name in enumerate(verdict.names):
-            _, shown = self.engine.incidents.locality.display_name(Entity(verdict.kind, name))
+            _, shown = self.engine.display_name(verdict.kind, name)
             found.setdefault(shown, []).append(n)
         return found

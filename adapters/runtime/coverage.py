@@ -113,10 +113,9 @@ class TelemetryCoverage:
     def _conditions_without_telemetry(self) -> Iterable[str]:
         """Conditions that no rule could judge anywhere."""
         there = self.signals()
-        detector = self.engine.detector
         by_condition: dict[str, list[set[str]]] = {}
         for verdict in self.engine.verdicts:
-            rule = detector.rules[verdict.rule]
+            rule = self.engine.rules[verdict.rule]
             if len(verdict.names):
                 needed = (item.when.missing_signals(there) for item in rule.evidence if item.required)
                 by_condition.setdefault(rule.condition, []).append({name for names in needed for name in names})
@@ -139,22 +138,18 @@ class TelemetryCoverage:
     def signals(self) -> frozenset[str]:
         """Ids of the signals that ever had a value."""
         self._index_new_series()
-        _, times = self.engine.detector.series_state.newest_by_number(self._common_series_count())
+        times = self.engine.newest_times(len(self._signal_of_series))
         came = np.bincount(
             self._signal_of_series[: len(times)][np.isfinite(times)], minlength=len(self._signal_numbers)
         )
         return frozenset(signal for signal, count in zip(self._signal_numbers, came.tolist(), strict=True) if count)
-
-    def _common_series_count(self) -> int:
-        """How many series both the table and the panel know."""
-        return min(len(self._signal_of_series), self.engine.detector.series_state.known_count)
 
     def _newest_times(self, telemetry: TelemetryKind) -> F64:
         """[reporter] time of the newest sample; -inf where there never was one."""
         self._index_new_series()
         series, who = self._series_by_kind[telemetry.name]
         newest = np.full(len(self._reporters[telemetry.name]), -np.inf)
-        _, times = self.engine.detector.series_state.newest_by_number(self._common_series_count())
+        times = self.engine.newest_times(len(self._signal_of_series))
         seen = series < len(times)
         np.fmax.at(newest, who[seen], times[series[seen]])
         return newest

@@ -9,8 +9,7 @@ from skewscope.adapters.runtime.durable import best_matcher
 from skewscope.adapters.view.snapshot import SourceState
 from skewscope.engine.advice.matcher import PolicyEvaluator
 from skewscope.engine.advice.policy import compile_policies
-from skewscope.engine.engine import Engine
-from skewscope.engine.incidents.lifecycle import IncidentChange, list_for_contract
+from skewscope.engine.engine import Engine, IncidentChange
 from skewscope.engine.ingest.feed import Block, SeriesTable
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
@@ -66,7 +65,7 @@ class Runtime:
 
     def incidents(self, span: Span) -> tuple[Incident, ...]:
         """All incidents, in the order of the contract."""
-        return tuple(list_for_contract(self.engine.incidents, span.input_hash))
+        return self.engine.list_incidents(span.input_hash)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Looks at a diagnosis as it runs and makes a scene of each tick."""
+"""Builds a `ViewSnapshot` and a `ViewFrame` from the state of an engine after each tick."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -16,64 +16,65 @@ from skewscope.adapters.view.snapshot import (
     ViewSnapshot,
     peer_statistics,
 )
-from skewscope.engine.engine import Engine
+from skewscope.engine.engine import Engine, NewestSamples, SignalSeries
 from skewscope.engine.features.baseline import Baseline
-from skewscope.engine.ingest.sampling import pad_to_length
 from skewscope.engine.model.incident import Incident
-from skewscope.engine.model.locality import Entity
-from skewscope.engine.model.sets import F64, Index
+from skewscope.engine.model.sets import F64, Index, Mask
 from skewscope.engine.model.verdict import UNKNOWN
-from skewscope.rules.entity_kinds import PEER_DEFAULTS, kind_of
-from skewscope.rules.expression import Peers
 
 if TYPE_CHECKING:
     from skewscope.adapters.runtime.runtime import Snapshot
 
 BASELINE_SECONDS = 120.0
-"""Seconds that a series' own past looks back."""
+"""Memory of the baselines that a console shows."""
 MAX_SERIES = 100_000
-"""More rows nobody reads; the rest is left out, and that is said."""
+"""Limit on the rows shown; rules still evaluate all series."""
 MAX_EVIDENCE = 200
-"""Entities of which the evidence is kept at each tick."""
+"""Limit on the entities per tick whose evidence is kept."""
 
 
 class ViewSink(Protocol):
-    """What keeps the scenes that a camera makes."""
+    """Receives what a builder makes of each tick."""
 
-    def add(self, scene: ViewSnapshot, frame: ViewFrame) -> None:
-        """Take one more; `scene` comes without its frames."""
+    def add(self, snapshot: ViewSnapshot, frame: ViewFrame) -> None:
+        """Adds the state of one tick; `snapshot` has no frames yet."""
 
 
 @dataclass
 class ViewBuilder:
-    """Looks at a diagnosis after each tick and adds to a film what there is to see."""
+    """Builds the view of one engine after each tick and adds it to a sink."""
 
     engine: Engine
     sink: ViewSink
     _series_index: SeriesIndex = field(default_factory=SeriesIndex)
-    _series_numbers: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    """Of each row, its series in the panel."""
-    _is_counter: np.ndarray = field(default_factory=lambda: np.empty(0, bool))
+    _positions: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    """[row] position of the series in the engine."""
+    _is_counter: Mask = field(default_factory=lambda: np.empty(0, bool))
     _last_total: F64 = field(default_factory=lambda: np.empty(0))
+    """[row] total of a counter at its newest sample."""
     _last_time: F64 = field(default_factory=lambda: np.empty(0))
+    """[row] seconds since 1970 of that sample."""
     _last_rate: F64 = field(default_factory=lambda: np.empty(0))
+    """[row] rate per second at that sample."""
     _baseline: Baseline = field(default_factory=lambda: Baseline(BASELINE_SECONDS))
     _known_series: set[tuple[str, str, int]] = field(default_factory=set)
-    _seen_versions: tuple[int, int] = (-1, -1)
+    """(signal, selector, number of the entity)."""
+    _seen_version: tuple[int, int] = (-1, -1)
     _peer_sets: dict[str, Index] = field(default_factory=dict)
+    """By kind: [entity] number of its peer set, -1 for none."""
     _group_numbers: dict[tuple[str, str, object], int] = field(default_factory=dict)
     _delivered_signals: frozenset[str] = frozenset()
     _missing_by_rule: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _evidence_names: dict[str, tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
-        rules = self.engine.detector.rules
-        self._evidence_names = {rule.id: tuple(item.name for item in rule.evidence) for rule in rules.values()}
+        rules = self.engine.rules.values()
+        self._evidence_names = {rule.id: tuple(item.name for item in rule.evidence) for rule in rules}
 
     def update(self, snapshot: "Snapshot") -> None:
-        """Add what is known now."""
+        """Builds the view of the last tick and adds it to the sink."""
         self._add_new_series()
-        scene = ViewSnapshot(
+        view = ViewSnapshot(
             snapshot.time,
             snapshot.start,
             snapshot.end,
@@ -87,125 +88,119 @@ class ViewBuilder:
             self._evidence_names,
             snapshot.silenced,
         )
-        self.sink.add(scene, self._build_frame(snapshot.time))
+        self.sink.add(view, self._build_frame(snapshot.time))
 
     def _omission_notes(self) -> Iterable[str]:
-        if len(self._series_numbers) >= MAX_SERIES:
+        if len(self._positions) >= MAX_SERIES:
             yield f"The table of signals shows {MAX_SERIES:,} series only; rules judge all of them."
 
-    # --- which series there are
+    # --- series
 
     def _add_new_series(self) -> None:
-        panel = self.engine.detector.series_state
-        births = panel.first_samples, sum(rows.version for rows in panel.rows.values())
-        if births == self._seen_versions:
+        version = self.engine.series_version
+        if version == self._seen_version:
             return
-        self._seen_versions = births
+        self._seen_version = version
         self._peer_sets = {}
-        found = [row for signal in sorted(panel.rows) for row in self._new_series(signal)]
-        found = found[: MAX_SERIES - len(self._series_numbers)]
+        found = [row for series in self.engine.list_series() for row in self._new_series(series)]
+        found = found[: MAX_SERIES - len(self._positions)]
         if not found:
             return
-        self._series_index = SeriesIndex((*self._series_index.series, *(series for series, _, _ in found)))
-        self._series_numbers = np.append(self._series_numbers, [number for _, number, _ in found]).astype(np.intp)
-        self._is_counter = np.append(self._is_counter, [counts for _, _, counts in found]).astype(bool)
-        size = len(self._series_numbers)
+        self._series_index = SeriesIndex((*self._series_index.series, *(info for info, _, _ in found)))
+        self._positions = np.append(self._positions, [position for _, position, _ in found]).astype(np.intp)
+        self._is_counter = np.append(self._is_counter, [is_counter for _, _, is_counter in found]).astype(bool)
+        unknown = np.full(len(found), np.nan)
         self._last_total, self._last_time, self._last_rate = (
-            pad_to_length(a, size) for a in (self._last_total, self._last_time, self._last_rate)
+            np.append(column, unknown) for column in (self._last_total, self._last_time, self._last_rate)
         )
-        self._baseline.grow(size)
+        self._baseline.grow(len(self._positions))
         self._delivered_signals = frozenset(self._series_index.signals)
         self._missing_by_rule = {}
 
-    def _new_series(self, signal: str) -> Iterable[tuple[SeriesInfo, int, bool]]:
-        """The series of a signal that had their first sample since the last look."""
-        detector = self.engine.detector
-        rows, known = detector.series_state.rows_of(signal), detector.catalogue.signals[signal]
-        kind, counts = kind_of(known.entity), known.type in ("counter", "histogram")
-        heard = (rows.series >= 0) & np.isfinite(detector.series_state.newest_times(rows.series))
-        for at, entity in zip(*(axis.tolist() for axis in np.nonzero(heard)), strict=True):
-            selector = rows.selectors[at]
+    def _new_series(self, series: SignalSeries) -> Iterable[tuple[SeriesInfo, int, bool]]:
+        """Yields (description, position, is it a counter) of a signal's series that are not shown yet."""
+        signal, kind = series.signal, series.kind
+        entry = self.engine.catalogue.signals[signal]
+        is_counter = entry.type in ("counter", "histogram")
+        unit = entry.unit
+        if is_counter:
+            unit = f"{unit}/s" if unit != "s" else "1"
+        columns = series.selector.tolist(), series.entity.tolist(), series.position.tolist()
+        for number, entity, position in zip(*columns, strict=True):
+            selector = series.selectors[number]
             if (signal, selector, entity) in self._known_series or "bucket:" in selector:
                 continue
             self._known_series.add((signal, selector, entity))
-            name = detector.entities.names[kind][entity]
-            unit = f"{known.unit}/s" if counts and known.unit != "s" else "1" if counts else known.unit
             group = self._group_number(signal, selector, kind, entity)
-            yield SeriesInfo(signal, kind, name, selector, unit, group), int(rows.series[at, entity]), counts
+            name = series.entity_names[entity]
+            yield SeriesInfo(signal, kind, name, selector, unit, group), position, is_counter
 
     def _group_number(self, signal: str, selector: str, kind: str, entity: int) -> int:
+        """Returns the number of the series' comparison group, -1 for none."""
         if kind not in self._peer_sets:
-            self._peer_sets[kind] = self._peer_set_numbers(kind)
-        place = self._peer_sets[kind]
-        if entity >= len(place) or place[entity] < 0:
+            self._peer_sets[kind] = self.engine.peer_set_numbers(kind)
+        peer_set = self._peer_sets[kind]
+        if entity >= len(peer_set) or peer_set[entity] < 0:
             return -1
-        return self._group_numbers.setdefault((signal, selector, int(place[entity])), len(self._group_numbers))
+        return self._group_numbers.setdefault((signal, selector, int(peer_set[entity])), len(self._group_numbers))
 
-    def _peer_set_numbers(self, kind: str) -> Index:
-        """The number of the set of peers that each entity of a kind belongs to, -1 for none."""
-        entities = self.engine.detector.entities
-        found = np.full(entities.count(kind) + 1, -1, np.intp)
-        for bucket in entities.peer_sets(Peers(kind, PEER_DEFAULTS[kind])).buckets:
-            found[bucket.members] = bucket.owners[:, None]
-        return found[:-1]
-
-    # --- what they are
+    # --- values
 
     def _build_frame(self, t: float) -> ViewFrame:
-        panel = self.engine.detector.series_state
-        times = panel.newest_times(self._series_numbers)
+        newest = self.engine.newest_samples(self._positions)
+        times = newest.time
         with np.errstate(all="ignore"):
-            value = np.where(self._is_counter, self._counter_rates(times), panel.latest[self._series_numbers])
+            value = np.where(self._is_counter, self._counter_rates(newest), newest.value)
             ready = self._baseline.ready_mask()
-            usual = np.where(ready, self._baseline.mean, np.nan)
+            mean = np.where(ready, self._baseline.mean, np.nan)
             deviation = np.where(ready, np.sqrt(self._baseline.variance), np.nan)
             self._baseline.learn(value, times, np.zeros(len(value), bool))
-            stale = t - times > panel.sampling.stale_after[self._series_numbers]
-            now, past, around = (a.astype(np.float32) for a in (value, usual, deviation))
-            peers, spread = peer_statistics(self._series_index, np.where(stale, np.nan, value))
+            stale = t - times > newest.stale_after
+            value32, mean32, deviation32 = (column.astype(np.float32) for column in (value, mean, deviation))
+            peers = peer_statistics(self._series_index, np.where(stale, np.nan, value))
             age = np.maximum(t - times, 0.0).astype(np.float32)
-            return ViewFrame(t, now, past, around, peers, spread, age, stale, self._collect_evidence())
+            return ViewFrame(t, value32, mean32, deviation32, *peers, age, stale, self._collect_evidence())
 
-    def _counter_rates(self, times: F64) -> F64:
-        """What counters counted in a second, since their sample before."""
-        total, _ = self.engine.detector.series_state.counter_totals(self._series_numbers)
-        new = times > self._last_time
-        rate = np.where(new, (total - self._last_total) / (times - self._last_time), self._last_rate)
-        first = np.isnan(self._last_time) & ~np.isnan(times)
+    def _counter_rates(self, newest: NewestSamples) -> F64:
+        """Returns [row] float64 increase per second since the sample before, NaN where unknown."""
+        total, time = newest.counter_total, newest.time
+        new = time > self._last_time
+        rate = np.where(new, (total - self._last_total) / (time - self._last_time), self._last_rate)
+        first = np.isnan(self._last_time) & ~np.isnan(time)
         self._last_total = np.where(new | first, total, self._last_total)
-        self._last_time = np.where(new | first, times, self._last_time)
+        self._last_time = np.where(new | first, time, self._last_time)
         self._last_rate = rate
         return rate
 
     def _collect_evidence(self) -> dict[tuple[str, str, str], EvidenceRow]:
-        places = self.engine.incidents.locality
         found: dict[tuple[str, str, str], EvidenceRow] = {}
         for verdict in self.engine.verdicts:
-            at = np.flatnonzero(verdict.firing)[: MAX_EVIDENCE - len(found)]
-            if not len(at):
+            firing = np.flatnonzero(verdict.firing)[: MAX_EVIDENCE - len(found)]
+            if not len(firing):
                 continue
-            said = verdict.evidence_of(at)
-            for n, place in enumerate(at.tolist()):
-                key = verdict.rule, *places.display_name(Entity(verdict.kind, verdict.names[place]))
-                verdicts, values = said.evidence[:, n].tolist(), said.values[:, n].tolist()
-                found[key] = EvidenceRow(float(said.score[n]), float(said.coverage[n]), tuple(verdicts), tuple(values))
+            batch = verdict.evidence_of(firing)
+            for n, entity in enumerate(firing.tolist()):
+                key = verdict.rule, *self.engine.display_name(verdict.kind, verdict.names[entity])
+                verdicts, values = batch.evidence[:, n].tolist(), batch.values[:, n].tolist()
+                found[key] = EvidenceRow(
+                    float(batch.score[n]), float(batch.coverage[n]), tuple(verdicts), tuple(values)
+                )
         return found
 
-    # --- how rules do
+    # --- rules
 
     def _rule_health(self, incidents: Sequence[Incident]) -> tuple[RuleHealth, ...]:
-        folded: dict[str, int] = {}
+        explained: dict[str, int] = {}
         for incident in incidents:
             if incident.explained_by and incident.state == "firing":
-                folded[incident.rule] = folded.get(incident.rule, 0) + 1
-        rules = self.engine.detector.rules
+                explained[incident.rule] = explained.get(incident.rule, 0) + 1
         return tuple(
             RuleHealth(
                 verdict.rule,
-                rules[verdict.rule].condition,
+                self.engine.rules[verdict.rule].condition,
                 len(verdict.names),
                 int(np.count_nonzero(verdict.firing)),
-                folded.get(verdict.rule, 0),
+                explained.get(verdict.rule, 0),
                 int(np.count_nonzero(verdict.state == UNKNOWN)),
                 self._missing_signals(verdict.rule),
             )
@@ -213,9 +208,9 @@ class ViewBuilder:
         )
 
     def _missing_signals(self, rule: str) -> tuple[str, ...]:
-        """The signals without which a rule is blind."""
+        """Returns the signals that the rule requires and that were never delivered."""
         if rule not in self._missing_by_rule:
-            needed = (e.when for e in self.engine.detector.rules[rule].evidence if e.required)
+            needed = (e.when for e in self.engine.rules[rule].evidence if e.required)
             self._missing_by_rule[rule] = tuple(
                 sorted({name for when in needed for name in when.missing_signals(self._delivered_signals)})
             )

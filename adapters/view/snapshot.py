@@ -1,7 +1,7 @@
-"""What is known at one time, as every screen shows it: the contract between the engine's side and a console.
+"""The state of a fleet at one time, as consoles show it: the contract between the engine's side and a console.
 
-A scene never changes once it is made, so whoever shows it needs no lock and holds up nobody. The engine's side makes a
-`Frame` each tick (`adapters.view.history`); what is only looked at now and then, like peers, is worked out when asked for.
+A `ViewSnapshot` never changes once it is built, so readers need no lock. The engine's side builds a `ViewFrame` each
+tick (`adapters.view.builder`); values that are rarely shown are computed on request.
 """
 
 from bisect import bisect_right

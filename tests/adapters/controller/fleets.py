@@ -41,7 +41,7 @@ def working(folder: Path, recording: Recording, *, record: bool = False) -> Iter
     store = Store(folder / "store.db")
     recorder = Recorder(folder / "recorded", recording.path / "topology.yaml") if record else None
     with build_runtime(recording.topology, known, gathering.table) as machine:
-        gathering.select_signals(machine.engine.detector.series_state)
+        gathering.select_signals(machine.engine.read_signals)
         yield TickPipeline(
             machine, gathering, store, RestoredIncidents.from_incidents(store.open_incidents()), recorder
         )

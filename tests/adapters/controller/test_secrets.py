@@ -14,7 +14,7 @@ import pytest
 from skewscope.adapters.controller.api import API_PREFIX, ROUTES
 from skewscope.adapters.controller.store import Store
 from skewscope.adapters.formats.row_protocol import ROWS_PATH, HelloFrame, RowFrame, encode
-from skewscope.engine.incidents.lifecycle import IncidentChange
+from skewscope.engine.engine import IncidentChange
 from tests.adapters.controller.processes import AUTH, LOUD, TOKENS, running
 from tests.adapters.controller.writer import incident
 from tests.adapters.notify.servers import free_port

@@ -20,7 +20,7 @@ from skewscope.adapters.controller.incident_restore import (
     RestoredIncidents,
 )
 from skewscope.adapters.controller.store import Store, StoreError, StoreReader
-from skewscope.engine.incidents.lifecycle import IncidentChange
+from skewscope.engine.engine import IncidentChange
 from skewscope.engine.model.incident import parse_incident
 from skewscope.kb.problems import InputError
 from tests.adapters.controller.writer import incident

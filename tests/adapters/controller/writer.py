@@ -5,7 +5,7 @@ from itertools import count
 from pathlib import Path
 
 from skewscope.adapters.controller.store import Store
-from skewscope.engine.incidents.lifecycle import IncidentChange
+from skewscope.engine.engine import IncidentChange
 from skewscope.engine.model.incident import Advice, BlastRadius, Impact, Incident, IncidentEvidence
 
 

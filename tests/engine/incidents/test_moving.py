@@ -41,7 +41,7 @@ def test_what_moves_is_told_from_what_stays():
 
     def told(job):
         nodes = {fleet.topology.nodes[n].name for n in fleet.jobs[job].nodes}
-        return [one for one in diagnosis.incidents.list_incidents() if one.name in nodes and one.explained_by is None]
+        return [one for one in diagnosis.list_incidents() if one.name in nodes and one.explained_by is None]
 
     (staying,), (going,) = told(stays), told(moves)
     assert (staying.name, staying.moves) == (there.name, 0)
