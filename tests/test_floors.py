@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from skewscope.engine.engine import Engine
+from skewscope.engine.model.topology import Topology
+from skewscope.kb.loader import catalogue
+
 root = Path(__file__).resolve().parent.parent
 FLOORS = ("kb", "rules", "engine", "adapters", "tui")
 FILES = sorted(path for floor in FLOORS for path in (root / floor).rglob("*.py"))
@@ -79,3 +83,66 @@ def test_the_command_line_answers_small_questions_without_heavy_libraries():
     called = "sys.argv = ['skewscope', '--version']\nfrom skewscope.tui.cli.main import main\n"
     code = called + "try: main()\nexcept SystemExit: pass"
     assert not loaded_after(code) & {*HEAVY, "numpy"}
+
+
+ENGINE_INTERFACE = {
+    # The engine, its queries and the types that they return.
+    "engine.engine",
+    # Values: the fleet, series and samples, verdicts, incidents.
+    "engine.ingest.feed",
+    "engine.model",
+    # Packet reduction, which an agent runs without an engine.
+    "engine.wire",
+    # The matcher protocol and the policies that a matcher runs.
+    "engine.advice.matcher",
+    "engine.advice.policy",
+    # Arithmetic on arrays, which a console repeats for the rows it shows.
+    "engine.features.baseline",
+    "engine.features.peer_statistics",
+}
+ENGINE_TOOLS = {
+    # Assessment measures and fits confidence; it reads the parts that it measures.
+    "adapters/assessment": {"engine.attribution", "engine.incidents.state"},
+    # The simulator needs the range of the counters that it writes.
+    "adapters/simulator": {"engine.ingest.counters"},
+    # Commands for authors of rules and policies.
+    "tui/cli": {"engine.casetest", "engine.advice.policy_lint"},
+    "tui/render": {"engine.casetest"},
+}
+
+
+def is_inside(module: str, allowed: set[str]) -> bool:
+    name = module.removeprefix("skewscope.")
+    return any(name == one or name.startswith(f"{one}.") for one in allowed)
+
+
+ENGINE_USERS = [path for path in FILES if path.relative_to(root).parts[0] in ("adapters", "tui")]
+
+
+@pytest.mark.parametrize("path", ENGINE_USERS, ids=lambda path: str(path.relative_to(root)))
+def test_adapters_and_terminal_use_only_the_public_interface_of_the_engine(path):
+    folder = "/".join(path.relative_to(root).parts[:2])
+    allowed = ENGINE_INTERFACE | ENGINE_TOOLS.get(folder, set())
+    modules = {
+        node.module
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("skewscope.engine")
+    }
+    assert not sorted(module for module in modules if not is_inside(module, allowed))
+
+
+def engine_internals() -> set[str]:
+    """Names of the engine's private attributes, as another module would reach for them."""
+    return {name for name in vars(Engine((), catalogue(), Topology())) if name.startswith("_")}
+
+
+def test_no_other_floor_reads_private_attributes_of_the_engine():
+    internals = engine_internals()
+    assert internals
+    reads = [
+        f"{path.relative_to(root)}:{node.lineno}: {ast.unparse(node)}"
+        for path in ENGINE_USERS
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in internals and ast.unparse(node.value).endswith("engine")
+    ]
+    assert not reads

@@ -1,7 +1,7 @@
-"""The process in which durable-rules runs: JSON lines in, JSON lines out, nothing else in it.
+"""Worker process that runs durable-rules: reads JSON lines, writes JSON lines.
 
-It is started by `adapters.runtime.durable` and imports nothing of this package, so that it starts fast. A command that takes
-longer than its alarm ends the process from outside of Python: a hang in the C core holds the interpreter's lock.
+`adapters.runtime.durable` starts it. It imports nothing of this package, so that it starts fast. A timer signal ends
+the process when a command exceeds its time limit: a hang in the C core holds the interpreter's lock.
 
 First line in:   {"n": 1, "alarm": seconds, "rulesets": [{rule: {"all": [...]}}...], "uses": [{kind: [numbers]}...]}
 Each line after: {"n": n, "ops": [["+" or "-", ruleset, {"id", "k", "e", ...}]...]}
