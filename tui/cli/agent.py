@@ -10,12 +10,19 @@ DEFAULT_CONFIG = Path("/etc/skewscope/agent.yaml")
 class AgentCommand(click.Command):
     """A command that runs until it is stopped."""
 
-    section = "Run"
+    section = "Operate"
 
 
 @click.command("agent", cls=AgentCommand)
-@click.option("--config", type=click.Path(path_type=Path), default=DEFAULT_CONFIG, show_default=True, metavar="FILE")
-@click.option("--check", is_flag=True, help="Only say what is wrong with the configuration.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_CONFIG,
+    show_default=True,
+    metavar="FILE",
+    help="The agent's configuration.",
+)
+@click.option("--check", is_flag=True, help="Check the configuration and exit.")
 def agent(config: Path, check: bool) -> None:
     """Observe a node from its DPU and push its telemetry to controllers.
 

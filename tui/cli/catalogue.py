@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class KnowledgeGroup(SuggestingGroup):
     """A group of commands on the catalogue and the rules."""
 
-    section = "What is known"
+    section = "Catalogue and rules"
 
 
 @click.group("kb", cls=KnowledgeGroup)
@@ -42,8 +42,10 @@ VISIBLE_VERDICTS = ("visible", "partial", "relayed")
 
 @kb.command("list")
 @click.argument("kind", type=KIND, default="conditions")
-@click.option("--seen-by", type=DEPLOYMENT, help="Only conditions of which such a DPU sees something.")
-@click.option("--where", "fields", metavar="FIELD=VALUE", multiple=True, help="Only entries that have this value.")
+@click.option("--seen-by", type=DEPLOYMENT, help="Only conditions that such a DPU can see, at least in part.")
+@click.option(
+    "--where", "fields", metavar="FIELD=VALUE", multiple=True, help="Only entries with this value; repeatable."
+)
 @json_option
 def kb_list(kind: str, seen_by: str | None, fields: tuple[str, ...], as_json: bool) -> None:
     """List the entries of a kind.
@@ -56,7 +58,7 @@ def kb_list(kind: str, seen_by: str | None, fields: tuple[str, ...], as_json: bo
     from skewscope.tui.render.catalogue import list_lines  # noqa: PLC0415
 
     if seen_by and kind != "conditions":
-        raise click.UsageError("--seen-by is about conditions.")
+        raise click.UsageError("--seen-by applies to conditions only.")
     found = select(load_catalogue(), kind, dict(map(_parse_field, fields)))
     if seen_by:
         found = tuple(c for c in found if isinstance(c, Condition) and _is_visible(c.visibility(seen_by)))
@@ -133,7 +135,9 @@ def kb_claims(words: tuple[str, ...], as_json: bool) -> None:
 
 
 @kb.command("matrix")
-@click.option("--where", "fields", metavar="FIELD=VALUE", multiple=True, help="Only conditions that have this value.")
+@click.option(
+    "--where", "fields", metavar="FIELD=VALUE", multiple=True, help="Only conditions with this value; repeatable."
+)
 @json_option
 def kb_matrix(fields: tuple[str, ...], as_json: bool) -> None:
     """Show what a DPU sees of each condition in each deployment, and which actors can mitigate it."""
@@ -157,9 +161,16 @@ def kb_matrix(fields: tuple[str, ...], as_json: bool) -> None:
 
 @kb.command("graph")
 @click.argument("id_", metavar="[CONDITION]", required=False)
-@click.option("--format", "form", type=click.Choice(["dot", "mermaid", "json"]), default="dot", show_default=True)
-@click.option("--steps", type=click.IntRange(1, 20), default=1, show_default=True, help="How far around the condition.")
-@click.option("--lookalikes", is_flag=True, help="With look-alikes beside causes and effects.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["dot", "mermaid", "json"]),
+    default="dot",
+    show_default=True,
+    help="Output format.",
+)
+@click.option("--steps", type=click.IntRange(1, 20), default=1, show_default=True, help="Distance from the condition.")
+@click.option("--lookalikes", is_flag=True, help="Include look-alikes.")
 @output_option
 def kb_graph(id_: str | None, form: str, steps: int, lookalikes: bool, output: Path | None) -> None:
     """Export causes and effects as a graph, whole or around one condition."""
@@ -175,10 +186,13 @@ def kb_graph(id_: str | None, form: str, steps: int, lookalikes: bool, output: P
     type=click.Choice(["json", "schema", "markdown", "bibtex", "csl-json", "prometheus"]),
     default="json",
     show_default=True,
+    help="Output format.",
 )
-@click.option("--about", metavar="WORDS", default="", help="bibtex, csl-json: only sources that tell of this.")
-@click.option("--exporter", multiple=True, metavar="NAME", help="prometheus: take this exporter's names; repeatable.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="A file; for markdown a folder.")
+@click.option("--about", metavar="WORDS", default="", help="bibtex, csl-json: only sources that mention this.")
+@click.option("--exporter", multiple=True, metavar="NAME", help="prometheus: use this exporter's names; repeatable.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="Output file; for markdown a folder."
+)
 def kb_export(form: str, about: str, exporter: tuple[str, ...], output: Path | None) -> None:
     """Export the catalogue for other programs.
 
@@ -186,9 +200,9 @@ def kb_export(form: str, about: str, exporter: tuple[str, ...], output: Path | N
     `--about pfc` selects those that mention PFC. prometheus: alerting rules to complete.
     """
     if about and form not in ("bibtex", "csl-json"):
-        raise click.UsageError("--about is for sources: --format bibtex or csl-json.")
+        raise click.UsageError("--about requires --format bibtex or csl-json.")
     if exporter and form != "prometheus":
-        raise click.UsageError("--exporter is for --format prometheus.")
+        raise click.UsageError("--exporter requires --format prometheus.")
     if form == "markdown":
         _write_markdown(output)
     else:
@@ -211,7 +225,7 @@ def _export_text(form: str, about: str, exporters: tuple[str, ...]) -> str:
 
     found = search_sources(known, about)
     if not found:
-        raise InputError([Problem("kb", 0, "--about", f"no source that tells of {about!r}", "words that one holds")])
+        raise InputError([Problem("kb", 0, "--about", f"no source that mentions {about!r}", "words of a source")])
     return citations.bibtex(found) if form == "bibtex" else citations.csl_json(found)
 
 
@@ -223,7 +237,7 @@ def _check_exporters(wanted: tuple[str, ...], known: "Catalogue") -> tuple[str, 
 
 def _write_markdown(output: Path | None) -> None:
     if output is None:
-        raise click.UsageError("Pages need a folder: -o FOLDER.")
+        raise click.UsageError("Markdown pages require -o FOLDER.")
     for name, text in _render_pages("md").items():
         path = output / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -272,14 +286,16 @@ def kb_new(kind: str, id_: str, folder: Path) -> None:
     text = template(kind, id_)
     path = folder / f"{kind}s" / f"{id_}.yaml"
     if not path.parent.is_dir():
-        found = [Problem(str(folder), 0, "", f"no folder {kind}s", "the folder of a catalogue", "Give it by --folder.")]
+        found = [
+            Problem(str(folder), 0, "", f"no folder {kind}s", "the folder of a catalogue", "Name it with --folder.")
+        ]
         raise InputError(found)
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise InputError([Problem(str(path), 0, "", "an entry", "an id that is not taken")]) from None
-    click.echo(f"{path}: fill in what is empty, then run `skewscope kb lint {folder}`.")
+        raise InputError([Problem(str(path), 0, "", "an existing entry", "an unused id")]) from None
+    click.echo(f"{path}: complete the empty fields, then run `skewscope kb lint {folder}`.")
 
 
 @kb.command("changes")

@@ -14,17 +14,19 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 class ControllerCommand(click.Command):
     """A command of the controller."""
 
-    section = "Live"
+    section = "Operate"
 
 
 class ControllerGroup(SuggestingGroup):
     """A group of commands of the controller."""
 
-    section = "Live"
+    section = "Operate"
 
 
 @click.command("run", cls=ControllerCommand)
-@click.option("--config", "path", type=FILE, required=True, metavar="FILE", help="What it is to do: skewscope.yaml.")
+@click.option(
+    "--config", "path", type=FILE, required=True, metavar="FILE", help="The controller's config, skewscope.yaml."
+)
 def run(path: Path) -> None:
     """Run the controller: ingest telemetry, diagnose it, and serve and store the incidents.
 
@@ -56,7 +58,7 @@ def check(path: Path) -> None:
         print_error(error)
         click.get_current_context().exit(EXIT_ERROR)
     nodes, sources = len(found.topology.nodes), len(found.sources)
-    click.echo(f"{path}: fine. {nodes} nodes, {sources} sources, listens on {found.listen.host}:{found.listen.port}.")
+    click.echo(f"{path}: valid. {nodes} nodes, {sources} sources, listens on {found.listen.host}:{found.listen.port}.")
 
 
 @click.group("audit", cls=ControllerGroup)
@@ -74,4 +76,4 @@ def verify(path: Path) -> None:
     from skewscope.adapters.controller.store import StoreReader  # noqa: PLC0415
 
     lines, last = StoreReader(path).verify_audit()
-    click.echo(f"{path}: {lines} lines, all as they were written. Last hash: {last}")
+    click.echo(f"{path}: {lines} lines, unchanged. Last hash: {last}")

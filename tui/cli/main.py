@@ -51,7 +51,7 @@ class RootGroup(SuggestingGroup):
         for name in self.list_commands(ctx):
             if command := self.get_command(ctx, name):
                 rows = sections.setdefault(getattr(command, "section", "Other"), [])
-                rows.append((name, command.get_short_help_str(90)))
+                rows.append((name, command.get_short_help_str(100)))
         for title, rows in sections.items():
             with formatter.section(title):
                 formatter.write_dl(rows)
@@ -119,45 +119,56 @@ def _print_report(name: str, outcome: "ReplayResult") -> None:
 
 @click.group(cls=RootGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @recording_option
-@click.option("--url", metavar="URL", help="Show what a controller sees: where `skewscope run` listens.")
+@click.option("--url", metavar="URL", help="Show the incidents of a controller: the address of `skewscope run`.")
 @click.option(
     *("--token-file", "token_file"),
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help=f"The token for --url; without it, the one in {launcher.TOKEN_VARIABLE}.",
+    help=f"File with the token for --url (default: the variable {launcher.TOKEN_VARIABLE}).",
 )
-@click.option("--ascii", "ascii_", is_flag=True, help="Draw with ASCII only.")
-@click.option("--write", is_flag=True, help="Let the console change things: acknowledge, snooze.")
-@click.option("--theme", default="", metavar="NAME", help=f"Colours: {', '.join(launcher.THEMES)}.")
-@click.option("--keys", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Other keys, as TOML.")
-@click.option("--ledger", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Where they are kept.")
+@click.option("--ascii", "ascii_", is_flag=True, help="Use ASCII characters only.")
+@click.option("--write", is_flag=True, help="Allow changes in the console: acknowledge, snooze.")
+@click.option("--theme", default="", metavar="NAME", help=f"Colour theme: {', '.join(launcher.THEMES)}.")
+@click.option("--keys", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Key bindings, as TOML.")
+@click.option(
+    *("--operator-log", "--ledger", "operator_log"),
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where the actions of operators are stored.",
+)
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
 )
 @click.pass_context
 def cli(
-    ctx: click.Context, /, recording: Path | None, url: str | None, token_file: Path | None, ascii_: bool, **wishes: Any
+    ctx: click.Context,
+    /,
+    recording: Path | None,
+    url: str | None,
+    token_file: Path | None,
+    ascii_: bool,
+    **options: Any,
 ) -> None:
     """Diagnose skews and faults of an LLM cluster from its DPUs.
 
     Without a command: open the console on the built-in demo, or on what --replay or --url names. Without a terminal:
     print a report as text.
 
-    Exit codes: 0 no finding, 1 findings, 2 error.
+    Exit codes: 0 no finding, 1 findings, 2 could not run.
     """
     if ctx.invoked_subcommand is not None:
         return
-    asked = launcher.LaunchOptions(ascii_ or is_ascii_only(), **wishes)
+    launch_options = launcher.LaunchOptions(ascii_ or is_ascii_only(), **options)
     if url is None:
-        ctx.exit(_open_console(recording, asked))
+        ctx.exit(_open_console(recording, launch_options))
     if recording is not None:
-        raise click.UsageError("--replay and --url are two things to look at; give one.")
+        raise click.UsageError("Give either --replay or --url.")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise click.UsageError(f"--url needs a terminal; {url.rstrip('/')}/api/v1/incidents tells the same as JSON.")
-    ctx.exit(launcher.open_remote_console(url, token_file, asked))
+        raise click.UsageError(f"--url needs a terminal; {url.rstrip('/')}/api/v1/incidents returns the same as JSON.")
+    ctx.exit(launcher.open_remote_console(url, token_file, launch_options))
 
 
-def _open_console(recording: Path | None, wishes: launcher.LaunchOptions) -> int:
+def _open_console(recording: Path | None, options: launcher.LaunchOptions) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         outcome = _replay(recording)
         _print_report(recording.name if recording else "demo", outcome)
@@ -165,16 +176,16 @@ def _open_console(recording: Path | None, wishes: launcher.LaunchOptions) -> int
         return EXIT_PROBLEMS if recording and outcome.incidents else EXIT_OK
     from skewscope.adapters.inputs.recording import demo_path  # noqa: PLC0415
 
-    return launcher.open_console(recording or demo_path(), wishes)
+    return launcher.open_console(recording or demo_path(), options)
 
 
 @cli.command("replay", cls=DiagnoseCommand)
 @click.argument("recordings", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORDING...")
 @json_option
-@click.option("--workers", type=click.IntRange(1, 256), help="Processes that read; as many as there are cores.")
-@click.option("--no-progress", is_flag=True, help="No progress bar.")
-@click.option("--from", "begin", type=parse_time, metavar="TIME", help="Only from then on.")
-@click.option("--to", "end", type=parse_time, metavar="TIME", help="Only until then.")
+@click.option("--workers", type=click.IntRange(1, 256), help="Reader processes (default: one per core).")
+@click.option("--no-progress", is_flag=True, help="Hide the progress bar.")
+@click.option("--from", "begin", type=parse_time, metavar="TIME", help="Only data from this time on.")
+@click.option("--to", "end", type=parse_time, metavar="TIME", help="Only data up to this time.")
 def replay_(recordings: tuple[Path, ...], as_json: bool, begin: float | None, end: float | None, **how: Any) -> None:
     """Diagnose recordings.
 
@@ -198,7 +209,7 @@ def _replay_one(path: Path, *, as_json: bool, span: TimeRange, workers: int | No
         for incident in outcome.incidents:
             click.echo(incident.as_line())
         if not outcome.samples:
-            click.echo(text.sanitise(f"{path}: nothing could be watched, so nothing is known."), err=True)
+            click.echo(text.sanitise(f"{path}: no telemetry received, so nothing is known."), err=True)
     else:
         _print_report(path.name, outcome)
     return EXIT_PROBLEMS if outcome.incidents else EXIT_OK
@@ -237,9 +248,9 @@ def _find_incident(what: str, outcome: "ReplayResult", conditions: list[str]) ->
     found = [i for i in outcome.incidents if i.id == what] or [i for i in outcome.incidents if i.id.startswith(what)]
     if len(found) == 1:
         return found[0]
-    several = f"the start of {len(found)} incidents" if found else "no incident there and no condition"
-    hint = suggest_name(what, [*conditions, *ids]) or f"Incidents there: {', '.join(ids) or 'none'}."
-    raise InputError([Problem(repr(what), 0, "", several, "the id of an incident or of a condition", hint)])
+    mismatch = f"the start of {len(found)} incident ids" if found else "neither an incident nor a condition"
+    hint = suggest_name(what, [*conditions, *ids]) or f"Incidents: {', '.join(ids) or 'none'}."
+    raise InputError([Problem(repr(what), 0, "", mismatch, "the id of an incident or of a condition", hint)])
 
 
 @cli.command("coverage", cls=DiagnoseCommand)
@@ -248,9 +259,15 @@ def _find_incident(what: str, outcome: "ReplayResult", conditions: list[str]) ->
     "--topology",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="What the DPUs of a topology read by themselves.",
+    help="Count what the DPUs of this topology read.",
 )
-@click.option("--source", "sources", multiple=True, metavar="NAME", help="What an exporter delivers, as vllm or dcgm.")
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    metavar="NAME",
+    help="Count what this exporter delivers, as vllm or dcgm; repeatable.",
+)
 @json_option
 def coverage_(recording: Path | None, topology: Path | None, sources: tuple[str, ...], as_json: bool) -> None:
     """Show which conditions can be diagnosed, and which further signal helps most.

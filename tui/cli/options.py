@@ -24,14 +24,14 @@ def json_option(command: CommandT) -> CommandT:
 
 def output_option(command: CommandT) -> CommandT:
     """Add `-o FILE`."""
-    what = "Write it there instead of printing it."
+    what = "Write to this file instead of printing."
     option = click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help=what)
     return option(command)
 
 
 def recording_option(command: CommandT) -> CommandT:
     """Add `--replay PATH`."""
-    what = "A recording's folder; without it, the built-in demo."
+    what = "Folder of a recording (default: the built-in demo)."
     return click.option("--replay", "recording", type=click.Path(path_type=Path), metavar="PATH", help=what)(command)
 
 
@@ -52,8 +52,8 @@ def parse_time(text: str) -> float:
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        told = f"{text!r} is no time; write 2026-11-21T17:30:00Z, or seconds since 1970."
-        raise click.BadParameter(told) from None
+        message = f"{text!r} is not a time; write 2026-11-21T17:30:00Z, or seconds since 1970."
+        raise click.BadParameter(message) from None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 

@@ -34,8 +34,8 @@ class ReportCommand(click.Command):
 
 @click.command("watch", cls=ReportCommand)
 @recording_argument
-@click.option("--plain", is_flag=True, help="A line of text for each change, for pipes and screen readers.")
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each change.")
+@click.option("--plain", is_flag=True, help="Print one line of text per change, for pipes and screen readers.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON per change.")
 @click.pass_context
 def watch(ctx: click.Context, recording: Path | None, plain: bool, as_json: bool) -> None:
     """Watch a recording in the console, or with --plain as one line per change.
@@ -62,26 +62,26 @@ def _make_change_printer(*, as_json: bool) -> "ViewHistory":
     from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
     from skewscope.tui.render.view_changes import diff_snapshots  # noqa: PLC0415
 
-    class Teller(ViewHistory):
+    class ChangePrinter(ViewHistory):
         """Prints the changes since the previous snapshot."""
 
         names = DisplayNames(load_catalogue())
         last: ViewSnapshot | None = None
 
-        def add(self, snapshot: ViewSnapshot, frame: ViewFrame) -> None:  # noqa: ARG002 - a sentence needs no series
+        def add(self, snapshot: ViewSnapshot, frame: ViewFrame) -> None:  # noqa: ARG002 - sentences need no series
             """Print the changes and keep only this snapshot."""
             self.names = replace(self.names, incidents=snapshot.incidents)
             for change in diff_snapshots(self.last, snapshot, self.names):
-                told = json.dumps(asdict(change), ensure_ascii=False) if as_json else change.to_line()
-                click.echo(text.to_ascii(text.sanitise(told)) if is_ascii_only() else text.sanitise(told))
+                printed = text.sanitise(json.dumps(asdict(change), ensure_ascii=False) if as_json else change.to_line())
+                click.echo(text.to_ascii(printed) if is_ascii_only() else printed)
             self.last = snapshot
 
-    return Teller()
+    return ChangePrinter()
 
 
 @click.command("report", cls=ReportCommand)
 @recording_argument
-@click.option("--html", is_flag=True, help="One page with its pictures inside, for a ticket.")
+@click.option("--html", is_flag=True, help="Write one self-contained HTML page, for a ticket.")
 @output_option
 @click.pass_context
 def report(ctx: click.Context, recording: Path | None, html: bool, output: Path | None) -> None:
@@ -116,17 +116,17 @@ def _html_report(name: str, history: "ViewHistory", outcome: "ReplayResult", nam
     from skewscope.tui.render.report import unused_sentences, verdict_line, watch_summary  # noqa: PLC0415
 
     snapshot = history.snapshot(len(history.times()) - 1)
-    said = [*snapshot.missing, *outcome.warnings, *unused_sentences(outcome.unmapped)]
+    missing = [*snapshot.missing, *outcome.warnings, *unused_sentences(outcome.unmapped)]
     enough = outcome.samples > 0
     return render_html(
         HtmlReportData(
-            name, snapshot, names, verdict_line(outcome.incidents, enough=enough), watch_summary(outcome), said
+            name, snapshot, names, verdict_line(outcome.incidents, enough=enough), watch_summary(outcome), missing
         )
     )
 
 
 @click.command("keys", cls=ReportCommand)
-@click.option("--markdown", is_flag=True, help="As the page of the documentation.")
+@click.option("--markdown", is_flag=True, help="Print the page docs/keys.md.")
 def keys(markdown: bool) -> None:
     """Print the console's keys, and the ids that a key file uses."""
     from skewscope.tui.console.keymap import key_table as lines  # noqa: PLC0415

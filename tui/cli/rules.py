@@ -38,7 +38,7 @@ def rules_list(as_json: bool) -> None:
         print_json(list(found))
         return
     rows = [(r.id, r.scope, r.vantage, r.maturity, r.title) for r in found]
-    print_lines(table_lines(rows, ("id", "judges each", "seen from", "maturity", "finds")))
+    print_lines(table_lines(rows, ("id", "scope", "vantage", "maturity", "title")))
 
 
 @rules.command("show")
@@ -88,7 +88,7 @@ def rules_lint(folder: Path | None, as_json: bool) -> None:
 
 
 folder_option = click.option(
-    "--folder", type=FOLDER, help="A folder of rules with cases/ in it; without it, those built in."
+    "--folder", type=FOLDER, help="A folder of rules with their cases/ (default: the built-in rules)."
 )
 
 

@@ -23,22 +23,22 @@ MAX_LISTED = 20
 
 def connection_options(command: CommandT) -> CommandT:
     """Add `--url` and `--token-file`."""
-    token = f"A file with a token; without it, the one in {launcher.TOKEN_VARIABLE}."
+    token = f"File with the token (default: the variable {launcher.TOKEN_VARIABLE})."
     command = click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help=token)(command)
-    return click.option("--url", default=DEFAULT_URL, show_default=True, help="Where `skewscope run` listens.")(command)
+    return click.option("--url", default=DEFAULT_URL, show_default=True, help="Address of the controller.")(command)
 
 
 def silence_options(command: CommandT) -> CommandT:
     """Add the options that define a silence."""
     options: list[Callable[[CommandT], CommandT]] = [
-        click.option("--comment", required=True, help="Why."),
-        click.option("--endless", is_flag=True, help="Without an end; has to be forced."),
-        click.option("--ends", metavar="TIME", help="When it ends, as 2026-11-21T17:30:00Z."),
-        click.option("--hours", type=float, help="How long it lasts."),
-        click.option("--starts", metavar="TIME", help="When it begins; now when left out."),
+        click.option("--comment", required=True, help="Reason of the silence."),
+        click.option("--endless", is_flag=True, help="No end; requires --force."),
+        click.option("--ends", metavar="TIME", help="End, as 2026-11-21T17:30:00Z."),
+        click.option("--hours", type=float, help="Duration in hours."),
+        click.option("--starts", metavar="TIME", help="Start (default: now)."),
     ]
     options += [
-        click.option(f"--{name}", multiple=True, metavar="NAME", help=f"A {name}; may be given several times.")
+        click.option(f"--{name}", multiple=True, metavar="NAME", help=f"Match this {name}; repeatable.")
         for name in reversed(MATCHERS)
     ]
     for option in options:
@@ -58,15 +58,17 @@ def silence() -> None:
 @silence.command("add")
 @connection_options
 @silence_options
-@click.option("--force", is_flag=True, help="Even if it is too broad; needs the role admin.")
+@click.option("--force", is_flag=True, help="Create it even if it is too broad; requires the role admin.")
 @json_option
 def add(url: str, token_file: Path | None, as_json: bool, **wanted: Any) -> None:
     """Create a silence and show what it suppresses."""
-    told = _request(url, token_file, "POST", API_PATH, _request_body(**wanted))
+    answer = _request(url, token_file, "POST", API_PATH, _request_body(**wanted))
     if as_json:
-        print_json(told)
+        print_json(answer)
         return
-    print_lines([line(f"{told['id']}: {_format_period(told)}.", "ok"), *_preview_lines(told["preview"])], wrapped=True)
+    print_lines(
+        [line(f"{answer['id']}: {_format_period(answer)}.", "ok"), *_preview_lines(answer["preview"])], wrapped=True
+    )
 
 
 @silence.command("preview")
@@ -75,16 +77,16 @@ def add(url: str, token_file: Path | None, as_json: bool, **wanted: Any) -> None
 @json_option
 def preview(url: str, token_file: Path | None, as_json: bool, **wanted: Any) -> None:
     """Show what a silence would suppress now and would have suppressed in the last week."""
-    told = _request(url, token_file, "POST", f"{API_PATH}/preview", _request_body(**wanted))
+    answer = _request(url, token_file, "POST", f"{API_PATH}/preview", _request_body(**wanted))
     if as_json:
-        print_json(told)
+        print_json(answer)
         return
-    print_lines(_preview_lines(told), wrapped=True)
+    print_lines(_preview_lines(answer), wrapped=True)
 
 
 @silence.command("list")
 @connection_options
-@click.option("--all", "all_", is_flag=True, help="Those that are over, too.")
+@click.option("--all", "all_", is_flag=True, help="Include ended silences.")
 @json_option
 def list_(url: str, token_file: Path | None, all_: bool, as_json: bool) -> None:
     """List silences."""
@@ -101,8 +103,8 @@ def list_(url: str, token_file: Path | None, all_: bool, as_json: bool) -> None:
 @click.argument("id_", metavar="ID")
 def end(url: str, token_file: Path | None, id_: str) -> None:
     """End a silence; notifications of incidents that still fire are then sent."""
-    told = _request(url, token_file, "DELETE", f"{API_PATH}/{quote(id_, safe='')}")
-    print_lines([line(f"{told['id']}: ended.", "ok")])
+    answer = _request(url, token_file, "DELETE", f"{API_PATH}/{quote(id_, safe='')}")
+    print_lines([line(f"{answer['id']}: ended.", "ok")])
 
 
 def _request_body(**wanted: Any) -> dict[str, Any]:
@@ -111,7 +113,7 @@ def _request_body(**wanted: Any) -> dict[str, Any]:
     return {"match": {name: names for name, names in match.items() if names}} | {k: v for k, v in wanted.items() if v}
 
 
-def _request(url: str, token_file: Path | None, method: str, path: str, told: object = None) -> Any:
+def _request(url: str, token_file: Path | None, method: str, path: str, body: object = None) -> Any:
     """Send a request to a controller and return its answer.
 
     Raises:
@@ -123,10 +125,10 @@ def _request(url: str, token_file: Path | None, method: str, path: str, told: ob
 
     channel = Channel(launcher.resolve_controller(url, token_file))
     try:
-        answer = channel.send(method, path, told)
+        answer = channel.send(method, path, body)
         found = json.loads(answer.body)
     except (OSError, HTTPException, ValueError) as error:
-        raise SkewscopeError(f"{url}: no answer of a controller ({error}).") from None
+        raise SkewscopeError(f"{url}: the controller does not answer ({error}).") from None
     finally:
         channel.close()
     if answer.status >= 400:
@@ -135,12 +137,14 @@ def _request(url: str, token_file: Path | None, method: str, path: str, told: ob
 
 
 def _to_error(url: str, status: int, found: Any) -> SkewscopeError:
-    told = found if isinstance(found, dict) else {}
+    details = found if isinstance(found, dict) else {}
     problems = [
         Problem("silence", 0, *(str(problem.get(part, "")) for part in ("field", "found", "expected", "hint")))
-        for problem in told.get("problems", ())
+        for problem in details.get("problems", ())
     ]
-    return InputError(problems) if problems else SkewscopeError(f"{url}: {told.get('error', f'the answer {status}')}.")
+    return (
+        InputError(problems) if problems else SkewscopeError(f"{url}: {details.get('error', f'HTTP status {status}')}.")
+    )
 
 
 def _format_silence(one: dict[str, Any]) -> str:
@@ -149,16 +153,18 @@ def _format_silence(one: dict[str, Any]) -> str:
 
 
 def _format_period(one: dict[str, Any]) -> str:
-    return f"from {one['starts']} " + (f"to {one['ends']}" if one["ends"] else "without an end")
+    return f"from {one['starts']} " + (f"to {one['ends']}" if one["ends"] else "without end")
 
 
-def _preview_lines(told: dict[str, Any]) -> list[Line]:
-    lines = [line(f"It covers {told['nodes']} of {told['of_nodes']} nodes.")]
-    lines += [line(f"Too broad: {why}.", "warn") for why in told["too_broad"]]
-    lines.append(line(f"Now it would hide {told['now_count']}."))
-    lines += _incident_lines(told["now"])
-    lines.append(line(f"In the last week it would have hidden {told['week_count']} of {told['week_of']}."))
-    return lines + _incident_lines(told["week"])
+def _preview_lines(answer: dict[str, Any]) -> list[Line]:
+    lines = [line(f"It covers {answer['nodes']} of {answer['of_nodes']} nodes.")]
+    lines += [line(f"Too broad: {why}.", "warn") for why in answer["too_broad"]]
+    lines.append(line(f"It would silence {answer['now_count']} incidents now."))
+    lines += _incident_lines(answer["now"])
+    lines.append(
+        line(f"In the last week it would have silenced {answer['week_count']} of {answer['week_of']} incidents.")
+    )
+    return lines + _incident_lines(answer["week"])
 
 
 def _incident_lines(found: list[dict[str, Any]]) -> list[Line]:

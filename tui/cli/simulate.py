@@ -34,27 +34,35 @@ class MeasureCommand(click.Command):
 
 @click.command("simulate", cls=MeasureCommand)
 @click.argument("folder", required=False, type=click.Path(path_type=Path), metavar="[FOLDER]")
-@click.option("--condition", "conditions", multiple=True, metavar="ID", help="A fault to inject; one after another.")
-@click.option("--event", "events", multiple=True, metavar="NAME", help="Something benign that may look like a fault.")
-@click.option("--severity", type=click.Choice(SEVERITIES), default="medium", show_default=True)
-@click.option("--together", is_flag=True, help="All at about the same time, in different jobs where there are enough.")
-@click.option("--nodes", type=click.IntRange(8, 4096), default=64, show_default=True)
-@click.option("--seconds", type=click.IntRange(10, 86400), help="Length; unless told, what the faults need.")
-@click.option("--fabric", type=click.Choice(["roce", "infiniband"]), help="Of the rails.")
 @click.option(
-    "--trace", type=click.Path(path_type=Path, exists=True), help="Of requests, as Azure or Mooncake give it."
+    "--condition", "conditions", multiple=True, metavar="ID", help="A fault to inject, one after another; repeatable."
 )
-@click.option("--profile", type=click.Choice(["fine", "usual"]), default="fine", show_default=True)
+@click.option(
+    "--event", "events", multiple=True, metavar="NAME", help="A benign event that resembles a fault; repeatable."
+)
+@click.option("--severity", type=click.Choice(SEVERITIES), default="medium", show_default=True, help="Of the faults.")
+@click.option("--together", is_flag=True, help="Inject all at about the same time, in different jobs if possible.")
+@click.option("--nodes", type=click.IntRange(8, 4096), default=64, show_default=True, help="Size of the fleet.")
+@click.option("--seconds", type=click.IntRange(10, 86400), help="Length (default: as long as the faults need).")
+@click.option("--fabric", type=click.Choice(["roce", "infiniband"]), help="Fabric of the rails.")
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path, exists=True),
+    help="A trace of requests in the format of Azure or Mooncake.",
+)
+@click.option(
+    "--profile", type=click.Choice(["fine", "usual"]), default="fine", show_default=True, help="Sampling intervals."
+)
 @click.option(
     "--names",
     type=click.Choice(["canonical", "exporters"]),
     default="canonical",
     show_default=True,
-    help="Of metrics and labels: one vocabulary for all, or as dcgm-exporter, DTS, node_exporter, vLLM have them.",
+    help="Metric names: canonical, or those of dcgm-exporter, DTS, node_exporter and vLLM.",
 )
-@click.option("--serve", metavar="[HOST:]PORT", help="Play it live, as pages to scrape; of this machine unless told.")
-@click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
-@click.option("--list", "listing", is_flag=True, help="What can be injected.")
+@click.option("--serve", metavar="[HOST:]PORT", help="Serve it live as pages to scrape (default host: localhost).")
+@click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True, help="Seed of all random choices.")
+@click.option("--list", "listing", is_flag=True, help="List the faults and benign events.")
 @json_option
 def simulate(folder: Path | None, names: str, serve: str | None, listing: bool, as_json: bool, **options: Any) -> None:
     """Create a labelled recording of a simulated fleet, or serve it live.
@@ -71,16 +79,16 @@ def simulate(folder: Path | None, names: str, serve: str | None, listing: bool, 
         _serve_live(serve or "", scenario, names, as_json=as_json)
         return
     if serve is not None:
-        raise InputError([Problem("--serve", 0, "", f"the folder {str(folder)!r} as well", "one of the two")])
+        raise InputError([Problem("--serve", 0, "", f"also the folder {str(folder)!r}", "one of the two")])
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise InputError([Problem(str(folder), 0, "", "something that is there already", "a new folder")])
+        raise InputError([Problem(str(folder), 0, "", "an existing path", "a new or empty folder")])
     samples, series = _write_recording(folder, scenario, names)
     if as_json:
         print_json(scenario)
     else:
         title = line(f"{samples} samples of {scenario.plan.nodes} nodes in {scenario.lasts:g} s.")
-        told = [_exporters_line(series)] if names == "exporters" else []
-        print_lines([title, *told, *map(_episode_line, scenario.episodes)])
+        exported = [_exporters_line(series)] if names == "exporters" else []
+        print_lines([title, *exported, *map(_episode_line, scenario.episodes)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +141,7 @@ def _choose_fabric(options: SimulationOptions) -> str:
     for fabric in [options.fabric] if options.fabric else FABRICS:
         if all(fabric in fault.fabrics for fault in wanted):
             return fabric
-    found = f"faults that do not occur on one fabric: {', '.join(options.conditions)}"
+    found = f"faults of different fabrics: {', '.join(options.conditions)}"
     raise InputError([Problem("--condition", 0, "", found, "faults of RoCE or of InfiniBand")])
 
 
@@ -207,8 +215,8 @@ def _exporters_line(series: "list[ExportedSeries]") -> "Line":
     """Returns a line with the number of series per exporter."""
     counts = Counter(one.exporter for one in series)
     own = counts.pop("", 0)
-    told = ", ".join(f"{count} of {name}" for name, count in counts.most_common())
-    return line(f"Series under the names of exporters: {told}; {own} that none of them tells stay canonical.", "dim")
+    exported = ", ".join(f"{count} of {name}" for name, count in counts.most_common())
+    return line(f"Series by exporter: {exported}; {own} without an exporter keep canonical names.", "dim")
 
 
 def _episode_line(episode: "Episode") -> "Line":
@@ -218,17 +226,27 @@ def _episode_line(episode: "Episode") -> "Line":
 
 @click.command("assess", cls=MeasureCommand)
 @click.argument("recordings", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="[RECORDING]...")
-@click.option("--condition", "conditions", multiple=True, metavar="ID", help="Only these; all that have rules, else.")
-@click.option("--severity", "severities", multiple=True, type=click.Choice(SEVERITIES), help="Only these.")
-@click.option("--everything", is_flag=True, help="Simulated faults in pairs and with less telemetry too.")
 @click.option(
-    "--quiet-days", type=click.FloatRange(0, 10_000), help="Node-days without a fault; as long as with, else."
+    "--condition", "conditions", multiple=True, metavar="ID", help="Conditions to test (default: all that have rules)."
 )
-@click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
-@click.option("--nodes", type=click.IntRange(8, 4096), default=64, show_default=True, help="Of each simulated fleet.")
-@click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Processes.")
-@click.option("--write", type=click.Path(path_type=Path, dir_okay=False), help="The whole as a page of Markdown.")
-@click.option("--calibrate", type=click.Path(path_type=Path, dir_okay=False), help="Write what confidence is worth.")
+@click.option(
+    "--severity", "severities", multiple=True, type=click.Choice(SEVERITIES), help="Severities to test (default: all)."
+)
+@click.option("--everything", is_flag=True, help="Also test pairs of faults and reduced telemetry.")
+@click.option(
+    "--quiet-days",
+    type=click.FloatRange(0, 10_000),
+    help="Node-days without a fault (default: as many as with faults).",
+)
+@click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True, help="Seed of all random choices.")
+@click.option(
+    "--nodes", type=click.IntRange(8, 4096), default=64, show_default=True, help="Size of each simulated fleet."
+)
+@click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Worker processes.")
+@click.option("--write", type=click.Path(path_type=Path, dir_okay=False), help="Write all results as a Markdown page.")
+@click.option(
+    "--calibrate", type=click.Path(path_type=Path, dir_okay=False), help="Write a new calibration of confidence."
+)
 @json_option
 def assess(
     recordings: tuple[Path, ...], write: Path | None, calibrate: Path | None, as_json: bool, **options: Any
@@ -250,12 +268,12 @@ def assess(
         print_json(score.to_json(alone)) if as_json else print_lines(_score_lines(alone))
         return
     assessment_options = _assessment_options(**options)
-    tell = progress_bar("assess", wanted=True)
+    on_progress = progress_bar("assess", wanted=True)
     try:
         if calibrate:
-            _write_text(calibrate, assessment.calibrate(assessment_options, tell).as_text())
+            _write_text(calibrate, assessment.calibrate(assessment_options, on_progress).as_text())
             return
-        found = assessment.assess(assessment_options, recordings, tell)
+        found = assessment.assess(assessment_options, recordings, on_progress)
     finally:
         clear_progress(wanted=True)
     if write:
@@ -298,7 +316,9 @@ def _write_text(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InputError([Problem(str(path), 0, "", f"no way to write it ({error.strerror})", "a new file")]) from None
+        raise InputError(
+            [Problem(str(path), 0, "", f"an unwritable file ({error.strerror})", "a writable path")]
+        ) from None
     print_lines([line(f"Written to {path}.")])
 
 
@@ -322,7 +342,7 @@ def _score_lines(found: "AssessmentScore") -> "list[Line]":
     ]
     out = table_lines(rows, ("condition", "found", "missed", "wrong", "placed", "delay (s)"))
     if not any(tally.true_positives + tally.false_negatives for tally in found.conditions.values()):
-        summary = "No fault was there to be found."
+        summary = "The data has no labelled fault."
     else:
         f1, precision, recall = (_format_number(found.macro_mean(what)) for what in ("f1", "precision", "recall"))
         delay, error = _format_number(found.delay), _format_number(found.calibration_error)
@@ -332,6 +352,6 @@ def _score_lines(found: "AssessmentScore") -> "list[Line]":
         )
     out.append(line(summary, "title"))
     if found.quiet_node_days:
-        told = f"{len(found.false_alarms)} false alarms in {found.quiet_node_days:.2f} node-days without a fault"
-        out.append(line(f"{told} (at most {found.false_alarm_rate_limit:.2f} a node-day, 95 %).", "dim"))
+        alarms = f"{len(found.false_alarms)} false alarms in {found.quiet_node_days:.2f} node-days without a fault"
+        out.append(line(f"{alarms} (at most {found.false_alarm_rate_limit:.2f} a node-day, 95 %).", "dim"))
     return out

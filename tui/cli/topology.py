@@ -21,7 +21,7 @@ MAX_BYTES = 512 << 20
 class TopologyGroup(SuggestingGroup):
     """A group of commands on topologies."""
 
-    section = "Live"
+    section = "Operate"
 
 
 def _file_option(name: str, what: str) -> Callable[[CommandT], CommandT]:
@@ -35,21 +35,21 @@ def topology() -> None:
 
 
 @topology.command("discover")
-@_file_option("--slurm", "topology.conf, or what `scontrol show topology` or `show nodes` prints.")
-@_file_option("--kubernetes", "What `kubectl get nodes,pods -A -o json` prints.")
-@_file_option("--ports", "A page of a node's node_exporter, in a file that is called as the node.")
+@_file_option("--slurm", "topology.conf, or the output of `scontrol show topology` or `scontrol show nodes`.")
+@_file_option("--kubernetes", "The output of `kubectl get nodes,pods -A -o json`.")
+@_file_option("--ports", "A page of node_exporter, in a file named as the node.")
 def discover(slurm: tuple[Path, ...], kubernetes: tuple[Path, ...], ports: tuple[Path, ...]) -> None:
     """Write a topology.yaml from a scheduler's data; unknown parts are marked.
 
     `-` reads standard input. Each option may be repeated.
     """
     if not (slurm or kubernetes or ports):
-        raise click.UsageError("Nothing to look at. Name at least one of --slurm, --kubernetes and --ports.")
+        raise click.UsageError("Give at least one of --slurm, --kubernetes and --ports.")
     from skewscope.adapters.discovery.render import count_marks, render_topology  # noqa: PLC0415
 
     text = render_topology(_build_draft(slurm, kubernetes, ports))
     click.echo(text, nl=False)
-    click.echo(f"{count_marks(text)} places are to be filled in: look for FILL IN.", err=True)
+    click.echo(f"{count_marks(text)} places to complete; search for FILL IN.", err=True)
 
 
 def _build_draft(slurms: tuple[Path, ...], kubes: tuple[Path, ...], pages: tuple[Path, ...]) -> "TopologyDraft":
@@ -78,8 +78,10 @@ def _read_texts(paths: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
                 data = file.read(MAX_BYTES + 1)
         except OSError as error:
             raise InputError(
-                [Problem(str(path), 0, "", f"a file that cannot be read ({error.strerror})", "text")]
+                [Problem(str(path), 0, "", f"an unreadable file ({error.strerror})", "a text file")]
             ) from None
         if len(data) > MAX_BYTES:
-            raise InputError([Problem(str(path), 0, "", f"more than {MAX_BYTES >> 20} MiB", "less")])
+            raise InputError(
+                [Problem(str(path), 0, "", f"more than {MAX_BYTES >> 20} MiB", f"at most {MAX_BYTES >> 20} MiB")]
+            )
         yield str(path), data.decode("utf-8", "replace")

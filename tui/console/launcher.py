@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 KEYS_FILE = "keys.toml"
 TOKEN_VARIABLE = "SKEWSCOPE_TOKEN"  # noqa: S105 - its name, not what is in it
 """The environment variable that may hold a token."""
-OPERATOR_LOG_FILE = "ledger.jsonl"
+OPERATOR_LOG_FILE = "operator_log.jsonl"
+_FORMER_LOG_FILE = "ledger.jsonl"
+"""Its name in earlier versions, used as long as it exists."""
 READER_SWITCH_INTERVAL_S = 0.001
 """Longest wait of a key press for the reading thread, shorter than Python's default of 5 ms."""
 THEMES = ("dark", "light", "high-contrast", "ansi-dark", "ansi-light", "nord", "gruvbox", "solarized-light")
@@ -33,7 +35,7 @@ class LaunchOptions:
     write: bool = False
     theme: str = ""
     keys: Path | None = None
-    ledger: Path | None = None
+    operator_log: Path | None = None
 
 
 def settings_folder() -> Path:
@@ -109,9 +111,14 @@ def resolve_controller(url: str, token_file: Path | None) -> "ControllerEndpoint
     if not good:
         raise InputError([Problem("--url", 0, "", repr(url), "http://HOST:PORT or https://HOST:PORT")])
     if token_file is not None and not os.access(token_file, os.R_OK):
-        raise InputError([Problem("--token-file", 0, "", f"{token_file}, which cannot be read", "a file with a token")])
+        raise InputError([Problem("--token-file", 0, "", f"an unreadable file, {token_file}", "a file with a token")])
     token, variable = (str(token_file), "") if token_file else ("", TOKEN_VARIABLE)
     return ControllerEndpoint(url.rstrip("/"), token, variable, os.environ.get("SSL_CERT_FILE", ""))
+
+
+def _default_log() -> Path:
+    former = state_folder() / _FORMER_LOG_FILE
+    return former if former.exists() else state_folder() / OPERATOR_LOG_FILE
 
 
 def _run_console(options: LaunchOptions, read: Callable[["ViewHistory", "Progress"], None]) -> int:
@@ -122,28 +129,28 @@ def _run_console(options: LaunchOptions, read: Callable[["ViewHistory", "Progres
     from skewscope.tui.console.app import Console, ConsoleOptions  # noqa: PLC0415
     from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
 
-    own = options.keys or settings_folder() / KEYS_FILE
-    keys = keymap.load_keys(own) if options.keys or own.exists() else keymap.KEYS
+    key_file = options.keys or settings_folder() / KEYS_FILE
+    keys = keymap.load_keys(key_file) if options.keys or key_file.exists() else keymap.KEYS
     # read-only mode still shows what was logged before
-    kept = operator_log.read_log(options.ledger or state_folder() / OPERATOR_LOG_FILE)
+    log = operator_log.read_log(options.operator_log or _default_log())
     console_options = ConsoleOptions(
         colour=not os.environ.get("NO_COLOR"),
         ascii=options.ascii,
         write=options.write,
         theme=resolve_theme(options.theme),
         keys=keys,
-        operator_log=kept,
+        operator_log=log,
         operator=operator_name(),
     )
     sys.setswitchinterval(READER_SWITCH_INTERVAL_S)
     history = ViewHistory()
-    shown = Console(
+    console = Console(
         history, DisplayNames(catalogue()), console_options, read=lambda report_progress: read(history, report_progress)
     )
-    failure = shown.run()
+    failure = console.run()
     if isinstance(failure, SkewscopeError):
         raise failure
-    return shown.return_code or 0
+    return console.return_code or 0
 
 
 def _read_recording(recording: Path, history: "ViewHistory", report_progress: "Progress") -> None:

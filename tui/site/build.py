@@ -37,7 +37,7 @@ DOWNLOADS = {
     "catalogue.schema.json": "the schema of that JSON",
     "sources.bib": "sources for BibTeX",
     "sources.json": "sources as CSL-JSON",
-    "rules.yaml": "Prometheus rules to fill in",
+    "rules.yaml": "Prometheus rules to complete",
 }
 
 
@@ -52,7 +52,7 @@ def build_site(out: Path, pages: Mapping[str, str], extra: Mapping[str, str], ve
     missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
     if missing:
         hint = "Install it with: pip install 'skewscope[site]'."
-        raise InputError([Problem("site", 0, "", f"no {', '.join(missing)}", "what makes the site", hint)])
+        raise InputError([Problem("site", 0, "", f"no {', '.join(missing)}", "the packages that build the site", hint)])
     out = out.absolute()
     _check_target(out)
     try:
@@ -67,8 +67,8 @@ def _check_target(out: Path) -> None:
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise InputError([Problem(str(out), 0, "", "a file or a link", "a folder")])
     if out.exists() and any(out.iterdir()) and not (out / MARKER).exists():
-        hint = "Name a new folder; only a site that was built before is replaced."
-        raise InputError([Problem(str(out), 0, "", "a folder that holds something else", "an empty one", hint)])
+        hint = "Name a new folder; only a generated site is replaced."
+        raise InputError([Problem(str(out), 0, "", "a folder with other content", "an empty folder", hint)])
 
 
 def _replace_site(made: Path, out: Path) -> None:
@@ -103,12 +103,12 @@ def _run_sphinx(folder: Path, pages: Mapping[str, str], extra: Mapping[str, str]
         )
     except subprocess.TimeoutExpired:
         raise InputError(
-            [Problem("site", 0, "", f"a build of more than {BUILD_TIMEOUT_S:g} s", "an end of it")]
+            [Problem("site", 0, "", f"no result after {BUILD_TIMEOUT_S:g} s", "a finished build")]
         ) from None
     if done.returncode:
-        told = [line.strip() for line in done.stderr.splitlines() if "rror" in line] or ["no word why"]
-        last = told[0][:200]
-        raise InputError([Problem("site", 0, "", f"a build that failed: {last}", "a site")])
+        errors = [line.strip() for line in done.stderr.splitlines() if "rror" in line] or ["no message"]
+        message = errors[0][:200]
+        raise InputError([Problem("site", 0, "", f"a failed build: {message}", "a site")])
     _finish(made)
     return made
 
@@ -163,7 +163,7 @@ def _download_section(extra: Mapping[str, str]) -> str:
     links = [f'<li><a href="{name}">{DOWNLOADS.get(name, name)}</a></li>' for name in extra]
     if not links:
         return ""
-    return "\n## Take it with you\n\n```{raw} html\n<ul>" + "".join(links) + "</ul>\n```\n"
+    return "\n## Downloads\n\n```{raw} html\n<ul>" + "".join(links) + "</ul>\n```\n"
 
 
 def _navigation_section(found: Mapping[str, str]) -> str:

@@ -26,7 +26,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     result = CliRunner().invoke(cli, ["kb", "site", str(tmp_path)])
     assert result.exit_code == 2
-    assert "holds something else" in result.output
+    assert "a folder with other content" in result.output
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 
