@@ -1,4 +1,5 @@
-"""What acts on a cluster: a router, a scheduler or a switch in each file, with plan, apply, verify, undo, dry run.
+"""Actions on a cluster: routers, schedulers and switches that carry out a mitigation.
 
-No target exists yet.
+One target is one module. Each offers `plan` (what would change), `apply`, `verify` (did it take effect), `undo`, and a
+dry run of each. The package has no target yet, and nothing imports it.
 """
