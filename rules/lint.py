@@ -118,7 +118,7 @@ def lint_folder(catalogue: Catalogue, folder: Path = RULES_FOLDER) -> list[Probl
     ]
     if not unread:
         found += [finding.problem for finding in run_lints(LintContext(rules, files, catalogue), exempt)]
-        found += check_rule_presence(rules, catalogue) if folder == RULES_FOLDER else []
+        found += check_rule_presence(rules, catalogue) if (folder / "schema").is_dir() else []
     return sorted(set(found))
 
 

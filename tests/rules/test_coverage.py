@@ -134,8 +134,8 @@ def test_the_picture_is_told_in_words():
     shown = to_plain_text(
         coverage_lines(compute_coverage([LATE, LOST], held, frozenset({"lag", "rate"})), {"loss": "Loss"})
     )
-    assert "Of 3 conditions, rules judge 0 by all their evidence and 1 in part." in shown
-    assert "1 more could be seen" in shown
+    assert "Of 3 conditions, rules judge 0 with all evidence and 1 with part of it." in shown
+    assert "1 more are visible" in shown
     assert "needs loss" in shown
 
 

@@ -7,6 +7,7 @@ import click
 
 from skewscope.kb.entry_kinds import KINDS
 from skewscope.kb.problems import InputError, Problem
+from skewscope.tui.cli.checkout import default_folder
 from skewscope.tui.cli.options import check_choices, json_option, load_catalogue, output_option
 from skewscope.tui.cli.terminal import (
     EXIT_OK,
@@ -342,7 +343,13 @@ def _load_version(path: Path | None) -> "RawCatalogue":
 @click.argument("folder", required=False, type=FOLDER)
 @json_option
 def kb_lint(folder: Path | None, as_json: bool) -> None:
-    """Check the installed catalogue, or the one in a folder."""
+    """Check the catalogue.
+
+    Without FOLDER, that of the checkout around the current directory, or
+    outside of a checkout the installed one.
+    """
+    from skewscope.kb.entry_kinds import builtin_folder  # noqa: PLC0415
     from skewscope.kb.lint import lint_folder  # noqa: PLC0415
 
-    print_problems(lint_folder(folder), as_json=as_json)
+    place = folder or default_folder("kb", builtin_folder())
+    print_problems(lint_folder(None if place == builtin_folder() else place), as_json=as_json)

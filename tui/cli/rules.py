@@ -8,10 +8,12 @@ import click
 
 from skewscope.kb.problems import InputError, Problem, suggest_name
 from skewscope.tui.cli.catalogue import FOLDER, KnowledgeGroup
+from skewscope.tui.cli.checkout import default_folder
 from skewscope.tui.cli.options import json_option, load_catalogue
 from skewscope.tui.cli.terminal import EXIT_OK, EXIT_PROBLEMS, print_json, print_lines, print_problems
 
 if TYPE_CHECKING:
+    from skewscope.kb.model import Catalogue
     from skewscope.rules.case_file import CaseFile
     from skewscope.rules.model import Rule
 
@@ -22,9 +24,19 @@ def rules() -> None:
 
 
 def load_rules() -> "Mapping[str, Rule]":
+    """The rules of the checkout around the current directory, or the installed ones."""
     from skewscope.rules.loader import load_strict as load  # noqa: PLC0415
 
-    return load(load_catalogue())
+    return load(_load_catalogue(), _rules_folder(None, quiet=True))
+
+
+def _load_catalogue() -> "Catalogue":
+    """The catalogue of the checkout around the current directory, or the installed one."""
+    from skewscope.kb.entry_kinds import builtin_folder  # noqa: PLC0415
+    from skewscope.kb.loader import load_cached  # noqa: PLC0415
+
+    folder = default_folder("kb", builtin_folder(), quiet=True)
+    return load_catalogue() if folder == builtin_folder() else load_cached(folder)
 
 
 @rules.command("list")
@@ -55,40 +67,47 @@ def rules_show(id_: str, as_json: bool) -> None:
     if as_json:
         print_json(known[id_])
     else:
-        print_lines(rule_lines(known[id_], DisplayNames(load_catalogue())), wrapped=True)
+        print_lines(rule_lines(known[id_], DisplayNames(_load_catalogue())), wrapped=True)
 
 
-def _rules_folder(folder: Path | None) -> Path:
-    """Returns the folder of rules to use.
+def _rules_folder(folder: Path | None, *, quiet: bool = False) -> Path:
+    """The given folder of rules, or the default one, which is named on standard error unless `quiet`.
 
     Raises:
-        InputError: The folder has no rules.
+        InputError: the folder has no rules.
     """
     from skewscope.rules.loader import RULES_FOLDER  # noqa: PLC0415
 
     if folder is not None and next(folder.glob("*.yaml"), None) is None:
         raise InputError([Problem(str(folder), 0, "", "no rule", "a folder with rules, a .yaml file each")])
-    return folder or RULES_FOLDER
+    return folder or default_folder("rules", RULES_FOLDER, quiet=quiet)
 
 
 @rules.command("lint")
 @click.argument("folder", required=False, type=FOLDER)
 @json_option
 def rules_lint(folder: Path | None, as_json: bool) -> None:
-    """Check rules, cases and policies, built-in or in a folder."""
+    """Check rules, cases and policies.
+
+    Without FOLDER, those of the checkout around the current directory, or
+    outside of a checkout the installed ones.
+    """
     from skewscope.engine.advice.policy_lint import lint_policies  # noqa: PLC0415
     from skewscope.rules.lint import lint_folder  # noqa: PLC0415
     from skewscope.rules.policy import load as load_policies  # noqa: PLC0415
 
     place = _rules_folder(folder)
+    catalogue = _load_catalogue()
     policies, _ = load_policies(place / "policies")
-    print_problems(
-        sorted({*lint_folder(load_catalogue(), place), *lint_policies(policies, load_catalogue())}), as_json=as_json
-    )
+    print_problems(sorted({*lint_folder(catalogue, place), *lint_policies(policies, catalogue)}), as_json=as_json)
 
 
 folder_option = click.option(
+<<<<<<< HEAD
     "--folder", type=FOLDER, help="A folder of rules with their cases/ (default: the built-in rules)."
+=======
+    "--folder", type=FOLDER, help="A folder of rules with cases/ in it; by default that of the checkout, or installed."
+>>>>>>> 97d3817 (Read the rules and the catalogue of the checkout around the current directory)
 )
 
 
@@ -98,12 +117,13 @@ def _load_rules_and_cases(ids: tuple[str, ...], folder: Path | None) -> "tuple[M
     from skewscope.rules.loader import load_strict as load  # noqa: PLC0415
 
     place = _rules_folder(folder)
-    known = load(load_catalogue(), place)
+    catalogue = _load_catalogue()
+    known = load(catalogue, place)
     if unknown := [id_ for id_ in ids if id_ not in known]:
         raise InputError(
             Problem(repr(id_), 0, "", "no rule", "the id of a rule", suggest_name(id_, known)) for id_ in unknown
         )
-    files, problems = case_file.load(load_catalogue(), place / "cases", ids)
+    files, problems = case_file.load(catalogue, place / "cases", ids)
     if problems:
         raise InputError(problems)
     chosen = {id_: rule for id_, rule in known.items() if not ids or id_ in ids}
@@ -120,7 +140,7 @@ def rules_test(ids: tuple[str, ...], folder: Path | None, as_json: bool) -> None
     from skewscope.tui.render.rules import result_lines  # noqa: PLC0415
 
     chosen, files = _load_rules_and_cases(ids, folder)
-    results = run_cases(chosen, files, load_catalogue())
+    results = run_cases(chosen, files, _load_catalogue())
     if as_json:
         print_json(results)
     else:
@@ -143,7 +163,7 @@ def rules_mutate(ids: tuple[str, ...], folder: Path | None, as_json: bool) -> No
 
     chosen, files = _load_rules_and_cases(ids, folder)
     total = sum(1 for file in files for _ in generate_mutants(chosen[file.rule]))
-    found = find_survivors(chosen, files, load_catalogue())
+    found = find_survivors(chosen, files, _load_catalogue())
     if as_json:
         print_json([{"rule": mutant.rule.id, "change": mutant.change} for mutant in found])
     else:
