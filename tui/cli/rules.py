@@ -103,11 +103,7 @@ def rules_lint(folder: Path | None, as_json: bool) -> None:
 
 
 folder_option = click.option(
-<<<<<<< HEAD
-    "--folder", type=FOLDER, help="A folder of rules with their cases/ (default: the built-in rules)."
-=======
     "--folder", type=FOLDER, help="A folder of rules with cases/ in it; by default that of the checkout, or installed."
->>>>>>> 97d3817 (Read the rules and the catalogue of the checkout around the current directory)
 )
 
 
