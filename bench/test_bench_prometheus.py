@@ -164,7 +164,8 @@ def our_rules(folder: Path, known):
     """Returns the rules as Skewscope's loader reads them."""
     for pair in pairs():
         (folder / f"{pair.name}.yaml").write_text(
-            f"id: {pair.name}\ncondition: {min(known.conditions)}\nmaturity: sandbox\nvantage: gpu\nscope: gpu\n"
+            f"id: {pair.name}\ntitle: A rule of the bench\ndescription: Compares one value with a threshold.\n"
+            f"condition: {min(known.conditions)}\nmaturity: sandbox\nvantage: gpu\nscope: gpu\n"
             f"evidence:\n  - {{name: it, for: 1, required: true, when: '{pair.ours}',"
             " why: Made up for a bench.}\n"
             f"fire: {{score: 1, hold: {HOLD}*s}}\nclear: {{score: 0, hold: 0*s}}\n"

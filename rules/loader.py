@@ -104,8 +104,8 @@ class _Reader:
         severity = data.get("severity", {})
         rule = Rule(
             id=data["id"],
-            title=data.get("title", ""),
-            description=" ".join(data.get("description", "").split()),
+            title=data["title"],
+            description=" ".join(data["description"].split()),
             condition=data["condition"],
             maturity=data["maturity"],
             vantage=data["vantage"],

@@ -88,6 +88,8 @@ CATALOGUE = Catalogue(
 
 RULE = """\
 id: late-rank
+title: One rank is late
+description: Compares the lag of each rank with its peers and concludes that one is late.
 condition: tp-straggler
 maturity: incubating
 vantage: dpu

@@ -15,6 +15,8 @@ from tests.support.rule_world import Bench, Lab, edited, ranks, rule, topology
 
 SIMPLE = """\
 id: late-rank
+title: One rank is late
+description: Looks at the lag of each rank and concludes that one is late.
 condition: tp-straggler
 maturity: incubating
 vantage: dpu
