@@ -82,10 +82,10 @@ def wires() -> Iterator[None]:
             for name, device, end in ((NODE, f"p{n}", 1), (PEER, f"q{n}", 2)):
                 ip("-n", name, "address", "add", f"10.250.{n}.{end}/24", "dev", device)
                 ip("-n", name, "link", "set", device, "up")
-            told = subprocess.run(
+            shown_link = subprocess.run(
                 ["ip", "-n", PEER, "-o", "link", "show", f"q{n}"], capture_output=True, text=True, check=True
             )
-            mac = re.search(r"link/ether (\S+)", told.stdout)[1]
+            mac = re.search(r"link/ether (\S+)", shown_link.stdout)[1]
             for pair in range(32):
                 ip("-n", NODE, "neigh", "add", f"10.250.{n}.{100 + pair}", "lladdr", mac, "dev", f"p{n}")
         yield
@@ -108,7 +108,7 @@ def running(name: str, code: str) -> Iterator[None]:
         process.wait()
 
 
-def configured(folder: Path, budget: int) -> Path:
+def write_config(folder: Path, budget: int) -> Path:
     """Writes a configuration for eight ports, and its topology."""
     lines = ["version: 1", "nodes:", "  - name: n0", "    ports:"]
     own = "      - {{name: e{0}, network: east-west, addresses: [10.250.{0}.1], devices: [p{0}]}}"
@@ -140,7 +140,7 @@ def page(pid: int) -> str:
     return subprocess.run([*command, code], capture_output=True, text=True, check=True).stdout
 
 
-def told(text: str, name: str) -> list[float]:
+def metric_values(text: str, name: str) -> list[float]:
     return [float(v) for v in re.findall(rf"^skewscope_agent_{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE)]
 
 
@@ -154,18 +154,18 @@ def on_the_wire() -> int:
 def measure(what: str, pid: int, seconds: float) -> None:
     time.sleep(8)  # until it has settled
     before, begun = used(pid), time.monotonic()
-    counted, passed = sum(told(page(pid), "packets_seen_total")), on_the_wire()
+    counted, passed = sum(metric_values(page(pid), "packets_seen_total")), on_the_wire()
     time.sleep(seconds)
     took = time.monotonic() - begun
     share, wire = (used(pid) - before) / took, (on_the_wire() - passed) / took
     text = page(pid)
-    packets = (sum(told(text, "packets_seen_total")) - counted) / seconds
-    sampled = told(text, "sampled_share")
+    packets = (sum(metric_values(text, "packets_seen_total")) - counted) / seconds
+    sampled = metric_values(text, "sampled_share")
     print(
         f"{what:28} {share:7.1%} of a core, at most {most_memory(pid):5.1f} MiB,"
         f" {wire:9,.0f} packets/s on the wire, {packets:9,.0f} looked at,"
         f" share of flows {min(sampled, default=1):.2f} to {max(sampled, default=1):.2f},"
-        f" {sum(told(text, 'ticks_withheld_total')):.0f} port-seconds withheld so far"
+        f" {sum(metric_values(text, 'ticks_withheld_total')):.0f} port-seconds withheld so far"
     )
 
 
@@ -174,7 +174,7 @@ def main(seconds: float) -> None:
     print(f"{where}, Linux {platform.release()}, Python {platform.python_version()}")
     with wires(), tempfile.TemporaryDirectory() as folder:
         for budget in (25, 5):
-            config = configured(Path(folder), budget)
+            config = write_config(Path(folder), budget)
             agent = inside(NODE, sys.executable, "-m", "skewscope.adapters.agent", "--config", str(config))
             try:
                 print(f"budget {budget}%, 8 interfaces, 1 Hz")

@@ -26,7 +26,7 @@ inputs:
 """
 
 
-def kept(block: Block, table: SeriesTable, wanted: frozenset[str], end: float) -> Block:
+def select_samples(block: Block, table: SeriesTable, wanted: frozenset[str], end: float) -> Block:
     """Returns the samples of the wanted signals up to `end`, rounded."""
     of_signal = np.array([key.signal in wanted or key.signal.startswith("wire.") for key in table.keys], bool)
     here = of_signal[block.series] & np.isfinite(block.value) & (block.time <= end)
@@ -41,7 +41,7 @@ def main(source: Path, folder: Path, seconds: float = np.inf) -> None:
     recording = open_recording(source)
     loaded = load(recording, known, workers=1)
     wanted = Engine(rules.values(), known, recording.topology).rule_signals
-    block = kept(loaded.block, loaded.table, wanted, loaded.start + seconds)
+    block = select_samples(loaded.block, loaded.table, wanted, loaded.start + seconds)
     text = "".join(format_exposition(block, loaded.table, known))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "metrics.om.zst").write_bytes(zstandard.compress(text.encode(), 19))

@@ -79,7 +79,7 @@ class Prometheus:
             "Content-Type": "application/x-protobuf",
             "X-Prometheus-Remote-Write-Version": "0.1.0",
         }
-        self.post("/api/v1/write", stored(written(labels, times, values)), headers)
+        self.post("/api/v1/write", encode_snappy(encode_write_request(labels, times, values)), headers)
 
     def load(self, text: str) -> None:
         """Loads the rules of a text."""
@@ -109,7 +109,7 @@ def labels(pairs: Mapping[str, str]) -> bytes:
     return b"".join(_field(1, _field(1, k.encode()) + _field(2, v.encode())) for k, v in sorted(pairs.items()))
 
 
-def written(labels: Sequence[bytes], times: np.ndarray, values: np.ndarray) -> bytes:
+def encode_write_request(labels: Sequence[bytes], times: np.ndarray, values: np.ndarray) -> bytes:
     """Returns a protobuf WriteRequest for series whose labels have equal length."""
     sample = np.dtype([("head", "S3"), ("value", "<f8"), ("tag", "S1"), ("time", "S6")])
     samples = np.empty(values.shape, sample)
@@ -120,7 +120,7 @@ def written(labels: Sequence[bytes], times: np.ndarray, values: np.ndarray) -> b
     return b"".join(head + each + row.tobytes() for each, row in zip(labels, samples, strict=True))
 
 
-def stored(body: bytes) -> bytes:
+def encode_snappy(body: bytes) -> bytes:
     """Returns a snappy block that holds the bytes uncompressed."""
     parts = [body[n : n + 65536] for n in range(0, len(body), 65536)]
     return _varint(len(body)) + b"".join(b"\xf4" + struct.pack("<H", len(part) - 1) + part for part in parts)

@@ -97,7 +97,7 @@ def share(numbers: list[float], part: float) -> float:
     return sorted(numbers)[min(int(len(numbers) * part), len(numbers) - 1)] if numbers else float("nan")
 
 
-def measured(size: tuple[int, int], file: Path) -> dict[str, float]:
+def measure_size(size: tuple[int, int], file: Path) -> dict[str, float]:
     """Returns all figures for one size of the terminal."""
     terminal = Terminal([sys.executable, str(SCRIPT), str(file)], size)
     try:
@@ -120,7 +120,7 @@ def measured(size: tuple[int, int], file: Path) -> dict[str, float]:
 
 @pytest.mark.parametrize("size", [(200, 50), (80, 24)], ids=lambda s: f"{s[0]}x{s[1]}")
 def test_console(size, tmp_path, capsys):
-    found = measured(size, tmp_path / "held.json")
+    found = measure_size(size, tmp_path / "held.json")
     with capsys.disabled():
         print(f"\n10,000 series at 2 Hz, {size[0]}x{size[1]}")
         for name, value in found.items():

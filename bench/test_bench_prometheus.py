@@ -221,7 +221,7 @@ def fill(server: Prometheus) -> float:
     return float(time_)
 
 
-def passed(server: Prometheus) -> float:
+def idle_rate(server: Prometheus) -> float:
     """Returns processor seconds a second without rules, with metrics read as later."""
     cpu, begin = server.cpu(), time.monotonic()
     while time.monotonic() < begin + IDLE:
@@ -230,7 +230,7 @@ def passed(server: Prometheus) -> float:
     return (server.cpu() - cpu) / (time.monotonic() - begin)
 
 
-def ended(server: Prometheus, known: float) -> float:
+def wait_for_pass(server: Prometheus, known: float) -> float:
     """Waits for the end of a pass that began after `known`; returns its start."""
     while True:
         began = server.metrics().get("prometheus_rule_group_last_evaluation_timestamp_seconds", 0.0)
@@ -243,12 +243,12 @@ def of_prometheus(folder: Path) -> tuple[float, set[tuple[str, str]]]:
     """Returns processor seconds of a pass of Prometheus, and the alerts that fire."""
     with Prometheus(folder) as server:
         until = fill(server)
-        idle = passed(server)
+        idle = idle_rate(server)
         server.load(their_rules())
-        began = first = ended(server, 0.0)
+        began = first = wait_for_pass(server, 0.0)
         cpu, begin, before, passes = server.cpu(), time.monotonic(), server.metrics(), 0
         while passes < PASSES or began < first + HOLD + 1:
-            began = ended(server, began)
+            began = wait_for_pass(server, began)
             passes += 1
         wall, cpu = time.monotonic() - begin, server.cpu() - cpu
         after, firing = server.metrics(), server.firing()

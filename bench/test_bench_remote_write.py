@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from bench.prometheus_server import labels, stored, written
+from bench.prometheus_server import encode_snappy, encode_write_request, labels
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.adapters.sources.push_receiver import PushSettings
 from skewscope.adapters.sources.remote_write import PATH, read_body
@@ -23,8 +23,8 @@ def test_a_request_whose_series_are_known(benchmark):
     body = b""
     for n in range(SERIES):
         of = {"__name__": NAMES[n % 2], "Hostname": f"n{n // 16:03d}", "gpu": str(n // 2 % 8)}
-        body += written([labels(of)], np.array([1_795_000_000_000]), np.array([[float(n)]]))
-    packed = stored(body)
+        body += encode_write_request([labels(of)], np.array([1_795_000_000_000]), np.array([[float(n)]]))
+    packed = encode_snappy(body)
     wanted = PushSettings("bench", PATH)
     assert len(read_body(packed, {}, wanted, series).batch.value) == SERIES // 2
     benchmark(lambda: read_body(packed, {}, wanted, series))

@@ -47,16 +47,16 @@ def demo() -> tuple[ViewHistory, ReplayResult]:
 @pytest.fixture(scope="session")
 def brief(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first 35 s of the demo, in which a rank becomes slow: a short recording with a fault."""
-    return begun(tmp_path_factory.mktemp("recordings") / "brief", 35)
+    return cut_demo(tmp_path_factory.mktemp("recordings") / "brief", 35)
 
 
 @pytest.fixture(scope="session")
 def moment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first 5 s of the demo: a short recording without a fault."""
-    return begun(tmp_path_factory.mktemp("recordings") / "moment", 5)
+    return cut_demo(tmp_path_factory.mktemp("recordings") / "moment", 5)
 
 
-def begun(folder: Path, seconds: float) -> Path:
+def cut_demo(folder: Path, seconds: float) -> Path:
     """Writes the first seconds of the demo as a recording, and returns its folder."""
     whole = open_recording(demo_path())
     begin = load(whole, catalogue(), workers=1).start

@@ -4,7 +4,7 @@ import http.client
 
 import numpy as np
 
-from bench.prometheus_server import labels, stored, written
+from bench.prometheus_server import encode_snappy, encode_write_request, labels
 from skewscope.adapters.controller.api import API_PREFIX, ROUTES
 from skewscope.adapters.formats.row_protocol import ROWS_PATH
 from tests.adapters.controller.prometheus import Scraping, Serving, prometheus
@@ -22,7 +22,7 @@ FLEET = "0123456789abcdef-fleet"
 
 def body():
     of = labels({"__name__": "node_netstat_Tcp_RetransSegs", "node": "n0"})
-    return stored(written([of], np.array([1_795_000_000_250]), np.eye(1)))
+    return encode_snappy(encode_write_request([of], np.array([1_795_000_000_250]), np.eye(1)))
 
 
 def answer_to_a_size(port, size):

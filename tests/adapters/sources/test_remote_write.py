@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.prometheus_server import labels, stored, written
+from bench.prometheus_server import encode_snappy, encode_write_request, labels
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.adapters.sources import SourceContext, push_receiver
 from skewscope.adapters.sources.base import BatchSink
@@ -44,7 +44,7 @@ def rows(body, *, headers=None, of=None):
 
 
 def one(pairs, times, values):
-    return stored(written([labels(pairs)], np.array(times), np.array([values], float)))
+    return encode_snappy(encode_write_request([labels(pairs)], np.array(times), np.array([values], float)))
 
 
 def varint(number):
@@ -88,7 +88,7 @@ def test_the_second_version_has_its_texts_in_a_table():
     assert ("X-Prometheus-Remote-Write-Samples-Written", "1") in reply.headers
     broken = put(5, put(1, bytes([1, 9])))
     with pytest.raises(InvalidBodyError, match="not in the table"):
-        rows(stored(broken), headers=headers)
+        rows(encode_snappy(broken), headers=headers)
 
 
 def test_values_that_say_none_and_repetitions_are_no_values():
@@ -96,7 +96,7 @@ def test_values_that_say_none_and_repetitions_are_no_values():
     assert np.isnan(rows(blank)[0][0][2])
     twice = one(UTIL, [1_795_000_000_000, 1_795_000_000_000], [1, 2])
     assert rows(twice)[0] == [("n0/gpu1", 1_795_000_000.0, 1.0)]
-    zero = stored(put(1, labels(UTIL) + put(2, b"\x10" + varint(1_795_000_000_000))))
+    zero = encode_snappy(put(1, labels(UTIL) + put(2, b"\x10" + varint(1_795_000_000_000))))
     assert rows(zero)[0] == [("n0/gpu1", 1_795_000_000.0, 0.0)]
 
 
@@ -105,11 +105,11 @@ def test_values_that_say_none_and_repetitions_are_no_values():
     [
         b"",
         b"<html>",
-        stored(b"\x0a\xff\xff\xff\xff\x0f"),  # longer than it is
-        stored(b"\x0a" + b"\x80" * 20),  # a number without end
-        stored(put(1, put(2, b"\x0d1234"))),  # no sample
-        stored(put(1, put(1, put(1, b"\xff\xfe")))),  # no UTF-8
-        stored(put(1, b"".join(put(1, put(1, b"l%d" % n) + put(2, b"v")) for n in range(500)))),
+        encode_snappy(b"\x0a\xff\xff\xff\xff\x0f"),  # longer than it is
+        encode_snappy(b"\x0a" + b"\x80" * 20),  # a number without end
+        encode_snappy(put(1, put(2, b"\x0d1234"))),  # no sample
+        encode_snappy(put(1, put(1, put(1, b"\xff\xfe")))),  # no UTF-8
+        encode_snappy(put(1, b"".join(put(1, put(1, b"l%d" % n) + put(2, b"v")) for n in range(500)))),
         varint(1 << 40) + b"\x00" * 50,  # a bomb: a terabyte, it says
     ],
 )
@@ -121,7 +121,7 @@ def test_what_is_no_request_is_refused_whole(body):
 @given(st.binary(max_size=200))
 def test_garbage_is_refused_or_harmless(data):
     with contextlib.suppress(InvalidBodyError):
-        rows(stored(data))
+        rows(encode_snappy(data))
     with contextlib.suppress(ProtobufError):
         assert all(number for number, _ in iter_fields(memoryview(data)))
 
@@ -151,9 +151,9 @@ def test_labels_without_end_do_not_fill_the_memory(monkeypatch):
 @pytest.mark.parametrize("field", [1, 4, 9])
 def test_fields_without_end_are_not_read_to_their_end(monkeypatch, headers, field):
     monkeypatch.setattr("skewscope.adapters.sources.protobuf.MAX_FIELDS", 1000)
-    rows(stored(put(field, b"") * 1000), headers=headers)
+    rows(encode_snappy(put(field, b"") * 1000), headers=headers)
     with pytest.raises(InvalidBodyError, match="more than 1000 fields"):
-        rows(stored(put(field, b"") * 1001), headers=headers)
+        rows(encode_snappy(put(field, b"") * 1001), headers=headers)
 
 
 def test_a_source_that_ends_does_not_wait_for_a_body_that_takes_long():
@@ -239,6 +239,6 @@ def test_labels_that_stand_behind_a_sample_are_labels():
     known = series()
     for gpu in (b"0", b"1"):
         late = put(1, put(1, b"gpu") + put(2, gpu))
-        body = stored(put(1, first + second + put(2, sample(5.0, 1_795_000_000_000)) + late))
+        body = encode_snappy(put(1, first + second + put(2, sample(5.0, 1_795_000_000_000)) + late))
         assert rows(body, of=known)[0] == [(f"n0/gpu{gpu.decode()}", 1_795_000_000.0, 5.0)]
-    assert rows(stored(put(1, first + second + put(2, sample(5.0, 1_795_000_000_000)))), of=known)[0] == []
+    assert rows(encode_snappy(put(1, first + second + put(2, sample(5.0, 1_795_000_000_000)))), of=known)[0] == []
