@@ -82,6 +82,8 @@ class TelemetryCoverage:
     """Signals of the table, numbered."""
     _signal_of_series: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
     """The signal of each series."""
+    _unjudged_key: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
+    _unjudged: tuple[str, ...] = ()
 
     def sources(self, t: float) -> tuple[SourceState, ...]:
         """Every kind of telemetry that there is or should be, as of `t`."""
@@ -110,15 +112,19 @@ class TelemetryCoverage:
                 said.append(f"No {telemetry.name} from {join_names(silent)}: {telemetry.measures} are unknown there.")
         return (*said, *self._conditions_without_telemetry())
 
-    def _conditions_without_telemetry(self) -> Iterable[str]:
-        """Conditions that no rule could judge anywhere."""
-        there = self.signals()
+    def _conditions_without_telemetry(self) -> tuple[str, ...]:
+        """A sentence for each condition that no rule can judge on any entity."""
+        key = self.signals(), tuple(verdict.rule for verdict in self.engine.verdicts if verdict.names)
+        if key != self._unjudged_key:
+            self._unjudged_key, self._unjudged = key, tuple(self._find_unjudged(*key))
+        return self._unjudged
+
+    def _find_unjudged(self, delivered: frozenset[str], rules: tuple[str, ...]) -> Iterable[str]:
         by_condition: dict[str, list[set[str]]] = {}
-        for verdict in self.engine.verdicts:
-            rule = self.engine.rules[verdict.rule]
-            if len(verdict.names):
-                needed = (item.when.missing_signals(there) for item in rule.evidence if item.required)
-                by_condition.setdefault(rule.condition, []).append({name for names in needed for name in names})
+        for name in rules:
+            rule = self.engine.rules[name]
+            needed = (item.when.missing_signals(delivered) for item in rule.evidence if item.required)
+            by_condition.setdefault(rule.condition, []).append({name for names in needed for name in names})
         for condition, lacking in sorted(by_condition.items()):
             if all(lacking):
                 names = sorted(min(lacking, key=_size_then_names))

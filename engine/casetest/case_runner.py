@@ -1,11 +1,12 @@
 """Cases put to their rule: telemetry is made as a case says, the rule is run alone on it, the verdicts are compared."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from skewscope.engine.casetest.case_data import START_TIME, CaseData, iter_blocks
+from skewscope.engine.casetest.mutants import Mutant, generate_mutants
 from skewscope.engine.ingest.feed import F64, SeriesTable
 from skewscope.engine.judge.detector import Detector
 from skewscope.engine.judge.judge import Truth
@@ -14,6 +15,8 @@ from skewscope.engine.model.topology import merge_topologies
 from skewscope.engine.model.verdict import UNKNOWN, RuleVerdict
 from skewscope.kb.model import Catalogue
 from skewscope.rules.case_file import CaseFile, ExpectedAlert, RuleCase
+from skewscope.rules.expression import Expr
+from skewscope.rules.functions import FUNCTIONS
 from skewscope.rules.model import Rule
 
 
@@ -179,3 +182,43 @@ def _compare_firing(name: str, firing: ExpectedAlert, outcome: _Outcome) -> Iter
         yield f"{name} does not clear by {firing.clears_by:g} s"
     if firing.severity and SEVERITIES[outcome.severity[name]] != firing.severity:
         yield f"{name} is {SEVERITIES[outcome.severity[name]]}, not {firing.severity}"
+
+
+# --- mutants
+
+MEMORY_EPSILON = 1e-10
+"""Relative difference between the baseline memories of two mutants, so that they share no baseline."""
+
+
+def find_survivors(rules: Mapping[str, Rule], cases: Iterable[CaseFile], catalogue: Catalogue) -> list[Mutant]:
+    """The mutants that no case of their rule notices."""
+    files = [file for file in cases if file.rule in rules]
+    return [m for file in files for m in select_survivors(generate_mutants(rules[file.rule]), file.cases, catalogue)]
+
+
+def is_killed(mutant: Mutant, cases: Iterable[RuleCase], catalogue: Catalogue) -> bool:
+    """Does any case fail on the changed rule?"""
+    return not select_survivors([mutant], cases, catalogue)
+
+
+def select_survivors(found: Iterable[Mutant], cases: Iterable[RuleCase], catalogue: Catalogue) -> list[Mutant]:
+    """Those of one rule's mutants on which no case fails. All of them go through all cases together."""
+    changed = list(found)
+    apart = [_isolate_rule(mutant.rule, n) for n, mutant in enumerate(changed)]
+    told = find_failures(apart, list(cases), catalogue) if changed else []
+    return [mutant for n, mutant in enumerate(changed) if not any(faults[n] for faults in told)]
+
+
+def _isolate_rule(rule: Rule, n: int) -> Rule:
+    """The rule under a name of its own and with baselines of its own: what others suspect is none of its business."""
+    evidence = tuple(replace(item, when=_isolate_expr(item.when, n)) for item in rule.evidence)
+    applies, impact = (expr and _isolate_expr(expr, n) for expr in (rule.applies_when, rule.impact))
+    return replace(rule, id=f"{rule.id}-{n}", evidence=evidence, applies_when=applies, impact=impact)
+
+
+def _isolate_expr(expr: Expr, n: int) -> Expr:
+    """The expression with every memory shorter by nothing that matters, so that it is no other expression's."""
+    args = tuple(_isolate_expr(arg, n) for arg in expr.args)
+    if expr.op == "call" and FUNCTIONS[expr.name].form == "baseline":
+        return replace(expr, args=args, params=tuple(length * (1 - n * MEMORY_EPSILON) for length in expr.params))
+    return replace(expr, args=args) if args != expr.args else expr

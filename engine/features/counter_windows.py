@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from skewscope.engine.ingest.counters import CounterSnapshot
-from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, SeriesRows, common_timestamp_of
+from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, SeriesRows
 from skewscope.engine.ingest.ring_buffer import (
     ALL_COLUMNS,
     FIT_STEPS,
@@ -24,6 +24,7 @@ from skewscope.engine.ingest.sampling import (
     MAX_PERIOD_S,
     CommonTimestamp,
     SamplingPeriods,
+    common_timestamp_of,
     constant_array,
     is_constant_array,
     nan_to_zero,

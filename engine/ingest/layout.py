@@ -1,12 +1,12 @@
 """Where the series of each signal and the columns of frames are in the arrays of `SeriesState`."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from skewscope.engine.ingest.feed import FrameColumn
-from skewscope.engine.ingest.sampling import CommonTimestamp, SamplingPeriods
+from skewscope.engine.ingest.sampling import SamplingPeriods
 from skewscope.engine.model.sets import Index
 
 # --- series of a signal
@@ -124,10 +124,3 @@ class ColumnIndex:
         if (place < 0).any() or (numbers >= ends[place]).any():
             return ()
         return tuple(self._columns[n] for n in np.unique(place))
-
-
-def common_timestamp_of(parts: Sequence[ColumnLayout]) -> CommonTimestamp | None:
-    """When columns were last delivered, if all at one time."""
-    if not parts or any(part.time != parts[0].time for part in parts):
-        return None
-    return CommonTimestamp(parts[0].time, all(part.is_complete for part in parts))

@@ -5,7 +5,7 @@ Frames bring whole columns at one time. Where that time is known, the times of s
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +90,25 @@ def merge_complete_timestamps(parts: Iterable[CommonTimestamp | None]) -> Common
     """The same, for values that outlast a missing sample: None unless every entity brought one."""
     found = merge_timestamps(parts)
     return found if found is not None and found.is_complete else None
+
+
+class TimedColumn(Protocol):
+    """A column of a frame: series that are delivered together."""
+
+    @property
+    def time(self) -> float:
+        """Seconds: of its newest samples; NaN before the first."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the newest delivery had a valid value for every series."""
+
+
+def common_timestamp_of(columns: Sequence[TimedColumn]) -> CommonTimestamp | None:
+    """The one time at which all columns were last delivered; None if there are several, or no columns."""
+    if not columns or any(column.time != columns[0].time for column in columns):
+        return None
+    return CommonTimestamp(columns[0].time, all(column.is_complete for column in columns))
 
 
 # --- sampling periods

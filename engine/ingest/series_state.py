@@ -79,6 +79,8 @@ class SeriesState:
         self.t = -np.inf
         self.counts = SampleCounts()
         self.rows: dict[str, SeriesRows] = {name: SeriesRows() for name in sorted(self.rule_signals)}
+        self._kinds = {name: kind_of(signals[name].entity) for name in self.rows}
+        """The kind of entity of each signal in `rows`."""
         self.sampling = SamplingPeriods(tick)
         self.latest: F64 = np.full(1, np.nan)
         """Newest value as delivered; NaN after a gap."""
@@ -423,8 +425,9 @@ class SeriesState:
     def rows_of(self, name: str) -> SeriesRows:
         """The rows of a signal, as wide as its kind is now."""
         rows = self.rows[name]
-        size = self.entities.count(kind_of(self.signals[name].entity))
-        rows.series = grow_index(rows.series, (len(rows.selectors), size))
+        shape = len(rows.selectors), self.entities.count(self._kinds[name])
+        if rows.series.shape != shape:
+            rows.series = grow_index(rows.series, shape)
         return rows
 
 

@@ -4,11 +4,10 @@ Time comes from the ticks alone: the same blocks at the same ticks give the same
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from skewscope.engine.features.evaluator import Evaluator, unit_of
+from skewscope.engine.features.evaluator import Evaluator
 from skewscope.engine.ingest.feed import F64, Block, SampleFrame, SeriesTable
 from skewscope.engine.ingest.series_state import SeriesState
 from skewscope.engine.judge.judge import Judge
@@ -17,25 +16,11 @@ from skewscope.engine.model.sets import Mask
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.verdict import RuleVerdict
 from skewscope.kb.model import Catalogue
-from skewscope.kb.units import format_dimension
-from skewscope.rules.entity_kinds import contains, kind_of
+from skewscope.rules.entity_kinds import contains
 from skewscope.rules.model import Rule
 
 Derivation = Callable[[float, SeriesTable, F64, F64], Block]
 """New samples from the newest values and times of all series, by number: called each tick before rules are judged."""
-
-
-@dataclass(frozen=True, slots=True)
-class EvidenceTerm:
-    """One item of evidence, as a report shows it."""
-
-    name: str
-    text: str
-    unit: str
-    """Of the number that `RuleVerdict.values` gives for it, as UCUM writes it."""
-    weight: float
-    against: bool
-    required: bool
 
 
 class Detector:
@@ -141,40 +126,6 @@ class Detector:
     def entity_names(self, rule: str) -> tuple[str, ...]:
         """The entities that a rule judges, in the order of its verdicts."""
         return next(judge.names for judge in self._judges if judge.rule.id == rule)
-
-    def evidence_terms(self, rule: str) -> tuple[EvidenceTerm, ...]:
-        """A rule's evidence, in the order of the verdict's rows."""
-        return tuple(
-            EvidenceTerm(
-                item.name,
-                item.full_text,
-                format_dimension(unit_of(item.when)),
-                item.weight,
-                item.against,
-                item.required,
-            )
-            for item in self.rules[rule].evidence
-        )
-
-    def signals(self, rule: str) -> tuple[str, ...]:
-        """Ids of the signals that a rule reads."""
-        return self.rules[rule].signals
-
-    def unseen_signals(self, rule: str, entity: str) -> tuple[str, ...]:
-        """Signals of a rule that were never seen on an entity: on it, on what it lies in, or on any of its parts."""
-        scope = self.rules[rule].scope
-        number = self.entities.numbers[scope].get(entity, -1)
-        return tuple(name for name in self.signals(rule) if number < 0 or not self._reported_mask(name, scope)[number])
-
-    def _reported_mask(self, name: str, scope: str) -> Mask:
-        rows = self.series_state.rows_of(name).series
-        seen: Mask = ~np.isnan(np.fmax.reduce(self.series_state.newest_times(rows), axis=0, initial=np.nan))
-        kind = kind_of(self.catalogue.signals[name].entity)
-        if kind == scope:
-            return seen
-        if contains(kind, scope):
-            return np.append(seen, False)[self.entities.container_index(scope, kind)]
-        return self.entities.part_sets(kind, scope).reduce(seen.astype(np.float64), _max_over_members) > 0
 
 
 def _max_over_members(x: F64) -> F64:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from skewscope.engine.casetest.case_runner import run_case, run_cases
-from skewscope.engine.casetest.mutants import generate_mutants, is_killed, select_survivors
+from skewscope.engine.casetest.case_runner import is_killed, run_case, run_cases, select_survivors
+from skewscope.engine.casetest.mutants import generate_mutants
 from skewscope.kb import yamlfile
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError

@@ -10,8 +10,8 @@ from skewscope.engine.features.operators.protocol import Operator, OperatorConte
 from skewscope.engine.features.operators.stateless import Elementwise, to_truth
 from skewscope.engine.features.peer_statistics import sum_rows
 from skewscope.engine.features.windows import LateSampleReader
-from skewscope.engine.ingest.layout import ColumnLayout, SeriesRows, common_timestamp_of, match_selectors
-from skewscope.engine.ingest.sampling import CommonTimestamp, merge_complete_timestamps
+from skewscope.engine.ingest.layout import ColumnLayout, SeriesRows, match_selectors
+from skewscope.engine.ingest.sampling import CommonTimestamp, common_timestamp_of, merge_complete_timestamps
 from skewscope.engine.model.sets import F64, ArgumentFunction, EntitySubset, Index, Mask
 from skewscope.rules.entity_kinds import NETWORKS
 from skewscope.rules.expression import Expr

@@ -205,7 +205,7 @@ def to_truth(yes: Any, no: Any) -> Truth:
     return found
 
 
-class Comparison(Elementwise):
+class ValueComparison(Elementwise):
     """Two numbers compared: unknown where either is."""
 
     @classmethod
@@ -215,7 +215,7 @@ class Comparison(Elementwise):
 
 
 @register(">")
-class Greater(Comparison):
+class Greater(ValueComparison):
     """a > b."""
 
     @staticmethod
@@ -224,7 +224,7 @@ class Greater(Comparison):
 
 
 @register(">=")
-class GreaterOrEqual(Comparison):
+class GreaterOrEqual(ValueComparison):
     """a >= b."""
 
     @staticmethod
@@ -233,7 +233,7 @@ class GreaterOrEqual(Comparison):
 
 
 @register("<")
-class Less(Comparison):
+class Less(ValueComparison):
     """a < b."""
 
     @staticmethod
@@ -242,7 +242,7 @@ class Less(Comparison):
 
 
 @register("<=")
-class LessOrEqual(Comparison):
+class LessOrEqual(ValueComparison):
     """a <= b."""
 
     @staticmethod
@@ -251,7 +251,7 @@ class LessOrEqual(Comparison):
 
 
 @register("==")
-class Equal(Comparison):
+class Equal(ValueComparison):
     """a == b."""
 
     @staticmethod
@@ -260,7 +260,7 @@ class Equal(Comparison):
 
 
 @register("!=")
-class NotEqual(Comparison):
+class NotEqual(ValueComparison):
     """a != b."""
 
     @staticmethod
