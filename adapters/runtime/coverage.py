@@ -128,7 +128,7 @@ class TelemetryCoverage:
         for condition, lacking in sorted(by_condition.items()):
             if all(lacking):
                 names = sorted(min(lacking, key=_size_then_names))
-                yield f"{condition} cannot be judged: nobody delivers {join_names(names, 4)}."
+                yield f"{condition} cannot be judged: no source delivers {join_names(names, 4)}."
 
     def coverage_by_node(self, t: float) -> dict[str, float]:
         """For each node, the share of the telemetry that there should be of it which comes, as of `t`."""

@@ -61,8 +61,8 @@ def supports_colour() -> bool:
 def is_ascii_only() -> bool:
     """Returns whether output must be ASCII: requested, or required by the encoding."""
     ctx = click.get_current_context(silent=True)
-    asked = bool(ctx and ctx.find_root().params.get("ascii_"))
-    return asked or not (sys.stdout.encoding or "").lower().startswith("utf")
+    requested = bool(ctx and ctx.find_root().params.get("ascii_"))
+    return requested or not (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 def output_width() -> int:

@@ -60,7 +60,7 @@ class OperatorLog:
     def triage_states(self, incidents: Iterable[Incident], now: float) -> dict[str, TriageState]:
         """Returns the triage state of each incident that has one, by incident id."""
         found = ((incident.id, self.triage_state(incident, now)) for incident in incidents)
-        return {id_: standing for id_, standing in found if standing.state}
+        return {id_: triage for id_, triage in found if triage.state}
 
     def triage_state(self, incident: Incident, now: float) -> TriageState:
         """Returns the triage state of an incident at a time."""

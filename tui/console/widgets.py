@@ -86,8 +86,8 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
         elif self.indent:
             spans = (((" " * self.indent) + spans[0][0], spans[0][1]), *spans[1:]) if spans else ()
         segments = [
-            Segment(self._display_text(words), self._role_style(role, marked))
-            for words, role in text.merge_spans(spans)
+            Segment(self._display_text(content), self._role_style(role, marked))
+            for content, role in text.merge_spans(spans)
         ]
         cells = sum(text.width(segment.text) for segment in segments)
         if left:
@@ -103,8 +103,8 @@ class LineView(ScrollView, inherit_bindings=False, can_focus=False):
                 segments.append(Segment(blank, base))
         return Strip(segments, columns)
 
-    def _display_text(self, words: str) -> str:
-        return text.to_ascii(text.sanitise(words)) if self.ascii else text.sanitise(words)
+    def _display_text(self, content: str) -> str:
+        return text.to_ascii(text.sanitise(content)) if self.ascii else text.sanitise(content)
 
     def _role_style(self, role: str, marked: bool) -> Style:
         """Returns the style of a role, cached since a look-up in Textual costs more than drawing."""
@@ -138,10 +138,10 @@ class BarView(LineView):
     def word_at(self, column: int) -> str:
         """Returns the text of the span at a column, stripped."""
         at = 0
-        for words, _ in self.lines[0] if self.lines else ():
-            at += text.width(words)
+        for content, _ in self.lines[0] if self.lines else ():
+            at += text.width(content)
             if column < at:
-                return words.strip()
+                return content.strip()
         return ""
 
 

@@ -143,8 +143,8 @@ def _verdict_timeline(rows: list[EvidenceRow | None], place: int, cells: int) ->
     at = np.linspace(0, len(rows) - 1, cells).round().astype(int).tolist()
     spans: list[Span] = [("  ", "")]
     for n in at:
-        said = rows[n]
-        spans.append(VERDICT_GLYPHS[said.verdicts[place]] if said and place < len(said.verdicts) else ("·", "dim"))
+        row = rows[n]
+        spans.append(VERDICT_GLYPHS[row.verdicts[place]] if row and place < len(row.verdicts) else ("·", "dim"))
     return tuple(spans)
 
 

@@ -121,8 +121,8 @@ def _tokens(text: str) -> Iterator[_Token]:
             yield _Token(char)
             at += 1
         elif char == '"':
-            words, at = _read_quotation(text, at)
-            yield _Token(words, quoted=True)
+            quoted, at = _read_quotation(text, at)
+            yield _Token(quoted, quoted=True)
         else:
             end = at
             while end < len(text) and not text[end].isspace() and text[end] not in '()"':

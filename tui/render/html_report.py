@@ -64,12 +64,12 @@ def render_html(data: HtmlReportData) -> str:
     return f"{top}<body>{''.join(body)}</body></html>\n"
 
 
-def _escape(words: str) -> str:
-    return escape(text.sanitise(words))
+def _escape(value: str) -> str:
+    return escape(text.sanitise(value))
 
 
 def _spans_html(line: Line) -> str:
-    return "".join(f"<span class={role}>{_escape(words)}</span>" if role else _escape(words) for words, role in line)
+    return "".join(f"<span class={role}>{_escape(part)}</span>" if role else _escape(part) for part, role in line)
 
 
 def _overview_table(rows: list[incident_table.IncidentRow], data: HtmlReportData) -> str:
@@ -192,9 +192,9 @@ def _curve_path(
     span = max(float(times[-1] - times[0]), 1e-9)
     x = LEFT_MARGIN + (times - times[0]) / span * (CHART_WIDTH - LEFT_MARGIN - 2)
     y = CHART_HEIGHT - BOTTOM_MARGIN - (values - low) / ((high - low) or 1.0) * (CHART_HEIGHT - BOTTOM_MARGIN - 6)
-    path, drawn = [], False
+    path, connected = [], False
     for a, b in zip(x.tolist(), y.tolist(), strict=True):
         if np.isfinite(b):
-            path.append(f"{'L' if drawn else 'M'}{a:.1f} {b:.1f}")
-        drawn = bool(np.isfinite(b))
+            path.append(f"{'L' if connected else 'M'}{a:.1f} {b:.1f}")
+        connected = bool(np.isfinite(b))
     return f"<path d='{''.join(path)}' fill=none stroke='{colour}' stroke-width={wide} />"

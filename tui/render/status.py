@@ -46,8 +46,8 @@ def status_line(status: ConsoleStatus, columns: int) -> Line:
         _current_tab(status.screen),
     ]
     counts = [
-        _severity_counts(status.incidents, words=words, zeros=zeros)
-        for words, zeros in ((True, True), (False, True), (False, False))
+        _severity_counts(status.incidents, labels=labels, zeros=zeros)
+        for labels, zeros in ((True, True), (False, True), (False, False))
     ]
     lefts = [(*head, *count, *_scope_spans(status)) for head in heads for count in counts]
     for right in _right_variants(status):
@@ -57,32 +57,32 @@ def status_line(status: ConsoleStatus, columns: int) -> Line:
     return fit(lefts[-1], columns)
 
 
-def _screen_tabs(page: int, *, long: bool) -> Line:
+def _screen_tabs(screen: int, *, long: bool) -> Line:
     spans: list[Span] = []
     for number, name in enumerate(SCREEN_NAMES, 1):
-        if number == page:
+        if number == screen:
             spans.append((f" {number} {name} ", "bar"))
         else:
             spans.append((f" {number} {name} " if long else f" {number}", "dim"))
     return tuple(spans)
 
 
-def _current_tab(page: int) -> Line:
-    return ((f" {page} {SCREEN_NAMES[page - 1]} ", "bar"),)
+def _current_tab(screen: int) -> Line:
+    return ((f" {screen} {SCREEN_NAMES[screen - 1]} ", "bar"),)
 
 
 def _scope_spans(status: ConsoleStatus) -> Line:
     return ((f"  only {status.scope} ", "warn"),) if status.scope else ()
 
 
-def _severity_counts(incidents: tuple[Incident, ...], *, words: bool, zeros: bool) -> Line:
+def _severity_counts(incidents: tuple[Incident, ...], *, labels: bool, zeros: bool) -> Line:
     """Returns the number of roots per severity; without `zeros` only non-zero counts and the critical ones."""
     out: list[Span] = [(" ", "")]
     for severity in (*reversed(SEVERITIES), "resolved"):
         found = sum(_display_severity(i) == severity for i in incidents if i.explained_by is None)
         mark, role = SEVERITY_GLYPHS[severity]
         if found or zeros or severity == SEVERITIES[-1]:
-            out.append((f" {mark} {found}{f' {severity} ' if words else ''}", role if found else "dim"))
+            out.append((f" {mark} {found}{f' {severity} ' if labels else ''}", role if found else "dim"))
     return tuple(out)
 
 

@@ -206,14 +206,14 @@ class CatalogueModel(ScreenModel):
         for id_ in known.conditions:
             counts[self.condition_state(id_)[0]] += 1
         out = [line(f"Catalogue {known.version}", "title"), (), line("Conditions in this deployment", "label")]
-        for state, (glyph, role, words) in CONDITION_STATES.items():
-            out.append((("  ", ""), (glyph, role), (f"  {counts[state]:3} {words}", "")))
+        for state, (glyph, role, label) in CONDITION_STATES.items():
+            out.append((("  ", ""), (glyph, role), (f"  {counts[state]:3} {label}", "")))
         return [row for each in out for row in wrap(each, columns, 4)]
 
     def _deployment_lines(self, condition: str) -> list[Line]:
         """Returns a condition's state in this deployment and its incidents."""
-        glyph, role, words = CONDITION_STATES[self.condition_state(condition)[0]]
-        out: list[Line] = [((glyph, role), (f" {words}", role))]
+        glyph, role, label = CONDITION_STATES[self.condition_state(condition)[0]]
+        out: list[Line] = [((glyph, role), (f" {label}", role))]
         for health in self.state.snapshot.rules if self.state.snapshot else ():
             if health.condition == condition:
                 lacks = f"; missing {', '.join(health.missing_signals)}" if health.missing_signals else ""
