@@ -18,7 +18,7 @@ from bench.code_measures import (
 ROOT = Path(__file__).resolve().parent.parent
 TREES = parse_sources(ROOT)
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
-MAX_LEVELS = 9
+MAX_LEVELS = 8
 
 # Names that a library calls, and words that are nouns or adjectives here.
 CALLBACKS = {"connection_made", "connection_lost", "data_received", "datagram_received", "error_received"}
