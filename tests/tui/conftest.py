@@ -7,12 +7,12 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--golden-update", action="store_true", help="Accept what the screens show now.")
+    parser.addoption("--golden-update", action="store_true", help="Replace the golden files by the current output.")
 
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """Compares a text with the file of its name, or writes that file with --golden-update."""
+    """Compare a text with its golden file, or write it with --golden-update."""
 
     def check(name: str, text: str) -> None:
         path = GOLDEN / f"{name}.txt"

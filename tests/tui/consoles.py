@@ -1,4 +1,4 @@
-"""Consoles run without a terminal."""
+"""Runs consoles without a terminal."""
 
 import asyncio
 
@@ -8,13 +8,13 @@ from tests.tui.samples import catalogue, film
 
 
 def screen_text(app):
-    """What stands on the screen; the only place that asks Textual's private compositor."""
+    """Returns the text of the screen; the only use of Textual's private compositor."""
     strips = app.screen._compositor.render_strips()
     return "".join("".join(segment.text for segment in strip).rstrip() + "\n" for strip in strips)
 
 
 def run(flow, feed=None, *, size=(80, 24), options=None, read=None, known=None):
-    """Run a flow on a console that has read its data."""
+    """Run a flow on a console that has loaded its data."""
 
     async def whole():
         app = Console(
@@ -34,7 +34,7 @@ def run(flow, feed=None, *, size=(80, 24), options=None, read=None, known=None):
 
 
 def shown(size, keys=(), feed=None, **more):
-    """The text of the screen after some keys."""
+    """Returns the text of the screen after some keys."""
     texts = []
 
     async def flow(app, pilot):

@@ -1,4 +1,4 @@
-"""Incidents and outcomes as a replay gives them, small and fixed."""
+"""Small fixed incidents, snapshots and replay results."""
 
 from dataclasses import replace
 from functools import cache
@@ -125,7 +125,7 @@ def snapshot(after: float, incidents: tuple[Incident, ...] = (), *, end: float =
 
 
 def outcome(incidents: tuple[Incident, ...] = INCIDENTS, *, samples: int = 1_012_345) -> ReplayResult:
-    """Healthy at first; everything of `incidents` is there from the second snapshot on."""
+    """Returns a result that is healthy at first and has the incidents from the second snapshot on."""
     shots = (snapshot(1), snapshot(50, incidents), snapshot(75, incidents), snapshot(100, incidents))
     return ReplayResult(
         incidents,
@@ -139,12 +139,12 @@ def outcome(incidents: tuple[Incident, ...] = INCIDENTS, *, samples: int = 1_012
 
 
 FRAMES = 100
-"""Seconds of series that a scene remembers."""
+"""Seconds of series in a snapshot."""
 NAMES = tuple(f"A:n{n}" for n in range(4))
 
 
 def series() -> SeriesIndex:
-    """Lateness of the ranks of A, round trips of all ports, a queue."""
+    """Returns series: lateness of the ranks of A, round trips of all ports, a queue."""
     ranks = [SeriesInfo("wire.onset_lag", "rank", name, "", "s", 0) for name in NAMES]
     ports = [SeriesInfo("wire.rtt", "port", f"n{n}/ew", "tx", "s", 1) for n in range(8)]
     pairs = [
@@ -158,7 +158,7 @@ def series() -> SeriesIndex:
 
 @cache
 def frames(end: float, *, late: bool = True) -> tuple[ViewFrame, ...]:
-    """Seconds in which n2 turns late; n7's port fell silent."""
+    """Returns frames in which n2 becomes late and the port of n7 is silent."""
     size = len(series().series)
     out = []
     for back in range(FRAMES - 1, -1, -1):
@@ -192,7 +192,7 @@ TERMS = {"tp-straggler-on-the-wire": ("late", "same_rank", "slower", "throttled"
 
 
 def scene(shot: Snapshot, topology: Topology = TOPOLOGY) -> ViewSnapshot:
-    """A scene without its frames."""
+    """Returns a snapshot without its frames."""
     known = frozenset(s.signal for s in series().series)
     return ViewSnapshot(
         shot.time, shot.start, shot.end, topology, shot.incidents, shot.sources, shot.missing, RULES,
@@ -201,7 +201,7 @@ def scene(shot: Snapshot, topology: Topology = TOPOLOGY) -> ViewSnapshot:
 
 
 def film(incidents: tuple[Incident, ...] = INCIDENTS, *, live: bool = False) -> ViewHistory:
-    """Healthy at first, then what is asked for."""
+    """Returns a history that is healthy at first, then has the incidents."""
     found = ViewHistory(TOPOLOGY, live=live)
     for frame in frames(T0 + 100):
         there = incidents if frame.time >= T0 + 50 else ()
@@ -210,7 +210,7 @@ def film(incidents: tuple[Incident, ...] = INCIDENTS, *, live: bool = False) -> 
 
 
 def empty(topology: Topology = TOPOLOGY, sources: tuple[SourceState, ...] = (), **more: object) -> ViewHistory:
-    """A fleet of which nothing is known."""
+    """Returns a history of a fleet without telemetry."""
     found = ViewHistory(topology, live=True)
     nothing = np.empty(0, np.float32)
     one = ViewFrame(T0 + 1, *[nothing] * 6, np.empty(0, bool))
@@ -220,7 +220,7 @@ def empty(topology: Topology = TOPOLOGY, sources: tuple[SourceState, ...] = (), 
 
 
 def many(count: int = 1000) -> tuple[Incident, ...]:
-    """So many incidents at once."""
+    """Returns a history with `count` incidents."""
     return tuple(
         replace(ROOT, id=f"x{n}", name=f"n{n}", opened_at=T0 + n / 100, explained_by=None) for n in range(count)
     )

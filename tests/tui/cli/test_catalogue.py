@@ -1,4 +1,4 @@
-"""The commands of the catalogue as their users meet them."""
+"""The commands of the catalogue."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from tests.support.kb_damage import copied, replaced, written
 
 
 def run(*words, code=0):
-    """What a command prints on standard output; on standard error where it could not run."""
+    """Returns the output of a command, or its errors if it could not run."""
     done = CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
     assert done.exit_code == code, done.output
     return done.stderr if code == 2 else done.stdout
@@ -37,7 +37,7 @@ def test_which_conditions_a_dpu_at_the_front_end_can_see():
     assert "burst-admission-backlog" in found
 
 
-def test_what_looks_like_a_tensor_parallel_straggler_and_how_to_tell_them_apart():
+def test_look_alikes_of_a_straggler_are_listed_with_their_tests():
     shown = run("kb", "show", "tp-straggler")
     part = shown.split("Look-alikes\n")[1].split("\n\n")[0]
     for look in catalogue().conditions["tp-straggler"].lookalikes:
@@ -45,14 +45,14 @@ def test_what_looks_like_a_tensor_parallel_straggler_and_how_to_tell_them_apart(
     assert "marks" in part
 
 
-def test_what_was_measured_about_kv_transfer_and_by_whom():
+def test_claims_about_kv_transfer_name_their_sources():
     told = run("kb", "claims", "kv", "transfer")
     assert "1.13 GB" in told
     assert "arXiv:2401.09670" in told
     assert "seen: full text" in told
 
 
-def test_what_can_be_done_about_incast_and_what_it_risks():
+def test_mitigations_of_incast_are_listed_with_their_risks():
     shown = run("kb", "show", "incast-all-to-all")
     part = shown.split("Mitigations\n")[1].split("Reported measurements")[0]
     for id_ in catalogue().conditions["incast-all-to-all"].mitigations:
@@ -98,7 +98,7 @@ def test_the_graph_is_drawn_whole_and_around_a_condition(form, tmp_path):
     assert "Did you mean 'tp-straggler'?" in run("kb", "graph", "tp-stragler", code=2)
 
 
-def test_the_exported_document_is_as_its_published_schema_says():
+def test_the_exported_document_matches_its_published_schema():
     document, schema = (json.loads(run("kb", "export", "--format", form)) for form in ("json", "schema"))
     Draft202012Validator.check_schema(schema)
     Draft202012Validator(schema).validate(document)
@@ -124,7 +124,7 @@ def test_prometheus_takes_the_skeleton(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_what_fits_no_format_is_told():
+def test_options_that_do_not_fit_the_format_are_rejected():
     assert "--about is for sources" in run("kb", "export", "--about", "pfc", code=2)
     assert "--exporter is for" in run("kb", "export", "--exporter", "dcgm", code=2)
     assert "no source that tells of" in run("kb", "export", "--format", "bibtex", "--about", "zzqq", code=2)
@@ -147,12 +147,12 @@ def test_a_new_entry_is_a_file_whose_gaps_the_lint_names_and_nothing_is_overwrit
 
 
 def due():
-    """The version of a catalogue in which a text or a value changed."""
+    """Returns the required version after a text or a value changed."""
     major, minor, patch = catalogue().version.split(".")
     return f"{major}.{minor}.{int(patch) + 1}"
 
 
-def test_changes_between_two_versions_are_listed_and_the_version_due_is_told(copy, tmp_path):
+def test_changes_between_two_versions_are_listed_with_the_required_version(copy, tmp_path):
     assert "No changes" in run("kb", "changes", copy)
     straggler = copy / "conditions/tp-straggler.yaml"
     with written(straggler, replaced(straggler, "name: Tensor", "name: The tensor")):
@@ -186,7 +186,7 @@ def test_coverage_answers_for_the_exporters_that_are_there():
     assert found["unlocks"]
 
 
-def test_coverage_answers_for_a_topology_and_says_which_signal_would_open_most():
+def test_coverage_of_a_topology_names_the_most_useful_signal():
     topology = demo_path() / "topology.yaml"
     alone = json.loads(run("coverage", "--topology", topology, "--json"))
     with_engines = json.loads(run("coverage", "--topology", topology, "--source", "vllm", "--json"))

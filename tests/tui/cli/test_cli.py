@@ -1,4 +1,4 @@
-"""The command line as its users meet it: what it prints, how it ends, and what it says of bad input."""
+"""The command line: output, exit codes, and errors of bad input."""
 
 import json
 import os
@@ -25,7 +25,7 @@ CONTRACT = (
 
 
 def run(*words, code=0):
-    """What a command prints on standard output and on standard error."""
+    """Returns what a command prints on standard output and standard error."""
     done = CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
     assert done.exit_code == code, done.output
     return done.stdout, done.stderr
@@ -63,7 +63,7 @@ def test_values_of_the_contract_have_the_forms_it_promises(replayed):
         assert all(set(each) == {"id", "actor", "why"} for each in found["mitigations"])
 
 
-def test_a_report_tells_what_why_why_not_and_what_to_do(brief):
+def test_a_report_has_all_sections(brief):
     out, _ = run("replay", brief, code=1)
     for said in ("on rank n2", "why ", "ruled out", "competing", "unseen", "do  ", "undo:", "Missing data"):
         assert said in out
@@ -93,7 +93,7 @@ LISTS = {
 
 
 @pytest.mark.parametrize("words", LISTS, ids=" ".join)
-def test_what_lists_or_shows_does_so_as_text_and_as_json(words, moment):
+def test_lists_and_entries_print_as_text_and_as_json(words, moment):
     told = (*words, "--replay", moment) if words == ("coverage",) else words
     assert len(run(*told)[0]) > 40
     found = json.loads(run(*told, "--json")[0])
@@ -101,12 +101,12 @@ def test_what_lists_or_shows_does_so_as_text_and_as_json(words, moment):
     assert LISTS[words] in (found[0] if isinstance(found, list) else found) or words == ("kb", "list")
 
 
-def test_a_misspelt_search_finds_what_was_meant():
+def test_a_misspelt_search_finds_the_entry():
     assert run("kb", "search", "stragler")[0].splitlines()[1].startswith("tp-straggler")
     assert "No results" in run("kb", "search", "zzzzqqqq", code=1)[0]
 
 
-# That all the rules are sound is tests/rules/test_rules.py's matter.
+# tests/rules/test_rules.py checks all rules.
 @pytest.mark.parametrize(
     "words",
     [
@@ -115,11 +115,11 @@ def test_a_misspelt_search_finds_what_was_meant():
         ("rules", "test", "telemetry-blackout-of-a-node"),
     ],
 )
-def test_what_comes_with_the_package_is_sound(words):
+def test_the_package_s_own_data_has_no_problems(words):
     assert "No problems." in run(*words)[0] or "cases passed" in run(*words)[0]
 
 
-def test_an_id_that_nobody_knows_is_told_with_the_nearest():
+def test_an_unknown_id_gets_a_suggestion():
     assert "Did you mean 'tp-straggler'?" in run("kb", "show", "tp-stragler", code=2)[1]
     assert "tp-straggler-on-the-wire" in run("rules", "show", "tp-straggler-on-wire", code=2)[1]
     assert "tp-straggler-on-the-wire" in run("rules", "test", "tp-straggler-on-wire", code=2)[1]
@@ -130,7 +130,7 @@ def test_an_id_that_nobody_knows_is_told_with_the_nearest():
     [(["replai"], "replay"), (["kb", "lst"], "list"), (["rules", "shw", "x"], "show"), (["--replai", "x"], "--replay")],
     ids=str,
 )
-def test_a_misspelt_command_is_told_with_the_nearest(words, meant):
+def test_a_misspelt_command_gets_a_suggestion(words, meant):
     out, err = run(*words, code=2)
     assert "Did you mean" in err
     assert f"'{meant}'" in err
@@ -142,7 +142,7 @@ GOOD = 'node_netstat_Tcp_RetransSegs{node="n1"} 5 11\n# EOF\n'
 
 
 def bad(folder: Path, what: str) -> Path:
-    """A recording with one thing wrong."""
+    """Returns a recording with one fault."""
     path = record(folder / "r", INPUT, {"m.om": GOOD})
     described = yaml.safe_load((path / "recording.yaml").read_text())
     pcap = {"kind": "pcap", "path": "x.pcap", "labels": {"node": "n0", "port": "ew"}}
@@ -199,7 +199,7 @@ BAD = {
 
 @pytest.mark.parametrize("what", BAD)
 @pytest.mark.parametrize("form", [(), ("--json",)])
-def test_bad_input_ends_with_2_and_says_where_what_and_what_to_do(tmp_path, what, form):
+def test_bad_input_exits_with_2_and_names_place_value_and_hint(tmp_path, what, form):
     out, err = run("replay", bad(tmp_path, what), *form, code=2)
     place, hint = BAD[what]
     assert not out
@@ -210,7 +210,7 @@ def test_bad_input_ends_with_2_and_says_where_what_and_what_to_do(tmp_path, what
     assert "Traceback" not in err
 
 
-def test_every_fault_is_told_not_the_first_only(tmp_path):
+def test_all_faults_are_reported(tmp_path):
     path = bad(tmp_path, "an unknown kind")
     (path / "topology.yaml").write_text("version: 1\nnodes: [{nmae: n0}]\n")
     assert len(run("replay", path, code=2)[1].splitlines()) >= 3
@@ -218,7 +218,7 @@ def test_every_fault_is_told_not_the_first_only(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
 @pytest.mark.parametrize("name", ["recording.yaml", "topology.yaml", "m.om"])
-def test_what_may_not_be_read_is_told(tmp_path, name):
+def test_an_unreadable_file_is_reported(tmp_path, name):
     path = bad(tmp_path, "nothing")
     (path / name).chmod(0)
     err = run("replay", path, code=2)[1]
@@ -226,7 +226,7 @@ def test_what_may_not_be_read_is_told(tmp_path, name):
     assert "Permission denied" in err
 
 
-def test_what_nothing_was_seen_of_is_not_called_healthy(tmp_path):
+def test_a_recording_without_telemetry_is_not_called_healthy(tmp_path):
     path = record(tmp_path / "r", [], {})
     assert "nothing is known" in run("replay", path)[0]
     out, err = run("replay", path, "--json")
@@ -235,20 +235,20 @@ def test_what_nothing_was_seen_of_is_not_called_healthy(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["", ".", "nowhere", "/dev/null", "/dev/zero", "/etc/passwd", "a\x1b[2J"])
-def test_what_is_no_recording_is_told(path):
+def test_a_path_that_is_not_a_recording_is_reported(path):
     err = run("replay", path, code=2)[1]
     assert "recording.yaml" in err
     assert "\x1b" not in err
 
 
-def test_one_bad_recording_of_two_does_not_keep_the_other_from_being_told(tmp_path, brief):
+def test_one_bad_recording_does_not_stop_the_other(tmp_path, brief):
     out, err = run("replay", bad(tmp_path, "no YAML"), brief, "--json", code=2)
     assert [json.loads(line)["condition"] for line in out.splitlines()] == ["tp-straggler"]
     assert "recording.yaml" in err
 
 
 @pytest.mark.parametrize("words", ["replay BRIEF --json", "kb list signals --json"])
-def test_a_reader_that_goes_away_is_no_fault(words, brief):
+def test_a_closed_pipe_is_not_an_error(words, brief):
     words = words.replace("BRIEF", str(brief))
     command = f"{sys.executable} -m skewscope.tui.cli.main {words} | head -c 1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
@@ -257,7 +257,7 @@ def test_a_reader_that_goes_away_is_no_fault(words, brief):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk_is_told_in_a_line():
+def test_a_full_disk_is_reported_in_one_line():
     command = f"{sys.executable} -m skewscope.tui.cli.main kb list > /dev/full"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
@@ -282,7 +282,7 @@ def test_no_language_of_the_machine_keeps_it_from_printing(brief):
     assert "Traceback" not in done.stderr
 
 
-def test_the_version_is_told():
+def test_the_version_is_printed():
     assert re.fullmatch(r"skewscope \S.*, catalogue \d+\.\d+\.\d+\n", process("--version").stdout)
 
 
@@ -291,7 +291,7 @@ HEAVY = {"textual", "numpy", "networkx", "durable", "pyarrow", "zstandard"}
 
 
 @pytest.mark.parametrize("words", LIGHT, ids=" ".join)
-def test_what_needs_no_engine_loads_none(words):
+def test_light_commands_load_no_heavy_package(words):
     code = f"""
 import sys
 from skewscope.tui.cli.main import cli
@@ -305,14 +305,14 @@ print(sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)
     assert done.stderr == "[]\n"
 
 
-# Lints and cases of somebody's own.
+# --- rules in a folder of the user
 
 RULE = "telemetry-blackout-of-a-node"
 
 
 @pytest.fixture
 def own_rules(tmp_path):
-    """A folder with one rule of ours, its cases and no policies."""
+    """A folder with one rule and its cases, without policies."""
     (tmp_path / "cases").mkdir()
     for name in (f"{RULE}.yaml", f"cases/{RULE}.yaml"):
         shutil.copy(RULES_FOLDER / name, tmp_path / name)
@@ -320,7 +320,7 @@ def own_rules(tmp_path):
     return tmp_path
 
 
-def test_a_case_that_does_not_hold_is_found_and_told(own_rules):
+def test_a_failing_case_is_reported(own_rules):
     assert run("rules", "test", "--folder", own_rules)[0].startswith("✓")
     cases = own_rules / "cases" / f"{RULE}.yaml"
     cases.write_text(cases.read_text().replace("after: 30*s, by: 38*s", "after: 31*s, by: 32*s", 1))

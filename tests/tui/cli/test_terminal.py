@@ -13,7 +13,7 @@ COMMAND = [sys.executable, "-m", "skewscope.tui.cli.main"]
 
 
 class Terminal:
-    """A terminal that a process writes to, and everything it wrote."""
+    """A pseudo-terminal and everything written to it."""
 
     def __init__(self):
         self.ours, self.theirs = pty.openpty()
@@ -24,7 +24,7 @@ class Terminal:
         return self.written.decode(errors="replace")
 
     def read(self):
-        """What comes next; empty when nobody writes any more."""
+        """Returns the next output, empty after the last writer closed."""
         try:
             part = os.read(self.ours, 65536)
         except OSError:  # Linux says so when the last writer has gone
@@ -37,7 +37,7 @@ class Terminal:
 
 
 def on_terminal(words, stdout=True, command=COMMAND, **environment):
-    """What a command writes to a terminal: its standard output, or its standard error."""
+    """Returns what a command writes to a terminal, and its other stream."""
     terminal = Terminal()
     streams = {"stdout": terminal.theirs, "stderr": subprocess.PIPE}
     if not stdout:
@@ -92,15 +92,15 @@ def test_no_progress_means_none(moment):
 
 
 @pytest.fixture
-def ctrl_c_heard():
-    """Ctrl-C reaches what the test starts, also where the suite itself was started in the background, deaf to it."""
+def ctrl_c_enabled():
+    """Restores SIGINT for child processes, which a suite started in the background ignores."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("after", ["[", "read "])
-@pytest.mark.usefixtures("ctrl_c_heard")
+@pytest.mark.usefixtures("ctrl_c_enabled")
 def test_ctrl_c_ends_it_quietly_and_every_process_with_it(shared, after):
     terminal = Terminal()
     command = [*COMMAND, "replay", str(shared / "recordings" / "fabric-loss"), "--workers", "2"]

@@ -1,4 +1,4 @@
-"""What goes to a terminal is shorter and looks the same."""
+"""Compacted output is shorter and looks the same."""
 
 import re
 
@@ -11,7 +11,7 @@ TOKENS = re.compile(r"\x1b\[([\d;]*)m|\x1b\[(\d+);(\d+)H|(.)", re.DOTALL)
 
 
 def painted(data):
-    """Each character with where it stands and its style, as a terminal would have it."""
+    """Returns each character with its position and style, as on a terminal."""
     style, at, out = {}, (1, 1), []
     for codes, row, column, char in TOKENS.findall(data):
         if row:
@@ -55,6 +55,6 @@ def test_it_looks_the_same_and_is_no_longer(data):
     assert len(compact(data)) <= len(data)
 
 
-def test_a_style_behind_another_names_what_differs():
+def test_a_style_after_another_names_only_differences():
     first, dim = "\x1b[38;2;224;224;224;48;2;18;18;18mnow", "\x1b[38;2;153;153;153;48;2;18;18;18musual"
     assert compact(f"{first}\x1b[0m{dim}\x1b[0m") == f"{first}\x1b[38;2;153;153;153musual\x1b[0m"

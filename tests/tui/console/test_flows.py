@@ -1,4 +1,4 @@
-"""A few flows through the console: find, filter, explain, jump to the catalogue and back, dry run, be refused."""
+"""Flows through the console: select, filter, open, navigate, plan, refuse."""
 
 import asyncio
 import json
@@ -130,7 +130,7 @@ def test_with_leave_to_write_one_acknowledges_and_snoozes(tmp_path):
     assert [entry.did for entry in read_log(ledger.path).entries] == ["acknowledged", "unacknowledged", "snoozed"]
 
 
-def test_what_a_controller_silenced_is_still_there_and_marked():
+def test_a_silenced_incident_stays_visible_and_marked():
     feed = ViewHistory()
     hidden = replace(snapshot(100.0, (ROOT, CHILD)), silenced={ROOT.id: "s-12"})
     feed.add(replace(scene(hidden), silenced=hidden.silenced), frames(100.0)[-1])
@@ -179,7 +179,7 @@ def test_signals_are_sorted_filtered_and_their_columns_chosen():
     run(flow, size=(120, 40))
 
 
-def test_the_replay_can_be_stepped_back_to_when_nothing_was_wrong():
+def test_the_replay_steps_back_to_a_time_without_incidents():
     async def flow(app, pilot):
         assert app.state.player.is_at_end
         await pilot.press("left_square_bracket")
@@ -211,7 +211,7 @@ def test_playing_from_the_end_starts_again_and_holds_at_the_end():
     run(flow)
 
 
-def test_a_live_scene_goes_on_and_a_paused_one_stays():
+def test_a_live_console_advances_and_a_paused_one_stays():
     feed = film(live=True)
 
     async def flow(app, pilot):
@@ -231,7 +231,7 @@ def test_a_live_scene_goes_on_and_a_paused_one_stays():
     run(flow, feed)
 
 
-def test_until_somebody_chooses_the_cursor_stays_at_the_top():
+def test_the_cursor_stays_at_the_top_until_it_is_moved():
     feed = film((CHILD,), live=True)
 
     async def flow(app, pilot):
@@ -303,11 +303,11 @@ def test_help_lists_the_keys_of_its_screen():
     assert all(key.description in text for key in KEYS if not key.screens or "diagnoses" in key.screens)
 
 
-def test_a_key_that_means_nothing_here_says_so():
+def test_a_key_without_effect_shows_a_message():
     assert "has no effect on this screen" in shown((80, 24), ["2", "f"])
 
 
-def test_resizing_loses_nothing():
+def test_resizing_keeps_the_content():
     async def flow(app, pilot):
         await pilot.press("j")
         for size in ((200, 50), (40, 10), (80, 24)):
@@ -324,7 +324,7 @@ def test_no_screen_is_wider_than_the_terminal(key):
     assert all(len(row) <= 80 for row in shown((80, 24), [key]).splitlines())
 
 
-def test_what_is_on_show_is_kept_by_one_key(tmp_path):
+def test_one_key_saves_a_recording(tmp_path):
     feed = film()
     feed.exporter = lambda folder, begin, end: f"{end - begin:.0f} s in {folder.name}"
 
@@ -391,7 +391,7 @@ def test_the_mouse_chooses_sorts_scrolls_and_shows_screens():
     run(flow, size=(120, 40))
 
 
-def test_a_thousand_incidents_are_ranked_filtered_and_told_soon():
+def test_a_thousand_incidents_are_ranked_and_filtered_quickly():
     async def flow(app, pilot):
         assert page(app).count == 1000
         await pilot.press("slash", *"node:n999", "enter")
@@ -418,7 +418,7 @@ def test_the_catalogue_is_searched_and_left_again():
     run(flow, size=(120, 40))
 
 
-def test_a_large_group_is_told_without_names():
+def test_a_large_group_is_shown_without_names():
     members = tuple(f"n{n}" for n in range(8))
     topology = replace(TOPOLOGY, groups=(Group("A", "pipeline-parallel", members * 4),))
     feed = ViewHistory(topology)
@@ -427,7 +427,7 @@ def test_a_large_group_is_told_without_names():
     assert "A" in shown((80, 24), ["2", "v"], feed)
 
 
-def test_what_is_marked_is_acknowledged_snoozed_and_copied_together():
+def test_marked_incidents_are_acknowledged_snoozed_and_copied_together():
     options = ConsoleOptions(write=True)
 
     async def flow(app, pilot):
@@ -460,7 +460,7 @@ def test_what_is_marked_is_acknowledged_snoozed_and_copied_together():
     run(flow, options=options)
 
 
-def test_marks_are_taken_back_and_hold_only_for_what_is_in_the_list():
+def test_marks_are_undone_and_apply_only_to_listed_incidents():
     async def flow(app, pilot):
         await pilot.press("space", "g", "space")
         assert app.selected_incidents == (app.selected_incident,)
@@ -474,7 +474,7 @@ def test_marks_are_taken_back_and_hold_only_for_what_is_in_the_list():
 
 
 @pytest.mark.parametrize("number", ["2", "3", "4", "5"])
-def test_every_screen_copies_what_it_tells_as_text(number):
+def test_every_screen_copies_its_text(number):
     async def flow(app, pilot):
         await pilot.press(number, "j", "j", "y")
         assert len(app.clipboard.splitlines()) >= 2

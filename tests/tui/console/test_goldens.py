@@ -76,7 +76,7 @@ def all_unknown():
         ("wide_80x24", (80, 24), film, ("3", "w", "l", "l")),
     ],
 )
-def test_what_is_not_as_usual_is_as_it_was_accepted(golden, name, size, feed, keys):
+def test_unusual_screens_equal_their_goldens(golden, name, size, feed, keys):
     golden(name, shown(size, keys, feed()))
 
 

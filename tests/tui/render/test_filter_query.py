@@ -67,18 +67,18 @@ def kept(text):
         ("!", ["rank", "port", "replica"]),
     ],
 )
-def test_filters_keep_what_they_say(text, names):
+def test_filters_keep_matching_rows(text, names):
     assert kept(text) == (names, "")
 
 
 @pytest.mark.parametrize("text", ["sev>=", "sev>=loud", "sure>many", "kind>3", "nod:n2", "!sev>loud"])
-def test_what_cannot_be_meant_says_so_and_hides_nothing(text):
+def test_an_invalid_filter_shows_its_error_and_hides_no_row(text):
     names, fault = kept(text)
     assert fault
     assert len(names) == 3
 
 
-def test_a_misspelt_field_is_told_the_right_one():
+def test_a_misspelt_field_gets_a_suggestion():
     assert "node" in kept("nodee:n2")[1]
 
 
@@ -103,7 +103,7 @@ queries = st.recursive(
 
 @given(queries)
 @settings(max_examples=300)
-def test_what_is_printed_is_read_as_the_same(query):
+def test_a_printed_filter_parses_to_the_same_query(query):
     assert parse(to_text(query)) == query
 
 

@@ -22,7 +22,7 @@ def test_a_report_keeps_to_its_width(columns):
     assert all(line_width(row) <= columns for row in lines)
 
 
-def test_healthy_data_gets_a_clear_sentence_with_what_was_watched():
+def test_healthy_data_gets_a_clear_sentence_with_the_fleet():
     shown = text(healthy())
     assert "tp: no fault found in the available telemetry." in shown
     assert "8 nodes and 1 group for 1 min 40 s" in " ".join(shown.split())
@@ -34,7 +34,7 @@ def test_no_data_is_not_called_healthy():
     assert "no fault" not in text(empty)
 
 
-def test_what_is_missing_is_said_in_sentences():
+def test_missing_data_is_listed_in_sentences():
     shown = " ".join(text(outcome()).split())
     assert "No packets from n1/ew" in shown
     assert "11 samples could not be used (no signal of this name): go_threads, up." in shown

@@ -28,14 +28,14 @@ def test_a_fitted_line_fits(spans, columns):
 
 
 @given(st.text(max_size=40))
-def test_nothing_that_a_terminal_would_obey_gets_through(words):
+def test_control_characters_are_replaced(words):
     shown = text.to_plain_text([text.line(words, "crit")])
     assert "\x1b" not in shown
     assert "\n" not in shown[:-1]
     assert text.to_plain_text([text.line(words)], ascii_=True).isascii()
 
 
-def test_what_follows_a_bullet_or_a_label_hangs_under_it_and_prose_does_not():
+def test_wrapped_text_is_indented_after_a_bullet_or_a_label():
     lines = [
         text.line("some words of prose"),
         (("  · a", "key"), (" b c d", "")),
@@ -84,12 +84,12 @@ def test_ascii_keeps_columns_of_our_own_glyphs():
         (float("inf"), "s", False, "infinite"),
     ],
 )
-def test_numbers_are_said_as_people_say_them(value, unit, share, shown):
+def test_numbers_are_formatted_with_units(value, unit, share, shown):
     assert units.format_value(value, unit, share=share) == shown
 
 
 @pytest.mark.parametrize(("change", "said"), [(0.5, "+50 %"), (-0.5, "−50 %"), (9.9, "+990 %"), (92.0, "×93")])
-def test_a_change_of_many_times_is_told_as_a_factor(change, said):
+def test_a_large_change_is_formatted_as_a_factor(change, said):
     assert units.format_value(change, "1", share=True, signed=True) == said
 
 

@@ -1,4 +1,4 @@
-"""The web site of the catalogue, as it is made: what Sphinx is given, and where the site may stand."""
+"""Building the web site: the sources for Sphinx, and the target folder."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from skewscope.tui.cli.main import cli
 from skewscope.tui.site import build
 
 
-def test_what_sphinx_is_given_is_the_same_each_time():
+def test_sphinx_sources_are_reproducible():
     pages = {
         "index.md": "# A\n",
         "conditions/a.md": "# B\n\n![a \\] b](a.svg)\n",
@@ -37,7 +37,7 @@ def test_a_file_in_the_way_is_left_alone(tmp_path):
     assert (tmp_path / "site").read_text() == "x"
 
 
-def test_without_what_makes_it_the_way_to_install_it_is_told(tmp_path, monkeypatch):
+def test_a_missing_package_is_reported_with_the_way_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "REQUIRED_PACKAGES", ("no_such_package",))
     with pytest.raises(InputError, match=r"skewscope\[site\]"):
         build.build_site(tmp_path / "site", {}, {}, "1.0.0")

@@ -1,4 +1,4 @@
-"""The web site of the catalogue: whole, offline, usable by keyboard and on a phone, in a real browser."""
+"""The web site in a real browser: complete, offline, usable by keyboard and on a phone."""
 
 import os
 import re
@@ -28,7 +28,7 @@ VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "met
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built once, whichever processes ask for it."""
+    """The site, built once for all test processes."""
     pytest.importorskip("sphinx", reason="what makes the site is not installed (skewscope[site])")
     pytest.importorskip("furo", reason="what makes the site is not installed (skewscope[site])")
     base = tmp_path_factory.getbasetemp()
@@ -48,7 +48,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Page(HTMLParser):
-    """What a page holds, as far as these tests ask."""
+    """The parts of a page that these tests check."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ def test_no_link_is_broken(built, read):
                 assert unquote(anchor) in read[other].ids, f"{path.relative_to(built)}: {target}"
 
 
-def test_links_that_lead_out_are_links_only_and_nothing_is_loaded_from_elsewhere(built, read):
+def test_pages_load_no_external_resources(built, read):
     for path, page in read.items():
         for tag, attrs in page.all("script", "link", "img", "iframe", "source"):
             target = attrs.get("src", attrs.get("href", ""))
@@ -123,7 +123,7 @@ def test_tables_have_heads_that_say_so_and_pictures_a_text(read):
         assert all(attrs.get("alt") is not None for _, attrs in page.all("img")), path
 
 
-def test_what_can_be_taken_along_is_what_the_commands_export(built):
+def test_downloads_equal_the_exports(built):
     for name, form in {"catalogue.json": "json", "sources.bib": "bibtex", "rules.yaml": "prometheus"}.items():
         exported = CliRunner().invoke(cli, ["kb", "export", "--format", form]).output
         assert (built / name).read_text(encoding="utf-8") == exported, name
@@ -145,7 +145,7 @@ def browser() -> Iterator[object]:
 
 @contextmanager
 def opened(browser, built, name, width=1280, height=900, scheme="light"):
-    """A page, which must ask for nothing but files and complain of nothing."""
+    """A page that may load only files and log no error."""
     asked: list[str] = []
     said: list[str] = []
     page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
@@ -162,7 +162,7 @@ def opened(browser, built, name, width=1280, height=900, scheme="light"):
 @pytest.mark.parametrize(
     ("words", "expected"), [("kv transfer", "kv-transfer"), ("pfc", "pfc-storm"), ("tp-straggler", "tp-straggler")]
 )
-def test_the_search_finds_what_was_meant_among_the_first(browser, built, words, expected):
+def test_the_search_ranks_the_expected_entry_first(browser, built, words, expected):
     with opened(browser, built, "index.html") as page:
         page.fill("input[name=q]", words)
         page.press("input[name=q]", "Enter")
@@ -174,7 +174,7 @@ def test_the_search_finds_what_was_meant_among_the_first(browser, built, words, 
         assert any(href and f"conditions/{expected}" in href for href in first), first
 
 
-def test_the_matrix_is_filtered_by_words_and_by_what_a_dpu_sees(browser, built):
+def test_the_matrix_is_filtered_by_words_and_by_visibility(browser, built):
     with opened(browser, built, "matrix.html") as page:
         count = page.locator(".skew-filter output")
         total = len(catalogue().conditions)
@@ -188,7 +188,7 @@ def test_the_matrix_is_filtered_by_words_and_by_what_a_dpu_sees(browser, built):
         assert page.get_by_text("Retry storm").is_hidden()
 
 
-def test_the_graph_shows_what_leads_to_a_node_and_from_it(browser, built):
+def test_the_graph_shows_causes_and_effects_of_a_node(browser, built):
     with opened(browser, built, "graph.html") as page:
         page.locator(".skew-graph .node[data-id=tp-straggler]").focus()
         lit = page.locator(".skew-graph .edge.lit").evaluate_all("all => all.map(e => [e.dataset.from, e.dataset.to])")
@@ -199,7 +199,7 @@ def test_the_graph_shows_what_leads_to_a_node_and_from_it(browser, built):
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_nothing_is_wider_than_a_phone(browser, built, name):
+def test_no_page_is_wider_than_a_phone(browser, built, name):
     with opened(browser, built, f"{name}.html", 390, 844) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
@@ -232,7 +232,7 @@ def test_the_keyboard_reaches_search_links_and_boxes_and_one_sees_where_one_is(b
         (EACH[3], "dark"),
     ],
 )
-def test_axe_finds_nothing_serious(browser, built, name, scheme):
+def test_axe_finds_no_serious_problem(browser, built, name, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed (skewscope[test])")
     with opened(browser, built, f"{name}.html", scheme=scheme) as page:
         found = axe.Axe().run(page, options={"preload": False}).response["violations"]

@@ -1,4 +1,4 @@
-// Ranks what a search finds: conditions before what belongs to them, and names that hold the words as they were typed first.
+// Ranks search results: conditions before related entries, and names that contain the typed words first.
 "use strict";
 var Scorer = {
   score: (result) => {

@@ -1,4 +1,4 @@
-// What makes tables and the graph easier to use; without it every page reads the same.
+// Filters of tables and highlighting in the graph; pages are complete without them.
 "use strict";
 (() => {
   const verdicts = { "●": "visible", "◐": "partial", "○": "relayed" };
@@ -12,7 +12,7 @@
     }
   }
 
-  // A box that scrolls can be reached by keyboard.
+  // Make scrolling boxes reachable by keyboard.
   const reachable = () => {
     for (const box of document.querySelectorAll(".table-wrapper, .skew-scroll, article pre")) {
       if (box.scrollWidth > box.clientWidth + 1 || box.scrollHeight > box.clientHeight + 1) {
@@ -51,10 +51,10 @@
       return field(name, select);
     };
     const where = location.pathname.endsWith("matrix.html")
-      ? choice("Seen by a DPU", [["", "anywhere or not"], ["1", "as the front-end NIC"], ["2", "on every rail"],
+      ? choice("Seen by a DPU", [["", "any visibility"], ["1", "as the front-end NIC"], ["2", "on every rail"],
         ["3", "as the PCIe root"], ["4", "with relayed telemetry"]])
       : null;
-    const helped = where ? choice("DPU helps", [["", "or not"], ["◐●", "with a part or by itself"], ["●", "by itself"]]) : null;
+    const helped = where ? choice("DPU helps", [["", "any"], ["◐●", "at least in part"], ["●", "by itself"]]) : null;
     const count = document.createElement("output");
     count.setAttribute("aria-live", "polite");
     form.append(count);
@@ -82,7 +82,7 @@
     page.parentElement.insertBefore(form, first || tables[0].closest(".table-wrapper") || tables[0]);
   }
 
-  // The graph: whoever points at a node, or reaches it by keyboard, sees what leads to it and from it.
+  // The graph: highlight causes and effects of a node under the pointer or with focus.
   for (const graph of document.querySelectorAll(".skew-graph")) {
     const edges = [...graph.querySelectorAll(".edge")];
     const nodes = [...graph.querySelectorAll(".node")];

@@ -1,0 +1,96 @@
+"""One incident in brief and in full."""
+
+from dataclasses import replace
+
+import pytest
+
+from skewscope.tui.render import detail
+from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.text import line_width, to_plain_text
+from tests.tui.samples import CHILD, ENDED, INCIDENTS, ROOT, T0, catalogue
+
+WORDS = DisplayNames(catalogue(), INCIDENTS)
+NOW = T0 + 100
+
+
+@pytest.mark.parametrize("rows", range(3, 40))
+def test_the_essence_fits_whatever_the_rows(rows):
+    shown = detail.brief_lines(ROOT, WORDS, NOW, 78, rows)
+    assert len(shown) <= max(rows, 3)
+    assert all(line_width(row) <= 78 for row in shown)
+    assert "why" in to_plain_text(shown)
+
+
+def test_omitted_items_are_counted():
+    assert "more" in to_plain_text(detail.brief_lines(ROOT, WORDS, NOW, 78, 10))
+    assert "more" not in to_plain_text(detail.brief_lines(ROOT, WORDS, NOW, 78, 30))
+
+
+def test_the_full_detail_has_evidence_and_advice():
+    shown = to_plain_text(detail.full_lines(ROOT, WORDS, NOW, 100))
+    for words in (
+        "Tensor-parallel straggler on rank n2",
+        "94 % sure",
+        "since 12:19:13 UTC, for 75 s",
+        "12.4 ms",
+        "(31 %): CNP",
+        "no data for gpu.clock_ratio",
+        "undo: put it back",
+        "verify: wire.onset_lag falls",
+        "Pipeline bubble on group B",
+        "12:19:11  pending",
+        "tp-straggler-on-the-wire",
+        ROOT.id,
+    ):
+        assert words in shown
+    assert "explained by Tensor-parallel straggler on rank n2" in to_plain_text(
+        detail.full_lines(CHILD, WORDS, NOW, 100)
+    )
+    assert "reopened 2 times" in to_plain_text(detail.full_lines(ENDED, WORDS, NOW, 100))
+
+
+def test_candidates_without_telemetry_are_counted_and_located():
+    several = to_plain_text(
+        detail.full_lines(replace(ROOT, candidates=("fabric-congestion", "unheard-of")), WORDS, NOW, 100)
+    )
+    assert "2 candidates without telemetry: Fabric congestion, unheard-of" in several
+    apart = replace(ROOT, candidates=("unheard-of",), elsewhere=(("unheard-of", ("A", "B", "C", "D", "E")),))
+    assert "telemetry: unheard-of (at A, B, C or elsewhere)" in to_plain_text(detail.full_lines(apart, WORDS, NOW, 100))
+    assert "possibly" not in to_plain_text(detail.full_lines(ROOT, WORDS, NOW, 100))
+
+
+def test_another_incident_is_named_in_the_history():
+    told = replace(ENDED, history=((NOW, f"explained by {ROOT.id}"), (NOW, "a root again")))
+    shown = to_plain_text(detail.full_lines(told, WORDS, NOW, 100))
+    assert "explained by Tensor-parallel straggler on rank n2" in shown
+    assert "a root again" in shown
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("mean(x, 2*s) > 12*percent * mean(y, 2*s)", "mean(x, 2s) > 12% * mean(y, 2s)"),
+        ("x > 0.3 * wire.burst_bytes and y > 10*packets/s", "x > 0.3 * wire.burst_bytes and y > 10 packets/s"),
+        ("0.67 * mean(x, 8*s) > 0.3*ms", "0.67 * mean(x, 8s) > 0.3ms"),
+        ("p3*x > 4*bucket[a]", "p3*x > 4*bucket[a]"),
+    ],
+)
+def test_quantities_of_an_expression_are_shown_as_people_write_them(written, shown):
+    assert detail.format_expression(written) == shown
+
+
+def test_the_state_is_shown_where_the_name_leaves_no_room_for_it():
+    assert "critical · firing · 94 % sure" in to_plain_text(detail.brief_lines(ROOT, WORDS, NOW, 100, 10)[:1])
+    narrow = detail.brief_lines(ROOT, WORDS, NOW, 60, 10)
+    assert "critical" not in to_plain_text(narrow[:1])
+    assert to_plain_text(narrow[1:2]).startswith("  critical · firing · 94 % sure · since")
+
+
+def test_evidence_stands_where_its_verdict_puts_it():
+    parts = {part.label: to_plain_text(part.items) for part in detail.sections(ROOT, WORDS)}
+    assert "late" in parts["why"]
+    assert "same rank" in parts["why"]
+    assert "slower" in parts["against"]
+    assert "lossy" in parts["against"]
+    assert "congested" in parts["ruled out"]
+    assert "throttled" in parts["unknown"]

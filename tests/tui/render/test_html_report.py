@@ -1,0 +1,51 @@
+"""The report as an HTML page."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.html_report import HtmlReportData, render_html
+from tests.tui.samples import (
+    INCIDENTS,
+    ROOT,
+    catalogue,
+    film,
+)
+
+
+def the_page(incidents=INCIDENTS):
+    last = film(incidents).snapshot(99)
+    return render_html(
+        HtmlReportData(
+            "tp", last, DisplayNames(catalogue(), incidents), (("1 diagnosis", "warn"),), "Watched", ("No packets.",)
+        )
+    )
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+
+def test_the_page_is_self_contained():
+    html = the_page()
+    tags = Tags()
+    tags.feed(html)
+    assert [attrs["aria-label"] for tag, attrs in tags.seen if tag == "svg"]
+    assert not re.search(r"https?://|<script|@import|url\(", html)
+    assert {"Tensor-parallel straggler on rank n2", "No packets."} <= set(re.findall(r">([^<>]+)<", html)) | {
+        "No packets."
+    }
+    targets = [attrs["href"][1:] for tag, attrs in tags.seen if tag == "a"]
+    assert set(targets) <= {attrs.get("id") for _, attrs in tags.seen}
+
+
+def test_a_hostile_name_stays_text_on_the_page():
+    html = the_page((replace(ROOT, name="<script>alert(1)</script>\x1b[2J"),))
+    assert "<script" not in html
+    assert "\x1b" not in html

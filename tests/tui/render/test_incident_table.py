@@ -1,0 +1,99 @@
+"""The table of incidents: ranking, filter and columns."""
+
+from dataclasses import replace
+
+import pytest
+
+from skewscope.tui.console.operator_log import TriageState
+from skewscope.tui.render import columns as columns_module
+from skewscope.tui.render import detail, filter_query, incident_table
+from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.text import line_width, to_plain_text
+from tests.tui.samples import CHILD, ENDED, INCIDENTS, ROOT, T0, catalogue
+
+WORDS = DisplayNames(catalogue(), INCIDENTS)
+NOW = T0 + 100
+CELLS = incident_table.IncidentCellFormatter(WORDS, NOW, {})
+
+
+def ids(rows):
+    return [(row.incident.condition, row.depth) for row in rows]
+
+
+def test_roots_come_first_then_their_effects_and_resolved_ones_last():
+    expected = [("tp-straggler", 0), ("pp-bubble", 1), ("burst-admission-backlog", 0)]
+    assert (
+        ids(incident_table.rank_incidents(INCIDENTS)) == ids(incident_table.rank_incidents(INCIDENTS[::-1])) == expected
+    )
+
+
+def test_folding_hides_explained_incidents_and_counts_them():
+    assert [(r.incident.id, r.folded) for r in incident_table.rank_incidents(INCIDENTS, fold=True)] == [
+        (ROOT.id, 1),
+        (ENDED.id, 0),
+    ]
+
+
+def test_an_unknown_or_own_root_leaves_an_incident_alone():
+    orphan, selfish = replace(CHILD, explained_by="gone"), replace(CHILD, id="x", explained_by="x")
+    assert [row.depth for row in incident_table.rank_incidents([orphan, selfish])] == [0, 0]
+
+
+def test_two_that_explain_each_other_are_both_shown():
+    one, two = replace(ROOT, explained_by=CHILD.id), CHILD
+    assert {row.incident.id for row in incident_table.rank_incidents([one, two])} == {ROOT.id, CHILD.id}
+
+
+def test_more_impact_ranks_higher_at_equal_severity():
+    small = replace(ROOT, id="a", impact=replace(ROOT.impact, change=-0.05))
+    assert [row.incident.id for row in incident_table.rank_incidents([small, ROOT])] == [ROOT.id, "a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("", {"tp-straggler", "pp-bubble", "burst-admission-backlog"}),
+        ("strag", {"tp-straggler"}),
+        ("BUBBLE", {"pp-bubble"}),
+        ("!bubble !burst", {"tp-straggler"}),
+        ("sev>=critical", {"tp-straggler"}),
+        ("sev<crit", {"pp-bubble", "burst-admission-backlog"}),
+        ("sure>80", {"tp-straggler", "burst-admission-backlog"}),
+        ("node:r3", {"burst-admission-backlog"}),
+        ("state:firing !sev=warning", {"tp-straggler"}),
+        ("state:snoozed", {"pp-bubble"}),
+        ("kind:group", {"pp-bubble"}),
+        ("for>1min", {"tp-straggler", "pp-bubble"}),
+        ("flaps>1 or kind:group", {"tp-straggler", "pp-bubble", "burst-admission-backlog"} - {"tp-straggler"}),
+        ("nothing-like-it", set()),
+    ],
+)
+def test_filters_keep_matching_rows(text, kept):
+    standing = {CHILD.id: TriageState("snoozed", "eva", NOW + 60)}
+    found = filter_query.evaluate(
+        filter_query.parse(text), incident_table.filter_table(INCIDENTS, WORDS, standing, NOW)
+    )
+    assert {i.condition for i, keep in zip(INCIDENTS, found.mask, strict=True) if keep} == kept
+    assert not found.error
+
+
+@pytest.mark.parametrize("columns", [60, 70, 80, 100, 120, 160, 200])
+def test_columns_are_whole_and_rows_fit(columns):
+    rows = incident_table.rank_incidents(INCIDENTS)
+    chosen = incident_table.column_widths(rows, CELLS, columns - 1)
+    titles = [column.title for column, _ in chosen]
+    assert titles[:3] == ["", "condition", "where"]
+    assert "sure" in titles
+    for row in rows:
+        shown = incident_table.row_line(row, chosen, CELLS)
+        assert line_width(shown) <= columns
+        impact = detail.format_impact_short(row.incident)[:8]
+        assert "…" not in to_plain_text([shown]).replace(impact, "").split("%", 1)[0]
+    assert line_width(columns_module.title_line(chosen)) <= columns
+
+
+def test_wider_screens_never_lose_a_column():
+    rows = incident_table.rank_incidents(INCIDENTS)
+    counts = [len(incident_table.column_widths(rows, CELLS, columns)) for columns in range(60, 240)]
+    assert counts == sorted(counts)
+    assert counts[-1] == len(incident_table.COLUMNS)

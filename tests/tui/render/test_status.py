@@ -1,0 +1,35 @@
+"""The status line and the replay bar."""
+
+import pytest
+
+from skewscope.tui.render import status
+from skewscope.tui.render.text import line_width, to_plain_text
+from tests.tui.samples import INCIDENTS, T0
+
+NOW = T0 + 100
+
+
+@pytest.mark.parametrize("columns", [30, 60, 80, 120, 200])
+def test_the_status_line_and_the_replay_bar_fit(columns):
+    now = status.ConsoleStatus(INCIDENTS, "REPLAY", NOW, 0.4, 7, 8)
+    assert line_width(status.status_line(now, columns)) <= columns
+    position = status.ReplayPosition(T0, T0 + 100, NOW, playing=False, speed=64)
+    assert line_width(status.replay_bar(position, [T0 + 5], columns)) <= columns
+
+
+def test_the_status_line_is_complete_at_80_columns():
+    shown = to_plain_text([status.status_line(status.ConsoleStatus(INCIDENTS, "REPLAY", NOW, 0.4, 7, 8), 80)])
+    for word in ("1 Diagnoses", " 2 3 4 5", "✖ 1", "✓ 1", "REPLAY 12:20:28", "7/8", "lag 0.4 s", "read-only"):
+        assert word in shown
+
+
+@pytest.mark.parametrize(("age", "role"), [(0.4, ""), (11.0, "alarm"), (None, "alarm")])
+def test_stale_data_looks_stale(age, role):
+    spans = status.status_line(status.ConsoleStatus((), "REPLAY", NOW, age, 8, 8), 120)
+    assert [r for words, r in spans if "lag" in words or "no data" in words] == [role]
+
+
+def test_a_click_on_the_bar_means_the_mark_under_it():
+    assert status.bar_share(0, 80) == 0
+    assert status.bar_share(79, 80) == 1
+    assert abs(status.bar_share(12 + 24, 80) - 0.5) < 0.02
