@@ -14,6 +14,7 @@ from skewscope.tui.cli.main import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("*/schema/*.md")])
+EXAMPLES = "<|my[-_]|csv_file|webhook|cpufreq"
 FLOORS = ("kb", "rules", "engine", "adapters", "tui", "tests", "bench", "deploy", "docs")
 
 
@@ -54,7 +55,7 @@ def test_the_measurements_repeat_the_assessment(measure):
 
 def folder_of_placeholder(path: str) -> str:
     """Returns the folder of a path whose file name is a placeholder or an example, else the path."""
-    return path.rpartition("/")[0] if re.search(r"<|my[-_]", path) else path
+    return path.rpartition("/")[0] if re.search(EXAMPLES, path) else path
 
 
 def commands_of(page: Path) -> list[str]:
