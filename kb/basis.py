@@ -1,4 +1,4 @@
-"""What a statement rests on: `literature`, `source: <id>, <id>; <what of it>` or `judgement: <reason>`."""
+"""The basis of a statement: `literature`, `source: <id>, <id>; <part>` or `judgement: <reason>`."""
 
 import re
 
@@ -6,11 +6,11 @@ _pattern = re.compile(r"literature|source: (?P<sources>[a-z0-9_]+(, [a-z0-9_]+)*
 
 
 def is_basis(text: str) -> bool:
-    """Whether a text says what something rests on."""
+    """Returns whether a text is a basis."""
     return bool(_pattern.fullmatch(text))
 
 
 def cited_sources(text: str) -> tuple[str, ...]:
-    """The ids of the sources that a basis names."""
+    """Returns the ids of the sources that a basis names."""
     match = _pattern.fullmatch(text)
     return tuple(match["sources"].split(", ")) if match and match["sources"] else ()

@@ -1,4 +1,4 @@
-"""Entries as values, from documents whose shape was checked; and what follows from them by itself."""
+"""Builds entries from validated documents, and derives the links between them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -27,7 +27,7 @@ EntryValue = Condition | Signal | Mitigation | Source | Finding
 
 
 def build_condition(data: RawEntry, file: str) -> Condition:
-    """A condition."""
+    """Builds a condition."""
     row = data["paper_row"]
     return Condition(
         **_scalar_fields(data, "id name group kind what grade maturity withdrawn signature_basis"),
@@ -51,7 +51,7 @@ def build_condition(data: RawEntry, file: str) -> Condition:
 
 
 def build_signal(data: RawEntry, file: str) -> Signal:
-    """A signal."""
+    """Builds a signal."""
     span = data.get("range")
     return Signal(
         **_scalar_fields(
@@ -67,7 +67,7 @@ def build_signal(data: RawEntry, file: str) -> Signal:
 
 
 def build_mitigation(data: RawEntry, file: str) -> Mitigation:
-    """A mitigation."""
+    """Builds a mitigation."""
     return Mitigation(
         **_scalar_fields(data, "id name what actor effect cost risk undo verify basis"),
         **_list_fields(data, "adapters"),
@@ -78,12 +78,12 @@ def build_mitigation(data: RawEntry, file: str) -> Mitigation:
 
 
 def build_source(data: RawEntry, file: str) -> Source:
-    """A source."""
+    """Builds a source."""
     return Source(**_scalar_fields(data, "id title authors year kind seen locator venue note"), file=file)
 
 
 def build_finding(data: RawEntry, file: str) -> Finding:
-    """A finding."""
+    """Builds a finding."""
     return Finding(
         **_scalar_fields(data, "id name kind text basis value consequence seen"),
         **_list_fields(data, "sources conditions"),
@@ -101,7 +101,7 @@ BUILDERS: Mapping[str, Callable[[RawEntry, str], EntryValue]] = {
 
 
 def build_catalogue(values: Iterable[tuple[str, EntryValue]], version: str = "") -> Catalogue:
-    """The catalogue of some entries, told with their kinds; linked."""
+    """Builds the linked catalogue from pairs of kind and entry."""
     found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for kind, value in values:
         found[kind][value.id] = value
@@ -122,9 +122,9 @@ def _build_all(items: Iterable[RawEntry] | None, make: Callable[..., Any]) -> tu
 
 
 def link_conditions(conditions: Mapping[str, Condition]) -> dict[str, Condition]:
-    """The same conditions, where each knows what any other says of the two.
+    """Returns the conditions with every link added at both of its ends.
 
-    A link is written at one end only, so that a new entry is one new file; here both ends learn of it.
+    A link is written at one end only, so that a new entry is one new file.
     """
     found = {id_: _promote_lookalikes(c, conditions) for id_, c in conditions.items()}
     for c in conditions.values():
@@ -138,7 +138,7 @@ def link_conditions(conditions: Mapping[str, Condition]) -> dict[str, Condition]
 
 
 def _promote_lookalikes(c: Condition, known: Mapping[str, Condition]) -> Condition:
-    """A look-alike from outside that the catalogue holds by now is one like the others."""
+    """Moves external look-alikes that have an entry by now to the catalogue's own."""
     inside = tuple(look for look in c.lookalikes_outside if look.condition in known)
     if not inside:
         return c
@@ -147,7 +147,7 @@ def _promote_lookalikes(c: Condition, known: Mapping[str, Condition]) -> Conditi
 
 
 def _add_link(found: dict[str, Condition], id_: str, field: str, item: CausalLink | Lookalike) -> None:
-    """Adds an item to a field of a condition, where there is such a condition and it does not know yet."""
+    """Adds an item to a field of a condition that exists and lacks it."""
     known = found.get(id_)
     if known is None or item.condition == id_:
         return

@@ -1,7 +1,7 @@
-"""A catalogue that was found sound, kept as one file, so that the next process need not parse and check it again.
+"""Caches a valid catalogue as one file, so that the next process need not parse and check it again.
 
-It cannot go stale: it carries the digest of every entry and of the code that reads them, and is passed over when
-either differs. It is a convenience: where it cannot be read or written, nothing is lost.
+It cannot be stale: it contains the digest of every entry and of the code that reads them, and is ignored when either
+differs. Where it cannot be read or written, the catalogue is parsed as usual.
 """
 
 import json
@@ -16,14 +16,14 @@ from typing import Any
 from skewscope.kb.entry_kinds import KINDS, MAX_BYTES, MAX_FILES, VERSION_FILE
 
 MAX_CACHED_BYTES = 64 << 20
-"""Bytes of a compiled catalogue that are looked at."""
+"""Largest size of a cache file, in bytes."""
 
 RawCatalogue = Mapping[str, Any]
-"""`version`, and by kind and id an entry's fields as its file has them."""
+"""`version`, and the fields of each entry by kind and id."""
 
 
 def read(folder: Path) -> RawCatalogue | None:
-    """The entries of a folder that was found sound in just this state; None where that is not known."""
+    """Returns the cached entries of a folder in its present state; None where there are none."""
     place = _cache_path(folder)
     try:
         if place is None or place.stat().st_size > MAX_CACHED_BYTES:
@@ -38,7 +38,7 @@ def read(folder: Path) -> RawCatalogue | None:
 
 
 def write(folder: Path, state: str, written: RawCatalogue) -> None:
-    """Keeps what was found sound when the folder's digest was `state`."""
+    """Writes the entries that were valid when the folder's digest was `state`."""
     place = _cache_path(folder)
     if place is None:
         return
@@ -58,7 +58,7 @@ def write(folder: Path, state: str, written: RawCatalogue) -> None:
 
 
 def digest(folder: Path) -> str:
-    """What the bytes of every entry, and of the code and schemas that read them, come to."""
+    """Returns a digest of every entry and of the code and schemas that read them."""
     found = blake2b(digest_size=20)
     for name, data in _iter_files(folder):
         found.update(f"{name}\0{len(data)}\0".encode())
@@ -78,7 +78,7 @@ def _code_digest() -> str:
 
 
 def _iter_files(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """The version, and all that lies in the folders of the kinds: what is no entry must not go unseen."""
+    """Yields the version file and every file in the folders of the kinds, entries or not."""
     with suppress(FileNotFoundError), (folder / VERSION_FILE).open("rb") as file:
         yield VERSION_FILE, file.read(MAX_BYTES + 1)
     base = os.fspath(folder)
@@ -93,7 +93,7 @@ def _list_names(folder: str) -> list[str]:
 
 
 def _read_contents(folder: str, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """Bare calls: with hundreds of files, what `open` does besides is most of the time. A pipe is not waited for."""
+    """Yields names and contents; system calls, since `open` is slow for hundreds of files. Does not wait for pipes."""
     for name in names:
         handle = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_NONBLOCK)
         try:
@@ -107,7 +107,7 @@ def _header(state: str, body: bytes) -> str:
 
 
 def _cache_path(folder: Path) -> Path | None:
-    """Where the compiled catalogue of a folder is kept; None where this user has no place for such things."""
+    """Returns the cache file of a folder; None where the user has no cache folder."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
     try:
         root = Path(base) if base else Path.home() / ".cache"

@@ -1,4 +1,4 @@
-"""What changed between two versions of the catalogue, and by how much its version has to rise."""
+"""Compares two versions of the catalogue and computes the required version."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ LEVELS = ("nothing", "patch", "minor", "major")
 """patch: a text or a value; minor: a new entry or field; major: an id is gone or means something else."""
 
 BREAKING_FIELDS = {"signals": ("unit", "type", "entity", "fold"), "conditions": ("kind",), "findings": ("kind",)}
-"""Fields without which an id no longer means what it meant."""
+"""Fields whose change alters the meaning of an id."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryChange:
-    """What happened to one entry."""
+    """The change of one entry."""
 
     kind: str
     id: str
@@ -24,12 +24,12 @@ class EntryChange:
     level: str
     """patch, minor or major."""
     fields: tuple[str, ...] = ()
-    """Those that differ."""
+    """The fields that differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogueDiff:
-    """What lies between two versions."""
+    """The difference between two versions."""
 
     old: str
     new: str
@@ -37,22 +37,22 @@ class CatalogueDiff:
 
     @property
     def level(self) -> str:
-        """The most that any entry changed."""
+        """Returns the highest level of any change."""
         return max((change.level for change in self.entries), key=LEVELS.index, default="nothing")
 
     @property
     def required_version(self) -> str:
-        """The least version that the new state may call itself; '' where the old one had none."""
+        """Returns the lowest valid version of the new state; '' where the old one had none."""
         return bump_version(self.old, self.level) if self.old else ""
 
     @property
     def is_version_sufficient(self) -> bool:
-        """Whether the new version says that something changed, and how much."""
+        """Returns whether the new version is at least the required one."""
         return not self.required_version or _version_numbers(self.new) >= _version_numbers(self.required_version)
 
 
 def diff_catalogues(old: RawCatalogue, new: RawCatalogue) -> CatalogueDiff:
-    """What changed, by kind and id."""
+    """Compares two catalogues by kind and id."""
     found = [change for kind in KINDS for change in _diff_kind(kind, old.get(kind, {}), new.get(kind, {}))]
     return CatalogueDiff(str(old.get("version", "")), str(new.get("version", "")), tuple(found))
 
@@ -80,7 +80,7 @@ def _diff_entry(kind: str, id_: str, old: RawCatalogue, new: RawCatalogue) -> En
 
 
 def bump_version(version: str, level: str) -> str:
-    """A version after a change of a level: `raised("1.2.3", "minor")` is `1.3.0`."""
+    """Returns the version after a change of a level: `bump_version("1.2.3", "minor")` is `1.3.0`."""
     major, minor, patch = _version_numbers(version)
     return {
         "nothing": version,

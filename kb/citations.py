@@ -1,4 +1,4 @@
-"""Sources as others cite them: addresses, BibTeX, CSL-JSON."""
+"""Formats sources as citations: addresses, BibTeX, CSL-JSON."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any
 from skewscope.kb.model import Source
 
 NO_AUTHOR = re.compile(r"\((issue thread|not given)\)")
-"""What stands where nobody is named."""
+"""The author field of works without named authors."""
 
 _url_patterns = (
     (re.compile(r"arXiv:(\d{4}\.\d{4,5})(?:v\d+)?"), "https://arxiv.org/abs/{}"),
@@ -20,7 +20,7 @@ _url_patterns = (
 
 
 def source_url(source: Source) -> str:
-    """Where a source can be opened; '' where its locator is no address."""
+    """Returns the address of a source; '' where its locator is none."""
     for pattern, made in _url_patterns:
         if match := pattern.search(source.locator):
             return made.format(*match.groups())
@@ -28,19 +28,19 @@ def source_url(source: Source) -> str:
 
 
 def arxiv_id(source: Source) -> str:
-    """Its id at arXiv, or ''."""
+    """Returns the arXiv id of a source, or ''."""
     match = _url_patterns[0][0].search(source.locator)
     return match[1] if match else ""
 
 
 def doi(source: Source) -> str:
-    """Its DOI, or ''."""
+    """Returns the DOI of a source, or ''."""
     match = _url_patterns[1][0].search(source.locator)
     return match[1] if match else ""
 
 
 def author_names(source: Source) -> tuple[str, ...]:
-    """Who wrote it, each name by itself; the last is "others" where the list is cut; () where nobody is named."""
+    """Returns the names of the authors; the last is "others" where the list is cut; () without names."""
     text = source.authors
     if NO_AUTHOR.fullmatch(text):
         return ()
@@ -52,7 +52,7 @@ def author_names(source: Source) -> tuple[str, ...]:
 
 
 def byline(source: Source) -> str:
-    """The authors in a few words: `Lin et al.`, `Gao and Wang`; what it is, where nobody is named."""
+    """Returns the authors in short form: `Lin et al.`, `Gao and Wang`; the kind of work without names."""
     names = author_names(source)
     if not names:
         return source.kind.capitalize()
@@ -79,7 +79,7 @@ _tex_escapes = {
 
 
 def bibtex(sources: Iterable[Source]) -> str:
-    """Entries for BibTeX and biber, in the order given; UTF-8."""
+    """Returns entries for BibTeX and biber, in the given order; UTF-8."""
     return "\n".join(map(_bibtex_entry, sources))
 
 
@@ -90,7 +90,7 @@ def _bibtex_entry(source: Source) -> str:
         "author": " and ".join(
             f"{{{_escape_tex(name)}}}" if _has_corporate_author(source) else _escape_tex(name) for name in names
         ),
-        # Braces keep the capitals of GPU and RDMA, whatever the style does to titles.
+        # Braces keep the capitals of GPU and RDMA in any style.
         "title": f"{{{_escape_tex(source.title)}}}",
         "booktitle" if kind == "inproceedings" else "howpublished": _escape_tex(source.venue),
         "year": str(source.year),
@@ -115,7 +115,7 @@ def _bibtex_kind(source: Source) -> str:
 
 
 def _seen_note(source: Source) -> str:
-    """How it was seen belongs to the citation: not everything here was read in full."""
+    """Returns how the work was seen, for the note: not every work was read in full."""
     where = "" if source_url(source) else f"{source.locator}. "
     return f"{where}Seen: {source.seen}."
 
@@ -128,7 +128,7 @@ def _escape_tex(text: str) -> str:
 
 
 def csl_json(sources: Iterable[Source]) -> str:
-    """What citation managers and pandoc read."""
+    """Returns sources as CSL-JSON, for citation managers and pandoc."""
     return json.dumps([_csl_item(source) for source in sources], ensure_ascii=False, indent=2) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""What was measured, and where that is told: every claim of the catalogue, and those about some words."""
+"""Lists and searches the claims of the catalogue."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ MAX_WORDS = 20
 
 @dataclass(frozen=True, slots=True)
 class EntryClaim:
-    """A claim, and the entry that makes it."""
+    """A claim and the entry that contains it."""
 
     kind: str
     """conditions, mitigations or findings."""
@@ -22,7 +22,7 @@ class EntryClaim:
 
 
 def iter_claims(catalogue: Catalogue) -> Iterator[EntryClaim]:
-    """Every claim: what conditions cost, what mitigations gained, what else was found, by kind and id."""
+    """Yields every claim of conditions, mitigations and findings, by kind and id."""
     for c in catalogue.conditions.values():
         yield from (EntryClaim("conditions", c.id, c.name, claim) for claim in c.impacts)
     for m in catalogue.mitigations.values():
@@ -33,7 +33,7 @@ def iter_claims(catalogue: Catalogue) -> Iterator[EntryClaim]:
 
 
 def search_claims(catalogue: Catalogue, text: str) -> tuple[EntryClaim, ...]:
-    """The claims that hold every word, in themselves, in the name of their entry, or in the title of their source."""
+    """Returns the claims that contain every word: in their text, entry name or source title."""
     wanted = _query_words(text)
     return tuple(
         told
@@ -43,7 +43,7 @@ def search_claims(catalogue: Catalogue, text: str) -> tuple[EntryClaim, ...]:
 
 
 def search_sources(catalogue: Catalogue, text: str) -> tuple[Source, ...]:
-    """The sources whose title or claims hold every word, by id; all of them where there is no word."""
+    """Returns the sources whose title or claims contain every word, by id; all without words."""
     wanted = _query_words(text)
     cited = {told.claim.source for told in search_claims(catalogue, text)}
     return tuple(
@@ -64,7 +64,7 @@ def _query_words(text: str) -> list[str]:
 
 
 def _matches_all(words: list[str], wanted: list[str]) -> bool:
-    """Whether each wanted word begins one of the words: `straggl` finds stragglers."""
+    """Returns whether each wanted word is the prefix of one of the words."""
     return all(any(word.startswith(start) for word in words) for start in wanted)
 
 

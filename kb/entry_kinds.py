@@ -1,27 +1,27 @@
-"""The kinds of entries, and where they lie."""
+"""The kinds of entries and their folders."""
 
 import re
 from pathlib import Path
 
 KINDS = ("conditions", "signals", "mitigations", "sources", "findings")
-"""Names of the folders; a kind's schema is called by the singular."""
+"""Names of the folders; the schema of a kind has its singular."""
 
 MAX_BYTES = 256 << 10
-"""Of one entry."""
+"""Largest size of one entry."""
 MAX_FILES = 20_000
-"""Of one kind."""
+"""Largest number of entries of one kind."""
 
 
 VERSION_FILE = "catalogue.yaml"
 
 
 def is_version(text: str) -> bool:
-    """Whether a text is three numbers with dots."""
+    """Returns whether a text is three numbers with dots."""
     return re.fullmatch(r"(0|[1-9]\d{0,5})(\.(0|[1-9]\d{0,5})){2}", text, re.ASCII) is not None
 
 
 def builtin_version() -> str:
-    """What the catalogue that comes with the package calls itself, read from one small file; '' if it does not say."""
+    """Returns the version of the installed catalogue from its small file; '' if it has none."""
     try:
         text = (builtin_folder() / VERSION_FILE).read_text(encoding="utf-8")
     except OSError:
@@ -31,5 +31,5 @@ def builtin_version() -> str:
 
 
 def builtin_folder() -> Path:
-    """The folder that comes with the package."""
+    """Returns the folder of the installed catalogue."""
     return Path(__file__).parent

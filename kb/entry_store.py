@@ -1,4 +1,4 @@
-"""A folder of entries as it was read: every file, what it holds, what is wrong with it."""
+"""Reads a folder of entries: every file with its content and its problems."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,34 +21,34 @@ class CatalogueEntry:
 
     kind: str
     name: str
-    """The file's name without its ending."""
+    """The file's name without its suffix."""
     document: Document
     value: EntryValue
 
 
 @dataclass(frozen=True)
 class EntryStore:
-    """What a folder holds. Entries with faults are in `names` and `problems`, not among `entries`."""
+    """The content of a folder. Faulty entries are in `names` and `problems`, not in `entries`."""
 
     folder: str
     entries: tuple[CatalogueEntry, ...]
     names: Mapping[str, frozenset[str]]
-    """By kind: every id for which there is a file."""
+    """By kind: every id that has a file."""
     problems: tuple[Problem, ...]
     version: str = ""
 
     def of_kind(self, kind: str) -> Iterator[CatalogueEntry]:
-        """The entries of a kind, in the order of ids."""
+        """Returns the entries of a kind, in the order of ids."""
         return (entry for entry in self.entries if entry.kind == kind)
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        """All sound entries, linked."""
+        """Returns all valid entries, linked."""
         return build_catalogue(((entry.kind, entry.value) for entry in self.entries), self.version)
 
 
 def open_entry_store(folder: Path | None = None, shown: str = "") -> EntryStore:
-    """What a folder holds; without one, what comes with the package. `shown` is how problems call the folder."""
+    """Reads a folder (default: the installed one). `shown` is its name in problems."""
     root, shown = (builtin_folder(), "kb") if folder is None else (folder, shown or str(folder))
     problems: list[Problem] = []
     entries: list[CatalogueEntry] = []
@@ -64,7 +64,7 @@ def open_entry_store(folder: Path | None = None, shown: str = "") -> EntryStore:
 
 
 def read_signals(root: Path) -> tuple[tuple[EntryValue, ...], tuple[Problem, ...]]:
-    """The signals in a folder of entries, and what is wrong with them; nothing else there is looked at."""
+    """Returns the signals in a folder of entries, and their problems; reads no other kind."""
     problems: list[Problem] = []
     paths = _entry_paths(root / "signals", "kb/signals", problems)
     found = [e for path in paths if (e := _read_entry(path, "signals", f"kb/signals/{path.name}", problems))]
@@ -72,7 +72,7 @@ def read_signals(root: Path) -> tuple[tuple[EntryValue, ...], tuple[Problem, ...
 
 
 def _read_version(path: Path, shown: str, problems: list[Problem]) -> str:
-    """What the folder calls its state; '' where it does not say."""
+    """Returns the version of the folder; '' where it has none."""
     if not path.exists():
         return ""
     try:
@@ -118,7 +118,7 @@ def _read_entry(path: Path, kind: str, shown: str, problems: list[Problem]) -> C
 
 @lru_cache(maxsize=2048)
 def _parse_entry(kind: str, name: str, shown: str, text: str) -> tuple[CatalogueEntry | None, tuple[Problem, ...]]:
-    """An entry and what is wrong with its shape. The same text is not read twice when a folder is looked at again."""
+    """Returns an entry and the problems of its shape; cached, so that an unchanged text is parsed once."""
     document = parse(text, shown)
     wrong = validate_entry(kind.removesuffix("s"), document)
     return (None if wrong else CatalogueEntry(kind, name, document, BUILDERS[kind](document.data, shown))), wrong

@@ -1,4 +1,4 @@
-"""The whole catalogue as one document for other programs."""
+"""Exports the whole catalogue as one document for other programs."""
 
 import json
 import re
@@ -18,7 +18,7 @@ MAX_BYTES = 64 << 20
 
 
 def export_document(written: RawCatalogue, graph: Subgraph) -> str:
-    """The catalogue as JSON, shaped as `document_schema` tells: entries as their files have them, and the graph."""
+    """Returns the catalogue as JSON after `document_schema`: all entries, `same_as` resolved, and the graph."""
     found = {
         "schema": SCHEMA_ID,
         "version": written["version"],
@@ -32,12 +32,12 @@ def export_document(written: RawCatalogue, graph: Subgraph) -> str:
 
 
 def full_graph(catalogue: Catalogue) -> Subgraph:
-    """The graph that belongs into the document."""
+    """Returns the graph that belongs in the document."""
     return select_subgraph(catalogue, lookalikes=True)
 
 
 def read_document(path: Path) -> RawCatalogue:
-    """A catalogue that was exported as a document.
+    """Reads an exported catalogue.
 
     Raises:
         InputError: it is none.
@@ -63,10 +63,10 @@ def _document_error(path: Path, found: str, expected: str) -> InputError:
 
 
 def document_schema() -> dict[str, Any]:
-    """The JSON Schema of the document; it holds the schemas of all kinds, and needs no other file."""
+    """Returns the JSON Schema of the document, with the schemas of all kinds."""
     kinds = {kind: schema(kind.removesuffix("s")) for kind in KINDS}
     shared = {name: shape for known in kinds.values() for name, shape in known["$defs"].items()}
-    # The name of a kind must not become that of a shape inside another.
+    # The name of a kind must not clash with a shape inside another.
     entries = {f"a_{kind.removesuffix('s')}": _strip_schema_header(known) for kind, known in kinds.items()}
     text = {"type": "string"}
     return {
@@ -122,9 +122,9 @@ MAX_SIGNALS = 6
 
 
 def prometheus_rules(catalogue: Catalogue, exporters: tuple[str, ...] = ()) -> str:
-    """Alerting rules to fill in: one for each condition, that never fires until somebody puts thresholds in.
+    """Returns alerting rules to complete: one for each condition, which never fires before a threshold is set.
 
-    Names of metrics are those of the exporters given, where one of them has a name for the signal, else ours.
+    Metric names are those of the given exporters, else the canonical ones.
     """
     out = [
         f"# Skewscope catalogue {catalogue.version}: alerting rules to fill in, one for each condition.",
@@ -166,5 +166,5 @@ def _promql_term(signal: Signal, exporters: tuple[str, ...]) -> str:
 
 
 def _quote(text: str) -> str:
-    """A text for YAML, without what Prometheus would take for a template."""
+    """Quotes a text for YAML, without Prometheus template marks."""
     return json.dumps(text.replace("{{", "{ {"), ensure_ascii=False)

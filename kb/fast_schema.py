@@ -1,7 +1,6 @@
-"""A quick yes to most documents: whether one is surely of its schema's shape. Only the others need a full check.
+"""Fast schema check that accepts most valid documents; only the others need the full check.
 
-It knows the keywords that our schemas use, and refuses any other. What is wrong with a document, and where, is the full
-check's to tell.
+It supports the keywords that our schemas use, and refuses any other. The full check reports the problems.
 """
 
 import re
@@ -12,14 +11,14 @@ SchemaCheck = Callable[[Any], bool]
 Schema = Mapping[str, Any]
 
 ANNOTATION_KEYWORDS = frozenset(("$schema", "$id", "$defs", "title", "description", "default"))
-"""Keywords that ask nothing of a document."""
+"""Keywords that put no condition on a document."""
 
 
 def compile_schema(schema: Schema) -> SchemaCheck:
-    """Whether a document is surely of a schema's shape.
+    """Compiles a schema to a function that returns whether a document surely matches it.
 
     Raises:
-        KeyError: the schema uses a keyword that this module does not know.
+        KeyError: the schema uses an unsupported keyword.
     """
     return _compile(schema, schema.get("$defs", {}), {})
 
@@ -37,7 +36,7 @@ def _compile(schema: Schema, defs: Mapping[str, Schema], made: dict[str, SchemaC
         if name not in made:
             made[name] = _compile(defs[name], defs, made)
         parts.insert(0, made[name])
-    # Both of them walk over items: a mapping's are its names.
+    # Both iterate over items: those of a mapping are its names.
     parts += [_each_item(_compile(schema[key], defs, made)) for key in ("items", "propertyNames") if key in schema]
     if "anyOf" in schema:
         parts.append(_any_of([_compile(part, defs, made) for part in schema["anyOf"]]))
@@ -51,7 +50,7 @@ _APPLICATOR_KEYWORDS = frozenset(("$ref", "items", "propertyNames", "anyOf", "if
 
 
 def _type_first(pair: tuple[str, object]) -> bool:
-    """What type a value has comes before how long it is."""
+    """Sorts the type before the length."""
     return pair[0] != "type"
 
 
@@ -85,7 +84,7 @@ def _any_of(parts: list[SchemaCheck]) -> SchemaCheck:
 
 
 def _if_then_else(asked: Schema, then: SchemaCheck, otherwise: SchemaCheck) -> SchemaCheck:
-    # Only of these types is it also sure that a value is not of them.
+    # Only for these types is a negative answer certain too.
     (kind,) = [{"object": dict, "array": list, "string": str}[asked[key]] for key in asked]
     return lambda value: then(value) if isinstance(value, kind) else otherwise(value)
 
@@ -95,7 +94,7 @@ def _each_item(item: SchemaCheck) -> SchemaCheck:
 
 
 def _type(wanted: str | list[str]) -> SchemaCheck:
-    # bool is an int to Python, never to a schema; 1.0 is an integer to a schema, and left to the full check here.
+    # bool is an int in Python, never in a schema; 1.0 is an integer in a schema, which the full check decides.
     kinds: dict[str, tuple[type, ...]]
     kinds = {"object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "integer": (int,)}
     kinds |= {"number": (int, float)}

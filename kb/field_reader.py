@@ -1,4 +1,4 @@
-"""The fields of a YAML document, read one by one; every fault is remembered and nothing is raised."""
+"""Reads the fields of a YAML document one by one; collects problems instead of raising."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -14,17 +14,17 @@ MAX_HINTS = 50
 
 @dataclass
 class FieldReader:
-    """A document being read. What is faulty reads as its default, so that reading goes on to the next fault."""
+    """Reader of a document. A faulty field reads as its default, so that all problems are found."""
 
     document: Document
     problems: list[Problem] = field(default_factory=list)
 
     def add_problem(self, path: FieldPath, found: str, expected: str, hint: str = "") -> None:
-        """Remembers a fault at a field."""
+        """Adds a problem at a field."""
         self.problems.append(self.document.problem(path, found, expected, hint))
 
     def value_at(self, path: FieldPath) -> Any:
-        """The value at a path, None where there is none."""
+        """Returns the value at a path; None where there is none."""
         value = self.document.data
         for part in path:
             if isinstance(part, int):
@@ -34,7 +34,7 @@ class FieldReader:
         return value
 
     def check_keys(self, path: FieldPath, required: Iterable[str], optional: Iterable[str] = ()) -> bool:
-        """Whether a mapping is there; its unknown and missing fields are faults."""
+        """Returns whether there is a mapping; adds problems for unknown and missing fields."""
         value, required = self.value_at(path), list(required)
         if not isinstance(value, dict):
             self.add_problem(path, type_label(value), "a mapping")
@@ -49,7 +49,7 @@ class FieldReader:
         return True
 
     def item_paths(self, path: FieldPath, most: int = 1_000_000) -> Iterator[FieldPath]:
-        """The path of each item of a list; a missing list is an empty one."""
+        """Returns the path of each item of a list; a missing list is empty."""
         value = self.value_at(path)
         if value is None:
             return
@@ -62,7 +62,7 @@ class FieldReader:
             yield (*path, index)
 
     def text(self, path: FieldPath, *, without: str = "", choice: Iterable[str] = ()) -> str:
-        """The text at a path, '' where it is missing or faulty."""
+        """Returns the text at a path; '' where it is missing or faulty."""
         value, choice = self.value_at(path), list(choice)
         if value is None:
             return ""
@@ -80,17 +80,17 @@ class FieldReader:
         return value
 
     def texts(self, path: FieldPath, **how: Any) -> tuple[str, ...]:
-        """The texts of a list, without the faulty ones."""
+        """Returns the valid texts of a list."""
         return tuple(text for item in self.item_paths(path) if (text := self.required_text(item, **how)))
 
     def required_text(self, path: FieldPath, **how: Any) -> str:
-        """Like `text`, where nothing at all is a fault too."""
+        """Like `text`; a missing text is a problem too."""
         if self.value_at(path) is None:
             self.add_problem(path, "nothing", "text")
         return self.text(path, **how)
 
     def count(self, path: FieldPath, most: int) -> int:
-        """The whole number at a path, 0 where it is missing or faulty."""
+        """Returns the whole number at a path; 0 where it is missing or faulty."""
         value = self.value_at(path)
         if value is None:
             return 0
@@ -100,7 +100,7 @@ class FieldReader:
         return value
 
     def suggest_name(self, name: str, names: Iterable[str]) -> str:
-        """A hint for the first faults; looking for the nearest of many names is dear."""
+        """Returns a hint for the first problems only; searching many names is slow."""
         return suggest_name(name, names) if len(self.problems) < MAX_HINTS else ""
 
     def check_version(self, newest: int = 1) -> None:
@@ -112,7 +112,7 @@ class FieldReader:
 
 
 def is_finite_number(value: Any) -> bool:
-    """Whether a value is a number that one can count with."""
+    """Returns whether a value is a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:

@@ -1,15 +1,15 @@
-"""The causal graph of the catalogue: an edge from each cause to what it brings about."""
+"""The causal graph of the catalogue: an edge from each cause to each effect."""
 
 from typing import TYPE_CHECKING
 
 from skewscope.kb.model import Catalogue
 
 if TYPE_CHECKING:
-    from networkx import DiGraph  # 0.2 s to import; asked for only where a graph is
+    from networkx import DiGraph  # 0.2 s to import; needed only for a graph
 
 
 def edges(catalogue: Catalogue) -> tuple[tuple[str, str, str], ...]:
-    """Every (cause, effect, why) among the catalogue's conditions, in order, each once."""
+    """Returns every (cause, effect, why) of the conditions, in order, each once."""
     known = catalogue.conditions
     found: dict[tuple[str, str], str] = {}
     for c in known.values():
@@ -23,7 +23,7 @@ def edges(catalogue: Catalogue) -> tuple[tuple[str, str, str], ...]:
 
 
 def causal_graph(catalogue: Catalogue) -> "DiGraph[str]":
-    """The causal graph; every condition is a node, every edge has its `why`."""
+    """Returns the causal graph; every condition is a node, every edge has its `why`."""
     from networkx import DiGraph  # noqa: PLC0415
 
     graph: DiGraph[str] = DiGraph()
@@ -34,21 +34,21 @@ def causal_graph(catalogue: Catalogue) -> "DiGraph[str]":
 
 
 def ancestors(catalogue: Catalogue, condition: str) -> tuple[str, ...]:
-    """Everything that can bring a condition about, by any number of steps."""
+    """Returns all direct and indirect causes of a condition."""
     import networkx as nx  # noqa: PLC0415
 
     return tuple(sorted(nx.ancestors(causal_graph(catalogue), condition)))
 
 
 def descendants(catalogue: Catalogue, condition: str) -> tuple[str, ...]:
-    """Everything that a condition can bring about, by any number of steps."""
+    """Returns all direct and indirect effects of a condition."""
     import networkx as nx  # noqa: PLC0415
 
     return tuple(sorted(nx.descendants(causal_graph(catalogue), condition)))
 
 
 def cycles(catalogue: Catalogue) -> tuple[tuple[str, ...], ...]:
-    """One circle of causes for each knot of them, none where all is well; each begins with its smallest id.
+    """Returns one cycle of each strongly connected component; each begins with its smallest id.
 
     Without networkx, so that a catalogue can be loaded where it is not there.
     """
@@ -63,7 +63,7 @@ def cycles(catalogue: Catalogue) -> tuple[tuple[str, ...], ...]:
 
 
 def _collect_cycles(start: str, after: dict[str, list[str]], done: set[str], found: set[tuple[str, ...]]) -> None:
-    """Depth first without recursion; an edge back into the path closes a circle."""
+    """Searches depth first without recursion; an edge back into the path closes a cycle."""
     path: list[str] = []
     stack: list[tuple[str, bool]] = [(start, True)]
     while stack:

@@ -1,4 +1,4 @@
-"""The causal graph as text that other programs draw: DOT, Mermaid, JSON."""
+"""Formats the causal graph for other programs: DOT, Mermaid, JSON."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -11,18 +11,18 @@ from skewscope.kb.problems import InputError, Problem, join_names, suggest_name
 
 @dataclass(frozen=True, slots=True)
 class Subgraph:
-    """Some conditions with what links them."""
+    """Some conditions with the links between them."""
 
     nodes: tuple[tuple[str, str, str], ...]
     """Id, name and group of each condition."""
     causes: tuple[tuple[str, str, str], ...]
-    """Cause, effect, and how the one brings about the other."""
+    """Cause, effect, and how the cause leads to the effect."""
     lookalikes: tuple[tuple[str, str, str], ...]
-    """Two that look the same, and the test that separates them; each pair once."""
+    """Two look-alikes and the test that separates them; each pair once."""
 
 
 def select_subgraph(catalogue: Catalogue, around: str = "", steps: int = 1, *, lookalikes: bool = False) -> Subgraph:
-    """The whole graph, or what lies within some steps around one condition; look-alikes where they are wanted.
+    """Returns the whole graph, or the part within some steps of one condition.
 
     Raises:
         InputError: there is no such condition.
@@ -63,7 +63,7 @@ def _reachable_within(start: str, steps: int, links: Iterable[tuple[str, str, st
 
 
 def to_dot(graph: Subgraph) -> str:
-    """For Graphviz; an arrow from each cause to its effect, a dashed line between look-alikes, a colour for each group.
+    """Formats for Graphviz: arrows from cause to effect, dashed lines between look-alikes, a colour per group.
 
     No clusters: with edges that must not move nodes, Graphviz 2.43 looks for a layout of those for ever.
     """
@@ -98,7 +98,7 @@ def _quote(text: str) -> str:
 
 
 def to_mermaid(graph: Subgraph) -> str:
-    """For Mermaid, as many sites and code hosts draw it."""
+    """Formats for Mermaid, which many sites and code hosts draw."""
     number = {id_: f"n{n}" for n, (id_, _, _) in enumerate(graph.nodes)}
     out = ["flowchart LR"]
     for group in sorted({group for _, _, group in graph.nodes}):
@@ -111,12 +111,12 @@ def to_mermaid(graph: Subgraph) -> str:
 
 
 def _escape_mermaid(text: str) -> str:
-    """Mermaid reads `#name;` as a character, and a few characters as syntax."""
+    """Escapes a text for Mermaid, which reads `#name;` as a character."""
     return "".join(c if c.isalnum() or c in " -/,.()" else f"#{ord(c)};" for c in text)
 
 
 def to_json(graph: Subgraph) -> str:
-    """For programs: nodes and edges as lists of objects."""
+    """Formats for programs: nodes and edges as lists of objects."""
     found = {
         "nodes": [{"id": id_, "name": name, "group": group} for id_, name, group in graph.nodes],
         "causes": [{"cause": a, "effect": b, "why": why} for a, b, why in graph.causes],

@@ -1,4 +1,4 @@
-"""The causal graph as SVG: causes on the left, effects on the right, every node a link to its page. Pure."""
+"""Draws the causal graph as SVG: causes left, effects right, every node a link to its page."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ GAP, COLUMN_GAP, MARGIN = 10, 90, 12
 MAX_LINE_CHARACTERS = 25
 """Characters of a node's name in one line."""
 ORDERING_PASSES = 24
-"""Passes over the columns that put each node near its neighbours; more change nothing to speak of."""
+"""Ordering passes over the columns; more change almost nothing."""
 
 Edge = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Where a node stands."""
+    """The position of a node."""
 
     id: str
     x: float
@@ -32,19 +32,19 @@ class Box:
 
     @property
     def centre_y(self) -> float:
-        """The height at which arrows come and go."""
+        """Returns the height of its arrows."""
         return self.y + self.height / 2
 
 
 def draw_graph(catalogue: Catalogue, suffix: str = "html") -> str:
-    """The whole graph; nodes link to `conditions/<id>.<suffix>`. Conditions without causes and effects are left out."""
+    """Draws the whole graph; nodes link to `conditions/<id>.<suffix>`. Isolated conditions are omitted."""
     links = edges(catalogue)
     columns = _order_layers(_assign_layers(links), links)
     return _render(catalogue, columns, links, f"conditions/*.{suffix}", "The causal graph of all conditions")
 
 
 def draw_neighbourhood(catalogue: Catalogue, id_: str, suffix: str = "html") -> str:
-    """One condition with its causes on the left and its effects on the right; nodes link to `<id>.<suffix>`."""
+    """Draws a condition with its causes and effects; nodes link to `<id>.<suffix>`."""
     links = tuple(edge for edge in edges(catalogue) if id_ in edge[:2])
     causes = sorted(a for a, b, _ in links if b == id_)
     effects = sorted(b for a, b, _ in links if a == id_)
@@ -57,7 +57,7 @@ def draw_neighbourhood(catalogue: Catalogue, id_: str, suffix: str = "html") -> 
 
 
 def _assign_layers(links: Iterable[Edge]) -> list[list[str]]:
-    """Nodes by the longest way to them from a root; roots are then drawn as near to their effects as they can be."""
+    """Returns nodes by their longest path from a root; roots move as near to their effects as possible."""
     after: dict[str, list[str]] = {}
     before: dict[str, list[str]] = {}
     for a, b, _ in links:
@@ -79,7 +79,7 @@ def _assign_layers(links: Iterable[Edge]) -> list[list[str]]:
 
 
 def _topological_order(after: Mapping[str, list[str]], before: Mapping[str, list[str]]) -> list[str]:
-    """Nodes with every cause before its effects; those on a circle, which the lint forbids, are left out."""
+    """Returns nodes with every cause before its effects; nodes on a cycle are omitted."""
     missing = {node: len(causes) for node, causes in before.items()}
     ready = [node for node in sorted(missing) if not missing[node]]
     for node in ready:
@@ -91,7 +91,7 @@ def _topological_order(after: Mapping[str, list[str]], before: Mapping[str, list
 
 
 def _order_layers(columns: list[list[str]], links: Iterable[Edge]) -> list[list[str]]:
-    """Each column in an order that keeps neighbours at like heights, after Sugiyama's barycentres (1981)."""
+    """Orders each column by the barycentre of the neighbours (Sugiyama 1981)."""
     beside: dict[str, list[str]] = {}
     for a, b, _ in links:
         beside.setdefault(a, []).append(b)
@@ -124,7 +124,7 @@ def _render(
     title: str,
     strong: str = "",
 ) -> str:
-    """The drawing; `page` is the address of a condition's page with `*` for its id."""
+    """Returns the drawing; `page` is the address of a condition's page with `*` for its id."""
     boxes = _place_boxes(catalogue, columns)
     groups = {catalogue.conditions[id_].group for id_ in boxes}
     width = max([len(groups) * 92, *(b.x + BOX_WIDTH for b in boxes.values())]) + MARGIN
@@ -142,7 +142,7 @@ def _render(
 
 
 def _legend(groups: list[str], height: float) -> list[str]:
-    """Which colour is whose, in a line at the foot."""
+    """Returns the legend of group colours for the foot."""
     return [
         f'<g class="{escape(group)}">'
         f'<rect class="band" x="{MARGIN + n * 92}" y="{height - 24:g}" width="12" height="12"/>'
@@ -152,7 +152,7 @@ def _legend(groups: list[str], height: float) -> list[str]:
 
 
 def _place_boxes(catalogue: Catalogue, columns: list[list[str]]) -> dict[str, Box]:
-    """Every column centred beside the tallest."""
+    """Centres every column beside the tallest."""
     found: dict[str, Box] = {}
     lines = {
         id_: tuple(wrap(catalogue.conditions[id_].name, MAX_LINE_CHARACTERS)) for column in columns for id_ in column
@@ -168,7 +168,7 @@ def _place_boxes(catalogue: Catalogue, columns: list[list[str]]) -> dict[str, Bo
 
 
 def _arrow(a: Box, b: Box, cause: str, effect: str, why: str, catalogue: Catalogue) -> str:
-    """A curve from the right side of the cause to the left side of the effect, with its reason to be read on it."""
+    """Draws a curve from cause to effect, with its reason as title."""
     x0, x1 = a.x + BOX_WIDTH, b.x - 3
     bend = max(36.0, (x1 - x0) / 2)
     bends = f"{x0 + bend:.1f} {a.centre_y:.1f} {x1 - bend:.1f} {b.centre_y:.1f}"

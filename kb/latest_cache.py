@@ -1,4 +1,4 @@
-"""Keeping what was made of a catalogue: it is asked for again and again, and never changes."""
+"""Caches a result per catalogue: catalogues never change."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -10,12 +10,12 @@ Result = TypeVar("Result")
 
 
 def cache_latest(make: Callable[[Catalogue], Result]) -> Callable[[Catalogue], Result]:
-    """The same function, which keeps what it gave for the catalogue that it was last asked about."""
+    """Returns the function with a cache of its result for the latest catalogue."""
     kept: list[tuple[Catalogue, Result]] = []
 
     @wraps(make)
     def look_up(catalogue: Catalogue) -> Result:
-        # A catalogue holds mappings and has no hash: it is known by being the same one.
+        # A catalogue holds mappings and has no hash, so it is compared by identity.
         if not kept or kept[-1][0] is not catalogue:
             kept[:] = [(catalogue, make(catalogue))]
         return kept[-1][1]

@@ -1,6 +1,6 @@
-"""What a good catalogue looks like: lints as objects, run over a shelf, with exceptions that must still be needed.
+"""Runs the lints over a catalogue, with exceptions that must still be needed.
 
-The lints themselves are in `kb.lints`. A schema says what a field may hold; a lint says what makes sense.
+The lints are in `kb.lints`. A schema limits the values of a field; a lint checks what a schema cannot.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,7 @@ from skewscope.kb.problems import InputError, Problem, suggest_name
 from skewscope.kb.yamlfile import read
 
 LintCheck = Callable[[EntryStore], Iterator[tuple[str, Problem]]]
-"""Gives the id of the entry that a problem is about, and the problem."""
+"""Yields the id of an entry and a problem of it."""
 
 Problems = Iterator[Problem]
 EntryProblems = Iterator[tuple[str, Problem]]
@@ -24,28 +24,28 @@ EXCEPTIONS_FILE = "exceptions.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Lint:
-    """One thing that every good catalogue has."""
+    """One check of the catalogue."""
 
     name: str
     scope: str
-    """entry: looks at one file; set: looks at all of them together."""
+    """entry: checks one file; set: checks all of them together."""
     about: str
     fix: str
     check: LintCheck
     integrity: bool
-    """Without it the catalogue cannot be used at all."""
+    """Whether a catalogue with this problem cannot be loaded."""
 
 
 LINTS: dict[str, Lint] = {}
-"""All of them, by name; a lint enters itself."""
+"""All lints by name; each registers itself."""
 
 
 def entry_lint(kind: str, fix: str, *, integrity: bool = False) -> Callable[..., Callable[..., Iterator[Problem]]]:
-    """Makes a lint of a function that looks at one entry of a kind ('' for any)."""
+    """Registers a function that checks one entry of a kind ('' for any) as a lint."""
 
     def enter(look: Callable[[CatalogueEntry], Iterator[Problem]]) -> Callable[[CatalogueEntry], Iterator[Problem]]:
-        def check(shelf: EntryStore) -> Iterator[tuple[str, Problem]]:
-            for entry in shelf.entries:
+        def check(store: EntryStore) -> Iterator[tuple[str, Problem]]:
+            for entry in store.entries:
                 if kind in ("", entry.kind):
                     yield from ((entry.name, problem) for problem in look(entry))
 
@@ -56,7 +56,7 @@ def entry_lint(kind: str, fix: str, *, integrity: bool = False) -> Callable[...,
 
 
 def catalogue_lint(fix: str, *, integrity: bool = False) -> Callable[[LintCheck], LintCheck]:
-    """Makes a lint of a function that looks at the whole shelf."""
+    """Registers a function that checks the whole catalogue as a lint."""
 
     def enter(check: LintCheck) -> LintCheck:
         _register(check.__name__, "set", check.__doc__, fix, check, integrity=integrity)
@@ -71,34 +71,34 @@ def _register(name: str, scope: str, about: str | None, fix: str, check: LintChe
 
 
 def all_lints() -> tuple[Lint, ...]:
-    """All lints, by name."""
-    import skewscope.kb.lints  # noqa: F401, PLC0415 - they enter themselves, and need this module to do so
+    """Returns all lints, in the order of names."""
+    import skewscope.kb.lints  # noqa: F401, PLC0415 - they register themselves, and need this module to do so
 
     return tuple(LINTS[name] for name in sorted(LINTS))
 
 
 def lint_folder(folder: Path | None = None) -> tuple[Problem, ...]:
-    """All that is wrong with the catalogue in a folder; without a folder, with the one that comes with the package."""
-    shelf = open_entry_store(folder)
+    """Returns all problems of the catalogue in a folder (default: the installed one)."""
+    store = open_entry_store(folder)
     return tuple(
-        sorted({*shelf.problems, *run_lints(shelf, exceptions=(folder or builtin_folder()) / EXCEPTIONS_FILE)})
+        sorted({*store.problems, *run_lints(store, exceptions=(folder or builtin_folder()) / EXCEPTIONS_FILE)})
     )
 
 
-def run_lints(shelf: EntryStore, *, integrity_only: bool = False, exceptions: Path | None = None) -> Iterator[Problem]:
-    """What the lints find, without what is excepted; and the exceptions that nothing needs."""
+def run_lints(store: EntryStore, *, integrity_only: bool = False, exceptions: Path | None = None) -> Iterator[Problem]:
+    """Yields the problems that the lints find, except those exempted, and unneeded exceptions."""
     found = [
         (one.name, entry, _with_hint(problem, one.fix))
         for one in all_lints()
         if one.integrity or not integrity_only
-        for entry, problem in one.check(shelf)
+        for entry, problem in one.check(store)
     ]
-    excepted, faults = _read_exceptions(exceptions, shelf) if exceptions else ({}, ())
+    excepted, faults = _read_exceptions(exceptions, store) if exceptions else ({}, ())
     yield from faults
     yield from (problem for name, entry, problem in found if (name, entry) not in excepted)
     needed = {(name, entry) for name, entry, _ in found}
-    if not shelf.problems:
-        # Beside a faulty entry, what is needed cannot be known.
+    if not store.problems:
+        # With a faulty entry it is unknown which exceptions are needed.
         yield from (stale for key, stale in excepted.items() if key not in needed)
 
 
@@ -106,12 +106,12 @@ def _with_hint(problem: Problem, fix: str) -> Problem:
     return problem if problem.hint else replace(problem, hint=fix)
 
 
-def _read_exceptions(path: Path, shelf: EntryStore) -> tuple[dict[tuple[str, str], Problem], Iterable[Problem]]:
-    """By lint and entry, the problem that the exception is if nothing needs it."""
+def _read_exceptions(path: Path, store: EntryStore) -> tuple[dict[tuple[str, str], Problem], Iterable[Problem]]:
+    """Returns by lint and entry the problem to report if the exception is not needed."""
     if not path.is_file():
         return {}, ()
     try:
-        fields = FieldReader(read(path, f"{shelf.folder}/{path.name}"))
+        fields = FieldReader(read(path, f"{store.folder}/{path.name}"))
     except InputError as error:
         return {}, error.problems
     found = {}

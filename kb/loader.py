@@ -1,4 +1,4 @@
-"""The catalogue as a value: found by file, checked, linked."""
+"""Loads the catalogue: reads, validates and links its entries."""
 
 import gc
 from functools import cache
@@ -17,37 +17,37 @@ if TYPE_CHECKING:
 
 
 def load(folder: Path | None = None) -> tuple[Catalogue, tuple[Problem, ...]]:
-    """The catalogue in a folder, and all that is wrong with it; without a folder, the one that comes with the package.
+    """Returns the catalogue in a folder (default: the installed one) and its problems.
 
-    Entries that are faulty in themselves are left out of the catalogue.
+    Faulty entries are omitted from the catalogue.
     """
     from skewscope.kb.entry_store import open_entry_store  # noqa: PLC0415
 
-    shelf = open_entry_store(folder)
-    return shelf.catalogue, _integrity_problems(shelf)
+    store = open_entry_store(folder)
+    return store.catalogue, _integrity_problems(store)
 
 
-def _integrity_problems(shelf: "EntryStore") -> tuple[Problem, ...]:
+def _integrity_problems(store: "EntryStore") -> tuple[Problem, ...]:
     from skewscope.kb.lint import run_lints  # noqa: PLC0415
 
-    return tuple(sorted({*shelf.problems, *run_lints(shelf, integrity_only=True)}))
+    return tuple(sorted({*store.problems, *run_lints(store, integrity_only=True)}))
 
 
 @cache
 def catalogue() -> Catalogue:
-    """The catalogue that comes with the package.
+    """Returns the installed catalogue.
 
     Raises:
-        InputError: it is damaged.
+        InputError: it has problems.
     """
     return load_cached(builtin_folder())
 
 
 def load_signals(folder: Path | None = None) -> Catalogue:
-    """Of the catalogue its signals alone: all that a collector of telemetry needs, in a tenth of the memory.
+    """Returns a catalogue with signals only: all that a collector needs, in a tenth of the memory.
 
     Raises:
-        InputError: one of them is damaged.
+        InputError: one of them has problems.
     """
     from skewscope.kb.entry_store import read_signals  # noqa: PLC0415
 
@@ -58,7 +58,7 @@ def load_signals(folder: Path | None = None) -> Catalogue:
 
 
 def load_cached(folder: Path) -> Catalogue:
-    """The sound catalogue in a folder; parsed and checked only if it changed since that was last done.
+    """Returns the valid catalogue in a folder; parses and checks it only after a change.
 
     Raises:
         InputError: it is damaged.
@@ -67,7 +67,7 @@ def load_cached(folder: Path) -> Catalogue:
     items = ((kind, id_, data) for kind in KINDS for id_, data in found[kind].items())
     values = ((kind, BUILDERS[kind](data, f"kb/{kind}/{id_}.yaml")) for kind, id_, data in items)
     collecting = gc.isenabled()
-    gc.disable()  # thousands of values, none of which goes away: to look for garbage among them is a tenth of the time
+    gc.disable()  # thousands of values, none of which is freed: collection would be a tenth of the time
     try:
         return build_catalogue(values, found["version"])
     finally:
@@ -76,7 +76,7 @@ def load_cached(folder: Path) -> Catalogue:
 
 
 def read_raw(folder: Path) -> catalogue_cache.RawCatalogue:
-    """A sound catalogue as its files have it: `version`, and by kind and id the fields of each entry.
+    """Returns the raw fields of a valid catalogue: `version`, and each entry by kind and id.
 
     Raises:
         InputError: it is damaged.
@@ -86,11 +86,11 @@ def read_raw(folder: Path) -> catalogue_cache.RawCatalogue:
     from skewscope.kb.entry_store import open_entry_store  # noqa: PLC0415
 
     state = _digest_or_empty(folder)
-    shelf = open_entry_store(folder, "kb" if folder == builtin_folder() else "")
-    if problems := _integrity_problems(shelf):
+    store = open_entry_store(folder, "kb" if folder == builtin_folder() else "")
+    if problems := _integrity_problems(store):
         raise InputError(problems)
-    entries = {kind: {e.name: resolve_entry(e.document.data) for e in shelf.of_kind(kind)} for kind in KINDS}
-    found = {"version": shelf.version, **entries}
+    entries = {kind: {e.name: resolve_entry(e.document.data) for e in store.of_kind(kind)} for kind in KINDS}
+    found = {"version": store.version, **entries}
     if state and state == _digest_or_empty(folder):
         catalogue_cache.write(folder, state, found)
     return found

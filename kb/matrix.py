@@ -1,4 +1,4 @@
-"""The third question of khan2025dpu, for every condition: what can be seen of it from a DPU, and who can help."""
+"""The visibility matrix: what a DPU sees of each condition, and what can mitigate it (khan2025dpu, question 3)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ DEPLOYMENTS: Mapping[str, str] = {
     "dpu-pcie-root": "PCIe root",
     "dpu-relayed": "with relayed telemetry",
 }
-"""Where DPUs may stand, from the one that sees least."""
+"""Deployments of DPUs, from the one that sees least."""
 
 ACTORS: Mapping[str, str] = {
     "dpu": "the DPU",
@@ -21,7 +21,7 @@ ACTORS: Mapping[str, str] = {
     "host": "the host",
     "operator": "a person",
 }
-"""Who may carry out a mitigation, from the nearest to the wire."""
+"""Actors of mitigations, from the nearest to the wire."""
 
 VISIBILITY_LEVELS = ("not_visible", "relayed", "partial", "visible")
 """What a DPU may see of a condition, from the least."""
@@ -44,7 +44,7 @@ class MatrixRow:
 
 
 def build_matrix(catalogue: Catalogue) -> tuple[MatrixRow, ...]:
-    """A row for each condition that was not given up, by group and id."""
+    """Returns a row for each condition that is not withdrawn, by group and id."""
     held = [c for c in catalogue.conditions.values() if c.maturity != "withdrawn"]
     return tuple(
         _build_row(c, catalogue) for c in sorted(held, key=lambda c: (_GROUP_ORDER.get(c.group, 99), c.group, c.id))
@@ -66,12 +66,12 @@ def _build_row(c: Condition, catalogue: Catalogue) -> MatrixRow:
 
 
 def best_dpu_capability(ways: Iterable[Mitigation]) -> str:
-    """The most that a DPU could do of some mitigations."""
+    """Returns the best capability of a DPU for some mitigations."""
     return max((m.dpu.can for m in ways), key=DPU_CAPABILITIES.index, default="no")
 
 
 def count_verdicts(rows: Iterable[MatrixRow]) -> dict[str, dict[str, int]]:
-    """By deployment: how many conditions have each verdict. Under `dpu`: how many it could do something about."""
+    """Returns by deployment how many conditions have each verdict; `dpu`: how many a DPU could mitigate."""
     found: dict[str, dict[str, int]] = {name: {} for name in (*DEPLOYMENTS, "dpu")}
     for row in rows:
         for name, verdict in (*row.verdicts.items(), ("dpu", row.dpu)):

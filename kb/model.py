@@ -1,4 +1,4 @@
-"""The six kinds of knowledge as frozen values. What a field means is in the schema of its kind (`schema/*.json`)."""
+"""The kinds of entries as frozen values. The schema of each kind (`schema/*.json`) describes its fields."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ class Observability:
 
     @property
     def short_reason(self) -> str:
-        """The reason, or a reference to the deployment that has the same one."""
+        """Returns the reason, or a reference to the deployment that has the same one."""
         return f"Same as {self.same_as}." if self.same_as else self.reason
 
 
@@ -94,11 +94,11 @@ class Condition:
     """unverified: named after a row of khan2025dpu, to be checked against the PDF; additional: not in that paper."""
     paper_note: str = ""
     lookalikes_outside: tuple[Lookalike, ...] = ()
-    """Look-alikes that the catalogue does not hold (yet)."""
+    """Look-alikes without an entry in the catalogue."""
     signature_basis: str = ""
 
     def visibility(self, deployment: str) -> str:
-        """What can be seen of it there: visible, partial, relayed or not_visible; '' where nothing is told."""
+        """Returns the verdict of a deployment: visible, partial, relayed or not_visible; '' where none is given."""
         return next((o.verdict for o in self.observability if o.deployment == deployment), "")
 
 
@@ -117,18 +117,18 @@ class Signal:
     dpu_access: str
     sources: Mapping[str, tuple[str, ...]]
     scale: Mapping[str, float] = field(default_factory=dict)
-    """By exporter: the raw value times this is in `unit`."""
+    """By exporter: the factor that converts the raw value to `unit`."""
     width_bits: int = 64
     fold: str = "max"
-    """How several series of one entity become one: sum, max, min or mean."""
+    """How several series of one entity are combined: sum, max, min or mean."""
     note: str = ""
     file: str = ""
     saturates: bool = False
     """A counter that stops at its end instead of wrapping."""
     min_period: float | None = None
-    """Seconds; reading it more often gives the same number again."""
+    """Seconds; reading it more often returns the same value."""
     window: float | None = None
-    """Seconds that each sample looks back over, where the source says so."""
+    """Seconds that each sample covers, where the source says so."""
     range: tuple[float, float] | None = None
     bits: Mapping[str, int] = field(default_factory=dict)
     """Of a bitmask: value by name."""
@@ -139,13 +139,13 @@ class Signal:
 
     @property
     def metric(self) -> str:
-        """The canonical metric name."""
+        """Returns the canonical metric name."""
         return "skewscope_" + self.id.replace(".", "_")
 
 
 @dataclass(frozen=True, slots=True)
 class DpuCapability:
-    """What a DPU in the node could do of a mitigation."""
+    """Which part of a mitigation a DPU in the node could carry out."""
 
     can: str
     """itself, part or no."""
@@ -160,7 +160,7 @@ class Mitigation:
     name: str
     what: str
     actor: str
-    """Who carries it out: dpu, fabric, router, scheduler, host or operator."""
+    """What carries it out: dpu, fabric, router, scheduler, host or operator."""
     dpu: "DpuCapability"
     effect: str
     claims: tuple[Claim, ...]
@@ -193,7 +193,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the literature teaches beyond one condition."""
+    """A result of the literature that concerns more than one condition."""
 
     id: str
     name: str
@@ -202,18 +202,18 @@ class Finding:
     text: str
     basis: str
     value: str = ""
-    """Of a threshold, as it was given."""
+    """Of a threshold, as published."""
     consequence: str = ""
     sources: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
     seen: str = ""
-    """The least well that one of its sources was seen."""
+    """How the least closely read of its sources was seen."""
     file: str = ""
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All that is known, by kind and id, each kind in the order of ids."""
+    """All entries by kind and id, each kind in the order of ids."""
 
     conditions: Mapping[str, Condition]
     signals: Mapping[str, Signal]
@@ -224,5 +224,5 @@ class Catalogue:
 
     @cached_property
     def by_metric(self) -> dict[str, Signal]:
-        """Signals by canonical metric name."""
+        """Returns the signals by canonical metric name."""
         return {signal.metric: signal for signal in self.signals.values()}

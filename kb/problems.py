@@ -1,4 +1,4 @@
-"""Faults found in what people wrote, told so that they can mend them.
+"""Problems in input files, with file, line, found, expected and a hint.
 
 Everything that reads a file collects `Problem`s and goes on; only the command line turns them into an exit code.
 
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One fault: where, what was found, what was expected, what to do."""
+    """One problem: where, what was found, what was expected, what to do."""
 
     file: str
     line: int
-    """1-based; 0 where a line means nothing (a directory, a binary file)."""
+    """1-based; 0 where there are no lines (a directory, a binary file)."""
     field: str
     """Dotted path inside the file, a byte offset, or '' for the whole."""
     found: str
@@ -32,28 +32,28 @@ class Problem:
 
 
 class SkewscopeError(Exception):
-    """Anything this package raises on purpose."""
+    """Base class of the errors of this package."""
 
 
 class InputError(SkewscopeError):
-    """What was given cannot be used; `problems` says why, all of it at once."""
+    """The input is invalid; `problems` lists all reasons."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems))
         super().__init__("\n".join(map(str, self.problems)))
 
     def __reduce__(self) -> tuple[type["InputError"], tuple[tuple[Problem, ...]]]:
-        # An exception is pickled by its message, of which no problem could be made again.
+        # An exception is pickled by its message, from which the problems could not be restored.
         return InputError, (self.problems,)
 
 
 def suggest_name(name: str, names: Iterable[str]) -> str:
-    """A hint naming the closest of `names`, or '' when none is close."""
+    """Returns a hint with the closest of `names`; '' where none is close."""
     close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else ""
 
 
 def join_names(names: Sequence[str], most: int = 8) -> str:
-    """The names in one phrase, cut after `most`."""
+    """Joins names to one phrase, cut after `most`."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

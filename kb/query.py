@@ -1,4 +1,4 @@
-"""Asking the catalogue: one entry with all that points to it, entries by field."""
+"""Queries the catalogue: one entry with its references, entries by field."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from skewscope.kb.problems import InputError, Problem, join_names, suggest_name
 
 
 def entries(catalogue: Catalogue, kind: str) -> Mapping[str, EntryValue]:
-    """All entries of a kind (conditions, signals, mitigations, sources), by id.
+    """Returns all entries of a kind (conditions, signals, mitigations, sources), by id.
 
     Raises:
         InputError: there is no such kind.
@@ -26,7 +26,7 @@ def entries(catalogue: Catalogue, kind: str) -> Mapping[str, EntryValue]:
 
 
 def select(catalogue: Catalogue, kind: str, where: Mapping[str, str] | None = None) -> tuple[EntryValue, ...]:
-    """The entries of a kind whose fields are, or hold, the given values; in the order of ids.
+    """Returns the entries of a kind whose fields equal or contain the given values, in the order of ids.
 
     Raises:
         InputError: there is no such kind or field.
@@ -52,7 +52,7 @@ def _has_value(value: object, text: str) -> bool:
 
 
 def find(catalogue: Catalogue, id_: str, kind: str = "") -> tuple[str, EntryValue]:
-    """The kind and the value of an entry; without a kind, of the first kind that has the id.
+    """Returns the kind and the value of an entry; without a kind, of the first kind with the id.
 
     Raises:
         InputError: nothing has this id; the hint names the nearest that exists.
@@ -66,7 +66,7 @@ def find(catalogue: Catalogue, id_: str, kind: str = "") -> tuple[str, EntryValu
 
 
 def describe(catalogue: Catalogue, id_: str, kind: str = "") -> dict[str, Any]:
-    """An entry as JSON takes it, with `entry`: its kind, and `used_by`: what names it.
+    """Returns an entry for JSON, with `entry`: its kind, and `used_by`: the entries that name it.
 
     Raises:
         InputError: nothing has this id.
@@ -76,13 +76,13 @@ def describe(catalogue: Catalogue, id_: str, kind: str = "") -> dict[str, Any]:
 
 
 def referencing_entries(catalogue: Catalogue, kind: str, id_: str) -> dict[str, list[str]]:
-    """By kind, the entries that name an entry of a kind."""
+    """Returns by kind the entries that name an entry."""
     return {by: list(ids) for by, ids in reference_index(catalogue).get((kind, id_), {}).items()}
 
 
 @cache_latest
 def reference_index(catalogue: Catalogue) -> Mapping[tuple[str, str], dict[str, tuple[str, ...]]]:
-    """By kind and id of an entry, the entries that name it: by kind, in the order of ids."""
+    """Returns by kind and id of an entry the entries that name it, in the order of ids."""
     found: dict[tuple[str, str], dict[str, tuple[str, ...]]] = defaultdict(dict)
     for by, id_, names in _iter_references(catalogue):
         for kind, named in names.items():
@@ -92,7 +92,7 @@ def reference_index(catalogue: Catalogue) -> Mapping[tuple[str, str], dict[str, 
 
 
 def _iter_references(catalogue: Catalogue) -> Iterator[tuple[str, str, dict[str, set[str]]]]:
-    """Kind and id of each entry with what it names, by kind."""
+    """Yields kind and id of each entry with the ids that it names, by kind."""
     for c in catalogue.conditions.values():
         yield "conditions", c.id, _condition_references(c)
     for m in catalogue.mitigations.values():
@@ -102,7 +102,7 @@ def _iter_references(catalogue: Catalogue) -> Iterator[tuple[str, str, dict[str,
 
 
 def _condition_references(c: Condition) -> dict[str, set[str]]:
-    """By kind, what a condition names."""
+    """Returns by kind the ids that a condition names."""
     needs = {name for o in c.observability for name in o.needs}
     links = {link.condition for link in (*c.causes, *c.effects)}
     others = links | {look.condition for look in c.lookalikes}
@@ -115,7 +115,7 @@ def _condition_references(c: Condition) -> dict[str, set[str]]:
 
 
 def _collect_sources(value: object) -> set[str]:
-    """The sources of every claim and every basis inside a value."""
+    """Returns the sources of every claim and basis inside a value."""
     if isinstance(value, tuple):
         return set().union(*map(_collect_sources, value))
     if not is_dataclass(value):
@@ -128,7 +128,7 @@ def _collect_sources(value: object) -> set[str]:
 
 
 def to_jsonable(value: object) -> Any:
-    """A value of the catalogue as JSON takes it, without where it was read."""
+    """Converts a value of the catalogue for JSON, without its file."""
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_jsonable(getattr(value, f.name)) for f in fields(value) if f.name != "file"}
     if isinstance(value, Mapping):

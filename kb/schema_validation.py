@@ -1,4 +1,4 @@
-"""Whether an entry has the shape of its kind: JSON Schema, with faults told in our own way."""
+"""Validates entries against the JSON Schema of their kind, with problems in our own format."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ MAX_VALUE_LENGTH = 60
 
 @cache
 def schema(kind: str) -> dict[str, Any]:
-    """The schema of a kind: condition, signal, mitigation or source."""
+    """Returns the schema of a kind: condition, signal, mitigation, source or finding."""
     text = files("skewscope.kb").joinpath(f"schema/{kind}.json").read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
@@ -47,7 +47,7 @@ def _fast_check(kind: str) -> SchemaCheck:
 
 
 def validate_entry(kind: str, document: Document) -> tuple[Problem, ...]:
-    """All that an entry lacks to be one of its kind, in the order of its lines."""
+    """Returns the problems of an entry against its schema, in the order of lines."""
     if _fast_check(kind)(document.data):
         return tuple(_check_values(document))
     found = [p for error in _validator(kind).iter_errors(document.data) for p in _to_problems(error, document)]
@@ -68,7 +68,7 @@ def _unknown_field(error: "ValidationError", document: Document, path: FieldPath
 
 
 def _missing_field(error: "ValidationError", document: Document, path: FieldPath) -> Iterator[Problem]:
-    # One error for each missing field, and none says which: tell them all, the caller drops what is told twice.
+    # One error for each missing field, and none says which: report all of them; the caller drops duplicates.
     wanted = error.validator_value
     for name in wanted if isinstance(wanted, list) else ():
         if name not in _instance(error):
@@ -125,7 +125,7 @@ def _duplicate_item(_: "ValidationError", document: Document, path: FieldPath) -
 
 
 def _instance(error: "ValidationError") -> Any:
-    """What was found; the library's own type allows for a value that is not set yet."""
+    """Returns the invalid value; the library's type allows for an unset one."""
     return error.instance
 
 
@@ -153,7 +153,7 @@ def _format_value(value: object) -> str:
 
 
 def _check_values(document: Document) -> Iterator[Problem]:
-    """Texts that would break a line or steer a terminal, and numbers that nobody can count with."""
+    """Yields problems of texts with control characters and of numbers that are not finite."""
     for path, value in _iter_leaves(document.data, ()):
         if isinstance(value, str):
             if not value.isprintable():
@@ -164,7 +164,7 @@ def _check_values(document: Document) -> Iterator[Problem]:
 
 
 def _iter_leaves(value: object, path: FieldPath) -> Iterator[tuple[FieldPath, object]]:
-    """Every value that holds no others, with where it stands."""
+    """Yields every scalar with its path."""
     inner: Iterable[tuple[str | int, object]]
     if isinstance(value, dict):
         inner = value.items()

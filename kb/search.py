@@ -1,4 +1,4 @@
-"""Searching the catalogue by words: ranked, by their beginnings, and by the nearest word where one is misspelt."""
+"""Searches the catalogue by words: ranked, with prefixes and corrected misspellings."""
 
 import math
 import re
@@ -16,26 +16,26 @@ from skewscope.kb.query import entries
 MAX_QUERY = 400
 MAX_WORDS = 20
 MAX_CACHED_WORDS = 1000
-"""Words whose entries an index remembers."""
+"""Number of words whose scores an index caches."""
 
 FIELD_WEIGHTS = {"id": 8.0, "name": 8.0, "aliases": 6.0, "title": 6.0, "what": 3.0, "sources": 3.0}
-"""How much a word counts by the field it stands in; 1 elsewhere."""
+"""Weight of a word by its field; 1 elsewhere."""
 KIND_WEIGHTS = {"conditions": 2.5, "signals": 1.0, "mitigations": 1.3, "sources": 1.0, "findings": 1.1}
-"""Whoever searches looks for a condition more often than for its sources."""
+"""Conditions are searched more often than their sources."""
 EXACT_WEIGHT = 1.0
 PREFIX_WEIGHT = 0.6
 FUZZY_WEIGHT = 0.4
 MIN_SIMILARITY = 0.72
-"""Likeness from which a word may be another one misspelt."""
+"""Similarity from which a word may be a misspelling of another."""
 SIMILARITY_MARGIN = 0.06
-"""Of likeness (0 to 1): by how much less alike than the nearest word another one still counts."""
+"""Similarity (0 to 1) by which a word may be below the nearest one and still count."""
 PHRASE_BOOST = 1.6
-"""How much more an entry counts whose name, or another name of it, holds the words just as they were typed."""
+"""Factor for an entry whose name or alias contains the words as typed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """One entry that a search found."""
+    """One result of a search."""
 
     kind: str
     id: str
@@ -44,7 +44,7 @@ class SearchHit:
 
 
 class SearchIndex:
-    """The words of a catalogue, for many searches."""
+    """Index of the words of a catalogue."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._names = {(kind, id_): _title(value) for kind in KINDS for id_, value in entries(catalogue, kind).items()}
@@ -55,17 +55,17 @@ class SearchIndex:
                 self._postings[word][kind, id_] = weight * KIND_WEIGHTS[kind]
         self._words = sorted(self._postings)
         self._letter_masks = [(word, len(word), _letter_mask(word)) for word in self._words]
-        # Whoever types a search asks for its first words again with each letter of the last.
+        # While a search is typed, its first words are looked up again with each letter of the last.
         self._score_cache: dict[str, dict[tuple[str, str], float]] = {}
 
     def search(self, text: str, kind: str = "", most: int = 20) -> tuple[SearchHit, ...]:
-        """Entries by how well they fit the words, best first. A word misspelt is taken for the nearest one known."""
+        """Returns entries by score, best first. A misspelt word matches the nearest known one."""
         words = list(dict.fromkeys(_words(text[:MAX_QUERY])))[:MAX_WORDS]
         parts: dict[tuple[str, str], list[float]] = defaultdict(list)
         for word in words:
             for key, score in self._score_word(word).items():
                 parts[key].append(score)
-        # Who says three words means an entry that has all three.
+        # An entry must match all words.
         scores = {key: sum(found) * len(found) / len(words) for key, found in parts.items()}
         typed = " ".join(_words(text[:MAX_QUERY]))
         scores = {key: score * (PHRASE_BOOST if self._has_phrase(key, typed) else 1.0) for key, score in scores.items()}
@@ -79,7 +79,7 @@ class SearchIndex:
         return " " in typed and any(f" {typed} " in f" {name} " for name in self._plain_names[key])
 
     def _score_word(self, word: str) -> dict[tuple[str, str], float]:
-        """By entry, what one word of a search is worth: the best of the ways in which it is there."""
+        """Returns by entry the score of one word: the best of its matches."""
         if word not in self._score_cache:
             if len(self._score_cache) >= MAX_CACHED_WORDS:
                 self._score_cache.clear()
@@ -103,7 +103,7 @@ class SearchIndex:
         if word not in self._postings and not longer:
             near = get_close_matches(word, self._candidate_words(word), n=3, cutoff=MIN_SIMILARITY)
             likeness = [SequenceMatcher(None, word, known).ratio() for known in near]
-            # What is clearly farther off than the nearest was not meant.
+            # Words clearly farther off than the nearest do not match.
             yield from (
                 (k, FUZZY_WEIGHT)
                 for k, ratio in zip(near, likeness, strict=True)
@@ -111,7 +111,7 @@ class SearchIndex:
             )
 
     def _candidate_words(self, word: str) -> list[str]:
-        """The words with so many letters in common that they may be that much alike: the rest need no comparison."""
+        """Returns the words that share enough letters to be similar; the rest need no comparison."""
         mine, size = _letter_mask(word), len(word)
         return [
             known
@@ -122,23 +122,23 @@ class SearchIndex:
 
 
 def _letter_mask(word: str) -> int:
-    """Which letters and figures a word has, a bit each."""
+    """Returns the letters and digits of a word as a bit mask."""
     return sum(1 << (ord(letter) - ord("0")) for letter in set(word))
 
 
 @cache_latest
 def search_index(catalogue: Catalogue) -> SearchIndex:
-    """The index of a catalogue; making it takes a tenth of a second."""
+    """Returns the index of a catalogue; building it takes 0.1 s."""
     return SearchIndex(catalogue)
 
 
 def search(catalogue: Catalogue, text: str, kind: str = "", most: int = 20) -> tuple[SearchHit, ...]:
-    """Entries by how well they fit the words, best first; see `Index.search`."""
+    """Returns entries by score, best first; see `SearchIndex.search`."""
     return search_index(catalogue).search(text, kind, most)
 
 
 def _word_weights(value: EntryValue) -> dict[str, float]:
-    """Words of an entry by weight; a word said twice in a field counts little more than once."""
+    """Returns the words of an entry by weight; a repeated word counts little more than once."""
     found: dict[str, float] = {}
     for f in fields(value):
         if f.name == "file":
@@ -150,7 +150,7 @@ def _word_weights(value: EntryValue) -> dict[str, float]:
 
 
 def _plain_names(value: EntryValue) -> frozenset[str]:
-    """The names of an entry, as plain words."""
+    """Returns the names of an entry as plain words."""
     return frozenset(" ".join(_words(name)) for name in (value.id, _title(value), *getattr(value, "aliases", ())))
 
 

@@ -1,4 +1,4 @@
-"""A new entry to fill in: every field that its kind needs, each under what it means."""
+"""Builds the template of a new entry: every required field, each below its description."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,13 +11,12 @@ INDENT = "  "
 
 
 def template(kind: str, id_: str) -> str:
-    """The text of a new entry of a kind (`condition`, `signal`, ...).
+    """Returns the text of a new entry of a kind (`condition`, `signal`, ...).
 
-    Its empty fields are faults that the lint tells one by one, so nothing is forgotten. What may be left out stands in
-    comments.
+    The lint reports its empty fields one by one. Optional fields are in comments.
 
     Raises:
-        InputError: the id is none for this kind.
+        InputError: the id is invalid for this kind.
     """
     known = schema(kind)
     pattern = _resolve_ref(known["properties"]["id"], known).get("pattern", "")
@@ -72,6 +71,6 @@ def _field_lines(
 
 
 def _resolve_ref(prop: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
-    """A property with what it refers to."""
+    """Returns a property with its reference resolved."""
     ref = str(prop.get("$ref", "")).removeprefix("#/$defs/")
     return {**root["$defs"][ref], **prop} if ref else dict(prop)

@@ -1,4 +1,4 @@
-"""Units as signals write them (`By/s`, `{packet}`, `ms`): what they measure, and how many base units they are.
+"""Parses units of signals (`By/s`, `{packet}`, `ms`) into dimension and factor.
 
 Counted things are dimensions of their own: packets are not requests, and neither is a plain number. Seconds, bytes,
 joules, degrees Celsius and dBm are the other bases; a watt is a joule per second, a hertz one per second.
@@ -17,7 +17,7 @@ Dimension = tuple[tuple[str, int], ...]
 
 MAX_TEXT = 64
 MAX_CACHED = 1024
-"""Units that are kept, once read."""
+"""Number of parsed units that are cached."""
 
 
 def _multiply(a: Dimension, b: Dimension, sign: int) -> Dimension:
@@ -29,7 +29,7 @@ def _multiply(a: Dimension, b: Dimension, sign: int) -> Dimension:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a unit measures, and how many base units it is."""
+    """The dimension of a unit, and its size in base units."""
 
     dimension: Dimension = ()
     factor: float = 1.0
@@ -45,10 +45,10 @@ class Unit:
         return Unit(powers, self.factor**power)
 
     def factor_to(self, other: "Unit") -> float:
-        """What a number in this unit is multiplied with to stand in `other`.
+        """Returns the factor that converts a number in this unit to `other`.
 
         Raises:
-            ValueError: the two measure different things.
+            ValueError: the dimensions differ.
         """
         if self.dimension != other.dimension:
             raise ValueError(f"{self} cannot become {other}")
@@ -81,7 +81,7 @@ NAMED_UNITS: Mapping[str, Unit] = {
     "dBm": Unit((("dBm", 1),)),
     "GT": Unit((("transfer", 1),), 1e9),
 }
-"""Every unit with a name of its own. Things that are counted stand in braces and need not be listed."""
+"""All named units. Counted things are written in braces and need not be listed."""
 
 _BASES = frozenset({"s", "By", "J", "Cel", "dBm"})
 _COUNTED = re.compile(r"\{([a-z][a-z_]{0,30})\}")
@@ -90,10 +90,10 @@ _POWER = re.compile(r"(?P<name>\{[a-z_]+\}|[A-Za-z%]+|1)(?P<power>-?[1-9][0-9]?)
 
 @lru_cache(MAX_CACHED)
 def parse_unit(text: str) -> Unit:
-    """The unit that a text like `By/s`, `{packet}`, `J.s2` or `1/s` writes.
+    """Parses a unit like `By/s`, `{packet}`, `J.s2` or `1/s`.
 
     Raises:
-        ValueError: it is none; the text says why, and which one was probably meant.
+        ValueError: the text is no unit; the message says why, and suggests one.
     """
     if not text or len(text) > MAX_TEXT:
         raise ValueError(f"{text[:MAX_TEXT]!r} is no unit")
@@ -110,7 +110,7 @@ def parse_unit(text: str) -> Unit:
 
 
 def is_unit(text: str) -> bool:
-    """Whether a text writes a unit."""
+    """Returns whether a text is a unit."""
     try:
         parse_unit(text)
     except ValueError:
@@ -140,7 +140,7 @@ def _lookup_unit(name: str) -> Unit | None:
 
 
 def format_dimension(dimension: Dimension) -> str:
-    """A dimension as a unit's text: `By/s`, `{packet}/s`, `1`."""
+    """Formats a dimension as a unit: `By/s`, `{packet}/s`, `1`."""
     over = ".".join(_format_power(name, n) for name, n in dimension if n > 0)
     under = "".join("/" + _format_power(name, -n) for name, n in dimension if n < 0)
     return (over or "1") + under

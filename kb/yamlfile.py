@@ -1,4 +1,4 @@
-"""YAML with line numbers, read as if written by an enemy: bounded size and depth, no aliases, no repeated keys."""
+"""Parses YAML with line numbers from untrusted files: bounded size and depth, no aliases, no repeated keys."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ MAX_BYTES = 32 << 20
 MAX_DEPTH = 32
 MAX_NODES = 4_000_000
 MAX_DIGITS = 80
-"""Of a number: Python refuses to print what is much longer, and a float to hold it."""
+"""Digits of a number: Python refuses to print much longer ones, and a float cannot hold them."""
 
 type_labels = {
     dict: "a mapping",
@@ -40,18 +40,18 @@ class Document:
     lines: dict[FieldPath, int] = field(default_factory=dict, repr=False)
 
     def line(self, *path: str | int) -> int:
-        """The 1-based line of a field, or of its nearest parent that has one."""
+        """Returns the 1-based line of a field, or of its nearest parent that has one."""
         for n in range(len(path), -1, -1):
             if path[:n] in self.lines:
                 return self.lines[path[:n]]
         return 1
 
     def problem(self, path: FieldPath, found: str, expected: str, hint: str = "") -> Problem:
-        """A problem at a field of this document."""
+        """Returns a problem at a field of this document."""
         return Problem(self.file, self.line(*path), format_path(path), found, expected, hint)
 
     def unknown_key(self, path: FieldPath, known: list[str]) -> Problem:
-        """The problem of a field nobody reads, with the name that was probably meant."""
+        """Returns the problem of an unknown field, with the closest known name."""
         return self.problem(
             path,
             f"an unknown field {path[-1]!r}",
@@ -61,7 +61,7 @@ class Document:
 
 
 def format_path(path: FieldPath) -> str:
-    """`('a', 0, 'b')` as `a[0].b`."""
+    """Formats `('a', 0, 'b')` as `a[0].b`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
@@ -69,12 +69,12 @@ def format_path(path: FieldPath) -> str:
 
 
 def type_label(value: object) -> str:
-    """A value's type in plain words."""
+    """Returns a value's type in plain words."""
     return type_labels.get(type(value), type(value).__name__)
 
 
 def read(path: Path, shown: str | None = None) -> Document:
-    """The document in a file.
+    """Reads the document in a file.
 
     Raises:
         InputError: the file is missing, too large, or not plain YAML.
@@ -84,10 +84,10 @@ def read(path: Path, shown: str | None = None) -> Document:
 
 
 def read_text(path: Path, file: str) -> str:
-    """The text of a file that is plain, not too large and UTF-8; `file` is how problems call it.
+    """Returns the text of a regular UTF-8 file of bounded size; `file` is its name in problems.
 
     Raises:
-        InputError: it is none.
+        InputError: the file is not.
     """
     try:
         size = path.stat().st_size
@@ -107,13 +107,13 @@ def read_text(path: Path, file: str) -> str:
 
 
 def parse(text: str, file: str = "<text>") -> Document:
-    """The document in a text; see `read`."""
+    """Parses the document in a text; see `read`."""
     loader = None
     try:
         loader = yaml.CSafeLoader(text)
         data, lines = _Composer(loader).compose_document()
     except yaml.MarkedYAMLError as error:
-        # What is missing at the end is missed one line after it.
+        # A missing end is reported one line after it.
         last = max(1, text.count("\n") + (not text.endswith("\n")))
         line = min(error.problem_mark.line + 1, last) if error.problem_mark else 0
         hint = INDENTATION_HINT if isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError) else ""
@@ -136,7 +136,7 @@ def _yaml_input_error(file: str, line: int, why: str, hint: str = "") -> InputEr
 
 
 class _Composer:
-    """Values and their lines straight from the parser's events: one pass, no recursion, every bound kept on the way.
+    """Builds values and their lines from the parser's events: one pass, no recursion, all bounds checked.
 
     The library's own composer overruns the stack on what is nested deeply, and it knows aliases and tags, which are
     never wanted here: what some tags make of the wrong text crashes the library. (Events are Any: the stubs do not know
@@ -150,7 +150,7 @@ class _Composer:
         self._count = 0
 
     def compose_document(self) -> tuple[Any, dict[FieldPath, int]]:
-        """The only document of the stream, and the line of everything in it; None for an empty one.
+        """Returns the only document of the stream and the lines of its fields; None for an empty one.
 
         Raises:
             yaml.YAMLError: there are several, or it is not plain.
@@ -173,7 +173,7 @@ class _Composer:
         return event
 
     def _compose_value(self, event: Any) -> Any:
-        """What begins with an event; containers under construction wait on a stack of our own."""
+        """Builds the value that begins with an event; open containers are on an explicit stack."""
         stack: list[tuple[dict[str, Any] | list[Any], FieldPath]] = []
         root: list[Any] = []
         holder: dict[str, Any] | list[Any] = root
@@ -206,7 +206,7 @@ class _Composer:
                 event = self._next_event()
 
     def _compose_key(self, event: Any, holder: dict[str, Any]) -> str:
-        """The name of a field that is not there yet."""
+        """Returns the name of a field that is not there yet."""
         if isinstance(event, yaml.AliasEvent):
             raise _yaml_error("an alias (write the value out)", event)
         if not isinstance(event, yaml.ScalarEvent) or self._resolve_tag(event) != STRING_TAG:
@@ -217,7 +217,7 @@ class _Composer:
         return name
 
     def _construct(self, event: Any) -> Any:
-        """A scalar's value, or an empty container."""
+        """Returns a scalar's value, or an empty container."""
         if isinstance(event, yaml.AliasEvent):
             raise _yaml_error("an alias (write the value out)", event)
         tag = self._resolve_tag(event)

@@ -1,4 +1,4 @@
-"""The lints of the catalogue. Each is a function whose first line says what every good catalogue has."""
+"""The lints of the catalogue. The first line of each function states what must hold."""
 
 from skewscope.kb.lints import conditions, findings, links, mitigations, prose, signals, similarity, sources
 

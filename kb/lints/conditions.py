@@ -21,15 +21,15 @@ def grade_has_claims(entry: CatalogueEntry) -> Problems:
 
 @entry_lint("conditions", "Say which signals, and that it is our judgement.")
 def signature_has_basis(entry: CatalogueEntry) -> Problems:
-    """Whoever chose the signals of a signature says on what it rests."""
+    """A signature states the basis of its choice of signals."""
     assert isinstance(entry.value, Condition)
     if entry.value.signature and not entry.value.signature_basis:
         yield entry.document.problem(("signature",), "no signature_basis", "what the choice of signals rests on")
 
 
-@entry_lint("conditions", "Mark it, so that nobody takes it for a fact.")
+@entry_lint("conditions", "Mark it, so that it is not taken for a fact.")
 def unverified_row_has_note(entry: CatalogueEntry) -> Problems:
-    """A row of the paper that nobody checked says so in words."""
+    """An unverified row of the paper has a note."""
     assert isinstance(entry.value, Condition)
     if entry.value.paper_row == "unverified" and not entry.value.paper_note:
         yield entry.document.problem(("paper_row",), "no note", "what has to be checked")
@@ -37,7 +37,7 @@ def unverified_row_has_note(entry: CatalogueEntry) -> Problems:
 
 @entry_lint("conditions", "Say of each deployment what can be seen, even where it is nothing.")
 def observability_is_complete(entry: CatalogueEntry) -> Problems:
-    """Every condition says what each deployment sees of it, once."""
+    """Every condition lists each deployment once."""
     assert isinstance(entry.value, Condition)
     told = [o.deployment for o in entry.value.observability]
     for deployment in schema("condition")["$defs"]["observability"]["properties"]["deployment"]["enum"]:
@@ -59,7 +59,7 @@ def same_as_has_a_reason(entry: CatalogueEntry) -> Problems:
 
 @entry_lint("conditions", "Write only what differs; where the reason differs, write all fields without same_as.")
 def same_as_repeats_nothing(entry: CatalogueEntry) -> Problems:
-    """Beside `same_as` stands no reason, and no field that is equal to that of the other deployment."""
+    """An item with `same_as` has no reason, and no field equal to that of the other deployment."""
     items = entry.document.data["observability"]
     targets = {item["deployment"]: item for item in items if "same_as" not in item}
     for n, item in enumerate(items):
@@ -89,7 +89,7 @@ _only_a_reference = re.compile(r"(?:As|The same as) (?:on|at|for) (?:the front e
 
 @entry_lint("conditions", "Name the signals by which it is seen, or say that it is not visible.")
 def visibility_has_signals(entry: CatalogueEntry) -> Problems:
-    """What is seen of a condition is seen by signals, and by none where nothing is seen."""
+    """A visible condition needs signals, and one that is not visible needs none."""
     assert isinstance(entry.value, Condition)
     for n, o in enumerate(entry.value.observability):
         if (o.verdict == "not_visible") == bool(o.needs):
@@ -101,7 +101,7 @@ def visibility_has_signals(entry: CatalogueEntry) -> Problems:
 
 @entry_lint("conditions", "What is relayed comes on top of what the DPU sees by itself.")
 def relay_only_adds(entry: CatalogueEntry) -> Problems:
-    """With a relay a DPU sees no less than without, and only with one is anything seen by relay."""
+    """With a relay a DPU sees no less than without, and only then is a verdict `relayed`."""
     assert isinstance(entry.value, Condition)
     told = [(n, o) for n, o in enumerate(entry.value.observability) if o.verdict in VISIBILITY_LEVELS]
     alone = max((VISIBILITY_LEVELS.index(o.verdict) for _, o in told if o.deployment != RELAYED), default=0)
@@ -115,10 +115,10 @@ def relay_only_adds(entry: CatalogueEntry) -> Problems:
 
 
 @catalogue_lint("Take a signal that the DPU has there, or say that it must be relayed.")
-def needs_are_in_reach(shelf: EntryStore) -> EntryProblems:
+def needs_are_in_reach(store: EntryStore) -> EntryProblems:
     """Without a relay a DPU needs nothing of the host; at the front end nothing of the rails, nor the reverse."""
-    known = shelf.catalogue.signals
-    for entry in shelf.of_kind("conditions"):
+    known = store.catalogue.signals
+    for entry in store.of_kind("conditions"):
         assert isinstance(entry.value, Condition)
         for n, o in enumerate(entry.value.observability):
             for k, name in enumerate(o.needs):

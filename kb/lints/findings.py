@@ -6,7 +6,7 @@ from skewscope.kb.lints.sources import SECOND_HAND
 from skewscope.kb.model import Finding
 
 SEEN_LEVELS = ("full text", "documentation page", "abstract", "issue thread", "web page", SECOND_HAND)
-"""How well a work was seen."""
+"""How closely a work was read."""
 
 
 @entry_lint("findings", "Give the number as the source gives it, or choose another kind.")
@@ -18,9 +18,9 @@ def threshold_has_a_value(entry: CatalogueEntry) -> Problems:
         yield entry.document.problem(("kind",), found, "a value for a threshold, and only there")
 
 
-@entry_lint("findings", "Name the works, and how well they were seen; what nobody measured is a gap.")
+@entry_lint("findings", "Name the works, and how they were seen; what has not been measured is a gap.")
 def finding_has_sources(entry: CatalogueEntry) -> Problems:
-    """What was found has sources and says how they were seen; what nobody found has none."""
+    """A finding has sources and says how they were seen; a gap has none."""
     assert isinstance(entry.value, Finding)
     ours = entry.value.basis.startswith("judgement")
     if entry.value.kind == "gap" or (entry.value.kind == "separation" and ours):
@@ -31,10 +31,10 @@ def finding_has_sources(entry: CatalogueEntry) -> Problems:
 
 
 @catalogue_lint("Say how the least well seen of them was seen.")
-def finding_is_seen_no_better_than_its_sources(shelf: EntryStore) -> EntryProblems:
+def finding_is_seen_no_better_than_its_sources(store: EntryStore) -> EntryProblems:
     """No finding claims to have been read more closely than the works that it is from."""
-    known = shelf.catalogue.sources
-    for entry in shelf.of_kind("findings"):
+    known = store.catalogue.sources
+    for entry in store.of_kind("findings"):
         assert isinstance(entry.value, Finding)
         levels = [SEEN_LEVELS.index(known[id_].seen) for id_ in entry.value.sources if id_ in known]
         if entry.value.seen and levels and SEEN_LEVELS.index(entry.value.seen) < min(levels):

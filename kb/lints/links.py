@@ -1,4 +1,4 @@
-"""What entries name: that it exists, that it is told once, that causes make no circle."""
+"""Lints of references: they exist, each link is written once, causes have no cycle."""
 
 from collections.abc import Iterator
 
@@ -18,18 +18,18 @@ def filename_is_id(entry: CatalogueEntry) -> Problems:
 
 
 @catalogue_lint("Add the entry, or correct the id.", integrity=True)
-def link_exists(shelf: EntryStore) -> EntryProblems:
+def link_exists(store: EntryStore) -> EntryProblems:
     """Every id named anywhere is the id of an entry."""
-    for entry in shelf.entries:
+    for entry in store.entries:
         for path, kind, name in entry_references(entry):
-            if name not in shelf.names[kind]:
-                hint = suggest_name(name, shelf.names[kind])
+            if name not in store.names[kind]:
+                hint = suggest_name(name, store.names[kind])
                 wanted = f"the id of one of the {kind}"
                 yield entry.name, entry.document.problem(path, f"{name!r}", wanted, hint)
 
 
 def entry_references(entry: CatalogueEntry) -> Iterator[tuple[FieldPath, str, str]]:
-    """Every id that an entry names: where, of which kind, which one."""
+    """Yields every id that an entry names: path, kind, id."""
     data = entry.document.data
     for field, kind in (("signature", "signals"), ("mitigations", "mitigations")):
         yield from (((field, n), kind, name) for n, name in enumerate(data.get(field, ())))
@@ -54,7 +54,7 @@ _reference_fields = (
 
 
 def entry_bases(entry: CatalogueEntry) -> Iterator[tuple[FieldPath, str]]:
-    """Every statement of an entry about what something rests on."""
+    """Yields every basis of an entry with its path."""
     data = entry.document.data
     for field in ("basis", "signature_basis"):
         if field in data:
@@ -82,10 +82,10 @@ def no_link_to_itself(entry: CatalogueEntry) -> Problems:
 
 
 @catalogue_lint("Keep the better text, remove the other.")
-def link_is_written_once(shelf: EntryStore) -> EntryProblems:
+def link_is_written_once(store: EntryStore) -> EntryProblems:
     """A causal link is written at one of its ends only."""
     told: set[tuple[str, str]] = set()
-    for entry in shelf.of_kind("conditions"):
+    for entry in store.of_kind("conditions"):
         for field in ("effects", "causes"):
             for n, item in enumerate(entry.document.data.get(field, ())):
                 ends = (entry.name, item["condition"]) if field == "effects" else (item["condition"], entry.name)
@@ -96,20 +96,20 @@ def link_is_written_once(shelf: EntryStore) -> EntryProblems:
 
 
 @catalogue_lint("Remove the weakest link of the circle.", integrity=True)
-def causes_are_acyclic(shelf: EntryStore) -> EntryProblems:
-    """Nothing is, by any number of steps, its own cause."""
-    for circle in cycles(shelf.catalogue):
-        entry = next(e for e in shelf.of_kind("conditions") if e.name == circle[0])
+def causes_are_acyclic(store: EntryStore) -> EntryProblems:
+    """No condition is its own cause, directly or indirectly."""
+    for circle in cycles(store.catalogue):
+        entry = next(e for e in store.of_kind("conditions") if e.name == circle[0])
         path: FieldPath = ("effects",) if "effects" in entry.document.data else ("causes",)
         text = f"the circle {' -> '.join((*circle, circle[0]))}"
         yield entry.name, entry.document.problem(path, text, "causes without circles")
 
 
-@catalogue_lint("Write it at one end; both ends learn of it. Keep the better text, remove the other.")
-def lookalike_is_written_once(shelf: EntryStore) -> EntryProblems:
-    """Two conditions that look the same are told apart by one test, written at one of the two."""
+@catalogue_lint("Write it at one end; it holds for both. Keep the better text, remove the other.")
+def lookalike_is_written_once(store: EntryStore) -> EntryProblems:
+    """A pair of look-alikes is written at one of the two conditions only."""
     told: set[frozenset[str]] = set()
-    for entry in shelf.of_kind("conditions"):
+    for entry in store.of_kind("conditions"):
         for n, item in enumerate(entry.document.data.get("lookalikes", ())):
             pair = frozenset((entry.name, item["condition"]))
             if pair in told:
@@ -119,12 +119,12 @@ def lookalike_is_written_once(shelf: EntryStore) -> EntryProblems:
 
 
 @catalogue_lint("Name it in the signature or the needs of a condition, or say why nothing needs it.")
-def signal_is_used(shelf: EntryStore) -> EntryProblems:
+def signal_is_used(store: EntryStore) -> EntryProblems:
     """Every signal shows some condition, or says why it shows none; and does not say so where it does."""
-    if shelf.problems:
-        return  # what a faulty entry names is not known
-    used = {name for entry in shelf.entries for _, kind, name in entry_references(entry) if kind == "signals"}
-    for entry in shelf.of_kind("signals"):
+    if store.problems:
+        return  # the references of a faulty entry are unknown
+    used = {name for entry in store.entries for _, kind, name in entry_references(entry) if kind == "signals"}
+    for entry in store.of_kind("signals"):
         told = "unused" in entry.document.data
         if entry.name in used and told:
             yield entry.name, entry.document.problem(("unused",), "a reason", "none, since a condition names it")
@@ -136,11 +136,11 @@ def signal_is_used(shelf: EntryStore) -> EntryProblems:
 
 
 @catalogue_lint("Name it in a condition, or remove the file.")
-def entry_is_used(shelf: EntryStore) -> EntryProblems:
+def entry_is_used(store: EntryStore) -> EntryProblems:
     """Every mitigation helps some condition, and every source supports something."""
-    if shelf.problems:
+    if store.problems:
         return  # what a faulty entry names is not known
-    used = {(kind, name) for entry in shelf.entries for _, kind, name in entry_references(entry)}
-    for entry in shelf.entries:
+    used = {(kind, name) for entry in store.entries for _, kind, name in entry_references(entry)}
+    for entry in store.entries:
         if entry.kind in ("mitigations", "sources") and (entry.kind, entry.name) not in used:
             yield entry.name, entry.document.problem(("id",), f"{entry.name!r}, which nothing names", "a use for it")

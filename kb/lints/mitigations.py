@@ -5,7 +5,7 @@ from skewscope.kb.lint import Problems, entry_lint
 from skewscope.kb.model import Mitigation
 
 
-@entry_lint("mitigations", "Who acts must know how to take it back and how to see that it worked.")
+@entry_lint("mitigations", "Say how to undo it and how to verify it.")
 def mitigation_can_be_undone(entry: CatalogueEntry) -> Problems:
     """Every mitigation says how it is undone and verified, in more than a word."""
     assert isinstance(entry.value, Mitigation)

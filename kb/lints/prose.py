@@ -14,7 +14,7 @@ _filler = re.compile(
 
 @entry_lint("", "Say it plainly.")
 def words_are_plain(entry: CatalogueEntry) -> Problems:
-    """Texts do without filler."""
+    """Texts contain no filler."""
     if entry.kind == "sources":
         return
     for field, text in entry.document.data.items():
@@ -35,7 +35,7 @@ PROSE_LIST_FIELDS = {
 
 @entry_lint("", "Begin with a capital, end with a full stop.")
 def texts_are_sentences(entry: CatalogueEntry) -> Problems:
-    """What is prose is whole sentences."""
+    """Prose consists of whole sentences."""
     if entry.kind in ("sources", "signals"):
         return
     for path, text in iter_prose(entry):
@@ -62,7 +62,7 @@ _lower_case_names = (
 
 
 def iter_prose(entry: CatalogueEntry) -> Iterator[tuple[FieldPath, str]]:
-    """Every text of an entry that is read as prose, and where it stands."""
+    """Yields every prose text of an entry with its path."""
     for field, value in entry.document.data.items():
         if field in PROSE_FIELDS and isinstance(value, str):
             yield (field,), value
@@ -77,7 +77,7 @@ def iter_prose(entry: CatalogueEntry) -> Iterator[tuple[FieldPath, str]]:
 
 @entry_lint("conditions", "Move the number into a claim with its source.")
 def numbers_are_claims(entry: CatalogueEntry) -> Problems:
-    """What a condition is and why it happens is told without measured numbers: those are claims, with sources."""
+    """`what` and `why` of a condition have no measured numbers: those are claims with sources."""
     for path, text in iter_prose(entry):
         if path[0] in ("what", "why") and (match := _measurement.search(text)):
             yield entry.document.problem(path, f"{match[0]!r}", "no measured number")

@@ -9,7 +9,7 @@ from skewscope.kb.units import parse_unit
 
 @entry_lint("signals", "Units are written as kb/units.py knows them.", integrity=True)
 def unit_is_known(entry: CatalogueEntry) -> Problems:
-    """Every signal's unit is one that can be reckoned with."""
+    """Every signal has a known unit."""
     assert isinstance(entry.value, Signal)
     try:
         parse_unit(entry.value.unit)
@@ -19,7 +19,7 @@ def unit_is_known(entry: CatalogueEntry) -> Problems:
 
 @entry_lint("signals", "The name is made from the id.")
 def agent_name_is_canonical(entry: CatalogueEntry) -> Problems:
-    """What the agent exports goes by the canonical name."""
+    """The agent exports a signal under its canonical name."""
     assert isinstance(entry.value, Signal)
     for n, name in enumerate(entry.value.sources.get("skewscope_agent", ())):
         if name != entry.value.metric:
@@ -28,7 +28,7 @@ def agent_name_is_canonical(entry: CatalogueEntry) -> Problems:
 
 @entry_lint("signals", "Name an exporter that is among the sources.")
 def exporter_is_a_source(entry: CatalogueEntry) -> Problems:
-    """A scale or a doubt belongs to an exporter that has a name for the signal."""
+    """A scale or an unverified mark names an exporter that has the signal."""
     assert isinstance(entry.value, Signal)
     known = entry.value.sources
     for name in entry.value.scale:
@@ -60,10 +60,10 @@ def range_has_a_width(entry: CatalogueEntry) -> Problems:
 
 
 @catalogue_lint("Dots and underscores become the same in a metric's name: choose another id.", integrity=True)
-def metric_names_one_signal(shelf: EntryStore) -> EntryProblems:
+def metric_names_one_signal(store: EntryStore) -> EntryProblems:
     """No two signals share a canonical name."""
     seen: dict[str, str] = {}
-    for entry in shelf.of_kind("signals"):
+    for entry in store.of_kind("signals"):
         assert isinstance(entry.value, Signal)
         first = seen.setdefault(entry.value.metric, entry.name)
         if first != entry.name:

@@ -1,4 +1,4 @@
-"""Entries that say the same twice."""
+"""Lint of near duplicates."""
 
 import math
 import re
@@ -9,16 +9,16 @@ from skewscope.kb.entry_store import CatalogueEntry, EntryStore
 from skewscope.kb.lint import EntryProblems, catalogue_lint
 
 MAX_SIMILARITY = 0.75
-"""Cosine between the words of two entries, rare words counting more, from which on they are one."""
+"""Cosine similarity of the words of two entries (rare words weigh more) from which they are duplicates."""
 
 COMPARED_FIELDS = {"conditions": ("name", "what"), "mitigations": ("name", "what"), "findings": ("name", "text")}
 
 
 @catalogue_lint("Merge the two, or say in both what makes them two.")
-def no_near_duplicates(shelf: EntryStore) -> EntryProblems:
-    """No two entries of a kind say the same."""
+def no_near_duplicates(store: EntryStore) -> EntryProblems:
+    """No two entries of a kind are near duplicates."""
     for kind, fields in COMPARED_FIELDS.items():
-        entries = list(shelf.of_kind(kind))
+        entries = list(store.of_kind(kind))
         for first, second, likeness in similar_pairs(entries, fields):
             text = f"{likeness:.0%} the words of {first.name!r}"
             yield second.name, second.document.problem((fields[1],), text, "an entry of its own")
@@ -27,7 +27,7 @@ def no_near_duplicates(shelf: EntryStore) -> EntryProblems:
 def similar_pairs(
     entries: list[CatalogueEntry], fields: tuple[str, ...]
 ) -> Iterator[tuple[CatalogueEntry, CatalogueEntry, float]]:
-    """Pairs of entries whose texts are too much alike, and how much."""
+    """Yields pairs of entries with too similar texts, and their similarity."""
     counts = [Counter(_words(" ".join(str(e.document.data[f]) for f in fields))) for e in entries]
     holders = Counter(word for words in counts for word in words)
     rarity = {word: math.log(1 + len(entries) / n) for word, n in holders.items()}

@@ -1,4 +1,4 @@
-"""Where a claim comes from and how well it was seen."""
+"""Lints of sources and of how they were seen."""
 
 import re
 
@@ -21,10 +21,10 @@ def source_has_locator(entry: CatalogueEntry) -> Problems:
 
 
 @catalogue_lint("Say how the claim was seen; if the work was read since, say so in the source.")
-def claim_is_seen_no_better_than_its_source(shelf: EntryStore) -> EntryProblems:
-    """No claim was read more closely than the work that it is from."""
-    known = shelf.catalogue.sources
-    for entry in shelf.entries:
+def claim_is_seen_no_better_than_its_source(store: EntryStore) -> EntryProblems:
+    """No claim was read more closely than its source."""
+    known = store.catalogue.sources
+    for entry in store.entries:
         for field in ("impacts", "claims"):
             for n, claim in enumerate(entry.document.data.get(field, ())):
                 source = known.get(claim["source"])

@@ -1,4 +1,4 @@
-"""The catalogue as pages in Markdown, which code hosts, editors and the site show."""
+"""The catalogue as Markdown pages for code hosts, editors and the site."""
 
 from skewscope.kb.markdown.page_builder import build_pages
 

@@ -20,7 +20,7 @@ Edges = Iterable[tuple[str, str, str]]
 
 
 def condition_page(c: Condition, catalogue: Catalogue, edges: Edges, rules: Mapping[str, tuple[str, ...]]) -> str:
-    """All that is known of a condition: recognising it, telling it apart, mending it, and who reported it."""
+    """Returns the page of a condition: signature, look-alikes, mitigations and reports."""
     causes = [(a, why) for a, b, why in edges if b == c.id]
     effects = [(b, why) for a, b, why in edges if a == c.id]
     return page(

@@ -22,7 +22,7 @@ References = Mapping[str, tuple[str, ...]]
 
 
 def signal_page(s: Signal, catalogue: Catalogue, users: References) -> str:
-    """What a signal is, how each exporter calls it, and which conditions show in it."""
+    """Returns the page of a signal: its names in exporters and its conditions."""
     low, high = s.range or (None, None)
     facts = {
         "Unit": code(s.unit),
@@ -61,7 +61,7 @@ def signal_page(s: Signal, catalogue: Catalogue, users: References) -> str:
 
 
 def mitigation_page(m: Mitigation, catalogue: Catalogue, users: References) -> str:
-    """What a mitigation does, who carries it out, what it costs, how it is undone and checked, and what it gained."""
+    """Returns the page of a mitigation: actor, cost, undo, verification and reported gains."""
     facts = {
         "Carried out by": escape_text(m.actor),
         "From a DPU": f"{strong(format_dpu_capability(m.dpu.can))}. {escape_text(m.dpu.how)}",
@@ -86,7 +86,7 @@ def mitigation_page(m: Mitigation, catalogue: Catalogue, users: References) -> s
 
 
 def source_page(s: Source, catalogue: Catalogue, users: References) -> str:
-    """A work, how it was seen, and all that the catalogue says on its word."""
+    """Returns the page of a source: how it was seen, and the statements that cite it."""
     people = ", ".join(citations.author_names(s)) or "nobody is named"
     facts = {
         "By": escape_text(people),
@@ -128,7 +128,7 @@ def _claims_from_source(catalogue: Catalogue, kind: str, id_: str, source: str) 
 
 
 def finding_page(f: Finding, catalogue: Catalogue) -> str:
-    """What was found, what follows, what it concerns."""
+    """Returns the page of a finding: result, consequence and conditions."""
     facts = {
         "Value": strong(f.value),
         "What follows": escape_text(f.consequence),

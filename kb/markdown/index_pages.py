@@ -1,4 +1,4 @@
-"""The pages that lead to all others: what there is, the matrix, the graph, who looks like whom, every number."""
+"""The index pages: home, lists by kind, matrix, graph, look-alikes and claims."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -49,7 +49,7 @@ to what users notice on the right. They are *our judgement*, each with its reaso
 
 
 def home_page(catalogue: Catalogue, rows: tuple[MatrixRow, ...]) -> str:
-    """What this is, how to read it, where to begin."""
+    """Returns the home page."""
     sizes = [
         f"[{len(held)} {kind}]({kind}.md)"
         for kind, held in (
@@ -111,7 +111,7 @@ def _verdict_count_table(rows: tuple[MatrixRow, ...]) -> str:
 
 
 def matrix_page(rows: tuple[MatrixRow, ...]) -> str:
-    """What can be seen of each condition, and who can help, by group."""
+    """Returns the visibility matrix, by group."""
     by = count_verdicts(rows)
     could = ", ".join(f"{by['dpu'].get(name, 0)} {shown}" for name, (shown, _) in DPU_CAPABILITY_LABELS.items())
     return page(
@@ -163,7 +163,7 @@ def _matrix_row(row: MatrixRow) -> tuple[str, ...]:
 
 
 def conditions_index(rows: tuple[MatrixRow, ...], rules: Mapping[str, tuple[str, ...]]) -> str:
-    """All conditions by group."""
+    """Returns all conditions by group."""
     return page(
         [
             "# Conditions",
@@ -192,7 +192,7 @@ def _condition_row(c: Condition, rules: Mapping[str, tuple[str, ...]]) -> tuple[
 
 
 def signals_index(catalogue: Catalogue, used: Mapping[str, int]) -> str:
-    """All signals by the first part of their ids."""
+    """Returns all signals by the first part of their ids."""
     families: dict[str, list[tuple[str, ...]]] = {}
     for s in catalogue.signals.values():
         row = (
@@ -215,7 +215,7 @@ def signals_index(catalogue: Catalogue, used: Mapping[str, int]) -> str:
 
 
 def mitigations_index(catalogue: Catalogue) -> str:
-    """All mitigations by who carries them out."""
+    """Returns all mitigations by actor."""
     heads = ("Mitigation", "What it does", "From a DPU", "Risk")
     parts = []
     for actor, shown in ACTORS.items():
@@ -234,7 +234,7 @@ def mitigations_index(catalogue: Catalogue) -> str:
 
 
 def sources_index(catalogue: Catalogue) -> str:
-    """All sources, the newest first."""
+    """Returns all sources, the newest first."""
     parts = []
     for year in sorted({s.year for s in catalogue.sources.values()}, reverse=True):
         rows = [
@@ -247,7 +247,7 @@ def sources_index(catalogue: Catalogue) -> str:
 
 
 def findings_index(catalogue: Catalogue) -> str:
-    """All findings by kind."""
+    """Returns all findings by kind."""
     parts = []
     for kind, title in FINDING_KIND_TITLES.items():
         rows = [
@@ -265,7 +265,7 @@ def findings_index(catalogue: Catalogue) -> str:
 
 
 def graph_page(catalogue: Catalogue, graph: Subgraph) -> str:
-    """The causal graph drawn, and the same in words."""
+    """Returns the causal graph as drawing and as text."""
     after: dict[str, list[tuple[str, str]]] = {}
     for cause, effect, why in graph.causes:
         after.setdefault(cause, []).append((effect, why))
@@ -290,7 +290,7 @@ def graph_page(catalogue: Catalogue, graph: Subgraph) -> str:
 
 
 def lookalikes_page(catalogue: Catalogue, graph: Subgraph) -> str:
-    """Conditions that are taken for one another, and what separates them."""
+    """Returns the pairs of look-alikes with the tests that separate them."""
     rows = (
         (
             format_entry_link(catalogue, "conditions", a, up=""),
@@ -309,7 +309,7 @@ def lookalikes_page(catalogue: Catalogue, graph: Subgraph) -> str:
 
 
 def claims_page(catalogue: Catalogue) -> str:
-    """Every claim of the catalogue with its scale, source and how it was seen, under the entry that makes it."""
+    """Returns every claim with its scale and source, under its entry."""
     titles = {"conditions": "What conditions cost", "mitigations": "What mitigations gained"}
     parts = []
     for kind, title in titles.items():

@@ -1,4 +1,4 @@
-"""What the catalogue's marks mean, and how they are shown: grades, verdicts, how a work was seen."""
+"""Labels of grades, verdicts and readings, with their meaning."""
 
 from collections.abc import Iterable, Mapping
 
@@ -39,12 +39,12 @@ UNCONFIRMED = "secondary notes only"
 
 
 def format_id_link(kind: str, id_: str, *, up: str = "../") -> str:
-    """A link to an entry's page that shows its id."""
+    """Returns a link to an entry's page that shows its id."""
     return f"[{code(id_)}]({up}{kind}/{id_}.md)"
 
 
 def format_entry_link(catalogue: Catalogue, kind: str, id_: str, *, up: str = "../") -> str:
-    """A link to an entry's page that shows its name; only the id where there is no such entry."""
+    """Returns a link to an entry's page that shows its name; only the id where there is no such entry."""
     known = getattr(catalogue, kind).get(id_)
     if known is None:
         return code(id_)
@@ -52,22 +52,22 @@ def format_entry_link(catalogue: Catalogue, kind: str, id_: str, *, up: str = ".
 
 
 def format_verdict(name: str) -> str:
-    """A verdict with its glyph."""
+    """Returns a verdict with its glyph."""
     return VERDICT_LABELS.get(name, ("? not told", ""))[0]
 
 
 def format_dpu_capability(name: str) -> str:
-    """What a DPU could do, with its glyph."""
+    """Returns a capability of a DPU with its glyph."""
     return DPU_CAPABILITY_LABELS.get(name, ("? not told", ""))[0]
 
 
 def format_seen(name: str) -> str:
-    """How a work was seen; what has to be confirmed stands out."""
+    """Returns how a work was seen; unconfirmed works in bold."""
     return f"**{name}, to be confirmed**" if name == UNCONFIRMED else escape_text(name)
 
 
 def format_basis(catalogue: Catalogue, basis: str) -> str:
-    """What something rests on; what is our own judgement says so first, what a source says links to it."""
+    """Formats a basis: a judgement is marked first, a source is linked."""
     kind, colon, rest = basis.partition(":")
     if kind.strip() == "judgement":
         return "*our judgement*" + (f": {escape_text(rest)}" if rest.strip() else "")
@@ -79,7 +79,7 @@ def format_basis(catalogue: Catalogue, basis: str) -> str:
 
 
 def format_citation(catalogue: Catalogue, id_: str, *, up: str = "../") -> str:
-    """A source in a few words, linked to its page and to where it can be read."""
+    """Formats a citation, linked to its page and its address."""
     known = catalogue.sources.get(id_)
     if known is None:
         return code(id_)
@@ -88,7 +88,7 @@ def format_citation(catalogue: Catalogue, id_: str, *, up: str = "../") -> str:
 
 
 def format_locator(source: Source) -> str:
-    """Where a source can be read, as a link out where it has an address."""
+    """Formats the locator of a source, as a link where it is an address."""
     address = citations.source_url(source)
     return link(_short_locator(source), address) if address else escape_text(source.locator)
 
@@ -102,7 +102,7 @@ def _short_locator(source: Source) -> str:
 
 
 def format_claims(catalogue: Catalogue, found: Iterable[Claim]) -> list[str]:
-    """Claims, each with its scale, its source and how that was seen."""
+    """Formats claims, each with scale, source and how it was seen."""
     return [
         f"{escape_text(c.text)}{f' [{escape_text(c.scale)}]'.replace('[', chr(92) + '[', 1) if c.scale else ''}"
         f" — {format_citation(catalogue, c.source)}, seen: {format_seen(c.seen)}"

@@ -1,4 +1,4 @@
-"""All pages of the catalogue."""
+"""Builds all pages of the catalogue."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ RulesByCondition = Mapping[str, tuple[str, ...]]
 
 
 def build_pages(catalogue: Catalogue, rules: RulesByCondition | None = None, *, suffix: str = "md") -> dict[str, str]:
-    """By path, the pages in Markdown and the drawings in SVG; `rules` are those that recognise each condition.
+    """Returns by path the Markdown pages and SVG drawings; `rules` lists the rules of each condition.
 
     Links between pages end in `.md`; those inside the drawings in the suffix.
     """

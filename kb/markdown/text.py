@@ -1,4 +1,4 @@
-"""Markdown made of text that may hold anything: CommonMark with the tables of GFM."""
+"""Formats untrusted text as Markdown: CommonMark with the tables of GFM."""
 
 import re
 from collections.abc import Iterable
@@ -6,11 +6,11 @@ from urllib.parse import quote
 
 _special = re.compile(r"([\\`*\[\]<>|~$&])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _block_start = re.compile(r"[#+\-=>:(%{@!]|\d+[.)]")
-"""What would begin a heading, a list, a quotation or a directive at the start of a text."""
+"""Characters that would begin a heading, a list, a quotation or a directive."""
 
 
 def escape_text(text: str) -> str:
-    """A text that reads the same in Markdown: one line, nothing in it is a mark, a tag or a cell's end."""
+    """Escapes a text for Markdown: one line without marks, tags or cell ends."""
     one = _special.sub(lambda found: "\\" + found[0], " ".join(text.split()))
     if not (start := _block_start.match(one)):
         return one
@@ -19,7 +19,7 @@ def escape_text(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """A text as code, for names and ids."""
+    """Formats a text as code, for names and ids."""
     one = " ".join(text.split()).replace("|", "\\|")
     fence = "`" * (max(map(len, re.findall("`+", one)), default=0) + 1)
     pad = " " if one.startswith("`") or one.endswith("`") else ""
@@ -27,7 +27,7 @@ def code(text: str) -> str:
 
 
 def link(text: str, target: str) -> str:
-    """A link to a page of ours or to an address; only its text where the address is none that a reader may follow."""
+    """Formats a link; only its text where the address is not allowed."""
     if re.match(r"[a-z][a-z0-9+.-]*:", target, re.IGNORECASE) and not target.startswith(("https://", "http://")):
         return escape_text(text)
     address = quote(target, safe=_URL_SAFE)
@@ -39,28 +39,28 @@ def link(text: str, target: str) -> str:
 
 
 _URL_SAFE = ":/?#@!$&'()*+,;=%-._~"
-"""Characters that an address keeps; what ends a link in Markdown is none of them."""
+"""Characters that an address keeps; none of them ends a link in Markdown."""
 
 
 def strong(text: str) -> str:
-    """A text that stands out."""
+    """Formats a text in bold."""
     return f"**{escape_text(text)}**" if text.strip() else ""
 
 
 def heading(level: int, text: str) -> str:
-    """A heading."""
+    """Formats a heading."""
     # Number signs at the end would be taken for those that may close a heading.
     told = re.sub(r"(?<!\\)#(?=#*$)", r"\\#", escape_text(text))
     return f"{'#' * level} {told}"
 
 
 def bullets(items: Iterable[str]) -> str:
-    """A list of what is Markdown already."""
+    """Formats a list of Markdown items."""
     return "\n".join(f"- {item}" for item in items)
 
 
 def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table of cells that are Markdown already; '' where it has no row."""
+    """Formats a table of Markdown cells; '' without rows."""
     body = [f"| {' | '.join(row)} |" for row in rows]
     if not body:
         return ""
@@ -69,10 +69,10 @@ def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def page(parts: Iterable[str]) -> str:
-    """Parts that are not empty, with a line between them."""
+    """Joins the parts that are not empty, with an empty line between them."""
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def section(title: str, *body: str, level: int = 2) -> str:
-    """A heading with what stands under it; '' where nothing does."""
+    """Formats a heading with its content; '' without content."""
     return page([heading(level, title), *body]).rstrip("\n") if any(body) else ""
