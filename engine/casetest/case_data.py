@@ -1,4 +1,4 @@
-"""What a case says happens: the cluster that its shorthand stands for, and the samples of every series."""
+"""The data of a case: the topology that its shorthand means, and the samples of every series."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -142,7 +142,7 @@ class CaseData:
         return replace(key, entity=self.case_name(key.entity))
 
     def _to_counter(self, rates: F64, pieces: list[ValueSegment]) -> F64:
-        """A counter that grows at these rates; unread while they are missing, begun anew where a piece says so."""
+        """A counter that grows at these rates; unread while they are missing, restarted where a piece requires it."""
         total = 1000.0 + np.cumsum(np.nan_to_num(rates)) * self.case.tick
         for restart in sorted(piece.restart for piece in pieces if piece.restart is not None):
             after = self.times >= restart

@@ -1,4 +1,4 @@
-"""Cases put to their rule: telemetry is made as a case says, the rule is run alone on it, the verdicts are compared."""
+"""Runs a rule alone on the telemetry of its cases and compares the verdicts with those expected."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,13 +32,13 @@ class CaseResult:
 
     @property
     def is_ok(self) -> bool:
-        """Did the rule say what the case expects?"""
+        """Whether the rule gave the verdict that the case expects."""
         return not self.faults
 
 
 @dataclass
 class _Outcome:
-    """What the rule said about each entity in the course of a case."""
+    """The verdicts of the rule on each entity in the course of a case."""
 
     fired: dict[str, float] = field(default_factory=dict)
     cleared: dict[str, float] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class _Outcome:
 
 
 class _OutcomeRecorder:
-    """What one rule has said so far: when each entity fired first and cleared last, and how bad it was."""
+    """The verdicts of one rule so far: when each entity first fired and last cleared, and the worst severity."""
 
     def __init__(self, size: int) -> None:
         self._fired, self._cleared = np.full(size, np.nan), np.full(size, np.nan)
@@ -55,7 +55,7 @@ class _OutcomeRecorder:
         self._snapshots: dict[float, tuple[F64, F64, Truth, Truth]] = {}
 
     def record(self, at: float, verdict: RuleVerdict, *, keep: bool) -> None:
-        """Notes what was said after `at` seconds; with `keep` this can be asked for later."""
+        """Record a verdict after `at` seconds; with `keep` the state at that time can be restored later."""
         firing = verdict.firing
         self._fired[firing & np.isnan(self._fired)] = at
         self._cleared[firing] = np.nan
@@ -68,7 +68,7 @@ class _OutcomeRecorder:
             self._snapshots[at] = self._fired.copy(), self._cleared.copy(), self._severity.copy(), self._state.copy()
 
     def outcome(self, script: CaseData, names: Sequence[str]) -> _Outcome:
-        """What had been said of a case's own entities by its end, of all those that the rule judges."""
+        """The outcome on a case's own entities by its end, among all entities that the rule judges."""
         fired, cleared, severity, state = self._snapshots[script.duration]
         own = [(n, script.case_name(name)) for n, name in enumerate(names) if name.startswith(script.prefix)]
         return _Outcome(

@@ -11,7 +11,7 @@ from skewscope.engine.ingest.sampling import Sampler, pad_to_length, split_by_wi
 from skewscope.engine.model.sets import F64, MAX_VALUE, Index, Mask
 
 MIN_SAMPLES = 8
-"""A baseline says nothing before so many samples ..."""
+"""A baseline is unknown before so many samples ..."""
 MIN_MEMORY_SHARE = 1 / 6
 """... and this share of its memory have gone by."""
 MAX_SURPRISE = 3.0
@@ -35,14 +35,14 @@ class Baseline:
         self._first: F64 = np.empty(0)
         self._last: F64 = np.empty(0)
         self._ready = np.empty(0, bool)
-        """Whose past is long enough to judge by: once it is, it stays so."""
+        """[entity] whether its past is long enough; once it is, it stays so."""
         self._block_start: dict[int, float] = {}
-        """When the last of a block was first seen, by its first column; of blocks where all are ready who ever were."""
+        """By first column of a block without immature columns: the latest of its first times, in seconds."""
         self._newest_time = -np.inf
         """Time of the newest sample of all."""
 
     def grow(self, size: int) -> None:
-        """Makes room for `size` entities."""
+        """Make room for `size` entities."""
         old = len(self._seen)
         for name in STATE_ARRAYS:
             setattr(self, name, pad_to_length(getattr(self, name), size))
@@ -50,7 +50,7 @@ class Baseline:
         self._update_ready(ALL_COLUMNS)
 
     def copy_from(self, begin: int, other: "Baseline", at: slice) -> None:
-        """Goes on, from column `begin`, with what another one knew of some entities."""
+        """Copy what another baseline learned of some entities, to column `begin` and after."""
         if not len(other._seen):  # noqa: SLF001 - one of its own kind
             return
         self._newest_time = max(self._newest_time, other._newest_time)  # noqa: SLF001
@@ -59,7 +59,7 @@ class Baseline:
         self._update_ready(ALL_COLUMNS)
 
     def _update_ready(self, at: slice) -> None:
-        """Makes out anew who of some is ready."""
+        """Recompute which of some entities are ready."""
         seen, first = self._seen[at], self._first[at]
         ready = (seen >= MIN_SAMPLES) & (self._last[at] - first >= MIN_MEMORY_SHARE * self.memory)
         if at == ALL_COLUMNS:
@@ -73,26 +73,26 @@ class Baseline:
             self._block_start.pop(at.start, None)
 
     def ready_mask(self, at: Index | slice = ALL_COLUMNS) -> Mask:
-        """Whose past is long enough to judge by."""
+        """Returns [entity] whether its past is long enough to compare with."""
         return self._ready[at]
 
     def z_score(self, x: F64, at: Index | slice = ALL_COLUMNS) -> F64:
-        """How far each value is from the past of its entity, of those `at`; NaN while that is too short."""
+        """Returns [entity] the distance of each value from the past, in deviations; NaN while that is too short."""
         mean = self.mean[at]
         # The yardstick: a standard deviation, and no less than a small share of the mean.
         yardstick = np.sqrt(self.variance[at]) + MIN_SPREAD_SHARE * np.abs(mean)
         return np.where(self.ready_mask(at), scaled_distance(x - mean, yardstick), np.nan)
 
     def drift(self, x: F64, at: Index | slice = ALL_COLUMNS) -> F64:
-        """Each value over the past of its entity, of those `at`, minus 1."""
+        """Returns [entity] each value over the mean of the past, minus 1; NaN while the past is too short."""
         mean = self.mean[at]
         return np.where(self.ready_mask(at), safe_divide(x - mean, np.abs(mean)), np.nan)
 
     def learn(self, x: F64, time: F64 | float, frozen: Mask | None) -> None:
-        """Takes in what is new of entities that look healthy, and of all whose past is too short to judge by.
+        """Learn new values of entities that look healthy, and of all whose past is still too short.
 
-        What an entity shows from its first sample on is its past, sound or not: nothing else could be. One time may be
-        that of all samples; nobody is frozen where `frozen` is None.
+        The past of an entity begins with its first sample, healthy or not. `time` is in seconds, one number if it is
+        the same for all; `frozen` excludes entities, None excludes none.
         """
         if isinstance(time, float) and time <= self._newest_time:
             time = np.full(len(x), time)
@@ -112,7 +112,7 @@ class Baseline:
         if not (whole or new.any()):
             return
         seen, mean, variance = self._seen[at], self.mean[at], self.variance[at]
-        # Whoever has no first time was never seen.
+        # An entity without a first time was never seen.
         ripe = at.start in self._block_start and not (new & np.isnan(self._first[at])).any()
         if not ripe:
             self._init_first_samples(at, x, time, new)
@@ -130,7 +130,7 @@ class Baseline:
             self._update_ready(at)
 
     def _init_first_samples(self, at: slice, x: F64, time: F64 | float, new: Mask) -> None:
-        """Notes first samples."""
+        """Store first samples."""
         first = (self._seen[at] == 0) & new
         if first.any():
             self._first[at][first] = time if isinstance(time, float) else time[first]
@@ -147,7 +147,7 @@ class Baseline:
         return np.where(young, plain, np.maximum(plain, self._decay(time - self._last[at], new)))
 
     def _decay(self, step: F64, new: Mask) -> F64:
-        """The share of the past that is forgotten in so many seconds, of those `new`."""
+        """Returns [entity] the share of the past that is forgotten in so many seconds, of those `new`."""
         usual = step[np.argmax(new)]
         if ((step == usual) | ~new).all():
             step = np.array([usual])
@@ -156,9 +156,9 @@ class Baseline:
 
 
 def _clip_surprise(away: F64, mean: F64, variance: F64, seen: F64 | None) -> F64:
-    """What is further away than a surprise is cut there, once enough has been seen; `away` is changed.
+    """Returns [entity] `away`, changed in place: limited to a surprise once enough samples were seen.
 
-    No `seen` stands for enough.
+    `seen` is the number of samples so far; None stands for enough.
     """
     most = np.sqrt(variance)
     most += MIN_SPREAD_SHARE * np.abs(mean)

@@ -70,12 +70,12 @@ class CounterSource(Protocol):
 
 
 class CounterHistory:
-    """What counters counted: how much more, and in what time, since some while ago. One lane for each series."""
+    """The totals of counters over time, in a ring: one column (lane) for each counter."""
 
     def __init__(self, tick: float, slot: float) -> None:
         self.total_ring = SlotRing(tick, slot, ("counted",))
         self.time_ring = SlotRing(tick, slot, ("time",))
-        """When they were read: one lane for all, as long as they are read together."""
+        """When the counters were read: one column for all, as long as they are read together."""
         self._has_shared_time = False
         self.longest_window = 0.0
         self.expected_counters = 0
@@ -83,7 +83,7 @@ class CounterHistory:
         self._tick_count = 0
 
     def request(self, window: float) -> None:
-        """Keeps enough for a window."""
+        """Keep enough for a window of so many seconds."""
         self.longest_window = max(self.longest_window, window)
         self._coarsen(self.longest_window)
 
@@ -92,7 +92,7 @@ class CounterHistory:
         self.time_ring.coarsen(longest)
 
     def step(self, t: float, counted: F64, time: F64 | float, usual: Callable[[], float]) -> None:
-        """Takes in how much the counters counted, up to when; `usual` gives their usual period."""
+        """Take in the totals and the times they were read; `usual` returns the usual period in seconds."""
         if not self.total_ring.size and (lanes := max(len(counted), self.expected_counters)) > WIDE_RING_COLUMNS:
             depth = depth_for(lanes, self.longest_window, self.total_ring.slot)
             self.total_ring, self.time_ring = (
@@ -109,7 +109,7 @@ class CounterHistory:
         self._tick_count += 1
 
     def _fit(self, size: int, together: bool) -> None:
-        """Makes room for `size` lanes, and for their times one by one if they are not read together."""
+        """Make room for `size` counters, and for separate times if they are not read together."""
         if not self.total_ring.size:
             self._has_shared_time = together
         elif self._has_shared_time and not (together and size == self.total_ring.size):
@@ -121,7 +121,7 @@ class CounterHistory:
         self.time_ring.grow(1 if self._has_shared_time else size)
 
     def increase_over(self, window: float, tally: CounterSnapshot, at: ColumnIndexer = ALL_COLUMNS) -> tuple[F64, F64]:
-        """(increase, seconds) from the last sample before the window, or since counting began; NaN where too short.
+        """Returns ([lane] increase, [lane] seconds) since the last sample before the window; NaN where too short.
 
         `tally` is of the lanes `at`.
         """
@@ -146,7 +146,7 @@ class CounterHistory:
         return (more, since) if good.all() else (np.where(good, more, np.nan), np.where(good, since, np.nan))
 
     def _times_before(self, steps: SlotOffset, at: ColumnIndexer) -> F64:
-        """When some lanes were last read before so many slots; one time if that is the same for all."""
+        """Returns [lane] when counters were last read before so many slots; one time if it is the same for all."""
         if not self._has_shared_time:
             return self.time_ring.look_back("time", steps, at)
         if isinstance(steps, int):
@@ -166,7 +166,7 @@ class CounterWindows:
     _sorted: Index = field(default_factory=lambda: np.empty(0, np.intp))
     """The same in order: a table over all numbers would be as long as those of all signals together."""
     _sorted_lanes: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    """The lane of each of these."""
+    """The lane of each series in `_sorted`."""
     _index: Index | slice = field(default_factory=lambda: np.empty(0, np.intp))
     """The same as `series`, as a slice where they lie side by side."""
     _whole_series: Index | None = None
@@ -179,7 +179,7 @@ class CounterWindows:
     _increases: dict[float, tuple[F64, F64]] = field(default_factory=dict)
 
     def _lanes_of(self, series: Index) -> Index:
-        """The lane of each series; -1 where there is none."""
+        """Returns the lane of each series, -1 where it has none."""
         if not len(self._sorted):
             return np.full(series.shape, -1)
         place = np.minimum(np.searchsorted(self._sorted, series), len(self._sorted) - 1)
@@ -202,7 +202,7 @@ class CounterWindows:
         return self._whole_series is series
 
     def step(self, t: float) -> None:
-        """Takes in the tick."""
+        """Take in the totals of the tick that ends at `t` seconds."""
         self._learn()
         self._increases.clear()
         self._snapshot = None
@@ -216,7 +216,7 @@ class CounterWindows:
         if rows.version == self._version:
             return
         self._version = rows.version
-        # Each series stands there once. Lanes keep their order: a new series gets a new lane at the end.
+        # Each series occurs once. Lanes keep their order: a new series gets a new lane at the end.
         found = np.sort(rows.series[rows.series >= 0])
         self.series = np.concatenate((self.series, np.setdiff1d(found, self.series, assume_unique=True)))
         first, size = int(self.series.min()), len(self.series)
@@ -241,7 +241,7 @@ class CounterWindows:
             return more.reshape(series.shape), since.reshape(series.shape)
         lane = self._cached_lanes_of(series)
         more = np.append(more, np.nan)[lane]
-        # Where all were read in the same time, who has no lane still has no increase.
+        # Where all were read at the same time, a series without a lane still has no increase.
         return more, constant_array(since[0], *lane.shape) if is_constant_array(since) else np.append(since, np.nan)[
             lane
         ]

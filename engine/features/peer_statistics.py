@@ -55,7 +55,7 @@ def _row_sum(x: F64) -> F64:
 
 
 def sum_rows(rows: F64) -> F64:
-    """The rows added up in their order, so that the sum of one column is the same whatever stands beside it."""
+    """Returns [column] the rows added in their order, so that a column's sum does not depend on other columns."""
     if not len(rows):
         return np.zeros(rows.shape[1])
     out: F64 = rows[0].copy()
@@ -79,7 +79,7 @@ def _row_ranks(x: F64) -> np.ndarray:
 
 
 def _median_without(ordered: F64, count: np.ndarray, rank: np.ndarray) -> F64:
-    """The median of each row without the member at `rank`; NaN where nobody else is known."""
+    """Returns [row, member] the median of a row without the member at `rank`; NaN where no other is known."""
     rest = (count - 1)[:, None]
     low, high = np.maximum(rest - 1, 0) // 2, np.maximum(rest, 0) // 2
     most = ordered.shape[1] - 1
@@ -167,14 +167,14 @@ def _median_without_self(ordered: F64, x: F64, count: np.ndarray) -> F64:
 
 
 def _order_statistic_without_self(ordered: F64, x: F64, place: np.ndarray) -> F64:
-    """What stands at a place of each row when one member is left out."""
+    """Returns [row, member] the order statistic at a place of each row without one member."""
     most = ordered.shape[1] - 1
     first = place[0] if len(place) else 0
     if (place == first).all():
         here, next_ = ordered[:, first, None], ordered[:, min(first + 1, most), None]
     else:
         here, next_ = (np.take_along_axis(ordered, np.minimum(place + n, most)[:, None], axis=1) for n in (0, 1))
-    # Nobody stands between the two: drawn to the nearer of them, everybody is one of them and wants the other one.
+    # No member lies between the two: each is drawn to the nearer one and needs the other one.
     # What two numbers and either of them have not in common is the other one, bit by bit.
     nearer = np.minimum(np.maximum(x, here), next_)
     bits = nearer.view(np.int64)
@@ -213,7 +213,7 @@ def _repeat_for_members(row: F64, x: F64) -> F64:
 
 
 def share(x: F64) -> F64:
-    """Each member over the sum of all; unknown where nobody has anything, or where members cancel each other out."""
+    """Each member over the sum of all; unknown where the sum is zero, or where members cancel each other out."""
     whole = total(x)
     counts = np.abs(whole) > CANCELLATION * total(np.abs(x))
     return safe_divide(x, np.where(counts, whole, 0.0)[:, None])
@@ -261,7 +261,7 @@ def lower_median(x: F64) -> F64:
 
 
 def count_known(x: F64) -> F64:
-    """[sets, members]: how many are known, told of each."""
+    """Returns [sets, members] the number of known members of each set."""
     return np.repeat((~np.isnan(x)).sum(axis=1)[:, None].astype(np.float64), x.shape[1], axis=1)
 
 
@@ -273,11 +273,11 @@ BLOCK_ROWS = 1 << 13
 """So many rows at a time: what is passed over again and again should stay in the cache."""
 
 Comparator = tuple[int, int, bool, bool]
-"""Two places, and whether the smaller and the larger of what stands there are needed."""
+"""Two places to compare, and whether the smaller and the larger value are needed."""
 
 
 def sort_rows(x: F64, places: Collection[int] | None = None) -> F64:
-    """[rows, members] each row in ascending order, NaN last; only what comes to stand at `places` need be right."""
+    """Returns [rows, members] each row in ascending order, NaN last; only the values at `places` need be right."""
     rows, members = x.shape
     if members > MAX_NARROW or rows < MIN_NETWORK_ROWS:
         return np.sort(x, axis=1)
@@ -285,7 +285,7 @@ def sort_rows(x: F64, places: Collection[int] | None = None) -> F64:
 
 
 def sort_columns(x: F64, places: Collection[int] | None = None) -> F64:
-    """[members, rows] each column in ascending order, NaN last; only what comes to stand at `places` need be right."""
+    """Returns [members, rows] each column in ascending order, NaN last; only the values at `places` need be right."""
     members, rows = x.shape
     if members > MAX_NARROW or rows < MIN_NETWORK_ROWS:
         return np.sort(x, axis=0)

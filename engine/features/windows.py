@@ -42,7 +42,7 @@ BLOCK_COLUMNS = 1 << 13
 
 
 class SampleWindow:
-    """The recent samples of one value of each of many entities, as far as some statistics need them."""
+    """The recent samples of one value of many entities, in the layers that some statistics need."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class SampleWindow:
         """Who has never had a sample."""
         self._start_version = 0
         self._latest_first = -np.inf
-        """By when all have had a sample who have had any."""
+        """By this time every series with a sample had its first one."""
         self._t = -np.inf
         self._fresh: NDArray[np.bool_] | None = None
         self._newest_time = -np.inf
@@ -72,11 +72,11 @@ class SampleWindow:
         self._shared_time: float | None = None
         """The same, if it is that of all of `_who`."""
         self._shared_mask: Mask | None = None
-        """None stands for all."""
+        """Of `_shared_time`; None stands for all."""
         self._is_time_pending = False
         """Whether it is not yet written to the times of each."""
         self._shared_by_all = False
-        """Whether all who ever had a sample are among these."""
+        """Whether these are all entities that ever had a sample."""
         self._full_since = 0
         """From this slot on, all had one sample at each step."""
         self._steady_period: tuple[tuple[int, int], float] = (-1, -1), np.nan
@@ -90,7 +90,7 @@ class SampleWindow:
         return self._time
 
     def grow(self, size: int) -> None:
-        """Makes room for `size` entities."""
+        """Make room for `size` entities."""
         self._time = pad_to_length(self.time, size)
         self.ring.grow(size)
         self.first, self._reference = pad_to_length(self.first, size), pad_to_length(self._reference, size)
@@ -100,7 +100,7 @@ class SampleWindow:
         self._full_since = self.ring.current + 1
 
     def step(self, t: float, value: F64, time: F64 | float) -> None:
-        """Takes in the values whose time is later than what was taken in before; one time may be that of all."""
+        """Take in values that are newer than those before; `time` may be one number for all."""
         self._t, self._fresh = t, None
         if len(value) > self.size:
             self.grow(len(value))
@@ -153,14 +153,14 @@ class SampleWindow:
         self.sampling.learn(at, time - self.time[at])
 
     def _common_period(self) -> float:
-        """The period of all who have had samples, if it is well known and the same; else NaN."""
+        """The period in seconds of all entities with samples, if it is known for good and equal; else NaN."""
         version = self.sampling.version, self._start_version
         if self._steady_period[0] != version:
             self._steady_period = version, self.sampling.common_period(~self._unsampled)
         return self._steady_period[1]
 
     def _init_first_samples(self, at: ColumnIndexer | Mask, value: F64, time: F64 | float) -> None:
-        """Notes first samples; `value` is of all, `time` of those `at`."""
+        """Store first samples; `value` is of all entities, `time` of those at `at`."""
         new = np.zeros(self.size, bool)
         new[at] = self._unsampled[at]
         self.first[new] = time if isinstance(time, float) else time[new[at]]
@@ -182,7 +182,7 @@ class SampleWindow:
             self._add_samples(at, value, time[at])
 
     def _add_samples(self, at: ColumnIndexer, every: F64, time: F64) -> None:
-        """Takes in samples of those `at`; `every` is the value of all, `time` of those."""
+        """Take in samples of the entities `at`; `every` has the values of all entities, `time` those of `at`."""
         self.sampling.learn(at, time - self.time[at])
         if self._unsampled[at].any():
             self._init_first_samples(at, every, time)
@@ -222,9 +222,9 @@ class SampleWindow:
             layers["last"][own, at] = fill_missing(value, layers["last"][own, at])
 
     def copy_from(self, begin: int, other: "SampleWindow", at: slice) -> None:
-        """Goes on, from column `begin`, with what another track remembered of some entities.
+        """Copy the samples of some entities from another window, to column `begin` and after.
 
-        Its slots are no longer than these, and count from the same time.
+        The other window's slots are no longer than these, and count from the same time.
         """
         if other.ring.current < 0:
             return
@@ -270,7 +270,7 @@ class SampleWindow:
     # --- windows
 
     def has_history(self, past: float, at: ColumnIndexer = ALL_COLUMNS) -> NDArray[np.bool_]:
-        """Who had its first sample so long ago."""
+        """Returns [column] whether the first sample is so many seconds old."""
         found: NDArray[np.bool_] = self._t - self.first[at] >= past
         return found
 
@@ -283,7 +283,7 @@ class SampleWindow:
     def fresh_window(
         self, window: float, least: int, at: ColumnIndexer = ALL_COLUMNS
     ) -> tuple[SlotOffset, F64, NDArray[np.bool_]]:
-        """(a window's slots, its samples, for whom it holds enough): young, filled by half, with `least` samples."""
+        """Returns (slots of a window, [column] its samples, [column] whether they are recent and enough)."""
         steps = self.slot_counts(window, at)
         count = self._count(steps, None, at)
         enough = count >= least
@@ -292,13 +292,13 @@ class SampleWindow:
                 self._fresh = self._t - self.time <= self.sampling.stale_after[: self.size]
             enough = enough & self._fresh[at]
         if self._t - self._latest_first < window / 2:
-            # One period more: the first sample already stands for the time before it.
+            # One period more: the first sample already counts for the time before it.
             since = self._t - self.first[at] + nan_to_zero(self.sampling.period[: self.size][at])
             enough = enough & (since >= window / 2)
         return steps, count, enough
 
     def _is_all_fresh(self) -> bool:
-        """Whether nobody's last sample is old, of those who have one."""
+        """Whether the last sample of every entity that ever had one is recent."""
         return (
             self._shared_time is not None
             and self._shared_by_all
@@ -363,7 +363,7 @@ class SampleWindow:
 
 
 def _is_same_mask(one: Mask | None, other: Mask | None) -> bool:
-    """Whether two masks are the same; None stands for all."""
+    """Whether two masks are equal; None stands for all."""
     return one is other or (one is not None and other is not None and np.array_equal(one, other))
 
 
@@ -386,7 +386,7 @@ LateSampleReader = Callable[[], Iterator[tuple[Index, F64, F64]]]
 
 @dataclass
 class WindowBuffer:
-    """One expression's samples: some columns of a track."""
+    """The samples of one expression: some columns of a window."""
 
     number: int
     """Of the expression."""
@@ -412,12 +412,12 @@ class WindowBuffer:
 
 @dataclass
 class _WindowGroup:
-    """Expressions that share a track."""
+    """Expressions that share a window."""
 
     window: SampleWindow
     buffers: Sequence[WindowBuffer]
     fitted_version: int = -1
-    """The version of the rhythm to which the slots were last fitted."""
+    """The version of the sampling periods to which the slots were last fitted."""
 
     def step(self, t: float, sampled: Sampler) -> None:
         self.window.step(t, *sampled([buffer.number for buffer in self.buffers]))
@@ -496,7 +496,7 @@ class WindowStore:
         return _WindowGroup(window, buffers)
 
     def step(self, t: float, sampled: Sampler) -> None:
-        """Takes in the values of the tick that ends at `t`."""
+        """Take in the values of the tick that ends at `t` seconds."""
         if np.isnan(self._origin):
             self._origin = t
             for group in self._groups:

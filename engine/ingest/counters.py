@@ -52,7 +52,7 @@ def compute_increases(before: F64, now: F64, ranges: Ranges) -> Increases:
     size = np.fmin.reduce(np.where(ranges.ends >= before, ranges.sizes, np.nan), axis=0, initial=np.nan)
     wrapped = now + size - before
     falls = now < before
-    # More than half the range between two samples is a restart: so fast a wrap could not be told from several.
+    # More than half the range between two samples is a restart: one fast wrap looks like several.
     wraps = falls & (wrapped < size / 2) & ~was_stuck
     broke = np.isnan(before) | (falls & ~wraps)
     by = np.where(wraps, wrapped, np.where(broke, 0.0, now - before))
@@ -77,7 +77,7 @@ def ranges_of(signal: Signal) -> tuple[tuple[float, float], ...]:
 
 @dataclass(frozen=True, slots=True)
 class CounterSnapshot:
-    """How counters stand: how much they counted since `born`, up to the sample at `time`."""
+    """[counter] totals since `start_time`, up to the sample at `time`, in seconds."""
 
     sum: F64
     time: F64
@@ -103,14 +103,14 @@ class CounterSpec:
 
 
 class CounterTotals:
-    """The state of all counters; what is no counter has a place here too, and is never added up."""
+    """The totals of all counters. Series of other types have a place here too, and no total."""
 
     def __init__(self) -> None:
         self.sum, self.start_time, self.start_sum = (np.empty(0) for _ in range(3))
         self.cumulative, self.saturated = (np.empty(0, bool) for _ in range(2))
         self._last, self._least_end = np.empty(0), np.empty(0)
         self._ranges = Ranges(np.full((1, 1), np.nan), np.full((1, 1), np.nan))
-        """[k, sorts] the ranges of each sort of counter; of the first, none."""
+        """[k, type of counter] the ranges of each type; the first type has none."""
         self._ranges_ids: dict[tuple[tuple[float, float], ...], int] = {(): 0}
         self._ranges_id: NDArray[np.uint16] = np.empty(0, np.uint16)
         self._reset_count = 0
@@ -118,7 +118,7 @@ class CounterTotals:
         self._latest_starts: dict[tuple[int, int], tuple[int, float]] = {}
 
     def grow(self, size: int) -> None:
-        """Makes room for so many series."""
+        """Make room for `size` series."""
         for name in ("sum", "start_time", "start_sum", "_last", "_least_end"):
             setattr(self, name, pad_to_length(getattr(self, name), size))
         more = np.zeros(size - len(self.cumulative), bool)
@@ -153,14 +153,14 @@ class CounterTotals:
     # --- samples
 
     def apply(self, found: SortedSamples) -> None:
-        """Takes in samples of counters."""
+        """Add samples of counters."""
         if found.is_unique:
             found = self._apply_growth(found)
         if len(found.series):
             self._apply_increases(found)
 
     def apply_all(self, at: slice, value: F64, end: float) -> bool:
-        """Takes in a sample of each if all of them only grew, far from the end of their range; whether they did."""
+        """Add a sample of each if all counters only grew, far from the end of their range; returns whether they did."""
         by = value - self._last[at]
         top = value.max(initial=-np.inf)
         if not (by.min(initial=0.0) >= 0 and top < end and top <= MAX_VALUE):
@@ -171,7 +171,7 @@ class CounterTotals:
         return True
 
     def _apply_growth(self, found: SortedSamples) -> SortedSamples:
-        """Takes in counters that only grew, far from the end of their range; gives the rest."""
+        """Add counters that only grew, far from the end of their range; returns the samples of the others."""
         at, now = found.series, found.value
         by = now - self._last[at]
         plain: Mask = (by >= 0) & (now < self._least_end[at])

@@ -91,7 +91,7 @@ def empty_block() -> Block:
 
 
 def concat_blocks(blocks: Iterable[Block]) -> Block:
-    """All samples of several blocks in one, in the order in which they stand there."""
+    """The samples of several blocks as one block, in their order."""
     parts = [empty_block(), *blocks]
     time, series, value = ([getattr(b, name) for b in parts] for name in ("time", "series", "value"))
     return Block(np.concatenate(time), np.concatenate(series), np.concatenate(value))

@@ -29,7 +29,7 @@ class SeriesRows:
         return selector in self._row or len(self._row) < MAX_SELECTORS
 
     def place_all(self, selector: str, entities: Index, at: slice, size: int) -> None:
-        """Notes one series of each of some entities, with numbers one after another."""
+        """Store one series of each of some entities, with consecutive numbers."""
         row = self._row.setdefault(selector, len(self._row))
         if row == len(self.selectors):
             self.selectors.append(selector)
@@ -38,7 +38,7 @@ class SeriesRows:
         self.version += 1
 
     def place(self, entity: int, selector: str, number: int, size: int) -> None:
-        """Notes one series."""
+        """Store one series."""
         row = self._row.setdefault(selector, len(self._row))
         if row == len(self.selectors):
             self.selectors.append(selector)
@@ -85,7 +85,7 @@ class ColumnLayout:
     time: float = np.nan
     """Of its newest samples."""
     is_complete: bool = False
-    """Whether the newest delivery had a sound value for every series."""
+    """Whether the newest delivery had a valid value for every series."""
     has_started: bool = False
     """Whether every series has had a sample."""
 
@@ -110,7 +110,7 @@ class ColumnIndex:
         self._begins: list[int] = []
 
     def add(self, part: ColumnLayout) -> None:
-        """Notes a column; it lies behind all that were noted before."""
+        """Add a column; its series come after those of all columns added before."""
         self._columns.append(part)
         self._begins.append(part.series.start)
 

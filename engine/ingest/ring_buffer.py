@@ -20,10 +20,10 @@ WIDE_RING_COLUMNS = 1 << 12
 SLOTS_PER_WINDOW = 24
 """A window is cut into about this many slots, where samples are that frequent."""
 MIN_PERIODS = 3.0
-"""A window is never shorter than so many periods."""
+"""A window is never shorter than so many sampling periods."""
 
 FIT_STEPS = 16
-"""Slots are fitted to the periods at each of the first steps, and then once in so many."""
+"""Slots are fitted to the periods at each of the first so many steps, and then once in so many steps."""
 
 SlotCounts = NDArray[np.intp]
 SlotOffset = SlotCounts | int
@@ -44,14 +44,14 @@ def slot_for_window(window: float, tick: float) -> float:
 
 
 def depth_for(columns: int, reach: float, slot: float) -> int:
-    """How many slots are kept of so many columns, for windows of `reach` seconds."""
+    """The number of slots kept for so many columns, for windows of `reach` seconds."""
     if columns <= WIDE_RING_COLUMNS:
         return MAX_SLOTS
     return next((depth for depth in WIDE_RING_DEPTHS if reach <= slot * (depth - 2)), WIDE_RING_DEPTHS[-1])
 
 
 def slot_for_reach(slot: float, longest: float, depth: int = MAX_SLOTS) -> float:
-    """The slots doubled until a ring of so many of them reaches `longest` seconds back."""
+    """Returns the slot in seconds, doubled until so many slots reach `longest` seconds back."""
     while longest > slot * (depth - 2):
         slot *= 2
     return slot
@@ -88,7 +88,7 @@ class SlotRing:
         }
 
     def grow(self, size: int) -> None:
-        """Makes room for `size` columns."""
+        """Make room for `size` columns."""
         if size > self.size:
             self.initialise_slot()
             self.layers = {name: pad_to_length(layer, size) for name, layer in self.layers.items()}
@@ -97,7 +97,7 @@ class SlotRing:
             self.size = size
 
     def widen(self, size: int) -> None:
-        """Gives so many columns what the only one there is holds."""
+        """Repeat the only column `size` times."""
         self.initialise_slot()
         self.layers = {name: np.repeat(layer, size, axis=1) for name, layer in self.layers.items()}
         self.size = size
@@ -114,7 +114,7 @@ class SlotRing:
         return same
 
     def advance(self, t: float) -> None:
-        """Makes the slot of time `t` the current one."""
+        """Make the slot of time `t` (seconds) the current one."""
         if np.isnan(self.origin):
             self.origin = t
         then, now = self.current, max(self.current, int((t - self.origin) / self.slot + 1e-6), 0)
@@ -134,7 +134,7 @@ class SlotRing:
             self.layers[name][:, turn] -= self.layers[name][(k + 1) % self.depth, turn].copy()
 
     def initialise_slot(self) -> None:
-        """Makes a new slot what it is before the first sample."""
+        """Fill a new slot with what it holds before its first sample."""
         if not self._is_uninitialised:
             return
         self._is_uninitialised = False
@@ -171,7 +171,7 @@ class SlotRing:
                 _MERGE_FUNCTIONS[name](row, value, out=row)
 
     def finish_slot(self) -> None:
-        """All columns have been told what they have."""
+        """End the samples of one time."""
         self._is_uninitialised = False
 
     def slots_behind(self, t: float, time: F64) -> SlotCounts:
@@ -187,7 +187,7 @@ class SlotRing:
         return found
 
     def look_back(self, name: str, steps: SlotOffset, at: ColumnIndexer = ALL_COLUMNS) -> F64:
-        """What a layer held so many slots ago, for each of some columns."""
+        """Returns [column] what a layer held so many slots ago."""
         self.initialise_slot()
         layer, most = self.layers[name], min(self.current + 1, self.depth - 1)
         if isinstance(steps, int):

@@ -55,7 +55,7 @@ def build_unique_batch(series: Index, time: F64, value: F64) -> SortedSamples:
 
 @dataclass(frozen=True, slots=True)
 class CommonTimestamp:
-    """One time of the newest samples of many entities; who brought none at that time has no value now."""
+    """The one time of the newest samples of many entities; an entity without one at that time has no value now."""
 
     time: float
     is_complete: bool = True
@@ -67,17 +67,17 @@ CONSTANT_TIMESTAMP = CommonTimestamp(-np.inf)
 
 
 def constant_array(value: float, *shape: int) -> F64:
-    """The same number for each of so many, not to be written to; it takes no room."""
+    """Returns [shape] the same number everywhere, read-only, in the memory of one number."""
     return np.ndarray(shape, np.float64, np.array([value]), strides=(0,) * len(shape))
 
 
 def is_constant_array(values: F64) -> bool:
-    """Whether an array is such a one."""
+    """Whether an array is one made by `constant_array`."""
     return len(values) > 0 and values.strides == (0,)
 
 
 def merge_timestamps(moments: Iterable[CommonTimestamp | None]) -> CommonTimestamp | None:
-    """The moment of what rests on all of these; None if they are not of one time."""
+    """The common timestamp of values that depend on all of these; None if their times differ."""
     found = CONSTANT_TIMESTAMP
     for moment in moments:
         if moment is None or (moment.time != found.time and CONSTANT_TIMESTAMP.time not in (moment.time, found.time)):
@@ -87,7 +87,7 @@ def merge_timestamps(moments: Iterable[CommonTimestamp | None]) -> CommonTimesta
 
 
 def merge_complete_timestamps(parts: Iterable[CommonTimestamp | None]) -> CommonTimestamp | None:
-    """The same, for values that outlast a missing sample: None unless every entity brought one."""
+    """The same, for values that outlast a missing sample: None unless every entity has a new one."""
     found = merge_timestamps(parts)
     return found if found is not None and found.is_complete else None
 
@@ -116,11 +116,11 @@ def common_timestamp_of(columns: Sequence[TimedColumn]) -> CommonTimestamp | Non
 WARM_UP_INTERVALS = 5
 """So many intervals are collected before their median is trusted to change only slowly."""
 MIN_INTERVALS = 3
-"""So many intervals make a period that slots may be fitted to: one long first interval is an outage, no rhythm."""
+"""Slots are fitted to a period of at least so many intervals: a single long interval is an outage."""
 LEARNING_RATE = 0.1
 """How much of a new interval, on a logarithmic scale, is believed after that."""
 STALE_PERIODS = 3.0
-"""A value is stale after so many periods, and no shorter than so many ticks."""
+"""A value is stale after so many periods, and no sooner than after so many ticks."""
 MAX_PERIOD_S = 60.0
 """Longest period that widens a window, and longest time that a series seen only once stays fresh, half of it."""
 
@@ -140,7 +140,7 @@ def nan_to_zero(x: F64) -> F64:
 
 
 MAX_SERIES_SCANNED = 4096
-"""Of more series than that, every so many-th is looked at for what is usual."""
+"""The usual period is taken from a regular selection of at most about this many series."""
 
 
 @dataclass
@@ -157,7 +157,7 @@ class SamplingPeriods:
     _extremes: dict[tuple[int, int], tuple[int, float]] = field(default_factory=dict)
 
     def grow(self, size: int) -> None:
-        """Makes room for `size` series."""
+        """Make room for `size` series."""
         old = len(self.stale_after)
         self.period, self._first_intervals = (
             pad_to_length(self.period, size),
@@ -168,13 +168,13 @@ class SamplingPeriods:
         self.version += 1
 
     def copy_from(self, into: slice, other: "SamplingPeriods", at: slice) -> None:
-        """Goes on with what another one knew of some series."""
+        """Copy the periods of some series from another table."""
         self.period[into], self.stale_after[into] = other.period[at], other.stale_after[at]
         self._first_intervals[:, into] = other._first_intervals[:, at]  # noqa: SLF001 - one of its own kind
         self.version += 1
 
     def broadcast_from(self, into: slice, other: "SamplingPeriods") -> None:
-        """Many series have the rhythm of the one that another one knows."""
+        """Give many series the period of the only series of another table."""
         self.period[into], self.stale_after[into] = other.period[0], other.stale_after[0]
         self._first_intervals[:, into] = other._first_intervals[:, :1]  # noqa: SLF001 - one of its own kind
         self.version += 1
@@ -219,9 +219,9 @@ class SamplingPeriods:
         return found
 
     def learn(self, at: Index | slice, interval: F64) -> None:
-        """Takes in one interval of each of the series `at`; NaN and what is not positive is passed over."""
+        """Learn one interval in seconds of each of the series `at`; NaN, zero and negative ones are ignored."""
         known = self.period[at]
-        # A steady rhythm has nothing to teach, once it has been seen for long enough.
+        # A steady period has nothing to teach, once it has been seen for long enough.
         new = (interval > 0) & ((interval != known) | np.isnan(self._first_intervals[WARM_UP_INTERVALS - 1, at]))
         if not new.any():
             return

@@ -1,4 +1,4 @@
-"""The newest of every series, and what counters counted: samples come in as columns, entities go out as rows.
+"""The state of all series: newest values, times and counter totals. Samples come in as columns.
 
 Arrays run over the numbers of the series table. Which series an entity's signal has is an index: a row for each
 (signal, selector), over the entities of the signal's kind. Nothing here loops over samples or entities.
@@ -29,7 +29,7 @@ from skewscope.rules.entity_kinds import contains, kind_of
 WATERMARK = 5.0
 """Seconds by which a sample may come after a later one of its series and still be placed."""
 GROWTH_DIVISOR = 16
-"""Where series are added, room is made for one in so many at least: each time all that is kept of them is copied."""
+"""Arrays grow by at least this fraction of their length, since growing copies them."""
 CHUNK_SAMPLES = 1 << 15
 """So many samples are taken in at a time: what is worked with should stay in the cache."""
 
@@ -91,9 +91,9 @@ class SeriesState:
         self.late_samples: list[SortedSamples] = []
         """Samples of this tick that belong into the past."""
         self._known_count = 0
-        """So many series of the table have a place here ..."""
+        """Number of series of the table that have a place here."""
         self._size = 0
-        """... and so many series at all."""
+        """Number of series with a place, those of frames included."""
         self._index_of = np.empty(0, np.intp)
         self._is_identity = True
         """Whether a series' place is its number."""
@@ -103,7 +103,7 @@ class SeriesState:
         """The columns of all frames."""
         self._used = np.empty(0, bool)
         self._read = np.empty(0, bool)
-        """What is used, or what somebody else reads here."""
+        """[series] whether rules use it, or a derivation reads it."""
         self._totals = CounterTotals()
         self._traits_by_signal: dict[str, _SignalTraits] = {}
         self._fresh_values: F64 = np.full(1, np.nan)
@@ -126,11 +126,11 @@ class SeriesState:
 
     @property
     def known_count(self) -> int:
-        """How many series of the table have a place here."""
+        """Number of series of the table that have a place here."""
         return self._known_count
 
     def newest_by_number(self, size: int) -> tuple[F64, F64]:
-        """(newest values, their times) of the first so many series of the table."""
+        """Returns ([series] newest values, [series] their times in seconds) of the first `size` series of the table."""
         at: Index | slice = slice(0, size) if self._is_identity else self._index_of[:size]
         return self.latest[at], self.times[at]
 
@@ -166,7 +166,7 @@ class SeriesState:
         return found
 
     def _resolve_entity(self, key: SeriesKey, kind: str) -> tuple[int, str]:
-        """The entity of the signal's own kind that a series is about, and what tells it from others there."""
+        """The entity of the signal's own kind that a series is about, and the selector that distinguishes it there."""
         if key.kind == kind:
             return self.entities.get_or_add(kind, key.entity), key.selector
         number = self.entities.numbers.get(key.kind, {}).get(key.entity, -1)
@@ -184,7 +184,7 @@ class SeriesState:
         self.late_samples = []
 
     def ingest(self, block: Block, table: SeriesTable) -> None:
-        """Takes in the samples of this tick."""
+        """Take in the samples of this tick."""
         self._register_series(table)
         for found in self._split_batches(block):
             sound = np.abs(found.value) <= MAX_VALUE
@@ -195,7 +195,7 @@ class SeriesState:
                 self._apply_gaps(found.select(~sound))
 
     def _split_batches(self, block: Block) -> Iterator[SortedSamples]:
-        """Samples whose series have but one, and those of the others, which alone have to be put in order."""
+        """Yields batches of series with one sample each, then sorted batches of the others."""
         series, time, value = block.series, block.time, block.value
         if not len(series):
             return
@@ -212,7 +212,7 @@ class SeriesState:
         yield from self._sorted_batches(series, time, value)
 
     def _unique_batches(self, series: I32, time: F64, value: F64) -> Iterator[SortedSamples]:
-        """Samples of which no two are of one series, so many at a time that what is worked with stays in the cache."""
+        """Yields samples of distinct series, in chunks that fit into the cache."""
         for begin in range(0, len(series), CHUNK_SAMPLES):
             some = slice(begin, begin + CHUNK_SAMPLES)
             yield build_unique_batch(*self._select_read(series[some], time[some], value[some]))
@@ -234,7 +234,7 @@ class SeriesState:
             yield build_sorted_batch(at[~same], when[~same], what[~same])
 
     def _select_read(self, series: I32, time: F64, value: F64) -> tuple[Index, F64, F64]:
-        """(place, time, value) of samples that somebody reads; most of what exporters offer no rule does."""
+        """Returns (places, times, values) of the samples that are read: rules read few of all signals."""
         at: Index = series.astype(np.intp) if self._is_identity else self._index_of[series]
         read = self._read[at]
         if not read.all():
@@ -293,7 +293,7 @@ class SeriesState:
     # --- frames
 
     def ingest_frame(self, frame: SampleFrame) -> None:
-        """Takes in a frame, as far as some rule reads it; what comes out of order is passed over."""
+        """Take in the columns of a frame that rules read; a frame older than the last one is dropped."""
         laid = self._layout_of(frame.schema)
         time = min(frame.time, self.t)
         if time <= laid.time:
@@ -347,9 +347,9 @@ class SeriesState:
         at, part.time = part.series, time
         self.counts.taken += len(value)
         grew = part.is_cumulative and self._totals.apply_all(at, value, part.lowest_end)
-        # One long look at the smallest and the largest tells that nothing is amiss: a NaN is neither.
+        # The smallest and the largest value show at once that all are valid: NaN is neither.
         part.is_complete = grew or bool(value.min(initial=0.0) >= -MAX_VALUE and value.max(initial=0.0) <= MAX_VALUE)
-        # Once all have had a sample, nobody is born any more.
+        # Once every series has had a sample, none has its first one any more.
         if not part.has_started:
             self.first_samples += 1
             part.has_started = part.is_complete
@@ -369,9 +369,9 @@ class SeriesState:
     # --- what rules read
 
     def refresh(self) -> None:
-        """Makes the tick's values ready: what is older than its series' horizon is unknown."""
+        """Prepare the tick's values: those older than their series' horizon are unknown."""
         self._fresh_values = self.latest
-        # Mostly nothing is: the oldest time and the shortest horizon tell that in two short looks.
+        # Usually none is: the oldest time and the shortest horizon show that without a pass over all.
         if self.t - np.fmin.reduce(self.times) > self.sampling.shortest_stale_after():
             stale = self.t - self.times > self.sampling.stale_after
             self._fresh_values = np.where(stale, np.nan, self.latest)
@@ -391,7 +391,7 @@ class SeriesState:
         return self._totals.sum[series], self.times[series]
 
     def counter_snapshot(self, series: Index | slice, moment: CommonTimestamp | None = None) -> CounterSnapshot:
-        """How counters stand, by series number; `moment` tells when all of them were read, if at one time."""
+        """The totals of counters by series number; `moment` is the one time at which all were read, if there is one."""
         totals = self._totals
         if isinstance(series, slice) and moment is not None and self._all_trusted(series, moment):
             size = series.stop - series.start

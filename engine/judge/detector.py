@@ -1,4 +1,4 @@
-"""From samples to verdicts: the panel takes the samples in, each rule is judged, hold and clear times are kept.
+"""The detector: takes in the samples of each tick and judges all rules.
 
 Time comes from the ticks alone: the same blocks at the same ticks give the same verdicts, bit by bit.
 """
@@ -44,6 +44,8 @@ class Detector:
         expressions = (expr for rule in self.rules.values() for expr in rule.expressions)
         self.evaluator = Evaluator(expressions, self.series_state, self.entities)
         self._judges = [Judge(rule, self.entities, self.evaluator) for rule in self.rules.values()]
+        self._is_container: dict[tuple[str, str], bool] = {}
+        """Whether each entity of the second kind lies in one of the first, for kinds related by a baseline."""
         self._baseline_judges = self._baseline_readers()
         self._t = np.nan
         self._learned = True
@@ -60,7 +62,7 @@ class Detector:
             return [judge.step(t, passed) for judge in self._judges]
 
     def _learn(self) -> None:
-        """Ends the tick before: until then its evidence could be asked for."""
+        """End the tick before: until now its evidence could be requested."""
         if not self._learned:
             self.evaluator.learn(self._frozen_masks())
         self._learned = False
@@ -89,8 +91,9 @@ class Detector:
         return found
 
     def _prepare_relations(self, scope: str, kind: str) -> None:
-        """Makes out how the entities of two kinds lie in each other, so that no tick has to wait for it."""
-        if scope != kind and contains(scope, kind):
+        """Compute how the entities of two kinds contain each other, so that no tick has to wait for it."""
+        self._is_container[scope, kind] = scope != kind and contains(scope, kind)
+        if self._is_container[scope, kind]:
             self.entities.container_index(kind, scope)
         elif scope != kind:
             self.entities.part_sets(scope, kind)
@@ -111,13 +114,13 @@ class Detector:
         return found
 
     def _affected_mask(self, judge: Judge, kind: str) -> Mask:
-        """Entities of a kind that a rule's suspicious ones are, hold, or lie in."""
+        """Returns [entity of the kind] whether it is, contains or lies in a suspicious entity of a rule."""
         scope = judge.rule.scope
         suspicious = np.zeros(self.entities.count(scope) + 1)
         suspicious[judge.indices[judge.suspicious]] = 1.0
         if scope == kind:
             return suspicious[:-1] > 0
-        if contains(scope, kind):
+        if self._is_container[scope, kind]:
             return suspicious[self.entities.container_index(kind, scope)] > 0
         return self.entities.part_sets(scope, kind).reduce(suspicious[:-1], _max_over_members) > 0
 

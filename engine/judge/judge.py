@@ -1,6 +1,6 @@
-"""One rule judged on all entities of its scope: hold and clear times, and who looks too ill to learn from.
+"""One rule judged on all entities of its scope: hold and clear times, and which entities baselines must not learn from.
 
-Most entities are ruled out by what the rule cannot do without. Only what is left is looked at closely.
+Most entities are ruled out by the required evidence. Only the others are assessed in full.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,13 +53,13 @@ class ExpressionValues(Protocol):
 
 
 class _HoldTimer:
-    """For how long something has held on each entity: grows while it does, stands while nobody knows, else zero."""
+    """How long something has held on each entity: grows while it holds, stays while it is unknown, else zero."""
 
     def __init__(self, size: int) -> None:
         self.duration, self.started = np.zeros(size), np.full(size, np.nan)
         self._before = np.zeros(size, bool)
         self._indices = np.empty(0, np.intp)
-        """On nobody else does anything hold."""
+        """Nothing holds on any other entity."""
 
     @property
     def is_idle(self) -> bool:
@@ -71,12 +71,12 @@ class _HoldTimer:
         self.duration[self._indices], self.started[self._indices], self._before[self._indices] = 0.0, np.nan, False
         self._indices = np.empty(0, np.intp)
 
-    def step(self, t: float, passed: float, at: Index, told: tuple[Mask, Mask]) -> None:
-        """Takes in one tick: who of those `at` is (told to hold, told not to); it holds on nobody else.
+    def step(self, t: float, passed: float, at: Index, masks: tuple[Mask, Mask]) -> None:
+        """Take in one tick: masks of the entities `at` where it (holds, does not hold); it holds on no other entity.
 
-        `passed` is the time since the tick before.
+        `passed` is the time in seconds since the tick before.
         """
-        yes, no = told
+        yes, no = masks
         held, begun, before = self.duration[at], self.started[at], self._before[at]
         self.reset()
         held[yes & before] += passed
@@ -87,17 +87,17 @@ class _HoldTimer:
 
 @dataclass(frozen=True, slots=True)
 class _Assessment:
-    """What a close look at some entities found: [items, k] and [k]."""
+    """The assessment of k entities: [items, k] and [k]."""
 
     truth: Truth
     applies: Truth
     score: F64
     max_score: F64
-    """The score if everything unknown spoke for it."""
+    """The score if all unknown evidence were in favour."""
 
 
 class Judge:
-    """One rule, and what it remembers about each entity it judges."""
+    """One rule, with its state for each entity that it judges."""
 
     def __init__(self, rule: Rule, entities: EntityIndex, evaluator: ExpressionValues) -> None:
         self.rule = rule
@@ -163,7 +163,7 @@ class Judge:
         return self._verdict(state)
 
     def _quiet_verdict(self, shows: Mask) -> RuleVerdict:
-        """The verdict when everybody is ruled out."""
+        """The verdict when every entity is ruled out."""
         if not self._hold_timer.is_idle:
             self._hold_timer.reset()
         self.suspicious = shows
@@ -171,12 +171,12 @@ class Judge:
         return self._verdict(self._all_no)
 
     def _mark_reported(self, t: float, ruled_out: Mask) -> None:
-        """Who is ruled out has reported something."""
+        """An entity that is ruled out has reported something."""
         if not self._all_reported:
             self._reported_since[ruled_out & np.isnan(self._reported_since)] = t
 
     def _rule_out(self) -> tuple[Mask, Mask]:
-        """Who lacks something decisive, and who shows something required, as far as that matters to anybody."""
+        """Returns [entity] (lacks something decisive, shows something required), as far as either matters."""
         out, shows = np.zeros(self._size, bool), np.zeros(self._size, bool)
         for parts in self._required_parts:
             truth = self._join_parts(parts, None if self.feeds_baselines else out)
@@ -194,9 +194,9 @@ class Judge:
         return sorted((sorted(parts, key=cost) for parts in split), key=lambda parts: cost(parts[0]))
 
     def _join_parts(self, parts: list[int], out: Mask | None) -> Truth:
-        """The truth of all parts together; they are asked in turn, and of none but those whom none has ruled out.
+        """Returns [entity] the truth of all parts joined; each is evaluated only where none before it says no.
 
-        Who is `out` already need not be asked.
+        Entities that are `out` already are not evaluated.
         """
         cost = self.evaluator.cost
         truth = np.full(self._size, YES, np.int8)
@@ -246,7 +246,7 @@ class Judge:
         return state
 
     def _health(self, found: _Assessment) -> Truth:
-        """Whether the rule's clearing holds: YES, NO, or UNKNOWN where that cannot be told."""
+        """Returns [entity] whether the rule's clearing condition holds: YES, NO or UNKNOWN."""
         truth, applies = found.truth, found.applies
         missing = (self._required & (truth == NO)).any(axis=0) | (applies == NO)
         blind = (self._required & (truth == UNKNOWN)).any(axis=0) | (applies == UNKNOWN)
@@ -254,7 +254,7 @@ class Judge:
         return np.where(missing, YES, np.where(blind, UNKNOWN, np.where(low, YES, NO))).astype(np.int8)
 
     def _supported_health(self, at: Index, found: _Assessment) -> Truth:
-        """The same, where of those who fire nothing counts that was unknown from the beginning."""
+        """The same; for firing entities, evidence that was unknown from the beginning does not count."""
         healthy = self._health(found)
         lacking = (self._required & (found.truth != YES)).any(axis=0) | (found.score <= self.rule.clear.score)
         doubt = np.flatnonzero(self.firing[at] & (healthy != YES) & lacking)
@@ -268,16 +268,16 @@ class Judge:
         truth = truth[: len(self._conditions)]
         return _Assessment(truth, applies, *self._scores(truth))
 
-    def _update_firing(self, t: float, passed: float, at: Index, told: tuple[Truth, Truth]) -> None:
-        """Who fires from now on, of those `at`, by their (state, health); nobody else does."""
-        (state, healthy), fired = told, self.firing[at]
+    def _update_firing(self, t: float, passed: float, at: Index, truths: tuple[Truth, Truth]) -> None:
+        """Update which of the entities `at` fire, by their (state, health); no other entity fires."""
+        (state, healthy), fired = truths, self.firing[at]
         yes, well = state == YES, healthy == YES
         if yes.any() or not self._hold_timer.is_idle:
             self._hold_timer.step(t, passed, at, (yes, state == NO))
         starts = yes & ~fired & (self._hold_timer.duration[at] >= self.rule.fire.hold - ROUNDING)
         since, self.firing, self.since = self.since[at], self._none_firing, self._no_since
         if not (fired | starts).any():
-            # Who begins to fire is not healthy then: the time of health before that need not be known.
+            # An entity that begins to fire is not healthy: how long it was before does not matter.
             return
         if starts.any():
             self._support.record(at[starts], self._subset(at[starts]))
@@ -320,7 +320,7 @@ class Judge:
         )
 
     def _unknown_verdict(self) -> RuleVerdict:
-        """The verdict while nobody ever delivered anything that the rule reads."""
+        """The verdict while no signal of the rule was ever delivered."""
         if self._cached_unknown is None:
             state = np.zeros(self._size, np.int8)
             self._cached_unknown = RuleVerdict(
@@ -342,7 +342,7 @@ class Judge:
 
 
 def _is_decisive(rule: Rule, item: EvidenceItem) -> bool:
-    """Whether a rule can neither fire nor suspect anybody where an item does not hold."""
+    """Whether the rule can neither fire nor suspect an entity where the item does not hold."""
     others = sum(other.weight for other in rule.evidence if other is not item and not other.against)
     return not item.against and others < rule.fire.score - 2 * ROUNDING and others <= rule.clear.score
 

@@ -1,4 +1,4 @@
-"""The topology as numbers: every entity of a kind has an index, and who lies in whom is an array of indices."""
+"""The topology as numbers: each entity of a kind has an index, and containment is an array of indices."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -275,7 +275,7 @@ class EntityIndex:
 
     @cached_property
     def _own_front_ends(self) -> frozenset[str]:
-        """Groups whose front end is that of no group on other nodes."""
+        """Groups whose front end is not that of a group on other nodes."""
         behind: dict[str, list[Group]] = defaultdict(list)
         for group in self.topology.groups:
             behind[group.front_end].append(group)

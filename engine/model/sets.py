@@ -16,7 +16,7 @@ Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 MAX_NARROW = 16
-"""In sets of no more members, the same member of all sets stands side by side in memory: one pass goes over many."""
+"""Sets of at most so many members are stored member by member, so that one pass covers many sets."""
 MAX_VALUE = 1e100
 """What is larger is no measurement: its square would be beyond all numbers, and what adds it up never recover."""
 
@@ -34,7 +34,7 @@ class SetBucket:
 
     @cached_property
     def _begin(self) -> int:
-        """Where the members begin, if they stand in order and without gap; else -1."""
+        """Index of the first member if the members are consecutive and complete, else -1."""
         flat = self.members.ravel()
         straight = len(flat) > 0 and bool((flat == np.arange(flat[0], flat[0] + len(flat))).all())
         return int(flat[0]) if straight and self._is_full else -1
@@ -83,7 +83,7 @@ class SetBucket:
 
 
 def _flatten(matrix: Index) -> Index:
-    """A matrix in one row, in the order in which it stands in memory."""
+    """Returns the matrix as one row, in the order of its memory."""
     return matrix.ravel(order="F" if matrix.shape[1] <= MAX_NARROW else "C")
 
 
@@ -97,9 +97,9 @@ class SetSelection:
     """Some sets: what is computed for these needs the values of `members` alone."""
 
     members: Index
-    """Of all buckets one after another, as `_flat` lays them; where a row has no more, anybody."""
+    """Of all buckets one after another, as `_flatten` orders them; any member where a row has no more."""
     rows: tuple[tuple[Index, Index, Index, NDArray[np.bool_]], ...]
-    """For each bucket: which results come of it, from which row and column; and [rows, widest] where nobody is."""
+    """For each bucket: its results, their rows and columns, and a [rows, widest] mask of absent members."""
     size: int
     """How many results there are."""
 
@@ -118,7 +118,7 @@ class SetSelection:
         return out
 
     def map_members(self, values: F64, within: Callable[[F64], F64]) -> F64:
-        """One value for each member that was asked for; NaN for who is in no set."""
+        """Returns [result] one value for each requested member; NaN for an entity in no set."""
         out = np.full(self.size, np.nan)
         for (at, row, column, _), matrix in zip(self.rows, self._matrices(values), strict=True):
             out[at] = within(matrix)[row, column]
@@ -141,14 +141,14 @@ class EntitySets:
         return out
 
     def map_members(self, values: F64, within: Callable[[F64], F64]) -> F64:
-        """One value for each member, computed within its set; NaN for who is in none."""
+        """Returns [entity] one value for each member, computed within its set; NaN for an entity in no set."""
         out = np.full(len(values) + 1, np.nan)
         for bucket in self.buckets:
             bucket.scatter(within(bucket.gather(values)), out)
         return out[:-1]
 
     def prepare(self, members: int = 0) -> None:
-        """Works out what asking for some sets will need, of owners or of so many members."""
+        """Compute in advance what selections need, by owner or, if given, by so many members."""
         if members:
             self._by_member(members)
         elif self.owners:
@@ -188,7 +188,7 @@ class EntitySets:
         return {}
 
     def _by_member(self, count: int) -> tuple[Index, Index, Index]:
-        """The bucket, row and column of each entity; -1 for who is in no set."""
+        """Returns [entity] bucket, row and column of each entity; -1 for an entity in no set."""
         if count not in self._members:
             bucket, row, column = np.full((3, count + 1), -1, np.intp)
             for number, one in enumerate(self.buckets):
@@ -221,7 +221,7 @@ def _build_bucket(rows: list[tuple[int, Sequence[int]]]) -> SetBucket:
 
 @dataclass
 class EntitySubset:
-    """Some entities, what was found out about them, and what was looked at for it elsewhere."""
+    """Some entities of a kind, with the values found for them and the related entities these depend on."""
 
     indices: Index
     values: dict[int, Any] = field(default_factory=dict)
@@ -243,4 +243,4 @@ class EntitySubset:
 
 
 ArgumentFunction = Callable[[int, EntitySubset], Any]
-"""Gives the n-th argument's values of some entities of its kind."""
+"""Returns the n-th argument's values of some entities of its kind."""

@@ -105,7 +105,7 @@ class Topology:
 
     @cached_property
     def node_of(self) -> Mapping[str, str]:
-        """The node of each member of any group: itself, or what stands before `/gpuN`."""
+        """The node of each member of any group: the member itself, or the part before `/gpuN`."""
         return {m: m if m in self.node else m.rsplit("/", 1)[0] for g in self.groups for m in g.members}
 
 

@@ -1,6 +1,6 @@
-"""What a rule says about every entity of its scope at one tick: three-valued, as arrays.
+"""The verdict of a rule on every entity of its scope at one tick: three-valued, as arrays.
 
-Who fires is known of all at once. The evidence behind it is worked out for those that somebody asks for.
+Whether each entity fires is known for all at once. Evidence is computed only for the entities it is asked for.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ NO, UNKNOWN, YES = -1, 0, 1
 
 @dataclass(frozen=True, slots=True)
 class EvidenceBatch:
-    """What a rule says of `k` entities, with its evidence."""
+    """The verdict of a rule on `k` entities, with its evidence."""
 
     applies: NDArray[np.bool_]
     score: NDArray[np.float32]
@@ -33,7 +33,7 @@ class EvidenceBatch:
     """0 info, 1 warning, 2 critical."""
 
     def select(self, at: Index) -> "EvidenceBatch":
-        """What is said of some of them."""
+        """The verdicts on some of them, by position."""
         return EvidenceBatch(
             self.applies[at],
             self.score[at],
@@ -67,47 +67,47 @@ class RuleVerdict:
     _all_evidence: EvidenceBatch | None = field(default=None, repr=False)
 
     def evidence_of(self, at: Index | Sequence[int], *, numbers: bool = True) -> EvidenceBatch:
-        """What the rule says of the entities at these places; without its `numbers` impact and values are unknown."""
+        """The evidence of the entities at these positions; without `numbers`, impact and values are unknown."""
         at = np.asarray(at, np.intp)
         return self.get_evidence(at, numbers) if self._all_evidence is None else self._all_evidence.select(at)
 
     def all_evidence(self) -> EvidenceBatch:
-        """What the rule says of all its entities: dear, where there are many."""
+        """The evidence of all entities of the rule: expensive for a large scope."""
         if self._all_evidence is None:
             self._all_evidence = self.get_evidence(np.arange(len(self.names)), True)
         return self._all_evidence
 
     @property
     def applies(self) -> NDArray[np.bool_]:
-        """Of all entities, as in `Said`."""
+        """[entity] as in `EvidenceBatch`."""
         return self.all_evidence().applies
 
     @property
     def score(self) -> NDArray[np.float32]:
-        """Of all entities, as in `Said`."""
+        """[entity] as in `EvidenceBatch`."""
         return self.all_evidence().score
 
     @property
     def coverage(self) -> NDArray[np.float32]:
-        """Of all entities, as in `Said`."""
+        """[entity] as in `EvidenceBatch`."""
         return self.all_evidence().coverage
 
     @property
     def evidence(self) -> NDArray[np.int8]:
-        """Of all entities, as in `Said`."""
+        """[term, entity] as in `EvidenceBatch`."""
         return self.all_evidence().evidence
 
     @property
     def values(self) -> NDArray[np.float32]:
-        """Of all entities, as in `Said`."""
+        """[term, entity] as in `EvidenceBatch`."""
         return self.all_evidence().values
 
     @property
     def impact(self) -> NDArray[np.float32]:
-        """Of all entities, as in `Said`."""
+        """[entity] as in `EvidenceBatch`."""
         return self.all_evidence().impact
 
     @property
     def severity(self) -> NDArray[np.int8]:
-        """Of all entities, as in `Said`."""
+        """[entity] as in `EvidenceBatch`."""
         return self.all_evidence().severity

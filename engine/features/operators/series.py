@@ -213,7 +213,7 @@ class _KnownCounter(Operator):
 
 
 def _complete_sum(values: F64, expected: Mask) -> F64:
-    """The sum; unknown where any series that there is says nothing."""
+    """Returns [entity] the sum; NaN where any delivered series has no value."""
     if len(values) == 1:
         return np.where(expected[0], values[0], np.nan)
     silent = (np.isnan(values) & expected).any(axis=0) | ~expected.any(axis=0)
