@@ -16,6 +16,7 @@ from skewscope.kb.problems import InputError
 from skewscope.rules import case_file
 from skewscope.rules.lint import lint_folder
 from skewscope.rules.loader import RULES_FOLDER, load, load_strict, parse
+from skewscope.rules.rules_page import format_page
 
 known = cache(catalogue)
 FILES = sorted(path.stem for path in case_file.CASES_FOLDER.glob("*.yaml"))
@@ -155,3 +156,16 @@ def test_all_faults_of_all_files_are_told_at_once(tmp_path):
         path = folder / f"{name}.yaml"
         path.write_text(path.read_text().replace("mean(", "meen("))
     assert len({fault.file for fault in lint_folder(known(), folder)}) >= 3
+
+
+def test_the_example_of_the_reference_is_a_rule():
+    text = (RULES_FOLDER / "schema" / "rule.md").read_text(encoding="utf-8")
+    example = text.partition("```yaml\n")[2].partition("```")[0]
+    rule, problems = parse(yamlfile.parse(example, "example.yaml"), known())
+    assert not problems
+    assert rule.id in rules_by_id()
+
+
+def test_the_page_of_rules_is_up_to_date():
+    page = (RULES_FOLDER.parent / "docs" / "rules.md").read_text(encoding="utf-8")
+    assert page == format_page(rules_by_id().values())
