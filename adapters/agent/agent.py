@@ -6,20 +6,15 @@ Nothing here reads the clock; the caller passes one.
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from skewscope.adapters.agent.collectors.context import Collector, CollectorContext
+from skewscope.adapters.agent.collectors import collector_kinds
+from skewscope.adapters.agent.collectors.context import ClosableCollector, Collector, CollectorContext
 from skewscope.adapters.agent.collectors.counter_names import Sample
-from skewscope.adapters.agent.collectors.devlink import DevlinkCollector
-from skewscope.adapters.agent.collectors.ethtool import EthtoolCollector, EthtoolIoctl
-from skewscope.adapters.agent.collectors.hwmon import HwmonCollector
-from skewscope.adapters.agent.collectors.infiniband import RdmaCollector
 from skewscope.adapters.agent.collectors.kernel_files import KernelFiles, ReadFailures
-from skewscope.adapters.agent.collectors.netdev import NetdevCollector
-from skewscope.adapters.agent.collectors.proc import ProcCollector
 from skewscope.adapters.agent.config import AgentConfig
 from skewscope.adapters.agent.observed_port import ObservedPort
 from skewscope.adapters.agent.observer import ObserverClocks, PacketObserver
@@ -37,15 +32,6 @@ from skewscope.kb.model import Catalogue
 
 log = logging.getLogger("skewscope.agent")
 
-COLLECTORS: Mapping[str, Callable[[CollectorContext], Collector]] = {
-    "infiniband": RdmaCollector,
-    "net": NetdevCollector,
-    "proc": ProcCollector,
-    "hwmon": HwmonCollector,
-    "devlink": DevlinkCollector,
-}
-COLLECTOR_PRIORITY = ("ethtool", "infiniband", "net", "proc", "hwmon", "devlink")
-"""Collectors by priority: a signal that several deliver is taken from the first."""
 DEVICE_CHECK_PERIOD = 10
 """Seconds between two checks which devices exist."""
 ETHERNET_TYPE = "1"
@@ -60,7 +46,6 @@ class AgentComponents:
     collectors: dict[str, Collector] = field(default_factory=dict)
     relays: list[PageRelay] = field(default_factory=list)
     observer: PacketObserver | None = None
-    ioctl: EthtoolIoctl | None = None
 
     def stop(self) -> None:
         """Stops all components."""
@@ -68,8 +53,9 @@ class AgentComponents:
             relay.stop()
         if self.observer:
             self.observer.stop()
-        if self.ioctl:
-            self.ioctl.close()
+        for collector in self.collectors.values():
+            if isinstance(collector, ClosableCollector):
+                collector.close()
         self.files.close()
 
 
@@ -149,9 +135,9 @@ class NodeAgent:
             log.info("devices were added or removed")
             self._rebuild(self._topology)
         due: dict[float, list[str]] = {}
-        for name in COLLECTOR_PRIORITY:
+        for name in self.components.collectors:
             period = self.config.periods.get(name)
-            if period and name in self.components.collectors and time % period < 1:
+            if period and time % period < 1:
                 due.setdefault(period, []).append(name)
         for period, names in due.items():
             sources = [(name, self._collect(name, time)) for name in names]
@@ -193,12 +179,9 @@ class NodeAgent:
         files = KernelFiles(Path(config.root), self.failures)
         ground = CollectorContext(files, self.failures, self.catalogue, place.node, config.runs_on, place.ports)
         parts = AgentComponents(files)
-        for name in config.periods:
-            if name == "ethtool":
-                parts.ioctl = EthtoolIoctl()
-                parts.collectors[name] = EthtoolCollector(ground, parts.ioctl)
-            else:
-                parts.collectors[name] = COLLECTORS[name](ground)
+        for name, kind in collector_kinds().items():
+            if name in config.periods:
+                parts.collectors[name] = kind.build(ground)
         parts.relays = list(self._build_relays())
         observed = list(self._build_observed_ports(files))
         if observed:

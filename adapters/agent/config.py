@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from skewscope.adapters.agent import file_checks
+from skewscope.adapters.agent.collectors import collector_kinds
 from skewscope.adapters.runtime.channel import ControllerEndpoint
 from skewscope.engine.model.topology_file import NODE_WITHOUT
 from skewscope.kb.field_reader import FieldReader
@@ -17,10 +17,6 @@ from skewscope.kb.problems import InputError, Problem
 from skewscope.kb.yamlfile import FieldPath, read, type_label
 
 DPU, HOST = "dpu", "host"
-COLLECTOR_PERIODS: Mapping[str, float] = MappingProxyType(
-    {"net": 1.0, "infiniband": 1.0, "ethtool": 1.0, "proc": 1.0, "hwmon": 10.0, "devlink": 10.0}
-)
-"""Collectors and their default periods in seconds."""
 MIN_PERIOD, MAX_PERIOD = 1.0, 3600.0
 MAX_DEVICES, MAX_TARGETS, MAX_CONTROLLERS = 64, 64, 8
 MIB = 1 << 20
@@ -30,6 +26,11 @@ SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0}
 SIZE = re.compile(r"(\d{1,6})\s*(KiB|MiB)")
 PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,2})?)\s*%")
 LISTEN = re.compile(r"(\[[0-9a-fA-F:]+\]|[0-9.]+):(\d{1,5})")
+
+
+def default_periods() -> dict[str, float]:
+    """Returns the seconds between two reads of each collector, by name."""
+    return {name: kind.PERIOD for name, kind in collector_kinds().items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class AgentConfig:
     """A file; '' to ask the controllers."""
     ports: Mapping[str, str] = field(default_factory=dict)
     """Port names by device."""
-    periods: Mapping[str, float] = field(default_factory=lambda: COLLECTOR_PERIODS)
+    periods: Mapping[str, float] = field(default_factory=default_periods)
     """Seconds by collector; disabled ones are absent."""
     observe: ObserveConfig = ObserveConfig()
     controllers: tuple[ControllerEndpoint, ...] = ()
@@ -166,10 +167,11 @@ def _parse_ports(fields: FieldReader, path: FieldPath) -> dict[str, str]:
 
 
 def _parse_periods(fields: FieldReader) -> dict[str, float]:
-    if fields.value_at(("collect",)) is None or not fields.check_keys(("collect",), (), COLLECTOR_PERIODS):
-        return dict(COLLECTOR_PERIODS)
+    usual_periods = default_periods()
+    if fields.value_at(("collect",)) is None or not fields.check_keys(("collect",), (), usual_periods):
+        return usual_periods
     found = {}
-    for name, usual in COLLECTOR_PERIODS.items():
+    for name, usual in usual_periods.items():
         if fields.value_at(("collect", name)) in ("off", False):
             continue
         found[name] = _parse_time(fields, ("collect", name), usual, (MIN_PERIOD, MAX_PERIOD))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from skewscope.adapters.agent.collectors.counter_names import Sample
 from skewscope.adapters.agent.collectors.kernel_files import KernelFiles, ReadFailures
@@ -28,4 +28,13 @@ class Collector(Protocol):
 
     def read(self, now: float) -> Iterator[Sample]:
         """Yields the present values; missing values are omitted."""
+        ...
+
+
+@runtime_checkable
+class ClosableCollector(Collector, Protocol):
+    """A collector that holds a resource."""
+
+    def close(self) -> None:
+        """Frees the resource."""
         ...

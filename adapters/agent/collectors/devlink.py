@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from skewscope.adapters.agent.collectors.context import CollectorContext
 from skewscope.adapters.agent.collectors.counter_names import Sample
-from skewscope.adapters.agent.collectors.netdev import FOLDER
+from skewscope.adapters.agent.collectors.net import FOLDER
 from skewscope.engine.ingest.feed import SeriesKey
 
+PERIOD, PRIORITY = 10.0, 6
 NETLINK_GENERIC = 16
 GENL_CONTROL, GET_FAMILY, FAMILY_ID, FAMILY_NAME = 0x10, 3, 1, 2
 HEALTH_REPORTER_GET = 52
@@ -37,6 +38,11 @@ class HealthReporter(NamedTuple):
     """PCI address."""
     name: str
     errors: int
+
+
+def build(context: CollectorContext) -> "DevlinkCollector":
+    """Creates the collector."""
+    return DevlinkCollector(context)
 
 
 class DevlinkCollector:

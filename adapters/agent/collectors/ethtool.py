@@ -22,9 +22,10 @@ from skewscope.adapters.agent.collectors.counter_names import (
     Sample,
     device_entities,
 )
-from skewscope.adapters.agent.collectors.netdev import FOLDER, is_representor
+from skewscope.adapters.agent.collectors.net import FOLDER, is_representor
 from skewscope.engine.ingest.feed import SeriesKey
 
+PERIOD, PRIORITY = 1.0, 1
 SIOCETHTOOL = 0x8946
 GSTRINGS, GSTATS, GSSET_INFO = 0x1B, 0x1D, 0x37
 ETH_SS_STATS = 1
@@ -48,6 +49,10 @@ class DriverStatistics(Protocol):
 
     def numbers(self, device: str, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
         """Returns [statistic] uint64 values; fewer if the set changed meanwhile."""
+        ...
+
+    def close(self) -> None:
+        """Frees what it holds."""
         ...
 
 
@@ -107,6 +112,11 @@ class _DeviceSeries(NamedTuple):
     scale: np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
+def build(context: CollectorContext) -> "EthtoolCollector":
+    """Creates the collector."""
+    return EthtoolCollector(context, EthtoolIoctl())
+
+
 class EthtoolCollector:
     """Reads the drivers of a node's ports."""
 
@@ -122,6 +132,10 @@ class EthtoolCollector:
         self._devices = [*device_entities(ground.node, own), *zip(behind, single, strict=True)]
         self._representors = frozenset(behind)
         self._known: dict[str, _DeviceSeries] = {}
+
+    def close(self) -> None:
+        """Closes the source of the statistics."""
+        self._statistics.close()
 
     def read(self, _now: float) -> Iterator[Sample]:
         """Yields the present values."""

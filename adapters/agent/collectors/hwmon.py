@@ -9,10 +9,16 @@ from skewscope.adapters.agent.collectors.kernel_files import KernelFiles
 from skewscope.adapters.agent.config import DPU
 from skewscope.engine.ingest.feed import SeriesKey
 
+PERIOD, PRIORITY = 10.0, 5
 FOLDER = "sys/class/hwmon"
 SENSOR = re.compile(r"temp\d+_input")
 MODULE = re.compile(r"module\d*", re.IGNORECASE)
 MILLI = 1e-3
+
+
+def build(context: CollectorContext) -> "HwmonCollector":
+    """Creates the collector."""
+    return HwmonCollector(context)
 
 
 class HwmonCollector:

@@ -15,6 +15,7 @@ from skewscope.adapters.agent.collectors.counter_names import CounterNames, Devi
 from skewscope.adapters.agent.collectors.kernel_files import KernelFiles
 from skewscope.engine.ingest.feed import SeriesKey
 
+PERIOD, PRIORITY = 1.0, 2
 FOLDER = "sys/class/infiniband"
 NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)")
 RATE = "rate"
@@ -31,6 +32,11 @@ class _RdmaPort:
     slow: list[tuple[str, SeriesKey, float]] = field(default_factory=list)
     """Files with a lifespan."""
     last_slow_read: float = -math.inf
+
+
+def build(context: CollectorContext) -> "RdmaCollector":
+    """Creates the collector."""
+    return RdmaCollector(context)
 
 
 class RdmaCollector:

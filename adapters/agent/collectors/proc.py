@@ -13,6 +13,7 @@ from skewscope.adapters.agent.collectors.counter_names import Sample
 from skewscope.adapters.agent.config import DPU
 from skewscope.engine.ingest.feed import SeriesKey
 
+PERIOD, PRIORITY = 1.0, 4
 STAT, SOFTNET = "proc/stat", "proc/net/softnet_stat"
 MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 IDLE_MODES = ("idle", "iowait")
@@ -39,6 +40,11 @@ PRESSURE_SIGNALS: Mapping[tuple[str, str], str] = {
 }
 """By resource and line: the signal, without the prefix `host.` or `dpu.`."""
 SOFTNET_FIELDS = ("softnet_processed", "softnet_dropped", "softnet_squeezed")
+
+
+def build(context: CollectorContext) -> "ProcCollector":
+    """Creates the collector."""
+    return ProcCollector(context)
 
 
 class ProcCollector:

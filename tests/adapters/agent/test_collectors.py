@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewscope.adapters.agent.collectors import netdev, proc
+from skewscope.adapters.agent.collectors import net, proc
 from skewscope.adapters.agent.collectors.counter_names import device_entities
 from skewscope.adapters.agent.collectors.ethtool import EthtoolCollector, EthtoolIoctl
 from skewscope.adapters.agent.collectors.hwmon import HwmonCollector
 from skewscope.adapters.agent.collectors.infiniband import RdmaCollector
 from skewscope.adapters.agent.collectors.kernel_files import KernelFiles, ReadFailures
-from skewscope.adapters.agent.collectors.netdev import NetdevCollector
+from skewscope.adapters.agent.collectors.net import NetdevCollector
 from skewscope.adapters.agent.collectors.proc import ProcCollector
 from tests.support.agent_trees import ground, known, on_node, on_port, tree, unpacked
 
@@ -43,7 +43,7 @@ class Driver:
 
 
 def test_every_signal_that_a_collector_names_is_one_of_the_catalogue():
-    named = {signal for signal, _ in netdev.FILE_SIGNALS.values()} | set(proc.STACK_SIGNALS.values())
+    named = {signal for signal, _ in net.FILE_SIGNALS.values()} | set(proc.STACK_SIGNALS.values())
     named |= {f"host.{name}" for name in (*proc.PRESSURE_SIGNALS.values(), *proc.SOFTNET_FIELDS)}
     named |= {"dpu.arm_cpu", "dpu.temperature", "port.module_temperature", "host.cpu", "host.cpu_util", "host.oom_kill"}
     named |= {f"dpu.{name}" for name in ("psi_cpu", "psi_io", "psi_mem", "softnet_dropped", "softnet_squeezed")}

@@ -8,6 +8,7 @@ from skewscope.adapters.agent.collectors.counter_names import CounterMapping, De
 from skewscope.adapters.agent.collectors.kernel_files import KernelFiles
 from skewscope.engine.ingest.feed import SeriesKey
 
+PERIOD, PRIORITY = 1.0, 3
 FOLDER = "sys/class/net"
 FILE_SIGNALS: Mapping[str, tuple[str, float]] = {
     "statistics/rx_bytes": ("port.rx_netdev_bytes", 1.0),
@@ -38,6 +39,11 @@ def uplinks(files: KernelFiles, ports: Mapping[str, str]) -> dict[str, str]:
     """Returns the present devices that are not representors."""
     there = set(files.names(FOLDER))
     return {d: port for d, port in ports.items() if d in there and not is_representor(files, d)}
+
+
+def build(context: CollectorContext) -> "NetdevCollector":
+    """Creates the collector."""
+    return NetdevCollector(context)
 
 
 class NetdevCollector:
