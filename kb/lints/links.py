@@ -113,7 +113,7 @@ def lookalike_is_written_once(store: EntryStore) -> EntryProblems:
         for n, item in enumerate(entry.document.data.get("lookalikes", ())):
             pair = frozenset((entry.name, item["condition"]))
             if pair in told:
-                text = f"{item['condition']!r}, which tells of this one already"
+                text = f"{item['condition']!r}, which names this one already"
                 yield entry.name, entry.document.problem(("lookalikes", n), text, "each pair once")
             told.add(pair)
 

@@ -47,7 +47,7 @@ def condition_page(c: Condition, catalogue: Catalogue, edges: Edges, rules: Mapp
 
 
 def _tag_line(c: Condition) -> str:
-    grade = f"evidence {strong(c.grade)} ({GRADE_DESCRIPTIONS.get(c.grade, 'not told')})"
+    grade = f"evidence {strong(c.grade)} ({GRADE_DESCRIPTIONS.get(c.grade, 'unknown')})"
     row = f"row of the paper: {escape_text(c.paper_row)}" if c.paper_row else ""
     return " · ".join(
         filter(
@@ -106,7 +106,7 @@ def _lookalike_table(c: Condition, catalogue: Catalogue) -> str:
         )
         for o in c.lookalikes
     )
-    return table(("Condition", "How to tell them apart", "Rests on"), rows)
+    return table(("Condition", "Test that separates them", "Rests on"), rows)
 
 
 def _external_lookalike_table(c: Condition, catalogue: Catalogue) -> str:
@@ -114,7 +114,7 @@ def _external_lookalike_table(c: Condition, catalogue: Catalogue) -> str:
         (escape_text(o.condition), escape_text(o.separate_by), format_basis(catalogue, o.basis))
         for o in c.lookalikes_outside
     ]
-    return table(("Outside the catalogue", "How to tell them apart", "Rests on"), rows)
+    return table(("Outside the catalogue", "Test that separates them", "Rests on"), rows)
 
 
 def _causal_links(

@@ -87,7 +87,7 @@ def mitigation_page(m: Mitigation, catalogue: Catalogue, users: References) -> s
 
 def source_page(s: Source, catalogue: Catalogue, users: References) -> str:
     """Returns the page of a source: how it was seen, and the statements that cite it."""
-    people = ", ".join(citations.author_names(s)) or "nobody is named"
+    people = ", ".join(citations.author_names(s)) or "no named authors"
     facts = {
         "By": escape_text(people),
         "Year": str(s.year),

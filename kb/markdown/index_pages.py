@@ -28,11 +28,11 @@ GROUP_TITLES: Mapping[str, str] = {
 }
 FINDING_KIND_TITLES: Mapping[str, str] = {
     "negative": "What does not work, or is wrongly believed",
-    "positive": "What the network was shown to tell",
-    "separation": "Tests that tell families of conditions apart",
-    "threshold": "Numbers that somebody used",
+    "positive": "What the network was shown to reveal",
+    "separation": "Tests that separate families of conditions",
+    "threshold": "Thresholds in use",
     "system": "Systems that detect",
-    "gap": "What nobody has measured",
+    "gap": "What has not been measured",
 }
 
 _INTRODUCTION = """What goes wrong in machines that train and serve large language models, what it costs, what a DPU
@@ -43,7 +43,7 @@ _JUDGEMENT_NOTE = """What no work says is *our judgement* and marked so, with it
 condition, most verdicts, causes and effects, the actor, cost, risk, undo and check of a mitigation."""
 _MATRIX_NOTE = """For each condition: what a DPU sees of it as the front-end NIC, as the NIC of every rail
 (and not of the front end), as the root of the GPUs' PCIe, and with telemetry of GPUs and engines relayed to it; the
-most that a DPU could do of any mitigation; and who could carry out which."""
+most that a DPU could do of any mitigation; and which actors could carry it out."""
 _GRAPH_NOTE = """Each leads from a cause to what it brings about, from faults of machines and fabric on the left
 to what users notice on the right. They are *our judgement*, each with its reason."""
 
@@ -72,7 +72,7 @@ def home_page(catalogue: Catalogue, rows: tuple[MatrixRow, ...]) -> str:
             section(
                 "What a DPU sees",
                 _verdict_count_table(rows),
-                "[Condition by condition, with who could help](matrix.md)",
+                "[Condition by condition, with the actors that could help](matrix.md)",
             ),
             section("How to read it", *_legend()),
         ]
@@ -80,11 +80,11 @@ def home_page(catalogue: Catalogue, rows: tuple[MatrixRow, ...]) -> str:
 
 
 def _questions() -> Iterator[str]:
-    yield "What can a DPU see of each condition, and who could mitigate it? [The matrix](matrix.md)"
+    yield "What can a DPU see of each condition, and what could mitigate it? [The matrix](matrix.md)"
     yield "What leads to what? [The causal graph](graph.md)"
-    yield "Which conditions are taken for one another, and what tells them apart? [Look-alikes](lookalikes.md)"
+    yield "Which conditions look alike, and what separates them? [Look-alikes](lookalikes.md)"
     yield "What was measured, by whom, at what scale? [Every number](claims.md)"
-    yield "What does not work, and what has nobody measured? [Findings](findings.md)"
+    yield "What does not work, and what has not been measured? [Findings](findings.md)"
     yield "What can be done? [Mitigations](mitigations.md)"
     yield "What is it called in my exporter? [Signals](signals.md)"
 
@@ -116,7 +116,7 @@ def matrix_page(rows: tuple[MatrixRow, ...]) -> str:
     could = ", ".join(f"{by['dpu'].get(name, 0)} {shown}" for name, (shown, _) in DPU_CAPABILITY_LABELS.items())
     return page(
         [
-            "# What a DPU sees, and who could help",
+            "# What a DPU sees, and which actors could help",
             _MATRIX_NOTE,
             _verdict_count_table(rows),
             f"Of {len(rows)} conditions, a DPU could do something about: {could}.",
@@ -150,7 +150,7 @@ def _matrix_table(rows: Iterable[MatrixRow]) -> str:
 
 
 def _matrix_row(row: MatrixRow) -> tuple[str, ...]:
-    who = "; ".join(
+    actors = "; ".join(
         f"{escape_text(ACTORS[actor])}: {', '.join(format_id_link('mitigations', id_, up='') for id_ in ids)}"
         for actor, ids in row.actors.items()
     )
@@ -158,7 +158,7 @@ def _matrix_row(row: MatrixRow) -> tuple[str, ...]:
         link(row.condition.name, f"conditions/{row.condition.id}.md"),
         *(format_verdict(row.verdicts.get(name, "")) for name in DEPLOYMENTS),
         format_dpu_capability(row.dpu),
-        who or "nobody yet",
+        actors or "none yet",
     )
 
 
@@ -302,8 +302,8 @@ def lookalikes_page(catalogue: Catalogue, graph: Subgraph) -> str:
     return page(
         [
             "# Look-alikes",
-            "Conditions that are taken for one another, and what tells them apart.",
-            table(("This", "and this", "are told apart by"), rows),
+            "Conditions that look alike, and the tests that separate them.",
+            table(("This", "and this", "are separated by"), rows),
         ]
     )
 

@@ -10,7 +10,7 @@ GRADE_DESCRIPTIONS: Mapping[str, str] = {
     "A": "measured in production, or read in full text with its numbers",
     "B": "numbers from the abstract of a paper, or several operators who measured it independently",
     "C": "second hand, from a vendor, or from one operator",
-    "D": "nobody has measured it properly, as far as we found",
+    "D": "no adequate measurement was found",
 }
 
 VERDICT_LABELS: Mapping[str, tuple[str, str]] = {
@@ -53,12 +53,12 @@ def format_entry_link(catalogue: Catalogue, kind: str, id_: str, *, up: str = ".
 
 def format_verdict(name: str) -> str:
     """Returns a verdict with its glyph."""
-    return VERDICT_LABELS.get(name, ("? not told", ""))[0]
+    return VERDICT_LABELS.get(name, ("? unknown", ""))[0]
 
 
 def format_dpu_capability(name: str) -> str:
     """Returns a capability of a DPU with its glyph."""
-    return DPU_CAPABILITY_LABELS.get(name, ("? not told", ""))[0]
+    return DPU_CAPABILITY_LABELS.get(name, ("? unknown", ""))[0]
 
 
 def format_seen(name: str) -> str:
