@@ -102,7 +102,12 @@ ENGINE_INTERFACE = {
 }
 ENGINE_TOOLS = {
     # Assessment measures and fits confidence; it reads the parts that it measures.
-    "adapters/assessment": {"engine.attribution", "engine.incidents.state"},
+    "adapters/assessment": {
+        "engine.attribution.causes",
+        "engine.incidents.confidence",
+        "engine.incidents.grouping",
+        "engine.incidents.state",
+    },
     # The simulator needs the range of the counters that it writes.
     "adapters/simulator": {"engine.ingest.counters"},
     # Commands for authors of rules and policies.

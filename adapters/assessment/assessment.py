@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
 
+from skewscope.adapters.assessment.calibration_fit import fit_calibration, fit_scale, to_log_odds
 from skewscope.adapters.assessment.runner import AssessmentRun, RunOptions, replay_all, run_all, run_variants
 from skewscope.adapters.assessment.scenarios import (
     QUIET_DURATION,
@@ -15,9 +16,8 @@ from skewscope.adapters.assessment.scenarios import (
 )
 from skewscope.adapters.assessment.score import AssessmentScore, calibration_samples, score_runs
 from skewscope.adapters.assessment.vantages import FULL_VANTAGE, VANTAGES
-from skewscope.engine.attribution.calibration import Calibration, fit_calibration, fit_scale
 from skewscope.engine.attribution.causes import CauseGraph
-from skewscope.engine.attribution.confidence import to_log_odds
+from skewscope.engine.incidents.confidence import Calibration
 from skewscope.kb.loader import catalogue
 
 DAY = 86400.0

@@ -12,10 +12,9 @@ from skewscope.adapters.assessment.vantages import FULL_VANTAGE, VANTAGES, Vanta
 from skewscope.adapters.runtime.processes import map_parallel
 from skewscope.adapters.runtime.replay import replay
 from skewscope.adapters.simulator.faults.registry import FaultTarget
-from skewscope.engine.attribution.calibration import Calibration, load_calibration
-from skewscope.engine.attribution.causes import MIN_CROWD
-from skewscope.engine.attribution.confidence import log_odds
 from skewscope.engine.engine import Engine
+from skewscope.engine.incidents.confidence import Calibration, evidence_log_odds, load_calibration
+from skewscope.engine.incidents.grouping import MIN_CROWD
 from skewscope.engine.incidents.state import VERDICT_NAMES
 from skewscope.engine.ingest.feed import F64, Block, SeriesTable, concat_blocks, empty_block
 from skewscope.engine.model.incident import LIKELY_CONFIDENCE, Incident
@@ -171,7 +170,7 @@ def to_reported_incidents(
             one.name,
             one.opened_at - start,
             one.confidence,
-            condition.get(one.explained_by or "", ""),
+            condition.get(one.root_id, ""),
             one.rule,
             _evidence_log_odds(one),
             tuple(rival.condition for rival in one.competing),
@@ -201,7 +200,7 @@ def _evidence_log_odds(one: Incident) -> float:
     """Returns the log-odds of an incident from its evidence; a firing rule has all of its required evidence."""
     items = [*((e, False) for e in one.evidence), *((e, True) for e in one.against)]
     verdicts = [VERDICTS[e.verdict] for e, _ in items]
-    return log_odds([e.weight for e, _ in items], [against for _, against in items], verdicts, one.coverage)
+    return evidence_log_odds([e.weight for e, _ in items], [against for _, against in items], verdicts, one.coverage)
 
 
 VERDICTS = {word: verdict for verdict, word in VERDICT_NAMES.items()}

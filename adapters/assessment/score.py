@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from skewscope.adapters.assessment.calibration_fit import CalibrationSample
 from skewscope.adapters.assessment.runner import ANYWHERE, AssessmentRun, FaultLabel, ReportedIncident
-from skewscope.engine.attribution.calibration import CalibrationSample
 from skewscope.engine.attribution.causes import CauseGraph
 
 EARLY_TOLERANCE, LATE_TOLERANCE = 2.0, 10.0

@@ -87,10 +87,12 @@ class RestoredIncidents:
 
     def _restore(self, one: Incident) -> Incident:
         before = self._restored.get(one.id)
-        root = self._restored.get(one.explained_by or "")
+        root = self._restored.get(one.root_id)
         if before is not None:
             one = replace(one, id=before.id, opened_at=before.opened_at)
-        return replace(one, explained_by=root.id) if root else one
+        if root and one.explained_by:
+            one = replace(one, explained_by=replace(one.explained_by, id=root.id))
+        return one
 
 
 def _match_key(one: Incident) -> Key:

@@ -17,7 +17,7 @@ from skewscope.adapters.controller.silences import Silence, from_row, to_row
 from skewscope.adapters.notify import outbox
 from skewscope.adapters.notify.base import Notification
 from skewscope.engine.engine import IncidentChange
-from skewscope.engine.model.incident import Incident, IncidentEvidence, parse_incident
+from skewscope.engine.model.incident import Incident, IncidentEvidence, parse_incident, upgrade_incident
 from skewscope.kb.problems import InputError, Problem
 
 BUSY_TIMEOUT = 5.0
@@ -214,15 +214,14 @@ class StoreReader:
             if row is None:
                 return None
             past = connection.execute("SELECT t, what FROM history WHERE incident = ? ORDER BY number", (id_,))
-            told: dict[str, Any] = json.loads(row[0])
-            return told | {"history": [{"t": t, "what": what} for t, what in past]}
+            return upgrade_incident(json.loads(row[0])) | {"history": [{"t": t, "what": what} for t, what in past]}
 
     def incidents(self, state: str = "", most: int = 1000) -> list[dict[str, Any]]:
         """Returns the contract's objects, latest first."""
         where, values = ("WHERE state = ?", (state,)) if state else ("", ())
         ordered = f"SELECT told FROM incidents {where} ORDER BY opened_at DESC, id LIMIT ?"  # noqa: S608
         with self.connect() as connection:
-            return [json.loads(row[0]) for row in connection.execute(ordered, (*values, most))]
+            return [upgrade_incident(json.loads(row[0])) for row in connection.execute(ordered, (*values, most))]
 
     def incidents_since(self, t: float, most: int = MAX_INCIDENTS) -> list[Incident]:
         """Returns the incidents that fired at any time since then, latest first."""

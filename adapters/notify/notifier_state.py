@@ -45,7 +45,7 @@ class NotifierState:
         if now.state != "firing":
             return IncidentUpdate(RESOLVED, "", now)
         if self.scope.roots_only and now.explained_by is not None:
-            return IncidentUpdate(WITHDRAWN, f"explained by {now.explained_by}", now)
+            return IncidentUpdate(WITHDRAWN, f"{now.explained_by.words} {now.explained_by.id}", now)
         return IncidentUpdate(WITHDRAWN, f"silenced by {silenced[id_]}", now) if id_ in silenced else None
 
     def _is_wanted(self, t: float, one: Incident, silenced: Mapping[str, str]) -> bool:

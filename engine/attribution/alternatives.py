@@ -1,4 +1,4 @@
-"""What else it could be: the look-alikes of a diagnosis, and what fires beside it."""
+"""The alternatives of an incident: look-alikes, other incidents nearby, conditions that lack telemetry."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.attribution.causes import MAX_CAUSAL_STEPS, CauseGraph
-from skewscope.engine.attribution.confidence import GAIN, PRIOR, log_odds_array, probability
-from skewscope.engine.attribution.neighbourhood import NeighbourIndex
+from skewscope.engine.attribution.locality import NeighbourIndex
+from skewscope.engine.incidents.alerts import AlertTracker, EvidenceSpec, RuleInfo
+from skewscope.engine.incidents.confidence import GAIN, PRIOR, evidence_log_odds_array, probability
 from skewscope.engine.incidents.state import IncidentState
-from skewscope.engine.judge.alerts import AlertTracker, EvidenceSpec, RuleInfo
 from skewscope.engine.model.locality import NODE_BOUND, Entity
 from skewscope.engine.model.sets import Index
 from skewscope.engine.model.verdict import UNKNOWN, YES, RuleVerdict
@@ -17,56 +17,65 @@ from skewscope.kb.model import Catalogue
 from skewscope.rules.entity_kinds import GROUP_LIKE
 
 NO_EVIDENCE_LOG_ODDS = PRIOR - GAIN / 2
-"""Log-odds of a condition that is judged, but that nothing near speaks for: all seen, and every item says no."""
+"""Log-odds of a condition whose rules are known nearby and whose items are all no."""
+COMPARISON_INTERVAL_S = 5.0
+"""Seconds for which a comparison is valid, even if the evidence grows."""
 MAX_LOCATIONS = 16
-"""Names of where else a candidate may be."""
+"""Maximum number of other locations per candidate."""
 PATH_KINDS = frozenset({"port", "link", "peer"})
-"""Kinds of entities that suffer from what is wrong elsewhere on their paths."""
+"""Kinds of entities that show effects of faults elsewhere on their paths."""
 NearbyVerdict = tuple[RuleInfo, RuleVerdict, Index]
-"""A rule, what it says in this tick, and which of its entities are near."""
+"""A rule, its verdict of this tick, and the indices of the entities nearby."""
 EntityLogOdds = tuple[Index, NDArray[np.float64]]
-"""Entities of a rule, in order, and the log-odds of its condition on each."""
+"""Sorted indices of entities of a rule, and `[entity]` float64 log-odds of its condition on each."""
 
 
 class AlternativeFinder:
-    """Compares cases with what else could be the matter."""
+    """Compares incidents with their alternatives."""
 
     def __init__(
-        self, catalogue: Catalogue, causes: CauseGraph, neighbours: NeighbourIndex, tracks: AlertTracker
+        self, catalogue: Catalogue, causes: CauseGraph, neighbours: NeighbourIndex, alerts: AlertTracker
     ) -> None:
-        self.catalogue, self.cause_graph, self.alerts = catalogue, causes, tracks
+        self.catalogue, self.cause_graph, self.alerts = catalogue, causes, alerts
         self.locality, self._neighbours = neighbours.locality, neighbours
         self._separating_tests: dict[str, dict[str, str]] = {}
 
-    def compare(self, t: float, cases: Sequence[IncidentState]) -> None:
-        """Note what else each of some cases could be, as the rules see it in this tick.
+    def compare(self, t: float, incidents: Sequence[IncidentState]) -> None:
+        """Set the alternatives and candidates of incidents, by the verdicts of this tick.
 
-        That is how likely each look-alike is by its own rules; and which look-alikes and causes cannot be judged here.
+        Alternatives are look-alikes, with their probability by their own rules. Candidates are look-alikes and causes
+        whose rules lack telemetry here.
         """
-        near = [self._lookalikes_near(case) for case in cases]
-        alike = [
-            near_[name]
-            for case, near_ in zip(cases, near, strict=True)
-            for name in self._separating_tests[case.condition]
+        nearby = [self._lookalikes_near(incident) for incident in incidents]
+        compared = [
+            near[condition]
+            for incident, near in zip(incidents, nearby, strict=True)
+            for condition in self._separating_tests[incident.condition]
         ]
-        odds = _log_odds_by_rule(entry for some in alike for entry in some)
-        for case, near_ in zip(cases, near, strict=True):
-            for condition, test in self._separating_tests[case.condition].items():
-                case.alternatives[condition] = (_best_probability(near_[condition], odds), test)
-            open_ = self._candidates(case, near_)
-            places = {name: found for name, said in open_.items() if (found := self._unknown_locations(case, said))}
-            # What else a cause does may show a little later: a case that has just come up is looked at once more, and
-            # what could not be judged as it came up stays a candidate.
-            again = case.comparison_count == 1
-            case.candidates = tuple(dict.fromkeys([*case.candidates, *open_] if again else open_))
-            case.candidate_locations = tuple(
-                ({**dict(case.candidate_locations), **places} if again else places).items()
-            )
-            case.comparison_count += 1
-            case.compared_at, case.needs_comparison = t, case.comparison_count == 1
+        odds = _log_odds_by_rule(entry for entries in compared for entry in entries)
+        for incident, near in zip(incidents, nearby, strict=True):
+            for condition, test in self._separating_tests[incident.condition].items():
+                incident.alternatives[condition] = (_best_probability(near[condition], odds), test)
+            self._set_candidates(incident, near)
+            incident.comparison_count += 1
+            incident.compared_at, incident.needs_comparison = t, incident.comparison_count == 1
+
+    def _set_candidates(self, incident: IncidentState, near: Mapping[str, Sequence[NearbyVerdict]]) -> None:
+        unjudged = self._candidates(incident, near)
+        locations = {
+            name: found for name, entries in unjudged.items() if (found := self._unknown_locations(incident, entries))
+        }
+        names: Iterable[str] = unjudged
+        if incident.comparison_count == 1:
+            # Other effects of a cause may appear later than the first: a new incident is compared a second time, and
+            # the candidates of the first comparison remain.
+            names = [*incident.candidates, *unjudged]
+            locations = {**dict(incident.candidate_locations), **locations}
+        incident.candidates = tuple(dict.fromkeys(names))
+        incident.candidate_locations = tuple(locations.items())
 
     def _find_separating_tests(self, condition: str) -> dict[str, str]:
-        """Look-alikes and what separates them, whichever side says so."""
+        """Returns the look-alikes of a condition with the separating test, from either entry of the catalogue."""
         conditions = self.catalogue.conditions
         tests = {
             id_: look.separate_by
@@ -78,145 +87,144 @@ class AlternativeFinder:
         return tests | {look.condition: look.separate_by for look in (known.lookalikes if known else ())}
 
     def _candidates(
-        self, case: IncidentState, near: Mapping[str, Sequence[NearbyVerdict]]
+        self, incident: IncidentState, near: Mapping[str, Sequence[NearbyVerdict]]
     ) -> dict[str, Sequence[NearbyVerdict]]:
-        """Look-alikes and causes that no rule can judge here, and what may lie behind those and cannot be judged.
-
-        The nearest ones first: what would need more steps to have led here follows.
-        """
+        """Returns the look-alikes and causes that cannot be judged nearby, and causes of those, the closest first."""
         found: dict[str, Sequence[NearbyVerdict]] = {}
-        edge = (
-            self._verdicts_near(case, near, wide=True)
-            if case.primary_entity.kind in (*PATH_KINDS, *GROUP_LIKE)
+        frontier = (
+            self._verdicts_near(incident, near, wide=True)
+            if incident.primary_entity.kind in (*PATH_KINDS, *GROUP_LIKE)
             else near
         )
         for _ in range(MAX_CAUSAL_STEPS):
-            open_ = {name: said for name, said in sorted(edge.items()) if not self._is_judgeable(said)}
-            found |= open_
-            behind = {cause for name in open_ for cause in self.cause_graph.direct_causes(name)} - {
+            unjudged = {name: entries for name, entries in sorted(frontier.items()) if not self._is_judgeable(entries)}
+            found |= unjudged
+            causes = {cause for name in unjudged for cause in self.cause_graph.direct_causes(name)} - {
                 *near,
                 *found,
-                case.condition,
+                incident.condition,
             }
-            edge = self._verdicts_near(case, behind)
+            frontier = self._verdicts_near(incident, causes)
         return found
 
     def _is_judgeable(self, near: Sequence[NearbyVerdict]) -> bool:
-        """Whether a rule can tell of a condition wherever it may be near; one without a rule is no candidate."""
+        """Whether some rule judges the condition on all entities nearby, or there is no rule to lack telemetry."""
         unknown = [self.alerts.unknown_mask(verdict, at) for _, verdict, at in near if len(at)]
-        return not unknown or not all(each.any() for each in unknown)
+        return not unknown or not all(mask.any() for mask in unknown)
 
-    def _unknown_locations(self, case: IncidentState, near: Sequence[NearbyVerdict]) -> tuple[str, ...]:
-        """Names of where something cannot be judged, the case's own first if it is one; none if it is the only one."""
+    def _unknown_locations(self, incident: IncidentState, near: Sequence[NearbyVerdict]) -> tuple[str, ...]:
+        """Returns the names of the unjudged entities nearby, the incident's own first; () if it is the only one."""
         unknown = [
             Entity(v.kind, v.names[i]) for _, v, at in near for i in at[self.alerts.unknown_mask(v, at)].tolist()
         ]
-        apart = [one for one in unknown if self._are_apart(case.primary_entity, one)]
+        apart = [one for one in unknown if self._are_apart(incident.primary_entity, one)]
         names = sorted({self.locality.display_name(one)[1] for one in apart})[:MAX_LOCATIONS]
-        here = [self.locality.display_name(case.primary_entity)[1]] if len(apart) < len(unknown) else []
+        here = [self.locality.display_name(incident.primary_entity)[1]] if len(apart) < len(unknown) else []
         return (*here, *names) if names else ()
 
     def _are_apart(self, one: Entity, other: Entity) -> bool:
-        """Whether two share no node; of groups and pools, whether they share none and neither is in the other."""
+        """Whether two share no node; groups and pools, if they share none and neither contains the other."""
         a, b = self.locality.location_of(one), self.locality.location_of(other)
         if {one.kind, other.kind} <= {*NODE_BOUND}:
             return (a.self_tokens | a.nodes).isdisjoint(b.self_tokens | b.nodes)
         inside = not (a.self_tokens.isdisjoint(b.pools) and b.self_tokens.isdisjoint(a.pools))
         return not inside and self._neighbours.tokens(one).isdisjoint(self._neighbours.tokens(other))
 
-    def _lookalikes_near(self, case: IncidentState) -> dict[str, list[NearbyVerdict]]:
-        """What the rules of each look-alike and cause say near a case."""
-        if case.condition not in self._separating_tests:
-            self._separating_tests[case.condition] = self._find_separating_tests(case.condition)
-        return self._verdicts_near(
-            case, self._separating_tests[case.condition].keys() | self.cause_graph.direct_causes(case.condition)
-        )
+    def _lookalikes_near(self, incident: IncidentState) -> dict[str, list[NearbyVerdict]]:
+        """Returns the verdicts near an incident for each look-alike and direct cause."""
+        condition = incident.condition
+        if condition not in self._separating_tests:
+            self._separating_tests[condition] = self._find_separating_tests(condition)
+        conditions = self._separating_tests[condition].keys() | self.cause_graph.direct_causes(condition)
+        return self._verdicts_near(incident, conditions)
 
     def _verdicts_near(
-        self, case: IncidentState, conditions: Iterable[str], *, wide: bool = False
+        self, incident: IncidentState, conditions: Iterable[str], *, wide: bool = False
     ) -> dict[str, list[NearbyVerdict]]:
-        """What the rules of some conditions say of a case's entity and of those next to it.
+        """Returns by condition the verdicts of its rules, with the entities at or next to the incident.
 
-        Where both sit on a node it must be the same one: that another member is late does not make this link bad. Only
-        what other ports of the group suffer may lie on the paths of this one, and what another replica has may reach
-        this one where the catalogue says so: these are taken in where the look is `wide`.
+        Two entities that lie on nodes must share a node: a late member does not make the link of another one faulty.
+        A `wide` search includes other ports of the group, because they may lie on the same paths, and other replicas
+        of the pool if the catalogue says that the condition reaches them.
         """
-        entity = case.primary_entity
-        place, around = self.locality.location_of(entity), self._neighbours.tokens(entity)
+        entity = incident.primary_entity
+        location, tokens = self.locality.location_of(entity), self._neighbours.tokens(entity)
         known: dict[tuple[str, int, bool], Index] = {}
         found: dict[str, list[NearbyVerdict]] = {name: [] for name in conditions}
-        for name, own in found.items():
+        for name, entries in found.items():
             for info, verdict in self.alerts.verdicts_of(name):
                 siblings = wide and {entity.kind, verdict.kind} <= {*GROUP_LIKE}
-                siblings = siblings and self.cause_graph.reaches_siblings(name, case.condition)
+                siblings = siblings and self.cause_graph.reaches_siblings(name, incident.condition)
                 key = verdict.kind, id(verdict.names), siblings
                 if key not in known:
                     same_node = entity.kind in NODE_BOUND and verdict.kind in NODE_BOUND
                     same_node = same_node and not (wide and verdict.kind in PATH_KINDS)
-                    tokens = place.self_tokens | place.nodes if same_node else around | place.pools
+                    near = location.self_tokens | location.nodes if same_node else tokens | location.pools
                     if siblings:
-                        tokens |= self.locality.replicas_of(place.pools)
-                    known[key] = self._neighbours.find_near(verdict.kind, verdict.names, tokens)
-                own.append((info, verdict, known[key]))
+                        near |= self.locality.replicas_of(location.pools)
+                    known[key] = self._neighbours.find_near(verdict.kind, verdict.names, near)
+                entries.append((info, verdict, known[key]))
         return found
 
     def weigh(self, roots: Sequence[IncidentState]) -> None:
-        """Note the other roots that fire in the same place; the likeliest of them makes a case less sure."""
+        """Set the probability of the likeliest other root in the same place, which lowers the confidence."""
         at: dict[str, list[IncidentState]] = {}
-        for case in roots:
-            for token in self._neighbours.tokens(case.primary_entity):
-                at.setdefault(token, []).append(case)
-        for case in roots:
-            near = {other.id: other for token in self._neighbours.tokens(case.primary_entity) for other in at[token]}
+        for incident in roots:
+            for token in self._neighbours.tokens(incident.primary_entity):
+                at.setdefault(token, []).append(incident)
+        for incident in roots:
+            tokens = self._neighbours.tokens(incident.primary_entity)
+            near = {other.id: other for token in tokens for other in at[token]}
             for _, other in sorted(near.items()):
-                if other.condition != case.condition:
-                    self._record_alternative(case, other)
+                if other.condition != incident.condition:
+                    _add_alternative(incident, other)
 
-    def _record_alternative(self, case: IncidentState, other: IncidentState) -> None:
-        chance = probability(other.log_odds)
-        before, test = case.alternatives.get(other.condition, (0.0, ""))
-        case.alternatives[other.condition] = (max(before, chance), test or _separating_measurement(case, other))
-        case.alternative_probability = max(case.alternative_probability, chance)
+
+def _add_alternative(incident: IncidentState, other: IncidentState) -> None:
+    p = probability(other.log_odds)
+    before, test = incident.alternatives.get(other.condition, (0.0, ""))
+    incident.alternatives[other.condition] = (max(before, p), test or _separating_measurement(incident, other))
+    incident.alternative_probability = max(incident.alternative_probability, p)
 
 
 def _log_odds_by_rule(near: Iterable[NearbyVerdict]) -> dict[str, EntityLogOdds]:
-    """How likely each rule's condition is by what it says of all who are near anybody, each rule asked but once."""
-    asked: dict[str, list[NearbyVerdict]] = {}
+    """Returns by rule the log-odds of its condition on all entities near any incident; evaluates each rule once."""
+    by_rule: dict[str, list[NearbyVerdict]] = {}
     for entry in near:
-        asked.setdefault(entry[0].rule, []).append(entry)
+        by_rule.setdefault(entry[0].rule, []).append(entry)
     found = {}
-    for rule, some in asked.items():
-        info, verdict, _ = some[0]
-        at = np.unique(np.concatenate([each for _, _, each in some]))
+    for rule, entries in by_rule.items():
+        info, verdict, _ = entries[0]
+        at = np.unique(np.concatenate([indices for _, _, indices in entries]))
         if not len(at):
             found[rule] = at, np.empty(0)
             continue
-        said = verdict.evidence_of(at, numbers=False)
-        odds = log_odds_array(info.weights, info.against, said.evidence, said.coverage, info.required)
-        # What a rule was worth was measured where it spoke; where it does not, its evidence alone counts.
-        speaks = verdict.firing[at] | (verdict.state[at] == YES)
-        odds = np.where(speaks, info.calibrate(odds), odds)
-        found[rule] = at, np.where(said.applies, odds, NO_EVIDENCE_LOG_ODDS)
+        batch = verdict.evidence_of(at, numbers=False)
+        odds = evidence_log_odds_array(info.weights, info.against, batch.evidence, batch.coverage, info.required)
+        # The calibration was fitted where the rule fires; elsewhere its evidence alone counts.
+        holds = verdict.firing[at] | (verdict.state[at] == YES)
+        odds = np.where(holds, info.calibration.rule_log_odds(rule, odds), odds)
+        found[rule] = at, np.where(batch.applies, odds, NO_EVIDENCE_LOG_ODDS)
     return found
 
 
 def _best_probability(near: Sequence[NearbyVerdict], odds: Mapping[str, EntityLogOdds]) -> float:
-    """How likely a condition is by what its rules say of these: the prior where it has none."""
+    """Returns the highest probability of a condition on the entities nearby; the prior's if it has no rule."""
     best = NO_EVIDENCE_LOG_ODDS if near else PRIOR
     for info, _, at in near:
-        whose, known = odds[info.rule]
-        best = max(best, float(known[np.searchsorted(whose, at)].max(initial=NO_EVIDENCE_LOG_ODDS)))
+        indices, known = odds[info.rule]
+        best = max(best, float(known[np.searchsorted(indices, at)].max(initial=NO_EVIDENCE_LOG_ODDS)))
     return probability(best)
 
 
-def _separating_measurement(case: IncidentState, other: IncidentState) -> str:
-    """The measurement that would tell two apart where the catalogue names none; '' where nothing more could be seen.
+def _separating_measurement(incident: IncidentState, other: IncidentState) -> str:
+    """Returns the measurement that would separate two incidents if the catalogue names none; '' if there is none.
 
-    That is the heaviest item of either that could not be judged, else the heaviest that the other needs and that rests
-    on signals which this one does not read: should it fall, the other falls, and this one stands.
+    It is the heaviest item of either that is unknown. If none is, it is the heaviest yes of the other one that rests
+    on signals which this one does not read: should it become no, the other one is excluded and this one remains.
     """
-    missing = [i for which in (case, other) for i, v in _evidence_items(which) if v == UNKNOWN and i.signals]
-    read = {signal for item, _ in _evidence_items(case) for signal in item.signals}
+    missing = [i for one in (incident, other) for i, v in _evidence_items(one) if v == UNKNOWN and i.signals]
+    read = {signal for item, _ in _evidence_items(incident) for signal in item.signals}
     own = [
         i for i, v in _evidence_items(other) if v == YES and not i.against and i.signals and read.isdisjoint(i.signals)
     ]
@@ -224,5 +232,5 @@ def _separating_measurement(case: IncidentState, other: IncidentState) -> str:
     return f"{', '.join(heaviest.signals)} ({heaviest.name})" if heaviest else ""
 
 
-def _evidence_items(case: IncidentState) -> Iterator[tuple[EvidenceSpec, int]]:
-    return zip(case.peak_evidence.info.items, case.peak_evidence.verdicts, strict=True)
+def _evidence_items(incident: IncidentState) -> Iterator[tuple[EvidenceSpec, int]]:
+    return zip(incident.peak_evidence.info.items, incident.peak_evidence.verdicts, strict=True)

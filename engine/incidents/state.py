@@ -1,17 +1,18 @@
-"""One incident while it lives, and how it is told."""
+"""The state of one incident in the engine, and its conversion to an `Incident`."""
 
 import hashlib
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from skewscope.engine.attribution.confidence import ALTERNATIVE_WEIGHT, CORROBORATION, probability
-from skewscope.engine.judge.alerts import EvidenceSnapshot, EvidenceSpec
+from skewscope.engine.incidents.alerts import EvidenceSnapshot, EvidenceSpec
+from skewscope.engine.incidents.confidence import corroborated_log_odds, incident_confidence
 from skewscope.engine.model.incident import (
     SEVERITIES,
     Advice,
     BlastRadius,
     CompetingCondition,
+    Explanation,
     Impact,
     Incident,
     IncidentEvidence,
@@ -24,44 +25,62 @@ MAX_HISTORY = 200
 VERDICT_NAMES = {-1: "no", 0: "unknown", 1: "yes"}
 
 
+@dataclass(frozen=True, slots=True)
+class IncidentTiming:
+    """How long incidents stay related after they end, in seconds of data time."""
+
+    grouping_s: float = 10.0
+    """Entities whose primary entity has cleared stay grouped under it this long, then get an incident of their own."""
+    explain_s: float = 20.0
+    """A resolved root explains this long: the window of an effect's rule is often longer than its cause's."""
+    linger_s: float = 60.0
+    """A resolved root keeps what it explains this long: the queue that it left has to drain."""
+    cool_down_s: float = 30.0
+    """An incident that fires again within this time is the same one; it has flapped."""
+    hand_over_s: float = 15.0
+    """An incident that ends on one member of a group as it begins on another one has moved."""
+
+
 @dataclass(slots=True)
 class IncidentState:
-    """An incident that the engine still thinks about."""
+    """The mutable state of one incident."""
 
     condition: str
     primary_entity: Entity
-    """The entity that it is told on."""
+    """The entity that it is shown on."""
     opened_at: float
     since: float
     peak_evidence: EvidenceSnapshot
-    """What spoke for it when it spoke loudest."""
+    """Its strongest evidence so far."""
     id: str = ""
-    """Given when it opens and kept, should a louder entity take over."""
+    """Set when it opens; it stays if another entity becomes the primary one."""
     resolved_at: float | None = None
     severity: int = 0
     agreeing_rules: int = 0
-    """How many further rules agree."""
+    """Number of further rules that agree."""
     members: set[Entity] = field(default_factory=set)
-    explained_by: str | None = None
+    explanation: Explanation | None = None
+    """The incident that explains it directly, as of the last tick."""
     merged_into: str = ""
+    """Id of the incident of the same condition that it became a part of."""
     alternatives: dict[str, tuple[float, str]] = field(default_factory=dict)
-    """By condition: how likely it is instead, and what would tell."""
+    """By condition: its probability instead, and the measurement that separates the two."""
     candidates: tuple[str, ...] = ()
-    """Look-alikes and causes that cannot be judged here, for want of what their rules read."""
+    """Look-alikes and causes that cannot be judged here, because telemetry of their rules is missing."""
     candidate_locations: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Which of them may be somewhere else, and the names of where they may be."""
+    """(candidate, names of its possible locations) for those that may be somewhere else."""
     comparison_count: int = 0
-    """How often it was held against what else it could be where it is now."""
+    """Number of comparisons with alternatives at its current primary entity."""
     compared_at: float = -math.inf
-    """When it was last held against what else it could be..."""
+    """When it was last compared with alternatives..."""
     needs_comparison: bool = True
-    """...and whether it is to be once more: it has spoken louder since, or has just come up."""
+    """...and whether it is due again: its evidence has grown since, or it has just opened."""
     alternative_probability: float = 0.0
-    """The chance of the likeliest other root that fires here."""
+    """The highest probability so far of another root that fires in the same place."""
     mitigations: tuple[Advice, ...] = ()
     flaps: int = 0
     moves: int = 0
-    """How often it ended on one member of a group as it began on another."""
+    """Number of times it ended on one member of a group as it began on another one."""
     history: list[tuple[float, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -69,7 +88,7 @@ class IncidentState:
 
     @property
     def is_open(self) -> bool:
-        """Whether it fires."""
+        """Whether it still fires."""
         return self.resolved_at is None
 
     @property
@@ -79,99 +98,106 @@ class IncidentState:
 
     @property
     def log_odds(self) -> float:
-        """How much its own evidence speaks for it, with what agrees."""
-        return self.peak_evidence.log_odds + CORROBORATION * self.agreeing_rules
+        """Log-odds by its own evidence and the rules that agree."""
+        return corroborated_log_odds(self.peak_evidence.log_odds, self.agreeing_rules)
 
     @property
     def confidence(self) -> float:
-        """How sure it is."""
-        worth = self.peak_evidence.info.calibration
-        return probability(
-            worth.root_shift + worth.root_scale * (self.log_odds - ALTERNATIVE_WEIGHT * self.alternative_probability)
-        )
+        """The number that is shown and that policies match; see `incidents.confidence`."""
+        return incident_confidence(self.log_odds, self.alternative_probability, self.peak_evidence.info.calibration)
+
+    def resolved_age(self, t: float) -> float:
+        """Returns the seconds since it resolved, 0 while it is open."""
+        return 0.0 if self.resolved_at is None else t - self.resolved_at
 
     def add_history(self, t: float, what: str) -> None:
-        """Remember what happened; the middle of a long story is dropped, not its start or end."""
+        """Append an event; beyond MAX_HISTORY the middle is dropped."""
         self.history.append((t, what))
         if len(self.history) > MAX_HISTORY:
             del self.history[MAX_HISTORY // 2]
 
 
 def incident_id(condition: str, entity: Entity, opened_at: float) -> str:
-    """A short id that depends on nothing but what, where and when."""
+    """Returns a short id that depends only on condition, entity and time."""
     text = f"{condition}|{entity.kind}|{entity.name}|{opened_at:.3f}"
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def to_incident(
-    case: IncidentState, places: LocalityIndex, root: str | None, blast: BlastRadius, under: Collection[str] = ()
+    state: IncidentState,
+    locality: LocalityIndex,
+    root: Explanation | None,
+    blast_radius: BlastRadius,
+    explained_conditions: Collection[str] = (),
 ) -> Incident:
-    """The incident as others see it. Advice stands with the root: what mends that mends what it explains.
+    """Returns the incident as it is shown. Only roots have mitigations: they resolve what the root explains, too.
 
     Args:
-        case: the incident.
-        places: the topology.
-        root: the id of what explains it, None for a root.
-        blast: whom it hits.
-        under: the other conditions that it explains.
+        state: the state of the incident.
+        locality: the topology.
+        root: the root that explains it, None for a root.
+        blast_radius: of the incident and of what it explains.
+        explained_conditions: the other conditions that it explains.
     """
-    kind, name = places.display_name(case.primary_entity)
-    voice = case.peak_evidence
-    items = list(zip(voice.info.items, voice.verdicts, voice.values, strict=True))
+    kind, name = locality.display_name(state.primary_entity)
+    evidence = state.peak_evidence
+    items = list(zip(evidence.info.items, evidence.verdicts, evidence.values, strict=True))
     return Incident(
-        id=case.id,
-        condition=case.condition,
+        id=state.id,
+        condition=state.condition,
         kind=kind,
         name=name,
-        state="firing" if case.is_open else "resolved",
-        opened_at=case.opened_at,
-        resolved_at=case.resolved_at,
-        severity=SEVERITIES[case.severity],
-        confidence=case.confidence,
-        coverage=_clamp_share(voice.coverage),
-        impact=Impact(voice.info.impact_metric, round_significant(voice.impact), voice.info.impact_unit),
-        blast_radius=blast,
-        rule=voice.info.rule,
-        rule_hash=voice.info.hash,
-        also=other_entities(case, places),
+        state="firing" if state.is_open else "resolved",
+        opened_at=state.opened_at,
+        resolved_at=state.resolved_at,
+        severity=SEVERITIES[state.severity],
+        confidence=state.confidence,
+        coverage=_clamp_share(evidence.coverage),
+        impact=Impact(evidence.info.impact_metric, round_significant(evidence.impact), evidence.info.impact_unit),
+        blast_radius=blast_radius,
+        rule=evidence.info.rule,
+        rule_hash=evidence.info.hash,
+        also=other_entities(state, locality),
         evidence=tuple(_to_evidence(*item) for item in items if not item[0].against),
         against=tuple(_to_evidence(*item) for item in items if item[0].against),
-        unseen=unknown_signals(voice),
-        candidates=case.candidates,
-        elsewhere=case.candidate_locations,
-        competing=rank_alternatives(_discount_explained(case, under)),
+        unseen=unknown_signals(evidence),
+        candidates=state.candidates,
+        elsewhere=state.candidate_locations,
+        competing=rank_alternatives(_discount_explained(state, explained_conditions)),
         explained_by=root,
-        mitigations=case.mitigations if root is None else (),
-        flaps=case.flaps,
-        moves=case.moves,
-        history=tuple(case.history),
+        mitigations=state.mitigations if root is None else (),
+        flaps=state.flaps,
+        moves=state.moves,
+        history=tuple(state.history),
     )
 
 
-def other_entities(case: IncidentState, places: LocalityIndex) -> tuple[str, ...]:
-    """Names of the others hit: its own kind, or what a pool or the fleet stands for."""
-    own = places.display_name(case.primary_entity)[1]
-    whole = case.primary_entity.kind in ("pool", "fleet")
-    names = {places.display_name(m)[1] for m in case.members if whole or m.kind == case.primary_entity.kind}
+def other_entities(state: IncidentState, locality: LocalityIndex) -> tuple[str, ...]:
+    """Returns the names of the other affected entities of its kind; of all kinds for a pool or the fleet."""
+    own = locality.display_name(state.primary_entity)[1]
+    is_whole = state.primary_entity.kind in ("pool", "fleet")
+    names = {locality.display_name(m)[1] for m in state.members if is_whole or m.kind == state.primary_entity.kind}
     return tuple(sorted(names - {own}))
 
 
-def unknown_signals(voice: EvidenceSnapshot) -> tuple[str, ...]:
-    """The signals of the items that could not be judged."""
-    missing = zip(voice.info.items, voice.verdicts, strict=True)
-    return tuple(sorted({signal for item, verdict in missing if verdict == UNKNOWN for signal in item.signals}))
+def unknown_signals(evidence: EvidenceSnapshot) -> tuple[str, ...]:
+    """Returns the signals of the items whose verdict is unknown."""
+    items = zip(evidence.info.items, evidence.verdicts, strict=True)
+    return tuple(sorted({signal for item, verdict in items if verdict == UNKNOWN for signal in item.signals}))
 
 
-def rank_alternatives(rivals: Mapping[str, tuple[float, str]]) -> tuple[CompetingCondition, ...]:
-    """The other diagnoses, likeliest first."""
-    ranked = sorted(rivals.items(), key=lambda item: (-item[1][0], item[0]))
-    return tuple(CompetingCondition(name, round(chance, 3), test) for name, (chance, test) in ranked[:MAX_COMPETING])
+def rank_alternatives(alternatives: Mapping[str, tuple[float, str]]) -> tuple[CompetingCondition, ...]:
+    """Returns the MAX_COMPETING likeliest alternatives, likeliest first."""
+    ranked = sorted(alternatives.items(), key=lambda item: (-item[1][0], item[0]))
+    return tuple(CompetingCondition(name, round(p, 3), test) for name, (p, test) in ranked[:MAX_COMPETING])
 
 
-def _discount_explained(case: IncidentState, under: Collection[str]) -> dict[str, tuple[float, str]]:
-    """The rivals, where one that this case explains is only left its chance of standing on its own."""
-    left = 1.0 - case.confidence
-    return {name: (p * left if name in under else p, test) for name, (p, test) in case.alternatives.items()}
+def _discount_explained(state: IncidentState, explained_conditions: Collection[str]) -> dict[str, tuple[float, str]]:
+    """Returns the alternatives; one that this incident explains keeps only its share beside the incident."""
+    left = 1.0 - state.confidence
+    return {
+        name: (p * left if name in explained_conditions else p, test) for name, (p, test) in state.alternatives.items()
+    }
 
 
 def _to_evidence(item: EvidenceSpec, verdict: int, value: float) -> IncidentEvidence:
@@ -181,7 +207,7 @@ def _to_evidence(item: EvidenceSpec, verdict: int, value: float) -> IncidentEvid
 
 
 def round_significant(value: float) -> float | None:
-    """A measured number with the digits that it has; None for none."""
+    """Returns a measured number with six significant digits, None if it is not finite."""
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
@@ -189,16 +215,6 @@ def _clamp_share(value: float) -> float:
     return min(max(value, 0.0), 1.0) if math.isfinite(value) else 0.0
 
 
-def find_final_root(case: IncidentState, cases: Mapping[str, IncidentState]) -> str | None:
-    """The root at the end of a chain of explanations, always one that is told; None for a root."""
-    seen = {case.id}
-    root, last = case.explained_by, None
-    while root is not None and root in cases and root not in seen:
-        seen.add(root)
-        last, root = root, cases[root].explained_by
-    return last
-
-
-def entities_of(cases: Iterable[IncidentState]) -> set[Entity]:
-    """All entities of some cases."""
-    return {entity for case in cases for entity in (case.primary_entity, *case.members)}
+def entities_of(states: Iterable[IncidentState]) -> set[Entity]:
+    """Returns all entities of some incidents."""
+    return {entity for state in states for entity in (state.primary_entity, *state.members)}

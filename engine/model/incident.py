@@ -1,4 +1,7 @@
-"""A diagnosis with its life: what `skewscope replay --json` prints, one a line."""
+"""The incident, the engine's result: `skewscope replay --json` prints one per line.
+
+docs/incidents.md describes the JSON and its versions.
+"""
 
 import json
 from collections.abc import Mapping
@@ -6,17 +9,27 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+INCIDENT_VERSION = 2
+"""Version of the JSON. 2: `explained_by` is an object with id and relation; it was the id."""
+RELATIONS = {
+    "merged": "part of",
+    "lingering": "after",
+    "caused": "caused by",
+    "coincident": "begins with",
+}
+"""Relations of an incident to the one that explains it, in words."""
 SEVERITIES = ("info", "warning", "critical")
 LIKELY_CONFIDENCE = 0.4
-"""From here on it is told as a diagnosis, below as a suspicion. Telling from half of the best F1 on makes for the best
-F1 (Z. Lipton, C. Elkan, B. Narayanaswamy, "Optimal thresholding of classifiers to maximize F1 measure", 2014)."""
+"""An incident with at least this confidence is a diagnosis, below it is a suspicion. A threshold of half the best F1
+maximises F1 (Z. Lipton, C. Elkan, B. Narayanaswamy, "Optimal thresholding of classifiers to maximize F1 measure",
+2014)."""
 MAX_LOCATIONS = 3
-"""Named in a remark on where a candidate may be."""
+"""Locations named in a remark on a candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentEvidence:
-    """One item for or against, as it stood when it spoke loudest for the diagnosis."""
+    """One item for or against, at the time of the strongest evidence."""
 
     name: str
     verdict: str
@@ -29,7 +42,7 @@ class IncidentEvidence:
 
 @dataclass(frozen=True, slots=True)
 class CompetingCondition:
-    """Another condition that could explain the same, and the measurement that would tell."""
+    """Another condition that could explain the same evidence, and the measurement that separates the two."""
 
     condition: str
     confidence: float
@@ -38,7 +51,7 @@ class CompetingCondition:
 
 @dataclass(frozen=True, slots=True)
 class Impact:
-    """What it costs: `change` of `metric`, in `unit` ('1' is a share); None where it could not be measured."""
+    """The cost: `change` of `metric`, in `unit` ('1' is a share); None where it was not measured."""
 
     metric: str
     change: float | None
@@ -47,7 +60,7 @@ class Impact:
 
 @dataclass(frozen=True, slots=True)
 class BlastRadius:
-    """How many are hit."""
+    """Numbers of affected nodes, groups and replicas."""
 
     nodes: int = 0
     groups: int = 0
@@ -56,11 +69,34 @@ class BlastRadius:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A mitigation worth considering, and why this one."""
+    """An advised mitigation and the reason."""
 
     id: str
     actor: str
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The incident that explains another one."""
+
+    id: str
+    relation: str
+    """A key of RELATIONS."""
+
+    @property
+    def words(self) -> str:
+        """The relation in words that precede a name: `caused by`."""
+        return RELATIONS[self.relation]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class IncidentChange:
+    """An event in the life of an incident."""
+
+    t: float
+    id: str
+    what: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,37 +123,44 @@ class Incident:
     against: tuple[IncidentEvidence, ...] = ()
     unseen: tuple[str, ...] = ()
     candidates: tuple[str, ...] = ()
-    """Conditions that it may be instead, or that may be behind it, and that nothing there is can judge. What is told
-    is then that it is one of them or this one, and confidence is how sure that is."""
+    """Conditions that may be present instead, or be its cause, and that lack telemetry to be judged. The incident
+    then says that it is this condition or one of them, with this confidence."""
     elsewhere: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """(candidate, names of where it may be): for those that may be apart from here, at another port of the group or at
-    a sibling of this replica. The incident's own name is the first where it may be here as well; sixteen others are
-    named at most."""
+    """(candidate, names of its possible locations), for candidates that may be at another port of the group or at a
+    sibling of this replica. The incident's own name is first if it may be here as well; at most sixteen others are
+    named."""
     competing: tuple[CompetingCondition, ...] = ()
-    explained_by: str | None = None
+    explained_by: Explanation | None = None
+    """None for a root."""
     mitigations: tuple[Advice, ...] = ()
     input_hash: str = ""
     flaps: int = 0
     moves: int = 0
-    """How often it went from one member of its group to another: what moves follows the work, not a machine."""
+    """Number of times it moved between members of its group: it follows the work, not a machine."""
     history: tuple[tuple[float, str], ...] = field(default=())
-    """(time, what happened), oldest first."""
+    """(time, event), oldest first."""
 
     @property
     def is_likely(self) -> bool:
-        """Whether it is a diagnosis; else it is a suspicion, told behind all diagnoses and counted as none."""
+        """Whether it is a diagnosis; otherwise it is a suspicion, listed after all diagnoses and not counted."""
         return self.confidence >= LIKELY_CONFIDENCE
 
+    @property
+    def root_id(self) -> str:
+        """Id of the incident that explains it, '' for a root."""
+        return self.explained_by.id if self.explained_by else ""
+
     def format_location(self, candidate: str) -> str:
-        """Where a candidate may be, as a remark that follows its name; '' where it can only be here."""
+        """Returns the possible locations of a candidate as a remark after its name; '' if it can only be here."""
         places = dict(self.elsewhere).get(candidate, ())
         others = [name for name in places if name != self.name]
         shown = ", ".join(others[:MAX_LOCATIONS]) + (" or elsewhere" if len(others) > MAX_LOCATIONS else "")
         return f" ({'or ' if self.name in places else ''}at {shown})" if others else ""
 
     def as_json(self) -> dict[str, Any]:
-        """The contract's object, in the contract's order."""
+        """Returns the JSON object, version INCIDENT_VERSION."""
         return {
+            "version": INCIDENT_VERSION,
             "id": self.id,
             "condition": self.condition,
             "entity": {"kind": self.kind, "name": self.name},
@@ -136,7 +179,7 @@ class Incident:
             "candidates": list(self.candidates),
             "elsewhere": {condition: list(names) for condition, names in self.elsewhere},
             "competing": [asdict(c) for c in self.competing],
-            "explained_by": self.explained_by,
+            "explained_by": None if self.explained_by is None else asdict(self.explained_by),
             "moves": self.moves,
             "mitigations": [asdict(a) for a in self.mitigations],
             "rule": self.rule,
@@ -145,44 +188,61 @@ class Incident:
         }
 
     def as_line(self) -> str:
-        """One line of JSON."""
+        """Returns one line of JSON."""
         return json.dumps(self.as_json(), allow_nan=False, ensure_ascii=False, separators=(", ", ": "))
 
 
-def parse_incident(told: Mapping[str, Any]) -> Incident:
-    """The incident that `Incident.as_json` told; its flaps and history are not in there."""
-    entity = told["entity"]
+def parse_incident(fields: Mapping[str, Any]) -> Incident:
+    """Parses the object that `Incident.as_json` returns, of any version; flaps and history are not part of it."""
+    entity = fields["entity"]
     return Incident(
-        told["id"],
-        told["condition"],
+        fields["id"],
+        fields["condition"],
         entity["kind"],
         entity["name"],
-        told["state"],
-        _seconds(told["opened_at"]),
-        None if told["resolved_at"] is None else _seconds(told["resolved_at"]),
-        told["severity"],
-        told["confidence"],
-        told["coverage"],
-        Impact(**told["impact"]),
-        BlastRadius(**told["blast_radius"]),
-        told["rule"],
-        told["rule_hash"],
-        tuple(told["also"]),
-        tuple(IncidentEvidence(**item) for item in told["evidence"]),
-        tuple(IncidentEvidence(**item) for item in told["against"]),
-        tuple(told["unseen"]),
-        tuple(told["candidates"]),
-        tuple((condition, tuple(names)) for condition, names in told.get("elsewhere", {}).items()),
-        tuple(CompetingCondition(**one) for one in told["competing"]),
-        told["explained_by"],
-        tuple(Advice(**one) for one in told["mitigations"]),
-        told["input_hash"],
-        moves=told["moves"],
+        fields["state"],
+        _seconds(fields["opened_at"]),
+        None if fields["resolved_at"] is None else _seconds(fields["resolved_at"]),
+        fields["severity"],
+        fields["confidence"],
+        fields["coverage"],
+        Impact(**fields["impact"]),
+        BlastRadius(**fields["blast_radius"]),
+        fields["rule"],
+        fields["rule_hash"],
+        tuple(fields["also"]),
+        tuple(IncidentEvidence(**item) for item in fields["evidence"]),
+        tuple(IncidentEvidence(**item) for item in fields["against"]),
+        tuple(fields["unseen"]),
+        tuple(fields["candidates"]),
+        tuple((condition, tuple(names)) for condition, names in fields.get("elsewhere", {}).items()),
+        tuple(CompetingCondition(**one) for one in fields["competing"]),
+        parse_explanation(fields["explained_by"]),
+        tuple(Advice(**one) for one in fields["mitigations"]),
+        fields["input_hash"],
+        moves=fields["moves"],
     )
 
 
+def upgrade_incident(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the JSON object of an incident of any version as one of version INCIDENT_VERSION."""
+    explanation = parse_explanation(fields["explained_by"])
+    return {
+        **fields,
+        "version": INCIDENT_VERSION,
+        "explained_by": None if explanation is None else asdict(explanation),
+    }
+
+
+def parse_explanation(field: str | Mapping[str, str] | None) -> Explanation | None:
+    """Parses `explained_by`. Version 1 holds only the id; its relation is taken to be `caused`."""
+    if field is None:
+        return None
+    return Explanation(field, "caused") if isinstance(field, str) else Explanation(field["id"], field["relation"])
+
+
 def rfc3339(seconds: float) -> str:
-    """A time as RFC 3339 in UTC, to the millisecond."""
+    """Returns a time as RFC 3339 in UTC, to the millisecond."""
     return datetime.fromtimestamp(round(seconds, 3), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skewscope.engine.advice.matcher import PolicyEvaluator
-from skewscope.engine.incidents.lifecycle import IncidentTracker
-from skewscope.engine.judge.alerts import Alert, EvidenceSnapshot, EvidenceSpec, RuleInfo
+from skewscope.engine.incidents.alerts import Alert, EvidenceSnapshot, EvidenceSpec, RuleInfo
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology
 from skewscope.engine.model.verdict import NO, UNKNOWN, YES, EvidenceBatch, RuleVerdict
+from skewscope.engine.tracker import IncidentTracker
 from skewscope.kb.model import Catalogue, CausalLink, Condition, DpuCapability, Lookalike, Mitigation
 from tests.support.policies import policy, program
 
@@ -179,7 +179,7 @@ def lives(engine) -> list[tuple]:
             one.state,
             one.opened_at,
             one.resolved_at,
-            by_id[one.explained_by].condition if one.explained_by else None,
+            by_id[one.explained_by.id].condition if one.explained_by else None,
         )
         for one in found
     ]

@@ -19,7 +19,15 @@ from skewscope.adapters.view.snapshot import (
     ViewSnapshot,
     peer_statistics,
 )
-from skewscope.engine.model.incident import Advice, BlastRadius, CompetingCondition, Impact, Incident, IncidentEvidence
+from skewscope.engine.model.incident import (
+    Advice,
+    BlastRadius,
+    CompetingCondition,
+    Explanation,
+    Impact,
+    Incident,
+    IncidentEvidence,
+)
 from skewscope.engine.model.topology import Group, Node, Port, Topology
 from skewscope.kb.model import (
     Catalogue,
@@ -82,7 +90,7 @@ CHILD = replace(
     severity="warning",
     confidence=0.66,
     impact=Impact("wire.round_rate", None, "1"),
-    explained_by=ROOT.id,
+    explained_by=Explanation(ROOT.id, "caused"),
     evidence=ROOT.evidence[:1],
     against=(),
     unseen=(),

@@ -51,7 +51,7 @@ class DisplayNames:
 
     def explained_incidents(self, id_: str) -> tuple[Incident, ...]:
         """Returns the incidents that an incident explains."""
-        return tuple(i for i in self.incidents if i.explained_by == id_ and i.id != id_)
+        return tuple(i for i in self.incidents if i.root_id == id_ and i.id != id_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +234,9 @@ def _advice_line(n: int, advice: Advice, names: DisplayNames) -> Line:
 def _cause_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
     if not incident.explained_by:
         return ()
-    root = names.find_incident(incident.explained_by)
-    name = names.incident_title(root) if root else incident.explained_by
-    return (line(f"by {name}"),)
+    root = names.find_incident(incident.explained_by.id)
+    name = names.incident_title(root) if root else incident.explained_by.id
+    return (line(f"{incident.explained_by.words} {name}"),)
 
 
 def _effect_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:

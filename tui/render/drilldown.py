@@ -155,7 +155,7 @@ def chain_lines(context: DrilldownContext, columns: int) -> list[Line]:
     """Returns the explaining incident, this one, those it explains, and the catalogue's causes and effects."""
     incident, names = context.incident, context.names
     out = [_title_line("causal chain")]
-    root = names.find_incident(incident.explained_by) if incident.explained_by else None
+    root = names.find_incident(incident.root_id)
     depth = 0
     if root is not None:
         out.append(fit(_chain_link(root, names, depth), columns))

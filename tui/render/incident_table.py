@@ -45,9 +45,9 @@ def rank_incidents(
     children: dict[str, list[Incident]] = {}
     roots: list[Incident] = []
     for incident in order:
-        parent = incident.explained_by
+        parent = incident.root_id
         if parent in known and parent != incident.id:
-            children.setdefault(parent or "", []).append(incident)
+            children.setdefault(parent, []).append(incident)
         else:
             roots.append(incident)
     rows = [row for root in roots for row in _incident_tree(root, children, fold or root.id in snoozed)]
@@ -72,7 +72,7 @@ def group_by_condition(rows: Iterable[IncidentRow]) -> list[IncidentRow]:
 
 
 def _is_snoozed_child(incident: Incident, snoozed: set[str]) -> bool:
-    return incident.explained_by in snoozed
+    return incident.root_id in snoozed
 
 
 def _urgency(incident: Incident) -> tuple[bool, bool, int, float, float, str]:

@@ -47,7 +47,7 @@ def _incident_changes(
         advice = f", do: {names.mitigation_name(new.mitigations[0].id)}" if new.mitigations else ""
         yield change("opened", f"{new.severity}, {name}, {detail.format_confidence(new)} sure{cost}{advice}")
         if new.explained_by:
-            yield change("explained", f"{name}, by {_root_label(new, names)}")
+            yield change("explained", f"{name}, {_root_label(new, names)}")
         return
     if old.state != new.state:
         how = (
@@ -60,9 +60,9 @@ def _incident_changes(
         yield change("moved", f"{names.condition_name(new.condition)} from {old.name} to {new.name}")
     if old.severity != new.severity:
         yield change("severity", f"{name} is {new.severity}, before {old.severity}")
-    if old.explained_by != new.explained_by:
+    if old.root_id != new.root_id:
         what = "explained" if new.explained_by else "unexplained"
-        yield change(what, f"{name}, by {_root_label(new, names)}" if new.explained_by else name)
+        yield change(what, f"{name}, {_root_label(new, names)}" if new.explained_by else name)
     if abs(new.confidence - old.confidence) >= CONFIDENCE_STEP and old.is_likely != new.is_likely:
         yield change(
             "more likely" if new.is_likely else "less likely",
@@ -71,8 +71,12 @@ def _incident_changes(
 
 
 def _root_label(incident: Incident, names: DisplayNames) -> str:
-    root = names.find_incident(incident.explained_by or "")
-    return names.incident_title(root) if root else str(incident.explained_by)
+    """Returns the relation and the root: `caused by <title>`; '' for a root."""
+    explanation = incident.explained_by
+    if explanation is None:
+        return ""
+    root = names.find_incident(explanation.id)
+    return f"{explanation.words} {names.incident_title(root) if root else explanation.id}"
 
 
 def _source_changes(before: ViewSnapshot | None, after: ViewSnapshot) -> Iterator[ViewChange]:

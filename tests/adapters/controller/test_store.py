@@ -21,7 +21,7 @@ from skewscope.adapters.controller.incident_restore import (
 )
 from skewscope.adapters.controller.store import Store, StoreError, StoreReader
 from skewscope.engine.engine import IncidentChange
-from skewscope.engine.model.incident import parse_incident
+from skewscope.engine.model.incident import Explanation, parse_incident
 from skewscope.kb.problems import InputError
 from tests.adapters.controller.writer import incident
 
@@ -37,6 +37,19 @@ def test_an_incident_comes_back_as_it_was(tmp_path):
     told = StoreReader(store.path).incident(one.id)
     assert told == one.as_json() | {"history": [{"t": 5.0, "what": "opened"}]}
     assert [e.what for e in StoreReader(store.path).events(0)] == ["opened"]
+
+
+def test_rows_of_the_first_version_are_read(tmp_path):
+    store, one = Store(tmp_path / "s.db"), replace(incident(3), explained_by=Explanation("i-9", "caused"))
+    store.write_tick(5.0, [one], [])
+    old = {name: value for name, value in one.as_json().items() if name != "version"} | {"explained_by": "i-9"}
+    with store.transaction() as connection:
+        connection.execute("UPDATE incidents SET told = ?", (json.dumps(old),))
+    reader = StoreReader(store.path)
+    assert [each.explained_by for each in store.open_incidents()] == [one.explained_by]
+    assert [each.explained_by for each in reader.incidents_since(0.0)] == [one.explained_by]
+    assert reader.incidents() == [one.as_json()]
+    assert reader.incident(one.id)["explained_by"] == {"id": "i-9", "relation": "caused"}
 
 
 def test_what_did_not_change_is_not_written(tmp_path):
@@ -127,14 +140,14 @@ def test_open_incidents_go_on_after_a_restart_without_being_announced_again():
     before, gone = incident(1), incident(2)
     carried = RestoredIncidents.from_incidents([before, gone])
     again = replace(incident(1), id="other", opened_at=50.0)
-    effect = replace(incident(7), explained_by="other")
+    effect = replace(incident(7), explained_by=Explanation("other", "lingering"))
     incidents, changes = carried.apply(60.0, [again, effect], [IncidentChange(60.0, "other", "opened")])
     assert [(one.id, one.opened_at) for one in incidents] == [
         (before.id, before.opened_at),
         (effect.id, effect.opened_at),
         (gone.id, gone.opened_at),
     ]
-    assert incidents[1].explained_by == before.id
+    assert incidents[1].explained_by == Explanation(before.id, "lingering")
     assert changes == (IncidentChange(60.0, before.id, TEXT_STILL_FIRING),)
     incidents, changes = carried.apply(61.0 + RESTORE_WAIT, [again], [])
     assert [(one.id, one.state) for one in incidents] == [(before.id, "firing"), (gone.id, "resolved")]

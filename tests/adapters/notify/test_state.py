@@ -11,7 +11,10 @@ from skewscope.adapters.notify import outbox
 from skewscope.adapters.notify.base import CHANGED, OPENED, RESOLVED, WITHDRAWN, NotificationScope
 from skewscope.adapters.notify.notifier_state import NotifierState
 from skewscope.adapters.notify.outbox import Outbox
+from skewscope.engine.model.incident import Explanation
 from tests.adapters.notify.incidents import incident, over
+
+EXPLANATION = Explanation("i-9", "caused")
 
 
 def whats(told):
@@ -32,7 +35,7 @@ def test_an_incident_is_told_once_and_ended_once():
     "one",
     [
         incident(3, confidence=0.3),
-        incident(3, explained_by="i-9"),
+        incident(3, explained_by=EXPLANATION),
         incident(3, severity="info"),
         incident(3, opened_at=9.0),
         incident(3, state="pending"),
@@ -54,13 +57,13 @@ def test_what_is_silenced_or_explained_is_withdrawn_and_comes_back():
     (told,) = desk.update(2.0, [one], {"i-3": "s-1"})
     assert (told.what, told.why) == (WITHDRAWN, "silenced by s-1")
     assert whats(desk.update(3.0, [one], {})) == [(OPENED, "i-3")]
-    (told,) = desk.update(4.0, [replace(one, explained_by="i-9")], {})
-    assert (told.what, told.why) == (WITHDRAWN, "explained by i-9")
+    (told,) = desk.update(4.0, [replace(one, explained_by=EXPLANATION)], {})
+    assert (told.what, told.why) == (WITHDRAWN, "caused by i-9")
 
 
 def test_who_wants_everything_is_told_what_is_explained():
     assert whats(
-        NotifierState(NotificationScope(roots_only=False)).update(1.0, [incident(3, explained_by="i-9")], {})
+        NotifierState(NotificationScope(roots_only=False)).update(1.0, [incident(3, explained_by=EXPLANATION)], {})
     ) == [(OPENED, "i-3")]
 
 
@@ -83,7 +86,7 @@ def test_openings_and_ends_take_turns(ticks):
         there, hidden = [], {}
         for number, (state, explained, silent, confidence) in tick.items():
             one = incident(number, state="firing" if state == "firing" else "resolved", confidence=confidence)
-            there += [replace(one, explained_by="i-9" if explained else None)] if state != "gone" else []
+            there += [replace(one, explained_by=EXPLANATION if explained else None)] if state != "gone" else []
             hidden |= {one.id: "s"} if silent else {}
         for told in desk.update(float(t), there, hidden):
             before = last.get(told.incident.id, RESOLVED)

@@ -1,10 +1,36 @@
 """What is advised for incidents, and the incidents that policies derive."""
 
+from dataclasses import replace
+
 import pytest
 
-from skewscope.engine.advice.advice import ContextFact
+from skewscope.engine.advice.advice import ContextFact, quantise
+from skewscope.engine.advice.matcher import PolicyEvaluator
+from skewscope.engine.advice.policy import encode_value
+from skewscope.engine.incidents.confidence import GAIN, PRIOR, Calibration, probability
 from skewscope.engine.model.locality import Entity
-from tests.support.incidents import CRITICAL, DERIVE, MORE, N1, REST, Says, advised, verdict
+from skewscope.engine.tracker import IncidentTracker
+from skewscope.rules.policy import FACTS
+from tests.support.incidents import (
+    CRITICAL,
+    DERIVE,
+    LATE,
+    MORE,
+    N1,
+    N2,
+    REST,
+    RULES,
+    Says,
+    advised,
+    catalogue,
+    cluster,
+    verdict,
+)
+from tests.support.policies import policy, program
+
+
+def encode(confidence):
+    return encode_value(FACTS["diagnosis"].properties["confidence"], confidence)
 
 
 def test_advice_comes_ranked_with_who_can_do_it_and_why():
@@ -83,3 +109,40 @@ def test_what_a_withdrawn_root_explained_comes_back_with_advice_of_its_own():
     assert (root.state, late.state, late.explained_by) == ("resolved", "firing", None)
     assert [a.id for a in late.mitigations] == ["rest"]
     assert [what for _, what in late.history][-1] == "a root again"
+
+
+def matched_confidence(engine, entity):
+    """The confidence in the diagnosis fact that the policies last had."""
+    fact = engine.policies.matcher._facts["diagnosis:late", f"rank {entity}"]
+    return dict(fact.values)["confidence"]
+
+
+def test_policies_match_the_confidence_that_the_incident_shows():
+    calibrated = {
+        name: replace(info, calibration=Calibration(shift=-0.3, root_shift=-0.1, root_scale=0.8))
+        for name, info in RULES.items()
+    }
+    for rival, lower in (({}, 0.05), ({"D:n15": Says()}, 0.05), ({N1: Says()}, 0.1)):
+        engine = IncidentTracker(calibrated, catalogue(), cluster(), PolicyEvaluator(program(REST)))
+        for t in range(3):
+            engine.step(float(t), [verdict("late", {N1: Says(), N2: Says(value=0.1)}), verdict("blind", rival)])
+            late = next(one for one in engine.list_incidents() if one.condition == "late")
+            assert matched_confidence(engine, N1) == encode(quantise(late.confidence))
+            assert matched_confidence(engine, N2) == encode(quantise(late.confidence))
+        alone = probability(Calibration(shift=-0.3).rule_log_odds("late-rule", PRIOR + GAIN))
+        assert late.confidence < alone - lower
+
+
+def test_a_policy_whose_confidence_is_not_reached_beside_a_rival_gives_no_advice():
+    sure = policy(
+        id="sure",
+        when=[{**LATE, "confidence": {"at_least": 0.95}}],
+        advise={"mitigation": "rest", "why": "It is the thing to do."},
+    )
+    engine = advised(sure)
+    engine.step(1.0, [verdict("late", {N1: Says()})])
+    assert [a.id for a in engine.list_incidents()[0].mitigations] == ["rest"]
+    engine.step(2.0, [verdict("late", {N1: Says()}), verdict("blind", {N1: Says(score=4.0)})])
+    late = next(one for one in engine.list_incidents() if one.condition == "late")
+    assert late.confidence < 0.9
+    assert late.mitigations == ()

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from skewscope.engine.attribution.calibration import Calibration
-from skewscope.engine.attribution.confidence import PRIOR, probability
-from skewscope.engine.attribution.neighbourhood import NeighbourIndex
-from skewscope.engine.incidents.lifecycle import IncidentTracker
+from skewscope.engine.attribution.locality import NeighbourIndex
+from skewscope.engine.incidents.confidence import PRIOR, Calibration, probability
 from skewscope.engine.model.incident import parse_incident
 from skewscope.engine.model.verdict import NO, YES
+from skewscope.engine.tracker import IncidentTracker
 from skewscope.kb.model import CausalLink
 from tests.support.incidents import GROUPS, N1, N2, RULES, SILENT, UNSEEN, Says, cluster, incidents, play, verdict
 
@@ -191,7 +190,7 @@ def test_a_look_alike_that_a_root_explains_is_left_little_chance_beside_it():
     again = IncidentTracker(RULES, engine.catalogue, cluster())
     again.step(1.0, [verdict("late", {N1: Says()}), verdict("bubble", {N1: Says(score=7.0)})])
     late, bubble = sorted(again.list_incidents(), key=lambda one: one.condition, reverse=True)
-    assert bubble.explained_by == late.id
+    assert bubble.root_id == late.id
     assert late.competing[0].condition == "bubble"
     assert late.competing[0].confidence < 0.1 < late.confidence
 

@@ -5,8 +5,8 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skewscope.engine.incidents.lifecycle import list_for_contract
 from skewscope.engine.model.verdict import NO, UNKNOWN, YES
+from skewscope.engine.tracker import list_for_contract
 from tests.support.incidents import DERIVE, LOST, MORE, N1, REST, Says, advised, incidents, ranks, verdict
 
 says = st.builds(
@@ -53,7 +53,7 @@ def test_whatever_fires_is_told_and_every_explanation_leads_to_a_root(script, pa
             for name, what in those.items():
                 assert not what.fires or (condition, name.partition(":")[2]) in firing
         for i in told.values():
-            assert i.explained_by is None or told[i.explained_by].explained_by is None
+            assert i.explained_by is None or told[i.root_id].explained_by is None
             assert (i.state == "firing") == (i.resolved_at is None)
             assert i.resolved_at is None or i.resolved_at >= i.opened_at
 
@@ -84,7 +84,7 @@ def test_forgetting_keeps_what_is_open_and_every_root_that_is_named(script, pace
         every = {i.id: i for i in whole.list_incidents()}
         assert {i for i, one in every.items() if one.state == "firing"} <= set(told)
         assert all(told[i].explained_by == every[i].explained_by for i in told)
-        assert {i.explained_by for i in told.values() if i.explained_by} <= set(told)
+        assert {i.root_id for i in told.values() if i.explained_by} <= set(told)
 
 
 @given(st.lists(st.integers(1, 29), min_size=1, max_size=8))

@@ -18,9 +18,9 @@ from skewscope.tui.cli.main import cli
 from tests.support.telemetry import record
 
 CONTRACT = (
-    *("id", "condition", "entity", "also", "state", "opened_at", "resolved_at", "severity", "confidence", "coverage"),
-    *("impact", "blast_radius", "evidence", "against", "unseen", "candidates", "elsewhere", "competing"),
-    *("explained_by", "moves", "mitigations", "rule", "rule_hash", "input_hash"),
+    *("version", "id", "condition", "entity", "also", "state", "opened_at", "resolved_at", "severity"),
+    *("confidence", "coverage", "impact", "blast_radius", "evidence", "against", "unseen", "candidates"),
+    *("elsewhere", "competing", "explained_by", "moves", "mitigations", "rule", "rule_hash", "input_hash"),
 )
 
 

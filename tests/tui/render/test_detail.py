@@ -43,9 +43,7 @@ def test_the_full_detail_has_evidence_and_advice():
         ROOT.id,
     ):
         assert words in shown
-    assert "explained by Tensor-parallel straggler on rank n2" in to_plain_text(
-        detail.full_lines(CHILD, WORDS, NOW, 100)
-    )
+    assert "caused by Tensor-parallel straggler on rank n2" in to_plain_text(detail.full_lines(CHILD, WORDS, NOW, 100))
     assert "reopened 2 times" in to_plain_text(detail.full_lines(ENDED, WORDS, NOW, 100))
 
 

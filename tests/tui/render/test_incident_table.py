@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from skewscope.engine.model.incident import Explanation
 from skewscope.tui.console.operator_log import TriageState
 from skewscope.tui.render import columns as columns_module
 from skewscope.tui.render import detail, filter_query, incident_table
@@ -35,12 +36,13 @@ def test_folding_hides_explained_incidents_and_counts_them():
 
 
 def test_an_unknown_or_own_root_leaves_an_incident_alone():
-    orphan, selfish = replace(CHILD, explained_by="gone"), replace(CHILD, id="x", explained_by="x")
+    orphan = replace(CHILD, explained_by=Explanation("gone", "caused"))
+    selfish = replace(CHILD, id="x", explained_by=Explanation("x", "caused"))
     assert [row.depth for row in incident_table.rank_incidents([orphan, selfish])] == [0, 0]
 
 
 def test_two_that_explain_each_other_are_both_shown():
-    one, two = replace(ROOT, explained_by=CHILD.id), CHILD
+    one, two = replace(ROOT, explained_by=Explanation(CHILD.id, "caused")), CHILD
     assert {row.incident.id for row in incident_table.rank_incidents([one, two])} == {ROOT.id, CHILD.id}
 
 

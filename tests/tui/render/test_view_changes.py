@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from skewscope.engine.model.incident import Explanation
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.view_changes import diff_snapshots
 from tests.tui.samples import (
@@ -31,7 +32,7 @@ def test_a_line_for_each_change():
         "opened: critical, Tensor-parallel straggler on rank n2, 94 % sure, wire.round_rate −38 %, "
         "do: Drain the rank [tp-straggler@n2#1]"
     )
-    assert first[2].startswith("explained: Pipeline bubble on group B, by Tensor-parallel straggler on rank n2")
+    assert first[2].startswith("explained: Pipeline bubble on group B, caused by Tensor-parallel straggler on rank n2")
     assert not told(snapshot(50, INCIDENTS), snapshot(51, INCIDENTS))
 
 
@@ -41,7 +42,7 @@ def test_a_line_for_each_change():
         ({"state": "resolved", "resolved_at": T0 + 60}, "resolved"),
         ({"severity": "info"}, "severity"),
         ({"name": "n3"}, "moved"),
-        ({"explained_by": CHILD.id}, "explained"),
+        ({"explained_by": Explanation(CHILD.id, "caused")}, "explained"),
         ({"confidence": 0.2}, "less likely"),
     ],
 )

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewscope.engine.attribution.calibration import (
-    Calibration,
+from skewscope.adapters.assessment.calibration_fit import (
     CalibrationSample,
     fit_calibration,
     fit_scale,
-    load_calibration,
+    to_log_odds,
 )
-from skewscope.engine.attribution.confidence import probability, to_log_odds
+from skewscope.engine.incidents.confidence import Calibration, load_calibration, probability
 from skewscope.kb.loader import catalogue
 from skewscope.rules.loader import load_strict
 
@@ -27,7 +26,7 @@ def spoke(rule, right, wrong, log_odds=2.0):
 
 
 def chance(found, rule, log_odds=2.0):
-    return probability(found.bias(rule) + found.scale * log_odds)
+    return probability(found.rule_log_odds(rule, log_odds))
 
 
 def test_a_rule_that_is_mostly_wrong_is_believed_less_than_one_that_is_mostly_right():

@@ -1,0 +1,404 @@
+"""Alerts: one for each condition and entity on which a rule fires, with the evidence of its rules.
+
+Only entities that fire or have just changed are processed one by one; the others stay in masks.
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.engine.incidents.confidence import Calibration, evidence_log_odds
+from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.sets import Index
+from skewscope.engine.model.verdict import UNKNOWN, YES, EvidenceBatch, RuleVerdict
+
+SIGNIFICANT_GROWTH = 1.1
+"""With an unchanged score, the impact or the values must grow by this factor to replace the peak evidence."""
+UNKNOWN_MEMORY_S = 5.0
+"""Seconds for which unknown verdicts are remembered."""
+
+AlertKey = tuple[str, Entity]
+"""A condition on an entity."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceSpec:
+    """One item of a rule's evidence."""
+
+    name: str
+    weight: float
+    against: bool = False
+    required: bool = False
+    expr: str = ""
+    unit: str = "1"
+    signals: tuple[str, ...] = ()
+    rising: bool | None = None
+    """Whether its decisive comparison holds for large values; None where it has no comparison."""
+
+
+@dataclass(frozen=True)
+class RuleInfo:
+    """The constants of a rule that incidents need."""
+
+    rule: str
+    condition: str
+    items: tuple[EvidenceSpec, ...]
+    hash: str = ""
+    impact_metric: str = ""
+    impact_unit: str = "1"
+    calibration: Calibration = field(default=Calibration(), repr=False, compare=False)
+
+    @cached_property
+    def weights(self) -> tuple[float, ...]:
+        """Weights of its items."""
+        return tuple(item.weight for item in self.items)
+
+    @cached_property
+    def against(self) -> tuple[bool, ...]:
+        """Whether each item is evidence against the condition."""
+        return tuple(item.against for item in self.items)
+
+    @cached_property
+    def required(self) -> tuple[bool, ...]:
+        """Whether each item is required."""
+        return tuple(item.required for item in self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceSnapshot:
+    """The verdict of one rule on one entity at one time."""
+
+    info: RuleInfo
+    t: float
+    score: float
+    coverage: float
+    impact: float
+    verdicts: tuple[int, ...]
+    values: tuple[float, ...]
+    log_odds: float = field(init=False, compare=False)
+    """Calibrated log-odds of the condition by this evidence."""
+    mean_log_magnitude: float = field(init=False, compare=False)
+    """Mean logarithm of `magnitudes`; 0 where there are none."""
+
+    def __post_init__(self) -> None:
+        info, logs = self.info, [math.log(m) for m in self.magnitudes().values()]
+        odds = evidence_log_odds(info.weights, info.against, self.verdicts, self.coverage, info.required)
+        object.__setattr__(self, "log_odds", info.calibration.rule_log_odds(info.rule, odds))
+        object.__setattr__(self, "mean_log_magnitude", sum(logs) / len(logs) if logs else 0.0)
+
+    def magnitudes(self) -> dict[str, float]:
+        """Returns the magnitude of each item that is evidence for the condition, by name: larger is worse."""
+        found: dict[str, float] = {}
+        for item, verdict, value in zip(self.info.items, self.verdicts, self.values, strict=True):
+            if verdict == YES and not item.against and item.rising is not None and math.isfinite(value) and value:
+                found[item.name] = abs(value) if item.rising or value < 0 else 1 / value
+        return found
+
+    def sort_key(self) -> tuple[float, float, float]:
+        """Sorts the strongest evidence first: by score, impact, magnitude."""
+        return -self.score, -_finite_magnitude(self.impact), -self.mean_log_magnitude
+
+    def rank_key(self) -> tuple[float, tuple[float, float, float], str]:
+        """Sorts the highest log-odds first; comparable across rules."""
+        return -self.log_odds, self.sort_key(), self.info.rule
+
+
+@dataclass(slots=True)
+class Alert:
+    """A condition on an entity, while a rule fires and for a short time after."""
+
+    condition: str
+    entity: Entity
+    since: float
+    """When the evidence first held."""
+    fired_at: float
+    evidence_by_rule: dict[str, EvidenceSnapshot] = field(default_factory=dict)
+    """By rule: the strongest evidence of each rule that fires or fired."""
+    firing_rules: set[str] = field(default_factory=set)
+    cleared_at: float = math.inf
+    severity: int = 0
+    _peak_evidence: EvidenceSnapshot | None = field(default=None, init=False, repr=False)
+
+    def update_evidence(self, rule: str, snapshot: EvidenceSnapshot) -> None:
+        """Set the strongest evidence of a rule."""
+        self.evidence_by_rule[rule] = snapshot
+        self._peak_evidence = None
+
+    @property
+    def key(self) -> AlertKey:
+        """Its condition and entity."""
+        return self.condition, self.entity
+
+    @property
+    def peak_evidence(self) -> EvidenceSnapshot:
+        """The strongest evidence of the rule with the highest log-odds."""
+        if self._peak_evidence is None:
+            self._peak_evidence = min(self.evidence_by_rule.values(), key=EvidenceSnapshot.rank_key)
+        return self._peak_evidence
+
+    @property
+    def agreeing_rules(self) -> int:
+        """Number of rules that fire or fired beside the best one."""
+        return len(self.evidence_by_rule) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedDiagnosis:
+    """A condition that a policy derives from an alert on the same entity."""
+
+    condition: str
+    source_condition: str
+    entity_key: str
+    policy: str
+    hash: str
+
+
+@dataclass
+class _RuleState:
+    """The last masks of a rule, and the peaks of each entity since it fires; arrays are `[entity]`."""
+
+    names: tuple[str, ...]
+    firing: NDArray[np.bool_]
+    score: NDArray[np.float32]
+    impact: NDArray[np.float32]
+    levels: NDArray[np.float64]
+    severity: NDArray[np.int8]
+    yes_since: NDArray[np.float64]
+    has_pending: bool = False
+    """Whether any entity has a value in `yes_since`."""
+
+
+class AlertTracker:
+    """All alerts, updated with the verdicts of each tick."""
+
+    def __init__(self, rules: Mapping[str, RuleInfo]) -> None:
+        self.rules = rules
+        self._rules_of: dict[str, list[str]] = {}
+        for rule, info in sorted(rules.items()):
+            self._rules_of.setdefault(info.condition, []).append(rule)
+        self.active: dict[AlertKey, Alert] = {}
+        self.version = 0
+        """Counts the changes that may change incidents."""
+        self._states: dict[str, _RuleState] = {}
+        self._verdicts: dict[str, RuleVerdict] = {}
+        self._recent_states: deque[tuple[float, dict[str, tuple[tuple[str, ...], NDArray[np.int8]]]]] = deque()
+        """(time, names and states by rule) of the last ticks, oldest first."""
+
+    def update(self, t: float, verdicts: Iterable[RuleVerdict]) -> None:
+        """Update the alerts with the verdicts of one tick; rules without a verdict keep theirs."""
+        self._verdicts = {v.rule: v for v in verdicts if v.rule in self.rules}
+        self._recent_states.append((t, {rule: (v.names, v.state) for rule, v in self._verdicts.items()}))
+        while self._recent_states[0][0] <= t - UNKNOWN_MEMORY_S:
+            self._recent_states.popleft()
+        for _, verdict in sorted(self._verdicts.items()):
+            self._follow_verdict(t, verdict)
+
+    def _follow_verdict(self, t: float, verdict: RuleVerdict) -> None:
+        state = self._state_of(t, verdict)
+        # A yes implies that the rule applies.
+        pending = (verdict.state == YES) & ~verdict.firing
+        if not (pending.any() or state.has_pending or verdict.firing.any() or state.firing.any()):
+            return
+        at = np.flatnonzero(pending)
+        since = state.yes_since[at]
+        state.has_pending = len(at) > 0
+        state.yes_since[:] = np.nan
+        state.yes_since[at] = np.where(np.isnan(since), t, since)
+        if verdict.firing.any() or state.firing.any():
+            self._follow_firing(t, verdict, state)
+
+    def _follow_firing(self, t: float, verdict: RuleVerdict, state: _RuleState) -> None:
+        """Record stronger evidence and higher severities of what fires; clear what stopped."""
+        at = np.flatnonzero(verdict.firing)
+        evidence = verdict.evidence_of(at)
+        impact = np.nan_to_num(np.abs(evidence.impact), nan=0.0, posinf=0.0)
+        levels = _mean_log_magnitudes(self.rules[verdict.rule].items, evidence)
+        grown = (impact > SIGNIFICANT_GROWTH * state.impact[at]) | (
+            levels > math.log(SIGNIFICANT_GROWTH) + state.levels[at]
+        )
+        same_score = evidence.score == state.score[at]
+        stronger = (evidence.score > state.score[at]) | (same_score & grown) | ~state.firing[at]
+        worse = evidence.severity > state.severity[at]
+        for k in np.flatnonzero(stronger | worse).tolist():
+            self._record_evidence(t, verdict, int(at[k]), evidence.select(np.array([k])), stronger=bool(stronger[k]))
+        cleared = np.flatnonzero(state.firing & ~verdict.firing)
+        for i in cleared.tolist():
+            self._clear_rule(t, verdict.rule, self._key(verdict, i))
+        state.score[cleared], state.impact[cleared] = -np.inf, 0.0
+        state.levels[cleared], state.severity[cleared] = -np.inf, -1
+        peaks = at[stronger]
+        state.score[peaks], state.impact[peaks] = evidence.score[stronger], impact[stronger]
+        state.levels[peaks] = levels[stronger]
+        state.severity[at] = np.maximum(state.severity[at], evidence.severity)
+        state.firing = verdict.firing.copy()
+
+    def _state_of(self, t: float, verdict: RuleVerdict) -> _RuleState:
+        state = self._states.get(verdict.rule)
+        if state is None or (state.names is not verdict.names and state.names != verdict.names):
+            fresh = _new_rule_state(verdict.names)
+            if state is not None:
+                self._carry_over(t, verdict.rule, state, fresh)
+            state = self._states[verdict.rule] = fresh
+        return state
+
+    def _carry_over(self, t: float, rule: str, old: _RuleState, new: _RuleState) -> None:
+        """Keep what fires when the list of entities changes; clear the alerts of removed entities."""
+        index = {name: i for i, name in enumerate(new.names)}
+        kind = self._verdicts[rule].kind
+        for i in np.flatnonzero(old.firing):
+            at = index.get(old.names[i])
+            if at is None:
+                self._clear_rule(t, rule, (self.rules[rule].condition, Entity(kind, old.names[i])))
+                continue
+            new.firing[at], new.score[at], new.impact[at] = True, old.score[i], old.impact[i]
+            new.severity[at], new.levels[at] = old.severity[i], old.levels[i]
+
+    def _key(self, verdict: RuleVerdict, i: int) -> AlertKey:
+        return self.rules[verdict.rule].condition, Entity(verdict.kind, verdict.names[i])
+
+    def _record_evidence(
+        self, t: float, verdict: RuleVerdict, i: int, evidence: EvidenceBatch, *, stronger: bool
+    ) -> None:
+        key = self._key(verdict, i)
+        since = float(verdict.since[i]) if np.isfinite(verdict.since[i]) else t
+        alert = self.active.setdefault(key, Alert(*key, since, t))
+        if not alert.firing_rules:
+            alert.fired_at, alert.cleared_at = t, math.inf
+        alert.since = min(alert.since, since)
+        alert.firing_rules.add(verdict.rule)
+        alert.severity = max(alert.severity, int(evidence.severity[0]))
+        before = alert.evidence_by_rule.get(verdict.rule)
+        snapshot = build_snapshot(self.rules[verdict.rule], t, evidence)
+        if stronger and (before is None or snapshot.sort_key() < before.sort_key()):
+            alert.update_evidence(verdict.rule, snapshot)
+        self.version += 1
+
+    def _clear_rule(self, t: float, rule: str, key: AlertKey) -> None:
+        alert = self.active.get(key)
+        if alert is not None and rule in alert.firing_rules:
+            alert.firing_rules.remove(rule)
+            alert.cleared_at = math.inf if alert.firing_rules else t
+            self.version += 1
+
+    def derive(self, t: float, diagnoses: Iterable[DerivedDiagnosis]) -> None:
+        """Replace the alerts that policies derive; each has the evidence of the alert it is derived from."""
+        wanted: dict[AlertKey, tuple[Alert, DerivedDiagnosis]] = {}
+        by_key = {(condition, entity.key): alert for (condition, entity), alert in self.active.items()}
+        for one in diagnoses:
+            source = by_key.get((one.source_condition, one.entity_key))
+            if source is not None and source.firing_rules:
+                wanted.setdefault((one.condition, source.entity), (source, one))
+        for key, alert in sorted(self.active.items()):
+            for rule in sorted(alert.firing_rules - self.rules.keys()):
+                if key not in wanted or wanted[key][1].policy != rule:
+                    self._clear_rule(t, rule, key)
+        for key, (source, one) in sorted(wanted.items(), key=lambda item: item[0]):
+            self._apply_derived(t, key, source, one)
+
+    def _apply_derived(self, t: float, key: AlertKey, source: Alert, one: DerivedDiagnosis) -> None:
+        alert = self.active.get(key)
+        if alert is not None and alert.firing_rules - {one.policy}:
+            return  # a measured condition replaces a derived one
+        if alert is None:
+            alert = self.active[key] = Alert(*key, source.since, t)
+        if one.policy not in alert.firing_rules:
+            alert.fired_at, alert.cleared_at = t, math.inf
+            alert.firing_rules.add(one.policy)
+            self.version += 1
+        info = replace(source.peak_evidence.info, rule=one.policy, condition=one.condition, hash=one.hash)
+        snapshot = replace(source.peak_evidence, info=info)
+        if source.severity > alert.severity or alert.evidence_by_rule.get(one.policy) != snapshot:
+            alert.severity = max(alert.severity, source.severity)
+            alert.update_evidence(one.policy, snapshot)
+            self.version += 1
+
+    def drop(self, cleared_before: float) -> None:
+        """Remove the alerts that cleared before a time."""
+        gone = [key for key, alert in self.active.items() if alert.cleared_at < cleared_before]
+        for key in gone:
+            del self.active[key]
+        self.version += bool(gone)
+
+    def iter_pending(self) -> Iterator[tuple[AlertKey, float, EvidenceSnapshot]]:
+        """Yields (key, since, evidence) where a rule's evidence holds, but not yet for the hold time of the rule.
+
+        Call it after `update` and before the next tick, because verdicts share arrays with the detector.
+        """
+        for rule, verdict in sorted(self._verdicts.items()):
+            yes_since = self._states[rule].yes_since
+            at = np.flatnonzero(~np.isnan(yes_since))
+            evidence = verdict.evidence_of(at) if len(at) else None
+            for k, i in enumerate(at.tolist()):
+                if evidence is not None:
+                    since, own = float(yes_since[i]), evidence.select(np.array([k]))
+                    yield self._key(verdict, i), since, build_snapshot(self.rules[rule], since, own)
+
+    def current_verdicts(self) -> Iterable[RuleVerdict]:
+        """Returns the verdicts of this tick."""
+        return self._verdicts.values()
+
+    def verdicts_of(self, condition: str) -> Iterator[tuple[RuleInfo, RuleVerdict]]:
+        """Yields the rules of a condition with their verdicts of this tick. Call it before the next tick."""
+        for rule in self._rules_of.get(condition, ()):
+            if rule in self._verdicts:
+                yield self.rules[rule], self._verdicts[rule]
+
+    def unknown_mask(self, verdict: RuleVerdict, at: Index) -> NDArray[np.bool_]:
+        """Returns `[len(at)]` bool: entities whose verdict is unknown, or was within `UNKNOWN_MEMORY_S`.
+
+        A value just above its threshold falls below it at times; one such no does not exclude the condition.
+        """
+        found: NDArray[np.bool_] = verdict.state[at] == UNKNOWN
+        recent = (states[verdict.rule] for _, states in self._recent_states if verdict.rule in states)
+        for names, state in recent:
+            if names is verdict.names or names == verdict.names:
+                found |= state[at] == UNKNOWN
+            else:
+                unknown = {names[i] for i in np.flatnonzero(state == UNKNOWN).tolist()}
+                found |= np.array([verdict.names[i] in unknown for i in at.tolist()], bool)
+        return found
+
+
+def _new_rule_state(names: tuple[str, ...]) -> _RuleState:
+    n = len(names)
+    return _RuleState(
+        names,
+        np.zeros(n, np.bool_),
+        np.full(n, -np.inf, np.float32),
+        np.zeros(n, np.float32),
+        np.full(n, -np.inf),
+        np.full(n, -1, np.int8),
+        np.full(n, np.nan),
+    )
+
+
+def _mean_log_magnitudes(items: tuple[EvidenceSpec, ...], evidence: EvidenceBatch) -> NDArray[np.float64]:
+    """Returns `[entity]` float64: `EvidenceSnapshot.mean_log_magnitude` of each entity."""
+    values = evidence.values.astype(np.float64)
+    signs = np.array([0 if item.against or item.rising is None else 1 if item.rising else -1 for item in items])
+    used = (evidence.evidence == YES) & (signs != 0)[:, None] & np.isfinite(values) & (values != 0)
+    logs = np.log(np.abs(np.where(used, values, 1.0))) * np.where(values < 0, 1, signs[:, None])
+    levels: NDArray[np.float64] = logs.sum(axis=0) / np.maximum(used.sum(axis=0), 1)
+    return levels
+
+
+def build_snapshot(info: RuleInfo, t: float, evidence: EvidenceBatch) -> EvidenceSnapshot:
+    """Returns a copy of a verdict's evidence on one entity; `evidence` holds only that entity."""
+    return EvidenceSnapshot(
+        info,
+        t,
+        float(evidence.score[0]),
+        float(evidence.coverage[0]),
+        float(evidence.impact[0]),
+        tuple(int(v) for v in evidence.evidence[:, 0]),
+        tuple(float(v) for v in evidence.values[:, 0]),
+    )
+
+
+def _finite_magnitude(value: float) -> float:
+    return abs(value) if math.isfinite(value) else 0.0

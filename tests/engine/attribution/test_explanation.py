@@ -1,0 +1,148 @@
+"""What begins together in one place is one fault with several signs; what does not stays apart."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewscope.engine.attribution.explanation import (
+    AFTER_END_S,
+    BEFORE_END_S,
+    SIMULTANEOUS_S,
+    final_explanation,
+    find_coincident,
+)
+from skewscope.engine.attribution.locality import AttributionCandidate
+from skewscope.engine.incidents.state import IncidentState
+from skewscope.engine.model.incident import RELATIONS, Explanation, parse_explanation, parse_incident
+from skewscope.engine.model.locality import Entity
+from tests.support.incidents import N1, N2, QUIET, Says, places, play, track
+
+
+def suspect(condition, kind, name, since=100.0, sure=1.0, until=math.inf):
+    return AttributionCandidate(f"{condition}@{name}", condition, (Entity(kind, name),), since, 5.0, sure, until)
+
+
+SURE = suspect("throttled", "node", "n1", sure=3.0)
+
+
+@pytest.mark.parametrize(
+    ("other", "one"),
+    [
+        pytest.param(suspect("late", "rank", "A:n1"), True, id="on the same node"),
+        pytest.param(suspect("late", "rank", "A:n2"), True, id="in the same group"),
+        pytest.param(suspect("late", "rank", "D:n15"), False, id="elsewhere"),
+        pytest.param(suspect("late", "rank", "B:n5"), False, id="another replica's member"),
+        pytest.param(suspect("backlog", "replica", "B"), True, id="the load of a sibling replica"),
+        pytest.param(suspect("backlog", "pool", "lab"), True, id="the pool around it"),
+        pytest.param(suspect("late", "rank", "A:n1", since=100.0 + SIMULTANEOUS_S), True, id="just together"),
+        pytest.param(suspect("late", "rank", "A:n1", since=100.1 + SIMULTANEOUS_S), False, id="too late"),
+        pytest.param(suspect("late", "rank", "A:n1", since=99.9 - SIMULTANEOUS_S), False, id="too early"),
+        pytest.param(suspect("throttled", "rank", "A:n1"), False, id="the same condition"),
+    ],
+)
+def test_a_surer_root_stands_for_what_begins_with_it_in_its_place(other, one):
+    assert find_coincident([SURE, other], places()) == ({other.id: SURE.id} if one else {})
+
+
+@pytest.mark.parametrize(
+    ("after", "one"),
+    [(0.0, True), (AFTER_END_S, True), (AFTER_END_S + 0.1, False), (-BEFORE_END_S, True), (-0.1 - BEFORE_END_S, False)],
+)
+def test_what_begins_as_another_ends_is_its_aftermath(after, one):
+    ended = suspect("throttled", "node", "n1", sure=3.0, until=500.0)
+    assert bool(find_coincident([ended, suspect("late", "rank", "A:n1", since=500.0 + after)], places())) is one
+
+
+def test_signs_stand_under_a_root_and_never_under_one_another():
+    most, more, less = (suspect(c, "node", "n1", sure=s) for c, s in (("hot", 3.0), ("late", 2.0), ("blind", 1.0)))
+    assert find_coincident([less, more, most], places()) == {more.id: most.id, less.id: most.id}
+
+
+some = st.lists(
+    st.builds(
+        suspect,
+        st.sampled_from(["late", "hot", "blind", "lossy"]),
+        st.just("node"),
+        st.sampled_from(["n0", "n1", "n5", "n12"]),
+        st.sampled_from([100.0, 110.0, 125.0, 200.0]),
+        st.sampled_from([0.5, 1.0, 2.0]),
+    ),
+    max_size=8,
+    unique_by=lambda one: one.id,
+)
+
+
+@given(some, st.randoms())
+def test_the_order_changes_nothing_and_every_sign_has_a_root(suspects, random):
+    found = find_coincident(suspects, places())
+    mixed = list(suspects)
+    random.shuffle(mixed)
+    assert find_coincident(mixed, places()) == found
+    assert not set(found.values()) & found.keys()
+
+
+LOSSY_THEN_LATE = {("lossy", N1): [(10, 40, Says())], ("late", N1): [(12, 999, Says())]}
+
+
+@pytest.mark.parametrize(
+    ("script", "until", "expected"),
+    [
+        pytest.param(LOSSY_THEN_LATE, 30, ("late", "lossy", "caused"), id="the cause fires"),
+        pytest.param(LOSSY_THEN_LATE, 55, ("late", "lossy", "caused"), id="the cause has just resolved"),
+        pytest.param(LOSSY_THEN_LATE, 90, ("late", "lossy", "lingering"), id="the effect lingers"),
+        pytest.param(LOSSY_THEN_LATE, 110, None, id="a root again"),
+        pytest.param(
+            {("late", N1): [(10, 60, Says())], ("blind", N1): [(12, 60, Says(score=4.0, coverage=0.6))]},
+            30,
+            ("blind", "late", "coincident"),
+            id="one fault with two signs",
+        ),
+        pytest.param(
+            {("late", N1): [(10, 40, QUIET)], ("late", N2): [(10, 20, QUIET), (20, 40, Says(value=19.0))]},
+            30,
+            ("late", "late", "merged"),
+            id="part of another one",
+        ),
+    ],
+)
+def test_each_relation_of_an_incident_to_the_one_that_explains_it(script, until, expected):
+    told = play(script, until=until).list_incidents()
+    by_id = {one.id: one for one in told}
+    found = [
+        (one.condition, by_id[one.explained_by.id].condition, one.explained_by.relation)
+        for one in told
+        if one.explained_by
+    ]
+    assert found == ([expected] if expected else [])
+    assert all(parse_incident(one.as_json()).explained_by == one.explained_by for one in told)
+
+
+def state(name, explanation=None):
+    made = IncidentState("late", Entity("rank", name), 0.0, 0.0, track("late", "rank", name).peak_evidence, id=name)
+    made.explanation = explanation
+    return made
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "relation"),
+    [
+        ("merged", "caused", "caused"),
+        ("caused", "merged", "caused"),
+        ("merged", "merged", "merged"),
+        ("lingering", "coincident", "lingering"),
+    ],
+)
+def test_a_chain_of_explanations_ends_at_its_root(first, second, relation):
+    chain = [state("a", Explanation("b", first)), state("b", Explanation("c", second)), state("c")]
+    states = {one.id: one for one in chain}
+    assert final_explanation(chain[0], states) == Explanation("c", relation)
+    assert final_explanation(chain[2], states) is None
+
+
+@pytest.mark.parametrize("field", [None, "x", {"id": "x", "relation": "coincident"}])
+def test_both_versions_of_an_explanation_are_read(field):
+    expected = None if field is None else Explanation("x", "caused" if field == "x" else "coincident")
+    assert parse_explanation(field) == expected
+    assert set(RELATIONS) == {"merged", "lingering", "caused", "coincident"}
