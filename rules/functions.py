@@ -1,4 +1,4 @@
-"""The functions of the rule language: what each takes, what it gives, and where it may stand."""
+"""The functions of the rule language: arguments, unit of the result, and how the arguments are checked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from skewscope.rules.units import NUMBER, SECOND
 
 @dataclass(frozen=True, slots=True)
 class RuleFunction:
-    """One function. `params` names its arguments; those after `required` may be left out."""
+    """One function. `params` names its arguments; those after the first `required` are optional."""
 
     name: str
     form: str
@@ -25,7 +25,7 @@ class RuleFunction:
 
     @property
     def min_arguments(self) -> int:
-        """How many arguments must be written."""
+        """Number of arguments that are required."""
         return self.required or len(self.params)
 
     @property
@@ -35,7 +35,7 @@ class RuleFunction:
 
 
 WINDOW_PARAMS = ("w", "recent", "past")
-"""Names of parameters that are lengths of time."""
+"""Names of parameters that are durations."""
 
 _TABLE = (
     RuleFunction("rate", "window", ("counter", "w"), "per-second", "increase of a counter per second over the last w"),
@@ -60,7 +60,7 @@ _TABLE = (
         "baseline",
         ("x", "w"),
         "one",
-        "distance from the entity's own healthy past in its standard deviations; w is the memory, 60 s unless told",
+        "distance from the entity's own healthy past in its standard deviations; w is the memory, 60 s by default",
         required=1,
         defaults=(60.0,),
     ),
@@ -69,7 +69,7 @@ _TABLE = (
         "baseline",
         ("x", "w"),
         "one",
-        "x over the entity's own healthy past, minus 1; w is the memory, 60 s unless told",
+        "x over the entity's own healthy past, minus 1; w is the memory, 60 s by default",
         required=1,
         defaults=(60.0,),
     ),
@@ -80,13 +80,19 @@ _TABLE = (
     RuleFunction("peer_lowest", "peers", ("x",), "same", "smallest x among the other peers"),
     RuleFunction("peer_spread", "peers", ("x",), "one", "largest minus smallest among the peers, over their median"),
     RuleFunction("share", "peers", ("x",), "one", "x over the sum of the peers, itself included"),
-    RuleFunction("gini", "peers", ("x",), "one", "Gini coefficient among the peers: 0 all alike, near 1 one has all"),
+    RuleFunction(
+        "gini",
+        "peers",
+        ("x",),
+        "one",
+        "Gini coefficient among the peers: 0 where all are equal, near 1 where one has all",
+    ),
     RuleFunction(
         "peers",
         "peers",
         (),
         "one",
-        "number of peers that ever reported what the rule reads, itself included; in a comparison others may be there",
+        "number of peers that ever reported a signal of the rule, itself included; unknown where silent ones decide",
         alternatives=True,
     ),
     RuleFunction("heard", "peers", ("x",), "one", "number of peers whose x is known now, itself included"),
@@ -100,7 +106,7 @@ _TABLE = (
         "reduce",
         ("x",),
         "truth",
-        "yes where all parts of the judged entity have a value now, unknown where one has none: it may be the odd one",
+        "yes where all parts of the judged entity have a value now, else unknown",
     ),
     RuleFunction("front", "front", ("x",), "same", "value at the node that is the front end of the group or replica"),
     RuleFunction(
@@ -120,12 +126,14 @@ _TABLE = (
         "one",
         "x over y as a plain number, whatever each of them counts; unknown where y is zero",
     ),
-    RuleFunction("number_of", "plain", ("x",), "number", "x without what it counts: packets per second become 1/s"),
+    RuleFunction("number_of", "plain", ("x",), "number", "x without its counted unit: packets per second become 1/s"),
     RuleFunction("log10", "plain", ("x",), "one", "logarithm to the base of ten of a number without unit"),
     RuleFunction("speed", "topology", (), "speed", "speed of the port, in bytes per second"),
     RuleFunction("size", "topology", (), "one", "number of members of the group, replica or pool"),
-    RuleFunction("bucket_quantile", "window", ("histogram", "q", "w"), "same", "quantile q of what the last w counted"),
-    RuleFunction("bucket_mean", "window", ("histogram", "w"), "same", "mean of what the last w counted"),
+    RuleFunction(
+        "bucket_quantile", "window", ("histogram", "q", "w"), "same", "quantile q of the observations of the last w"
+    ),
+    RuleFunction("bucket_mean", "window", ("histogram", "w"), "same", "mean of the observations of the last w"),
 )
 
 FUNCTIONS: Mapping[str, RuleFunction] = {f.name: f for f in _TABLE}
