@@ -1,4 +1,4 @@
-"""The functions of the rule language, checked: their arguments, the unit and the kind of entity of what they give."""
+"""Checks of function calls: arguments, and unit and kind of entity of the result."""
 
 import ast
 from collections.abc import Callable, Mapping
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 MAX_WINDOW = 3600.0
 
 Arguments = tuple[tuple[Expr, ...], tuple[float, ...]]
-"""Those with a value for each entity, then the constant ones."""
+"""Arguments with a value for each entity, then the constant ones."""
 
 
 def build_call(walker: "ExpressionBuilder", node: ast.Call) -> Expr | None:
-    """A function applied."""
+    """Build the tree of a function call."""
     name = node.func.id if isinstance(node.func, ast.Name) else ""
     function = FUNCTIONS.get(name)
     if function is None:
@@ -59,7 +59,7 @@ def _check_arguments(walker: "ExpressionBuilder", node: ast.Call, function: Rule
 
 
 def _value_argument(walker: "ExpressionBuilder", node: ast.expr, parameter: str) -> Expr | None:
-    """One argument that has a value for each entity."""
+    """Build one argument that has a value for each entity."""
     bare = bool(dotted_name(node.value if isinstance(node, ast.Subscript) else node))
     if parameter in {"counter", "histogram", "signal"} or (parameter == "any" and bare):
         return _series_argument(walker, node, parameter)
@@ -81,7 +81,7 @@ def _series_argument(walker: "ExpressionBuilder", node: ast.expr, parameter: str
 
 
 def _constant_argument(walker: "ExpressionBuilder", node: ast.expr, parameter: str) -> float | None:
-    """One argument that is the same for all: a length of time, or a quantile between 0 and 1."""
+    """Returns one constant argument: a length of time in seconds, or a quantile between 0 and 1."""
     expr = walker.build(node)
     if expr is None:
         return None
@@ -121,7 +121,7 @@ def _window_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunc
 
 
 def _move_counter_inside(node: ast.Call, function: RuleFunction) -> ast.Call | None:
-    """`rate(front(c), w)` as `front(rate(c, w))`: a counter is counted where it is, then brought elsewhere."""
+    """Returns `front(rate(c, w))` for `rate(front(c), w)`: rates are computed where the counter is."""
     inner = node.args[0]
     if "counter" not in function.params or not isinstance(inner, ast.Call) or len(inner.args) != 1:
         return None
@@ -148,7 +148,7 @@ def _peer_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFuncti
 
 
 def _reporting_signals(walker: "ExpressionBuilder") -> tuple[Expr, ...]:
-    """What `peers()` counts: whether each signal of the rule was ever seen, on the judged kind.
+    """Returns what `peers()` counts: whether each signal of the rule was ever seen, on the judged kind.
 
     What is told of several peers together says of none of them that it is heard, unless the rule reads nothing else.
     """

@@ -1,4 +1,4 @@
-"""Cases: telemetry made up for one rule, and what the rule has to say about it. The format is in `schema/cases.md`."""
+"""Cases: telemetry written for one rule, and the verdicts expected of it. `schema/cases.md` describes the format."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -26,7 +26,7 @@ MAX_TICKS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ValueSegment:
-    """A value over a stretch of time, in the signal's base unit; of a counter, per second."""
+    """A value over an interval, in the signal's base unit; for a counter, per second."""
 
     value: float = 0.0
     to_value: float | None = None
@@ -40,7 +40,7 @@ class ValueSegment:
 
 @dataclass(frozen=True, slots=True)
 class SignalInput:
-    """What one signal says on the entities whose name is like `entity`; later ones override."""
+    """Values of one signal on the entities that match the pattern `entity`; later inputs override earlier ones."""
 
     signal: str
     subscripts: tuple[str, ...]
@@ -50,7 +50,7 @@ class SignalInput:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedAlert:
-    """Who fires, when, and how bad it is."""
+    """Which entity fires, when, and with what severity."""
 
     at: str
     by: float
@@ -61,19 +61,19 @@ class ExpectedAlert:
 
 @dataclass(frozen=True, slots=True)
 class CaseTopology:
-    """A topology in short: (name, kind, nodes, gpus a member) of groups, further nodes, GPUs of a node, pools, jobs."""
+    """A short topology: groups as (name, kind, nodes, GPUs of a member), further nodes, GPUs of a node, pools, jobs."""
 
     groups: tuple[tuple[str, str, int, int], ...] = ()
     nodes: int = 0
     gpus: int = 0
     pools: tuple[tuple[str, tuple[str, ...]], ...] | None = None
     jobs: tuple[str, ...] = ()
-    """Groups that serve nobody: behind no front end, and in no pool unless told."""
+    """Training jobs: groups without a front end, and in no pool unless given."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleCase:
-    """One case. Where `unknown` is not None nobody fires, and those named there (or all) are unknown in the end."""
+    """One case. If `unknown` is not None no entity fires, and those listed there (or all) are unknown at the end."""
 
     name: str
     kind: str
@@ -96,13 +96,13 @@ class CaseFile:
     file: str
     document: Document = field(default=Document("<cases>", None), repr=False, compare=False)
     cannot_tell: Mapping[str, str] = field(default_factory=dict)
-    """Look-alikes that the rule would fire for too, by condition, and why."""
+    """Look-alikes for which the rule would fire too: the reason by condition."""
 
 
 def load(
     catalogue: Catalogue, folder: Path = CASES_FOLDER, of: Collection[str] = ()
 ) -> tuple[Mapping[str, CaseFile], list[Problem]]:
-    """Every file of cases, or those of some rules, by the rule's id; and what is wrong with the others."""
+    """Load every file of cases, or those of some rules, by the rule's id; return the problems of the others too."""
     found: dict[str, CaseFile] = {}
     problems: list[Problem] = []
     for path in sorted(folder.glob("*.yaml")):
@@ -119,7 +119,7 @@ def load(
 
 
 def parse(document: Document, catalogue: Catalogue, name: str = "") -> tuple[CaseFile | None, list[Problem]]:
-    """The cases in a document, and what is wrong with it; None if anything is."""
+    """Returns the cases in a document and its problems; None instead of cases if there are any."""
     problems = list(validate_document(document, "cases"))
     if problems:
         return None, problems
@@ -134,13 +134,13 @@ _GROUP_PATTERN = re.compile(r"(\S+) (\d+)(?:x(\d+))?")
 
 @dataclass
 class _Reader:
-    """One document of the right shape, being read."""
+    """Reads one document of valid shape."""
 
     document: Document
     catalogue: Catalogue
     problems: list[Problem] = field(default_factory=list)
     parsed_constants: dict[str, tuple[Expr | None, tuple[ExpressionProblem, ...]]] = field(default_factory=dict)
-    """By their text: a file writes the same few hundreds of times."""
+    """By text: a file repeats the same few texts hundreds of times."""
 
     def build_case_file(self, name: str) -> CaseFile:
         data = self.document.data
@@ -257,7 +257,7 @@ class _Reader:
         return ExpressionContext(self.catalogue.signals, "fleet", Peers("fleet", "all"))
 
     def parse_constant(self, path: FieldPath, value: Any, dim: Any) -> float:
-        """A constant of a dimension, in base units; 0 where it is faulty."""
+        """Returns a constant of a dimension, in base units; 0 if it is faulty."""
         text = str(value)
         if text not in self.parsed_constants:
             self.parsed_constants[text] = compile_expression(text, self.context, "number")
@@ -280,5 +280,5 @@ def _expand_shorthand(item: Any) -> dict[str, Any]:
 
 
 def network_of(words: tuple[str, ...]) -> str:
-    """The network that subscripts name, or ''."""
+    """Returns the network that subscripts name, or ''."""
     return next((word.replace("_", "-") for word in words if word.replace("_", "-") in NETWORKS), "")

@@ -1,4 +1,4 @@
-"""Which conditions can be diagnosed from the signals there are, and which signal would help most. Pure."""
+"""Which conditions can be diagnosed from the available signals, and which signal would help most. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -7,55 +7,55 @@ from skewscope.kb.model import Catalogue, Condition
 from skewscope.rules.model import EvidenceItem, Rule
 
 VERDICTS = ("full", "partial", "seen", "blind", "hidden")
-"""full, partial: a rule judges it by all or some of its evidence; seen: the catalogue's signals are there, but no rule;
-blind: signals are missing; hidden: no signal shows it, whatever is delivered."""
+"""full, partial: a rule judges it with all or some of its evidence; seen: its signals are available, but there is no
+rule; blind: signals are missing; hidden: no signal shows it."""
 
 VISIBLE_VERDICTS = ("visible", "relayed", "partial")
-"""Verdicts of the catalogue that grant some sight, the best first."""
+"""Verdicts of the catalogue that mean some visibility, the best first."""
 
 DPU_READABLE = ("direct", "partial", "proxy")
-"""What a DPU reads by itself."""
+"""Kinds of access with which a DPU reads a signal itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionCoverage:
-    """How well one condition can be told, by the rule that judges it best or by what the catalogue says it needs."""
+    """How well one condition can be diagnosed, by its best rule or by the signals that the catalogue requires."""
 
     condition: str
     verdict: str
     """One of VERDICTS."""
     rule: str = ""
     share: float = 0.0
-    """Of the rule's evidence by weight, or of the signals that the catalogue says it needs."""
+    """Available share of the rule's evidence by weight, or of the signals that the catalogue requires."""
     blocking: tuple[str, ...] = ()
-    """Signals without which it can never be told."""
+    """Signals without which it can never be diagnosed."""
     missing: tuple[str, ...] = ()
-    """All signals of its evidence, or of what it needs, that are not there."""
+    """All missing signals of its evidence, or of those that the catalogue requires."""
     sight: str = ""
-    """visible, relayed or partial: what the catalogue says can be seen with what is there; '' for nothing."""
+    """visible, relayed or partial: visibility with the available signals according to the catalogue; '' for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingSignal:
-    """A signal that is not there."""
+    """A signal that is not available."""
 
     signal: str
     opens: tuple[str, ...]
-    """Conditions that it alone would make judged or seen."""
+    """Conditions that this signal alone would make judged or visible."""
     helps: int
-    """How many conditions would be seen better."""
+    """Number of conditions whose coverage would improve."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoverageReport:
-    """The whole picture."""
+    """Coverage of all conditions, and the signals that would improve it."""
 
     conditions: tuple[ConditionCoverage, ...]
     unlocks: tuple[MissingSignal, ...]
 
 
 def dpu_readable_signals(catalogue: Catalogue, networks: Iterable[str]) -> frozenset[str]:
-    """Signals that DPUs read by themselves where they stand on these networks (north-south, east-west)."""
+    """Returns the signals that DPUs on these networks (north-south, east-west) read themselves."""
     seen = set(networks)
     if not seen:
         return frozenset()
@@ -65,13 +65,13 @@ def dpu_readable_signals(catalogue: Catalogue, networks: Iterable[str]) -> froze
 
 
 def exported_signals(catalogue: Catalogue, exporters: Iterable[str]) -> frozenset[str]:
-    """Signals for which at least one of these exporters has a name."""
+    """Returns the signals for which at least one of these exporters has a name."""
     wanted = set(exporters)
     return frozenset(s.id for s in catalogue.signals.values() if wanted & s.sources.keys())
 
 
 def count_exporter_signals(catalogue: Catalogue) -> dict[str, int]:
-    """Every exporter that the catalogue knows, and of how many signals it has names for."""
+    """Returns the number of signals that each exporter of the catalogue has names for."""
     found: dict[str, int] = {}
     for signal in catalogue.signals.values():
         for name in signal.sources:
@@ -80,7 +80,7 @@ def count_exporter_signals(catalogue: Catalogue) -> dict[str, int]:
 
 
 def compute_coverage(rules: Iterable[Rule], conditions: Iterable[Condition], signals: frozenset[str]) -> CoverageReport:
-    """What can be diagnosed by these rules, or at least be seen, from these signals."""
+    """Compute which conditions these rules can diagnose, or the catalogue calls visible, from these signals."""
     judged: dict[str, list[ConditionCoverage]] = {}
     for rule in rules:
         judged.setdefault(rule.condition, []).append(_cover_rule(rule, signals))
@@ -103,7 +103,7 @@ def _cover_condition(c: Condition, judged: list[ConditionCoverage], signals: fro
 
 
 def _visibility(c: Condition, signals: frozenset[str]) -> tuple[str, tuple[str, ...], float]:
-    """The best that the catalogue grants with these signals; else what the nearest deployment lacks, and its share."""
+    """Returns the best visibility with these signals; else what the nearest deployment lacks, and its share."""
     seen = [o for o in c.observability if o.needs and o.verdict in VISIBLE_VERDICTS]
     there = [o.verdict for o in seen if signals.issuperset(o.needs)]
     if there:
@@ -135,7 +135,7 @@ def _missing_signals(item: EvidenceItem, signals: frozenset[str]) -> tuple[str, 
 
 
 def _blocking_signals(rule: Rule, signals: frozenset[str]) -> tuple[str, ...]:
-    """What keeps the rule from ever firing: a required item unseen, or too little weight left to reach its score."""
+    """Returns the missing signals that keep the rule from firing: of required items, or of the weight that it needs."""
     pro = [item for item in rule.evidence if not item.against]
     needed = {name for item in pro if item.required for name in _missing_signals(item, signals)}
     needed.update(rule.applies_when.missing_signals(signals) if rule.applies_when else ())
@@ -165,11 +165,11 @@ def _rank_missing_signals(
 def _with_alternatives(
     covered: Iterable[ConditionCoverage], every: Iterable[ConditionCoverage]
 ) -> Iterator[ConditionCoverage]:
-    """What each condition lacks, and what each further rule that could judge it lacks."""
+    """Yield the coverage of each condition by every rule, and of conditions without one."""
     yield from every
     yield from (each for each in covered if not each.rule)
 
 
 def count_verdicts(found: CoverageReport) -> Mapping[str, int]:
-    """How many conditions have each verdict."""
+    """Returns the number of conditions with each verdict."""
     return {verdict: sum(c.verdict == verdict for c in found.conditions) for verdict in VERDICTS}

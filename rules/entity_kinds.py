@@ -1,4 +1,4 @@
-"""The kinds of entity, which of them contain which, and the kind on which each signal of the catalogue is told."""
+"""The kinds of entity, which of them contain which, and the kind on which each signal is reported."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ CONTAINERS: Mapping[str, tuple[str, ...]] = {
     "fleet": (),
 }
 
-# Where a signal's own entity is finer than the topology knows, its series are told apart by selector.
+# If a signal's entity is finer than the topology, selectors distinguish its series.
 SIGNAL_KINDS: Mapping[str, str] = {
     **{kind: kind for kind in KINDS},
     "rdma_port": "port",
@@ -63,7 +63,7 @@ PEER_CHOICES: Mapping[str, tuple[str, ...]] = {
     "peer": ("port",),
     "fleet": ("all",),
 }
-"""With whom an entity may be compared. A rank, node or gpu may also name a kind of group: its members are peers."""
+"""What peers may share. A rule about ranks, nodes or GPUs may also name a kind of group: its members are peers."""
 
 GROUP_LIKE = ("group", "replica")
 GROUP_KINDS = ("tensor-parallel", "pipeline-parallel", "data-parallel", "expert-parallel", "prefill-decode")
@@ -71,10 +71,10 @@ NETWORKS = ("north-south", "east-west")
 
 
 def kind_of(entity: str) -> str:
-    """The kind of the topology on which a signal with this `entity` is told, or '' where there is none."""
+    """Returns the kind of the topology on which a signal with this `entity` is reported, or '' if there is none."""
     return SIGNAL_KINDS.get(entity, "")
 
 
 def contains(upper: str, lower: str) -> bool:
-    """Does every `lower` lie in one `upper`?"""
+    """Returns whether every `lower` lies in one `upper`."""
     return upper in CONTAINERS[lower]

@@ -1,4 +1,4 @@
-"""An expression of a rule after checking: a tree whose every node knows its unit and the kind of entity it is about."""
+"""A checked expression of a rule: a tree in which every node has a unit and a kind of entity."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -10,12 +10,12 @@ from skewscope.rules.units import NUMBER, unit_suffix
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """With whom an entity of `kind` is compared: `by` what they share, and which take part at all."""
+    """The peers of an entity of `kind`: `by` is what they share; groups and networks restrict them."""
 
     kind: str
     by: str
     groups: tuple[str, ...] = ()
-    """Kinds of group that an entity must belong to; none: all take part."""
+    """Kinds of group that an entity must belong to; empty: any or none."""
     networks: tuple[str, ...] = ()
 
 
@@ -26,7 +26,7 @@ class Expr:
     op: str
     """number, signal, seen, call, lift, neg, arith, compare, and, or, not."""
     kind: str
-    """The kind of entity that it has one value for; '' for a constant."""
+    """The kind of entity with one value each; '' for a constant."""
     dimension: Dimension = NUMBER
     is_boolean: bool = False
     args: tuple["Expr", ...] = ()
@@ -49,25 +49,25 @@ class Expr:
         return self._hash
 
     def __reduce__(self) -> tuple[type["Expr"], tuple[object, ...]]:
-        # Another process hashes text differently: there the tree is made anew.
+        # Another process hashes text differently, so the tree is rebuilt there.
         return Expr, tuple(getattr(self, name.name) for name in fields(self) if name.init)
 
     def __str__(self) -> str:
         return format_expression(self)
 
     def walk(self) -> Iterator["Expr"]:
-        """Every node, children before parents."""
+        """Yield every node, children before parents."""
         for arg in self.args:
             yield from arg.walk()
         yield self
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """Ids of the signals read, each once, in order."""
+        """Returns the ids of the signals read, each once, in order."""
         return tuple(sorted({node.name for node in self.walk() if node.op in {"signal", "seen"}}))
 
     def missing_signals(self, there: Collection[str]) -> tuple[str, ...]:
-        """The signals that keep it from ever being known to hold, with those that are there; none: it can hold.
+        """Returns the missing signals without which it can never be yes; empty if it can.
 
         Of alternatives one that can be seen is enough, and so it is to count peers.
         """
@@ -80,7 +80,7 @@ class Expr:
         return tuple(sorted({name for each in found for name in each}))
 
     def measure(self) -> tuple[int, int]:
-        """Number of nodes and of levels; a node that occurs several times counts each time."""
+        """Returns the number of nodes and of levels; a node that occurs several times counts each time."""
         known: dict[int, tuple[int, int]] = {}
 
         def measure(expr: "Expr") -> tuple[int, int]:
@@ -93,7 +93,7 @@ class Expr:
 
     @property
     def comparisons(self) -> tuple["Expr", ...]:
-        """The comparisons that decide it, from left to right."""
+        """Returns the comparisons that decide it, from left to right."""
         if self.op == "compare":
             return (self,)
         if self.op in {"and", "or", "not"}:
@@ -102,12 +102,12 @@ class Expr:
 
 
 def number(value: float, dim: Dimension = NUMBER) -> Expr:
-    """A constant."""
+    """Build a constant."""
     return Expr("number", "", dim, value=value)
 
 
 def lift(expr: Expr, kind: str) -> Expr:
-    """What is true of the whole, told of each `kind` in it; a constant stays one."""
+    """Assign the value of a whole to each `kind` in it; a constant stays one."""
     if not expr.kind or expr.kind == kind:
         return expr
     return Expr("lift", kind, expr.dimension, expr.is_boolean, (expr,))
@@ -117,7 +117,7 @@ _COMPOUND = {"arith", "compare", "and", "or", "not", "neg"}
 
 
 def format_expression(expr: Expr) -> str:
-    """The expression as text that reads back as the same expression; what is implicit stays unwritten."""
+    """Format an expression as text that parses to the same expression; lifts stay implicit."""
     return _formatters[expr.op](expr)
 
 

@@ -1,7 +1,7 @@
 """The rule language: text in Python's expression syntax, checked into a typed tree. Nothing is ever executed.
 
-Here are names, operators and their agreement in unit and kind; the functions are in `calls.py`, their table in
-`functions.py`. How a tree is evaluated is the engine's business.
+This module checks names, operators and their units and kinds; `calls.py` checks functions, `functions.py` lists them.
+The engine evaluates the trees.
 """
 
 import ast
@@ -39,7 +39,7 @@ RESULT_TYPES = {
 
 @dataclass(frozen=True)
 class ExpressionContext:
-    """Where an expression stands: which signals there are, what is judged, its peers, and what `peers()` counts."""
+    """The context of an expression: signals, the judged kind, its peers, and the signals that `peers()` counts."""
 
     signals: Mapping[str, Signal]
     scope: str
@@ -50,18 +50,18 @@ class ExpressionContext:
 
     @cached_property
     def units(self) -> Mapping[str, Unit]:
-        """Units by the name that an expression calls them."""
+        """Returns units by their name in expressions."""
         return units.expression_units(frozenset(signal.unit for signal in self.signals.values()))
 
 
 def compile_expression(
     text: str, setting: ExpressionContext, wants: str = "truth"
 ) -> tuple[Expr | None, tuple[ExpressionProblem, ...]]:
-    """The checked tree of a text about `setting.scope`, and what is wrong with it; None if anything is.
+    """Returns the checked tree of a text about `setting.scope` and its problems; no tree if there are any.
 
     Args:
-        text: what the rule says.
-        setting: where it says it.
+        text: the expression.
+        setting: its context.
         wants: truth, share, seconds or number.
     """
     tree = parse_syntax(text)
@@ -73,7 +73,7 @@ def compile_expression(
 
 
 def compile_let(name: str, text: str, setting: ExpressionContext) -> tuple[Expr | None, tuple[ExpressionProblem, ...]]:
-    """The checked tree of a named sub-expression, of any unit and kind, and its problems; None if there are any.
+    """Returns the checked tree of a let, of any unit and kind, and its problems; no tree if there are any.
 
     Args:
         name: the name under which later expressions use it.
@@ -91,7 +91,7 @@ def compile_let(name: str, text: str, setting: ExpressionContext) -> tuple[Expr 
 
 
 def _check_let_name(name: str, setting: ExpressionContext) -> ExpressionProblem | None:
-    """The problem with the name of a let that would hide another name of the language, if there is one."""
+    """Returns the problem of a let whose name would hide another name of the language."""
     taken = {
         "a function": name in FUNCTIONS,
         "a unit": name in setting.units,
@@ -115,7 +115,7 @@ _COMPARISON_SIGNS: Mapping[type[ast.cmpop], str] = {
 
 @dataclass
 class ExpressionBuilder:
-    """Walks a parsed text once; faults collect, and what depends on something faulty is left out."""
+    """Builds a tree in one pass; collects problems and omits what depends on a faulty part."""
 
     context: ExpressionContext
     target_kind: str
@@ -123,7 +123,7 @@ class ExpressionBuilder:
     problems: list[ExpressionProblem] = field(default_factory=list)
 
     def build_root(self, node: ast.expr, wants: str) -> Expr | None:
-        """The whole text, of the type that is wanted, about the judged kind (or a constant)."""
+        """Build the whole expression, of the wanted type, about the judged kind (or a constant)."""
         expr = self.build(node)
         if expr is None:
             return None
@@ -136,7 +136,7 @@ class ExpressionBuilder:
         return expr if not expr.kind else self.lift_to_kind(node, expr, self.context.scope)
 
     def build(self, node: ast.expr) -> Expr | None:
-        """One node of the text."""
+        """Build one node of the text."""
         builder = _node_builders.get(type(node))
         if builder is None:
             what = type(node).__name__.lower()
@@ -144,12 +144,12 @@ class ExpressionBuilder:
         return builder(self, node)
 
     def add_problem(self, node: ast.AST, found: str, expected: str, hint: str = "") -> Expr | None:
-        """Nothing in the place of what is wrong at a node, which is remembered."""
+        """Record a problem at a node; return None in place of its tree."""
         self.problems.append(ExpressionProblem(getattr(node, "col_offset", 0) + 1, found, expected, hint))
         return None
 
     def check_expanded_size(self, node: ast.expr, expr: Expr | None) -> Expr | None:
-        """The expression, unless its lets expand to a tree that is too large or too deep."""
+        """Returns the expression unless its lets expand to a tree that is too large or too deep."""
         if expr is None or not self.context.lets:
             return expr
         size, depth = expr.measure()
@@ -183,7 +183,7 @@ class ExpressionBuilder:
         return self.add_problem(node, f"an unknown name {node.id!r}", "a let, a unit, a signal or a function", hint)
 
     def build_signal(self, node: ast.Attribute | ast.Subscript) -> Expr | None:
-        """A signal that has a value of its own."""
+        """Build a signal that has a value, and no bare counter or histogram."""
         expr = self.build_raw_signal(node)
         if expr is None:
             return None
@@ -194,7 +194,7 @@ class ExpressionBuilder:
         return expr
 
     def build_raw_signal(self, node: ast.expr) -> Expr | None:
-        """A signal of whatever type, for the functions that read more than its value."""
+        """Build a signal of any type, for functions that read more than its value."""
         name = dotted_name(node.value if isinstance(node, ast.Subscript) else node)
         signal = self.context.signals.get(name)
         if isinstance(node, ast.Name) and node.id in self.context.lets:
@@ -212,7 +212,7 @@ class ExpressionBuilder:
         return Expr("signal", kind, known.dimension, name=name, value=known.factor, subscripts=chosen)
 
     def check_subscripts(self, node: ast.Subscript, name: str) -> tuple[str, ...]:
-        """The subscripts that still say something: a direction that the id already names is left out."""
+        """Returns the subscripts without a direction that the signal's id already names."""
         found = parse_subscripts(node)
         if found is None:
             self.add_problem(node.slice, "a subscript that is no word", "words such as tx, east_west, p3")
@@ -310,7 +310,7 @@ class ExpressionBuilder:
         return self.build_logic("and" if isinstance(node.op, ast.And) else "or", good)
 
     def build_logic(self, op: str, parts: Sequence[tuple[ast.AST, Expr]]) -> Expr | None:
-        """Truths joined, on the smallest of their kinds; the same operator within itself is one."""
+        """Join booleans on the smallest of their kinds; a nested operator of the same name is flattened."""
         whole = parts[0][1]
         for node, other in parts[1:]:
             pair = self.align_kinds(node, whole, other)
@@ -324,13 +324,13 @@ class ExpressionBuilder:
     # --- agreement
 
     def require_number(self, node: ast.AST, expr: Expr) -> bool:
-        """Is it a number? If not, that is a fault."""
+        """Returns whether it is a number; records a problem otherwise."""
         if expr.is_boolean:
             self.add_problem(node, "yes or no", "a number", "Join comparisons with and, or, not.")
         return not expr.is_boolean
 
     def require_boolean(self, node: ast.AST, expr: Expr) -> bool:
-        """Is it yes or no? If not, that is a fault."""
+        """Returns whether it is yes or no; records a problem otherwise."""
         if not expr.is_boolean:
             self.add_problem(
                 node, f"a number in {format_dimension(expr.dimension)}", "a comparison", "Compare it with a threshold."
@@ -338,7 +338,7 @@ class ExpressionBuilder:
         return expr.is_boolean
 
     def require_same_unit(self, node: ast.AST, a: Expr, b: Expr) -> bool:
-        """Do both measure the same? Zero does with anything."""
+        """Returns whether both have the same unit; zero has any unit."""
         if a.dimension == b.dimension or is_zero(a) or is_zero(b):
             return True
         found = f"{format_dimension(a.dimension)} beside {format_dimension(b.dimension)}"
@@ -346,7 +346,7 @@ class ExpressionBuilder:
         return False
 
     def build_pair(self, node: ast.AST, left: ast.expr, right: ast.expr) -> tuple[Expr, Expr] | None:
-        """Two numbers on one kind of entity."""
+        """Build two numbers on one kind of entity."""
         a, b = self.build(left), self.build(right)
         if a is None or b is None:
             return None
@@ -355,7 +355,7 @@ class ExpressionBuilder:
         )
 
     def align_kinds(self, node: ast.AST, a: Expr, b: Expr) -> tuple[Expr, Expr] | None:
-        """Both on one kind of entity: the larger lifted to the smaller."""
+        """Lift the larger of two kinds of entity to the smaller one."""
         if a.kind == b.kind or not a.kind or not b.kind:
             return a, b
         for kind in (a.kind, b.kind, self.target_kind):
@@ -366,7 +366,7 @@ class ExpressionBuilder:
         return None
 
     def lift_to_kind(self, node: ast.AST, expr: Expr, kind: str) -> Expr | None:
-        """The expression on `kind`, where each entity of that kind lies in just one of the expression's."""
+        """Lift an expression to `kind`, if each entity of that kind lies in exactly one of the expression's kind."""
         if expr.kind == kind or contains(expr.kind, kind):
             return lift(expr, kind)
         reducers = "highest(), lowest(), total(), average() or middle()"
@@ -376,12 +376,12 @@ class ExpressionBuilder:
 
 
 def is_zero(expr: Expr) -> bool:
-    """Is it a plain zero, which needs no unit?"""
+    """Returns whether it is a plain zero, which needs no unit."""
     return expr.op == "number" and expr.value == 0 and not expr.dimension
 
 
 def common_dimension(a: Expr, b: Expr) -> Dimension:
-    """The dimension of what agrees: that of a plain zero is the other's."""
+    """Returns the common dimension; a plain zero takes that of the other."""
     return b.dimension if is_zero(a) else a.dimension
 
 
@@ -398,7 +398,7 @@ _constant_operations: Mapping[str, Callable[[float, float], float]] = {
     "/": lambda a, b: a / b,
 }
 
-# Each takes the kind of node that it is listed under.
+# Each function takes the type of node that it is listed under.
 _node_builders: Mapping[type[ast.expr], Callable[[ExpressionBuilder, Any], Expr | None]] = {
     ast.Constant: ExpressionBuilder.build_constant,
     ast.Name: ExpressionBuilder.build_name,

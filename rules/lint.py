@@ -1,4 +1,4 @@
-"""What a good rule looks like, beyond what a rule must be to load. Each lint is a function that yields findings."""
+"""Lints: checks beyond what a rule needs to load. Each lint is a function that yields problems."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,7 +37,7 @@ SIGNAL_VANTAGES: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True)
 class LintContext:
-    """All that lints look at."""
+    """The input of all lints."""
 
     rules: Mapping[str, Rule]
     cases: Mapping[str, CaseFile]
@@ -46,7 +46,7 @@ class LintContext:
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """What one lint says about one rule."""
+    """A problem that one lint found in one rule."""
 
     lint: str
     rule: str
@@ -58,13 +58,13 @@ class LintFinding:
 
 @dataclass(frozen=True, slots=True)
 class Exemption:
-    """A finding that is meant to stay, and why."""
+    """A finding that is accepted, and the reason."""
 
     lint: str
     rule: str
     reason: str
     problem: Problem
-    """To be told should nothing be found there any more."""
+    """The problem to report if the exemption is no longer needed."""
 
 
 RuleLint = Callable[[LintContext, Rule], Iterator[Problem]]
@@ -72,7 +72,7 @@ LINTS: dict[str, RuleLint] = {}
 
 
 def run_lints(world: LintContext, exemptions: Iterable[Exemption] = ()) -> list[LintFinding]:
-    """All findings, but for those exempted; an exemption that is not needed is one itself."""
+    """Returns all findings without exempted ones; an unneeded exemption is a finding itself."""
     found = [
         LintFinding(name, rule.id, problem)
         for rule in world.rules.values()
@@ -88,7 +88,7 @@ def run_lints(world: LintContext, exemptions: Iterable[Exemption] = ()) -> list[
 
 
 def read_exemptions(path: Path = EXCEPTIONS) -> tuple[list[Exemption], list[Problem]]:
-    """The exceptions that a file lists, and what is wrong with it; none where there is no file."""
+    """Returns the exemptions in a file and its problems; nothing if there is no file."""
     if not path.exists():
         return [], []
     document = read(path, path.name)
@@ -103,7 +103,7 @@ def read_exemptions(path: Path = EXCEPTIONS) -> tuple[list[Exemption], list[Prob
 
 
 def lint_folder(catalogue: Catalogue, folder: Path = RULES_FOLDER) -> list[Problem]:
-    """All that is wrong with the rules of a folder, cases and policies: what keeps them from loading, and lints."""
+    """Returns all problems of a folder's rules, cases and policies: errors of loading and findings of lints."""
     rules, unread = load_rules(catalogue, folder)
     files, unfit = load_cases(catalogue, folder / "cases")
     policies, unsound = load_policies(folder / "policies")
@@ -123,7 +123,7 @@ def lint_folder(catalogue: Catalogue, folder: Path = RULES_FOLDER) -> list[Probl
 
 
 def check_rule_presence(rules: Mapping[str, Rule], catalogue: Catalogue) -> Iterator[Problem]:
-    """Every condition has a rule or says why it has none; and does not say so where it has one."""
+    """Every condition has either a rule or a reason why it has none."""
     recognised = {rule.condition for rule in rules.values() if rule.maturity != "withdrawn"}
     for condition in catalogue.conditions.values():
         if condition.maturity == "withdrawn":
@@ -143,7 +143,7 @@ def check_rule_presence(rules: Mapping[str, Rule], catalogue: Catalogue) -> Iter
 
 
 def _check_advice(rules: Mapping[str, Rule], policies: Iterable[Policy]) -> Iterator[Problem]:
-    """A condition that a rule recognises has a policy that says what to do."""
+    """A condition that a rule recognises has a policy that advises a mitigation."""
     advised = {topic for policy in policies if policy.mitigation for topic in policy.when[0].topics}
     for rule in rules.values():
         if rule.condition not in advised:
@@ -169,7 +169,7 @@ def _numbered_evidence(rule: Rule) -> Iterator[tuple[int, EvidenceItem]]:
 
 @_register
 def has_cases(world: LintContext, rule: Rule) -> Iterator[Problem]:
-    """Every rule has cases of each kind that is needed."""
+    """Every rule has cases of each required kind."""
     file = world.cases.get(rule.id)
     if file is None:
         yield rule.document.problem((), "no cases", f"a file cases/{rule.id}.yaml")
@@ -181,7 +181,7 @@ def has_cases(world: LintContext, rule: Rule) -> Iterator[Problem]:
 
 @_register
 def has_look_alikes(world: LintContext, rule: Rule) -> Iterator[Problem]:
-    """For every look-alike of the condition there is a case in which the rule stays quiet, or a word why it cannot."""
+    """Every look-alike of the condition has a case in which the rule does not fire, or a reason in cannot_tell."""
     condition = world.catalogue.conditions.get(rule.condition)
     file = world.cases.get(rule.id)
     if condition is None or file is None:
@@ -204,7 +204,7 @@ def has_look_alikes(world: LintContext, rule: Rule) -> Iterator[Problem]:
 
 @_register
 def expectation_fits_kind(world: LintContext, rule: Rule) -> Iterator[Problem]:
-    """A case that fires expects someone; a quiet one, a look-alike or one with data missing expects nobody."""
+    """A case of kind fires expects an alert; a quiet case and a look-alike expect none."""
     file = world.cases.get(rule.id)
     for n, case in enumerate(file.cases if file else ()):
         wrong = {"fires": not case.expected, "quiet": bool(case.expected), "look-alike": bool(case.expected)}
@@ -215,7 +215,7 @@ def expectation_fits_kind(world: LintContext, rule: Rule) -> Iterator[Problem]:
 
 @_register
 def can_fire(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001 - all lints are called alike
-    """The evidence for can reach the score at which the rule fires."""
+    """The weights `for` can reach the score at which the rule fires."""
     most = sum(item.weight for item in rule.evidence if not item.against)
     if most < rule.fire.score:
         yield rule.document.problem(
@@ -225,14 +225,14 @@ def can_fire(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: ARG0
 
 @_register
 def clears_below(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
-    """A rule clears at a lower score than that at which it fires, or it would flap."""
+    """A rule clears at a lower score than it fires at, or it would flap."""
     if rule.clear.score >= rule.fire.score:
         yield rule.document.problem(("clear", "score"), f"{rule.clear.score:g}", f"less than {rule.fire.score:g}")
 
 
 @_register
 def has_required(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
-    """Some item is required: with everything unknown there is no diagnosis."""
+    """At least one item is required, so that unknown evidence gives no diagnosis."""
     if not any(item.required for item in rule.evidence):
         yield rule.document.problem(("evidence",), "no required item", "at least one with `required: true`")
 
@@ -265,7 +265,7 @@ def lets_are_useful(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noq
 
 @_register
 def severity_rises(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
-    """What is critical is worse than what is a warning."""
+    """The level critical is above the level warning."""
     if rule.warning >= rule.critical:
         yield rule.document.problem(
             ("severity",), f"warning {rule.warning:g}, critical {rule.critical:g}", "them to rise"
@@ -274,7 +274,7 @@ def severity_rises(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa
 
 @_register
 def vantage_has_signals(world: LintContext, rule: Rule) -> Iterator[Problem]:
-    """Some signal of the required items can be had from the rule's vantage."""
+    """The rule's vantage provides at least one signal of the required items."""
     signals = {name for item in rule.evidence if item.required for name in item.when.signals}
     vantages = {name: set(world.catalogue.signals[name].vantage) for name in sorted(signals)}
     if signals and not any(seen & SIGNAL_VANTAGES[rule.vantage] for seen in vantages.values()):
@@ -284,7 +284,7 @@ def vantage_has_signals(world: LintContext, rule: Rule) -> Iterator[Problem]:
 
 @_register
 def reads_signature_signals(world: LintContext, rule: Rule) -> Iterator[Problem]:
-    """The rule reads some signal in which its condition is said to show."""
+    """The rule reads at least one signal of its condition's signature."""
     condition = world.catalogue.conditions.get(rule.condition)
     if condition and condition.signature and not set(condition.signature) & set(rule.signals):
         found = f"none of the signals in which {rule.condition} shows ({join_names(condition.signature)})"
@@ -293,7 +293,7 @@ def reads_signature_signals(world: LintContext, rule: Rule) -> Iterator[Problem]
 
 @_register
 def distance_with_size(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
-    """A distance in deviations stands beside a size: where all are alike, a trifle is many deviations."""
+    """A threshold in deviations is combined with an absolute one: among equal values a trifle is many deviations."""
     for n, item in _numbered_evidence(rule):
         if not item.against and item.required and all(_is_deviation_only(part) for part in item.when.comparisons):
             found = f"{item.name!r}, which compares nothing but deviations"

@@ -1,4 +1,4 @@
-"""Rules from their files. All faults of all files are collected; a file with any gives no rule."""
+"""Loading of rules. The problems of all files are collected; a file with a problem gives no rule."""
 
 import hashlib
 import json
@@ -23,11 +23,11 @@ RULES_FOLDER = Path(__file__).parent
 MAX_FILES = 2000
 MAX_HOLD = 3600.0
 GROUPABLE = ("rank", "node", "gpu")
-"""Kinds whose peers may be the members of a kind of group."""
+"""Kinds of entity whose peers may be the members of a kind of group."""
 
 
 def load(catalogue: Catalogue, folder: Path = RULES_FOLDER) -> tuple[Mapping[str, Rule], list[Problem]]:
-    """Every rule of a folder by id, and what is wrong with the others."""
+    """Load every rule of a folder by id; return the problems of the others too."""
     if folder != RULES_FOLDER:
         return _load_folder(catalogue, folder)
     found, problems = _load_builtin(catalogue)
@@ -36,7 +36,7 @@ def load(catalogue: Catalogue, folder: Path = RULES_FOLDER) -> tuple[Mapping[str
 
 @cache_latest
 def _load_builtin(catalogue: Catalogue) -> tuple[Mapping[str, Rule], list[Problem]]:
-    """Those of the package: who replays several recordings reads them once."""
+    """Load the installed rules, once for several replays."""
     return _load_folder(catalogue, RULES_FOLDER)
 
 
@@ -58,10 +58,10 @@ def _load_folder(catalogue: Catalogue, folder: Path) -> tuple[Mapping[str, Rule]
 
 
 def load_strict(catalogue: Catalogue, folder: Path = RULES_FOLDER) -> Mapping[str, Rule]:
-    """Every rule of a folder by id.
+    """Load every rule of a folder by id.
 
     Raises:
-        InputError: all that is wrong with any of them.
+        InputError: the problems of all files.
     """
     found, problems = load(catalogue, folder)
     if problems:
@@ -70,7 +70,7 @@ def load_strict(catalogue: Catalogue, folder: Path = RULES_FOLDER) -> Mapping[st
 
 
 def parse(document: Document, catalogue: Catalogue, name: str = "") -> tuple[Rule | None, list[Problem]]:
-    """The rule in a document, and what is wrong with it; None if anything is. `name` is what its id must be."""
+    """Returns the rule in a document and its problems; no rule if there are any. `name` is the required id."""
     problems = list(validate_document(document, "rule"))
     if problems:
         return None, problems
@@ -81,7 +81,7 @@ def parse(document: Document, catalogue: Catalogue, name: str = "") -> tuple[Rul
 
 @dataclass
 class _Reader:
-    """One document of the right shape, being read."""
+    """Reads one document of valid shape."""
 
     document: Document
     catalogue: Catalogue
@@ -137,7 +137,7 @@ class _Reader:
             self.add_problem(path, f"the unknown {kind} {name!r}", f"the id of a {kind}", suggest_name(name, known))
 
     def peer_signals(self) -> tuple[str, ...]:
-        """Signals whose reporting makes an entity count as a peer: those of the required items, or of all."""
+        """Returns the signals that make an entity count as a peer: those of the required items, or else of all."""
         of_lets: dict[str, tuple[str, ...]] = {}
         for name, text in self.let_texts.items():
             of_lets[name] = mentioned_signals(text, of_lets)
@@ -146,11 +146,11 @@ class _Reader:
 
     @cached_property
     def let_texts(self) -> Mapping[str, str]:
-        """Definitions of the lets by name, in the file's order, each on one line."""
+        """Returns definitions of the lets by name, in the file's order, each on one line."""
         return {name: " ".join(text.split()) for name, text in self.data.get("let", {}).items()}
 
     def build_lets(self, setting: ExpressionContext) -> dict[str, Expr | None]:
-        """The lets by name; None for one that is faulty. Each may use those before it."""
+        """Build the lets by name; None for a faulty one. Each may use those before it."""
         found: dict[str, Expr | None] = {}
         for name, text in self.let_texts.items():
             found[name], faults = compile_let(name, text, replace(setting, lets=dict(found)))
@@ -158,7 +158,7 @@ class _Reader:
         return found
 
     def definitions(self, text: str) -> tuple[tuple[str, str], ...]:
-        """Name and definition of each let that a text uses, also through other lets, in the file's order."""
+        """Returns name and definition of each let that a text uses, also through other lets, in the file's order."""
         used = set(mentioned_lets(text, self.let_texts))
         for name, definition in reversed(list(self.let_texts.items())):
             if name in used:
@@ -169,15 +169,15 @@ class _Reader:
         data = self.data.get("where", {})
         if "network" in data and self.data["scope"] != "port":
             self.add_problem(
-                ("where", "network"), f"a network for a {self.data['scope']}", "it only where ports are judged"
+                ("where", "network"), f"a network for a {self.data['scope']}", "a network only in rules about ports"
             )
         if "group" in data and self.data["scope"] not in {"rank", "group", "replica", "node", "gpu", "port"}:
             found = f"a kind of group for a {self.data['scope']}"
-            self.add_problem(("where", "group"), found, "it only for what is in groups")
+            self.add_problem(("where", "group"), found, "a kind of group only for members of groups")
         for name, what in (("nodes", "nodes"), ("front_end", "the front end")):
             if name in data and self.data["scope"] not in {"rank", "group", "replica"}:
                 found = f"{what} of a group for a {self.data['scope']}"
-                self.add_problem(("where", name), found, "it only for ranks and groups")
+                self.add_problem(("where", name), found, "this field only in rules about ranks, groups and replicas")
         groups, networks = _as_tuple(data.get("group")), _as_tuple(data.get("network"))
         return EntityFilter(groups, networks, data.get("nodes", 0), data.get("front_end", ""))
 
@@ -195,7 +195,7 @@ class _Reader:
         for n, item in enumerate(self.data["evidence"]):
             path: FieldPath = ("evidence", n)
             if item["name"] in names:
-                self.add_problem((*path, "name"), f"{item['name']!r} for the second time", "a name of its own")
+                self.add_problem((*path, "name"), f"{item['name']!r} for the second time", "a unique name")
             names.add(item["name"])
             if ("for" in item) == ("against" in item):
                 found = "both" if "for" in item else "neither"
@@ -234,7 +234,7 @@ class _Reader:
         )
 
     def parse_constant(self, setting: ExpressionContext, path: FieldPath, value: Any, wants: str) -> float:
-        """A number with its unit that is the same for all entities; 0 where it is faulty."""
+        """Returns a constant in base units; 0 if it is faulty."""
         expr = self.parse_expression(setting, path, str(value), wants)
         if expr is None:
             return 0.0
@@ -264,7 +264,7 @@ def _as_tuple(value: Any) -> tuple[str, ...]:
 
 
 def decision_hash(rule: Rule) -> str:
-    """First 16 hexadecimal digits of the SHA-256 of what decides a rule's verdicts, with its lets expanded."""
+    """Returns 16 hexadecimal digits of the SHA-256 of what decides a rule's verdicts, with its lets expanded."""
     parts = [
         [rule.id, rule.condition, rule.scope, str(rule.where), str(rule.peers), rule.warm_up, str(rule.applies_when)],
         [[item.weight, item.against, item.required, str(item.when)] for item in rule.evidence],

@@ -1,4 +1,4 @@
-"""A rule as a frozen value. What a field means is in `schema/rule.md`."""
+"""A rule as a frozen value. `schema/rule.md` describes the fields."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from skewscope.rules.expression import Expr, Peers
 
 MATURITIES = ("sandbox", "incubating", "stable", "withdrawn")
 DEFINITIONS_MARK = " where "
-"""What separates an expression from the definitions of its lets, where evidence is shown as one text."""
+"""Separates an expression from the definitions of its lets in the text of evidence."""
 VANTAGES = ("dpu", "fabric", "gpu", "host", "serving")
 
 
@@ -18,14 +18,14 @@ class EntityFilter:
     groups: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
     nodes: int = 0
-    """On how many nodes the group lies; 0: on any number."""
+    """Number of nodes of the group; 0: any number."""
     front_end: str = ""
-    """own: only groups whose front end is that of no group on other nodes; none: only those that serve nobody."""
+    """own: groups whose front end serves no group on other nodes; none: groups without front end and pool."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdBasis:
-    """Why an item's numbers are what they are."""
+    """The reason for an item's numbers, and what it rests on."""
 
     why: str
     basis: str = "judgement"
@@ -45,11 +45,11 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceItem:
-    """One item that speaks for or against."""
+    """One item of evidence for or against the condition."""
 
     name: str
     weight: float
-    """Always positive; `against` says which way it pulls."""
+    """Always positive; `against` gives the direction."""
     against: bool
     required: bool
     when: Expr
@@ -61,14 +61,14 @@ class EvidenceItem:
 
     @property
     def full_text(self) -> str:
-        """The expression as written, followed by the definitions of its lets: `a > b where a = ...; b = ...`."""
+        """Returns the expression followed by the definitions of its lets: `a > b where a = ...; b = ...`."""
         meanings = "; ".join(f"{name} = {text}" for name, text in self.definitions)
         return f"{self.text}{DEFINITIONS_MARK}{meanings}" if meanings else self.text
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreThreshold:
-    """A score and for how long, in seconds, it must stand."""
+    """A score, and for how many seconds it must hold."""
 
     score: float
     hold: float
@@ -76,7 +76,7 @@ class ScoreThreshold:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How one condition is recognised on one kind of entity."""
+    """Recognises one condition on one kind of entity."""
 
     id: str
     title: str
@@ -95,25 +95,25 @@ class Rule:
     lets: tuple[Let, ...] = ()
     impact_metric: str = ""
     impact: Expr | None = None
-    """Share lost."""
+    """The share of the metric that is lost."""
     warning: float = 0.05
     critical: float = 0.2
-    """On the impact's size."""
+    """Levels of the impact."""
     hash: str = ""
-    """Of what decides its verdicts: unchanged by layout, names of items and lets, title, description and reasons."""
+    """Hash of what decides its verdicts: not of layout, names of items and lets, title, description and reasons."""
     file: str = ""
     notes: tuple[str, ...] = ()
     document: Document = field(default=Document("<rule>", None), repr=False, compare=False)
-    """Where it was read, for messages with lines."""
+    """The document that it was read from, for problems with line numbers."""
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """Ids of all signals read, each once, in order."""
+        """Returns the ids of all signals read, each once, in order."""
         return tuple(sorted({name for expr in self.expressions for name in expr.signals}))
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Every expression as written that may use lets: those of lets, items, applies_when and impact."""
+        """Returns the expressions as written that may use lets: of lets, items, applies_when and impact."""
         data = self.document.data or {}
         rest = (data.get("applies_when"), data.get("impact", {}).get("change"))
         return (
@@ -124,6 +124,6 @@ class Rule:
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
-        """Everything that must be evaluated, in a fixed order."""
+        """Returns all expressions to evaluate, in a fixed order."""
         rest = [expr for expr in (self.applies_when, self.impact) if expr]
         return (*(item.when for item in self.evidence), *rest)

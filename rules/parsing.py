@@ -1,4 +1,4 @@
-"""From text to Python's syntax tree, within bounds; nothing is executed, and nothing raises."""
+"""Parsing of text to Python's syntax tree, within bounds; nothing is executed, and no function raises."""
 
 import ast
 import warnings
@@ -11,7 +11,7 @@ MAX_DEPTH = 24
 
 @dataclass(frozen=True, slots=True)
 class ExpressionProblem:
-    """What is wrong in an expression, and at which column (1-based)."""
+    """A problem of an expression, and its column (1-based)."""
 
     column: int
     found: str
@@ -20,7 +20,7 @@ class ExpressionProblem:
 
 
 def parse_syntax(text: str) -> ast.expr | ExpressionProblem:
-    """The syntax tree of an expression, or why there is none."""
+    """Returns the syntax tree of an expression, or the reason why there is none."""
     if len(text) > MAX_CHARACTERS:
         hint = "Split it into several items of evidence."
         return ExpressionProblem(1, f"{len(text)} characters", f"at most {MAX_CHARACTERS}", hint)
@@ -47,7 +47,7 @@ def _is_too_deep(tree: ast.AST) -> bool:
 
 
 def mentioned_lets(text: str, names: Collection[str]) -> tuple[str, ...]:
-    """Those of the names that a text uses, in order, as often as it uses them. Empty where it is no expression."""
+    """Returns those of the names that a text uses, once per use. Empty if it is no expression."""
     tree = parse_syntax(text)
     if isinstance(tree, ExpressionProblem):
         return ()
@@ -57,9 +57,9 @@ def mentioned_lets(text: str, names: Collection[str]) -> tuple[str, ...]:
 
 
 def mentioned_signals(text: str, lets: Mapping[str, Collection[str]] | None = None) -> tuple[str, ...]:
-    """The dotted names in a text: the signals that it would read; each once, in order.
+    """Returns the dotted names in a text, which are the signals that it reads; each once, in order.
 
-    Empty where the text is no expression. `lets` has the signals of each let that the text may use.
+    Empty if the text is no expression. `lets` has the signals of each let that the text may use.
     """
     tree = parse_syntax(text)
     if isinstance(tree, ExpressionProblem):
@@ -72,7 +72,7 @@ def mentioned_signals(text: str, lets: Mapping[str, Collection[str]] | None = No
 
 
 def dotted_name(node: ast.AST) -> str:
-    """`wire.onset_lag` as written; '' for what is no dotted name."""
+    """Returns a dotted name as written; '' for any other node."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -81,7 +81,7 @@ def dotted_name(node: ast.AST) -> str:
 
 
 def parse_subscripts(node: ast.Subscript) -> tuple[str, ...] | None:
-    """The subscripts, sorted and each once; `any` says nothing and is left out. None where one is no word."""
+    """Returns the subscripts, sorted, each once, without `any`. None if one is not a word."""
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     found = [_parse_subscript(part) for part in parts]
     return tuple(sorted({word for word in found if word != "any"})) if all(found) else None

@@ -27,7 +27,7 @@ FieldPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class FactProperty:
-    """What a fact can be asked for. A `level` is text with an order; a `number` keeps three decimals."""
+    """A property of a kind of fact. A `level` is text with an order; a `number` keeps three decimals."""
 
     type: str
     """text, level, number or count."""
@@ -36,7 +36,7 @@ class FactProperty:
 
 @dataclass(frozen=True, slots=True)
 class FactType:
-    """A kind of fact. Where it has a `topic`, each value of that property is a kind of its own, so it must be named."""
+    """A kind of fact. With a `topic`, each value of that property is a kind of its own, so patterns must name it."""
 
     properties: Mapping[str, FactProperty] = field(default_factory=dict)
     topic: str = ""
@@ -86,18 +86,18 @@ class PropertyComparison:
 
 @dataclass(frozen=True, slots=True)
 class FactPattern:
-    """A fact looked for, on the policy's one entity. `topics` are the kinds it may be of, () where it has none."""
+    """A required fact on the one entity of the policy. `topics` are the kinds it may be of, () if it has none."""
 
     fact: str
     same_entity: bool
-    """Whether it says `entity: same`."""
+    """Whether the pattern has `entity: same`."""
     topics: tuple[str, ...] = ()
     comparisons: tuple[PropertyComparison, ...] = ()
 
 
 @dataclass(frozen=True)
 class Policy:
-    """One policy, as its file says it."""
+    """One policy as written in its file."""
 
     id: str
     when: tuple[FactPattern, ...]
@@ -113,12 +113,12 @@ class Policy:
     document: Document = field(default=Document("<policy>", None), repr=False, compare=False)
 
     def problem(self, path: FieldPath, found: str, expected: str, hint: str = "") -> Problem:
-        """A problem in this policy's file."""
+        """Returns a problem at a place of this policy's file."""
         return self.document.problem(path, found, expected, hint)
 
 
 def load(folder: Path = POLICIES_FOLDER) -> tuple[tuple[Policy, ...], list[Problem]]:
-    """Every policy of a folder, in the order of ids, and what is wrong with the rest."""
+    """Load every policy of a folder, in the order of ids; return the problems of the others too."""
     if folder != POLICIES_FOLDER:
         return _load_folder(folder)
     found, problems = _load_builtin()
@@ -127,7 +127,7 @@ def load(folder: Path = POLICIES_FOLDER) -> tuple[tuple[Policy, ...], list[Probl
 
 @cache
 def _load_builtin() -> tuple[tuple[Policy, ...], list[Problem]]:
-    """Those of the package: who replays several recordings reads them once."""
+    """Load the installed policies, once for several replays."""
     return _load_folder(POLICIES_FOLDER)
 
 
@@ -194,7 +194,7 @@ def _validate_document(document: Document) -> Iterable[Problem]:
 
 
 def _found_and_expected(error: "ValidationError") -> tuple[str, str]:
-    """A schema's complaint as (found, expected)."""
+    """Returns an error of the schema as (found, expected)."""
     value: Any = error.instance
     want: Any = error.validator_value
     short = repr(value)[:60] if not isinstance(value, dict | list) else type_label(value)
@@ -211,7 +211,7 @@ def _found_and_expected(error: "ValidationError") -> tuple[str, str]:
 
 
 def _parse_pattern(document: Document, path: FieldPath, data: dict[str, Any], problems: list[Problem]) -> FactPattern:
-    """A pattern; a kind of fact that is not in `FACTS` may only be asked for as such."""
+    """Build a pattern; one of a kind that is not in `FACTS` has no properties."""
     kind = FACTS.get(data["fact"], FactType())
     fields = {key: value for key, value in data.items() if key not in ("fact", "entity")}
     topics: tuple[str, ...] = ()
@@ -228,7 +228,7 @@ def _parse_pattern(document: Document, path: FieldPath, data: dict[str, Any], pr
 
 
 def _parse_topics(document: Document, path: FieldPath, value: Any, problems: list[Problem]) -> tuple[str, ...]:
-    """The constants of a topic, each once."""
+    """Returns the constants of a topic, each once."""
     values = value if isinstance(value, list) else [value]
     if value is None or not all(isinstance(v, str) for v in values):
         found = "no field " + repr(path[-1]) if value is None else type_label(value)
@@ -254,7 +254,7 @@ def _parse_comparisons(
 def _check_comparison(
     document: Document, path: FieldPath, prop: FactProperty, ask: PropertyComparison
 ) -> Iterable[Problem]:
-    """The values that cannot be compared with a property."""
+    """Yield the values that cannot be compared with a property."""
     for value in ask.values:
         if prop.type == "text" and ask.op not in ("is", "not"):
             found, hint = repr(ask.op), "Text has no order."
@@ -277,7 +277,7 @@ def _check_text_value(document: Document, path: FieldPath, prop: FactProperty, v
 
 
 def check_references(policies: Iterable[Policy], catalogue: Catalogue) -> list[Problem]:
-    """What the policies name that the catalogue does not have."""
+    """Returns problems for ids in policies that the catalogue does not have."""
     problems: list[Problem] = []
     for policy in policies:
         problems += _check_topics(policy, catalogue)
@@ -301,7 +301,7 @@ def _check_topics(policy: Policy, catalogue: Catalogue) -> Iterable[Problem]:
 
 
 def _check_mitigation(policy: Policy, catalogue: Catalogue) -> Iterable[Problem]:
-    """The advice must exist, and be listed by the conditions it is given for."""
+    """Check that the mitigation exists and that the diagnosed conditions list it."""
     path = ("advise", "mitigation")
     if policy.mitigation not in catalogue.mitigations:
         yield _unknown_id(policy, path, policy.mitigation, "mitigation", catalogue)

@@ -1,4 +1,4 @@
-"""Whether a YAML document has the shape that a schema asks for, told with lines."""
+"""Validation of YAML documents against a JSON Schema, with line numbers."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ _type_labels = {
 
 
 def validate_document(document: Document, schema: str) -> Iterator[Problem]:
-    """What in a document is not as `schema/<schema>.json` says."""
+    """Yield the differences of a document from `schema/<schema>.json`."""
     if fast_check(schema)(document.data):
         return
     for error in sorted(validator(schema).iter_errors(document.data), key=lambda e: [str(p) for p in e.absolute_path]):
@@ -36,14 +36,14 @@ def validate_document(document: Document, schema: str) -> Iterator[Problem]:
 
 @cache
 def schema(name: str) -> dict[str, Any]:
-    """The schema of a rule, of cases or of a policy."""
+    """Load the schema of a rule, of cases or of a policy."""
     found: dict[str, Any] = json.loads((SCHEMA_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     return found
 
 
 @cache
 def fast_check(name: str) -> SchemaCheck:
-    """Whether a document is surely as a schema says: see `kb.fast_schema`."""
+    """Returns the quick check of a schema, which may reject valid documents: see `kb.fast_schema`."""
     plain = {key: value for key, value in schema(name).items() if key != "oneOf"}
     wanted = [frozenset(one["required"]) for one in schema(name).get("oneOf", ())]
     check = compile_schema(plain)
@@ -52,7 +52,7 @@ def fast_check(name: str) -> SchemaCheck:
 
 @cache
 def validator(name: str) -> "Validator":
-    """The full check of a schema."""
+    """Returns the full check of a schema."""
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - 0.1 s, and only where something is wrong
 
     return Draft202012Validator(schema(name))
@@ -78,7 +78,7 @@ def _to_problems(document: Document, error: "ValidationError") -> Iterator[Probl
 
 
 def _found_and_expected(what: str, value: Any, want: Any) -> tuple[str, str]:
-    """(found, expected) for a value of the wrong type, size or look."""
+    """Returns (found, expected) for a value of the wrong type, size or pattern."""
     if what == "type":
         wanted = [want] if isinstance(want, str) else want
         return type_label(value), " or ".join(_type_labels.get(name, name) for name in wanted)

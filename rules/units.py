@@ -1,4 +1,4 @@
-"""Units under the names by which the rule language calls them: `3*ms`, `10*MB/s`, `5*packets`, `20*percent`."""
+"""Units under their names in the rule language: `3*ms`, `10*MB/s`, `5*packets`, `20*percent`."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ NUMBER: Dimension = ()
 SECOND: Dimension = (("s", 1),)
 SPEED: Dimension = (("By", 1), ("s", -1))
 
-# Names in expressions that are not those of UCUM: min is a function, a bit is mostly something counted.
+# Names that differ from UCUM: min is a function, a bit is mostly something counted.
 _UNIT_NAMES: Mapping[str, str] = {
     **{name: name for name in NAMED_UNITS if name.isidentifier() and name not in {"min", "h", "d", "bit"}},
     "one": "1",
@@ -30,7 +30,7 @@ _COUNTED = re.compile(r"\{([a-z_]+)\}")
 
 
 def product(a: Dimension, b: Dimension, power: int = 1) -> Dimension:
-    """The dimension of a product; of a quotient with `power=-1`."""
+    """Returns the dimension of a product; of a quotient with `power=-1`."""
     return (Unit(a) * Unit(b) ** power).dimension
 
 
@@ -41,7 +41,7 @@ def without_counts(dimension: Dimension) -> Dimension:
 
 @lru_cache(maxsize=16)
 def expression_units(texts: frozenset[str]) -> Mapping[str, Unit]:
-    """Every unit that an expression may name, given the units of the signals. Counted things: one or many."""
+    """Returns every unit that an expression may name, given the units of the signals. Counted things have a plural."""
     found = {name: parse_unit(text) for name, text in _UNIT_NAMES.items()}
     counted = {thing for text in texts for thing in _COUNTED.findall(text)} | {"packet", "request"}
     for thing in sorted(counted):
@@ -51,13 +51,13 @@ def expression_units(texts: frozenset[str]) -> Mapping[str, Unit]:
 
 
 def unit_suffix(dimension: Dimension) -> str:
-    """What a number of this dimension is multiplied with in the language: `*By/s`."""
+    """Returns the factor that gives a number this dimension in the language: `*By/s`."""
     up = "".join(f"*{_base_name(base)}" * n for base, n in dimension if n > 0)
     return up + "".join(f"/{_base_name(base)}" * -n for base, n in dimension if n < 0)
 
 
 def plural(thing: str) -> str:
-    """The name for many of what is counted."""
+    """Returns the plural of a counted thing."""
     return thing + ("es" if thing.endswith(("s", "x", "ch")) else "s")
 
 
