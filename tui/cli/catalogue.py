@@ -238,7 +238,7 @@ def _check_exporters(wanted: tuple[str, ...], known: "Catalogue") -> tuple[str, 
 
 def _write_markdown(output: Path | None) -> None:
     if output is None:
-        raise click.UsageError("Markdown pages require -o FOLDER.")
+        raise click.UsageError("Markdown pages require a folder: -o FOLDER.")
     for name, text in _render_pages("md").items():
         path = output / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The operator log: who acknowledged or snoozed which incident, until when. Append-only, one JSON object per line."""
+"""The operator log: who acknowledged or snoozed which incident. Append-only JSON lines."""
 
 import json
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""State that all screens of a console share: snapshot, replay position, scope, operator log. No Textual."""
+"""State that all screens share: snapshot, replay position, scope, operator log. No Textual."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace

@@ -17,7 +17,7 @@ _BRAILLE_BITS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]
 
 
 def sparklines(values: Array) -> list[str]:
-    """Returns each row of `values` [series, sample] as block characters; gaps are blank, constant series flat."""
+    """Returns each row of `values` [series, sample] as block characters; gaps are blank."""
     values = np.asarray(values, np.float64)
     finite = np.isfinite(values)
     low = np.where(finite, values, np.inf).min(axis=1, initial=np.inf, keepdims=True)

@@ -152,7 +152,7 @@ def _verdict_timeline(rows: list[EvidenceRow | None], place: int, cells: int) ->
 
 
 def chain_lines(context: DrilldownContext, columns: int) -> list[Line]:
-    """Returns the explaining incident, this one, those it explains, and the catalogue's causes and effects."""
+    """Returns the explaining incident, this one, those it explains, and possible causes and effects."""
     incident, names = context.incident, context.names
     out = [_title_line("causal chain")]
     root = names.find_incident(incident.root_id)

@@ -1,4 +1,4 @@
-"""The filter language: `late !n3 sev>=warning (node:n2 or ~tpstr)`. Pure; every text is a valid filter.
+"""The filter language: `late !n3 sev>=warning (node:n2 or ~tpstr)`. Every text is a valid filter.
 
 Adjacent terms must all match; `or` separates alternatives, parentheses group, `!` negates, `~` allows omitted
 letters, `"..."` quotes. `field:text` searches one field, `field>=number` compares; times and sizes may have a unit:

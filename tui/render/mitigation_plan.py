@@ -1,4 +1,4 @@
-"""The plan of a mitigation: its change as a diff of the topology, and its risk. Pure; nothing is applied."""
+"""The plan of a mitigation: its change as a diff of the topology, and its risk. Pure."""
 
 from collections.abc import Iterable
 

@@ -76,7 +76,7 @@ def _scope_spans(status: ConsoleStatus) -> Line:
 
 
 def _severity_counts(incidents: tuple[Incident, ...], *, labels: bool, zeros: bool) -> Line:
-    """Returns the number of roots per severity; without `zeros` only non-zero counts and the critical ones."""
+    """Returns the roots per severity; without `zeros` only non-zero counts and the critical ones."""
     out: list[Span] = [(" ", "")]
     for severity in (*reversed(SEVERITIES), "resolved"):
         found = sum(_display_severity(i) == severity for i in incidents if i.explained_by is None)

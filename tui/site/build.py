@@ -143,7 +143,7 @@ def sphinx_sources(pages: Mapping[str, str], extra: Mapping[str, str]) -> dict[s
     return found
 
 
-_DRAWING_LINK = re.compile(r"^!\[(?P<told>(?:[^\]\\]|\\.)*)\]\((?P<name>[a-z0-9-]+\.svg)\)$", re.MULTILINE)
+_DRAWING_LINK = re.compile(r"^!\[(?P<alt>(?:[^\]\\]|\\.)*)\]\((?P<name>[a-z0-9-]+\.svg)\)$", re.MULTILINE)
 
 
 def _inline_drawings(text: str, name: str, pages: Mapping[str, str]) -> str:

@@ -125,13 +125,13 @@ def test_prometheus_takes_the_skeleton(tmp_path):
 
 
 def test_options_that_do_not_fit_the_format_are_rejected():
-    assert "--about is for sources" in run("kb", "export", "--about", "pfc", code=2)
-    assert "--exporter is for" in run("kb", "export", "--exporter", "dcgm", code=2)
-    assert "no source that tells of" in run("kb", "export", "--format", "bibtex", "--about", "zzqq", code=2)
+    assert "--about requires" in run("kb", "export", "--about", "pfc", code=2)
+    assert "--exporter requires" in run("kb", "export", "--exporter", "dcgm", code=2)
+    assert "no source that mentions" in run("kb", "export", "--format", "bibtex", "--about", "zzqq", code=2)
 
 
 @pytest.mark.parametrize("kind", ["condition", "signal", "mitigation", "source", "finding"])
-def test_a_new_entry_is_a_file_whose_gaps_the_lint_names_and_nothing_is_overwritten(copy, kind):
+def test_a_new_entry_is_linted_and_never_overwritten(copy, kind):
     id_ = "wire.brand_new" if kind == "signal" else "brand_new" if kind == "source" else "brand-new"
     path = copy / f"{kind}s/{id_}.yaml"
     try:
@@ -139,7 +139,7 @@ def test_a_new_entry_is_a_file_whose_gaps_the_lint_names_and_nothing_is_overwrit
         gaps = [line for line in run("kb", "lint", copy, code=1).splitlines() if f"{id_}.yaml:" in line]
         assert len(gaps) > 3
         before = path.read_text()
-        assert "an id that is not taken" in run("kb", "new", kind, id_, "--folder", copy, code=2)
+        assert "an unused id" in run("kb", "new", kind, id_, "--folder", copy, code=2)
         assert path.read_text() == before
     finally:
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Actions, the fifth screen: advised mitigations with their plans, the operator log, the state of the rules."""
+"""Actions, the fifth screen: advice with plans, the operator log, the state of the rules."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Catalogue, the fourth screen: a tree of entries, and an entry with links and its state in this deployment."""
+"""Catalogue, the fourth screen: a tree of entries, and an entry with its links."""
 
 import json
 import re

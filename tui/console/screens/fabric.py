@@ -1,4 +1,4 @@
-"""Fabric, the second screen: racks and rails as a heat map, groups as rings or pipelines, a matrix of peers."""
+"""Fabric, the second screen: a heat map of racks and rails, groups, a matrix of peers."""
 
 from collections.abc import Hashable
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""Sphinx settings of the catalogue's web site. No network access, neither in the build nor in the browser."""
+"""Sphinx settings of the catalogue's web site: no network access in the build and the browser."""
 
 import os
 from pathlib import Path

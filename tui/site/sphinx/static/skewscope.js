@@ -58,8 +58,8 @@
     const count = document.createElement("output");
     count.setAttribute("aria-live", "polite");
     form.append(count);
-    const told = rows.filter((row) => !(row.closest("section") && row.closest("section").contains(page) && !row.closest("section").querySelector(":scope > h2, :scope > section > h2")));
-    const counted = where ? told.filter((row) => row.cells.length === 7) : told;
+    const entries = rows.filter((row) => !(row.closest("section") && row.closest("section").contains(page) && !row.closest("section").querySelector(":scope > h2, :scope > section > h2")));
+    const counted = where ? entries.filter((row) => row.cells.length === 7) : entries;
     const apply = () => {
       const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
       let shown = 0;
