@@ -1,6 +1,6 @@
-"""The world: telemetry sources, stores, workers, schedulers, notifiers. Side effects live here.
+"""Adapters: telemetry sources, formats, storage, processes, notifiers. All side effects live here.
 
-`from skewscope.adapters import Health` is what schedulers and routers need; it loads nothing but the standard library.
+`from skewscope.adapters import Health` is the client for schedulers and routers; it loads only the standard library.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ __all__ = ["Health", "HealthAnswer"]
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when it is asked for: whoever imports one adapter should not pay for all.
+    # Loaded on first use: the import of one adapter must not load others.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from skewscope.adapters import health_client  # noqa: PLC0415

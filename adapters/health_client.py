@@ -1,7 +1,7 @@
-"""What schedulers and routers ask before they place work: how well is this node, group or replica?
+"""Client for schedulers and routers that asks a controller for the health of a node, group or replica.
 
-The standard library is all it needs. An answer is kept for some seconds. Where nobody answers in time, where the answer
-is old or rests on no telemetry, nothing is known: that is never told as health.
+It needs only the standard library and caches answers for some seconds. Without an answer in time, or with one that is
+old or rests on no telemetry, the score is None: unknown is never reported as healthy.
 """
 
 import http.client
@@ -16,62 +16,62 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 MAX_RESPONSE_BYTES = 1 << 20
-"""Bytes of an answer."""
+"""Limit on a response."""
 MAX_CACHED = 100_000
-"""Answers that are kept."""
+"""Limit on cached answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthAnswer:
-    """How well something is, as far as anybody knows."""
+    """Health of a node, group or replica."""
 
     kind: str
     name: str
     score: float | None = None
-    """1 in health, 0 unusable; None where nothing is known."""
+    """1: healthy, 0: unusable; None: unknown."""
     reasons: tuple[Mapping[str, Any], ...] = ()
-    """What takes away from it, worst first: condition, entity, severity, confidence, incident."""
+    """What lowers the score, worst first: condition, entity, severity, confidence, incident."""
     coverage: float | None = None
-    """Share of the telemetry of its nodes that comes."""
+    """Share of the expected telemetry of its nodes that arrives."""
     age: float | None = None
-    """Seconds since that was so; None where nothing is known."""
+    """Age of the answer in seconds; None where unknown."""
     trouble: str = ""
-    """Why nothing is known; '' where it is."""
+    """Why the score is unknown; '' where it is known."""
 
     @property
     def known(self) -> bool:
-        """Whether there is a score."""
+        """Whether the score is known."""
         return self.score is not None
 
     def at_least(self, score: float) -> bool:
-        """Whether it is known to be this well."""
+        """Returns whether the score is known and at least this high."""
         return self.score is not None and self.score >= score
 
 
 @dataclass
 class Health:
-    """Asks one controller. Any thread may use it."""
+    """Client of one controller; thread-safe."""
 
     url: str = "http://127.0.0.1:8470"
     token: str = field(default="", repr=False)
     timeout: float = 0.5
-    """Seconds for an answer, from knocking to its last byte."""
+    """Seconds for an answer, from connecting to the last byte."""
     cache_time: float = 2.0
-    """Seconds that an answer is kept, and that nobody is asked again where none came."""
+    """Seconds that an answer, or the lack of one, is cached."""
     max_age: float = 30.0
-    """Seconds after which what was true is not known to be any more."""
+    """Age in seconds from which an answer counts as unknown."""
     ca_file: str = ""
-    """File of the authorities that a server's certificate is checked against; '' for the system's."""
+    """CA file that verifies the server's certificate; '' for the system's."""
     _cache: dict[tuple[str, str], tuple[float, HealthAnswer]] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
         split = urlsplit(self.url)
         if split.scheme not in ("http", "https") or not split.hostname:
-            raise ValueError(f"{self.url!r} is no address of a controller; write http://HOST:PORT")
+            raise ValueError(f"{self.url!r} is not the address of a controller; write http://HOST:PORT")
 
     def query(self, kind: str, name: str) -> HealthAnswer:
-        """How well a `node`, `group` or `replica` is; never raises."""
+        """Returns the health of a `node`, `group` or `replica`; never raises."""
         now, key = time.monotonic(), (kind, name)
         with self._lock:
             kept = self._cache.get(key)
@@ -88,19 +88,19 @@ class Health:
     def _query_controller(self, kind: str, name: str) -> HealthAnswer:
         unknown = HealthAnswer(kind, name)
         try:
-            status, told = self._fetch(f"/api/v1/health/{quote(kind, safe='')}/{quote(name, safe='')}")
+            status, data = self._fetch(f"/api/v1/health/{quote(kind, safe='')}/{quote(name, safe='')}")
             if status != 200:
-                return replace(unknown, trouble=f"the answer {status}: {str(told.get('error', ''))[:200]}")
-            return self._parse_answer(unknown, told)
+                return replace(unknown, trouble=f"the answer {status}: {str(data.get('error', ''))[:200]}")
+            return self._parse_answer(unknown, data)
         except (OSError, http.client.HTTPException, ValueError, TypeError, KeyError, RecursionError) as error:
             return replace(unknown, trouble=f"no answer ({str(error)[:200] or type(error).__name__})")
 
-    def _parse_answer(self, unknown: HealthAnswer, told: Mapping[str, Any]) -> HealthAnswer:
-        """What an answer says, where it says anything."""
-        score, age, coverage = float(told["score"]), float(told["age_s"]), told["coverage"]
-        if (told["kind"], told["name"]) != (unknown.kind, unknown.name) or not (0.0 <= score <= 1.0 and age >= 0.0):
-            raise ValueError("an answer to something else")
-        reasons = tuple(dict(reason) for reason in told["reasons"])
+    def _parse_answer(self, unknown: HealthAnswer, data: Mapping[str, Any]) -> HealthAnswer:
+        """Parses an answer; the score stays unknown where it is old or rests on no telemetry."""
+        score, age, coverage = float(data["score"]), float(data["age_s"]), data["coverage"]
+        if (data["kind"], data["name"]) != (unknown.kind, unknown.name) or not (0.0 <= score <= 1.0 and age >= 0.0):
+            raise ValueError("an answer to another query")
+        reasons = tuple(dict(reason) for reason in data["reasons"])
         found = replace(unknown, reasons=reasons, coverage=None if coverage is None else float(coverage), age=age)
         if age > self.max_age:
             return replace(found, age=None, trouble=f"what the controller knows is {age:.0f} s old")
@@ -109,12 +109,12 @@ class Health:
         return replace(found, score=score)
 
     def _fetch(self, path: str) -> tuple[int, dict[str, Any]]:
-        """Status and content of an answer."""
+        """Returns status and content of a response."""
         split = urlsplit(self.url)
         connection = self._connect(split.scheme, split.netloc)
         over = threading.Event()
         connection.connect()
-        # A server that sends a byte now and then keeps every single wait short, and all of them long.
+        # A server that sends a byte now and then stays below every socket timeout, but not below this one.
         watch = threading.Timer(self.timeout, _abort, (connection.sock, over))
         watch.daemon = True
         watch.start()
@@ -125,8 +125,8 @@ class Health:
             text = answer.read(MAX_RESPONSE_BYTES)
             if over.is_set():
                 raise TimeoutError(f"not within {self.timeout:g} s")
-            told = json.loads(text)
-            return answer.status, told if isinstance(told, dict) else {}
+            data = json.loads(text)
+            return answer.status, data if isinstance(data, dict) else {}
         finally:
             watch.cancel()
             connection.close()

@@ -54,7 +54,7 @@ async def shoot(film: ViewHistory, name: str, folder: Path) -> None:
 def main(folder: Path) -> None:
     """Saves all pictures."""
     film = ViewHistory()
-    replay(demo_path(), film=film)
+    replay(demo_path(), history=film)
     folder.mkdir(parents=True, exist_ok=True)
     for name in SHOTS:
         asyncio.run(shoot(film, name, folder))

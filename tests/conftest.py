@@ -41,7 +41,7 @@ def demo() -> tuple[ViewHistory, ReplayResult]:
     film = ViewHistory()
     whole = open_recording(demo_path())
     begin = load(whole, catalogue(), workers=1).start
-    return film, replay(clip_recording(whole, None, begin + 75), film=film)
+    return film, replay(clip_recording(whole, None, begin + 75), history=film)
 
 
 @pytest.fixture(scope="session")

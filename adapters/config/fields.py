@@ -1,4 +1,4 @@
-"""More kinds of field than `kb.field_reader` reads."""
+"""Readers of further kinds of fields, beside `kb.field_reader`."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from skewscope.kb.yamlfile import FieldPath, type_label
 
 
 def read_number(fields: FieldReader, at: FieldPath, default: float, bounds: tuple[float, float]) -> float:
-    """The number at a path; the default where it is missing or faulty."""
+    """Returns the number at a path; the default where it is missing or invalid."""
     value = fields.value_at(at)
     if value is None:
         return default
@@ -19,7 +19,7 @@ def read_number(fields: FieldReader, at: FieldPath, default: float, bounds: tupl
 
 
 def read_bool(fields: FieldReader, at: FieldPath) -> bool:
-    """Whether yes stands at a path; no where nothing does."""
+    """Returns the boolean at a path; False where it is missing."""
     value = fields.value_at(at)
     if value is not None and not isinstance(value, bool):
         fields.add_problem(at, f"{type_label(value)} ({value!r:.40})", "true or false")
@@ -27,12 +27,12 @@ def read_bool(fields: FieldReader, at: FieldPath) -> bool:
 
 
 def read_path(fields: FieldReader, at: FieldPath) -> str:
-    """The path of a file that is named from the folder of the config; '' where none is, or it is not there."""
+    """Returns the path of a file relative to the config's folder; '' where it is missing."""
     name = fields.text(at)
     path = Path(fields.document.file).parent / name
     if name and not path.is_file():
         fields.add_problem(
-            at, f"no file {name!r}", "a file that can be read", "Paths are told from the folder of this file."
+            at, f"no file {name!r}", "a file that can be read", "Paths are relative to the folder of this file."
         )
         return ""
     return str(path) if name else ""

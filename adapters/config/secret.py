@@ -1,4 +1,4 @@
-"""Secrets of a config: they stand in files or in the environment, never in the config, and are never shown."""
+"""Secrets of a config: read from files or the environment, never from the config, and never shown."""
 
 import os
 import re
@@ -10,13 +10,13 @@ from skewscope.kb.yamlfile import FieldPath
 
 ENV_PATTERN = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
 MIN_LENGTH, MAX_LENGTH = 16, 4096
-"""Characters of a secret."""
+"""Limits on the characters of a secret."""
 SECRET_HINT = "Write ${NAME} of an environment variable, or give `file` with the path of a file that holds it."  # noqa: S105 - a hint
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A text that no message shows."""
+    """A text that messages do not show."""
 
     text: str
 
@@ -27,7 +27,7 @@ class Secret:
 
 
 def redact_secrets(text: str, *secrets: Secret | None) -> str:
-    """A text of somebody else, who may have been told these secrets, without them."""
+    """Returns a text with the secrets replaced by ***."""
     for each in secrets:
         if each is not None and each.text:
             text = text.replace(each.text, "***")
@@ -35,7 +35,7 @@ def redact_secrets(text: str, *secrets: Secret | None) -> str:
 
 
 def read_secret(fields: FieldReader, at: FieldPath, folder: Path, least: int = MIN_LENGTH) -> Secret | None:
-    """The secret that the fields `token: ${NAME}` or `file: PATH` of a mapping name; None with a fault."""
+    """Returns the secret of the fields `token: ${NAME}` or `file: PATH`; adds a problem and returns None if invalid."""
     named, file = fields.value_at((*at, "token")), fields.value_at((*at, "file"))
     if (named is None) == (file is None):
         found = "both" if named is not None else "neither"
@@ -56,7 +56,7 @@ def _read_environment(fields: FieldReader, at: FieldPath) -> str | None:
     value = fields.value_at(at)
     match = ENV_PATTERN.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        fields.add_problem(at, "a secret in the open", "${NAME} of an environment variable", SECRET_HINT)
+        fields.add_problem(at, "a secret in plain text", "${NAME} of an environment variable", SECRET_HINT)
         return None
     text = os.environ.get(match["name"])
     if text is None:

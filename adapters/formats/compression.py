@@ -1,7 +1,7 @@
-"""Streams of bytes, packed or not, that never unpack into more than was allowed.
+"""Byte streams of plain and compressed files, with a limit on the decompressed size.
 
-What a file is, is told by its first bytes; its name only has to agree. Everything that is wrong with it is an
-`InputError` at the byte where it was found, raised when the reader gets there.
+The first bytes of a file determine its format; its name must agree. Errors are `InputError` with the byte offset,
+raised when the reader gets there.
 """
 
 import gzip
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 MAX_BYTES = 8 << 30
-"""Unpacked bytes that a stream may give, where the caller names no bound of its own."""
+"""Default limit on decompressed bytes."""
 
-# A block of a zstd frame is 4 bytes at least and gives 128 KiB at most: this much input can never unpack into more
-# than 64 MiB at once, whatever was packed. Smaller steps cost time, larger ones memory.
+# A block of a zstd frame has at least 4 bytes and decompresses to at most 128 KiB: this much input never decompresses
+# to more than 64 MiB at once. Smaller steps cost time, larger ones memory.
 ZSTD_STEP = 2048
 ZSTD_WINDOW = 1 << 27
 STEP = 1 << 20
@@ -32,7 +32,7 @@ suffixes = {".zst": ZSTD, ".gz": GZIP}
 
 
 def open_stream(path: Path, most_bytes: int = MAX_BYTES) -> io.BufferedReader:
-    """The unpacked bytes of a `.zst`, `.gz` or plain file, at most `most_bytes` of them."""
+    """Opens a `.zst`, `.gz` or plain file for reading decompressed bytes, at most `most_bytes` of them."""
     try:
         file = path.open("rb")
         head = file.peek(4)[:4]
@@ -50,13 +50,13 @@ def open_stream(path: Path, most_bytes: int = MAX_BYTES) -> io.BufferedReader:
 
 
 def input_error(path: Path, offset: int | None, found: str, expected: str, hint: str = "") -> InputError:
-    """The error of a binary file, at a byte of it."""
+    """Returns the error of a binary file at a byte offset."""
     place = "" if offset is None else f"byte {offset}"
     return InputError([Problem(str(path), 0, place, found, expected, hint)])
 
 
 def _detect_compression(head: bytes) -> str:
-    """What the first four bytes of a file say it is."""
+    """Returns the format that the first four bytes of a file determine."""
     # 184D2A50 to 184D2A5F start a skippable frame, which parallel compressors write first.
     if head == b"\x28\xb5\x2f\xfd" or (head[1:] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50):
         return ZSTD
@@ -64,21 +64,21 @@ def _detect_compression(head: bytes) -> str:
 
 
 def _read_plain(file: io.BufferedReader) -> Iterator[bytes]:
-    """The file's own bytes."""
+    """Yields the bytes of a plain file."""
     while chunk := file.read(STEP):
         yield chunk
 
 
 def _gunzip(file: io.BufferedReader) -> Iterator[bytes]:
-    """What a gzip file holds, all its members."""
+    """Yields the decompressed bytes of all members of a gzip file."""
     with gzip.GzipFile(fileobj=file) as unpacked:
         while chunk := unpacked.read(STEP):
             yield chunk
 
 
 def _unzstd(file: io.BufferedReader) -> Iterator[bytes]:
-    """What a zstd file holds, all its frames."""
-    # zstandard's stream_reader takes a frame that stops half-way for the end of the data; only a decompressobj tells.
+    """Yields the decompressed bytes of all frames of a zstd file."""
+    # zstandard's stream_reader accepts a truncated frame as the end of the data; only a decompressobj detects it.
     frames = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW)
     frame = None
     while step := file.read(ZSTD_STEP):
@@ -100,7 +100,7 @@ unpackers: dict[str, Callable[[io.BufferedReader], Iterator[bytes]]] = {
 
 
 class _DecompressedStream(io.RawIOBase):
-    """Chunks as a raw stream: bounded, and with every failure told in our own words."""
+    """Raw stream over decompressed chunks, with a size limit and errors as `InputError`."""
 
     def __init__(self, path: Path, file: io.BufferedReader, chunks: Iterator[bytes], most_bytes: int) -> None:
         self._path, self._file, self._chunks = path, file, chunks
@@ -124,7 +124,7 @@ class _DecompressedStream(io.RawIOBase):
         super().close()
 
     def _next_chunk(self) -> bytes:
-        """The next chunk, b'' at the end."""
+        """Returns the next chunk, b'' at the end."""
         try:
             chunk = next(self._chunks, b"")
         except (zstandard.ZstdError, zlib.error, EOFError, OSError) as error:
@@ -133,17 +133,17 @@ class _DecompressedStream(io.RawIOBase):
         if self._remaining < 0:
             bound = f"at most {self._max_bytes} bytes"
             raise self._error_here(
-                "more bytes than are allowed", bound, "Split it, or check that it is what you think."
+                "more bytes than are allowed", bound, "Split the file, or check that it is the right one."
             )
         return chunk
 
     def _error_here(self, found: str, expected: str, hint: str) -> InputError:
-        """An error at the place in the packed file that was reached."""
+        """Returns an error at the current offset in the compressed file."""
         offset = self._file.tell() if self._file.seekable() else None
         return input_error(self._path, offset, found, expected, hint)
 
 
 def _reason(error: Exception) -> str:
-    """What a library's error says, in one line."""
+    """Returns the message of a library's error, in one line."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(text.split()).rstrip(".") or type(error).__name__

@@ -1,4 +1,4 @@
-"""Samples as OpenMetrics text under the canonical names: what any reader of metrics, ours included, reads back."""
+"""Writer of samples as OpenMetrics text under the canonical metric names."""
 
 from collections.abc import Iterator
 
@@ -15,9 +15,9 @@ ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def format_exposition(block: Block, table: SeriesTable, catalogue: Catalogue) -> Iterator[str]:
-    """The lines of an OpenMetrics document, family by family, each series' samples in the order of time.
+    """Yields the lines of an OpenMetrics document, by family, the samples of each series in the order of time.
 
-    Values and times are written so that they read back to the same bits. NaN, which marks a gap, is written as such.
+    Values and times are written so that they parse to the same bits. A gap is written as NaN.
     """
     order = np.lexsort((block.time, block.series))
     series, starts = np.unique(block.series[order], return_index=True)
@@ -44,7 +44,7 @@ def _metric_type(signal: Signal) -> str:
 
 
 def _format_series(key: SeriesKey, signal: Signal) -> str:
-    """Name and labels of a series."""
+    """Returns name and labels of a series as text."""
     *parts, last = key.selector.split(",")
     suffix, bound = "", ""
     if signal.type == "histogram":
@@ -63,7 +63,7 @@ def _format_series(key: SeriesKey, signal: Signal) -> str:
 
 
 def _entity_labels(key: SeriesKey) -> Labels:
-    """The labels that name an entity."""
+    """Returns the labels that identify an entity."""
     if key.kind == "peer":
         observer, _, other = key.entity.partition(">")
         return [*_split_entity(observer, ENTITY_SEPARATORS["port"]), ("peer", other)]
@@ -79,7 +79,7 @@ def _split_entity(name: str, how: tuple[str, str, str]) -> Labels:
 
 
 def _selector_label(part: str, kind: str) -> tuple[str, str]:
-    """The label that a part of a selector came from."""
+    """Returns the label that a part of a selector was built from."""
     name, mark, value = part.partition("=")
     if mark:
         return name, _unescape(value)

@@ -1,8 +1,8 @@
-"""OpenMetrics and Prometheus text, with or without times, at the speed of a dictionary look-up.
+"""Parser of OpenMetrics and Prometheus text, with or without timestamps.
 
-The text before the value is an opaque key: it is parsed once, and every later line of the series costs two splits, a
-look-up and two numbers. Whatever does not fit goes line by line through the exact grammar, which also tells what is
-wrong. Structure above the line (order of families, repeated metadata) is not judged: a reader of telemetry needs none.
+The text before the value is a key that is parsed once; every later line of the series costs two splits, a dictionary
+look-up and two numbers. Lines that do not fit go through the exact grammar, which also reports errors. Structure above
+the line (order of families, repeated metadata) is not checked.
 """
 
 import math
@@ -34,40 +34,40 @@ MAX_SECONDS = 1e11
 
 
 class SeriesTarget(NamedTuple):
-    """Where the values of a series go."""
+    """The series that receives the values of a line."""
 
     number: int
     scale: float = 1.0
     has_blanks: bool = False
-    """Whether its exporter writes certain large numbers for `no value` (see `BLANKS`)."""
+    """Whether its exporter writes certain large numbers for `no value` (see `BLANK_VALUES`)."""
 
 
 TargetLookup = Callable[[str, Labels], Sequence[SeriesTarget]]
-"""Gives the targets of a metric name and its labels, none for a series that nobody wants."""
+"""Returns the targets of a metric name and its labels; none for a series that is not needed."""
 
-# What DCGM writes where it has no value: blank, not found, not supported, no permission; as int32, int64 and fp64.
+# Values that DCGM writes for no value: blank, not found, not supported, no permission; as int32, int64 and fp64.
 BLANK_VALUES = np.array([*range(2147483632, 2147483636), *range(140737488355328, 140737488355332), 2.0**63])
 
 
 class ByteStream(Protocol):
-    """Bytes to be read in blocks."""
+    """A binary stream that is read in blocks."""
 
     def read(self, size: int, /) -> bytes:
-        """At most `size` bytes, none at the end."""
+        """Returns at most `size` bytes, none at the end."""
         ...
 
 
 class SampleChunk(NamedTuple):
-    """Some samples as they were written."""
+    """Parsed samples; arrays are [sample]."""
 
     slots: I32
     values: F64
     times: F64 | None
-    """None where the caller is to say."""
+    """Timestamps as written; None where the lines have none."""
 
 
 class ParsedSample(NamedTuple):
-    """One sample as its line has it; the time is NaN where the line has none."""
+    """One parsed line; the time is NaN where the line has none."""
 
     slot: int
     value: float
@@ -76,54 +76,54 @@ class ParsedSample(NamedTuple):
 
 @dataclass
 class ParseState:
-    """One text while it is read."""
+    """State of parsing one text."""
 
     file: str
     default_time: float | None
-    """The time of samples without one."""
+    """Time of lines without a timestamp, in seconds since 1970."""
     problems: list[Problem] = field(default_factory=list)
     end_line: int = 0
-    """The line of `# EOF`."""
+    """Line number of `# EOF`."""
     all_times_whole: bool = True
-    """Whether every time so far was a whole number, as milliseconds are."""
+    """Whether every timestamp so far was a whole number, as milliseconds are."""
     late_line: int = 0
-    """The first line whose time is beyond all seconds."""
+    """First line whose timestamp is too large for seconds."""
     chunks: list[SampleChunk] = field(default_factory=list)
     sample_count: int = 0
 
     def add_problem(self, line: int, found: str, expected: str, hint: str = "") -> None:
-        """Remembers a fault, and gives up where there are too many."""
+        """Adds a problem; raises InputError at the limit."""
         self.problems.append(Problem(self.file, line, "", found, expected, hint))
         if len(self.problems) >= MAX_FAULTS:
             raise InputError(self.problems)
 
 
 def read(stream: ByteStream, file: str, known: TargetLookup, at: float | None = None) -> Block:
-    """The samples of one text; see `Exposition.read`."""
+    """Returns the samples of one text; see `ExpositionReader.read`."""
     return ExpositionReader(known).read(stream, file, at)
 
 
 class ExpositionReader:
-    """Reads texts that have series in common: what was learned from one serves the next."""
+    """Parses texts that have series in common; parsed keys are cached between texts."""
 
     def __init__(self, known: TargetLookup) -> None:
         self._find_targets = known
         self._slot_by_key: dict[bytes, int] = {}
         self._comments: set[bytes] = set()
         self._key_bytes = 0
-        # Slot 0 is for series that nobody wants.
+        # Slot 0 is for series that are not needed.
         self._targets: list[tuple[SeriesTarget, ...]] = [()]
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes of the texts of series that it has learned."""
+        """Bytes of the cached keys."""
         return self._key_bytes
 
     def read(self, stream: ByteStream, file: str, at: float | None = None) -> Block:
-        """The wanted samples of a text; `at` is the time of lines without one.
+        """Returns the samples of a text; `at` is the time of lines without a timestamp, in seconds since 1970.
 
         Raises:
-            InputError: a line is no exposition; the first faults are told, nothing is given.
+            InputError: a line does not parse; it has the first problems of the text.
         """
         page = ParseState(file, at)
         for first, lines in _read_lines(stream, page):
@@ -150,21 +150,21 @@ class ExpositionReader:
         self._store_exact(lines, np.flatnonzero(~quick).tolist(), first, page)
 
     def _slots_of(self, keys: list[bytes], page: ParseState) -> list[int]:
-        """The slot of each key; -1 for what is no text of a series, as far as splitting at blanks can tell."""
+        """Returns the slot of each key; -1 for a key that needs the exact grammar."""
         new = [key for key in dict.fromkeys(keys) if key and key not in self._slot_by_key and not key.startswith(b"#")]
-        # Series that tell what the labels of others mean come first.
+        # Info series come first: they define labels of other series.
         new.sort(key=lambda key: INFO_MARK not in key)
         for key in new:
             match = openmetrics_grammar.SERIES.match(key)
             if match and match.end() == len(key) and len(key) < MAX_LINE:
-                # What is faulty is told by the exact grammar, which knows the line.
+                # The exact grammar reports the error, with its line.
                 with suppress(ValueError):
                     self._add_key(key, match, page)
         get = self._slot_by_key.get
         return [get(key, -1) for key in keys]
 
     def _add_key(self, key: bytes, match: re.Match[bytes], page: ParseState) -> int:
-        """The slot of a text of a series seen for the first time."""
+        """Returns the slot of a new key."""
         name, labels = openmetrics_grammar.parse_series(match)
         targets = tuple(self._find_targets(name, labels))
         slot = len(self._targets) if targets else 0
@@ -179,7 +179,7 @@ class ExpositionReader:
         return slot
 
     def _store_exact(self, lines: list[bytes], which: list[int], first: int, page: ParseState) -> None:
-        """Stores single lines, read by the exact grammar; faults are remembered."""
+        """Parses single lines by the exact grammar and stores them; problems are collected."""
         read = [(first + n, row) for n in which if (row := self._parse_line(lines[n], first + n, page))]
         for timed in (False, True):
             rows = [(line, row) for line, row in read if math.isfinite(row.time) == timed]
@@ -238,12 +238,12 @@ class ExpositionReader:
         elif match and not match["name"]:
             page.add_problem(number, excerpt(text), f"a metric's name after {match['what'].decode()}")
             return
-        # Pages repeat their comments: a look-up is cheaper than the grammar.
+        # Texts repeat their comments: a look-up is cheaper than the grammar.
         if len(self._comments) < MAX_COMMENTS and len(text) < 1024:
             self._comments.add(text)
 
     def _store(self, page: ParseState, slots: I32, numbers: list[F64], lines: NDArray[np.int64]) -> None:
-        """Keeps what somebody wants of values, or of values and times."""
+        """Stores the needed samples; `numbers` are values, or values and timestamps."""
         if len(numbers) == 2:
             late = np.abs(numbers[1]) > MAX_SECONDS
             if late.any():
@@ -258,7 +258,7 @@ class ExpositionReader:
             raise InputError(page.problems)
 
     def _build_block(self, page: ParseState) -> Block:
-        """What a page held, in seconds and in the signals' units."""
+        """Returns the samples of a text, in seconds since 1970 and in the signals' units."""
         milliseconds = bool(page.late_line) and page.all_times_whole and not page.end_line
         if page.late_line and not milliseconds:
             hint = "OpenMetrics counts seconds; whole milliseconds belong to the older text without '# EOF'."
@@ -276,9 +276,9 @@ class ExpositionReader:
         return concat_blocks([self._target_block(n, slots, values, times) for n in layers])
 
     def _target_block(self, n: int, slots: NDArray[np.int32], values: F64, times: F64) -> Block:
-        """The samples of each series for its nth target: few series have more than one."""
-        nobody = SeriesTarget(-1)
-        targets = [each[n] if len(each) > n else nobody for each in self._targets]
+        """Returns the samples of each series for its nth target; few series have more than one."""
+        none = SeriesTarget(-1)
+        targets = [each[n] if len(each) > n else none for each in self._targets]
         numbers = np.array([target.number for target in targets], np.int32)[slots]
         values = values * np.array([target.scale for target in targets])[slots]
         blanks = np.array([target.has_blanks for target in targets])
@@ -289,7 +289,7 @@ class ExpositionReader:
 
 
 def concat_blocks(blocks: Sequence[Block]) -> Block:
-    """All samples of several blocks in one, in the order of the blocks."""
+    """Concatenates blocks, in their order."""
     parts = [block for block in blocks if len(block)]
     if len(parts) < 2:
         return parts[0] if parts else empty_block()
@@ -301,7 +301,7 @@ def concat_blocks(blocks: Sequence[Block]) -> Block:
 
 
 def _read_lines(stream: ByteStream, page: ParseState) -> Iterator[tuple[int, list[bytes]]]:
-    """Whole lines in bounded numbers, with the number of the first."""
+    """Yields (number of the first line, complete lines) block by block."""
     rest, number = b"", 1
     while block := _read_block(stream, page):
         block = rest + block
@@ -329,7 +329,7 @@ def _read_block(stream: ByteStream, page: ParseState) -> bytes:
 
 
 def _lines_before_end(lines: list[bytes], first: int, page: ParseState) -> list[bytes]:
-    """The lines before `# EOF`; after it nothing may come."""
+    """Returns the lines before `# EOF`; text after it is an error."""
     end = 0
     if not page.end_line:
         end = lines.index(b"# EOF")
@@ -343,7 +343,7 @@ def _lines_before_end(lines: list[bytes], first: int, page: ParseState) -> list[
 
 
 def _has_times(lines: list[bytes]) -> bool:
-    """Whether the first sample of these lines has a time; a guess that only decides what is quick."""
+    """Guesses from the first sample whether lines have timestamps; a wrong guess only costs time."""
     line = next((line for line in lines if line and not line.startswith(b"#")), b"")
     match = openmetrics_grammar.SERIES.match(line)
     rest = openmetrics_grammar.REST.match(line, match.end()) if match else None
@@ -351,7 +351,7 @@ def _has_times(lines: list[bytes]) -> bool:
 
 
 def _split_columns(lines: list[bytes]) -> tuple[list[bytes], list[list[bytes]]]:
-    """What stands before the numbers, and the numbers: values, or values and times."""
+    """Returns the keys, and the columns of numbers: values, or values and timestamps."""
     heads, lasts = _split_last(lines)
     if not _has_times(lines):
         return heads, [lasts]
@@ -360,7 +360,7 @@ def _split_columns(lines: list[bytes]) -> tuple[list[bytes], list[list[bytes]]]:
 
 
 def _split_last(lines: list[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """Each line before and after its last blank. A plain loop: fewer objects live at once than in any other way."""
+    """Splits each line at its last blank. A plain loop keeps the fewest objects alive at once."""
     heads, lasts = [], []
     for line in lines:
         head, _, last = line.rpartition(b" ")
@@ -370,8 +370,8 @@ def _split_last(lines: list[bytes]) -> tuple[list[bytes], list[bytes]]:
 
 
 def _parse_numbers(columns: list[list[bytes]]) -> list[F64] | None:
-    """The numbers of each column, None when any of them needs the exact grammar."""
-    # Python reads 1_000 as a number; nobody else does.
+    """Returns [line] float64 per column; None when a number needs the exact grammar."""
+    # Python parses 1_000 as a number; the format does not allow it.
     if any(b"_" in b"".join(column) for column in columns):
         return None
     try:

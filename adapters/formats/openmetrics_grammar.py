@@ -1,6 +1,6 @@
-"""The exact grammar of one line of OpenMetrics or Prometheus text, and what a line that fits none probably is.
+"""Exact grammar of one line of OpenMetrics or Prometheus text, and hints for lines that do not parse.
 
-What does not fit raises ValueError with what was found; the caller knows the file and the line.
+Errors are ValueError with the text found; the caller adds file and line.
 """
 
 import math
@@ -36,14 +36,14 @@ Labels = tuple[tuple[str, str], ...]
 
 
 def parse_number(text: bytes) -> float:
-    """The number that a text is."""
+    """Parses a number."""
     if not NUMBER.fullmatch(text):
         raise ValueError(f"{excerpt(text)} for a number")
     return float(text)
 
 
 def parse_time(text: bytes) -> float:
-    """The time that a text is, in whatever unit."""
+    """Parses a timestamp, in the unit of the text."""
     found = parse_number(text)
     if not math.isfinite(found):
         raise ValueError(f"{excerpt(text)} for a time")
@@ -51,7 +51,7 @@ def parse_time(text: bytes) -> float:
 
 
 def check_exemplar(text: bytes | None) -> None:
-    """Raises ValueError where what follows the mark of an exemplar is none."""
+    """Raises ValueError where an exemplar is malformed."""
     if text is None:
         return
     match = EXEMPLAR.fullmatch(text)
@@ -64,7 +64,7 @@ def check_exemplar(text: bytes | None) -> None:
 
 
 def parse_series(match: re.Match[bytes]) -> tuple[str, Labels]:
-    """Name and labels of the text of a series."""
+    """Parses metric name and labels of a series."""
     pairs = parse_labels(match["labels"]) if match["labels"] else []
     names = [match["name"].decode()] if match["name"] else []
     names += [value for name, value in pairs if name in ("", "__name__")]
@@ -74,7 +74,7 @@ def parse_series(match: re.Match[bytes]) -> tuple[str, Labels]:
 
 
 def parse_labels(text: bytes) -> list[tuple[str, str]]:
-    """The pairs in braces; a quoted name alone is a metric's and has the label name ''."""
+    """Parses labels in braces; a quoted name alone is the metric's and gets the label name ''."""
     pairs: dict[str, str] = {}
     inner = text[1:-1].rstrip(b" \t")
     at = 0
@@ -94,7 +94,7 @@ def parse_labels(text: bytes) -> list[tuple[str, str]]:
 
 
 def unquote(quoted: bytes) -> str:
-    """What stands between quotes; a backslash before any other letter is itself."""
+    """Returns the unescaped text between quotes; unknown escapes stay as they are."""
     try:
         text = quoted[1:-1].decode("utf-8")
     except UnicodeDecodeError:
@@ -103,14 +103,14 @@ def unquote(quoted: bytes) -> str:
 
 
 def excerpt(text: bytes) -> str:
-    """The start of a text, safe to print."""
+    """Returns the start of a text in printable form."""
     shown = text[:60].decode("utf-8", "backslashreplace")
     shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in shown)
     return f"'{shown}'" + ("..." if len(text) > 60 else "")
 
 
 def guess_format(text: bytes) -> str:
-    """What a line probably is, where it is no exposition."""
+    """Returns a hint on what a line that does not parse probably is."""
     if text.startswith((b"<", b"HTTP/")):
         return "This looks like a web page, not like metrics."
     if text.startswith((b'{"', b"[", b"{'")) and b":" in text:
@@ -123,11 +123,11 @@ def guess_format(text: bytes) -> str:
 
 
 def format_series(name: str, labels: Mapping[str, str]) -> str:
-    """The text of a series, as it stands before the value."""
+    """Returns the text of a series, the part of a line before the value."""
     inner = ",".join(f'{label}="{escape(value)}"' for label, value in sorted(labels.items()))
     return f"{name}{{{inner}}}" if inner else name
 
 
 def escape(value: str) -> str:
-    """A label's value as it stands between its quotes."""
+    """Escapes a label's value."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,7 +1,7 @@
-"""Frames into columns of packets: the headers of all frames of a block at once, one array operation per field.
+"""Parser of packet headers: frames to columns of packets, one array operation per field of a block.
 
-Nothing here raises for what a frame holds: what cannot be read is `OTHER`, with the fields that could. Lengths come
-from the headers, since captures are cut after a few dozen bytes.
+The content of a frame never raises: a packet that cannot be parsed is `OTHER`, with the fields that could. Lengths come
+from the headers, since captures are truncated after a few dozen bytes.
 """
 
 import ipaddress
@@ -46,15 +46,15 @@ column_types: dict[str, type[np.generic]] = {
 
 
 def read_packets(path: Path, block_bytes: int = BLOCK_BYTES, most_bytes: int = MAX_BYTES) -> "PacketReader":
-    """The packets of a capture file, packed or not, block by block."""
+    """Returns a reader of the packets of a capture file, plain or compressed, block by block."""
     return PacketReader(path, block_bytes, most_bytes)
 
 
 class PacketReader(Iterator[Packets]):
-    """The packets of one capture file, and what could not be read of it."""
+    """Iterates over the packets of one capture file and counts what could not be parsed."""
 
     short_frames = 0
-    """Frames so far that were captured too short for the headers they announce: a larger snap length shows them."""
+    """Number of frames so far that were captured too short for their headers; a larger snap length helps."""
 
     def __init__(self, path: Path, block_bytes: int = BLOCK_BYTES, most_bytes: int = MAX_BYTES) -> None:
         self._frames = FrameReader(path, block_bytes, most_bytes)
@@ -66,17 +66,17 @@ class PacketReader(Iterator[Packets]):
 
     @property
     def truncated_records(self) -> int:
-        """1 once the file turned out to end inside a record."""
+        """1 if the file ends inside a record."""
         return self._frames.truncated_records
 
 
 def decode(frames: Frames) -> Packets:
-    """One row per frame, in their order."""
+    """Returns one row per frame, in their order."""
     return _decode(frames)[0]
 
 
 def _decode(frames: Frames) -> tuple[Packets, int]:
-    """One row per frame, and how many frames were captured too short."""
+    """Returns one row per frame, and the number of frames captured too short."""
     out: Columns = {name: np.zeros(len(frames), kind) for name, kind in column_types.items()}
     link = _parse_link(frames)
     cut = link.short_frames
@@ -92,7 +92,7 @@ def _decode(frames: Frames) -> tuple[Packets, int]:
 
 
 def address_key(text: str) -> int:
-    """The number that stands for an address in `src` and `dst`; ValueError for what is no address."""
+    """Returns the number of an address in `src` and `dst`; raises ValueError for an invalid address."""
     address = ipaddress.ip_address(text)
     number = int(address) if address.version == 6 else 0xFFFF << 32 | int(address)
     high, low = (np.array([part], np.uint64) for part in (number >> 64, number & 0xFFFF_FFFF_FFFF_FFFF))
@@ -100,12 +100,12 @@ def address_key(text: str) -> int:
 
 
 def _hash_addresses(high: U64, low: U64) -> U64:
-    """128-bit addresses hashed to 64 bits, the same on every machine and in every run."""
+    """Returns [address] uint64 hashes of 128-bit addresses, equal on every host and in every run."""
     return _mix_bits(_mix_bits(high + np.uint64(0x9E3779B97F4A7C15)) ^ low)
 
 
 def _mix_bits(bits: U64) -> U64:
-    """Every bit of the result depends on every bit given (the finaliser of splitmix64)."""
+    """Mixes bits: every bit of the result depends on every bit given (the finaliser of splitmix64)."""
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
@@ -119,22 +119,22 @@ vlan_tags = (0x8100, 0x88A8, 0x9100)
 MAX_VLANS = 4
 
 link_layout = {ETHERNET: (12, 14), SLL: (14, 16), SLL2: (0, 20)}
-"""By link type: where its header names the network layer, and how long it is."""
+"""By link type: offset of the ethertype in the header, and length of the header."""
 
 
 @dataclass(slots=True)
 class _Link:
-    """Per frame: which network layer follows, and where."""
+    """[frame] network layer and its offset."""
 
     ethertype: I64
     offset: I64
     end: I64
-    """Where the captured bytes end."""
+    """Offset of the end of the captured bytes."""
     short_frames: int
 
 
 def _parse_link(frames: Frames) -> _Link:
-    """What the link layer tells of each frame; ethertype 0 where it tells nothing."""
+    """Parses the link layer of each frame; ethertype 0 where unknown."""
     end = frames.start + frames.captured
     if frames.link == RAW_IP:
         return _parse_raw_ip(frames, end)
@@ -155,7 +155,7 @@ def _parse_link(frames: Frames) -> _Link:
 
 
 def _parse_raw_ip(frames: Frames, end: I64) -> _Link:
-    """Frames that begin with the network layer: its version is all there is to go by."""
+    """Parses frames that begin with the network layer, by the version of its header."""
     some = frames.captured > 0
     version = np.zeros(len(frames), np.int64)
     version[some] = frames.data[frames.start[some]] >> 4
@@ -163,21 +163,21 @@ def _parse_raw_ip(frames: Frames, end: I64) -> _Link:
 
 
 def _count_short(frames: Frames, missing: Bools) -> int:
-    """How many of the frames that miss bytes miss them because the capture left them out."""
+    """Returns the number of frames whose missing bytes the capture truncated."""
     return int(np.count_nonzero(missing & (frames.captured < frames.size)))
 
 
 # Network layer
 
 NO_PROTOCOL = 255
-"""A protocol number that is reserved: no transport header can be read here."""
+"""Reserved protocol number: there is no transport header to parse."""
 PROTOCOL_TCP, PROTOCOL_UDP = 6, 17
 FRAGMENT, AUTHENTICATION = 44, 51
 MAX_EXTENSIONS = 8
 
 is_extension = np.zeros(256, bool)
 is_extension[[0, 43, FRAGMENT, AUTHENTICATION, 60]] = True
-"""IPv6 headers that may stand before the transport header."""
+"""[protocol] bool: IPv6 headers that may come before the transport header."""
 
 IPV4_HEADER = np.dtype(
     [
@@ -208,25 +208,25 @@ EXTENSION_HEADER = np.dtype([("next", "u1"), ("length", "u1"), ("fragment", ">u2
 
 @dataclass(slots=True)
 class _Network:
-    """Per frame: which transport layer follows, where, and how long it is."""
+    """[frame] transport protocol, its offset and lengths."""
 
     protocol: I64
     offset: I64
     remaining: I64
-    """Bytes of the packet from `at` on, by its own header."""
+    """Bytes of the packet from `offset` on, by its header."""
     captured: I64
-    """Bytes captured from `at` on."""
+    """Bytes captured from `offset` on."""
 
 
 def _parse_ipv4(frames: Frames, link: _Link, net: _Network, out: Columns) -> int:
-    """Fill in what IPv4 headers tell; gives how many were cut."""
+    """Parses IPv4 headers; returns how many were truncated."""
     kind = link.ethertype == IPV4
     fits = link.offset + 20 <= link.end
     which = np.flatnonzero(kind & fits)
     head = read_headers(frames.data, link.offset[which], IPV4_HEADER)
     options = (head["version"] & 15).astype(np.int64) * 4
     length = head["length"].astype(np.int64)
-    # The field has 16 bits: offloads that hand over more than fits write 0.
+    # The field has 16 bits: offloads write 0 for longer packets.
     length = np.where(length == 0, (frames.size + frames.start - link.offset)[which], length)
     good = (head["version"] >> 4 == 4) & (options >= 20) & (length >= options)
     which, head, options, length = which[good], head[good], options[good], length[good]
@@ -242,7 +242,7 @@ def _parse_ipv4(frames: Frames, link: _Link, net: _Network, out: Columns) -> int
 
 
 def _parse_ipv6(frames: Frames, link: _Link, net: _Network, out: Columns) -> int:
-    """Fill in what IPv6 headers tell; gives how many were cut."""
+    """Parses IPv6 headers; returns how many were truncated."""
     kind = link.ethertype == IPV6
     fits = link.offset + 40 <= link.end
     which = np.flatnonzero(kind & fits)
@@ -264,7 +264,7 @@ def _parse_ipv6(frames: Frames, link: _Link, net: _Network, out: Columns) -> int
 
 
 def _skip_extensions(frames: Frames, net: _Network, which: I64) -> None:
-    """Move on to the transport header, where there is one in reach."""
+    """Advances to the transport header, where it was captured."""
     for _ in range(MAX_EXTENSIONS):
         which = which[is_extension[net.protocol[which]] & (net.captured[which] >= 8)]
         if not len(which):
@@ -283,7 +283,7 @@ def _skip_extensions(frames: Frames, net: _Network, which: I64) -> None:
 # Transport layer
 
 PORTS = np.dtype([("sport", ">u2"), ("dport", ">u2")])
-# Without the window and what follows: an IPv6 packet captured at 68 bytes ends right here.
+# Without the window and later fields: an IPv6 packet captured at 68 bytes ends here.
 TCP_HEADER = np.dtype([("ports", "V4"), ("seq", ">u4"), ("ack", ">u4"), ("words", "u1"), ("flags", "u1")])
 BTH = np.dtype(
     [("udp", "V8"), ("opcode", "u1"), ("flags", "u1"), ("partition", ">u2"), ("qp", ">u4"), ("psn", ">u4")],
@@ -292,7 +292,7 @@ BTH = np.dtype(
 
 
 def _parse_ports(frames: Frames, net: _Network, out: Columns) -> int:
-    """Fill in the ports; gives how many were cut."""
+    """Parses the ports; returns how many headers were truncated."""
     kind = (net.protocol == PROTOCOL_TCP) | (net.protocol == PROTOCOL_UDP)
     fits = net.captured >= 4
     which = np.flatnonzero(kind & fits)
@@ -302,7 +302,7 @@ def _parse_ports(frames: Frames, net: _Network, out: Columns) -> int:
 
 
 def _parse_tcp(frames: Frames, net: _Network, out: Columns) -> int:
-    """Fill in TCP; gives how many more were cut."""
+    """Parses TCP headers; returns how many more were truncated."""
     kind = net.protocol == PROTOCOL_TCP
     fits = net.captured >= TCP_HEADER.itemsize
     which = np.flatnonzero(kind & fits)
@@ -320,7 +320,7 @@ def _parse_tcp(frames: Frames, net: _Network, out: Columns) -> int:
 
 
 def _parse_roce(frames: Frames, net: _Network, out: Columns) -> int:
-    """Fill in RoCEv2; gives how many more were cut."""
+    """Parses RoCEv2 headers; returns how many more were truncated."""
     kind = (net.protocol == PROTOCOL_UDP) & (out["dport"] == ROCE_PORT)
     fits = net.captured >= BTH.itemsize
     which = np.flatnonzero(kind & fits & (net.remaining >= BTH.itemsize + 4))
@@ -341,22 +341,22 @@ def _parse_roce(frames: Frames, net: _Network, out: Columns) -> int:
 EXTENDED_HEADERS = (
     ((0x06, 0x0A, 0x0B, 0x0C), 16),  # RDMA: address, key and length
     ((0x0D, 0x0F, 0x10, 0x11, 0x12), 4),  # AETH: syndrome and message number
-    ((0x12,), 8),  # what an atomic found
-    ((0x13, 0x14), 28),  # what an atomic does
+    ((0x12,), 8),  # result of an atomic
+    ((0x13, 0x14), 28),  # operands of an atomic
     ((0x03, 0x05, 0x09, 0x0B), 4),  # immediate data
     ((0x16, 0x17), 4),  # key to invalidate
 )
-"""By operation, which is the lower five bits of an opcode: the headers that follow the base header, in bytes."""
+"""By operation, the lower five bits of an opcode: bytes of the headers after the base header."""
 RESPONSES = (0x0D, 0x0E, 0x0F, 0x10, 0x11, 0x12)
 WITH_AETH = (0x0D, 0x0F, 0x10, 0x11, 0x12)
 
 
 def _build_opcode_tables() -> tuple[I64, I64]:
-    """By opcode: bytes of extended headers, and where in the UDP datagram an AETH begins (0: there is none)."""
+    """Returns [opcode] bytes of extended headers, and [opcode] offset of the AETH in the UDP datagram, 0 for none."""
     sizes, aeth = np.zeros(256, np.int64), np.zeros(256, np.int64)
     requests = np.array([operation not in RESPONSES for operation in range(32)], np.int64)
     none = np.zeros(32, np.int64)
-    # What stands before those headers depends on the service, the upper three bits: reliable and unreliable
+    # The headers before those depend on the service, the upper three bits: reliable and unreliable
     # connection, reliable and unreliable datagram, extended reliable connection.
     fronts = {0x00: none, 0x20: none, 0x40: 4 + 8 * requests, 0x60: none + 8, 0xA0: 4 * requests}
     for service, front in fronts.items():

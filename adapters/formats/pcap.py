@@ -1,7 +1,7 @@
-"""Capture files (pcap and pcapng) as blocks of raw frames: where each lies, when it came, how long it was.
+"""Reader of capture files (pcap and pcapng): blocks of raw frames with offset, time and length.
 
-What the frames hold is the business of `packets`. A file is read in blocks of bounded size, so its own size does not
-matter; a record cut by the end of a block waits for the next one.
+`packet_headers` parses the frames. A file is read in blocks of bounded size; a record that crosses the end of a block
+is completed by the next one.
 """
 
 import struct
@@ -23,11 +23,11 @@ ETHERNET, RAW_IP, SLL, SLL2 = 1, 101, 113, 276
 link_names = {ETHERNET: "Ethernet", RAW_IP: "raw IP", SLL: "Linux cooked", SLL2: "Linux cooked v2"}
 
 BLOCK_BYTES = 2 << 20
-"""The columns of such a block stay in the caches; larger ones were slower and take more memory."""
+"""The columns of a block of this size fit the caches; larger ones were slower."""
 MAX_CAPTURED = 256 << 10
-"""Bytes of one frame in a file: what libpcap itself allows."""
+"""Limit on the captured bytes of a frame: that of libpcap."""
 MAX_SIZE = 16 << 20
-"""Bytes of one frame on the wire: offloads hand up to half a MiB to a capture as one, nothing hands 16."""
+"""Limit on the bytes of a frame on the wire: offloads pass up to half a MiB to a capture as one frame."""
 MAX_PCAPNG_BLOCK = 16 << 20
 MAX_INTERFACES = 4096
 
@@ -36,15 +36,18 @@ DAMAGED_HINT = "The file is damaged from here on: record it again, or cut it bef
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Frames of one link type in capture order, as columns of equal length over the bytes they lie in."""
+    """Frames of one link type in capture order. Columns are [frame], except `data`."""
 
     data: NDArray[np.uint8]
+    """[byte] bytes of the block."""
     start: I64
+    """Offset of the frame in `data`."""
     captured: I64
-    """Bytes of the frame that `data` holds from `start` on; captures are often cut."""
+    """Captured bytes of the frame; captures are often truncated."""
     size: I64
     """Bytes on the wire."""
     time: NDArray[np.float64]
+    """Seconds since 1970."""
     link: int
 
     def __len__(self) -> int:
@@ -52,19 +55,19 @@ class Frames:
 
 
 def read_headers(data: NDArray[np.uint8], at: I64, header: np.dtype[Any]) -> NDArray[Any]:
-    """The header that lies at each position; all of them must lie within `data`."""
+    """Returns [position] headers of dtype `header` at byte offsets, which must lie within `data`."""
     if not len(at):
         return np.empty(0, header)
-    # Overlapping items of plain bytes: taking those is one memcpy each, several times faster than taking records.
+    # Overlapping items of plain bytes: one memcpy per item, several times faster than indexing records.
     windows: NDArray[Any] = np.ndarray((len(data) - header.itemsize + 1,), f"V{header.itemsize}", data, strides=(1,))
     return windows[at].view(header)
 
 
 class FrameReader(Iterator[Frames]):
-    """The frames of one capture file, block by block."""
+    """Iterates over the frames of one capture file, block by block."""
 
     truncated_records = 0
-    """1 once the file turned out to end inside a record, as it does when a capture is killed."""
+    """1 if the file ends inside a record, as after a killed capture."""
 
     def __init__(self, path: Path, block_bytes: int = BLOCK_BYTES, most_bytes: int = MAX_BYTES) -> None:
         self._block_bytes = block_bytes
@@ -84,13 +87,13 @@ class FrameReader(Iterator[Frames]):
         return frames
 
     def _split_frames(self) -> Frames:
-        """What is whole in the block at hand."""
+        """Returns the complete frames of the current block."""
         frames, self._offset = self._format.split(self._data, self._offset, self._base)
         return frames
 
     @contextmanager
     def _close_on_error(self) -> Iterator[None]:
-        """Let go of the file when nothing more can be read from it."""
+        """Closes the file on an error."""
         try:
             yield
         except InputError:
@@ -98,7 +101,7 @@ class FrameReader(Iterator[Frames]):
             raise
 
     def _read_block(self) -> bool:
-        """Put one more block behind what is left of the last; False at the end of the file."""
+        """Appends one more block to the rest of the last; returns False at the end of the file."""
         if self._stream.closed:
             return False
         rest, block = self._data[self._offset :], self._stream.read(self._block_bytes)
@@ -111,17 +114,17 @@ class FrameReader(Iterator[Frames]):
 
 
 class CaptureFormat(Protocol):
-    """How a kind of capture file is cut into frames."""
+    """Splits one kind of capture file into frames."""
 
     first_record: int
-    """Where its first record lies."""
+    """Offset of the first record."""
 
     def split(self, data: bytes, at: int, base: int) -> tuple[Frames, int]:
-        """The whole frames from `at` on, and where the rest begins; `base` is the file offset of `data`."""
+        """Returns the complete frames from `at` on and the offset of the rest; `base` is the file offset of `data`."""
 
 
 def _detect_format(path: Path, head: bytes) -> CaptureFormat:
-    """The format that the first bytes of a file tell."""
+    """Returns the format that the first bytes of a file determine."""
     expected = "a capture (pcap or pcapng)"
     if not head:
         raise input_error(path, 0, "an empty file", expected, "Did the capture ever start?")
@@ -134,7 +137,7 @@ def _detect_format(path: Path, head: bytes) -> CaptureFormat:
         raise input_error(path, len(head), "the end of the file", "a header of 24 bytes", "Was the capture cut off?")
     order, unit = magics[head[:4]]
     snaplen, network = struct.unpack(f"{order}II", head[16:24])
-    # The upper bits of the field tell of a trailing checksum, not of the link.
+    # The upper bits of the field describe a trailing checksum, not the link.
     return PcapFormat(path, order, unit, snaplen, _check_link(path, 20, network & 0xFFFF))
 
 
@@ -155,19 +158,19 @@ magics = {
 
 
 class PcapFormat:
-    """Classic pcap: a header, then records that each tell their own length."""
+    """Classic pcap: a header, then records with their length."""
 
     first_record = 24
 
     def __init__(self, path: Path, order: str, unit: int, snaplen: int, link: int) -> None:
         self._path, self._unit, self._link = path, unit, link
-        # 0 is written for "as much as there is".
+        # 0 means unlimited.
         self._max_captured = min(snaplen or MAX_CAPTURED, MAX_CAPTURED)
         self._unpack_length = struct.Struct(f"{order}8xI4x").unpack_from
         self._record_header = np.dtype([(name, f"{order}u4") for name in ("second", "fraction", "captured", "size")])
 
     def split(self, data: bytes, at: int, base: int) -> tuple[Frames, int]:
-        """The whole frames from `at` on, and where the rest begins."""
+        """Returns the complete frames from `at` on and the offset of the rest."""
         octets = np.frombuffer(data, np.uint8)
         starts = np.array(self._record_offsets(data, at), np.int64)
         heads = read_headers(octets, starts, self._record_header)
@@ -181,11 +184,11 @@ class PcapFormat:
         return Frames(octets, starts + 16, captured, size, time, self._link), rest
 
     def _record_offsets(self, data: bytes, at: int) -> list[int]:
-        """Where the records begin whose heads are whole."""
-        # Each record tells where the next begins, so this is the one loop over packets. It runs at 6 million records
-        # a second. Guessing the heads with numpy and verifying the chain was as fast for frames cut at 68 bytes (it
-        # must look at every byte) and slower for longer ones. Lengths are checked afterwards, all at once: a wrong one
-        # only leads to more records that are never used.
+        """Returns the offsets of the records with a complete header."""
+        # Each record has the offset of the next, so this loop over packets is needed. It runs at 6 million records a
+        # second. Guessing the headers with numpy and verifying the chain was as fast for frames cut at 68 bytes (it
+        # reads every byte) and slower for longer ones. Lengths are checked afterwards, all at once: a wrong one only
+        # yields more records, which are never used.
         starts, captured = [], self._unpack_length
         try:
             while True:
@@ -196,7 +199,7 @@ class PcapFormat:
             return starts
 
     def _check_records(self, offsets: I64, heads: NDArray[Any]) -> None:
-        """Raise for the first record whose head cannot be true."""
+        """Raises for the first record with an invalid header."""
         captured, size, fraction = heads["captured"], heads["size"], heads["fraction"]
         bad = (captured > self._max_captured) | (captured > size) | (size > MAX_SIZE) | (fraction >= self._unit)
         if not bad.any():
@@ -215,16 +218,16 @@ TIME_RESOLUTION, TIME_OFFSET = 9, 14
 
 @dataclass(frozen=True, slots=True)
 class _Interface:
-    """What an interface block tells of the packets captured there."""
+    """Time base of the packets of one interface."""
 
     unit: int
-    """Parts of a second that its times are counted in."""
+    """Ticks per second of its timestamps."""
     offset: int
-    """Seconds to be added to its times."""
+    """Seconds to add to its timestamps."""
 
 
 class PcapNgFormat:
-    """pcapng: typed blocks, in sections that each have a byte order and interfaces of their own."""
+    """pcapng: typed blocks in sections, each with its own byte order and interfaces."""
 
     first_record = 0
 
@@ -235,20 +238,20 @@ class PcapNgFormat:
         self._set_byte_order("<")
 
     def _set_byte_order(self, order: str) -> None:
-        """Take up a byte order."""
+        """Sets the byte order of the section."""
         self._byte_order = order
         self._unpack_pair = struct.Struct(f"{order}II").unpack_from
         names = ("type", "length", "interface", "high", "low", "captured", "size")
         self._packet_header = np.dtype([(name, f"{order}u4") for name in names])
 
     def split(self, data: bytes, at: int, base: int) -> tuple[Frames, int]:
-        """The whole frames from `at` on, and where the rest begins."""
+        """Returns the complete frames from `at` on and the offset of the rest."""
         starts: list[int] = []
         while at + 12 <= len(data):
             kind, length = self._unpack_pair(data, at)
             if kind == SECTION:
                 if starts:
-                    break  # its interfaces are other ones: what came before is handed out first
+                    break  # it has other interfaces: the frames before it come first
                 length = self._begin_section(data, at, base)
             least = 32 if kind == PACKET else 12
             if length < least or length % 4 or length > MAX_PCAPNG_BLOCK:
@@ -264,7 +267,7 @@ class PcapNgFormat:
         return self._build_frames(data, np.array(starts, np.int64), base), at
 
     def _begin_section(self, data: bytes, at: int, base: int) -> int:
-        """Begin a section; gives the length of its block."""
+        """Begins a section and returns the length of its block."""
         magic = data[at + 8 : at + 12]
         if magic not in (b"\x4d\x3c\x2b\x1a", b"\x1a\x2b\x3c\x4d"):
             raise input_error(self._path, base + at + 8, f"bytes {magic.hex(' ')}", "a byte-order magic", DAMAGED_HINT)
@@ -273,7 +276,7 @@ class PcapNgFormat:
         return int(self._unpack_pair(data, at)[1])
 
     def _add_interface(self, kind: int, body: bytes, offset: int) -> None:
-        """Take up one more interface."""
+        """Adds an interface of the section."""
         if kind != INTERFACE:
             hint = "Turn it into pcap with editcap -F pcap IN OUT, or capture with tcpdump or dumpcap."
             raise input_error(
@@ -298,7 +301,7 @@ class PcapNgFormat:
         self._interfaces.append(_Interface(self._time_unit(options, offset), shift))
 
     def _time_unit(self, options: dict[int, bytes], offset: int) -> int:
-        """How many parts of a second an interface counts in: microseconds, where it does not say."""
+        """Returns the ticks per second of an interface; default 10**6."""
         code = (options.get(TIME_RESOLUTION) or b"\x06")[0]
         base, exponent = 2 if code & 0x80 else 10, code & 0x7F
         if base**exponent >= 1 << 64:
@@ -308,20 +311,20 @@ class PcapNgFormat:
         return int(base**exponent)
 
     def _build_frames(self, data: bytes, starts: I64, base: int) -> Frames:
-        """The frames of the packet blocks at `starts`."""
+        """Returns the frames of the packet blocks at `starts`."""
         octets = np.frombuffer(data, np.uint8)
         heads = read_headers(octets, starts, self._packet_header)
         self._check_packets(data, starts + base, heads, base)
         units = np.array([i.unit for i in self._interfaces] or [1], np.uint64)[heads["interface"]]
         shifts = np.array([i.offset for i in self._interfaces] or [0], np.float64)[heads["interface"]]
         ticks = heads["high"].astype(np.uint64) << np.uint64(32) | heads["low"]
-        # Whole seconds apart from the rest: as one float, nanoseconds since 1970 would be rounded.
+        # Whole seconds are separate: one float would round nanoseconds since 1970.
         time = (ticks // units).astype(np.float64) + (ticks % units) / units + shifts
         captured, size = heads["captured"].astype(np.int64), heads["size"].astype(np.int64)
         return Frames(octets, starts + 28, captured, size, time, self._link)
 
     def _check_packets(self, data: bytes, offsets: I64, heads: NDArray[Any], base: int) -> None:
-        """Raise for the first packet block that cannot be true."""
+        """Raises for the first packet block with an invalid header."""
         length, captured, size = (heads[name].astype(np.int64) for name in ("length", "captured", "size"))
         trailer = read_headers(
             np.frombuffer(data, np.uint8), offsets - base + length - 4, np.dtype(f"{self._byte_order}u4")
@@ -340,7 +343,7 @@ class PcapNgFormat:
 
 
 def _parse_options(body: bytes, order: str) -> dict[int, bytes]:
-    """The options at the end of a block, by their code."""
+    """Parses the options at the end of a block, by code."""
     found: dict[int, bytes] = {}
     at = 0
     while at + 4 <= len(body):

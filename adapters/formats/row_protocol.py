@@ -1,17 +1,17 @@
-"""What agents push: series announced once, then one compact row of numbers a tick.
+"""Push protocol of the agents: series are announced once, then each tick sends one row of numbers.
 
-A body is frames end to end, as a whole compressed by zstandard. Each frame is a head (`<BI`: kind, length of what
-follows) and its payload:
+A body is a sequence of frames, compressed as a whole by zstandard. Each frame is a header (`<BI`: kind, length of the
+payload) and its payload:
 
 * **hello** (0), first in each body: JSON `{"node", "boot", "version"}`; `boot` is new at each start of an agent, so
-  that what was sent twice is known by (node, boot, sequence).
+  that repeated rows are recognised by (node, boot, sequence).
 * **series** (1): JSON `{"table", "first", "series": [[signal, kind, entity, selector], ...]}`: columns `first`... of
-  a table. Series with the same rhythm share a table, so that rows have few gaps; tables only grow.
+  a table. Series with the same sampling period share a table, so that rows have few gaps; tables only grow.
 * **row** (2): `<QdII` sequence, time (seconds since 1970), table, count; then that many little-endian float64, NaN
   for a gap. A row may be shorter than its table.
 
-The receiver keeps what was announced by (node, boot); a row of a table that it does not know is refused whole, and the
-agent announces again. It answers with the highest sequence that it has taken, up to which the agent forgets.
+The receiver keeps announcements by (node, boot). It refuses a body with a row of an unknown table, and the agent then
+announces again. It answers with the highest sequence received, up to which the agent drops its rows.
 """
 
 import json
@@ -30,12 +30,12 @@ from skewscope.engine.ingest.feed import F64, SeriesKey
 CONTENT_TYPE = "application/vnd.skewscope.rows.v1+zstd"
 ROWS_PATH = "/api/v1/rows"
 MAX_BYTES = 16 << 20
-"""Of a body, unpacked."""
+"""Limit on a body after decompression."""
 MAX_PACKED_BYTES = 4 << 20
 MAX_COLUMNS = 1 << 16
 MAX_TABLES = 256
 MAX_TEXT = 512
-"""Characters of a name."""
+"""Limit on the characters of a name."""
 HELLO, SERIES, ROW = range(3)
 _HEAD = struct.Struct("<BI")
 _ROW = struct.Struct("<QdII")
@@ -43,12 +43,12 @@ _KEY_PARTS = 4
 
 
 class BadRowsError(ValueError):
-    """A body that no agent of ours sends."""
+    """The body does not follow the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class HelloFrame:
-    """Who sends."""
+    """Identifies the sender."""
 
     node: str
     boot: str
@@ -57,7 +57,7 @@ class HelloFrame:
 
 @dataclass(frozen=True, slots=True)
 class SeriesFrame:
-    """What the columns of a table are, from `first` on."""
+    """Series of the columns of a table, from `first` on."""
 
     table: int
     first: int
@@ -66,7 +66,7 @@ class SeriesFrame:
 
 @dataclass(frozen=True, slots=True)
 class RowFrame:
-    """The values of a table at one time, s since 1970."""
+    """Values of a table at one time in seconds since 1970; `values` is [column] float64, NaN for a gap."""
 
     sequence: int
     time: float
@@ -78,7 +78,7 @@ WireFrame = HelloFrame | SeriesFrame | RowFrame
 
 
 def encode(frames: Iterable[WireFrame]) -> bytes:
-    """A body."""
+    """Encodes a body."""
     return zstandard.ZstdCompressor(level=1).compress(b"".join(_encode_frame(frame) for frame in frames))
 
 
@@ -87,21 +87,21 @@ def _encode_frame(frame: WireFrame) -> bytes:
         values = np.ascontiguousarray(frame.values, "<f8")
         payload = _ROW.pack(frame.sequence, frame.time, frame.table, len(values)) + values.tobytes()
         return _HEAD.pack(ROW, len(payload)) + payload
-    told: dict[str, object]
+    data: dict[str, object]
     if isinstance(frame, HelloFrame):
-        kind, told = HELLO, {"node": frame.node, "boot": frame.boot, "version": frame.version}
+        kind, data = HELLO, {"node": frame.node, "boot": frame.boot, "version": frame.version}
     else:
         series = [[key.signal, key.kind, key.entity, key.selector] for key in frame.series]
-        kind, told = SERIES, {"table": frame.table, "first": frame.first, "series": series}
-    payload = json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode()
+        kind, data = SERIES, {"table": frame.table, "first": frame.first, "series": series}
+    payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()
     return _HEAD.pack(kind, len(payload)) + payload
 
 
 def decode(body: bytes) -> Iterator[WireFrame]:
-    """The frames of a body, the hello first.
+    """Yields the frames of a body, the hello first.
 
     Raises:
-        BadRowsError: it is none, or larger than any agent sends.
+        BadRowsError: the body does not follow the protocol, or exceeds its limits.
     """
     rest = memoryview(_decompress(body))
     first = True
@@ -126,7 +126,7 @@ def _decompress(body: bytes) -> bytes:
         size = zstandard.frame_content_size(body)
         unpacker = zstandard.ZstdDecompressor(max_window_size=MAX_BYTES)
         if 0 < size <= MAX_BYTES:
-            # Said beforehand, as our agents do: nothing has to be held ready for the largest body there may be.
+            # Agents declare the size, so that no buffer for the largest body is needed.
             return unpacker.decompress(body)
         with unpacker.stream_reader(body) as reader:
             found = reader.read(MAX_BYTES + 1)
@@ -143,19 +143,19 @@ def _decode_frame(kind: int, payload: memoryview) -> WireFrame:
     if kind not in (HELLO, SERIES):
         raise BadRowsError(f"a frame of kind {kind}")
     try:
-        told = json.loads(bytes(payload))
+        data = json.loads(bytes(payload))
     except (ValueError, RecursionError):
         raise BadRowsError("a frame whose JSON cannot be read") from None
-    if not isinstance(told, dict):
+    if not isinstance(data, dict):
         raise BadRowsError("a frame that is no JSON object")
     if kind == HELLO:
         return HelloFrame(
-            _parse_text(told.get("node")), _parse_text(told.get("boot")), _parse_text(told.get("version"))
+            _parse_text(data.get("node")), _parse_text(data.get("boot")), _parse_text(data.get("version"))
         )
-    series = told.get("series")
+    series = data.get("series")
     if not isinstance(series, list):
         raise BadRowsError("series that are no list")
-    table, first = _parse_bounded_int(told.get("table"), MAX_TABLES), _parse_bounded_int(told.get("first"), MAX_COLUMNS)
+    table, first = _parse_bounded_int(data.get("table"), MAX_TABLES), _parse_bounded_int(data.get("first"), MAX_COLUMNS)
     if first + len(series) > MAX_COLUMNS:
         raise BadRowsError(f"a table of {first + len(series)} columns, more than {MAX_COLUMNS}")
     return SeriesFrame(table, first, _parse_keys(series))
@@ -173,14 +173,14 @@ def _decode_row(payload: memoryview) -> RowFrame:
 
 
 def _parse_keys(series: list[object]) -> tuple[SeriesKey, ...]:
-    """All series of an announcement; one look at all texts together tells that nothing is amiss."""
+    """Parses all series of an announcement; the texts are checked together first, which is fast."""
     if all(type(parts) is list and len(parts) == _KEY_PARTS for parts in series):
         lists = cast("list[list[str]]", series)
         texts = [text for parts in lists for text in parts]
         with suppress(TypeError):
             if "".join(texts).isprintable() and max(map(len, texts), default=0) <= MAX_TEXT:
                 return tuple(SeriesKey(*parts) for parts in lists)
-    # Something is wrong: told by who looks at each alone.
+    # Check each alone, to report the error.
     return tuple(map(_parse_key, series))
 
 

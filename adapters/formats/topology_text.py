@@ -1,4 +1,4 @@
-"""A topology as the text of its file, whole or as much of it as concerns one node."""
+"""Writer of topology files, and the part of a topology that one node needs."""
 
 from collections.abc import Collection
 from dataclasses import asdict, replace
@@ -9,11 +9,11 @@ import yaml
 from skewscope.engine.model.topology import Node, Pool, Topology
 
 SMALL_FLEET = 512
-"""Of a fleet of so many nodes everybody may know all."""
+"""Up to this number of nodes, every node gets the whole topology."""
 
 
 def format_topology(topology: Topology) -> str:
-    """The topology as its file has it."""
+    """Returns the text of a topology's file."""
     whole = {
         "version": 1,
         "nodes": [_node_to_dict(node) for node in topology.nodes],
@@ -38,9 +38,9 @@ def _node_to_dict(node: Node) -> dict[str, Any]:
 
 
 def subset_for_node(topology: Topology, node: str) -> Topology:
-    """What a node has to know to name whom it talks to: its groups, their members and front ends, and their pools.
+    """Returns the part that a node needs to name its peers: its groups, their members, front ends and pools.
 
-    A small fleet, and one that does not have the node, is given whole.
+    A small fleet, and one without the node, is returned whole.
     """
     if len(topology.nodes) <= SMALL_FLEET or node not in topology.node:
         return topology
@@ -56,7 +56,7 @@ def subset_for_node(topology: Topology, node: str) -> Topology:
 
 
 def _drop_foreign_peers(node: Node, names: Collection[str], topology: Topology) -> Node:
-    """A node whose ports name no others than these as the other end of their link."""
+    """Returns a node without the links to ports of nodes outside `names`."""
     ports = (
         port if not port.peer or topology.port[port.peer].node in names else replace(port, peer="")
         for port in node.ports

@@ -1,4 +1,4 @@
-"""Parquet as a controller records it: a row is what came together, its values one list (see `controller.recorder`)."""
+"""Reader of Parquet files that a controller records: a row is one batch, its values one list."""
 
 import json
 import math
@@ -16,35 +16,35 @@ from skewscope.kb.problems import InputError, Problem
 COLUMNS = ("time", "table", "first", "series", "numbers", "values")
 MAX_TABLES = 1_000_000
 MAX_COLUMNS = 1 << 16
-"""Series of one table."""
+"""Limit on the series of one table."""
 UNNAMED_SERIES = -1
-"""The number of a column that has no name: what an agent told of others."""
+"""Number of a column without a series."""
 ANNOUNCEMENT_COLUMNS = ["table", "first", "series"]
 
 
 @dataclass
 class WideTableReader:
-    """A file being read."""
+    """Reads one file."""
 
     file: str
     registry: SeriesRegistry
     begin: float = -math.inf
     end: float = math.inf
-    """Of the samples that are wanted."""
+    """Time span of the samples to read, in seconds since 1970."""
     tables: dict[int, list[int]] = field(default_factory=dict)
-    """The intake's number of each series of a table."""
+    """By table: number of each series in the registry."""
     number_arrays: dict[int, I32] = field(default_factory=dict)
     sample_count: int = 0
 
     def input_error(self, column: str, found: str, expected: str, hint: str = "") -> InputError:
-        """The error of a column."""
+        """Returns the error of a column."""
         return InputError([Problem(self.file, 0, column, found, expected, hint)])
 
     def read_blocks(self, file: Any) -> Iterator[Block]:
-        """The samples of each row group.
+        """Yields the samples of each row group.
 
         Raises:
-            InputError: values of series that were not announced, or more than can be held.
+            InputError: values of series that were not announced, or more than `MAX_SAMPLES` samples.
         """
         for group in range(file.metadata.num_row_groups):
             wanted = self._overlaps(file.metadata.row_group(group))
@@ -55,16 +55,16 @@ class WideTableReader:
                     yield self._build_block(batch)
 
     def _overlaps(self, group: Any) -> bool:
-        """Whether anything of a row group may be of the wanted time."""
+        """Returns whether a row group may have samples of the time span."""
         times = group.column(COLUMNS.index("time")).statistics
         if times is None or not times.has_min_max:
             return True
         return bool(times.min <= self.end and times.max >= self.begin)
 
     def _add_columns(self, batch: Any) -> None:
-        """Takes in what the columns of tables are."""
-        told = batch.filter(batch.column("series").is_valid())
-        columns = (told.column(name).to_pylist() for name in ANNOUNCEMENT_COLUMNS)
+        """Adds the announced columns of tables."""
+        announced = batch.filter(batch.column("series").is_valid())
+        columns = (announced.column(name).to_pylist() for name in ANNOUNCEMENT_COLUMNS)
         for table, first, text in zip(*columns, strict=True):
             known = self.tables.setdefault(table, [])
             if first != len(known) or len(self.tables) > MAX_TABLES:
@@ -85,16 +85,16 @@ class WideTableReader:
             raise self.input_error("series", "text that is no JSON list", "series with their ranks")
         return found
 
-    def _series_number(self, told: object) -> int:
-        match told:
+    def _series_number(self, series: object) -> int:
+        match series:
             case ["", *_]:
                 return UNNAMED_SERIES
             case [str(signal), str(kind), str(entity), str(selector), int(rank)]:
                 return self.registry.register(SeriesKey(signal, kind, entity, selector), rank)
-        raise self.input_error("series", f"{told!r:.60}", "[signal, kind, entity, selector, rank]")
+        raise self.input_error("series", f"{series!r:.60}", "[signal, kind, entity, selector, rank]")
 
     def _build_block(self, batch: Any) -> Block:
-        """The samples of some rows."""
+        """Returns the samples of a batch of rows."""
         rows = batch.filter(batch.column("values").is_valid())
         times = rows.column("time").to_numpy(zero_copy_only=False)
         if rows.column("time").null_count or not (np.abs(times) < MAX_SECONDS).all():
@@ -129,13 +129,13 @@ class WideTableReader:
 
 
 def is_wide(names: list[str]) -> bool:
-    """Whether a file with these columns is one of these."""
+    """Returns whether a file with these columns was recorded by a controller."""
     return tuple(names) == COLUMNS
 
 
 def _flatten(column: Any) -> tuple[Any, Any]:
-    """All values of a column of lists, and where each list begins among them."""
-    # Lists that are not there may hide values; filling in makes them empty.
+    """Returns all values of a column of lists, and [list + 1] the offsets of the lists."""
+    # A null list may cover values; its length counts as 0.
     sizes = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     flat = column.flatten()
     return flat.to_numpy(zero_copy_only=False), np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)

@@ -1,4 +1,4 @@
-"""A capture file at one port, reduced to `wire.*` samples."""
+"""Reduces the capture file of one port to samples of `wire.*` signals."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -15,13 +15,13 @@ from skewscope.engine.wire.reducer import TICK_LENGTH, PortReducer
 from skewscope.engine.wire.view import BARRIERS, PIPELINES, TRANSFERS, GroupView, PortView
 
 TICKS_PER_STRETCH = 5
-"""Ticks reduced at once: enough packets to fill the arrays, few enough to stay in cache."""
+"""Ticks per reduction: enough packets for long arrays, few enough for the cache."""
 MAX_SILENCE = 60.0
-"""Seconds without a packet after which the reducer starts afresh rather than walk through the silence."""
+"""Seconds without a packet after which the reducer restarts and the gap is skipped."""
 
 
 def build_port_view(topology: Topology, port: Port) -> PortView:
-    """What the reducer of a port has to know, from the topology."""
+    """Returns the part of the topology that the reducer of a port needs."""
     others = [p for p in topology.port.values() if p.network == port.network and p.id != port.id]
     peers = {address_key(a): p.id for p in others for a in p.addresses}
     own = frozenset(address_key(a) for a in port.addresses)
@@ -46,21 +46,21 @@ def _build_group_view(topology: Topology, group: Group, port: Port) -> GroupView
 
 
 def reduce_capture(path: Path, view: PortView, table: SeriesTable) -> tuple[Block, list[str]]:
-    """The samples of one capture, and what a reader of the result should know about it.
+    """Returns the samples of a capture file, and warnings about it.
 
     Raises:
-        InputError: the file is no capture, or is damaged.
+        InputError: the file is not a capture, or damaged.
     """
     reader = read_packets(path)
-    told = list(_reduce_stretches(reader, view))
+    reduced = list(_reduce_stretches(reader, view))
     warnings = []
     if reader.truncated_records:
         warnings.append(f"{path.name} ends inside a packet: the capture was cut short")
     if reader.short_frames:
         warnings.append(f"{path.name}: {reader.short_frames} packets were captured too short for their headers")
-    if not told:
+    if not reduced:
         warnings.append(f"{path.name} holds no packet from or to {view.port}")
-    return merge_blocks(_build_block(samples, table) for samples in told), warnings
+    return merge_blocks(_build_block(samples, table) for samples in reduced), warnings
 
 
 def _build_block(samples: PortSamples, table: SeriesTable) -> Block:
@@ -71,17 +71,17 @@ def _build_block(samples: PortSamples, table: SeriesTable) -> Block:
 
 
 def _reduce_stretches(blocks: Iterable[Packets], view: PortView) -> Iterator[PortSamples]:
-    """Samples stretch by stretch; stretches begin at whole seconds, whatever the file's blocks."""
+    """Yields samples stretch by stretch; stretches begin at whole seconds, independent of the file's blocks."""
     reducer = PortReducer(view)
     for first, packets in split_stretches(blocks):
         if not math.isfinite(first):
             reducer = PortReducer(view)
-        else:  # a stretch without a packet too: that nothing comes is known then, and no gap
+        else:  # also without a packet: silence is a measurement, not a gap
             yield reducer.reduce(packets, first, TICKS_PER_STRETCH)
 
 
 def split_stretches(blocks: Iterable[Packets]) -> Iterator[tuple[float, Packets]]:
-    """(begin, packets) of stretches of `TICKS` ticks, of silent ones too; (inf, nothing) for a longer silence."""
+    """Yields (begin, packets) of stretches of `TICKS_PER_STRETCH` ticks; (inf, no packets) for a longer silence."""
     held: list[Packets] = []
     first = math.nan
     length = TICKS_PER_STRETCH * TICK_LENGTH

@@ -1,4 +1,4 @@
-"""A part of a recording as a recording of its own, for a ticket or a colleague."""
+"""Writes a part of a recording as a new recording."""
 
 import shutil
 from pathlib import Path
@@ -17,13 +17,13 @@ TOPOLOGY_FILE = "topology.yaml"
 
 
 def write_excerpt(recording: Recording, folder: Path, begin: float, end: float) -> str:
-    """Keep what a recording has between two times, packets as what was made of them; what was kept, in words.
+    """Writes the samples between two times to a new folder and returns a description; packets become samples.
 
     Raises:
-        InputError: the folder is there already, or the recording can no longer be read.
+        InputError: the folder exists, or the recording can no longer be read.
     """
     if folder.exists():
-        raise InputError([Problem(str(folder), 0, "", "a folder that is there already", "a new one")])
+        raise InputError([Problem(str(folder), 0, "", "an existing folder", "a new one")])
     known = catalogue()
     loaded = load(recording, known, lambda _, __: None, 1)
     some = (loaded.block.time >= begin) & (loaded.block.time <= end)
@@ -40,5 +40,5 @@ def write_excerpt(recording: Recording, folder: Path, begin: float, end: float) 
 
 
 def _topology_path(recording: Recording) -> Path:
-    told = yaml.safe_load((recording.path / RECORDING_FILE).read_text(encoding="utf-8"))
-    return recording.resolve_path(str(told["topology"]))
+    description = yaml.safe_load((recording.path / RECORDING_FILE).read_text(encoding="utf-8"))
+    return recording.resolve_path(str(description["topology"]))

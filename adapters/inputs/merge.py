@@ -1,4 +1,4 @@
-"""What several inputs gave, as one block with one numbering of series."""
+"""Merges the samples of several inputs into one block with one series table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ Subject = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class InputSamples:
-    """Samples of one input, and by which name each of its series came."""
+    """Samples of one input, with the rank of the metric name of each series."""
 
     keys: tuple[SeriesKey, ...] = ()
     ranks: tuple[int, ...] = ()
@@ -21,7 +21,7 @@ class InputSamples:
 
 
 def merge_inputs(pieces: Sequence[InputSamples]) -> tuple[Block, SeriesTable, list[UnmappedMetric]]:
-    """All samples, a table of their series in order, and what was left out because a better source has it too."""
+    """Returns all samples, the sorted table of their series, and the duplicates that were dropped."""
     best: dict[Subject, int] = {}
     given: dict[Subject, set[int]] = {}
     for piece in pieces:
@@ -47,7 +47,7 @@ def _subject_of(key: SeriesKey) -> Subject:
 
 
 def _renumber(piece: InputSamples, best: dict[Subject, int], table: SeriesTable) -> Block:
-    """The samples of a piece under the numbers of all; infinities are gaps, for nothing can be counted with them."""
+    """Returns the samples of an input by numbers of the merged table; infinities become gaps."""
     numbers = np.array(
         [
             table.number(key) if rank == best[_subject_of(key)] else -1
@@ -64,7 +64,7 @@ def _renumber(piece: InputSamples, best: dict[Subject, int], table: SeriesTable)
 
 
 def _duplicates(given: dict[Subject, set[int]]) -> list[UnmappedMetric]:
-    """Signals that several names deliver: adding them up would count twice."""
+    """Returns the signals that several names deliver; their sum would count twice."""
     entities: dict[str, int] = {}
     for (signal, _, _), ranks in given.items():
         if len(ranks) > 1:

@@ -1,6 +1,6 @@
-"""Inputs of kind `parquet`: a long table with the columns time, signal, value, and one for each label.
+"""Inputs of kind `parquet`: a long table with the columns time, signal, value, and one per label.
 
-What a controller records is wide, and read by `adapters.formats.wide_parquet`.
+Files that a controller records have another layout, read by `adapters.formats.wide_parquet`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ COLUMNS = ("time", "signal", "value")
 
 @dataclass
 class LongTableReader:
-    """A Parquet file being read, and what its label texts turned out to be."""
+    """Reads one Parquet file and caches the targets of its label texts."""
 
     file: str
     source: Input
@@ -35,21 +35,21 @@ class LongTableReader:
     targets: dict[tuple[str | None, ...], list[tuple[int, float]]] = field(default_factory=dict)
 
     def input_error(self, column: str, found: str, expected: str, hint: str = "") -> InputError:
-        """The error of a column; a Parquet file has no lines."""
+        """Returns the error of a column."""
         return InputError([Problem(self.file, 0, column, found, expected, hint)])
 
 
-def read(source: Input, recording: Recording, intake: SeriesRegistry, names: MetricResolver) -> Block:
-    """The samples of the table.
+def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
+    """Returns the samples of the table.
 
     Raises:
-        InputError: it is no Parquet file, or its columns are not these.
+        InputError: the file is not a Parquet file, or has other columns.
     """
-    # Only who reads Parquet pays for loading it.
+    # Loaded only for Parquet inputs.
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    table = LongTableReader(recording.display_path(source.path), source, intake, names)
+    table = LongTableReader(recording.display_path(source.path), source, registry, names)
     try:
         with pq.ParquetFile(recording.resolve_path(source.path)) as file:
             if wide_parquet.is_wide(file.schema_arrow.names):
@@ -63,7 +63,7 @@ def read(source: Input, recording: Recording, intake: SeriesRegistry, names: Met
 
 
 def _read_wide(file: Any, recording: Recording, table: LongTableReader) -> Block:
-    """The samples of a controller's file that lie between start and end of the recording."""
+    """Returns the samples of a controller's file between start and end of the recording."""
     begin = -np.inf if recording.start is None else recording.start
     end = np.inf if recording.end is None else recording.end
     wide = wide_parquet.WideTableReader(table.file, table.registry, begin, end)
@@ -71,7 +71,7 @@ def _read_wide(file: Any, recording: Recording, table: LongTableReader) -> Block
 
 
 def _check_schema(file: Any, table: LongTableReader, types: Any) -> list[str]:
-    """The columns that are labels."""
+    """Checks the columns and returns those that are labels."""
     schema, metadata = file.schema_arrow, file.metadata
     if len(set(schema.names)) < len(schema.names):
         raise table.input_error("", "two columns of one name", "a name of its own for each")
@@ -116,7 +116,7 @@ def _check_label(kind: Any, name: str, table: LongTableReader, types: Any) -> Pr
 
 
 def _read_batch(batch: Any, labels: list[str], table: LongTableReader) -> Iterator[Block]:
-    """The samples of some rows, a block for each target that a row may have."""
+    """Yields the samples of a batch of rows, one block per target that a row may have."""
     if not batch.num_rows:
         return
     time, value = _read_times(batch.column("time"), table), _read_floats(batch.column("value"))
@@ -130,7 +130,7 @@ def _read_batch(batch: Any, labels: list[str], table: LongTableReader) -> Iterat
 
 
 def _distinct_texts(batch: Any, columns: list[str]) -> tuple[NDArray[np.intp], list[tuple[str | None, ...]]]:
-    """For each row the number of its combination of texts, and the combinations."""
+    """Returns [row] the number of its combination of texts, and the combinations."""
     codes = np.zeros(batch.num_rows, np.int64)
     words = []
     for name in columns:
@@ -139,7 +139,7 @@ def _distinct_texts(batch: Any, columns: list[str]) -> tuple[NDArray[np.intp], l
             column = column.cast("string").dictionary_encode()
         words.append([None if word is None else str(word) for word in column.dictionary.to_pylist()] + [None])
         index = column.indices.fill_null(len(words[-1]) - 1).to_numpy(zero_copy_only=False)
-        # Counting combinations anew after each column keeps the numbers small, however many columns there are.
+        # Renumbering combinations after each column keeps the numbers small for any number of columns.
         codes = np.unique(codes * len(words[-1]) + index, return_inverse=True)[1].reshape(-1)
     first = np.unique(codes, return_index=True)[1]
     picked = batch.take(first)
@@ -156,7 +156,7 @@ def _to_text(word: object) -> str:
 
 
 def _targets_of(text: tuple[str | None, ...], labels: list[str], table: LongTableReader) -> list[tuple[int, float]]:
-    """Number and scale of each series that a combination of texts stands for."""
+    """Returns number and scale of each series that a combination of texts maps to."""
     found = table.targets.get(text)
     if found is None:
         found = table.targets[text] = _resolve(text[0] or "", dict(zip(labels, text[1:], strict=True)), table)
@@ -165,17 +165,17 @@ def _targets_of(text: tuple[str | None, ...], labels: list[str], table: LongTabl
 
 def _resolve(signal: str, labels: Mapping[str, str | None], table: LongTableReader) -> list[tuple[int, float]]:
     given = {name: value for name, value in labels.items() if value}
-    names, intake = table.resolver, table.registry
+    names, registry = table.resolver, table.registry
     try:
         mapped = names.resolve(names.metric_name(signal, given), given, dict(table.source.labels))
     except UnmappedError as reason:
-        intake.ignore(signal, f"{reason} {names.suggest(signal)}".strip() if "." in signal else str(reason))
+        registry.ignore(signal, f"{reason} {names.suggest(signal)}".strip() if "." in signal else str(reason))
         return []
-    return [(intake.register(m.key, m.rank), m.scale) for m in mapped]
+    return [(registry.register(m.key, m.rank), m.scale) for m in mapped]
 
 
 def _read_times(column: Any, table: LongTableReader) -> F64:
-    """Seconds since 1970."""
+    """Returns [row] float64 seconds since 1970."""
     if column.null_count:
         raise table.input_error("time", f"{column.null_count} rows without a time", "a time in each row")
     if str(column.type).startswith("timestamp"):

@@ -6,19 +6,19 @@ from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
 
 NEEDS = ("node", "port")
-"""Labels without which nobody knows whose packets these are."""
+"""Labels that identify the port of the packets."""
 
 
-def read(source: Input, recording: Recording, intake: SeriesRegistry, _: MetricResolver) -> Block:
-    """What the packets say, as `wire.*` samples.
+def read(source: Input, recording: Recording, registry: SeriesRegistry, _: MetricResolver) -> Block:
+    """Returns the samples of `wire.*` signals of the packets.
 
     Raises:
-        InputError: the file is no capture, or damaged.
+        InputError: the file is not a capture, or damaged.
     """
     labels = dict(source.labels)
     port = recording.topology.port[f"{labels['node']}/{labels['port']}"]
     block, warnings = reduce_capture(
-        recording.resolve_path(source.path), build_port_view(recording.topology, port), intake
+        recording.resolve_path(source.path), build_port_view(recording.topology, port), registry
     )
-    intake.warnings += warnings
+    registry.warnings += warnings
     return block

@@ -1,4 +1,4 @@
-"""Inputs of kind `prometheus-pages`: a folder with one page of text per scrape, each named by its unix time."""
+"""Inputs of kind `prometheus-pages`: a folder with one page per scrape, named by its time in seconds since 1970."""
 
 import re
 from pathlib import Path
@@ -16,13 +16,13 @@ FOLDER = True
 """An input of this kind is a folder."""
 
 
-def read(source: Input, recording: Recording, intake: SeriesRegistry, names: MetricResolver) -> Block:
-    """The samples of all pages; a line without a time has its page's.
+def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
+    """Returns the samples of all pages; a line without a timestamp has the time of its page.
 
     Raises:
-        InputError: a file is no page, or its name is no time.
+        InputError: a page does not parse, or its name is not a time.
     """
-    exposition = ExpositionReader(names.target_lookup(dict(source.labels), intake))
+    exposition = ExpositionReader(names.target_lookup(dict(source.labels), registry))
     blocks: list[Block] = []
     problems: list[Problem] = []
     samples = 0
@@ -47,7 +47,7 @@ def read(source: Input, recording: Recording, intake: SeriesRegistry, names: Met
 
 
 def list_pages(recording: Recording, source: Input) -> list[tuple[float, str]]:
-    """Time and file name of each page, in the order of time."""
+    """Returns time in seconds since 1970 and file name of each page, in the order of time."""
     found: dict[float, str] = {}
     problems: list[Problem] = []
     for name in recording.list_files(source.path):
@@ -66,10 +66,10 @@ def list_pages(recording: Recording, source: Input) -> list[tuple[float, str]]:
 
 
 def parse_page_time(name: str) -> float | None:
-    """The unix time that a file's name tells, in seconds; None where it is none."""
+    """Returns the time of a file name in seconds since 1970; None where it is not a time."""
     match = PAGE_NAME.fullmatch(Path(name).name)
     if match is None or len(match["time"]) > 32:
         return None
     time = float(match["time"])
-    # Names made from a clock in milliseconds are thousands of years away in seconds.
+    # Larger numbers are milliseconds.
     return time / 1e3 if time > MAX_SECONDS else time

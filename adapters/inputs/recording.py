@@ -1,7 +1,7 @@
-"""The recording folder: what is in it, and everything in it as one block of samples.
+"""Reader of recording folders: checks the description and loads all inputs as one block of samples.
 
-A reader of inputs of kind `some-kind` is the function `read` of the module `some_kind_input` in this folder; it is
-found by that name. The module may say what it needs: `NEEDS` (labels), `FOLDER` (whether its path is a folder).
+The reader of inputs of kind `some-kind` is the function `read` of the module `some_kind` in this folder. The module may
+define `NEEDS` (required labels) and `FOLDER` (whether the path is a folder).
 """
 
 import datetime as dt
@@ -36,7 +36,7 @@ MAX_INPUTS = 100_000
 MAX_FILES = 1_000_000
 
 Progress = Callable[[str, float], None]
-"""Told what was just read, and the share of all bytes that is done."""
+"""Receives the input that was just read, and the share of all bytes that is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +45,26 @@ class Input:
 
     kind: str
     path: str
-    """Inside the folder, with slashes."""
+    """Relative to the folder, with slashes."""
     labels: tuple[tuple[str, str], ...] = ()
     line: int = 0
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A recording folder whose description was checked; its data was not read yet."""
+    """A recording folder with a checked description; the data is not read yet."""
 
     path: Path
     topology: Topology
     inputs: tuple[Input, ...]
     start: float | None = None
-    """Seconds since 1970; None where the data is to say."""
+    """Seconds since 1970; None for that of the data."""
     end: float | None = None
     version: int = 1
     topology_hash: str = ""
 
     def resolve_path(self, path: str) -> Path:
-        """A path of the folder, as the system knows it.
+        """Returns the absolute path of a path in the folder.
 
         Raises:
             InputError: a link leads out of the folder.
@@ -75,11 +75,11 @@ class Recording:
         return found
 
     def display_path(self, path: str) -> str:
-        """A path of the folder, as a message shows it."""
+        """Returns a path in the folder as messages show it."""
         return str(self.path / path)
 
     def list_files(self, path: str) -> list[str]:
-        """The files of a folder, hidden ones left out, in order."""
+        """Returns the names of the files in a folder, sorted, without hidden ones."""
         try:
             names = sorted(each.name for each in self.resolve_path(path).iterdir() if not each.name.startswith("."))
         except OSError as error:
@@ -93,13 +93,13 @@ class Recording:
 
 @dataclass(frozen=True)
 class RecordingData:
-    """Everything in a recording. It does not depend on the order in which the inputs were listed."""
+    """All samples of a recording, independent of the order of its inputs."""
 
     block: Block
     table: SeriesTable
     start: float
     end: float
-    """Both 0 where nothing says."""
+    """Seconds since 1970; both 0 where unknown."""
     input_hash: str
     unmapped: tuple[UnmappedMetric, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class RecordingData:
 
 @dataclass(frozen=True)
 class InputResult:
-    """What one input gave; it travels between processes."""
+    """Result of reading one input; pickled between processes."""
 
     samples: InputSamples
     digest: str
@@ -118,7 +118,7 @@ class InputResult:
 
 @cache
 def input_readers() -> dict[str, ModuleType]:
-    """The modules that read inputs, by kind."""
+    """Returns the modules that read inputs, by kind."""
     import skewscope.adapters.inputs as folder  # noqa: PLC0415
 
     found = {}
@@ -130,15 +130,15 @@ def input_readers() -> dict[str, ModuleType]:
 
 
 def demo_path() -> Path:
-    """The recording that comes with Skewscope."""
+    """Returns the folder of the recording that is part of the package."""
     return Path(str(files("skewscope.adapters"))) / "demo"
 
 
 def open_recording(path: Path) -> Recording:
-    """The recording in a folder; its inputs are there, but not read yet.
+    """Opens the recording in a folder and checks its description; inputs are not read yet.
 
     Raises:
-        InputError: everything that is wrong with `recording.yaml` and the topology.
+        InputError: all problems of `recording.yaml` and the topology.
     """
     folder = path.parent if path.name == RECORDING_FILE and path.is_file() else path
     if not folder.is_dir():
@@ -151,7 +151,7 @@ def open_recording(path: Path) -> Recording:
     if start is not None and end is not None and end < start:
         fields.add_problem(("end",), f"{end}, before the start", f"a time after {start}")
     cluster, digest = _parse_topology(fields, folder)
-    # Names cannot be checked against a cluster that could not be read.
+    # Names cannot be checked against a topology with problems.
     checked = cluster if digest else None
     inputs = tuple(_parse_input(fields, path, folder, checked) for path in fields.item_paths(("inputs",), MAX_INPUTS))
     if fields.problems:
@@ -160,10 +160,10 @@ def open_recording(path: Path) -> Recording:
 
 
 def clip_recording(recording: Recording, start: float | None, end: float | None) -> Recording:
-    """A part of a recording, in seconds since 1970; None leaves an end as it is.
+    """Returns a part of a recording; bounds in seconds since 1970, None keeps a bound.
 
     Raises:
-        InputError: nothing lies between the two.
+        InputError: the end is before the start.
     """
     start = recording.start if start is None else start
     end = recording.end if end is None else end
@@ -173,7 +173,7 @@ def clip_recording(recording: Recording, start: float | None, end: float | None)
 
 
 def _parse_time(fields: FieldReader, path: FieldPath) -> float | None:
-    """Seconds since 1970 of a number or of a date with a time."""
+    """Returns the seconds since 1970 of a number or of a date with a time."""
     value = fields.value_at(path)
     if isinstance(value, dt.datetime):
         value = (value if value.tzinfo else value.replace(tzinfo=dt.UTC)).timestamp()
@@ -201,13 +201,13 @@ def _parse_topology(fields: FieldReader, folder: Path) -> tuple[Topology, str]:
     fields.problems += problems
     if problems:
         return Topology(), ""
-    # The content counts, not how it was written down.
+    # The hash is of the content, not of its formatting.
     content = json.dumps(document.data, sort_keys=True, default=str)
     return read, hashlib.sha256(content.encode()).hexdigest()
 
 
 def _parse_path(fields: FieldReader, at: FieldPath, folder: Path, *, is_folder: bool) -> str:
-    """A path inside the folder that is there, '' with a fault where it is not."""
+    """Returns an existing path inside the folder; adds a problem and returns '' where it is invalid."""
     text = fields.text(at)
     if not text:
         return ""
@@ -222,7 +222,7 @@ def _parse_path(fields: FieldReader, at: FieldPath, folder: Path, *, is_folder: 
         hint = (
             ""
             if other
-            else suggest_name(path.name, _sibling_names(found)) or "Paths are told from the folder of this file."
+            else suggest_name(path.name, _sibling_names(found)) or "Paths are relative to the folder of this file."
         )
         fields.add_problem(at, f"{text!r}, which is not {wanted}" if other else f"no {text!r}", wanted, hint)
         return ""
@@ -237,7 +237,7 @@ def _sibling_names(path: Path) -> list[str]:
 
 
 def _is_inside(folder: Path, path: Path) -> bool:
-    """Whether a path, all links followed, stays in the folder."""
+    """Returns whether a path stays in the folder after all links are followed."""
     try:
         return path.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError):
@@ -259,7 +259,7 @@ def _parse_input(fields: FieldReader, at: FieldPath, folder: Path, cluster: Topo
 
 
 def _parse_labels(fields: FieldReader, at: FieldPath) -> dict[str, str]:
-    """Labels as text; a number stands for itself."""
+    """Returns the labels as text; integers are converted."""
     value = fields.value_at(at)
     if value is None:
         return {}
@@ -289,33 +289,33 @@ def _check_labels(fields: FieldReader, at: FieldPath, labels: dict[str, str], cl
 def load(
     recording: Recording, catalogue: Catalogue, progress: Progress | None = None, workers: int | None = None
 ) -> RecordingData:
-    """Everything in a recording, read by `workers` processes (as many as processors, when not told).
+    """Reads all inputs of a recording in `workers` processes (None: one per processor).
 
     Raises:
-        InputError: what is wrong with any of the inputs; nothing is half-loaded.
+        InputError: all problems of the inputs.
     """
     inputs = sorted(recording.inputs, key=lambda source: (source.kind, source.path, source.labels, source.line))
     names = MetricResolver(catalogue, recording.topology)
-    taken = _read_all(recording, names, inputs, progress or (lambda _, __: None), workers)
-    if problems := [problem for each in taken for problem in each.problems]:
+    results = _read_all(recording, names, inputs, progress or (lambda _, __: None), workers)
+    if problems := [problem for each in results for problem in each.problems]:
         raise InputError(set(problems))
-    block, table, doubles = merge_inputs([each.samples for each in taken])
-    counts: Counter[tuple[str, str]] = sum((each.unmapped for each in taken), Counter())
+    block, table, doubles = merge_inputs([each.samples for each in results])
+    counts: Counter[tuple[str, str]] = sum((each.unmapped for each in results), Counter())
     times = (float(block.time[0]), float(block.time[-1])) if len(block) else (0.0, 0.0)
     return RecordingData(
         block,
         table,
         times[0] if recording.start is None else recording.start,
         max(times[1], recording.start or 0.0) if recording.end is None else recording.end,
-        _input_hash(recording, inputs, taken),
+        _input_hash(recording, inputs, results),
         tuple(sorted([*doubles, *(UnmappedMetric(metric, reason, n) for (metric, reason), n in counts.items())])),
-        tuple(sorted({text for each in taken for text in each.warnings})),
+        tuple(sorted({text for each in results for text in each.warnings})),
     )
 
 
-def _input_hash(recording: Recording, inputs: list[Input], taken: list[InputResult]) -> str:
-    """What was put in, whatever it was called and in whatever order it was listed."""
-    content = sorted([s.kind, list(map(list, s.labels)), t.digest] for s, t in zip(inputs, taken, strict=True))
+def _input_hash(recording: Recording, inputs: list[Input], results: list[InputResult]) -> str:
+    """Returns a hash of the content, independent of names and order of the inputs."""
+    content = sorted([s.kind, list(map(list, s.labels)), t.digest] for s, t in zip(inputs, results, strict=True))
     whole = [recording.version, recording.topology_hash, recording.start, recording.end, content]
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
 
@@ -323,12 +323,12 @@ def _input_hash(recording: Recording, inputs: list[Input], taken: list[InputResu
 def _read_all(
     recording: Recording, names: MetricResolver, inputs: list[Input], progress: Progress, workers: int | None
 ) -> list[InputResult]:
-    """What each input gave, in their order."""
+    """Returns the result of each input, in their order."""
     sizes = [_input_size(recording, source) for source in inputs]
     done, total = 0, max(sum(sizes), 1)
     found: dict[int, InputResult] = {}
-    for index, taken in _read_inputs(recording, names, inputs, sizes, workers):
-        found[index] = taken
+    for index, result in _read_inputs(recording, names, inputs, sizes, workers):
+        found[index] = result
         done += sizes[index]
         progress(inputs[index].path, done / total)
     return [found[index] for index in range(len(inputs))]
@@ -337,40 +337,40 @@ def _read_all(
 def _read_inputs(
     recording: Recording, names: MetricResolver, inputs: list[Input], sizes: list[int], workers: int | None
 ) -> Iterator[tuple[int, InputResult]]:
-    """What each input gave, as they get ready."""
+    """Yields (index, result) of each input as they become ready."""
     workers = min(workers or os.cpu_count() or 1, len(inputs))
-    # A process of its own costs more than reading a little.
+    # A process costs more than reading little data.
     if workers < 2 or sum(sizes) < 1 << 20:
         for index, source in enumerate(inputs):
             yield index, read_input(recording, names, source)
         return
-    # The largest first: what is short fills the gaps at the end.
+    # The largest first: short inputs fill the gaps at the end.
     order = sorted(range(len(inputs)), key=lambda index: -sizes[index])
     try:
-        for place, one in map_parallel(
+        for place, result in map_parallel(
             partial(read_input, recording, names), [inputs[index] for index in order], workers
         ):
-            yield order[place], one
+            yield order[place], result
     except ProcessEndedError:
         hint = "Was there enough memory? Fewer workers need less."
-        fault = Problem(str(recording.path), 0, "", "the end of a process that read it", "samples", hint)
+        fault = Problem(str(recording.path), 0, "", "the reader process died", "samples", hint)
         raise InputError([fault]) from None
 
 
 def read_input(recording: Recording, names: MetricResolver, source: Input) -> InputResult:
-    """What one input gives; its faults are values, since errors lose their problems between processes."""
-    intake = SeriesRegistry()
+    """Reads one input; problems are part of the result, since exceptions lose them between processes."""
+    registry = SeriesRegistry()
     try:
-        block = input_readers()[source.kind].read(source, recording, intake, names)
+        block = input_readers()[source.kind].read(source, recording, registry, names)
         digest = _input_digest(recording, source)
     except InputError as error:
         return InputResult(InputSamples(), "", problems=error.problems)
-    piece = InputSamples(tuple(intake.keys), tuple(intake.ranks), block)
-    return InputResult(piece, digest, intake.unmapped, tuple(intake.warnings))
+    samples = InputSamples(tuple(registry.keys), tuple(registry.ranks), block)
+    return InputResult(samples, digest, registry.unmapped, tuple(registry.warnings))
 
 
 def _input_files(recording: Recording, source: Input) -> list[str]:
-    """The files that an input consists of."""
+    """Returns the paths of an input's files."""
     if getattr(input_readers()[source.kind], "FOLDER", False):
         return [f"{source.path}/{name}" for name in recording.list_files(source.path)]
     return [source.path]
@@ -384,7 +384,7 @@ def _input_size(recording: Recording, source: Input) -> int:
 
 
 def _input_digest(recording: Recording, source: Input) -> str:
-    """The hash of an input's bytes; pages count with their names, which are their times."""
+    """Returns a hash of an input's bytes; those of pages include the names, which are their times."""
     pages = getattr(input_readers()[source.kind], "FOLDER", False)
     try:
         files = [

@@ -1,4 +1,4 @@
-"""Which entity of the topology a series' labels name."""
+"""Maps the labels of a series to an entity of the topology."""
 
 import re
 from collections import Counter
@@ -16,10 +16,10 @@ NODE_LABELS = ("nodename", "hostname", "Hostname", "host", "exported_instance", 
 DEVICE_LABELS = ("device", "interface", "hca", "netdev", "ifname", "dev", "device_name")
 GPU_LABELS = ("gpu", "gpu_id", "gpu_index", "minor_number")
 UUID_LABELS = ("uuid", "UUID", "GPU_UUID")
-"""They tell GPUs apart, but not which is which."""
+"""Labels that distinguish GPUs but give no index."""
 GPU_PATTERN = re.compile(r"(?:gpu|nvidia)?(\d{1,4})", re.IGNORECASE)
 
-# Words of the catalogue for what is measured, and the kind of entity that it is known by.
+# The catalogue's words for what is measured, and the kind of entity that represents it.
 ENTITY_KINDS = {
     **dict.fromkeys(
         ("port", "rdma_port", "pcie_port", "priority", "function", "representor", "lane", "queue", "flow"), "port"
@@ -38,18 +38,18 @@ ENTITY_KINDS = {
 
 
 class UnmappedError(LookupError):
-    """The labels name no entity of the topology; the text says why."""
+    """The labels match no entity of the topology; the text says why."""
 
 
 @dataclass
 class LabelReader:
-    """The labels of one series, read against the topology; `used` are those that name the entity."""
+    """The labels of one series; `used` are those that identify the entity."""
 
     labels: Mapping[str, str]
     used: set[str] = field(default_factory=set)
 
     def read(self, label: str) -> str:
-        """A label's value, '' where it is missing; it counts as used."""
+        """Returns a label's value, '' where it is missing, and marks it as used."""
         value = self.labels.get(label, "")
         if value:
             self.used.add(label)
@@ -57,16 +57,16 @@ class LabelReader:
 
 
 class EntityResolver:
-    """The entities of one topology, found by labels."""
+    """Finds entities of one topology by labels."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
 
     def resolve(self, word: str, labels: Mapping[str, str]) -> tuple[str, str, set[str]]:
-        """Kind and name of the entity, and the labels that named it.
+        """Returns kind and name of the entity, and the labels that identify it.
 
         Raises:
-            Nowhere: there is none.
+            UnmappedError: there is none.
         """
         kind = ENTITY_KINDS.get(word, "")
         if not kind:
@@ -75,7 +75,7 @@ class EntityResolver:
         return kind, finders[kind](self, place), place.used
 
     def node(self, place: LabelReader) -> Node:
-        """The node of a series."""
+        """Returns the node of a series."""
         if name := place.read("node"):
             if node := self._find_node(name):
                 return node
@@ -90,7 +90,7 @@ class EntityResolver:
         raise UnmappedError("its host is not in the topology" if seen else "no label says which node it is from")
 
     def port(self, place: LabelReader) -> str:
-        """`node/port` of a series: by the port's name, or by a device."""
+        """Returns `node/port` of a series, by the port's name or by a device."""
         named = place.read("port")
         if named in self.topology.port:
             return named
@@ -99,7 +99,7 @@ class EntityResolver:
             return f"{node.name}/{named}"
         devices = [device for label in DEVICE_LABELS if (device := place.read(label))]
         for device in devices:
-            # A device that is told without a port is its first one.
+            # A device without a port stands for its first port.
             bare = (device,) if named in ("", "1") or not named.isdigit() else ()
             for name in (f"{device}:{named}", f"{device}/{named}", *bare) if named else (device,):
                 if port := self.topology.port_of_device.get((node.name, name)):
@@ -109,7 +109,7 @@ class EntityResolver:
         raise UnmappedError("its port is not in the topology" if named else "no label says which port it is of")
 
     def gpu(self, place: LabelReader) -> str:
-        """`node/gpuN` of a series."""
+        """Returns `node/gpuN` of a series."""
         if place.labels.get("GPU_I_ID"):
             raise UnmappedError("it is of a part of a GPU (MIG)")
         node = self.node(place)
@@ -125,7 +125,7 @@ class EntityResolver:
         return f"{node.name}/gpu{number}"
 
     def replica(self, place: LabelReader) -> str:
-        """The replica of a serving engine: named, or the one whose front end its node is."""
+        """Returns the replica of a serving engine, by name or by the front end's node."""
         for label in ("replica", "group"):
             if (name := place.labels.get(label, "")) in self.topology.group:
                 place.used.add(label)
@@ -136,12 +136,12 @@ class EntityResolver:
         raise UnmappedError("its node is the front end of no group")
 
     def rank(self, place: LabelReader) -> str:
-        """`group:member` of a series."""
+        """Returns `group:member` of a series."""
         group = self._find_group(place)
         member = place.read("rank") or place.read("member")
         names = [member] if member and not member.isdigit() else self._member_names(place, group, member)
         groups = [group] if group else self.topology.groups
-        # A GPU that is a member is meant before the node it is in.
+        # A GPU that is a member has precedence over its node.
         for name in names:
             found = _filter_by_communicator([each for each in groups if name in each.members], place)
             if len(found) > 1:
@@ -158,14 +158,14 @@ class EntityResolver:
         return [f"{node}/gpu{int(gpu[1])}", node] if gpu else [node]
 
     def group(self, place: LabelReader) -> str:
-        """The group that a series names."""
+        """Returns the group that the labels name."""
         group = self._find_group(place)
         if group is None:
             raise UnmappedError("no label says which group it is of")
         return group.name
 
     def pool(self, place: LabelReader) -> str:
-        """The pool that a series names."""
+        """Returns the pool that the labels name."""
         known = {pool.name for pool in self.topology.pools}
         for label in ("pool", "inference_pool", "name"):
             if (name := place.labels.get(label, "")) in known:
@@ -174,7 +174,7 @@ class EntityResolver:
         raise UnmappedError("no label names a pool of the topology")
 
     def peer(self, place: LabelReader) -> str:
-        """`node/port>node/port`, the observer first; of a peer known by its node alone `node/port>node`."""
+        """Returns `node/port>node/port`, the observer first; `node/port>node` for a peer known only by its node."""
         observer = self.port(place)
         name = place.read("peer")
         if other := self.topology.port.get(name) or self.topology.port_of_address.get(_canonical_address(name)):
@@ -184,7 +184,7 @@ class EntityResolver:
         raise UnmappedError("its peer is not in the topology" if name else "no label says which peer it is of")
 
     def link(self, place: LabelReader) -> str:
-        """A link is known by the port at its end."""
+        """Returns the port at the end of the link, which represents it."""
         for label in ("link", "switch", "port"):
             name = place.labels.get(label, "")
             port = name if name in self.topology.port else self._port_by_switch.get(name, "")
@@ -194,7 +194,7 @@ class EntityResolver:
         return self.port(place)
 
     def _find_node(self, name: str) -> Node | None:
-        """A node by name, address, `host:port` or a longer form of its name."""
+        """Finds a node by name, address, `host:port` or a longer form of its name."""
         known = self.topology.node
         host = name[: name.rindex(":")] if re.search(r":\d{1,5}$", name) and name.count(":") == 1 else name
         host = host[1:].partition("]")[0] if host.startswith("[") else host
@@ -206,7 +206,7 @@ class EntityResolver:
             return None
         short = host.partition(".")[0]
         found = self._node_by_short_name.get(short)
-        # One of the two has to be the short form: two full names differ for a reason.
+        # One of the two must be the short form: two different full names are two nodes.
         return found if found and short in (host, found.name) else None
 
     def _find_group(self, place: LabelReader) -> Group | None:
@@ -217,17 +217,17 @@ class EntityResolver:
 
     @cached_property
     def _node_by_short_name(self) -> Mapping[str, Node]:
-        """Nodes by the first part of their names, where that is enough."""
+        """Nodes by the first part of their names, where that is unique."""
         return _unique_pairs((node.name.partition(".")[0], node) for node in self.topology.nodes)
 
     @cached_property
     def _port_by_switch(self) -> Mapping[str, str]:
-        """Ports by what they are plugged into, where one port alone is."""
+        """Ports by their switch, where the switch has one port only."""
         return _unique_pairs((port.switch, port.id) for port in self.topology.port.values() if port.switch)
 
     @cached_property
     def _replica_by_node(self) -> Mapping[str, str]:
-        """The group that a node answers for: a pool's replica before others, a front end before a member."""
+        """The group that a node serves: replicas of pools first, front ends before members."""
         pooled = {name for pool in self.topology.pools for name in pool.replicas}
         groups = sorted(self.topology.groups, key=lambda group: group.name not in pooled)
         fronts: dict[str, str] = {}
@@ -238,7 +238,7 @@ class EntityResolver:
 
 
 def _filter_by_communicator(groups: list[Group], place: LabelReader) -> list[Group]:
-    """Of several groups those that a communicator's labels fit: by its name, else by how many ranks it has."""
+    """Filters several groups by a communicator's labels: its name, else its number of ranks."""
     if len(groups) < 2:
         return groups
     named = [group for group in groups if group.name == place.labels.get("comm_name")]
@@ -260,7 +260,7 @@ finders: dict[str, Callable[[EntityResolver, LabelReader], str]] = {
 
 
 def _canonical_address(text: str) -> str:
-    """The canonical form of an address, '' for what is none."""
+    """Returns the canonical form of an address, '' for other texts."""
     try:
         return str(ip_address(text))
     except ValueError:
@@ -268,7 +268,7 @@ def _canonical_address(text: str) -> str:
 
 
 def _unique_pairs(pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
-    """The pairs whose first part stands in one pair alone."""
+    """Returns the pairs whose first part is unique."""
     pairs = list(pairs)
     times = Counter(name for name, _ in pairs)
     return {name: value for name, value in pairs if times[name] == 1}

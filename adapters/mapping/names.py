@@ -1,7 +1,7 @@
-"""From a metric's name and labels to series of the catalogue on entities of the topology.
+"""Maps a metric's name and labels to series of the catalogue on entities of the topology.
 
-What cannot be named is counted with its reason, so that a report can say what was ignored. Exporters differ in names,
-units and labels; all of that ends here.
+Unmapped metrics are counted with the reason, for reports. Exporters differ in names, units and labels; this module
+hides the differences.
 """
 
 import math
@@ -28,7 +28,7 @@ from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue, Signal
 from skewscope.kb.problems import suggest_name
 
-# Exporters whose names in the catalogue are what a page of theirs shows. The others are tools and kernel interfaces.
+# Exporters whose names in the catalogue are metric names. The others are tools and kernel interfaces.
 PAGE_EXPORTERS = frozenset(
     (
         *(
@@ -57,9 +57,9 @@ PLACEHOLDER_VALUES = {"P": range(8), "N": range(256)}
 HISTOGRAM_PARTS = ("bucket", "sum", "count")
 MAX_UNMAPPED = 10_000
 MAX_GPUS = 1024
-"""GPUs that one page may speak of by UUID."""
+"""Limit on the GPUs that one page identifies by UUID."""
 
-# Labels that say where a page was fetched, or repeat what a number says already; they tell no two series apart.
+# Labels of the scrape target, or redundant ones; they do not distinguish series.
 ORIGIN_LABELS = frozenset(
     (
         *("job", *NODE_LABELS[:-1], "node", "endpoint", "namespace", "pod", "container", "service", "cluster"),
@@ -72,13 +72,13 @@ DIRECTIONS = {"tx": "tx", "rx": "rx", "transmit": "tx", "receive": "rx", "out": 
 
 
 class MetricMapping(NamedTuple):
-    """One way in which a metric's name delivers a signal."""
+    """A metric name that delivers a signal."""
 
     signal: str
     entity_word: str
-    """The catalogue's word for what is measured."""
+    """The catalogue's word for the measured object."""
     rank: int
-    """Its place among the names that deliver this signal: the lowest that is there counts."""
+    """Rank among the names that deliver this signal: the lowest that is present counts."""
     scale: float
     exporter: str
     token: str = ""
@@ -105,25 +105,25 @@ class UnmappedMetric:
     metric: str
     reason: str
     count: int
-    """How many series."""
+    """Number of series."""
 
 
 @dataclass
 class SeriesRegistry(SeriesTable):
-    """A table of series that remembers by which name each came; one series may be there under several ranks."""
+    """Series table with the rank of each series' metric name; a series may occur with several ranks."""
 
     ranks: list[int] = field(default_factory=list)
     unmapped: Counter[tuple[str, str]] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
-    """What a reader of the result should know about an input."""
+    """Warnings about the input."""
     _rank_numbers: dict[tuple[SeriesKey, int], int] = field(default_factory=dict)
 
     def number(self, key: SeriesKey) -> int:
-        """The number of a series that was counted from packets."""
+        """Returns the number of a series that was reduced from packets."""
         return self.register(key, PACKET_RANK)
 
     def register(self, key: SeriesKey, rank: int) -> int:
-        """The number of a series as one of several names delivers it."""
+        """Returns the number of a series with a rank."""
         found = self._rank_numbers.get((key, rank))
         if found is None:
             found = self._rank_numbers[key, rank] = len(self.keys)
@@ -132,13 +132,13 @@ class SeriesRegistry(SeriesTable):
         return found
 
     def ignore(self, metric: str, reason: str) -> None:
-        """Counts a series that has no place."""
+        """Counts an unmapped series."""
         known = (metric, reason) in self.unmapped or len(self.unmapped) < MAX_UNMAPPED
         self.unmapped[(metric, reason) if known else ("...", "further metrics")] += 1
 
 
 class MetricResolver:
-    """The names of one catalogue, for one topology."""
+    """Resolves metric names of one catalogue for one topology."""
 
     def __init__(self, catalogue: Catalogue, topology: Topology) -> None:
         self._mappings = build_index(catalogue)
@@ -148,21 +148,21 @@ class MetricResolver:
 
     @property
     def metrics(self) -> Collection[str]:
-        """Every name of a metric that delivers a signal."""
+        """All metric names that deliver a signal."""
         return self._mappings.keys()
 
     def find_node(self, host: str) -> str:
-        """The node that a host's name or address stands for; '' for none."""
+        """Returns the node of a host name or address; '' for none."""
         try:
             return self._entity_resolver.node(LabelReader({"host": host})).name
         except UnmappedError:
             return ""
 
     def resolve(self, metric: str, labels: Mapping[str, str], static: Mapping[str, str]) -> list[MappedSeries]:
-        """The series that a metric with its labels delivers; `static` labels are the input's own and win.
+        """Returns the series that a metric with its labels maps to; `static` labels of the input take precedence.
 
         Raises:
-            Nowhere: there is none, and why.
+            UnmappedError: there is none; the text says why.
         """
         origins = self._mappings.get(metric, ())
         if not origins:
@@ -178,21 +178,21 @@ class MetricResolver:
         scale = 1.0 if origin.part in ("bucket", "count") else origin.scale
         used = used | {label for label, _ in origin.matchers}
         if kind == "replica":
-            # Several engines may serve on one node: only their own address tells them apart.
+            # Several engines may run on one node: only their address distinguishes them.
             used.discard("instance")
         own = {label: value for label, value in labels.items() if label not in used}
         key = SeriesKey(origin.signal, kind, name, build_selector(origin, kind, own, every))
         return MappedSeries(key, origin.rank, scale, origin.exporter == "dcgm")
 
     def target_lookup(
-        self, static: Mapping[str, str], intake: SeriesRegistry, *, yielding: bool = False
+        self, static: Mapping[str, str], registry: SeriesRegistry, *, yielding: bool = False
     ) -> Callable[[str, Labels], list[SeriesTarget]]:
-        """What a reader of text asks for each series: its numbers in `intake`, none where it has no place.
+        """Returns a function from a metric name and labels to targets in `registry`; unmapped series have none.
 
         Args:
-            static: labels of all its series.
-            intake: where they get their numbers.
-            yielding: whether a series' own labels win over those.
+            static: labels of all series of the input.
+            registry: assigns numbers to series.
+            yielding: whether the labels of a series take precedence over `static`.
         """
         cards: dict[str, str] = {}
 
@@ -204,26 +204,26 @@ class MetricResolver:
                 mapped = self.resolve(metric, own, given)
             except UnmappedError as reason:
                 if not metric.endswith("_created"):
-                    intake.ignore(metric, str(reason))
+                    registry.ignore(metric, str(reason))
                 return []
-            return [SeriesTarget(intake.register(m.key, m.rank), m.scale, m.has_blanks) for m in mapped]
+            return [SeriesTarget(registry.register(m.key, m.rank), m.scale, m.has_blanks) for m in mapped]
 
         return targets
 
     def metric_name(self, signal: str, labels: Mapping[str, str]) -> str:
-        """The metric name of what a table calls a signal: an id stands for its canonical name."""
+        """Returns the metric name of a signal in a table: a signal id maps to its canonical name."""
         if "." not in signal:
             return signal
         bucket = signal in self._histograms and "le" in labels
         return "skewscope_" + signal.replace(".", "_") + ("_bucket" if bucket else "")
 
     def suggest(self, signal: str) -> str:
-        """The signal that was probably meant."""
+        """Returns a hint with the closest signal id."""
         return suggest_name(signal, self._signal_ids)
 
 
 def _resolve_gpu_uuid(labels: dict[str, str], cards: dict[str, str]) -> None:
-    """Adds the number of a GPU that a series names by its UUID alone, once a series with both has told it."""
+    """Adds the index of a GPU that is named by UUID only, once a series with both was seen."""
     uuid = next((labels[name] for name in UUID_LABELS if labels.get(name)), "")
     if not uuid or any(name in labels for name in GPU_LABELS):
         return
@@ -235,7 +235,7 @@ def _resolve_gpu_uuid(labels: dict[str, str], cards: dict[str, str]) -> None:
 
 
 def build_selector(origin: MetricMapping, kind: str, own: Mapping[str, str], every: Mapping[str, str]) -> str:
-    """What tells a series from others of its signal and entity: parts joined by commas, a histogram's part last."""
+    """Returns the selector of a series: parts joined by commas, a histogram's part last."""
     rest = dict(own)
     direction = DIRECTIONS.get(rest.get("direction", ""), "")
     parts = [origin.token]
@@ -273,13 +273,13 @@ def _escape(text: str) -> str:
 
 
 def build_index(catalogue: Catalogue) -> dict[str, tuple[MetricMapping, ...]]:
-    """Every metric name of every page, and what it delivers."""
+    """Returns all metric names of the catalogue with the signals that they deliver."""
     exact: dict[str, list[MetricMapping]] = {}
     loose: dict[str, list[MetricMapping]] = {}
     for signal in sorted(catalogue.signals.values(), key=lambda signal: signal.id):
         for name, origin in _signal_mappings(signal):
             exact.setdefault(name, []).append(origin)
-            # OpenMetrics writes _total behind every counter, exporters do as they like.
+            # OpenMetrics appends _total to counters; exporters do not always.
             if signal.type == "counter":
                 other = name.removesuffix("_total") if name.endswith("_total") else name + "_total"
                 loose.setdefault(other, []).append(origin)
@@ -287,7 +287,7 @@ def build_index(catalogue: Catalogue) -> dict[str, tuple[MetricMapping, ...]]:
 
 
 def _signal_mappings(signal: Signal) -> Iterator[tuple[str, MetricMapping]]:
-    """The names of one signal, the canonical one first."""
+    """Yields the metric names of one signal, the canonical one first."""
     seen = {signal.metric}
     yield from _expand_histogram(
         signal.metric, MetricMapping(signal.id, signal.entity, CANONICAL_RANK, 1.0, "skewscope_agent"), signal
@@ -311,7 +311,7 @@ def _name_mappings(
 ) -> Iterator[tuple[str, MetricMapping]]:
     match = NAME_PATTERN.fullmatch(name)
     if match is None:
-        # Prose, such as a remark in brackets: it names no series.
+        # A remark, not a metric name.
         return
     where = tuple(_parse_matcher(text) for text in (match["labels"] or "").split(",") if text)
     scale = signal.scale.get(exporter, implied_scale(match["name"], signal.unit))
@@ -325,7 +325,7 @@ def _parse_matcher(text: str) -> tuple[str, str]:
 
 
 def _expand_histogram(name: str, origin: MetricMapping, signal: Signal) -> Iterator[tuple[str, MetricMapping]]:
-    """A histogram is read from its parts; the bare name of one is something else (a mean, a sum in other units)."""
+    """Yields the parts of a histogram; its bare name is another metric (a mean, a sum in other units)."""
     if signal.type != "histogram":
         yield name, origin
         return
@@ -334,7 +334,7 @@ def _expand_histogram(name: str, origin: MetricMapping, signal: Signal) -> Itera
 
 
 def expand_placeholder(name: str, signal: Signal) -> Iterator[tuple[str, str]]:
-    """A name for each value of its placeholder, and the part of the selector that it stands for."""
+    """Yields a name per value of its placeholder, with the part of the selector that it stands for."""
     match = PLACEHOLDER.search(name)
     if match is None:
         yield name, ""
@@ -345,6 +345,6 @@ def expand_placeholder(name: str, signal: Signal) -> Iterator[tuple[str, str]]:
 
 
 def _ethtool_metric(key: str) -> str:
-    """The name that node_exporter makes of a key of ethtool."""
+    """Returns the metric name that node_exporter derives from a key of ethtool."""
     words = {"rx": "received", "tx": "transmitted"}
     return "node_ethtool_" + "_".join(words.get(word, word) for word in key.split("_"))

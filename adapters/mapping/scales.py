@@ -1,6 +1,6 @@
-"""Scales of metrics: what the name of one says of its unit."""
+"""Scale of a metric by the unit in its name."""
 
-# What a name ends on, and what a unit is, both in base units of one dimension.
+# Suffixes of metric names, and units, as (base unit, factor).
 UNIT_SUFFIXES = {
     **dict.fromkeys(("seconds",), ("s", 1.0)),
     **dict.fromkeys(("ms", "milliseconds"), ("s", 1e-3)),
@@ -38,7 +38,7 @@ UNITS = {
 
 
 def implied_scale(name: str, unit: str) -> float:
-    """The scale that a name's own unit implies, 1 where name or unit say nothing."""
+    """Returns the factor from the unit in a metric's name to `unit`; 1 where either is unknown."""
     bare = name.removesuffix("_total").removesuffix("_histogram")
     found = next(
         (UNIT_SUFFIXES[s] for s in sorted(UNIT_SUFFIXES, key=len, reverse=True) if bare.endswith("_" + s)), None

@@ -1,4 +1,4 @@
-"""One kept HTTP connection to a controller, with what proves who we are."""
+"""Persistent HTTP connection to a controller, with authentication."""
 
 import http.client
 import json
@@ -12,14 +12,14 @@ from skewscope.adapters.formats.row_protocol import CONTENT_TYPE, ROWS_PATH
 
 MAX_RESPONSE_BYTES = 1 << 16
 MAX_API_RESPONSE_BYTES = 4 << 20
-"""Bytes of an answer to people."""
+"""Limit on responses of the API for people."""
 MAX_TOKEN = 4096
 TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerEndpoint:
-    """Where a controller is, and what proves who it is and who we are; each '' where there is none."""
+    """Address of a controller and the files that authenticate both sides; each '' where unused."""
 
     url: str
     token_file: str = ""
@@ -31,7 +31,7 @@ class ControllerEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class ControllerResponse:
-    """An answer as it came."""
+    """Response to one request."""
 
     status: int
     body: bytes
@@ -40,7 +40,7 @@ class ControllerResponse:
 
 
 class Channel:
-    """One kept connection to a controller."""
+    """Persistent connection to one controller."""
 
     def __init__(self, controller: ControllerEndpoint, timeout: float = TIMEOUT) -> None:
         self._endpoint = controller
@@ -48,16 +48,16 @@ class Channel:
         self._http: http.client.HTTPConnection | None = None
 
     def post(self, body: bytes) -> ControllerResponse:
-        """The answer to a body of rows."""
+        """Posts a body of rows."""
         return self._request("POST", ROWS_PATH, body, {"Content-Type": CONTENT_TYPE})
 
     def get(self, path: str, etag: str, most: int) -> ControllerResponse:
-        """The answer to a question; `etag` is what is known already."""
+        """Gets a path, at most `most` bytes; `etag` is that of the known version."""
         return self._request("GET", path, None, {"If-None-Match": etag} if etag else {}, most)
 
-    def send(self, method: str, path: str, told: object = None) -> ControllerResponse:
-        """The answer to something that is told as JSON."""
-        body = None if told is None else json.dumps(told).encode()
+    def send(self, method: str, path: str, data: object = None) -> ControllerResponse:
+        """Sends a request with a JSON body."""
+        body = None if data is None else json.dumps(data).encode()
         return self._request(
             method, path, body, {} if body is None else {"Content-Type": "application/json"}, MAX_API_RESPONSE_BYTES
         )
@@ -65,31 +65,31 @@ class Channel:
     def _request(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], most: int = MAX_RESPONSE_BYTES
     ) -> ControllerResponse:
-        """One exchange; the connection is kept where that went well."""
+        """Performs one exchange; keeps the connection if it succeeds."""
         parts = urlsplit(self._endpoint.url)
         headers = {**headers, **_authorization(self._endpoint)}
         for fresh in (False, True):
             try:
                 if self._http is None:
-                    fresh = True  # noqa: PLW2901 - nothing was kept
+                    fresh = True  # noqa: PLW2901 - no open connection
                     self._http = self._connect()
                 self._http.request(method, parts.path + path, body, headers)
                 answer = self._http.getresponse()
                 text = answer.read(most + 1)
                 if len(text) > most:
-                    raise http.client.HTTPException(f"an answer of more than {most} bytes")
+                    raise http.client.HTTPException(f"a response of more than {most} bytes")
                 return ControllerResponse(
                     answer.status, text, answer.headers.get("Retry-After", ""), answer.headers.get("ETag", "")
                 )
             except (OSError, http.client.HTTPException):
                 self.close()
-                # A kept connection may have been closed by the other side meanwhile.
+                # The server may have closed the persistent connection meanwhile.
                 if fresh:
                     raise
         raise AssertionError  # pragma: no cover - the second attempt answers or raises
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         if self._http is not None:
             self._http.close()
             self._http = None
@@ -106,7 +106,7 @@ class Channel:
 
 
 def _authorization(controller: ControllerEndpoint) -> dict[str, str]:
-    """The token, read each time: it may be renewed while we run."""
+    """Returns the authorization header; the token is read each time, since it may be renewed."""
     token = os.environ.get(controller.token_env, "") if controller.token_env else ""
     if controller.token_file:
         with Path(controller.token_file).open(encoding="ascii") as file:
@@ -114,5 +114,5 @@ def _authorization(controller: ControllerEndpoint) -> dict[str, str]:
     if not token:
         return {}
     if not token.isprintable():
-        raise ValueError("the token holds characters that do not print")
+        raise ValueError("the token has characters that are not printable")
     return {"Authorization": f"Bearer {token}"}

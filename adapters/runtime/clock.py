@@ -1,4 +1,4 @@
-"""The clock, which only the rim reads; tests bring their own."""
+"""The system clock behind a protocol; tests pass their own."""
 
 import asyncio
 import time
@@ -6,24 +6,24 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time and waits."""
+    """Returns the time and waits."""
 
     def now(self) -> float:
         """Seconds since 1970, UTC."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Comes back after so many seconds; at once for none or fewer."""
+        """Waits for some seconds; returns at once for 0 or less."""
         ...
 
 
 class SystemClock:
-    """The machine's own."""
+    """The clock of this host."""
 
     def now(self) -> float:
         """Seconds since 1970, UTC."""
         return time.time()
 
     async def sleep(self, seconds: float) -> None:
-        """Comes back after so many seconds; at once for none or fewer."""
+        """Waits for some seconds; returns at once for 0 or less."""
         await asyncio.sleep(max(seconds, 0.0))

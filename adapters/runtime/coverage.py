@@ -1,4 +1,4 @@
-"""Who reports and who is silent, and what cannot be told for that."""
+"""Which reporters deliver telemetry, which are silent, and what is unknown without them."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from skewscope.engine.model.topology import Topology
 from skewscope.kb.problems import join_names
 
 SILENT_AFTER = 10.0
-"""Seconds without a sample after which a reporter is called silent."""
+"""Seconds without a sample after which a reporter is silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class TelemetryKind:
     kind: str
     prefixes: tuple[str, ...]
     reporter_of: Callable[[str], str]
-    """Who reports a series, from its entity's name."""
+    """Returns the reporter of a series, given the name of its entity."""
     measures: str
-    """What is unknown without it."""
+    """What is unknown without this telemetry."""
 
 
 def _node_of(entity: str) -> str:
@@ -49,7 +49,7 @@ TELEMETRY_KINDS = (
 
 
 def expected_reporters(topology: Topology) -> dict[str, tuple[str, ...]]:
-    """Who could report each kind of telemetry."""
+    """Returns the reporters of each kind of telemetry that the topology has."""
     members = {topology.node_of[m] for g in topology.groups for m in g.members}
     fronts = {g.front_end for g in topology.groups if g.front_end}
     wanted = {"east-west": members, "north-south": fronts}
@@ -69,24 +69,24 @@ def expected_reporters(topology: Topology) -> dict[str, tuple[str, ...]]:
 
 @dataclass
 class TelemetryCoverage:
-    """What a diagnosis sees of its fleet."""
+    """Coverage of a fleet by the telemetry that an engine has received."""
 
     topology: Topology
     engine: Engine
     table: SeriesTable
     _series_by_kind: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-    """By kind: numbers of its series, and of their reporters."""
+    """By kind: [series] numbers of its series, [series] numbers of their reporters."""
     _reporters: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _reporter_numbers: dict[str, dict[str, int]] = field(default_factory=dict)
     _signal_numbers: dict[str, int] = field(default_factory=dict)
-    """Signals of the table, numbered."""
+    """Number of each signal of the table."""
     _signal_of_series: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
-    """The signal of each series."""
+    """[series] number of its signal."""
     _unjudged_key: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
     _unjudged: tuple[str, ...] = ()
 
     def sources(self, t: float) -> tuple[SourceState, ...]:
-        """Every kind of telemetry that there is or should be, as of `t`."""
+        """Returns the state of each kind of telemetry with reporters, at `t` in seconds since 1970."""
         found = []
         for telemetry in TELEMETRY_KINDS:
             newest = self._newest_times(telemetry)
@@ -96,24 +96,24 @@ class TelemetryCoverage:
         return tuple(found)
 
     def missing(self) -> tuple[str, ...]:
-        """What cannot be seen, and why, in sentences."""
-        said = []
+        """Returns sentences on missing telemetry and what is unknown without it."""
+        notes = []
         for telemetry in TELEMETRY_KINDS:
             newest = self._newest_times(telemetry)
             known = self._reporters[telemetry.name]
             silent = [name for name, when in zip(known, newest, strict=True) if np.isneginf(when)]
             if not known and telemetry.name == "GPU telemetry":
-                said.append(f"The topology names no GPUs: {telemetry.measures} is unknown.")
+                notes.append(f"The topology names no GPUs: {telemetry.measures} is unknown.")
             elif silent and len(silent) == len(known):
-                said.append(
+                notes.append(
                     f"No {telemetry.name} from any of {len(known)} {telemetry.kind}: {telemetry.measures} are unknown."
                 )
             elif silent:
-                said.append(f"No {telemetry.name} from {join_names(silent)}: {telemetry.measures} are unknown there.")
-        return (*said, *self._conditions_without_telemetry())
+                notes.append(f"No {telemetry.name} from {join_names(silent)}: {telemetry.measures} are unknown there.")
+        return (*notes, *self._conditions_without_telemetry())
 
     def _conditions_without_telemetry(self) -> tuple[str, ...]:
-        """A sentence for each condition that no rule can judge on any entity."""
+        """Returns a sentence for each condition that no rule can evaluate on any entity."""
         key = self.signals(), tuple(verdict.rule for verdict in self.engine.verdicts if verdict.names)
         if key != self._unjudged_key:
             self._unjudged_key, self._unjudged = key, tuple(self._find_unjudged(*key))
@@ -131,27 +131,27 @@ class TelemetryCoverage:
                 yield f"{condition} cannot be judged: no source delivers {join_names(names, 4)}."
 
     def coverage_by_node(self, t: float) -> dict[str, float]:
-        """For each node, the share of the telemetry that there should be of it which comes, as of `t`."""
-        come: dict[str, list[bool]] = {}
+        """Returns for each node the share of its expected telemetry that arrives at `t`."""
+        arriving: dict[str, list[bool]] = {}
         for telemetry in TELEMETRY_KINDS:
             if telemetry.name == "serving telemetry":
                 continue
             fresh = (t - self._newest_times(telemetry) <= SILENT_AFTER).tolist()
-            for name, there in zip(self._reporters[telemetry.name], fresh, strict=True):
-                come.setdefault(_node_of(name), []).append(there)
-        return {node: sum(there) / len(there) for node, there in come.items()}
+            for name, is_fresh in zip(self._reporters[telemetry.name], fresh, strict=True):
+                arriving.setdefault(_node_of(name), []).append(is_fresh)
+        return {node: sum(flags) / len(flags) for node, flags in arriving.items()}
 
     def signals(self) -> frozenset[str]:
-        """Ids of the signals that ever had a value."""
+        """Returns the ids of the signals that have had a value."""
         self._index_new_series()
         times = self.engine.newest_times(len(self._signal_of_series))
-        came = np.bincount(
+        counts = np.bincount(
             self._signal_of_series[: len(times)][np.isfinite(times)], minlength=len(self._signal_numbers)
         )
-        return frozenset(signal for signal, count in zip(self._signal_numbers, came.tolist(), strict=True) if count)
+        return frozenset(signal for signal, count in zip(self._signal_numbers, counts.tolist(), strict=True) if count)
 
     def _newest_times(self, telemetry: TelemetryKind) -> F64:
-        """[reporter] time of the newest sample; -inf where there never was one."""
+        """Returns [reporter] float64 seconds since 1970 of the newest sample, -inf before the first."""
         self._index_new_series()
         series, who = self._series_by_kind[telemetry.name]
         newest = np.full(len(self._reporters[telemetry.name]), -np.inf)
@@ -161,7 +161,7 @@ class TelemetryCoverage:
         return newest
 
     def _index_new_series(self) -> None:
-        """Looks at the series that are new in the table."""
+        """Assigns the series that are new in the table to signals and reporters."""
         size = len(self.table.keys)
         if not self._reporters:
             self._reporters = expected_reporters(self.topology)

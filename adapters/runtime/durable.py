@@ -1,9 +1,9 @@
-"""Policies on durable-rules (Rete), in a process of its own behind the matcher protocol.
+"""Matcher that evaluates policies with durable-rules (Rete) in a separate process.
 
-The C core can hang with the interpreter's lock held, and can crash. So it never runs in this process: every exchange
-has a deadline, a worker that dies or is late is replaced and told the live facts again, and after repeated failures,
-or where the library cannot be imported, the reference matcher takes over with the same conclusions. It runs along all
-the time, since it costs next to nothing: memory that the core has overwritten shows as a difference, not as advice.
+The library's C core can hang with the interpreter's lock held, and can crash, so it never runs in this process. Every
+exchange has a deadline; a worker that dies or is late is replaced and gets the current facts again. After repeated
+failures, or where the library cannot be imported, the reference matcher takes over with the same conclusions. The
+reference matcher always runs as well, at little cost: corrupted memory of the core shows as a difference.
 """
 
 import json
@@ -24,10 +24,10 @@ from skewscope.engine.advice.policy import CompiledPattern, CompiledRule, Conclu
 
 COMMAND = (sys.executable, "-P", "-m", "skewscope.adapters.runtime.durable_worker")
 MAX_FAILURES = 3
-"""In a row; then the reference takes over for good."""
+"""Failures in a row after which the reference matcher takes over for good."""
 MAX_RESTARTS = 20
 MAX_OPS = 2000
-"""In one exchange, so that a deadline means something."""
+"""Operations per exchange, which bounds the time of one."""
 MAX_REPLY = 64 << 20
 
 OPS = {"ne": "$neq", "lt": "$lt", "le": "$lte", "gt": "$gt", "ge": "$gte"}
@@ -36,30 +36,30 @@ JSON = dict[str, Any]
 
 
 class WorkerLostError(Exception):
-    """The worker died, was late, or said that it cannot go on."""
+    """The worker died, missed a deadline, or reported an error."""
 
 
 def is_available() -> bool:
-    """Whether durable-rules can be expected to import: it cannot on Python 3.13 and later."""
+    """Returns whether durable-rules can be imported; it cannot on Python 3.13 and later."""
     started = bool(sys.executable) and hasattr(select, "poll")
     return started and sys.version_info < (3, 13) and find_spec("durable_rules_engine") is not None
 
 
 def best_matcher(program: Program) -> Matcher:
-    """The durable-rules matcher where it can run, else the reference."""
+    """Returns the durable-rules matcher where it can run, else the reference matcher."""
     return DurableMatcher(program) if is_available() else ReferenceMatcher(program)
 
 
 @dataclass
 class IdAllocator:
-    """Short names, no two of which that live at once share their 32-bit hash."""
+    """Allocates short names; names in use at the same time have different 32-bit hashes."""
 
     prefix: str
     _next: int = 0
     _in_use: dict[int, str] = field(default_factory=dict)
 
     def allocate(self) -> str:
-        """A name whose hash no living one has."""
+        """Returns a name whose hash no name in use has."""
         while True:
             self._next += 1
             name = f"{self.prefix}{self._next}"
@@ -68,12 +68,12 @@ class IdAllocator:
                 return name
 
     def release(self, name: str) -> None:
-        """Let a name's hash be used again."""
+        """Releases a name."""
         del self._in_use[fnv1a32(name)]
 
 
 def build_rulesets(program: Program) -> tuple[list[JSON], list[dict[str, list[int]]]]:
-    """The rulesets in the library's own grammar, and which rules of each rest on which kind."""
+    """Returns the rulesets in the library's grammar, and per ruleset the rules that use each kind of fact."""
     rulesets: list[JSON] = []
     uses: list[dict[str, list[int]]] = []
     for numbers in program.rulesets:
@@ -89,7 +89,7 @@ def build_rulesets(program: Program) -> tuple[list[JSON], list[dict[str, list[in
 
 
 def _build_rule(number: int, rule: CompiledRule) -> JSON:
-    """A rule, and where it has a negation its twin that tells when the blocker comes: nothing else would say so."""
+    """Builds a rule, and for a negation a second rule that matches when the blocking fact is present."""
     when = [{f"m{n}": _build_pattern(shape, joined=n > 0)} for n, shape in enumerate(rule.when)]
     if rule.unless is None:
         return {f"r{number}": {"all": when}}
@@ -113,12 +113,12 @@ def _build_term(test: FactTest) -> JSON:
 
 
 class Worker:
-    """One process, spoken to in lines of JSON, each answered within a deadline."""
+    """One worker process; exchanges lines of JSON with a deadline each."""
 
     def __init__(self, program: Program, start_s: float, deadline_s: float) -> None:
         self.deadline_s = deadline_s
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        self.process = subprocess.Popen(  # noqa: S603  our own module, nothing of the input is in it
+        self.process = subprocess.Popen(  # noqa: S603  own module, without user input
             COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
         )
         self._finalizer = weakref.finalize(self, _kill, self.process, os.getpid())
@@ -126,7 +126,7 @@ class Worker:
         assert self.process.stdin is not None
         os.set_blocking(self.process.stdin.fileno(), False)
         rulesets, uses = build_rulesets(program)
-        # The worker's own alarm comes after our deadline: it is for a worker that hangs when nobody waits any more.
+        # The worker's own timer is longer than our deadline: it ends a worker that hangs after its parent has gone.
         try:
             self.request({"alarm": 2 * max(start_s, deadline_s), "rulesets": rulesets, "uses": uses}, start_s)
         except WorkerLostError:
@@ -134,10 +134,10 @@ class Worker:
             raise
 
     def request(self, message: JSON, deadline_s: float = 0.0) -> "WorkerReply":
-        """The answer to one line.
+        """Sends one message and returns the reply.
 
         Raises:
-            WorkerLost: there was none in time, or none that is one.
+            WorkerLostError: no reply in time, or an invalid one.
         """
         self._sequence += 1
         data = memoryview(json.dumps({"n": self._sequence, **message}, allow_nan=False).encode() + b"\n")
@@ -148,11 +148,11 @@ class Worker:
         return _parse_reply(bytes(reply), self._sequence)
 
     def _pump(self, data: memoryview, reply: bytearray, left: float) -> int:
-        """How much of the data went out, when something went out or came in."""
+        """Waits for the pipes, appends what was read to `reply`, and returns the number of bytes written."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         if left <= 0:
-            raise WorkerLostError("no answer in time")
+            raise WorkerLostError("no reply in time")
         to, back = self.process.stdin.fileno(), self.process.stdout.fileno()
         poll = select.poll()  # not select.select, which fails on a descriptor beyond 1023
         poll.register(back, select.POLLIN)
@@ -164,7 +164,7 @@ class Worker:
                 got = os.read(back, 1 << 16)
                 reply += got
                 if not got or len(reply) > MAX_REPLY:
-                    raise WorkerLostError("it ended" if not got else "an endless answer")
+                    raise WorkerLostError("it ended" if not got else "a reply above the size limit")
             return os.write(to, data[: 1 << 16]) if to in ready else 0
         except BlockingIOError:
             return 0
@@ -172,34 +172,34 @@ class Worker:
             raise WorkerLostError(str(error)) from None
 
     def close(self) -> None:
-        """End the process."""
+        """Ends the process."""
         self._finalizer()
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerReply:
-    """The (rule, entity) that hold from now on, and those that no longer do."""
+    """The (rule, entity) pairs that became true, and those that no longer are."""
 
     add: frozenset[tuple[int, str]]
     drop: frozenset[tuple[int, str]]
 
 
-def _parse_reply(line: bytes, asked: int) -> WorkerReply:
-    """A worker's line, checked: memory of its core may be damaged, and whatever prints may print."""
+def _parse_reply(line: bytes, sequence: int) -> WorkerReply:
+    """Parses and checks a line of the worker, whose memory may be corrupt and whose libraries may print."""
     try:
         answer = json.loads(line)
         if "error" in answer:
             raise WorkerLostError(str(answer["error"])[:500])
-        if answer["n"] != asked:
-            raise WorkerLostError("an answer to something else")
+        if answer["n"] != sequence:
+            raise WorkerLostError("a reply to another request")
         return WorkerReply(*(frozenset((int(n), str(e)) for n, e in answer[key]) for key in ("add", "drop")))
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise WorkerLostError("an answer that makes no sense") from None
+        raise WorkerLostError("an invalid reply") from None
 
 
 def _kill(process: "subprocess.Popen[bytes]", owner: int) -> None:
     if os.getpid() != owner:
-        return  # a fork of the owner, which only has a copy
+        return  # a fork of the owner
     process.kill()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
@@ -208,20 +208,20 @@ def _kill(process: "subprocess.Popen[bytes]", owner: int) -> None:
 
 
 class DurableMatcher:
-    """The matcher protocol on a worker. It starts with the first fact that some policy looks at."""
+    """Implements the matcher protocol on a worker, which starts with the first fact that a policy uses."""
 
     def __init__(self, program: Program, *, start_s: float = 10.0, deadline_s: float = 5.0) -> None:
         self.program = program
         self.restarts = 0
         self.fallback_reason = ""
-        """Why the reference took over, '' while the worker serves."""
+        """Why the reference matcher took over; '' while the worker is used."""
         self._start_s, self._deadline_s = start_s, deadline_s
         self._live_facts: dict[tuple[str, str], Fact] = {}
         self._reference = ReferenceMatcher(program)
         self._reset()
 
     def _reset(self) -> None:
-        """As if nothing had been sent yet."""
+        """Resets the state to that before the first message."""
         self._worker: Worker | None = None
         self._changed = dict.fromkeys(self._live_facts)
         self._sent: dict[tuple[str, str], JSON] = {}
@@ -233,24 +233,24 @@ class DurableMatcher:
 
     @property
     def pid(self) -> int | None:
-        """The worker's process, None while there is none."""
+        """Process id of the worker; None while there is none."""
         return self._worker.process.pid if self._worker else None
 
     def assert_fact(self, fact: Fact) -> None:
-        """Take a fact in; it replaces the one of its kind and entity."""
+        """Adds a fact; it replaces the one of the same kind and entity."""
         if fact.kind in self.program.by_kind:
             self._live_facts[fact.kind, fact.entity] = fact
             self._changed[fact.kind, fact.entity] = None
             self._reference.assert_fact(fact)
 
     def retract(self, kind: str, entity: str) -> None:
-        """Drop a fact; nothing happens where there is none."""
+        """Removes a fact; no effect where there is none."""
         if self._live_facts.pop((kind, entity), None) is not None:
             self._changed[kind, entity] = None
             self._reference.retract(kind, entity)
 
     def conclusions(self) -> tuple[Conclusion, ...]:
-        """What follows now, ordered by priority, policy, subject and entity, each once."""
+        """Returns the conclusions, ordered by priority, policy, subject and entity, each once."""
         failures = 0
         while not self.fallback_reason:
             try:
@@ -262,16 +262,16 @@ class DurableMatcher:
         return self._reference.conclusions()
 
     def _worker_conclusions(self) -> tuple[Conclusion, ...]:
-        """What the worker says, which must be what the reference says."""
+        """Returns the worker's conclusions, which must equal those of the reference matcher."""
         if self._conclusions is None:
             known = range(len(self.program.rules))
             if any(n not in known or token not in self._entity_by_token for n, token in self._active):
-                raise WorkerLostError("conclusions about nothing that it was told")
+                raise WorkerLostError("conclusions about unknown rules or entities")
             self._conclusions = build_conclusions(
                 self.program, {(n, self._entity_by_token[token]) for n, token in self._active}
             )
             if self._conclusions != self._reference.conclusions():
-                raise WorkerLostError("other conclusions than the reference")
+                raise WorkerLostError("conclusions that differ from the reference")
         return self._conclusions
 
     def _sync(self) -> None:
@@ -289,12 +289,12 @@ class DurableMatcher:
             self._conclusions = None
 
     def _build_ops(self, key: tuple[str, str]) -> list[list[Any]]:
-        """How the worker learns of a change: what it had is retracted before anything new is asserted."""
-        homes = [n for n, kinds in enumerate(self._ruleset_kinds) if key[0] in kinds]
+        """Returns the operations for a changed fact: the old one is retracted before the new one is asserted."""
+        rulesets = [n for n, kinds in enumerate(self._ruleset_kinds) if key[0] in kinds]
         ops: list[list[Any]] = []
         if (old := self._sent.pop(key, None)) is not None:
             self._fact_ids.release(old["id"])
-            ops += [["-", n, old] for n in homes]
+            ops += [["-", n, old] for n in rulesets]
         if (fact := self._live_facts.get(key)) is not None:
             new = {
                 "id": self._fact_ids.allocate(),
@@ -303,35 +303,35 @@ class DurableMatcher:
                 **dict(fact.values),
             }
             self._sent[key] = new
-            ops += [["+", n, new] for n in homes]
+            ops += [["+", n, new] for n in rulesets]
         return ops
 
     @cached_property
     def _ruleset_kinds(self) -> list[frozenset[str]]:
-        """The kinds that each ruleset looks at."""
+        """Kinds of fact that each ruleset uses."""
         rules = self.program.rules
         return [frozenset(s.kind for n in numbers for s in rules[n].patterns()) for numbers in self.program.rulesets]
 
     def _token_of(self, entity: str) -> str:
-        """The entity's stand-in: real names could share a hash."""
+        """Returns the token that stands for an entity, since hashes of real names could collide."""
         if entity not in self._token_by_entity:
             token = self._token_by_entity[entity] = self._entity_ids.allocate()
             self._entity_by_token[token] = entity
         return self._token_by_entity[entity]
 
     def _replace_worker(self, reason: str, failures: int) -> None:
-        """Start over with a new worker, or give up on workers."""
+        """Resets to a new worker, or falls back to the reference matcher for good."""
         started = self._worker is not None
         if self._worker:
             self._worker.close()
         self.restarts += 1
         self._reset()
-        # What does not even start will not start the next time either: the rules and the library are the same.
+        # A worker that fails to start fails again: rules and library are the same.
         if not started or failures >= MAX_FAILURES or self.restarts >= MAX_RESTARTS:
             self.fallback_reason = reason or "no reason given"
 
     def close(self) -> None:
-        """End the worker and forget all facts."""
+        """Ends the worker and removes all facts."""
         if self._worker:
             self._worker.close()
         self._live_facts.clear()

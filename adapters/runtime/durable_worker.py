@@ -6,7 +6,7 @@ the process when a command exceeds its time limit: a hang in the C core holds th
 First line in:   {"n": 1, "alarm": seconds, "rulesets": [{rule: {"all": [...]}}...], "uses": [{kind: [numbers]}...]}
 Each line after: {"n": n, "ops": [["+" or "-", ruleset, {"id", "k", "e", ...}]...]}
 Each line out:   {"n": n, "add": [[number, entity]...], "drop": [...]}, or {"error": text} as the last.
-A rule is `r<number>`; its twin `b<number>` matches when what blocks it is there.
+A rule is `r<number>`; `b<number>` matches when the fact that blocks it is present.
 """
 
 import json
@@ -20,10 +20,10 @@ JSON = dict[str, Any]
 
 
 def _load_host() -> type:
-    from durable import engine  # noqa: PLC0415  here, so that a missing library is an answer and not a crash
+    from durable import engine  # noqa: PLC0415  here, so that a missing library gives an error reply
 
     class Host(engine.Host):  # type: ignore[misc]  # the library has no types
-        """A host without its background threads: they race with the caller inside the C core."""
+        """Host without background threads, which race with the caller inside the C core."""
 
         def _run(self) -> None:
             pass
@@ -32,7 +32,7 @@ def _load_host() -> type:
 
 
 class Session:
-    """Rulesets, and which (rule, entity) hold in them."""
+    """The rulesets, and the (rule, entity) pairs that are true."""
 
     def __init__(self, rulesets: list[JSON], uses: list[dict[str, list[int]]]) -> None:
         self.uses = uses
@@ -53,7 +53,7 @@ class Session:
         return run
 
     def apply(self, op: str, n: int, fact: JSON) -> None:
-        """Assert or retract one fact; conclusions that rested on a retracted one go with it."""
+        """Asserts or retracts one fact; a retracted fact takes its conclusions with it."""
         name = f"policies{n}"
         if op == "+":
             self._call_library(self._rulesets[n].assert_fact, name, fact)
@@ -71,14 +71,14 @@ class Session:
         try:
             state = call(name, dict(fact))
         except MessageNotHandledException:
-            return  # no pattern wants it, so it was not stored either
+            return  # no pattern matches it, so it was not stored
         if isinstance(state, dict) and "exception" in state:
             raise RuntimeError(state["exception"])
         self._stored.add(f"{name.removeprefix('policies')} {fact['id']}")
 
 
 def serve(lines: Any, out: Any) -> None:
-    """Answer every line until the end of input."""
+    """Replies to every line until the end of input."""
     first = json.loads(next(lines))
     alarm = float(first["alarm"])
     signal.setitimer(signal.ITIMER_REAL, alarm)
@@ -86,11 +86,11 @@ def serve(lines: Any, out: Any) -> None:
     _write_reply(out, {"n": first["n"], "add": [], "drop": []})
     for line in lines:
         signal.setitimer(signal.ITIMER_REAL, alarm)
-        before, asked = set(session.active), json.loads(line)
-        for op, n, fact in asked["ops"]:
+        before, message = set(session.active), json.loads(line)
+        for op, n, fact in message["ops"]:
             session.apply(op, n, fact)
         _write_reply(
-            out, {"n": asked["n"], "add": sorted(session.active - before), "drop": sorted(before - session.active)}
+            out, {"n": message["n"], "add": sorted(session.active - before), "drop": sorted(before - session.active)}
         )
 
 
@@ -101,13 +101,13 @@ def _write_reply(out: Any, reply: JSON) -> None:
 
 
 def main() -> None:
-    """Serve standard input until it ends; a failure is told in one last line."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with its parent, who may have more to say after a Ctrl-C
+    """Serves standard input until it ends; the last line reports a failure."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ends with its parent, which may still send after Ctrl-C
     out = os.fdopen(os.dup(1), "w", encoding="ascii")
-    os.dup2(2, 1)  # whatever the library prints is no answer
+    os.dup2(2, 1)  # output of the library must not mix with replies
     try:
         serve(sys.stdin, out)
-    except Exception as error:  # noqa: BLE001  whatever the library throws, the parent must be told
+    except Exception as error:  # noqa: BLE001  the parent needs any error
         _write_reply(out, {"error": f"{type(error).__name__}: {error}"[:500]})
 
 

@@ -1,7 +1,7 @@
-"""Work spread over processes of our own, which end with whoever waits for them, however that ends.
+"""Parallel map over worker processes that end with the caller, however the caller ends.
 
-Not `concurrent.futures`: its thread may still be closing when the interpreter ends, which prints a traceback at Ctrl-C,
-and it waits for ever on a result of which a process wrote but a half.
+`concurrent.futures` is not used: its thread may still be closing when the interpreter ends, which prints a traceback at
+Ctrl-C, and it waits for ever on a result that a process wrote only half of.
 """
 
 import signal
@@ -17,21 +17,21 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 STOP_TIMEOUT_S = 10.0
-"""For a process to end when it is told to."""
+"""Seconds for a process to end after the signal."""
 
 
 class ProcessEndedError(Exception):
-    """A process ended before its answer came: nearly always the system's, for want of memory."""
+    """A process ended before it returned its result, nearly always for lack of memory."""
 
 
 def map_parallel(work: Callable[[T], R], items: Sequence[T], workers: int) -> Iterator[tuple[int, R]]:
-    """What `work` gives for each item, with the item's index, as they get ready; items are begun in their order.
+    """Yields (index, `work(item)`) as results become ready; items are started in their order.
 
-    Work, items and what comes of them travel between processes; work does so once for each of them.
+    Items and results are pickled between processes; `work` is pickled once per process.
 
     Raises:
         ProcessEndedError: a process ended on its own.
-        Exception: whatever `work` raises.
+        Exception: any exception of `work`.
     """
     ours: dict[Connection, BaseProcess] = {}
     try:
@@ -47,7 +47,7 @@ def map_parallel(work: Callable[[T], R], items: Sequence[T], workers: int) -> It
 
 
 def _collect_results(items: Sequence[object], ends: Iterable[Connection]) -> Iterator[tuple[int, Any]]:
-    """Each process is given the next item as soon as it has answered."""
+    """Yields results and sends each process the next item as soon as it is free."""
     left = iter(enumerate(items))
     busy: dict[Connection, int] = {}
     for end, (index, item) in zip(ends, left, strict=False):
@@ -86,13 +86,13 @@ def _start_process(work: Callable[[T], object]) -> tuple[Connection, BaseProcess
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs, work), daemon=True)
     process.start()
-    # With the last other end gone, a process that dies is the end of what we read.
+    # With our copy of its end closed, a process that dies ends the stream that we read.
     theirs.close()
     return ours, process
 
 
 def _serve(end: Connection, work: Callable[[T], object]) -> None:
-    with suppress(EOFError, OSError):  # nobody waits any more
+    with suppress(EOFError, OSError):  # the parent has ended
         while True:
             item = end.recv()
             end.send(_run_item(work, item))
@@ -101,7 +101,7 @@ def _serve(end: Connection, work: Callable[[T], object]) -> None:
 def _run_item(work: Callable[[T], R], item: T) -> tuple[R | None, Exception | None]:
     try:
         return work(item), None
-    except Exception as error:  # noqa: BLE001 - whoever waits raises it
+    except Exception as error:  # noqa: BLE001 - the parent raises it
         return None, error
 
 
@@ -114,18 +114,18 @@ def _stop_process(process: BaseProcess) -> None:
 
 @contextmanager
 def _defer_interrupts() -> Iterator[None]:
-    """Ctrl-C is answered after this; processes started in here never hear it: they would print where it hit them."""
+    """Defers Ctrl-C to the end of the block; processes started in it ignore it, so that they print no traceback."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    resource_tracker.ensure_running()  # it would take our mask away
-    heard: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _frame: heard.append(number))
+    resource_tracker.ensure_running()  # it would reset the signal mask
+    pending: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: pending.append(number))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal.signal(signal.SIGINT, before)
-        if heard:
+        if pending:
             signal.raise_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""A recording played through the engine as fast as it goes."""
+"""Replays a recording through the engine as fast as possible."""
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -20,34 +20,34 @@ from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError, Problem
 
 Progress = Callable[[str, float], None]
-"""Told what is being done, and the share of all work that is done."""
+"""Receives the current step and the share of all work that is done."""
 
 TickFilter = Callable[[Block, SeriesTable], Block]
-"""What is left of a tick's samples."""
+"""Returns the samples of a tick that the engine gets."""
 
 READ_SHARE = 0.8
-"""Share of the work that is reading."""
+"""Share of the work that reading takes."""
 MAX_GAP = 240.0
-"""Seconds without a sample after which time leaps to the next one: what was known is long stale."""
+"""Seconds without a sample after which ticks are skipped: all values are stale by then."""
 MAX_TICKS = 10_000_000
 
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What a recording gave."""
+    """Result of a replay."""
 
     incidents: tuple[Incident, ...]
     snapshots: tuple[Snapshot, ...]
-    """The last one only, unless all were asked for."""
+    """The last one, or one per tick with `keep_snapshots`."""
     topology: Topology
     warnings: tuple[str, ...]
     unmapped: Mapping[str, int]
-    """Samples by what could not be made of them."""
+    """Number of unmapped samples, by metric and reason."""
     duration_s: float
     """Seconds of data."""
     samples: int
     signals: tuple[str, ...] = ()
-    """Ids of the signals that ever had a value, in order."""
+    """Ids of the signals that have had a value, in order."""
 
 
 def replay(
@@ -57,34 +57,34 @@ def replay(
     workers: int | None = 1,
     keep_snapshots: bool = False,
     through: Callable[[Topology], TickFilter] | None = None,
-    film: ViewHistory | None = None,
+    history: ViewHistory | None = None,
 ) -> ReplayResult:
-    """What the engine makes of a recording.
+    """Replays a recording and returns its incidents.
 
     Args:
-        path: its folder, or the recording when it was opened already.
-        progress: told how far it is.
-        workers: processes that read; None: as many as processors. More than one are started by spawning, so a script
-            that asks for them needs its `if __name__ == "__main__"`.
-        keep_snapshots: keep what was known at every tick, not only at the end.
-        film: takes what is known at every tick, for a console.
-        through: makes, for a topology, what takes samples away from each tick, to see what a diagnosis rests on.
+        path: folder of the recording, or an opened recording.
+        progress: receives the progress.
+        workers: processes that read the inputs; None: one per processor. More than one are spawned, so a script that
+            asks for them needs `if __name__ == "__main__"`.
+        keep_snapshots: keep the snapshot of every tick, not only the last one.
+        through: builds a filter of samples for a topology, to test what a diagnosis rests on.
+        history: receives a view of every tick, for a console.
 
     Raises:
-        InputError: all that is wrong with the recording, the catalogue or the rules.
+        InputError: all problems of the recording, the catalogue or the rules.
     """
-    tell = progress or (lambda _, __: None)
+    report = progress or (lambda _, __: None)
     recording = path if isinstance(path, Recording) else open_recording(path)
     known = catalogue()
-    loaded = load(recording, known, lambda what, share: tell(f"read {what}", share * READ_SHARE), workers)
-    with build_runtime(recording.topology, known, loaded.table) as machine:
-        left = through(recording.topology) if through else _keep_all
+    loaded = load(recording, known, lambda what, share: report(f"read {what}", share * READ_SHARE), workers)
+    with build_runtime(recording.topology, known, loaded.table) as runtime:
+        keep = through(recording.topology) if through else _keep_all
         kept: list[Snapshot] = []
-        takers = [kept.append] if keep_snapshots else []
-        if film is not None:
-            takers.append(_view_recorder(film, machine, recording))
-        last = _play(loaded, recording, machine, left, takers, tell)
-        signals = tuple(sorted(machine.coverage.signals()))
+        sinks = [kept.append] if keep_snapshots else []
+        if history is not None:
+            sinks.append(_view_recorder(history, runtime, recording))
+        last = _play(loaded, recording, runtime, keep, sinks, report)
+        signals = tuple(sorted(runtime.coverage.signals()))
     return ReplayResult(
         last.incidents,
         tuple(kept or [last]),
@@ -104,13 +104,13 @@ def _count_by_reason(unmapped: tuple[UnmappedMetric, ...]) -> dict[str, int]:
     return counts
 
 
-def _view_recorder(film: ViewHistory, machine: Runtime, recording: Recording) -> Callable[[Snapshot], None]:
-    """What films each tick."""
-    from skewscope.adapters.inputs.excerpt import write_excerpt  # noqa: PLC0415 - few keep a part
+def _view_recorder(history: ViewHistory, runtime: Runtime, recording: Recording) -> Callable[[Snapshot], None]:
+    """Returns a function that adds the view of each tick to a history."""
+    from skewscope.adapters.inputs.excerpt import write_excerpt  # noqa: PLC0415 - rarely used
 
-    film.topology = recording.topology
-    film.exporter = lambda folder, begin, end: write_excerpt(recording, folder, begin, end)
-    return ViewBuilder(machine.engine, film).update
+    history.topology = recording.topology
+    history.exporter = lambda folder, begin, end: write_excerpt(recording, folder, begin, end)
+    return ViewBuilder(runtime.engine, history).update
 
 
 def _keep_all(block: Block, _table: SeriesTable) -> Block:
@@ -120,12 +120,12 @@ def _keep_all(block: Block, _table: SeriesTable) -> Block:
 def _play(
     loaded: RecordingData,
     recording: Recording,
-    machine: Runtime,
+    runtime: Runtime,
     through: TickFilter,
-    takers: Collection[Callable[[Snapshot], None]],
-    tell: Progress,
+    sinks: Collection[Callable[[Snapshot], None]],
+    report: Progress,
 ) -> Snapshot:
-    """What is known at the end; `takers` get what is known at every tick."""
+    """Plays all ticks and returns the last snapshot; `sinks` receive the snapshot of every tick."""
     ends = list(tick_ends(loaded, recording))
     edges = np.searchsorted(loaded.block.time, ends, side="right")
     before = 0 if recording.start is None else int(np.searchsorted(loaded.block.time, recording.start))
@@ -134,22 +134,22 @@ def _play(
         block = loaded.block
         part = Block(block.time[before:edge], block.series[before:edge], block.value[before:edge])
         before = max(before, edge)
-        machine.step(t, through(part, loaded.table))
-        if takers:
-            snapshot = machine.snapshot(t, span)
-            for take in takers:
-                take(snapshot)
+        runtime.step(t, through(part, loaded.table))
+        if sinks:
+            snapshot = runtime.snapshot(t, span)
+            for add in sinks:
+                add(snapshot)
         if number % 16 == 0:
-            tell("diagnosing", READ_SHARE + (1 - READ_SHARE) * number / len(ends))
-    tell("done", 1.0)
-    return machine.snapshot(ends[-1] if ends else loaded.end, span)
+            report("diagnosing", READ_SHARE + (1 - READ_SHARE) * number / len(ends))
+    report("done", 1.0)
+    return runtime.snapshot(ends[-1] if ends else loaded.end, span)
 
 
 def tick_ends(loaded: RecordingData, recording: Recording) -> Iterator[float]:
-    """Ends of the ticks, at whole multiples of the tick; long stretches without any sample are left out.
+    """Yields the ends of the ticks, whole multiples of the tick length; long gaps without samples are skipped.
 
     Raises:
-        InputError: the samples span more ticks than make sense.
+        InputError: the samples span more than `MAX_TICKS` ticks.
     """
     times = np.unique(np.ceil(loaded.block.time / TICK_S))
     if recording.start is not None:

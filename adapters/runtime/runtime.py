@@ -1,4 +1,4 @@
-"""Rules, policies and the diagnosis of one fleet, put together: what plays a recording and what runs live share it."""
+"""Assembly of rules, policies, matcher and engine for one fleet; replays and the controller share it."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,25 +21,25 @@ from skewscope.rules.policy import load as load_policies
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was known at one time."""
+    """State of a diagnosis at one time."""
 
     time: float
     """Seconds since 1970, by the data."""
     start: float
     end: float
-    """Of the recording; live, of what was seen so far."""
+    """Time span of the recording; live: of the samples so far."""
     incidents: tuple[Incident, ...]
     """In the order of the contract."""
     sources: tuple[SourceState, ...]
     missing: tuple[str, ...]
-    """What cannot be seen, and why, in sentences."""
+    """Missing telemetry and what is unknown without it, in sentences."""
     silenced: Mapping[str, str] = field(default_factory=dict)
-    """The silence of each firing incident that has one."""
+    """Id of the silence of each silenced incident, by incident id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From when to when data is there, and the hash of all of it ('' where it goes on)."""
+    """Time span of the data, and its hash ('' while more arrives)."""
 
     start: float
     end: float
@@ -48,32 +48,32 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A diagnosis and what it sees."""
+    """An engine with its series table and coverage."""
 
     engine: Engine
     table: SeriesTable
     coverage: TelemetryCoverage
 
     def step(self, t: float, block: Block) -> tuple[IncidentChange, ...]:
-        """What changed by the samples of the tick that ends at `t`."""
+        """Processes the samples of the tick that ends at `t` and returns the changes to incidents."""
         return self.engine.step(t, block, self.table)
 
     def snapshot(self, t: float, span: Span) -> Snapshot:
-        """What is known as of `t`."""
-        seen = self.coverage.sources(t), self.coverage.missing()
-        return Snapshot(t, span.start, span.end, self.incidents(span), *seen)
+        """Returns the state at `t`."""
+        sources, missing = self.coverage.sources(t), self.coverage.missing()
+        return Snapshot(t, span.start, span.end, self.incidents(span), sources, missing)
 
     def incidents(self, span: Span) -> tuple[Incident, ...]:
-        """All incidents, in the order of the contract."""
+        """Returns all incidents, in the order of the contract."""
         return self.engine.list_incidents(span.input_hash)
 
 
 @contextmanager
 def build_runtime(topology: Topology, known: Catalogue, table: SeriesTable) -> Iterator[Runtime]:
-    """The machine for a topology; leaving ends the process that matches its policies.
+    """Builds the runtime of a topology; leaving the context ends the matcher's process.
 
     Raises:
-        InputError: all that is wrong with the rules.
+        InputError: all problems of the rules and policies.
     """
     rules, problems = load_rules(known)
     policies, more = load_policies()
@@ -82,7 +82,7 @@ def build_runtime(topology: Topology, known: Catalogue, table: SeriesTable) -> I
     program = compile_policies(policies)
     matcher = best_matcher(program)
     try:
-        diagnosis = Engine(rules.values(), known, topology, PolicyEvaluator(program, matcher))
-        yield Runtime(diagnosis, table, TelemetryCoverage(topology, diagnosis, table))
+        engine = Engine(rules.values(), known, topology, PolicyEvaluator(program, matcher))
+        yield Runtime(engine, table, TelemetryCoverage(topology, engine, table))
     finally:
         matcher.close()

@@ -1,7 +1,7 @@
-"""A scene on its way to a console far away: one compressed message for each look.
+"""Encoding of view snapshots for remote consoles: one compressed message per poll.
 
-A message is a head as JSON, its length before it (`<I`), and then the arrays of the frame end to end, the whole
-compressed by zstandard. What hardly changes is sent once: a console tells which roster it has, and how many rows of it.
+A message is a length (`<I`), a header as JSON of that length, and the arrays of the frame end to end, the whole
+compressed by zstandard. Series are sent once: a console names the index it has, and how many rows of it.
 """
 
 import json
@@ -29,17 +29,17 @@ from skewscope.kb.problems import SkewscopeError
 
 CONTENT_TYPE = "application/vnd.skewscope.scene.v1+zstd"
 MAX_BYTES = 64 << 20
-"""Of a message, unpacked."""
+"""Limit on a message after decompression."""
 MAX_ROWS = 200_000
 _LENGTH = struct.Struct("<I")
 _FLOAT_COLUMNS = ("value", "baseline", "deviation", "peer_median", "peer_spread", "age")
-"""Arrays of a frame, as float32 and in this order; `stale` follows them as bytes."""
+"""Columns of a frame, sent as float32 in this order; `stale` follows as bytes."""
 _ROW_BYTES = len(_FLOAT_COLUMNS) * 4 + 1
 
 
 @dataclass(frozen=True, slots=True)
 class ViewUpdate:
-    """What a camera saw in one tick; `roster` names its list of series, which only grows."""
+    """The view of one tick; `series_index_id` identifies the list of series, which only grows."""
 
     series_index_id: str
     snapshot: ViewSnapshot
@@ -47,31 +47,31 @@ class ViewUpdate:
 
 
 class InvalidViewMessageError(SkewscopeError):
-    """A message that is none, or more than a console takes."""
+    """The message is damaged or exceeds the limits."""
 
 
-def encode_view(shot: ViewUpdate, roster: str = "", rows: int = 0) -> bytes:
-    """A message for a console that has so many rows of a roster already."""
-    scene, frame = shot.snapshot, shot.frame
-    series = scene.signals.series_index.series[: len(frame.value)]
-    first = min(rows, len(series)) if roster == shot.series_index_id else 0
-    head = {
-        "roster": shot.series_index_id,
+def encode_view(update: ViewUpdate, index_id: str = "", rows: int = 0) -> bytes:
+    """Encodes a message for a console that already has the first `rows` series of an index."""
+    snapshot, frame = update.snapshot, update.frame
+    series = snapshot.signals.series_index.series[: len(frame.value)]
+    first = min(rows, len(series)) if index_id == update.series_index_id else 0
+    header = {
+        "roster": update.series_index_id,
         "first": first,
-        "series": [astuple(one) for one in series[first:]],
+        "series": [astuple(info) for info in series[first:]],
         "rows": len(frame.value),
-        "time": scene.time,
-        "start": scene.start,
-        "end": scene.end,
-        "incidents": [_incident_to_json(incident) for incident in scene.incidents],
-        "sources": [astuple(source) for source in scene.sources],
-        "missing": scene.missing,
-        "silenced": dict(scene.silenced),
-        "rules": [astuple(rule) for rule in scene.rules],
-        "terms": dict(scene.evidence_names) if not first else None,
-        "said": [[*key, *astuple(spoken)] for key, spoken in frame.evidence.items()],
+        "time": snapshot.time,
+        "start": snapshot.start,
+        "end": snapshot.end,
+        "incidents": [_incident_to_json(incident) for incident in snapshot.incidents],
+        "sources": [astuple(source) for source in snapshot.sources],
+        "missing": snapshot.missing,
+        "silenced": dict(snapshot.silenced),
+        "rules": [astuple(rule) for rule in snapshot.rules],
+        "terms": dict(snapshot.evidence_names) if not first else None,
+        "said": [[*key, *astuple(row)] for key, row in frame.evidence.items()],
     }
-    text = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     arrays = [np.ascontiguousarray(getattr(frame, name), "<f4").tobytes() for name in _FLOAT_COLUMNS]
     whole = b"".join((_LENGTH.pack(len(text)), text, *arrays, frame.stale.astype(np.uint8).tobytes()))
     return zstandard.ZstdCompressor(level=1).compress(whole)
@@ -83,20 +83,20 @@ def _incident_to_json(incident: Incident) -> Mapping[str, Any]:
 
 @dataclass
 class ViewReceiver:
-    """What a console knows of a fleet elsewhere."""
+    """Decodes messages and keeps the series that were sent before."""
 
     topology: Topology = field(default_factory=Topology)
     series_index_id: str = ""
-    """The name of the list of series that it has."""
+    """Identifies the list in `series`."""
     series: tuple[SeriesInfo, ...] = ()
     _evidence_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     _series_index: SeriesIndex = field(default_factory=SeriesIndex)
 
     def apply(self, message: bytes) -> tuple[ViewSnapshot, ViewFrame]:
-        """The scene of a message, without its frames, and its frame.
+        """Returns the snapshot of a message, without its frames, and its frame.
 
         Raises:
-            BadSceneError: it is no message, or its series do not go on where those that are known end.
+            InvalidViewMessageError: the message is damaged, or does not continue the known series.
         """
         head, arrays = _decode_message(message)
         try:
@@ -106,12 +106,12 @@ class ViewReceiver:
                 raise InvalidViewMessageError(f"{len(frame.value)} values of {len(self.series)} series")
             return self._build_snapshot(head), frame
         except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-            raise InvalidViewMessageError(f"what the controller shows cannot be read: {error!r}"[:200]) from None
+            raise InvalidViewMessageError(f"the controller's view cannot be decoded: {error!r}"[:200]) from None
 
     def _update_series(self, head: Mapping[str, Any]) -> None:
         first = int(head["first"])
         if first and (head["roster"] != self.series_index_id or first > len(self.series)):
-            raise InvalidViewMessageError("series that go on from others than those that are known")
+            raise InvalidViewMessageError("the series do not continue the known ones")
         new = tuple(map(_parse_series, head["series"]))
         if not first:
             self._evidence_names = {str(rule): tuple(map(str, names)) for rule, names in head["terms"].items()}
@@ -126,8 +126,8 @@ class ViewReceiver:
             float(head["start"]),
             float(head["end"]),
             self.topology,
-            tuple(_parse_incident(told) for told in head["incidents"]),
-            tuple(SourceState(*one) for one in head["sources"]),
+            tuple(map(_parse_incident, head["incidents"])),
+            tuple(SourceState(*fields) for fields in head["sources"]),
             tuple(map(str, head["missing"])),
             tuple(map(_parse_rule_health, head["rules"])),
             SignalView(self._series_index, ()),
@@ -138,18 +138,18 @@ class ViewReceiver:
 
 
 def _decode_message(message: bytes) -> tuple[Mapping[str, Any], bytes]:
-    """Head and arrays of a message."""
+    """Returns the header and the arrays of a message."""
     try:
         with zstandard.ZstdDecompressor(max_window_size=MAX_BYTES).stream_reader(message) as reader:
             whole = reader.read(MAX_BYTES + 1)
         if len(whole) > MAX_BYTES:
-            raise InvalidViewMessageError(f"more than {MAX_BYTES} bytes to show")
+            raise InvalidViewMessageError(f"the view exceeds {MAX_BYTES} bytes")
         end = _LENGTH.size + _LENGTH.unpack_from(whole)[0]
         head = json.loads(whole[_LENGTH.size : end])
     except (zstandard.ZstdError, struct.error, ValueError, RecursionError):
-        raise InvalidViewMessageError("what the controller shows cannot be read: no message") from None
+        raise InvalidViewMessageError("the controller's view cannot be decoded: not a message") from None
     if not isinstance(head, dict):
-        raise InvalidViewMessageError("what the controller shows cannot be read: no object")
+        raise InvalidViewMessageError("the controller's view cannot be decoded: not a JSON object")
     return head, whole[end:]
 
 
@@ -161,26 +161,26 @@ def _parse_frame(head: Mapping[str, Any], arrays: bytes) -> ViewFrame:
         np.frombuffer(arrays, "<f4", rows * len(_FLOAT_COLUMNS)).reshape(len(_FLOAT_COLUMNS), rows).astype(np.float32)
     )
     stale = np.frombuffer(arrays, np.uint8, rows, rows * len(_FLOAT_COLUMNS) * 4) != 0
-    value, usual, deviation, peers, spread, age = floats
-    said = dict(map(_parse_evidence, head["said"]))
-    return ViewFrame(float(head["time"]), value, usual, deviation, peers, spread, age, stale, said)
+    value, baseline, deviation, median, spread, age = floats
+    evidence = dict(map(_parse_evidence, head["said"]))
+    return ViewFrame(float(head["time"]), value, baseline, deviation, median, spread, age, stale, evidence)
 
 
-def _parse_series(told: Sequence[Any]) -> SeriesInfo:
-    signal, kind, entity, selector, unit, group = told
+def _parse_series(fields: Sequence[Any]) -> SeriesInfo:
+    signal, kind, entity, selector, unit, group = fields
     return SeriesInfo(str(signal), str(kind), str(entity), str(selector), str(unit), int(group))
 
 
-def _parse_rule_health(told: Sequence[Any]) -> RuleHealth:
-    rule, condition, judged, firing, suppressed, unknown, lacking = told
-    return RuleHealth(rule, condition, judged, firing, suppressed, unknown, tuple(map(str, lacking)))
+def _parse_rule_health(fields: Sequence[Any]) -> RuleHealth:
+    rule, condition, judged, firing, suppressed, unknown, missing = fields
+    return RuleHealth(rule, condition, judged, firing, suppressed, unknown, tuple(map(str, missing)))
 
 
-def _parse_evidence(told: Sequence[Any]) -> tuple[tuple[str, str, str], EvidenceRow]:
-    rule, kind, name, score, coverage, verdicts, values = told
+def _parse_evidence(fields: Sequence[Any]) -> tuple[tuple[str, str, str], EvidenceRow]:
+    rule, kind, name, score, coverage, verdicts, values = fields
     return (str(rule), str(kind), str(name)), EvidenceRow(score, coverage, tuple(verdicts), tuple(values))
 
 
-def _parse_incident(told: Mapping[str, Any]) -> Incident:
-    history = tuple((float(t), str(what)) for t, what in told["history"])
-    return replace(parse_incident(told), flaps=int(told["flaps"]), history=history)
+def _parse_incident(data: Mapping[str, Any]) -> Incident:
+    history = tuple((float(t), str(what)) for t, what in data["history"])
+    return replace(parse_incident(data), flaps=int(data["flaps"]), history=history)

@@ -1,4 +1,4 @@
-"""A console's view of a controller elsewhere: asks each second, and says so when no answer comes."""
+"""View of a remote controller: polls it once a second and reports when it does not answer."""
 
 import http.client
 import threading
@@ -18,11 +18,11 @@ TOPOLOGY_PATH, SNAPSHOT_PATH = "/api/v1/topology", "/api/v1/scene"
 MAX_TOPOLOGY_BYTES, MAX_SNAPSHOT_BYTES = 64 << 20, 32 << 20
 PERIOD = 1.0
 MAX_PERIOD = 10.0
-"""Seconds between two questions while nobody answers, in the end."""
+"""Upper limit in seconds on the poll interval while the controller does not answer."""
 MAX_ATTEMPTS = 20
-"""Questions until something has to be there to show: a controller begins to film when it is asked."""
+"""Polls until the first snapshot must be there: a controller builds views only when asked."""
 TOPOLOGY_POLLS = 60
-"""Looks between two questions whether the topology is another one."""
+"""Polls between two checks for a new topology."""
 MAX_TROUBLE_LENGTH = 60
 
 Progress = Callable[[str, float], None]
@@ -30,27 +30,27 @@ Progress = Callable[[str, float], None]
 
 @dataclass
 class RemoteView:
-    """Keeps a film of what a controller shows."""
+    """Polls the views of a controller into a history."""
 
     url: str
     channel: Channel
     history: ViewHistory
     stop_event: threading.Event = field(default_factory=threading.Event)
-    """Set it, and no more is asked."""
+    """Set it to stop polling."""
     _receiver: ViewReceiver = field(default_factory=ViewReceiver)
     _etag: str = ""
     _time: float = 0.0
     _polls: int = 0
 
-    def open(self, heard: Progress) -> None:
-        """Waits for the first scene, and has a thread follow from there.
+    def open(self, progress: Progress) -> None:
+        """Waits for the first snapshot and starts a thread that polls from then on.
 
         Raises:
-            SkewscopeError: nobody answers, or not with what a console can show.
+            SkewscopeError: the controller does not answer, or its views cannot be decoded.
         """
         self.history.live = True
-        for turn in range(MAX_ATTEMPTS):
-            heard(f"ask {self.url}", turn / MAX_ATTEMPTS)
+        for attempt in range(MAX_ATTEMPTS):
+            progress(f"ask {self.url}", attempt / MAX_ATTEMPTS)
             try:
                 if self.poll():
                     break
@@ -59,35 +59,35 @@ class RemoteView:
             if self.stop_event.wait(PERIOD):
                 return
         else:
-            raise SkewscopeError(f"{self.url} has nothing to show yet. Is telemetry coming in?")
+            raise SkewscopeError(f"{self.url} has no view yet. Does it receive telemetry?")
         threading.Thread(target=self._poll_loop, name="attached", daemon=True).start()
 
     def poll(self) -> bool:
-        """Asks once; whether there was anything to show.
+        """Polls once and returns whether the controller has a view.
 
         Raises:
-            OSError, HTTPException, ValueError, SkewscopeError: why there was no answer, or none that can be shown.
+            OSError, HTTPException, ValueError, SkewscopeError: no answer, or one that cannot be decoded.
         """
         if self._polls % TOPOLOGY_POLLS == 0:
             self._update_topology()
         self._polls += 1
-        there = self._receiver
-        query = f"?roster={quote(there.series_index_id)}&rows={len(there.series)}&after={self._time!r}"
+        receiver = self._receiver
+        query = f"?roster={quote(receiver.series_index_id)}&rows={len(receiver.series)}&after={self._time!r}"
         answer = self.channel.get(SNAPSHOT_PATH + query, "", MAX_SNAPSHOT_BYTES)
         if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
             return False
         if answer.status == HTTPStatus.NO_CONTENT:
             return True
         _check_status(answer)
-        before = there.series_index_id
-        scene, frame = there.apply(answer.body)
-        self._time = scene.time
-        self.history.topology = there.topology
-        if before in ("", there.series_index_id):
-            self.history.add(scene, frame)
+        before = receiver.series_index_id
+        snapshot, frame = receiver.apply(answer.body)
+        self._time = snapshot.time
+        self.history.topology = receiver.topology
+        if before in ("", receiver.series_index_id):
+            self.history.add(snapshot, frame)
         else:
-            # Another list of series: what was filmed by the old one would be shown under wrong names.
-            self.history.restart(scene, frame)
+            # Another index of series: frames of the old one would be shown under wrong names.
+            self.history.restart(snapshot, frame)
             self._polls = 0
         return True
 
@@ -112,15 +112,13 @@ class RemoteView:
 
 def _check_status(answer: ControllerResponse) -> None:
     if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        raise SkewscopeError(
-            "it does not let us in; give it a token with the role read: --token-file or SKEWSCOPE_TOKEN"
-        )
+        raise SkewscopeError("access denied; give a token with the role read: --token-file or SKEWSCOPE_TOKEN")
     if answer.status != HTTPStatus.OK:
         raise SkewscopeError(f"it answers {answer.status}")
 
 
 def _format_error(error: Exception) -> str:
-    """In a few words, why there is no answer."""
+    """Returns in a few words why there is no answer."""
     if isinstance(error, OSError):
         return f"no answer: {error.strerror or error}"
     return f"no answer: {error or type(error).__name__}" if not isinstance(error, SkewscopeError) else str(error)

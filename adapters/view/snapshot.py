@@ -23,50 +23,50 @@ Mask = NDArray[np.bool_]
 RowIndex = NDArray[np.intp]
 
 TREND_SAMPLES = 24
-"""Samples of a sparkline."""
+"""Number of samples in a sparkline."""
 MIN_SHARE = 0.005
-"""A share that moves by less than this has not moved."""
+"""Smallest change of a share that counts as a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """One kind of telemetry and who delivers it."""
+    """One kind of telemetry and how many reporters deliver it."""
 
     name: str
     kind: str
-    """What it is told of: ports, nodes, replicas."""
+    """What reports it: ports, nodes, replicas."""
     reporting: int
     known: int
-    """How many could report, by the topology."""
+    """Number of reporters that the topology has."""
     age_s: float | None
-    """Of the newest sample; None where there never was one."""
+    """Age of the newest sample; None before the first sample."""
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesInfo:
-    """What one row of the table of signals is about."""
+    """Description of one series, a row of the table of signals."""
 
     signal: str
     kind: str
-    """Of the entity, as in `SeriesKey`."""
+    """Kind of the entity, as in `SeriesKey`."""
     entity: str
     selector: str = ""
     unit: str = "1"
-    """Of the values shown: a counter is shown as what it counts in a second."""
+    """Unit of the shown values; counters are shown as rates per second."""
     group: int = -1
-    """Series with the same number are compared with one another; -1: none is like it."""
+    """Comparison group: series of one number are peers; -1 for none."""
 
 
 @dataclass(frozen=True, eq=False)
 class SeriesIndex:
-    """All series there are, in a fixed order: a later roster begins with an earlier one."""
+    """All series in a fixed order; later indexes extend earlier ones."""
 
     series: tuple[SeriesInfo, ...] = ()
 
     @cached_property
     def peer_sets(self) -> EntitySets:
-        """Rows that are compared with one another."""
+        """Sets of rows that are peers."""
         members: dict[int, list[int]] = {}
         for row, one in enumerate(self.series):
             if one.group >= 0:
@@ -76,29 +76,29 @@ class SeriesIndex:
 
     @cached_property
     def search_texts(self) -> list[str]:
-        """Every row as the words in which it is searched."""
+        """Text of every row that a search matches against."""
         return [f"{s.signal} {s.entity} {s.selector}".rstrip().lower() for s in self.series]
 
     @cached_property
     def signals(self) -> list[str]:
-        """The signal of every row."""
+        """Signal of every row."""
         return [s.signal for s in self.series]
 
     @cached_property
     def entities(self) -> list[str]:
-        """The entity of every row."""
+        """Entity of every row."""
         return [s.entity for s in self.series]
 
     @cached_property
     def by_signal(self) -> Mapping[str, RowIndex]:
-        """The rows of each signal."""
+        """Rows of each signal."""
         found: dict[str, list[int]] = {}
         for row, one in enumerate(self.series):
             found.setdefault(one.signal, []).append(row)
         return {name: np.array(rows, np.intp) for name, rows in found.items()}
 
     def find_row(self, signal: str, entity: str) -> int:
-        """The first row of a signal on an entity, -1 where there is none."""
+        """Returns the first row of a signal on an entity, -1 where there is none."""
         return self._row_by_key.get((signal, entity), -1)
 
     @cached_property
@@ -109,23 +109,26 @@ class SeriesIndex:
         return found
 
     def peers_of(self, row: int) -> RowIndex:
-        """The other rows that a row is compared with."""
+        """Returns the other rows of the row's comparison group."""
         group = self.series[row].group
         rows = self.by_signal[self.series[row].signal]
         found = [int(r) for r in rows if r != row and self.series[r].group == group and group >= 0]
         return np.array(found, np.intp)
 
 
-def peer_statistics(roster: SeriesIndex, value: F64) -> tuple[F32, F32]:
-    """Of each row, the median of its peers and their usual distance from it; `value` has NaN for what is stale."""
-    whole = np.append(value, np.full(len(roster.series) - len(value), np.nan))
+def peer_statistics(index: SeriesIndex, value: F64) -> tuple[F32, F32]:
+    """Returns two [row] float32 arrays: median of the row's peers, and their median distance from it.
+
+    `value` is [row] float64 with NaN for stale rows. NaN where a row has no peers, or too few for a distance.
+    """
+    whole = np.append(value, np.full(len(index.series) - len(value), np.nan))
     centre, spread = np.full((2, len(whole)), np.nan, np.float32)
     with np.errstate(all="ignore"):
-        for bucket in roster.peer_sets.buckets:
+        for bucket in index.peer_sets.buckets:
             values = bucket.gather(whole)
             there = bucket.members >= 0
             middle, away = leave_one_out(values)
-            # One other alone says nothing of what is usual between them.
+            # A single peer gives no spread.
             several = (~np.isnan(values)).sum(axis=1) >= 3
             centre[bucket.members[there]] = middle[there]
             spread[bucket.members[there]] = np.where(several[:, None], away, np.nan)[there]
@@ -134,59 +137,59 @@ def peer_statistics(roster: SeriesIndex, value: F64) -> tuple[F32, F32]:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceRow:
-    """What a rule said of one entity at one time, item by item."""
+    """Evidence of a rule on one entity at one time."""
 
     score: float
     coverage: float
     verdicts: tuple[int, ...]
-    """NO, UNKNOWN or YES for each item of evidence, in the rule's order."""
+    """NO, UNKNOWN or YES per item of evidence, in the rule's order."""
     values: tuple[float, ...]
 
 
 EvidenceByEntity = Mapping[tuple[str, str, str], EvidenceRow]
-"""By rule, kind and name of the entity as an incident tells them: only of those that it fires on."""
+"""By rule, kind and name of the entity as incidents show them; firing entities only."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ViewFrame:
-    """All series at one time; [rows of the roster as it was then]."""
+    """All series at one time. Arrays are [row] of the index at that time."""
 
     time: float
     value: F32
-    """The newest, stale or not; NaN where there is none."""
+    """Newest value, stale or not, in the row's unit; NaN where there is none."""
     baseline: F32
-    """By its own past; NaN while that is too short."""
+    """Mean of the row's own past; NaN while that is too short."""
     deviation: F32
-    """How far it usually is from that."""
+    """Standard deviation of the row's own past."""
     peer_median: F32
-    """The median of those that each row is compared with; NaN where there is nobody."""
+    """Median of the row's peers; NaN where it has none."""
     peer_spread: F32
-    """How far its peers usually are from that; NaN where there are not two of them."""
+    """Median distance of the peers from their median; NaN with fewer than two peers."""
     age: F32
-    """Seconds since it was sampled."""
+    """Seconds since the newest sample."""
     stale: Mask
     evidence: EvidenceByEntity = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class RuleHealth:
-    """How one rule does."""
+    """State of one rule."""
 
     rule: str
     condition: str
     judged: int
-    """Entities that it looks at."""
+    """Number of entities that it evaluates."""
     firing: int = 0
     suppressed: int = 0
-    """Its incidents that are explained by something else."""
+    """Number of its incidents that another incident explains."""
     unknown: int = 0
-    """Entities of which it cannot tell."""
+    """Number of entities with an unknown verdict."""
     missing_signals: tuple[str, ...] = ()
-    """Signals that it cannot do without and nobody ever delivered."""
+    """Required signals that were never delivered."""
 
     @property
     def state(self) -> str:
-        """firing, suppressed, blind, unknown or quiet."""
+        """Returns firing, suppressed, blind, unknown or quiet."""
         if self.firing:
             return "suppressed" if 0 < self.firing <= self.suppressed else "firing"
         if self.missing_signals:
@@ -196,11 +199,11 @@ class RuleHealth:
 
 @dataclass(frozen=True, eq=False)
 class SignalView:
-    """The table of all signals at one time."""
+    """The table of all series at one time, with its history."""
 
     series_index: SeriesIndex
     frames: Sequence[ViewFrame]
-    """Oldest first; the last is now."""
+    """Oldest first; the last one is the newest."""
 
     @property
     def latest(self) -> ViewFrame:
@@ -217,7 +220,7 @@ class SignalView:
 
     @cached_property
     def peer_z(self) -> F32:
-        """How far each row is from its peers, in their robust deviations."""
+        """[row] float32 distance from the peers, in robust standard deviations."""
         now = self.latest
         with np.errstate(all="ignore"):
             found = (self._fresh_values - now.peer_median) / (
@@ -227,7 +230,7 @@ class SignalView:
 
     @cached_property
     def own_z(self) -> F32:
-        """How far each row is from its own past, in standard deviations."""
+        """[row] float32 distance from the row's own past, in standard deviations."""
         now = self.latest
         with np.errstate(all="ignore"):
             found = (self._fresh_values - now.baseline) / (
@@ -237,34 +240,34 @@ class SignalView:
 
     @cached_property
     def _min_scale(self) -> F32:
-        """No yardstick is shorter: next to nothing, compared with nothing at all, is no news."""
+        """[row] float32 lower bound of the scale: tiny differences between tiny values do not count."""
         out = np.full(len(self), MIN_SHARE, np.float32)
         for rows in self.series_index.by_signal.values():
-            rows = rows[rows < len(self)]  # noqa: PLW2901 - the same rows, as far as they are there
+            rows = rows[rows < len(self)]  # noqa: PLW2901 - rows that exist at this time
             if len(rows) and self.series_index.series[rows[0]].unit != "1":
                 out[rows] = MIN_SPREAD_SHARE * np.nan_to_num(np.abs(self.latest.value[rows])).max()
         return out
 
     @cached_property
     def deviation(self) -> F32:
-        """The larger of both distances, from its own past and from its peers, with its sign."""
+        """[row] float32 signed distance: the larger one of `own_z` and `peer_z`."""
         own, other = self.own_z, self.peer_z
         larger = np.abs(np.nan_to_num(other)) > np.abs(np.nan_to_num(own))
         found: F32 = np.where(larger | np.isnan(own), other, own)
         return found
 
     def as_of(self, time: float) -> "SignalView":
-        """The same as it was at an earlier time."""
+        """Returns the view at an earlier time, in seconds since 1970."""
         end = bisect_right(self.frames, time, key=lambda frame: frame.time)
         return SignalView(self.series_index, self.frames[: max(end, 1)])
 
     def trend(self, row: int, samples: int = TREND_SAMPLES) -> F32:
-        """The newest samples of a row, oldest first; NaN where it did not exist yet."""
+        """Returns [sample] float32 newest values of a row, oldest first; NaN before its first sample."""
         found: F32 = self.history(np.array([row]), samples)[0]
         return found
 
     def history(self, rows: RowIndex, samples: int = 0) -> F32:
-        """[rows, samples] of some rows, oldest first; all that is kept for no number of samples."""
+        """Returns [row, sample] float32 values, oldest first; 0 samples for all that are kept."""
         frames = self.frames[-samples:]
         out = np.full((len(rows), len(frames)), np.nan, np.float32)
         for n, frame in enumerate(frames):
@@ -273,52 +276,52 @@ class SignalView:
         return out
 
     def times(self, samples: int = 0) -> NDArray[np.float64]:
-        """When the samples of `lines` were taken."""
+        """Returns [sample] float64 times of `history`, in seconds since 1970."""
         return np.array([frame.time for frame in self.frames[-samples:]])
 
 
 @dataclass(frozen=True, eq=False)
 class ViewSnapshot:
-    """What is known at one time."""
+    """State of a fleet at one time."""
 
     time: float
     """Seconds since 1970, by the data."""
     start: float
     end: float
-    """Of what is recorded; live, of what was heard so far."""
+    """Time span of the recording; live: of the samples so far."""
     topology: Topology
     incidents: tuple[Incident, ...] = ()
     """In the order of the contract."""
     sources: tuple[SourceState, ...] = ()
     missing: tuple[str, ...] = ()
-    """What cannot be seen, and why, in sentences."""
+    """Missing telemetry and what is unknown without it, in sentences."""
     rules: tuple[RuleHealth, ...] = ()
     signals: SignalView = field(default_factory=lambda: SignalView(SeriesIndex(), ()))
     delivered_signals: frozenset[str] = frozenset()
-    """Ids of the signals that ever had a value."""
+    """Ids of the signals that have had a value."""
     evidence_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By rule, the names of its evidence in the order of `Spoken.verdicts`."""
+    """By rule, the names of its evidence in the order of `EvidenceRow.verdicts`."""
     silenced: Mapping[str, str] = field(default_factory=dict)
-    """The silence of each firing incident that has one: it is told to nobody but here."""
+    """Id of the silence of each silenced incident, by incident id."""
 
 
 class ViewFeed(Protocol):
-    """Where scenes come from: a recording, an engine in this process, or a controller far away. It never blocks."""
+    """Source of view snapshots: a recording, an engine in this process, or a remote controller. Never blocks."""
 
     live: bool
-    """Whether more is to come; else it is a recording."""
+    """True where new snapshots arrive; False for a recording."""
     trouble: str
-    """Why nothing new comes, in a few words; '' while all is well."""
+    """Why no new snapshots arrive, in a few words; '' while they do."""
 
     def times(self) -> Sequence[float]:
-        """The times of the scenes there are, oldest first; it only grows, or live loses its beginning."""
+        """Returns the times of the snapshots in seconds since 1970, oldest first."""
 
     def snapshot(self, at: int) -> ViewSnapshot:
-        """One of them, by its place in `times`."""
+        """Returns the snapshot at an index of `times`."""
 
     def export_recording(self, folder: Any, begin: float, end: float) -> str:
-        """Keep what happened between two times as a recording of its own; what was kept, in words.
+        """Writes the input between two times as a recording and returns a description of it.
 
         Raises:
-            SkewscopeError: it cannot be kept, and why.
+            SkewscopeError: it cannot be written.
         """

@@ -51,7 +51,7 @@ def watch(ctx: click.Context, recording: Path | None, plain: bool, as_json: bool
 
         ctx.exit(launcher.open_console(path, launcher.LaunchOptions(ascii=is_ascii_only())))
     history = _make_change_printer(as_json=as_json)
-    outcome = replay(path, workers=None, film=history)
+    outcome = replay(path, workers=None, history=history)
     ctx.exit(EXIT_PROBLEMS if recording and outcome.incidents else EXIT_OK)
 
 
@@ -98,7 +98,7 @@ def report(ctx: click.Context, recording: Path | None, html: bool, output: Path 
     path = recording or demo_path()
     history = ViewHistory()
     try:
-        outcome = replay(path, progress=progress_bar(path.name, wanted=True), workers=None, film=history)
+        outcome = replay(path, progress=progress_bar(path.name, wanted=True), workers=None, history=history)
     finally:
         clear_progress(wanted=True)
     names = DisplayNames(load_catalogue(), outcome.incidents)

@@ -156,7 +156,7 @@ def _run_console(options: LaunchOptions, read: Callable[["ViewHistory", "Progres
 def _read_recording(recording: Path, history: "ViewHistory", report_progress: "Progress") -> None:
     from skewscope.adapters.runtime.replay import replay  # noqa: PLC0415
 
-    replay(recording, progress=report_progress, film=history, workers=None)
+    replay(recording, progress=report_progress, history=history, workers=None)
 
 
 def _attach_remote(endpoint: "ControllerEndpoint", history: "ViewHistory", report_progress: "Progress") -> None:

@@ -99,7 +99,7 @@ silences: {most_share: 25, most_dayz: 1}
         read(path)
     told = [str(problem).removeprefix(f"{path}:") for problem in error.value.problems]
     for line, part in [
-        *((3, "unknown field 'prot'"), (3, "99999"), (6, "'boss'"), (7, "secret in the open"), (8, "NOT_THERE")),
+        *((3, "unknown field 'prot'"), (3, "99999"), (6, "'boss'"), (7, "secret in plain text"), (8, "NOT_THERE")),
         *((9, "a secret of 5 characters"), (10, "'d' for the second time"), (10, "neither of 'token' and 'file'")),
         *((11, "unknown node 'n77'"), (12, "without a variable"), (13, "retention_hours"), (14, "no file 'no.pem'")),
         *((15, "unknown field 'surprise'"), (17, "Did you mean 'scrape'?"), (18, "'n0:9100/x y'"), (18, "'ftp://n0'")),

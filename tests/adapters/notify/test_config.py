@@ -75,7 +75,7 @@ def test_everything_can_be_said(written):
         ('{kind: alertmanager, urls: ["http://u:p@a"]}', "Put the secret into the field `bearer`."),
         ('{kind: alertmanager, urls: ["a:1"], labels: {entity: x}}', "a label that Skewscope does not set itself"),
         ('{kind: alertmanager, urls: ["a:1"], least: bad}', "one of info, warning, critical"),
-        ('{kind: alertmanager, urls: ["a:1"], bearer: {token: plain}}', "a secret in the open"),
+        ('{kind: alertmanager, urls: ["a:1"], bearer: {token: plain}}', "a secret in plain text"),
         ('{kind: alertmanager, urls: ["a:1"], period: 0}', "a number from 1"),
         ('{kind: alertmanager, urls: ["a:1"], perod: 1}', "Did you mean 'period'?"),
         ('{kind: cloudevents, urls: ["a:1", "b:1"]}', "Write an entry for each."),

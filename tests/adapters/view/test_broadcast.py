@@ -73,7 +73,7 @@ def test_whoever_asks_from_another_list_gets_it_all(demo):
     history, _ = demo
     shot = next(shots(history, step=100))
     assert encode_view(shot, "another", 5) == encode_view(shot)
-    with pytest.raises(InvalidViewMessageError, match="go on from others"):
+    with pytest.raises(InvalidViewMessageError, match="do not continue"):
         ViewReceiver().apply(encode_view(shot, "r1", 5))
 
 
