@@ -252,7 +252,12 @@ def _parse_input(fields: FieldReader, at: FieldPath, folder: Path, cluster: Topo
     labels = _parse_labels(fields, (*at, "labels"))
     for name in getattr(reader, "NEEDS", ()):
         if not labels.get(name):
-            fields.add_problem((*at, "labels"), f"no label {name!r}", f"labels with {name!r}", "Whose input is this?")
+            fields.add_problem(
+                (*at, "labels"),
+                f"no label {name!r}",
+                f"labels with {name!r}",
+                "Add the labels of the port or node that the input comes from.",
+            )
     if cluster is not None:
         _check_labels(fields, at, labels, cluster)
     return Input(kind, path, tuple(sorted(labels.items())), fields.document.line(*at))

@@ -100,7 +100,7 @@ class MappedSeries(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class UnmappedMetric:
-    """Series that nobody could place, by metric and reason."""
+    """Number of unmapped series of one metric, with the reason."""
 
     metric: str
     reason: str

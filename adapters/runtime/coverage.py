@@ -174,19 +174,19 @@ class TelemetryCoverage:
             return
         new = self.table.keys[first:size]
         numbers = (self._signal_numbers.setdefault(key.signal, len(self._signal_numbers)) for key in new)
-        told = np.fromiter(numbers, np.int32, len(new))
-        self._signal_of_series = np.append(self._signal_of_series, told)
+        signal_numbers = np.fromiter(numbers, np.int32, len(new))
+        self._signal_of_series = np.append(self._signal_of_series, signal_numbers)
         for telemetry in TELEMETRY_KINDS:
             place, of = self._reporter_numbers[telemetry.name], telemetry.reporter_of
-            its = np.array([signal.startswith(telemetry.prefixes) for signal in self._signal_numbers], bool)
-            at = np.flatnonzero(its[told]).astype(np.int32)
+            is_measured = np.array([signal.startswith(telemetry.prefixes) for signal in self._signal_numbers], bool)
+            at = np.flatnonzero(is_measured[signal_numbers]).astype(np.int32)
             entities = [new[n].entity for n in at]
             places = {entity: place.get(of(entity), -1) for entity in set(entities)}
             who = np.fromiter((places[entity] for entity in entities), np.int32, len(at))
-            series, whose = self._series_by_kind[telemetry.name]
+            series, reporters = self._series_by_kind[telemetry.name]
             self._series_by_kind[telemetry.name] = (
                 np.append(series, first + at[who >= 0]),
-                np.append(whose, who[who >= 0]),
+                np.append(reporters, who[who >= 0]),
             )
 
 
