@@ -1,4 +1,4 @@
-"""The matcher protocol, the reference that defines it, and the loop that hands derived facts back."""
+"""The matcher protocol, its reference implementation, and the loop that feeds derived facts back."""
 
 import operator
 from collections.abc import Callable, Mapping
@@ -26,23 +26,23 @@ COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class Matcher(Protocol):
-    """Holds facts, knows what follows from them. All matchers give the same conclusions in the same order."""
+    """Matches facts against policies. All matchers return the same conclusions in the same order."""
 
     def assert_fact(self, fact: Fact) -> None:
-        """Take a fact in; it replaces the one of its kind and entity."""
+        """Add a fact; it replaces the one of its kind and entity."""
 
     def retract(self, kind: str, entity: str) -> None:
-        """Drop a fact; nothing happens where there is none."""
+        """Remove a fact, if there is one."""
 
     def conclusions(self) -> tuple[Conclusion, ...]:
-        """What follows now, ordered by priority, policy, subject and entity, each once."""
+        """Returns the current conclusions, ordered by priority, policy, subject and entity, each once."""
 
     def close(self) -> None:
-        """Let go of what it holds; it can be used again, from empty."""
+        """Release all resources; the matcher can be used again and is empty then."""
 
 
 class ReferenceMatcher:
-    """The matcher in plain Python: looks again only at the rules and the entity that a fact concerns."""
+    """The matcher in plain Python: evaluates only the rules and the entity that a changed fact concerns."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -51,23 +51,23 @@ class ReferenceMatcher:
         self._conclusions: tuple[Conclusion, ...] | None = ()
 
     def assert_fact(self, fact: Fact) -> None:
-        """Take a fact in; it replaces the one of its kind and entity."""
+        """Add a fact; it replaces the one of its kind and entity."""
         self._facts[fact.kind, fact.entity] = fact
         self._update_rules(fact.kind, fact.entity)
 
     def retract(self, kind: str, entity: str) -> None:
-        """Drop a fact; nothing happens where there is none."""
+        """Remove a fact, if there is one."""
         if self._facts.pop((kind, entity), None) is not None:
             self._update_rules(kind, entity)
 
     def conclusions(self) -> tuple[Conclusion, ...]:
-        """What follows now, ordered by priority, policy, subject and entity, each once."""
+        """Returns the current conclusions, ordered by priority, policy, subject and entity, each once."""
         if self._conclusions is None:
             self._conclusions = build_conclusions(self.program, self._active)
         return self._conclusions
 
     def close(self) -> None:
-        """Forget all facts."""
+        """Remove all facts."""
         self._facts.clear()
         self._active.clear()
         self._conclusions = ()
@@ -89,7 +89,7 @@ class ReferenceMatcher:
 
 
 def matches_tests(fact: Fact, tests: tuple[FactTest, ...]) -> bool:
-    """Whether a fact passes every comparison; a property it lacks, or of another type, passes none."""
+    """Whether a fact passes every comparison; a missing property, or one of another type, passes none."""
     values = dict(fact.values)
     for test in tests:
         value = values.get(test.name)
@@ -99,13 +99,13 @@ def matches_tests(fact: Fact, tests: tuple[FactTest, ...]) -> bool:
 
 
 def build_conclusions(program: Program, active: set[tuple[int, str]]) -> tuple[Conclusion, ...]:
-    """The conclusions of the rules that hold, in the one order all matchers keep."""
+    """Returns the conclusions of the rules that hold, in the order of `Matcher.conclusions`."""
     found = {(program.conclusion_keys[n], entity): program.rules[n].conclusion for n, entity in active}
-    return tuple(replace(says, entity=entity) for (_, entity), says in sorted(found.items(), key=lambda item: item[0]))
+    return tuple(replace(one, entity=entity) for (_, entity), one in sorted(found.items(), key=lambda item: item[0]))
 
 
 class PolicyEvaluator:
-    """Facts in, conclusions out: sends what changed only, and hands derived facts back until nothing changes."""
+    """Evaluates policies on facts: sends changed facts only, and feeds derived facts back until nothing changes."""
 
     def __init__(self, program: Program, matcher: Matcher | None = None) -> None:
         self.program = program
@@ -114,21 +114,21 @@ class PolicyEvaluator:
         self._last_result: tuple[Mapping[tuple[str, str], Fact], tuple[Conclusion, ...]] = ({}, ())
 
     def evaluate(self, facts: Mapping[tuple[str, str], Fact]) -> tuple[Conclusion, ...]:
-        """What follows from exactly these facts, keyed by kind and entity."""
+        """Returns the conclusions from exactly these facts, which are keyed by kind and entity."""
         base = {key: fact for key, fact in facts.items() if key[0] in self.program.by_kind}
         if base == self._last_result[0]:
             return self._last_result[1]
         wanted = base
-        said: tuple[Conclusion, ...] = ()
+        conclusions: tuple[Conclusion, ...] = ()
         for _ in range(self.program.depth + 1):
             self._update_facts(wanted)
-            said = self.matcher.conclusions()
-            again = _add_derived_facts(base, wanted, said)
+            conclusions = self.matcher.conclusions()
+            again = _add_derived_facts(base, wanted, conclusions)
             if again == wanted:
                 break
             wanted = again
-        self._last_result = (base, said)
-        return said
+        self._last_result = (base, conclusions)
+        return conclusions
 
     def _update_facts(self, wanted: Mapping[tuple[str, str], Fact]) -> None:
         for key in sorted(self._asserted.keys() - wanted.keys()):
@@ -141,11 +141,11 @@ class PolicyEvaluator:
 
 
 def _add_derived_facts(
-    base: Mapping[tuple[str, str], Fact], wanted: Mapping[tuple[str, str], Fact], said: tuple[Conclusion, ...]
+    base: Mapping[tuple[str, str], Fact], wanted: Mapping[tuple[str, str], Fact], conclusions: tuple[Conclusion, ...]
 ) -> dict[tuple[str, str], Fact]:
-    """The facts with what was concluded from them; what was measured stands before what was derived."""
+    """Returns the facts with those derived from them; a measured fact takes precedence over a derived one."""
     facts = dict(base)
-    for c in said:
+    for c in conclusions:
         kind = kind_of_fact("diagnosis", c.diagnosis) if c.diagnosis else c.fact
         if kind:
             source = wanted.get((kind_of_fact("diagnosis", c.subject), c.entity)) if c.diagnosis else None

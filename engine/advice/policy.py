@@ -1,8 +1,8 @@
-"""Policies compiled for the matchers, inside the profile in which the Rete library was measured to be exact.
+"""Compiles policies for the matchers, within the profile in which the Rete library was measured to be exact.
 
 The profile: one live fact per kind and entity; a pattern is a kind and literal comparisons; joins are equality of the
 entity with the first pattern; one negation at most, last; few patterns, rules and kinds per ruleset; whole numbers and
-text only; no two names with the same 32-bit hash, since names are told apart by that hash alone.
+text only; no two names with the same 32-bit hash, because the library compares names by that hash alone.
 """
 
 import itertools
@@ -18,13 +18,13 @@ from skewscope.rules.policy import FACTS, FactPattern, FactProperty, Policy, Pro
 MAX_PATTERNS = 4
 MAX_RULES = 150
 MAX_CONSTANTS = 480
-"""Of one property in one ruleset; the kinds are such a property. The library hangs for ever at 512."""
+"""Constants of one property in one ruleset, kinds included. The library hangs at 512."""
 MAX_HITS = 60
-"""Patterns of one ruleset that one fact may meet; the library fails at 65."""
+"""Patterns of one ruleset that one fact may match; the library fails at 65."""
 MAX_TEXT = 200
 
 SCALE = 1000
-"""A `number` is kept as a whole number of thousandths: floats are what the library's reader trips over."""
+"""A `number` is stored in thousandths as an integer, because the library's parser fails on floats."""
 
 OPS = {"is": "eq", "not": "ne", "at_least": "ge", "at_most": "le", "above": "gt", "below": "lt"}
 RESERVED = ("id", "k", "e", "sid")
@@ -34,7 +34,7 @@ Value = int | str
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One live fact. There is at most one of a kind and entity."""
+    """One live fact; there is at most one per kind and entity."""
 
     kind: str
     entity: str
@@ -63,12 +63,12 @@ class CompiledPattern:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Conclusion:
-    """What a policy says of an entity. The order is the order in which advice is given."""
+    """What a policy concludes for an entity; sorts in the order of advice."""
 
     priority: int
     policy: str
     subject: str
-    """The topic of the first pattern: the condition it is about, '' where the fact has none."""
+    """Topic of the first pattern, which is the condition; '' if the fact has no topic."""
     entity: str
     mitigation: str = ""
     why: str = ""
@@ -79,7 +79,7 @@ class Conclusion:
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """One variant of a policy: a list of values became several rules."""
+    """One variant of a policy: lists of values expand to several rules."""
 
     when: tuple[CompiledPattern, ...]
     unless: CompiledPattern | None
@@ -87,32 +87,32 @@ class CompiledRule:
     """With an empty entity."""
 
     def patterns(self) -> tuple[CompiledPattern, ...]:
-        """All that it looks at."""
+        """Returns all patterns, the negated one last."""
         return self.when if self.unless is None else (*self.when, self.unless)
 
 
 @dataclass(frozen=True)
 class Program:
-    """Compiled policies: rules in the order of their conclusions, and which of them go into one ruleset."""
+    """Compiled policies: rules in the order of their conclusions, and their division into rulesets."""
 
     rules: tuple[CompiledRule, ...] = ()
     rulesets: tuple[tuple[int, ...], ...] = ()
     depth: int = 1
-    """How often derived facts have to be handed back until nothing changes."""
+    """Number of rounds in which derived facts are fed back."""
     by_kind: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """The rules that look at each kind. A fact of any other kind concerns nobody."""
+    """Rules by the kinds of facts that they match; facts of other kinds are ignored."""
 
     @cached_property
     def conclusion_keys(self) -> tuple[tuple[int, str, str], ...]:
-        """The sort key of each rule's conclusions."""
+        """Sort key of the conclusions of each rule."""
         return tuple((r.conclusion.priority, r.conclusion.policy, r.conclusion.subject) for r in self.rules)
 
 
 def build_fact(name: str, entity: str, topic: str = "", values: Mapping[str, Scalar] | None = None) -> Fact:
-    """A fact as the matchers see it: every property of its kind, as a whole number or text.
+    """Returns a fact with every property of its kind, as an integer or text.
 
     Raises:
-        ValueError: the values are not those of this kind of fact.
+        ValueError: the values are not the properties of this kind of fact.
     """
     known = FACTS[name].properties if name in FACTS else {}
     given = values or {}
@@ -123,15 +123,15 @@ def build_fact(name: str, entity: str, topic: str = "", values: Mapping[str, Sca
 
 
 def kind_of_fact(name: str, topic: str = "") -> str:
-    """The constant by which a kind of fact is matched."""
+    """Returns the constant by which a kind of fact is matched."""
     return f"{name}:{topic}" if topic else name
 
 
 def encode_value(prop: FactProperty, value: Scalar) -> Value:
-    """A value as the matchers compare it.
+    """Returns a value as matchers compare it.
 
     Raises:
-        ValueError: it is no finite number, or not of the property's choices.
+        ValueError: it is not a finite number, or not one of the property's choices.
     """
     if prop.type == "text":
         return str(value)[:MAX_TEXT]
@@ -228,7 +228,7 @@ def _duplicate_problems(policies: Sequence[Policy]) -> Iterator[Problem]:
 
 
 def _variants(policy: Policy) -> Iterator[CompiledRule]:
-    """The rules of a policy: one for each choice among its lists."""
+    """Yields the rules of a policy, one for each combination of its lists."""
     unless = next(_compile_pattern(policy.unless)) if policy.unless else None
     says = Conclusion(
         policy.priority,
@@ -248,7 +248,7 @@ def _variants(policy: Policy) -> Iterator[CompiledRule]:
 
 
 def _merge_patterns(shapes: tuple[CompiledPattern, ...]) -> tuple[CompiledPattern, ...]:
-    """One pattern for each kind: all of them are about one fact, which the library lets meet one pattern of a rule."""
+    """Merges the patterns of each kind: the library matches a fact with only one pattern of a rule."""
     tests: dict[str, dict[FactTest, None]] = {}
     for shape in shapes:
         tests.setdefault(shape.kind, {}).update(dict.fromkeys(shape.tests))
@@ -269,17 +269,17 @@ def _compile_test(prop: FactProperty, ask: PropertyComparison, value: Scalar) ->
 
 @dataclass
 class _RulesetLoad:
-    """What one ruleset has to carry."""
+    """Load of one ruleset."""
 
     rules: int = 0
     hits: Counter[str] = field(default_factory=Counter)
     constants: frozenset[tuple[str, Value]] = frozenset()
 
     def with_rules(self, bundle: Iterable[CompiledRule]) -> "_RulesetLoad":
-        """This and some rules more."""
+        """Returns the load with further rules."""
         rules, hits, constants = self.rules, self.hits.copy(), set(self.constants)
         for rule in bundle:
-            # A rule with a negation has a twin without it that tells when the blocker comes.
+            # A rule with a negation has a copy without it, which reports when the negated fact is added.
             copies = 1 if rule.unless is None else 2
             rules += copies
             for shape in rule.patterns():
@@ -289,13 +289,13 @@ class _RulesetLoad:
         return _RulesetLoad(rules, hits, frozenset(constants))
 
     def fits(self) -> bool:
-        """Whether a ruleset can carry it."""
+        """Whether it is within the limits of one ruleset."""
         widest = max(Counter(name for name, _ in self.constants).values(), default=0)
         return self.rules <= MAX_RULES and widest <= MAX_CONSTANTS and max(self.hits.values(), default=0) <= MAX_HITS
 
 
 def _pack_rulesets(bundles: Sequence[tuple[CompiledRule, ...]]) -> Iterator[tuple[int, ...]]:
-    """Rulesets that each keep the limits, filled in order."""
+    """Yields rule numbers by ruleset, filled in order, each within the limits."""
     load, start = _RulesetLoad(), 0
     numbers: list[int] = []
     for bundle in bundles:
@@ -334,7 +334,7 @@ def _contradiction_problem(policy: Policy) -> Problem:
 
 
 def _hash_collisions(policies: Sequence[Policy], bundles: Sequence[tuple[CompiledRule, ...]]) -> Iterator[Problem]:
-    """Names that the library could not tell apart."""
+    """Yields a problem for each name whose hash is that of another name."""
     first: dict[int, str] = {}
     for name in (*RESERVED, *sorted({p for kind in FACTS.values() for p in kind.properties})):
         first.setdefault(fnv1a32(name), name)
@@ -353,7 +353,7 @@ def _hash_collisions(policies: Sequence[Policy], bundles: Sequence[tuple[Compile
 
 
 def fnv1a32(text: str) -> int:
-    """The hash by which the Rete library tells names apart."""
+    """Returns the FNV-1a hash by which the Rete library compares names."""
     value = 0x811C9DC5
     for byte in text.encode():
         value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
@@ -361,7 +361,7 @@ def fnv1a32(text: str) -> int:
 
 
 def _derivation_depth(policies: Sequence[Policy]) -> tuple[int, list[Problem]]:
-    """How many layers of derived facts there are, and the policies that derive in a circle."""
+    """Returns the number of layers of derived facts, and a problem for each policy of a cycle."""
     makers: dict[str, list[Policy]] = {}
     for policy in policies:
         if made := _derived_kind(policy):

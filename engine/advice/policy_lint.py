@@ -1,4 +1,4 @@
-"""What good policies look like, beyond what they must be to run: all faults of a set of policies at once."""
+"""Lints of policies: all problems of a set of policies at once, beyond those that prevent compilation."""
 
 import itertools
 import re
@@ -12,7 +12,7 @@ from skewscope.rules.policy import FACTS, FactPattern, FieldPath, Policy, Scalar
 
 PLACEHOLDERS = ("{entity}", "{condition}")
 LOWEST_CONFIDENCE: Mapping[str, Scalar] = {"confidence": 0.3, "coverage": 0.3, "scope": "rank", "moves": 0}
-"""Less sure than any diagnosis that fires."""
+"""Less certain than any diagnosis that fires."""
 
 TOPOLOGY_CORNERS: Mapping[str, Sequence[Scalar]] = {
     "siblings": (0, 3),
@@ -20,12 +20,12 @@ TOPOLOGY_CORNERS: Mapping[str, Sequence[Scalar]] = {
     "members": (0, 8),
     "parallelism": ("none", "tensor-parallel"),
 }
-"""Topologies in which there must be advice: alone and among others, known and unknown."""
+"""Topologies in which there must be advice: a single entity and several, known and unknown."""
 DEFAULT_TOPOLOGY: Mapping[str, Scalar] = {"nodes": 1, "front_end": "no"}
 
 
 def lint_policies(policies: Sequence[Policy], catalogue: Catalogue) -> list[Problem]:
-    """All that is wrong with some policies: names, the matchers' profile, and what makes no sense. None is hidden."""
+    """Returns all problems of policies: references, the profile of the matchers, impossible or missing cases."""
     found = [*check_references(policies, catalogue), *_unused_facts(policies), *_unknown_placeholders(policies)]
     found += [problem for policy in policies for problem in _impossible_comparisons(policy)]
     try:
@@ -38,7 +38,7 @@ def lint_policies(policies: Sequence[Policy], catalogue: Catalogue) -> list[Prob
 
 
 def _unused_facts(policies: Iterable[Policy]) -> Iterator[Problem]:
-    """Facts that are derived for nobody."""
+    """Yields a problem for each derived fact that no policy matches."""
     asked = {pattern.fact for policy in policies for _, pattern in _patterns(policy)}
     for policy in policies:
         if policy.fact and policy.fact not in asked:
@@ -53,14 +53,14 @@ def _patterns(policy: Policy) -> Iterator[tuple[FieldPath, FactPattern]]:
 
 
 def _unknown_placeholders(policies: Iterable[Policy]) -> Iterator[Problem]:
-    """Words in braces that nothing is put in for."""
+    """Yields a problem for each unknown placeholder in braces."""
     for policy in policies:
         for word in re.findall(r"\{[^{}]*\}?|\}", policy.why.replace("{entity}", "").replace("{condition}", "")):
             yield policy.problem(("advise", "why"), repr(word), "only " + " and ".join(PLACEHOLDERS) + " in braces")
 
 
 def _impossible_comparisons(policy: Policy) -> Iterator[Problem]:
-    """Comparisons that no value passes."""
+    """Yields a problem for each set of comparisons that no value passes."""
     for path, pattern in _patterns(policy):
         properties = FACTS[pattern.fact].properties if pattern.fact in FACTS else {}
         for name in sorted({ask.property for ask in pattern.comparisons} & properties.keys()):
@@ -75,7 +75,7 @@ def _impossible_comparisons(policy: Policy) -> Iterator[Problem]:
 
 
 def _is_possible(limits: Iterable[tuple[str, int]], top: int | None) -> bool:
-    """Whether some whole number from 0 to `top` keeps all limits."""
+    """Whether some integer from 0 to `top` is within all limits."""
     low, high, holes = 0, 10**12 if top is None else top, set()
     for op, limit in limits:
         if op in ("at_least", "above"):
@@ -90,7 +90,7 @@ def _is_possible(limits: Iterable[tuple[str, int]], top: int | None) -> bool:
 
 
 def _missing_advice(policies: Sequence[Policy], program: Program) -> Iterator[Problem]:
-    """Diagnoses of which some severity, somewhere, leads to no advice though other ones do."""
+    """Yields a problem for each condition that has advice, but not for every severity and topology."""
     first: dict[str, Policy] = {}
     for policy in policies:
         if policy.mitigation and policy.when[0].fact == "diagnosis":
@@ -104,15 +104,15 @@ def _missing_advice(policies: Sequence[Policy], program: Program) -> Iterator[Pr
 
 
 def _unadvised_cases(program: Program, topic: str) -> Iterator[str]:
-    """The cases, told in words, in which nothing is advised."""
+    """Yields descriptions of the cases without advice."""
     matcher = ReferenceMatcher(program)
     cases: list[str] = []
     for values in itertools.product(*TOPOLOGY_CORNERS.values()):
         where = dict(zip(TOPOLOGY_CORNERS, values, strict=True))
         for severity in FACTS["diagnosis"].properties["severity"].choices:
-            told = f"severity is {severity}, " + ", ".join(f"{name} is {value}" for name, value in where.items())
-            matcher.assert_fact(build_fact("diagnosis", told, topic, {**LOWEST_CONFIDENCE, "severity": severity}))
-            matcher.assert_fact(build_fact("topology", told, values={**DEFAULT_TOPOLOGY, **where}))
-            cases.append(told)
-    heard = {said.entity for said in matcher.conclusions() if said.mitigation}
-    yield from (told for told in cases if told not in heard)
+            case = f"severity is {severity}, " + ", ".join(f"{name} is {value}" for name, value in where.items())
+            matcher.assert_fact(build_fact("diagnosis", case, topic, {**LOWEST_CONFIDENCE, "severity": severity}))
+            matcher.assert_fact(build_fact("topology", case, values={**DEFAULT_TOPOLOGY, **where}))
+            cases.append(case)
+    advised = {one.entity for one in matcher.conclusions() if one.mitigation}
+    yield from (case for case in cases if case not in advised)
