@@ -29,6 +29,11 @@ def test_links_lead_to_files(page):
     assert not missing
 
 
+@each_page
+def test_pages_use_plain_words(page):
+    assert not re.findall(r"\b(?:nought|whoever|nobody|somebody|goes on|is told|are told)\b", page.read_text())
+
+
 @pytest.mark.parametrize("page", [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"], ids=lambda path: path.name)
 def test_paths_exist(page):
     named = re.findall(rf"`((?:{'|'.join(FLOORS)})/[^`\s]*)`", page.read_text())

@@ -308,7 +308,7 @@ def test_a_recording_without_labels_is_told(tmp_path):
 def test_what_cannot_be_simulated_is_told(tmp_path):
     (tmp_path / "full").write_text("x")
     assert "Did you mean 'tp-straggler'?" in run("simulate", tmp_path / "new", "--condition", "tp-stragler", code=2)
-    assert "something that is there already" in run("simulate", tmp_path, "--condition", "tp-straggler", code=2)
+    assert "found an existing path" in run("simulate", tmp_path, "--condition", "tp-straggler", code=2)
     two = ("--condition", "credit-starvation", "--condition", "pfc-storm")
     assert "do not occur on one fabric" in run("simulate", tmp_path / "new", *two, code=2)
     assert not (tmp_path / "new").exists()
