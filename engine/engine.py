@@ -206,7 +206,7 @@ def build_rule_info(rule: Rule, calibration: Calibration | None = None) -> RuleI
             e.weight,
             e.against,
             e.required,
-            e.text,
+            e.full_text,
             format_dimension(unit_of(e.when)),
             tuple(sorted(e.when.signals)),
         )

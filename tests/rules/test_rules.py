@@ -10,6 +10,7 @@ import pytest
 
 from skewscope.engine.casetest.case_runner import is_killed, run_case, run_cases, select_survivors
 from skewscope.engine.casetest.mutants import generate_mutants
+from skewscope.engine.engine import build_rule_info
 from skewscope.kb import yamlfile
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError
@@ -169,3 +170,8 @@ def test_the_example_of_the_reference_is_a_rule():
 def test_the_page_of_rules_is_up_to_date():
     page = (RULES_FOLDER.parent / "docs" / "rules.md").read_text(encoding="utf-8")
     assert page == format_page(rules_by_id().values())
+
+
+def test_evidence_carries_the_definitions_of_its_lets():
+    text = build_rule_info(rules_by_id()["fabric-loss-on-the-wire"]).items[0].expr
+    assert text == "loss > 0.4*percent where loss = mean(wire.member_retransmit_ratio, 4*s)"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from skewscope.engine.model.incident import Advice, CompetingCondition, Incident, IncidentEvidence
 from skewscope.kb.model import Catalogue, Mitigation
+from skewscope.rules.model import DEFINITIONS_MARK
 from skewscope.tui.render import units
 from skewscope.tui.render.text import Line, fit, justify, line, line_width, pad, width, wrap
 
@@ -118,7 +119,7 @@ def format_name(name: str) -> str:
 
 def format_expression(expression: str) -> str:
     """Returns a readable expression: `12*percent` is `12%`, `4*s` is `4s`, `8*streams` is `8 streams`."""
-    return _QUANTITY.sub(_format_quantity, expression)
+    return _QUANTITY.sub(_format_quantity, expression.partition(DEFINITIONS_MARK)[0])
 
 
 def _format_quantity(found: re.Match[str]) -> str:
