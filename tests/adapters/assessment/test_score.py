@@ -310,7 +310,7 @@ def test_what_cannot_be_simulated_is_told(tmp_path):
     assert "Did you mean 'tp-straggler'?" in run("simulate", tmp_path / "new", "--condition", "tp-stragler", code=2)
     assert "found an existing path" in run("simulate", tmp_path, "--condition", "tp-straggler", code=2)
     two = ("--condition", "credit-starvation", "--condition", "pfc-storm")
-    assert "do not occur on one fabric" in run("simulate", tmp_path / "new", *two, code=2)
+    assert "found faults of different fabrics" in run("simulate", tmp_path / "new", *two, code=2)
     assert not (tmp_path / "new").exists()
     assert "traffic surge  benign" in run("simulate", "--list")
     assert {"name": "tp-straggler", "befalls": "node", "benign": False} in json.loads(
