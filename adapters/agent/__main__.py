@@ -16,8 +16,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="skewscope agent", description="Observes a node from its DPU.")
     parser.add_argument("--config", type=Path, default=Path("/etc/skewscope/agent.yaml"), help="agent.yaml")
     parser.add_argument("--check", action="store_true", help="only check the configuration")
-    told = parser.parse_args(arguments)
-    return check(told.config) if told.check else run(told.config)
+    reported = parser.parse_args(arguments)
+    return check(reported.config) if reported.check else run(reported.config)
 
 
 def check(config: Path) -> int:

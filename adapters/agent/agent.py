@@ -177,11 +177,11 @@ class NodeAgent:
     def _build_components(self) -> AgentComponents:
         config, place = self.config, self.port_map
         files = KernelFiles(Path(config.root), self.failures)
-        ground = CollectorContext(files, self.failures, self.catalogue, place.node, config.runs_on, place.ports)
+        context = CollectorContext(files, self.failures, self.catalogue, place.node, config.runs_on, place.ports)
         parts = AgentComponents(files)
         for name, kind in collector_kinds().items():
             if name in config.periods:
-                parts.collectors[name] = kind.build(ground)
+                parts.collectors[name] = kind.build(context)
         parts.relays = list(self._build_relays())
         observed = list(self._build_observed_ports(files))
         if observed:

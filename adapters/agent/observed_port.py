@@ -103,11 +103,11 @@ class ObservedPort:
             self.ticks_withheld += 1
             return None
         packets, self._packets = self._packets_before(first + TICK_LENGTH)
-        told = self._reducer.reduce(packets, first, 1)
+        reported = self._reducer.reduce(packets, first, 1)
         whole = self.sampling.share >= FULL_SHARE
         return [
             (key, float(value[-1]))
-            for key, value in zip(told.keys, told.values, strict=True)
+            for key, value in zip(reported.keys, reported.values, strict=True)
             if whole or key.signal in PER_FLOW_SIGNALS
         ]
 

@@ -112,10 +112,10 @@ class PacketObserver:
         samples: list[Sample] = []
         whole = True
         for port in self.ports:
-            told = port.tick(first, now)
-            whole = whole and told is not None
+            reported = port.tick(first, now)
+            whole = whole and reported is not None
             share = SeriesKey("agent.observed_share", "port", port.view.port)
-            samples += [*(told or ()), (share, port.sampling.share / FULL_SHARE)]
+            samples += [*(reported or ()), (share, port.sampling.share / FULL_SHARE)]
         self._emit(first + TICK_LENGTH, samples)
         done = self._clocks.cpu_time()
         self.cpu_seconds, self._last_cpu_time = done - self._last_cpu_time, done

@@ -91,8 +91,8 @@ class PacketRing:
 
     def count_drops(self) -> int:
         """Returns the packets dropped by the full ring since the last call."""
-        told = self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8)
-        return int(struct.unpack("=II", told)[1])
+        reported = self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8)
+        return int(struct.unpack("=II", reported)[1])
 
     def close(self) -> None:
         """Frees the memory."""

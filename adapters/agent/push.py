@@ -74,7 +74,11 @@ class Backlog:
                 if rows and size > most_bytes:
                     break
                 rows.append(row)
-            news = [told for table in sorted({row.table for row in rows}) if (told := self._announcement(table, rows))]
+            news = [
+                reported
+                for table in sorted({row.table for row in rows})
+                if (reported := self._announcement(table, rows))
+            ]
         return [self.hello, *news, *rows] if rows else []
 
     def _announcement(self, table: int, rows: list[RowFrame]) -> SeriesFrame | None:
@@ -255,16 +259,16 @@ class PushSender:
 def _json_field(text: bytes, name: str) -> object:
     """Returns a field of an answer; None if it is absent or invalid."""
     try:
-        told = json.loads(text)
+        reported = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return told.get(name) if isinstance(told, dict) else None
+    return reported.get(name) if isinstance(reported, dict) else None
 
 
 def _error_text(text: bytes) -> str:
     """Returns a controller's error text as the end of a line."""
-    told = _json_field(text, "error")
-    return f": {told[:MAX_ERROR_TEXT]}" if isinstance(told, str) and told.isprintable() else ""
+    reported = _json_field(text, "error")
+    return f": {reported[:MAX_ERROR_TEXT]}" if isinstance(reported, str) and reported.isprintable() else ""
 
 
 def _json_numbers(text: bytes, name: str) -> list[int]:

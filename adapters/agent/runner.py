@@ -140,17 +140,17 @@ class AgentRunner:
         if config.topology or not config.controllers:
             return
         self._polling_stop = threading.Event()
-        asked = TopologyClient([(c.url, Channel(c)) for c in config.controllers], config.node)
+        request = TopologyClient([(c.url, Channel(c)) for c in config.controllers], config.node)
         threading.Thread(
-            target=self._poll_topology, args=(asked, self._polling_stop), name="topology", daemon=True
+            target=self._poll_topology, args=(request, self._polling_stop), name="topology", daemon=True
         ).start()
 
-    def _poll_topology(self, asked: TopologyClient, ended: threading.Event) -> None:
+    def _poll_topology(self, request: TopologyClient, ended: threading.Event) -> None:
         wait = 0.0
         while not ended.wait(wait):
-            if (found := asked.poll()) is not None:
+            if (found := request.poll()) is not None:
                 self._pending_topology[:] = [found]
-            wait = POLL_PERIOD if asked.has_answered else FIRST_POLL_PERIOD
+            wait = POLL_PERIOD if request.has_answered else FIRST_POLL_PERIOD
 
 
 def _load_topology(config: AgentConfig) -> Topology | None:

@@ -50,14 +50,14 @@ class RowTables:
 
     def fill(self, name: str, time: float, sources: Iterable[tuple[str, Iterable[Sample]]]) -> RowTable | None:
         """Fills the newest row of a table from its sources; returns None if there are no samples."""
-        told = [(owner, *sample) for owner, samples in sources for sample in samples]
-        if not told:
+        reported = [(owner, *sample) for owner, samples in sources for sample in samples]
+        if not reported:
             return None
         with self._lock:
             table = self._table(name)
             if table is None:
                 return None
-            found = [(self._column(table, owner, key), value) for owner, key, value in told]
+            found = [(self._column(table, owner, key), value) for owner, key, value in reported]
             values = np.full(len(table.keys), np.nan)
             for column, value in found:
                 if column >= 0 and np.isnan(values[column]):

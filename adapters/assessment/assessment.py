@@ -93,12 +93,12 @@ def _quiet_scenarios(order: AssessmentOptions, faulty: Sequence[Scenario]) -> li
 
     Many node-days use large fleets.
     """
-    wanted, nodes = sum(s.lasts for s in faulty) * order.nodes, order.nodes
+    requested, nodes = sum(s.lasts for s in faulty) * order.nodes, order.nodes
     if order.quiet_node_days is not None:
-        wanted = order.quiet_node_days * DAY
+        requested = order.quiet_node_days * DAY
         nodes = LARGE_FLEET if order.quiet_node_days >= MANY_NODE_DAYS else nodes
-    count = max(1, round(wanted / (QUIET_DURATION * nodes))) if wanted else 0
-    seconds = wanted / (count * nodes) if count else 0.0
+    count = max(1, round(requested / (QUIET_DURATION * nodes))) if requested else 0
+    seconds = requested / (count * nodes) if count else 0.0
     profiles = ["usual" if n % 3 == 2 else "fine" for n in range(count)]
     seeds = range(order.seed * 1000, order.seed * 1000 + count)
     return [

@@ -54,8 +54,14 @@ def _header(found: Assessment) -> Iterator[str]:
 def _overall(found: Assessment) -> Iterator[str]:
     yield from ("## Overall", "", *_table_row("", "alone", "in pairs", "wanted"), *_table_row(*["---"] * 4))
     alone, two = found.single, found.pairs
-    for name, what, wanted in (("macro F1", "f1", ">= 0.90"), ("precision", "precision", ""), ("recall", "recall", "")):
-        yield from _table_row(name, _format_value(alone.macro_mean(what)), _format_value(two.macro_mean(what)), wanted)
+    for name, what, requested in (
+        ("macro F1", "f1", ">= 0.90"),
+        ("precision", "precision", ""),
+        ("recall", "recall", ""),
+    ):
+        yield from _table_row(
+            name, _format_value(alone.macro_mean(what)), _format_value(two.macro_mean(what)), requested
+        )
     yield from _table_row(
         "at the right place", _format_value(alone.located_share), _format_value(two.located_share), ">= 0.90"
     )
@@ -108,8 +114,10 @@ def _tally_cells(tally: ConditionTally) -> Iterator[str]:
 
 
 def _reported_instead(name: str, score: AssessmentScore) -> str:
-    told = [other or "nothing" for (was, other), _ in score.confusion.most_common() if was == name and other != name]
-    return ", ".join(told[:3])
+    reported = [
+        other or "nothing" for (was, other), _ in score.confusion.most_common() if was == name and other != name
+    ]
+    return ", ".join(reported[:3])
 
 
 def _dpu_cells(row: MatrixRow | None) -> tuple[str, str]:
@@ -155,18 +163,18 @@ def _vantages(found: Assessment) -> Iterator[str]:
     for vantage in dict.fromkeys((*INCREASING_VANTAGES, *REDUCED_VANTAGES)):
         score = found.by_vantage.get(vantage.name)
         if score is not None:
-            told = [
+            reported = [
                 f"{_format_value(score.micro_precision)}",
                 f"{_format_value(score.macro_mean('recall'))}",
                 f"{_format_value(score.macro_mean('f1'))}",
             ]
             there = [t for t in score.conditions.values() if t.true_positives + t.false_negatives]
             wrong = sum(t.false_positives for t in score.conditions.values())
-            sizes = [1 + len(told.candidates) for _, told in score.ambiguous]
+            sizes = [1 + len(reported.candidates) for _, reported in score.ambiguous]
             several = str(len(sizes)), f"{median(sizes):g}" if sizes else ""
             name = f"**{vantage.name}**" if vantage is FULL_VANTAGE else vantage.name
             yield from _table_row(
-                name, *told, str(wrong), *several, f"{sum(t.true_positives > 0 for t in there)} of {len(there)}"
+                name, *reported, str(wrong), *several, f"{sum(t.true_positives > 0 for t in there)} of {len(there)}"
             )
     yield ""
 
@@ -184,15 +192,15 @@ def _confusions(score: AssessmentScore) -> Iterator[str]:
     if not mixed:
         return
     yield from ("## Confusions", "", *_table_row("actual", "reported", "times"), *_table_row(*["---"] * 3))
-    for (was, told), n in sorted(mixed, key=lambda item: (-item[1], item[0]))[:MAX_CONFUSIONS]:
-        yield from _table_row(was or "nothing", told or "nothing", str(n))
+    for (was, reported), n in sorted(mixed, key=lambda item: (-item[1], item[0]))[:MAX_CONFUSIONS]:
+        yield from _table_row(was or "nothing", reported or "nothing", str(n))
     yield ""
 
 
 def _alarms(score: AssessmentScore) -> Iterator[str]:
     if not score.false_alarms:
         return
-    counts: Mapping[str, int] = _count(told.condition for _, told in score.false_alarms)
+    counts: Mapping[str, int] = _count(reported.condition for _, reported in score.false_alarms)
     yield from ("## False alarms", "", *(f"- {name}: {n}" for name, n in sorted(counts.items())), "")
 
 

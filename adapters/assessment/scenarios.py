@@ -75,8 +75,8 @@ def single_fault_scenarios(
 ) -> list[Scenario]:
     """Returns runs in which every condition occurs at every severity, `each` episodes per run."""
     random = np.random.default_rng(seed)
-    wanted = [((name, severity),) for name in conditions for severity in strengths or STRENGTHS]
-    return _build_scenarios([wanted[n] for n in random.permutation(len(wanted))], random, nodes, each, "faults")
+    requested = [((name, severity),) for name in conditions for severity in strengths or STRENGTHS]
+    return _build_scenarios([requested[n] for n in random.permutation(len(requested))], random, nodes, each, "faults")
 
 
 def fault_pair_scenarios(
@@ -85,12 +85,12 @@ def fault_pair_scenarios(
     """Returns runs in which two different conditions occur at a time, in different jobs."""
     random = np.random.default_rng(seed)
     names = [name for name in conditions if fault_models()[name].target not in SHARED_TARGETS]
-    wanted: list[EpisodeGroup] = []
-    while len(wanted) < count and len(names) > 1:
+    requested: list[EpisodeGroup] = []
+    while len(requested) < count and len(names) > 1:
         a, b = (str(name) for name in random.choice(names, 2, replace=False))
         if set(fault_models()[a].fabrics) & set(fault_models()[b].fabrics):
-            wanted.append(((a, "medium"), (b, "medium")))
-    return _build_scenarios(wanted, random, nodes, each, "pairs")
+            requested.append(((a, "medium"), (b, "medium")))
+    return _build_scenarios(requested, random, nodes, each, "pairs")
 
 
 def _build_scenarios(

@@ -56,8 +56,8 @@ class ConditionTally:
     @property
     def precision(self) -> float:
         """Share of incidents that were right; NaN without incidents."""
-        told = self.true_positives + self.false_positives
-        return self.true_positives / told if told else float("nan")
+        reported = self.true_positives + self.false_positives
+        return self.true_positives / reported if reported else float("nan")
 
     @property
     def recall(self) -> float:
@@ -175,7 +175,7 @@ def to_json(score: AssessmentScore) -> dict[str, Any]:
         }
         for name, tally in sorted(score.conditions.items())
     }
-    confusion = [{"was": was, "told": told, "times": n} for (was, told), n in sorted(score.confusion.items())]
+    confusion = [{"was": was, "told": reported, "times": n} for (was, reported), n in sorted(score.confusion.items())]
     return {
         **{f"macro_{what}": _json_number(score.macro_mean(what)) for what in ("f1", "precision", "recall")},
         "placed": _json_number(score.located_share),
@@ -188,11 +188,18 @@ def to_json(score: AssessmentScore) -> dict[str, Any]:
             for b in score.reliability
         ],
         "false_alarms": [
-            {"run": run, "condition": told.condition, "entity": told.name, "opened": told.opened_s, "rule": told.rule}
-            for run, told in score.false_alarms
+            {
+                "run": run,
+                "condition": reported.condition,
+                "entity": reported.name,
+                "opened": reported.opened_s,
+                "rule": reported.rule,
+            }
+            for run, reported in score.false_alarms
         ],
         "left_open": [
-            {"was": was, "told": told.condition, "candidates": list(told.candidates)} for was, told in score.ambiguous
+            {"was": was, "told": reported.condition, "candidates": list(reported.candidates)}
+            for was, reported in score.ambiguous
         ],
         "quiet_node_days": score.quiet_node_days,
         "false_alarms_a_node_day_at_most": _json_number(score.false_alarm_rate_limit),
@@ -227,8 +234,10 @@ def score_runs(runs: Iterable[AssessmentRun]) -> AssessmentScore:
 
 
 def _score_run(run: AssessmentRun, score: AssessmentScore) -> None:
-    roots = [told for told in run.incidents if told.is_diagnosis]
-    score.root_outcomes += [(told.confidence, _is_right(told, run)) for told in run.incidents if not told.root]
+    roots = [reported for reported in run.incidents if reported.is_diagnosis]
+    score.root_outcomes += [
+        (reported.confidence, _is_right(reported, run)) for reported in run.incidents if not reported.root
+    ]
     used: set[int] = set()
     for truth in run.labels:
         own = _match_incident(truth, roots, used)
@@ -246,18 +255,18 @@ def _score_run(run: AssessmentRun, score: AssessmentScore) -> None:
         stated = _stated_round_share(found)
         if not np.isnan(stated + truth.lost_round_share):
             score.cost_pairs.append((stated, truth.lost_round_share))
-    for n, told in enumerate(roots):
-        if n in used or _is_repeat(told, run.labels):
+    for n, reported in enumerate(roots):
+        if n in used or _is_repeat(reported, run.labels):
             continue
-        if was := _matching_candidate(told, run.labels):
-            score.ambiguous.append((was, told))
+        if was := _matching_candidate(reported, run.labels):
+            score.ambiguous.append((was, reported))
             continue
-        score.tally(told.condition).false_positives += 1
+        score.tally(reported.condition).false_positives += 1
         if run.labels:
-            score.confusion[_actual_condition(told, run.labels), told.condition] += 1
+            score.confusion[_actual_condition(reported, run.labels), reported.condition] += 1
     if not run.labels:
         score.quiet_node_days += run.nodes * run.duration / 86400
-        score.false_alarms += [(run.name, told) for told in roots]
+        score.false_alarms += [(run.name, reported) for reported in roots]
 
 
 def calibration_samples(runs: Iterable[AssessmentRun], causes: CauseGraph) -> list[CalibrationSample]:
@@ -266,66 +275,82 @@ def calibration_samples(runs: Iterable[AssessmentRun], causes: CauseGraph) -> li
     Omits correct reports of effects of a present fault: these are not errors of their rules.
     """
     return [
-        CalibrationSample(told.rule, told.log_odds, _is_right(told, run))
+        CalibrationSample(reported.rule, reported.log_odds, _is_right(reported, run))
         for run in runs
-        for told in run.incidents
-        if not (told.root and told.condition in causes.effects(told.root) and _is_present(told.root, told, run))
+        for reported in run.incidents
+        if not (
+            reported.root
+            and reported.condition in causes.effects(reported.root)
+            and _is_present(reported.root, reported, run)
+        )
     ]
 
 
-def _is_present(condition: str, told: ReportedIncident, run: AssessmentRun) -> bool:
-    return any(condition == truth.condition and _is_during(truth, told) for truth in run.labels)
+def _is_present(condition: str, reported: ReportedIncident, run: AssessmentRun) -> bool:
+    return any(condition == truth.condition and _is_during(truth, reported) for truth in run.labels)
 
 
-def _is_right(told: ReportedIncident, run: AssessmentRun) -> bool:
+def _is_right(reported: ReportedIncident, run: AssessmentRun) -> bool:
     """Returns whether an incident or one of its indistinguishable candidates is right."""
-    return _is_present(told.condition, told, run) or bool(_matching_candidate(told, run.labels))
+    return _is_present(reported.condition, reported, run) or bool(_matching_candidate(reported, run.labels))
 
 
-def _matching_candidate(told: ReportedIncident, truths: Iterable[FaultLabel]) -> str:
+def _matching_candidate(reported: ReportedIncident, truths: Iterable[FaultLabel]) -> str:
     """Returns the candidate of an incident that was right there and then; '' for none."""
-    named = (truth for truth in truths if truth.condition in told.candidates)
-    return next((truth.condition for truth in named if _is_during(truth, told) and _may_be_located(truth, told)), "")
+    named = (truth for truth in truths if truth.condition in reported.candidates)
+    return next(
+        (truth.condition for truth in named if _is_during(truth, reported) and _may_be_located(truth, reported)), ""
+    )
 
 
 def _match_incident(truth: FaultLabel, roots: Sequence[ReportedIncident], used: set[int]) -> int | None:
     """Returns the first root that matches a fault, preferably at the right place."""
     fits = [
         n
-        for n, told in enumerate(roots)
-        if n not in used and told.condition == truth.condition and _is_during(truth, told)
+        for n, reported in enumerate(roots)
+        if n not in used and reported.condition == truth.condition and _is_during(truth, reported)
     ]
     return min(fits, key=lambda n: (not _is_located(truth, roots[n]), roots[n].opened_s), default=None)
 
 
-def _stated_round_share(told: ReportedIncident) -> float:
+def _stated_round_share(reported: ReportedIncident) -> float:
     """Returns the stated share of lost rounds; NaN if it states something else."""
-    size = abs(told.impact)
-    return size / (1 + size) if told.metric in LONGER_ROUNDS else size if told.metric in SHARE_OF_ROUNDS else np.nan
+    size = abs(reported.impact)
+    return (
+        size / (1 + size)
+        if reported.metric in LONGER_ROUNDS
+        else size
+        if reported.metric in SHARE_OF_ROUNDS
+        else np.nan
+    )
 
 
-def _is_during(truth: FaultLabel, told: ReportedIncident) -> bool:
-    return truth.begin - EARLY_TOLERANCE <= told.opened_s <= truth.end + LATE_TOLERANCE
+def _is_during(truth: FaultLabel, reported: ReportedIncident) -> bool:
+    return truth.begin - EARLY_TOLERANCE <= reported.opened_s <= truth.end + LATE_TOLERANCE
 
 
-def _is_located(truth: FaultLabel, told: ReportedIncident) -> bool:
-    return told.name in truth.names or ANYWHERE in truth.names
+def _is_located(truth: FaultLabel, reported: ReportedIncident) -> bool:
+    return reported.name in truth.names or ANYWHERE in truth.names
 
 
-def _may_be_located(truth: FaultLabel, told: ReportedIncident) -> bool:
+def _may_be_located(truth: FaultLabel, reported: ReportedIncident) -> bool:
     """Returns whether a candidate may be at the fault's place, or at another location that the incident names."""
-    named = (name for condition, names in told.candidate_locations if condition == truth.condition for name in names)
-    return _is_located(truth, told) or not {*told.members, *named}.isdisjoint(truth.names)
+    named = (
+        name for condition, names in reported.candidate_locations if condition == truth.condition for name in names
+    )
+    return _is_located(truth, reported) or not {*reported.members, *named}.isdisjoint(truth.names)
 
 
-def _is_repeat(told: ReportedIncident, truths: Iterable[FaultLabel]) -> bool:
+def _is_repeat(reported: ReportedIncident, truths: Iterable[FaultLabel]) -> bool:
     """Returns whether it is a second incident of the same fault and place, after the first one cleared."""
-    return any(told.condition == t.condition and _is_during(t, told) and _is_located(t, told) for t in truths)
+    return any(
+        reported.condition == t.condition and _is_during(t, reported) and _is_located(t, reported) for t in truths
+    )
 
 
-def _reported_instead(truth: FaultLabel, told: Iterable[ReportedIncident]) -> str:
+def _reported_instead(truth: FaultLabel, reported: Iterable[ReportedIncident]) -> str:
     """Returns the condition reported during a fault that was missed."""
-    during = [one for one in told if _is_during(truth, one)]
+    during = [one for one in reported if _is_during(truth, one)]
     if any(one.condition == truth.condition for one in during):
         root = next(one.root for one in during if one.condition == truth.condition)
         return f"{root} (folded)" if root else SUSPECTED
@@ -338,7 +363,7 @@ def _reported_instead(truth: FaultLabel, told: Iterable[ReportedIncident]) -> st
     return min(near, key=lambda one: one.opened_s).condition if near else ""
 
 
-def _actual_condition(told: ReportedIncident, truths: Iterable[FaultLabel]) -> str:
+def _actual_condition(reported: ReportedIncident, truths: Iterable[FaultLabel]) -> str:
     """Returns the actual condition during a false positive."""
-    during = [truth for truth in truths if _is_during(truth, told)]
+    during = [truth for truth in truths if _is_during(truth, reported)]
     return during[0].condition if during else ""

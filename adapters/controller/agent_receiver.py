@@ -167,18 +167,18 @@ class AgentReceiver:
             del agent.boots[next(iter(agent.boots))]
         return boot
 
-    def _announce(self, agent: AgentState, boot: AgentBoot, told: SeriesFrame, *, bound: bool) -> None:
-        table = boot.tables.get(told.table)
+    def _announce(self, agent: AgentState, boot: AgentBoot, payload: SeriesFrame, *, bound: bool) -> None:
+        table = boot.tables.get(payload.table)
         if table is None:
-            table = boot.tables[told.table] = AgentTable(f"{agent.node}/{told.table}")
+            table = boot.tables[payload.table] = AgentTable(f"{agent.node}/{payload.table}")
         known = len(table.keys)
-        if told.first > known:
-            raise UnknownTablesError([told.table])
+        if payload.first > known:
+            raise UnknownTablesError([payload.table])
         # A repeated announcement must be identical: a number never changes its meaning.
-        new = told.series[known - told.first :]
-        again = zip(told.series, table.keys[told.first :], strict=False)
+        new = payload.series[known - payload.first :]
+        again = zip(payload.series, table.keys[payload.first :], strict=False)
         if any(key != before for key, before in again if before is not DISCARDED_SERIES):
-            raise BadRowsError(f"other series under numbers of table {told.table} that were announced before")
+            raise BadRowsError(f"other series under numbers of table {payload.table} that were announced before")
         boot.columns += len(new)
         if boot.columns > MAX_COLUMNS:
             raise BadRowsError(f"more than {MAX_COLUMNS} series of one agent")
@@ -230,8 +230,8 @@ class AgentReceiver:
             for agent in self.agents.values()
             if now - agent.last_seen <= SILENT_AFTER
         )
-        said = [f"{silent} of {len(self.agents)} agents are silent"] if silent else []
-        return ", ".join([*said, f"the clocks of {off} are off by more than {MAX_CLOCK_OFFSET:g} s"] if off else said)
+        text = [f"{silent} of {len(self.agents)} agents are silent"] if silent else []
+        return ", ".join([*text, f"the clocks of {off} are off by more than {MAX_CLOCK_OFFSET:g} s"] if off else text)
 
 
 @dataclass

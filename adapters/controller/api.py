@@ -95,22 +95,22 @@ async def get_liveness(_request: Request, _site: ApiContext) -> Response:
     return PlainTextResponse("ok\n")
 
 
-async def get_readiness(_request: Request, site: ApiContext) -> Response:
+async def get_readiness(_request: Request, context: ApiContext) -> Response:
     """Reports whether ticks are advancing."""
-    known, now = site.controller.last_result, site.controller.clock.now()
+    known, now = context.controller.last_result, context.controller.clock.now()
     if known is None or now - known.snapshot.time > STALE_AFTER:
         return PlainTextResponse("no tick yet\n" if known is None else "ticks are not advancing\n", 503)
     return PlainTextResponse("ok\n")
 
 
-async def get_metrics(_request: Request, site: ApiContext) -> Response:
+async def get_metrics(_request: Request, context: ApiContext) -> Response:
     """Returns the controller's own metrics."""
-    return PlainTextResponse(metrics.format_metrics(site.controller), headers={"Content-Type": metrics.CONTENT_TYPE})
+    return PlainTextResponse(metrics.format_metrics(context.controller), headers={"Content-Type": metrics.CONTENT_TYPE})
 
 
-async def get_topology(request: Request, site: ApiContext) -> Response:
+async def get_topology(request: Request, context: ApiContext) -> Response:
     """Returns the topology; of a large one, the part that concerns a node."""
-    whole, node = site.controller.config.topology, request.query_params.get("node", "")
+    whole, node = context.controller.config.topology, request.query_params.get("node", "")
     text = (await asyncio.to_thread(lambda: format_topology(subset_for_node(whole, node) if node else whole))).encode()
     tag = f'"{hashlib.sha256(text).hexdigest()[:32]}"'
     if tag in [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]:
@@ -118,18 +118,18 @@ async def get_topology(request: Request, site: ApiContext) -> Response:
     return Response(text, media_type="application/yaml", headers={"ETag": tag})
 
 
-async def list_incidents(request: Request, site: ApiContext) -> Response:
+async def list_incidents(request: Request, context: ApiContext) -> Response:
     """Returns incidents, latest first."""
     state = request.query_params.get("state", "")
     if state not in ("", "firing", "resolved"):
         return error_response(400, f"state is {state[:40]!r}: firing, resolved or nothing was expected")
-    found = await asyncio.to_thread(site.reader.incidents, state, MAX_LISTED)
-    return JSONResponse({"incidents": [_add_silence(one, site) for one in _merge_pending(found, state, site)]})
+    found = await asyncio.to_thread(context.reader.incidents, state, MAX_LISTED)
+    return JSONResponse({"incidents": [_add_silence(one, context) for one in _merge_pending(found, state, context)]})
 
 
-def _merge_pending(found: list[dict[str, Any]], state: str, site: ApiContext) -> list[dict[str, Any]]:
+def _merge_pending(found: list[dict[str, Any]], state: str, context: ApiContext) -> list[dict[str, Any]]:
     """Merges stored incidents with those not yet written to the store."""
-    known = site.controller.last_result
+    known = context.controller.last_result
     if known is None or known.store_ok:
         return found
     newer = {one.id: one.as_json() for one in known.snapshot.incidents}
@@ -138,44 +138,44 @@ def _merge_pending(found: list[dict[str, Any]], state: str, site: ApiContext) ->
     return sorted(here, key=lambda one: one["opened_at"], reverse=True)[:MAX_LISTED]
 
 
-def _add_silence(told: dict[str, Any], site: ApiContext) -> dict[str, Any]:
+def _add_silence(payload: dict[str, Any], context: ApiContext) -> dict[str, Any]:
     """Adds the silence that suppresses notifications of an incident; None without one or if resolved."""
-    known = site.controller.last_result
-    return told | {"silenced_by": known.snapshot.silenced.get(told["id"]) if known else None}
+    known = context.controller.last_result
+    return payload | {"silenced_by": known.snapshot.silenced.get(payload["id"]) if known else None}
 
 
-async def get_incident(request: Request, site: ApiContext) -> Response:
+async def get_incident(request: Request, context: ApiContext) -> Response:
     """Returns one incident with its history."""
-    found = await asyncio.to_thread(site.reader.incident, request.path_params["id"])
-    return error_response(404, "no such incident") if found is None else JSONResponse(_add_silence(found, site))
+    found = await asyncio.to_thread(context.reader.incident, request.path_params["id"])
+    return error_response(404, "no such incident") if found is None else JSONResponse(_add_silence(found, context))
 
 
-async def list_sources(_request: Request, site: ApiContext) -> Response:
+async def list_sources(_request: Request, context: ApiContext) -> Response:
     """Returns the state of sources, telemetry and coverage."""
-    controller, known = site.controller, site.controller.last_result
-    told = [asdict(one) for one in controller.source_statuses()]
-    for one in told:
+    controller, known = context.controller, context.controller.last_result
+    payload = [asdict(one) for one in controller.source_statuses()]
+    for one in payload:
         one["since"] = rfc3339(one["since"])
         one["last"] = None if one["last"] is None else rfc3339(one["last"])
     telemetry = [asdict(one) for one in known.snapshot.sources] if known else []
     missing = known.snapshot.missing if known else ()
-    return JSONResponse({"sources": told, "telemetry": telemetry, "missing": missing})
+    return JSONResponse({"sources": payload, "telemetry": telemetry, "missing": missing})
 
 
-async def list_notifiers(_request: Request, site: ApiContext) -> Response:
+async def list_notifiers(_request: Request, context: ApiContext) -> Response:
     """Returns the state of notifiers."""
-    told = [asdict(one) for one in site.controller.dispatcher.statuses()]
-    for one in told:
-        one["dropped"] = site.controller.dropped_notifications(one["name"])
+    payload = [asdict(one) for one in context.controller.dispatcher.statuses()]
+    for one in payload:
+        one["dropped"] = context.controller.dropped_notifications(one["name"])
         one["since"] = rfc3339(one["since"])
         one["last"] = None if one["last"] is None else rfc3339(one["last"])
-    return JSONResponse({"tellers": told})
+    return JSONResponse({"tellers": payload})
 
 
-async def get_health(request: Request, site: ApiContext) -> Response:
+async def get_health(request: Request, context: ApiContext) -> Response:
     """Returns the health of a node, group or replica: 1 healthy, 0 unusable."""
     kind, name = request.path_params["kind"], request.path_params["name"]
-    known, controller = site.controller.last_result, site.controller
+    known, controller = context.controller.last_result, context.controller
     if kind not in health.HEALTH_KINDS:
         return error_response(404, f"{kind[:40]!r}: one of {', '.join(health.HEALTH_KINDS)} was expected")
     if known is None:
@@ -186,29 +186,29 @@ async def get_health(request: Request, site: ApiContext) -> Response:
     return JSONResponse(found.as_json(controller.clock.now()))
 
 
-async def stream_events(request: Request, site: ApiContext) -> Response:
+async def stream_events(request: Request, context: ApiContext) -> Response:
     """Streams incident events; `Last-Event-ID` resumes an interrupted stream."""
     last = request.headers.get("last-event-id", "")
-    if site.streams >= MAX_STREAMS:
+    if context.streams >= MAX_STREAMS:
         return error_response(503, "too many streams")
     if last and not (last.isascii() and last.isdigit() and len(last) < 19):
         return error_response(400, "Last-Event-ID is not a number")
     # Counted before the first await: concurrent requests must not all pass the limit.
-    site.streams += 1
+    context.streams += 1
     try:
-        return EventStreamResponse(site, int(last) if last else await asyncio.to_thread(site.reader.last_event))
+        return EventStreamResponse(context, int(last) if last else await asyncio.to_thread(context.reader.last_event))
     except BaseException:
-        site.streams -= 1
+        context.streams -= 1
         raise
 
 
 class EventStreamResponse(StreamingResponse):
     """An event stream, counted until it ends."""
 
-    def __init__(self, site: ApiContext, after: int) -> None:
-        self._site = site
+    def __init__(self, context: ApiContext, after: int) -> None:
+        self._site = context
         head = {"Cache-Control": "no-store"}
-        super().__init__(_event_stream(site, after), media_type="text/event-stream", headers=head)
+        super().__init__(_event_stream(context, after), media_type="text/event-stream", headers=head)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Streams."""
@@ -218,20 +218,20 @@ class EventStreamResponse(StreamingResponse):
             self._site.streams -= 1
 
 
-async def _event_stream(site: ApiContext, after: int) -> AsyncIterator[str]:
+async def _event_stream(context: ApiContext, after: int) -> AsyncIterator[str]:
     yield ": hello\n\n"
-    async for found in site.events(after):
+    async for found in context.events(after):
         yield "".join(map(_format_event, found)) or ": alive\n\n"
 
 
 def _format_event(event: IncidentEvent) -> str:
-    told = {"incident": event.incident, "time": rfc3339(event.t), "what": event.what}
-    return f"id: {event.number}\nevent: incident\ndata: {json.dumps(told, ensure_ascii=False)}\n\n"
+    payload = {"incident": event.incident, "time": rfc3339(event.t), "what": event.what}
+    return f"id: {event.number}\nevent: incident\ndata: {json.dumps(payload, ensure_ascii=False)}\n\n"
 
 
-async def get_view(request: Request, site: ApiContext) -> Response:
+async def get_view(request: Request, context: ApiContext) -> Response:
     """Returns the console's view: all series and incidents; 204 if the client has the newest."""
-    controller, asked = site.controller, request.query_params
+    controller, asked = context.controller, request.query_params
     controller.view_publisher.record_request(controller.clock.now())
     shot = controller.view_publisher.latest
     if shot is None:
@@ -246,9 +246,9 @@ async def get_view(request: Request, site: ApiContext) -> Response:
     return Response(message, media_type=SCENE)
 
 
-async def get_openapi(_request: Request, site: ApiContext) -> Response:
+async def get_openapi(_request: Request, context: ApiContext) -> Response:
     """Returns the OpenAPI description."""
-    return JSONResponse(build_description(ROUTES, site.controller.supervisor.receivers))
+    return JSONResponse(build_description(ROUTES, context.controller.supervisor.receivers))
 
 
 SILENCE_CONFLICTS = (("409", "Too broad without `force` by an admin; or too many silences."),)

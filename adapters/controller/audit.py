@@ -33,16 +33,16 @@ class AuditLine(NamedTuple):
         return hashlib.sha256(previous.encode() + content.encode()).hexdigest()
 
 
-def canonical_json(told: object) -> str:
+def canonical_json(payload: object) -> str:
     """Returns JSON in canonical form: sorted keys, no blanks, numbers in Python's notation."""
-    return json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-def append(connection: sqlite3.Connection, t: float, who: str, what: str, told: Mapping[str, Any]) -> None:
+def append(connection: sqlite3.Connection, t: float, who: str, what: str, payload: Mapping[str, Any]) -> None:
     """Appends a line in the open transaction."""
     row = connection.execute("SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1").fetchone()
     number, previous = row or (0, GENESIS_HASH)
-    line = AuditLine(number + 1, t, who, what, canonical_json(told))
+    line = AuditLine(number + 1, t, who, what, canonical_json(payload))
     connection.execute("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?)", (*line, previous, line.compute_hash(previous)))
 
 

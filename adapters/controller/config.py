@@ -386,7 +386,7 @@ def _parse_anonymous(fields: FieldReader, tokens: tuple[ApiToken, ...]) -> str:
 
 
 def _parse_components(
-    fields: FieldReader, what: str, known: Mapping[str, SettingsReader], taken: tuple[str, ...] = ()
+    fields: FieldReader, what: str, known: Mapping[str, SettingsReader], used: tuple[str, ...] = ()
 ) -> tuple[ComponentConfig, ...]:
     """Parses a list of entries whose fields depend on their kind."""
     found: dict[str, ComponentConfig] = {}
@@ -399,7 +399,7 @@ def _parse_components(
         name = fields.text((*at, "name")) or f"{DEFAULT_NAMES[what]} {at[-1]}"
         if fields.value_at((*at, "kind")) is None:
             fields.add_problem((*at, "kind"), "no value", "the field 'kind'")
-        if name in found or name in taken:
+        if name in found or name in used:
             fields.add_problem((*at, "name"), f"{name!r} for the second time", "a name of its own")
         if kind:
             found[name] = ComponentConfig(kind, name, known[kind].read(fields, at, name))

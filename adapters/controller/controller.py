@@ -117,8 +117,8 @@ class Controller:
         self._update_wanted_signals()
         self.receiver.expect_agents(await self._run_in_thread(self._active_pipeline.load_agents))
         self.supervisor.start(AgentSource(self.receiver, self.clock))
-        for wanted in self.config.sources:
-            self._start_source(wanted)
+        for requested in self.config.sources:
+            self._start_source(requested)
         await self._restart_notifiers()
         await self._run_in_thread(self._add_audit_entry, "started")
         self.election.start()
@@ -152,9 +152,9 @@ class Controller:
         """Restarts the engine at the present time after a clock set-back: engine time never runs backwards."""
         log.warning("the clock was set back by %.0f s: windows fill again", seconds)
         self._t = -math.inf
-        for wanted in self.config.sources:
-            await self.supervisor.stop(wanted.name)
-            self._start_source(wanted)
+        for requested in self.config.sources:
+            await self.supervisor.stop(requested.name)
+            self._start_source(requested)
         await self._run_in_thread(self._rebuild_pipeline)
         self._update_wanted_signals()
         await self._run_in_thread(self._add_audit_entry, f"the clock was set back by {seconds:.0f} s")
@@ -209,33 +209,37 @@ class Controller:
     async def reload(self, config: ControllerConfig) -> tuple[str, ...]:
         """Applies another config; returns the fields that need a restart and are left unchanged."""
         before, self.config = self.config, config
-        told = [what for what in ("listen", "tls", "store", "leader") if getattr(before, what) != getattr(config, what)]
-        self.config = replace(config, **{what: getattr(before, what) for what in told})
+        payload = [
+            what for what in ("listen", "tls", "store", "leader") if getattr(before, what) != getattr(config, what)
+        ]
+        self.config = replace(config, **{what: getattr(before, what) for what in payload})
         gone = [w for w in before.sources if w not in config.sources or before.topology != config.topology]
-        for wanted in gone:
-            self._leftover[wanted.name] = self._leftover.get(wanted.name, []) + await self.supervisor.stop(wanted.name)
+        for requested in gone:
+            self._leftover[requested.name] = self._leftover.get(requested.name, []) + await self.supervisor.stop(
+                requested.name
+            )
         if before.topology != config.topology:
             self.receiver.topology = config.topology
             await self._run_in_thread(self._rebuild_pipeline)
         elif (before.recording_path, before.retention) != (config.recording_path, config.retention):
             await self._run_in_thread(self._restart_recorder)
         self._update_wanted_signals()
-        for wanted in config.sources:
-            if wanted.name not in self.supervisor.names:
-                self._start_source(wanted)
+        for requested in config.sources:
+            if requested.name not in self.supervisor.names:
+                self._start_source(requested)
         if (before.notifiers, before.topology) != (config.notifiers, config.topology):
             same = before.topology == config.topology
             await self._restart_notifiers(kept=[w for w in before.notifiers if w in config.notifiers] if same else [])
         await self._run_in_thread(self._add_audit_entry, "reloaded")
-        return tuple(told)
+        return tuple(payload)
 
     def _update_wanted_signals(self) -> None:
         """Keeps only those series of agents that are read; all of them when recording."""
         assert self._pipeline is not None
-        wanted = None if self.config.recording_path else self._pipeline.runtime.engine.read_signals
-        if wanted is None and self.receiver.wanted_signals is not None:
+        requested = None if self.config.recording_path else self._pipeline.runtime.engine.read_signals
+        if requested is None and self.receiver.wanted_signals is not None:
             self.receiver.request_announcements()
-        self.receiver.wanted_signals = wanted
+        self.receiver.wanted_signals = requested
 
     # --- in the thread that owns engine, store and recording
 
@@ -307,28 +311,28 @@ class Controller:
         tellers = {
             w.name: notify.kinds()[w.kind].build(w.settings, self.config.topology) for w in self.config.notifiers
         }
-        going = {teller.name for wanted in kept for teller in tellers[wanted.name]}
+        going = {notifier.name for requested in kept for notifier in tellers[requested.name]}
         for name in self.dispatcher.names:
             if name not in going:
                 await self.dispatcher.stop(name)
-        found = [teller for some in tellers.values() for teller in some]
+        found = [notifier for some in tellers.values() for notifier in some]
         await self._run_in_thread(
-            self._replace_outbox, {teller.name: teller.scope for teller in found if is_event_notifier(teller)}
+            self._replace_outbox, {notifier.name: notifier.scope for notifier in found if is_event_notifier(notifier)}
         )
-        for teller in found:
-            if teller.name not in going:
-                self.dispatcher.start(teller)
+        for notifier in found:
+            if notifier.name not in going:
+                self.dispatcher.start(notifier)
 
     def _replace_outbox(self, scopes: Mapping[str, NotificationScope]) -> None:
         assert self._pipeline is not None
         self._pipeline.replace_outbox(Outbox(scopes, self._deliveries))
 
-    def dropped_notifications(self, teller: str) -> int:
+    def dropped_notifications(self, notifier: str) -> int:
         """Returns the number of notifications of a notifier that were dropped from its full queue."""
-        return self._pipeline.store_writer.outbox.dropped.get(teller, 0) if self._pipeline is not None else 0
+        return self._pipeline.store_writer.outbox.dropped.get(notifier, 0) if self._pipeline is not None else 0
 
-    def _record_delivery(self, teller: str, number: int) -> None:
-        self._deliveries.append((teller, number))
+    def _record_delivery(self, notifier: str, number: int) -> None:
+        self._deliveries.append((notifier, number))
 
     @property
     def is_leader(self) -> bool:

@@ -30,9 +30,9 @@ class ControllerParticipant:
         """Returns its progress as one line."""
         return self.dispatcher.progress(self.clock.now())
 
-    def receive_progress(self, said: str) -> None:
+    def receive_progress(self, text: str) -> None:
         """Parses the progress of the present or previous leader."""
-        self.dispatcher.handover.receive_progress(self.clock.now(), said)
+        self.dispatcher.handover.receive_progress(self.clock.now(), text)
 
     async def on_leadership_change(self, leads: bool) -> None:
         """Records a change of leadership."""

@@ -60,10 +60,10 @@ class RestoredIncidents:
         for one in incidents:
             if one.id not in self._restored and (before := self.waiting.pop(_match_key(one), None)):
                 self._restored[one.id] = before
-        told = [_restore_change(change, self._restored) for change in changes]
-        told += self._resolve_missing(t, self._started_at, unknown)
+        payload = [_restore_change(change, self._restored) for change in changes]
+        payload += self._resolve_missing(t, self._started_at, unknown)
         gone = (*self.waiting.values(), *self._resolved)
-        return (*(self._restore(one) for one in incidents), *gone), tuple(told)
+        return (*(self._restore(one) for one in incidents), *gone), tuple(payload)
 
     def forget_before(self, before: float) -> None:
         """Forgets incidents resolved before a time."""
@@ -75,15 +75,15 @@ class RestoredIncidents:
 
     def _resolve_missing(self, t: float, since: float, unknown: Callable[[Incident], bool]) -> list[IncidentChange]:
         """Resolves incidents judged as over, and those that could not be judged for too long."""
-        told = []
+        payload = []
         for key, one in tuple(self.waiting.items()):
             if unknown(one):
                 self._unknown_until[key] = t
             judged = t - self._unknown_until.get(key, since)
             if judged > RESTORE_WAIT or t - since > UNKNOWN_TIMEOUT:
                 self._resolved.append(replace(self.waiting.pop(key), state="resolved", resolved_at=t))
-                told.append(IncidentChange(t, one.id, TEXT_NOT_SEEN if judged > RESTORE_WAIT else TEXT_UNKNOWN))
-        return told
+                payload.append(IncidentChange(t, one.id, TEXT_NOT_SEEN if judged > RESTORE_WAIT else TEXT_UNKNOWN))
+        return payload
 
     def _restore(self, one: Incident) -> Incident:
         before = self._restored.get(one.id)

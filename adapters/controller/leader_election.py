@@ -60,7 +60,7 @@ class FileLease:
         """Whether this controller holds the lease; thread-safe."""
         return self.now() - self._renewed_at < SAFE_SHARE * self.lock.lease
 
-    def acquire(self, said: str = "") -> bool:
+    def acquire(self, text: str = "") -> bool:
         """Renews or acquires the lease; returns whether it is held. `said` is a line for the successor.
 
         Raises:
@@ -77,11 +77,11 @@ class FileLease:
             free = not holder or begun - self._last_change >= self.lock.lease
             if holder == self.name.encode() or free:
                 # Measured from before the file was opened: storage may have blocked.
-                self._write(handle, self.name, said)
+                self._write(handle, self.name, text)
                 self._renewed_at = begun
         return self.is_held
 
-    def release(self, said: str = "") -> None:
+    def release(self, text: str = "") -> None:
         """Releases the lease, so that a successor need not wait for its end.
 
         Raises:
@@ -90,7 +90,7 @@ class FileLease:
         self._renewed_at = float("-inf")
         with self._lock_file() as handle:
             if os.pread(handle, MAX_BYTES, 0).split(b"\n")[0] == self.name.encode():
-                self._write(handle, "", said)
+                self._write(handle, "", text)
 
     def _write(self, handle: int, name: str, said: str) -> None:
         # A new number each time: a changing file means a live lease.
@@ -113,8 +113,8 @@ class FileLease:
 
 def parse_progress(found: bytes) -> str:
     """Returns the line of the leader in the file's content; '' for none."""
-    _, _, said, *_ = (*found.split(b"\n"), b"", b"", b"")
-    return said.decode("utf-8", "replace")
+    _, _, text, *_ = (*found.split(b"\n"), b"", b"", b"")
+    return text.decode("utf-8", "replace")
 
 
 class ElectionParticipant(Protocol):
@@ -129,7 +129,7 @@ class ElectionParticipant(Protocol):
         """Returns its progress as one line."""
         ...
 
-    def receive_progress(self, said: str) -> None:
+    def receive_progress(self, text: str) -> None:
         """Receives the progress of the present or previous leader."""
         ...
 
@@ -176,18 +176,18 @@ class LeaderElection:
             )
         self._thread.shutdown(wait=False)
 
-    async def _run(self, turn: FileLease) -> None:
+    async def _run(self, lease: FileLease) -> None:
         while True:
             if self.participant.is_able:
-                await self._attempt(partial(turn.acquire, self.participant.progress()), turn.lock.lease)
-            if turn.other_content != self._other_content:
-                self._other_content = turn.other_content
-                self.participant.receive_progress(parse_progress(turn.other_content))
-            if self._was_leader != turn.is_held:
-                self._was_leader = turn.is_held
-                log.info("this controller %s", "leads and notifies" if turn.is_held else "follows, without notifying")
-                await self.participant.on_leadership_change(turn.is_held)
-            await asyncio.sleep(RENEW_SHARE * turn.lock.lease)
+                await self._attempt(partial(lease.acquire, self.participant.progress()), lease.lock.lease)
+            if lease.other_content != self._other_content:
+                self._other_content = lease.other_content
+                self.participant.receive_progress(parse_progress(lease.other_content))
+            if self._was_leader != lease.is_held:
+                self._was_leader = lease.is_held
+                log.info("this controller %s", "leads and notifies" if lease.is_held else "follows, without notifying")
+                await self.participant.on_leadership_change(lease.is_held)
+            await asyncio.sleep(RENEW_SHARE * lease.lock.lease)
 
     async def _attempt(self, do: Callable[[], object], patience: float) -> None:
         if self._pending is None or self._pending.done():

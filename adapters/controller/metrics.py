@@ -77,28 +77,28 @@ def _metric_families(controller: Controller) -> Iterator[Family]:
 
 def _notifier_families(controller: Controller) -> Iterator[Family]:
     """Yields the metrics of notifiers."""
-    told = controller.dispatcher.statuses()
+    payload = controller.dispatcher.statuses()
     yield (
         "skewscope_teller_up",
         "gauge",
         "Whether the last delivery succeeded.",
-        [({"teller": s.name}, s.up) for s in told],
+        [({"teller": s.name}, s.up) for s in payload],
     )
     yield (
         *("skewscope_teller_told_total", "counter", "Successful deliveries."),
-        [({"teller": s.name}, s.told) for s in told],
+        [({"teller": s.name}, s.told) for s in payload],
     )
     yield (
         *("skewscope_teller_failed_total", "counter", "Failed deliveries."),
-        [({"teller": s.name}, s.failed) for s in told],
+        [({"teller": s.name}, s.failed) for s in payload],
     )
     yield (
         *("skewscope_teller_refused_total", "counter", "Notifications dropped because the receiver refused them."),
-        [({"teller": s.name}, s.refused) for s in told],
+        [({"teller": s.name}, s.refused) for s in payload],
     )
     yield (
         *("skewscope_teller_dropped_total", "counter", "Notifications dropped from a full queue."),
-        [({"teller": s.name}, controller.dropped_notifications(s.name)) for s in told],
+        [({"teller": s.name}, controller.dropped_notifications(s.name)) for s in payload],
     )
 
 

@@ -57,8 +57,8 @@ def build_description(routes: Iterable["Route"], receivers: Iterable[PushReceive
 def _build_operation(route: "Route") -> dict[str, Any]:
     names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
     text = {"schema": {"type": "string"}}
-    asked = [{"name": name, "in": "path", "required": True, **text} for name in names]
-    asked += [{"name": name, "in": "query", "description": meaning, **text} for name, meaning in route.query]
+    request = [{"name": name, "in": "path", "required": True, **text} for name in names]
+    request += [{"name": name, "in": "query", "description": meaning, **text} for name, meaning in route.query]
     answers: dict[str, Any] = {
         route.success_status: {"description": "The answer.", "content": {route.content_type: {}}}
     }
@@ -69,12 +69,12 @@ def _build_operation(route: "Route") -> dict[str, Any]:
     )
     others |= {"404": "Not found."} if route.may_be_missing else {}
     answers |= {status: {"description": meaning} for status, meaning in sorted(others.items())}
-    told: dict[str, Any] = {"summary": route.summary, "parameters": asked, "responses": answers, "security": []}
+    payload: dict[str, Any] = {"summary": route.summary, "parameters": request, "responses": answers, "security": []}
     if route.role:
-        told |= {"security": [{"token": []}], "x-role": route.role}
+        payload |= {"security": [{"token": []}], "x-role": route.role}
     if route.method == "POST":
-        told["requestBody"] = {"required": True, "content": {"application/json": {}}}
-    return told
+        payload["requestBody"] = {"required": True, "content": {"application/json": {}}}
+    return payload
 
 
 def _build_push_operation(summary: str, contents: Iterable[str], answers: dict[str, str]) -> dict[str, Any]:

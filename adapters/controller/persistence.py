@@ -42,14 +42,16 @@ class StoreWriter:
     _audit_entries: deque[AuditEntry] = field(default_factory=lambda: deque(maxlen=MAX_WAITING))
     _deliveries: dict[str, int] = field(default_factory=dict)
 
-    def add_audit_entry(self, t: float, who: str, what: str, told: Mapping[str, Any]) -> None:
+    def add_audit_entry(self, t: float, who: str, what: str, payload: Mapping[str, Any]) -> None:
         """Adds an audit line, at once if possible."""
-        self._audit_entries.append((t, who, what, told))
+        self._audit_entries.append((t, who, what, payload))
         self.write_tick(t, (), ())
 
     def queue_notifications(self, t: float, incidents: Iterable[Incident], hidden: Mapping[str, str]) -> None:
         """Queues the notifications of a tick for the next write."""
-        self._notifications += ((t, teller, told) for teller, told in self.outbox.collect_updates(t, incidents, hidden))
+        self._notifications += (
+            (t, notifier, payload) for notifier, payload in self.outbox.collect_updates(t, incidents, hidden)
+        )
 
     def write_tick(
         self, t: float, incidents: Iterable[Incident], changes: Sequence[IncidentChange]
@@ -64,7 +66,7 @@ class StoreWriter:
         except StoreError as error:
             self._set_trouble(str(error))
             return ()
-        self.updated_notifiers = frozenset(teller for _, teller, _ in self._notifications)
+        self.updated_notifiers = frozenset(notifier for _, notifier, _ in self._notifications)
         for each in (self._changes, self._notifications, self._audit_entries, self._deliveries):
             each.clear()
         self._set_trouble("")

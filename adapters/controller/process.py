@@ -52,16 +52,16 @@ def _configure_malloc() -> None:
 
 async def _serve(path: Path) -> None:
     settings = config.read(path)
-    with open_socket(settings.listen) as door:
+    with open_socket(settings.listen) as handshake:
         controller = Controller(settings)
         await controller.start()
         app = ControllerApp(controller)
         web = create_server(app, settings.tls)
         stop = asyncio.Event()
         reloads = _install_signal_handlers(app, path, stop)
-        serving = asyncio.create_task(web.serve([door]))
+        serving = asyncio.create_task(web.serve([handshake]))
         serving.add_done_callback(lambda _: stop.set())
-        host, port, *_ = door.getsockname()
+        host, port, *_ = handshake.getsockname()
         log.info("listening on %s port %d", host, port)
         try:
             await controller.run(stop)

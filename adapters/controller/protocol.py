@@ -116,8 +116,8 @@ class HttpConnection(HttpToolsProtocol):
             return None
         if self.flow.write_paused or len(self.connections) >= (self.limit_concurrency or 0):
             return None
-        told = next((value for name, value in self.headers if name == LENGTH_HEADER), b"")
-        if not told.isdigit() or int(told[:12]) > MAX_PACKED_BYTES:
+        payload = next((value for name, value in self.headers if name == LENGTH_HEADER), b"")
+        if not payload.isdigit() or int(payload[:12]) > MAX_PACKED_BYTES:
             return None
         try:
             return _RowsBody(self._rows_handler.authorise_sender(cast("Scope", self.scope)))

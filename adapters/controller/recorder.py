@@ -191,7 +191,7 @@ class Recorder:
             found = f"no folder that can be written ({error.strerror or error})"
             raise InputError([Problem(str(folder), 0, "", found, "a folder for recordings, with room")]) from None
 
-    def record(self, t: float, handed: Mapping[str, Sequence[SourceBatch]]) -> None:
+    def record(self, t: float, batches: Mapping[str, Sequence[SourceBatch]]) -> None:
         """Records the batches of the tick that ends at `t`."""
         span = int(t // FILE_SPAN)
         try:
@@ -199,7 +199,7 @@ class Recorder:
                 self._rotate(t)
                 self._set_trouble("")
             if not self.trouble:
-                self._record_batches(span, handed)
+                self._record_batches(span, batches)
         except OSError as error:
             self._abandon_files(error)
         self._span = span

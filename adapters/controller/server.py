@@ -102,8 +102,10 @@ class ControllerApp:
 
     def __post_init__(self) -> None:
         self.access_control = AccessControl(self.controller.config)
-        site = ApiContext(self.controller, StoreReader(self.controller.config.store))
-        routes = [StarletteRoute(route.path, self._endpoint(route, site), methods=[route.method]) for route in ROUTES]
+        context = ApiContext(self.controller, StoreReader(self.controller.config.store))
+        routes = [
+            StarletteRoute(route.path, self._endpoint(route, context), methods=[route.method]) for route in ROUTES
+        ]
         self._asgi_app = Starlette(routes=routes, exception_handlers={HTTPException: _route_error})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,14 +120,14 @@ class ControllerApp:
         else:
             await self._asgi_app(scope, receive, send)
 
-    def _endpoint(self, route: Route, site: ApiContext) -> Any:
+    def _endpoint(self, route: Route, context: ApiContext) -> Any:
         async def answer(request: Request) -> Response:
             try:
                 self._check_host(request.scope)
                 if route.role:
                     caller = request.scope[CALLER_KEY] = self._authenticate(request.scope)
                     self.access_control.authorise(caller, route.role, agents=route.allows_agents)
-                return await route.handler(request, site)
+                return await route.handler(request, context)
             except DeniedError as error:
                 return _denial_response(error)
             except (StoreError, sqlite3.Error, InputError) as error:
@@ -203,8 +205,8 @@ def _get_header(scope: Scope, name: bytes) -> str:
 
 
 async def _read_body(scope: Scope, receive: Receive, most: int, place: Callable[[int], None]) -> bytes:
-    told = _get_header(scope, b"content-length")
-    if told.isdigit() and int(told[:12]) > most:
+    payload = _get_header(scope, b"content-length")
+    if payload.isdigit() and int(payload[:12]) > most:
         raise TooLargeError(most)
     parts, size = [], 0
     while True:
@@ -247,7 +249,9 @@ class ControllerServer(uvicorn.Server):
         # At this number uvicorn itself refuses requests.
         self.connection_limit = ConnectionLimit(max((self.config.limit_concurrency or MAX_CONNECTIONS) - 1, 1))
         serve = asyncio.get_running_loop().create_server
-        self.servers = [await serve(self._create_protocol, sock=door, backlog=BACKLOG) for door in sockets or ()]
+        self.servers = [
+            await serve(self._create_protocol, sock=handshake, backlog=BACKLOG) for handshake in sockets or ()
+        ]
         self.started = True
 
     def _create_protocol(self) -> asyncio.Protocol:
@@ -276,16 +280,16 @@ def open_socket(listen: ListenConfig) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     # asyncio sets TCP_NODELAY only if the protocol is named; otherwise agents would wait 40 ms.
-    door = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    handshake = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.bind((listen.host, listen.port))
-        door.listen(BACKLOG)
+        handshake.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        handshake.bind((listen.host, listen.port))
+        handshake.listen(BACKLOG)
     except OSError as error:
-        door.close()
+        handshake.close()
         where = f"{listen.host}:{listen.port}"
         raise SkewscopeError(f"Cannot listen on {where}: {error.strerror}. Is another controller running?") from None
-    return door
+    return handshake
 
 
 def max_connections() -> int:

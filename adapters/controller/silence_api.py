@@ -41,46 +41,46 @@ MAX_SILENCES = 1000
 YEAR = 366.0 * DAY
 
 
-async def list_silences(_request: Request, site: "ApiContext") -> Response:
+async def list_silences(_request: Request, context: "ApiContext") -> Response:
     """Returns silences, latest first."""
-    now = site.controller.clock.now()
-    found = await asyncio.to_thread(site.reader.silences)
+    now = context.controller.clock.now()
+    found = await asyncio.to_thread(context.reader.silences)
     return JSONResponse({"silences": [one.as_json(now) for one in found]})
 
 
-async def preview_silence(request: Request, site: "ApiContext") -> Response:
+async def preview_silence(request: Request, context: "ApiContext") -> Response:
     """Returns what a silence would suppress now and would have in the last week; creates none."""
     try:
-        silence, _ = _parse_silence(await read_json_text(request), site.controller, caller_of(request).name)
+        silence, _ = _parse_silence(await read_json_text(request), context.controller, caller_of(request).name)
     except (BadBodyError, InputError) as error:
         return _error_response(error)
-    return JSONResponse(await _run_preview(silence, site))
+    return JSONResponse(await _run_preview(silence, context))
 
 
-async def create_silence(request: Request, site: "ApiContext") -> Response:
+async def create_silence(request: Request, context: "ApiContext") -> Response:
     """Creates a silence; one that is too broad needs `force` by an admin."""
-    who, controller = caller_of(request), site.controller
+    who, controller = caller_of(request), context.controller
     try:
         silence, force = _parse_silence(await read_json_text(request), controller, who.name)
     except (BadBodyError, InputError) as error:
         return _error_response(error)
-    told = await _run_preview(silence, site)
-    if told["too_broad"] and not force:
-        return JSONResponse({"error": f"too broad: {'; '.join(told['too_broad'])}", "preview": told}, 409)
-    if told["too_broad"] and not who.has_role("admin"):
+    payload = await _run_preview(silence, context)
+    if payload["too_broad"] and not force:
+        return JSONResponse({"error": f"too broad: {'; '.join(payload['too_broad'])}", "preview": payload}, 409)
+    if payload["too_broad"] and not who.has_role("admin"):
         return error_response(403, "to force a silence needs the role 'admin'")
-    if sum(not one.is_over(silence.starts) for one in await asyncio.to_thread(site.reader.silences)) >= MAX_SILENCES:
+    if sum(not one.is_over(silence.starts) for one in await asyncio.to_thread(context.reader.silences)) >= MAX_SILENCES:
         return error_response(409, f"{MAX_SILENCES} silences already; end some")
-    what = "silence was forced" if told["too_broad"] else "silence was made"
+    what = "silence was forced" if payload["too_broad"] else "silence was made"
     await controller.change_silence(who.name, what, silence)
-    return JSONResponse(silence.as_json(controller.clock.now()) | {"preview": told}, 201)
+    return JSONResponse(silence.as_json(controller.clock.now()) | {"preview": payload}, 201)
 
 
-async def delete_silence(request: Request, site: "ApiContext") -> Response:
+async def delete_silence(request: Request, context: "ApiContext") -> Response:
     """Ends a silence."""
-    controller, id_, who = site.controller, request.path_params["id"], caller_of(request).name
+    controller, id_, who = context.controller, request.path_params["id"], caller_of(request).name
     now = controller.clock.now()
-    found = next((one for one in await asyncio.to_thread(site.reader.silences) if one.id == id_), None)
+    found = next((one for one in await asyncio.to_thread(context.reader.silences) if one.id == id_), None)
     if found is None:
         return error_response(404, "no such silence")
     if found.is_over(now):
@@ -176,17 +176,17 @@ def _parse_end(fields: FieldReader, starts: float, now: float) -> float | None:
 
 def _parse_time(fields: FieldReader, at: FieldPath, now: float) -> float | None:
     """The time at a path, not years away; None where there is none."""
-    told = fields.text(at)
-    if not told:
+    payload = fields.text(at)
+    if not payload:
         return None
     try:
-        when = datetime.fromisoformat(told)
+        when = datetime.fromisoformat(payload)
         seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
-        fields.add_problem(at, f"{told!r:.60}", "a time such as 2026-11-21T17:30:00Z")
+        fields.add_problem(at, f"{payload!r:.60}", "a time such as 2026-11-21T17:30:00Z")
         return None
     if abs(seconds - now) > YEAR:
-        fields.add_problem(at, f"{told!r:.60}", "a time within a year")
+        fields.add_problem(at, f"{payload!r:.60}", "a time within a year")
         return None
     return seconds
 
@@ -194,21 +194,23 @@ def _parse_time(fields: FieldReader, at: FieldPath, now: float) -> float | None:
 # --- preview
 
 
-async def _run_preview(silence: Silence, site: "ApiContext") -> dict[str, Any]:
-    return await asyncio.to_thread(_build_preview, silence, site)
+async def _run_preview(silence: Silence, context: "ApiContext") -> dict[str, Any]:
+    return await asyncio.to_thread(_build_preview, silence, context)
 
 
-def _build_preview(silence: Silence, site: "ApiContext") -> dict[str, Any]:
+def _build_preview(silence: Silence, context: "ApiContext") -> dict[str, Any]:
     """Returns the diagnoses that a silence would suppress."""
-    controller, cluster = site.controller, site.controller.config.topology
+    controller, cluster = context.controller, context.controller.config.topology
     now = controller.clock.now()
     past = [
-        one for one in site.reader.incidents_since(now - PREVIEW_SECONDS) if one.is_likely and one.explained_by is None
+        one
+        for one in context.reader.incidents_since(now - PREVIEW_SECONDS)
+        if one.is_likely and one.explained_by is None
     ]
     over = build_matcher(silence, cluster)
     hidden = [one for one in past if over.matches(one)]
     firing = [one for one in hidden if one.state == "firing"]
-    others = [one for one in site.reader.silences() if not one.is_over(now)]
+    others = [one for one in context.reader.silences() if not one.is_over(now)]
     return {
         "match": {field: list(names) for field, names in silence.match},
         "nodes": len(covered_nodes(silence, cluster)),

@@ -145,10 +145,10 @@ class Store:
         for (id_,) in old:
             self._written_lines.pop(id_, None)
 
-    def add_audit_entry(self, t: float, who: str, what: str, told: Mapping[str, Any]) -> None:
+    def add_audit_entry(self, t: float, who: str, what: str, payload: Mapping[str, Any]) -> None:
         """Adds a line to the audit log."""
         with self.transaction() as connection:
-            audit.append(connection, t, who, what, told)
+            audit.append(connection, t, who, what, payload)
 
     def open_incidents(self) -> list[Incident]:
         """Returns the incidents that were firing when the last controller stopped.
@@ -156,9 +156,9 @@ class Store:
         Raises:
             InputError: the store is damaged.
         """
-        asked = "SELECT id, told FROM incidents WHERE state = 'firing' ORDER BY opened_at, id"
+        request = "SELECT id, told FROM incidents WHERE state = 'firing' ORDER BY opened_at, id"
         with self._report_damage():
-            found = list(self._connection.execute(asked))
+            found = list(self._connection.execute(request))
             self._written_lines |= dict(found)
             return [parse_incident(json.loads(line)) for _, line in found]
 
@@ -181,10 +181,10 @@ class Store:
 
     def write_silence(self, t: float, who: str, what: str, silence: Silence) -> None:
         """Writes a silence and the audit line of its change."""
-        told = silence.as_json(t)
+        payload = silence.as_json(t)
         with self.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO silences VALUES (?, ?, ?, ?, ?, ?, ?)", to_row(silence))
-            audit.append(connection, t, who, what, told)
+            audit.append(connection, t, who, what, payload)
 
     def prune(self, before: float) -> None:
         """Deletes incidents resolved before a time; the audit log is kept."""
@@ -225,9 +225,9 @@ class StoreReader:
 
     def incidents_since(self, t: float, most: int = MAX_INCIDENTS) -> list[Incident]:
         """Returns the incidents that fired at any time since then, latest first."""
-        asked = "SELECT told FROM incidents WHERE coalesce(resolved_at, ?) >= ? ORDER BY opened_at DESC, id LIMIT ?"
+        query = "SELECT told FROM incidents WHERE coalesce(resolved_at, ?) >= ? ORDER BY opened_at DESC, id LIMIT ?"
         with self.connect() as connection:
-            return [parse_incident(json.loads(row[0])) for row in connection.execute(asked, (t, t, most))]
+            return [parse_incident(json.loads(row[0])) for row in connection.execute(query, (t, t, most))]
 
     def silences(self, most: int = 1000) -> list[Silence]:
         """Returns all silences, latest first."""
@@ -235,16 +235,16 @@ class StoreReader:
             rows = connection.execute(f"{SELECT_SILENCES} ORDER BY starts DESC, id LIMIT ?", (most,))
             return [from_row(row) for row in rows]
 
-    def notifications(self, teller: str, after: int, most: int) -> list[Notification]:
+    def notifications(self, notifier: str, after: int, most: int) -> list[Notification]:
         """Returns the pending notifications of a notifier after a number, oldest first."""
         with self.connect() as connection:
-            return outbox.load_notifications(connection, teller, after, most)
+            return outbox.load_notifications(connection, notifier, after, most)
 
     def events(self, after: int, most: int = MAX_EVENTS) -> list[IncidentEvent]:
         """Returns the events after an event, in order."""
-        asked = "SELECT number, incident, t, what FROM history WHERE number > ? ORDER BY number LIMIT ?"
+        request = "SELECT number, incident, t, what FROM history WHERE number > ? ORDER BY number LIMIT ?"
         with self.connect() as connection:
-            return [IncidentEvent(*row) for row in connection.execute(asked, (after, most))]
+            return [IncidentEvent(*row) for row in connection.execute(request, (after, most))]
 
     def last_event(self) -> int:
         """Returns the number of the newest event; 0 for none."""

@@ -83,12 +83,12 @@ class TickPipeline:
     def __post_init__(self) -> None:
         self.store_writer = StoreWriter(self.store)
 
-    def step(self, t: float, handed: Mapping[str, Sequence[SourceBatch]]) -> TickResult:
+    def step(self, t: float, batches: Mapping[str, Sequence[SourceBatch]]) -> TickResult:
         """Processes the batches of sources for the tick that ends at `t`."""
         self._started_at = t if self._started_at is None else self._started_at
         if self.recorder is not None:
-            self.recorder.record(t, handed)
-        block = self.batcher.build_block(itertools.chain.from_iterable(handed.values()), t)
+            self.recorder.record(t, batches)
+        block = self.batcher.build_block(itertools.chain.from_iterable(batches.values()), t)
         changes = self.runtime.step(t, block)
         snapshot = self._take_snapshot(t)
         incidents, changes = self.restored.apply(t, snapshot.incidents, changes, self._uncertainty.is_unknown)

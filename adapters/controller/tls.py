@@ -14,10 +14,10 @@ class TlsHandshake(asyncio.Protocol):
     be counted.
     """
 
-    def __init__(self, inner: asyncio.Protocol, context: ssl.SSLContext, porch: ConnectionLimit) -> None:
+    def __init__(self, inner: asyncio.Protocol, context: ssl.SSLContext, connections: ConnectionLimit) -> None:
         self._inner = inner
         self._context = context
-        self._connection_limit = porch
+        self._connection_limit = connections
         self._early_data: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None

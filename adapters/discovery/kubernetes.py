@@ -126,6 +126,8 @@ def _build_group(name: str, members: list[str], pod: Mapping[str, Any], pool: st
     whole = next((kind for kind, degree in degrees.items() if degree == len(members)), "")
     if whole and sum(degree > 1 for degree in degrees.values()) == 1:
         return GroupDraft(name, whole, "", tuple(members), pool)
-    told = ", ".join(f"{kind} {degree}" for kind, degree in degrees.items()) or "nothing"
-    guess = f"its kind: the command line says {told} of {len(members)} members; divide it where it has several kinds"
+    reported = ", ".join(f"{kind} {degree}" for kind, degree in degrees.items()) or "nothing"
+    guess = (
+        f"its kind: the command line says {reported} of {len(members)} members; divide it where it has several kinds"
+    )
     return GroupDraft(name, "data-parallel", guess, tuple(members), pool)

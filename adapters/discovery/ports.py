@@ -57,9 +57,9 @@ def parse_node(text: str, name: str, known: NodeDraft | None = None) -> NodeDraf
 
 
 def _build_port(device: str, speed: float, addresses: Iterable[str], own: set[str]) -> PortDraft:
-    told = tuple(dict.fromkeys(address for address in addresses if address))
-    guess = "" if own & set(told) else NORTH_SOUTH_GUESS
-    return PortDraft(device, "north-south", guess, speed, told, (device,))
+    reported = tuple(dict.fromkeys(address for address in addresses if address))
+    guess = "" if own & set(reported) else NORTH_SOUTH_GUESS
+    return PortDraft(device, "north-south", guess, speed, reported, (device,))
 
 
 def _parse_samples(text: str, file: str) -> Iterable[tuple[str, dict[str, str], float]]:

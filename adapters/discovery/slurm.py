@@ -69,8 +69,8 @@ def _record_nodes(fields: Mapping[str, str]) -> Iterator[NodeDraft]:
         gpus = GPU_COUNT.search(fields.get("gres", ""))
         address = fields.get("nodeaddr", "")
         for name in expand_hosts(fields["nodename"]):
-            told = (address,) if address and address != name else ()
-            yield NodeDraft(name, gpus=int(gpus["count"]) if gpus else 0, addresses=told)
+            reported = (address,) if address and address != name else ()
+            yield NodeDraft(name, gpus=int(gpus["count"]) if gpus else 0, addresses=reported)
 
 
 def expand_hosts(text: str) -> list[str]:

@@ -70,9 +70,9 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> AlertmanagerSettings:
     for own in [label for label, _ in more_labels if label in RESERVED_LABELS]:
         fields.add_problem((*at, "labels", own), f"{own!r}", "a label that Skewscope does not set itself")
     period = read_number(fields, (*at, "period"), 30.0, (1.0, 3600.0))
-    told = read_scope(fields, at)
+    reported = read_scope(fields, at)
     return AlertmanagerSettings(
-        *(name, found, read_fetch_options(fields, at), told, period, more_labels),
+        *(name, found, read_fetch_options(fields, at), reported, period, more_labels),
         *(read_bool(fields, (*at, "severity_label")), link.rstrip("/")),
     )
 
@@ -176,8 +176,8 @@ class AlertmanagerNotifier:
         except FetchError as error:
             raise DeliveryError(str(error)) from None
         if answer.status != 200:
-            said = redact_secrets(answer.body.decode(errors="replace"), self.settings.fetch_options.bearer)
-            raise DeliveryError(f"the answer {answer.status}: {said[:200]}")
+            text = redact_secrets(answer.body.decode(errors="replace"), self.settings.fetch_options.bearer)
+            raise DeliveryError(f"the answer {answer.status}: {text[:200]}")
 
 
 def _build_annotations(one: Incident) -> Mapping[str, str]:

@@ -96,7 +96,7 @@ class StateNotifier(Notifier, Protocol):
 class EventNotifier(Notifier, Protocol):
     """Sends each update once."""
 
-    async def send(self, letter: Notification) -> None:
+    async def send(self, notification: Notification) -> None:
         """Sends one notification; returns when the receiver has accepted it.
 
         Raises:

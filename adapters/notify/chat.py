@@ -109,20 +109,20 @@ class ChatNotifier(ConfiguredNotifier):
         """Seconds that one message may take."""
         return SEND_TIMEOUT
 
-    async def send(self, letter: Notification) -> None:
+    async def send(self, notification: Notification) -> None:
         """Sends one message, or holds it back above the hourly limit.
 
         Raises:
             DeliveryError: it was not sent.
         """
-        if letter.update.what == CHANGED:
+        if notification.update.what == CHANGED:
             return
         loop = get_running_loop()
         self._sent_times = [at for at in self._sent_times if at > loop.time() - 3600.0]
         if len(self._sent_times) >= self.settings.per_hour:
             self._held_count += 1
             return
-        title, body = build_message(letter, self.topology)
+        title, body = build_message(notification, self.topology)
         if self._held_count:
             limit = self.settings.per_hour
             body += f"\n{self._held_count} messages before this one were held back: more than {limit} an hour."
@@ -167,9 +167,9 @@ def _send_with_apprise(addresses: tuple[Secret, ...], title: str, body: str) -> 
         return False
 
 
-def build_message(letter: Notification, topology: Topology) -> tuple[str, str]:
+def build_message(notification: Notification, topology: Topology) -> tuple[str, str]:
     """Returns title and body of a message."""
-    what, why, one = letter.update
+    what, why, one = notification.update
     fleet = incident_text.fleet_of(one, topology)
     if what == RESOLVED:
         return f"Resolved: {incident_text.title(one)}", f"In {fleet}. Incident {one.id}."

@@ -70,13 +70,17 @@ class CloudEventsNotifier(ConfiguredNotifier):
         """Seconds that one post may take."""
         return self.settings.fetch_options.timeout + 1.0
 
-    async def send(self, letter: Notification) -> None:
+    async def send(self, notification: Notification) -> None:
         """Posts one event.
 
         Raises:
             DeliveryError: it was not accepted.
         """
-        sent = self._structured_request(letter) if self.settings.mode == "structured" else self._binary_request(letter)
+        sent = (
+            self._structured_request(notification)
+            if self.settings.mode == "structured"
+            else self._binary_request(notification)
+        )
         try:
             answer = await exchange(self.settings.urls[0], self.settings.fetch_options, sent)
         except FetchError as error:
@@ -85,33 +89,33 @@ class CloudEventsNotifier(ConfiguredNotifier):
             refused = 400 <= answer.status < 500 and answer.status not in (401, 403, 404, *RETRY_STATUSES)
             raise DeliveryError(f"the answer {answer.status}", refused=refused, after=parse_retry_after(answer))
 
-    def _build_attributes(self, letter: Notification) -> dict[str, str]:
-        one = letter.update.incident
+    def _build_attributes(self, notification: Notification) -> dict[str, str]:
+        one = notification.update.incident
         return {
             "specversion": "1.0",
-            "id": f"{one.id}/{letter.number}",
+            "id": f"{one.id}/{notification.number}",
             "source": self.settings.source,
-            "type": TYPE_PREFIX + letter.update.what,
+            "type": TYPE_PREFIX + notification.update.what,
             "subject": f"{one.kind}/{one.name}",
-            "time": rfc3339(letter.t),
+            "time": rfc3339(notification.t),
             "datacontenttype": JSON,
         }
 
-    def _build_data(self, letter: Notification) -> dict[str, Any]:
-        one = letter.update.incident
-        return one.as_json() | {"why": letter.update.why, "fleet": incident_text.fleet_of(one, self.topology)}
+    def _build_data(self, notification: Notification) -> dict[str, Any]:
+        one = notification.update.incident
+        return one.as_json() | {"why": notification.update.why, "fleet": incident_text.fleet_of(one, self.topology)}
 
-    def _structured_request(self, letter: Notification) -> PostBody:
-        event = self._build_attributes(letter) | {"data": self._build_data(letter)}
+    def _structured_request(self, notification: Notification) -> PostBody:
+        event = self._build_attributes(notification) | {"data": self._build_data(notification)}
         return PostBody(json.dumps(event, allow_nan=False).encode(), "application/cloudevents+json; charset=utf-8")
 
-    def _binary_request(self, letter: Notification) -> PostBody:
-        attributes = self._build_attributes(letter)
+    def _binary_request(self, notification: Notification) -> PostBody:
+        attributes = self._build_attributes(notification)
         content = attributes.pop("datacontenttype")
         # The HTTP binding percent-encodes blanks, quotes, percent signs and everything that is not printable ASCII.
         safe = "".join(chr(c) for c in range(0x21, 0x7F) if chr(c) not in '"%')
         headers = tuple((f"ce-{name}", quote(text, safe=safe)) for name, text in attributes.items())
-        return PostBody(json.dumps(self._build_data(letter), allow_nan=False).encode(), content, headers)
+        return PostBody(json.dumps(self._build_data(notification), allow_nan=False).encode(), content, headers)
 
 
 def parse_retry_after(answer: HttpResponse) -> float:

@@ -143,13 +143,15 @@ class Dispatcher:
     _complete: bool = True
     """Whether all notifications of the last tick have been written to the store."""
 
-    def start(self, teller: Notifier) -> None:
+    def start(self, notifier: Notifier) -> None:
         """Starts a notifier; its name must be unique."""
-        if teller.name in self._tasks:
-            raise ValueError(f"two notifiers called {teller.name!r}")
-        kept = self._tasks[teller.name] = NotifierTask(teller, self.clock)
-        doing = self._run_state_notifier(kept, teller) if is_state_notifier(teller) else self._run_event_notifier(kept)
-        kept.task = asyncio.create_task(doing, name=f"teller {teller.name}")
+        if notifier.name in self._tasks:
+            raise ValueError(f"two notifiers called {notifier.name!r}")
+        task = self._tasks[notifier.name] = NotifierTask(notifier, self.clock)
+        doing = (
+            self._run_state_notifier(task, notifier) if is_state_notifier(notifier) else self._run_event_notifier(task)
+        )
+        task.task = asyncio.create_task(doing, name=f"teller {notifier.name}")
 
     async def stop(self, name: str) -> None:
         """Stops a notifier."""
@@ -162,17 +164,17 @@ class Dispatcher:
         await asyncio.gather(*(self.stop(name) for name in list(self._tasks)))
 
     def dispatch(
-        self, t: float, incidents: Iterable[Incident], silenced: Mapping[str, str], mail: Collection[str] | None
+        self, t: float, incidents: Iterable[Incident], silenced: Mapping[str, str], updated: Collection[str] | None
     ) -> None:
         """Passes the result of a tick to the notifiers without blocking.
 
         `mail` names the event notifiers that have new notifications; None: they could not be written.
         """
-        self._t, self._complete = t, mail is not None
-        mail = mail or ()
-        for name, kept in self._tasks.items():
-            if kept.state.update(t, incidents, silenced) if is_state_notifier(kept.notifier) else name in mail:
-                kept.wakeup.set()
+        self._t, self._complete = t, updated is not None
+        updated = updated or ()
+        for name, task in self._tasks.items():
+            if task.state.update(t, incidents, silenced) if is_state_notifier(task.notifier) else name in updated:
+                task.wakeup.set()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -181,36 +183,36 @@ class Dispatcher:
 
     def statuses(self) -> tuple[NotifierStatus, ...]:
         """Returns the status of each notifier, by name."""
-        return tuple(kept.status() for _, kept in sorted(self._tasks.items()))
+        return tuple(task.status() for _, task in sorted(self._tasks.items()))
 
     def progress(self, now: float) -> str:
         """Returns the progress of event notifiers as text for a successor; `now` by the clock of the notifications."""
-        for kept in self._tasks.values():
-            if kept.idle and not kept.wakeup.is_set() and self._complete:
-                kept.done_until = max(kept.done_until, self._t)
-        until = {name: kept.done_until for name, kept in self._tasks.items() if is_event_notifier(kept.notifier)}
+        for task in self._tasks.values():
+            if task.idle and not task.wakeup.is_set() and self._complete:
+                task.done_until = max(task.done_until, self._t)
+        until = {name: task.done_until for name, task in self._tasks.items() if is_event_notifier(task.notifier)}
         return self.handover.format_progress(now, until)
 
     # --- state notifiers
 
-    async def _run_state_notifier(self, kept: NotifierTask, board: StateNotifier) -> None:
+    async def _run_state_notifier(self, task: NotifierTask, notifier: StateNotifier) -> None:
         while True:
-            kept.wakeup.clear()
-            wait = board.period
+            task.wakeup.clear()
+            wait = notifier.period
             if self.is_active() and self._t:
-                shown = tuple(kept.state.reported.values())
-                error = await kept.attempt(asyncio.ensure_future(board.show(shown, self.clock.now())))
+                shown = tuple(task.state.reported.values())
+                error = await task.attempt(asyncio.ensure_future(notifier.show(shown, self.clock.now())))
                 if error is not None:
-                    await self.clock.sleep(kept.backoff(error))
+                    await self.clock.sleep(task.backoff(error))
                     continue
             else:
                 wait = POLL_PERIOD
-            await self._wait_for_wakeup(kept, wait)
+            await self._wait_for_wakeup(task, wait)
 
-    async def _wait_for_wakeup(self, kept: NotifierTask, seconds: float) -> None:
+    async def _wait_for_wakeup(self, task: NotifierTask, seconds: float) -> None:
         """Waits for a wake-up or a timeout."""
         waits = {
-            asyncio.ensure_future(kept.wakeup.wait()),
+            asyncio.ensure_future(task.wakeup.wait()),
             asyncio.ensure_future(self.clock.sleep(seconds)),
         }
         try:
@@ -221,59 +223,59 @@ class Dispatcher:
 
     # --- event notifiers
 
-    async def _run_event_notifier(self, kept: NotifierTask) -> None:
+    async def _run_event_notifier(self, task: NotifierTask) -> None:
         while True:
-            kept.wakeup.clear()
-            letters = await self._load_notifications(kept)
-            for letter in letters:
-                await self._process_notification(kept, letter)
-                kept.last_number, kept.done_until = letter.number, max(kept.done_until, letter.t)
-                self.on_done(kept.notifier.name, letter.number)
-            if len(letters) < MAX_NOTIFICATIONS:
-                kept.idle = True
-                await self._wait_for_wakeup(kept, MAX_WAIT)
-                kept.idle = False
+            task.wakeup.clear()
+            notifications = await self._load_notifications(task)
+            for notification in notifications:
+                await self._process_notification(task, notification)
+                task.last_number, task.done_until = notification.number, max(task.done_until, notification.t)
+                self.on_done(task.notifier.name, notification.number)
+            if len(notifications) < MAX_NOTIFICATIONS:
+                task.idle = True
+                await self._wait_for_wakeup(task, MAX_WAIT)
+                task.idle = False
 
-    async def _process_notification(self, kept: NotifierTask, letter: Notification) -> None:
+    async def _process_notification(self, task: NotifierTask, notification: Notification) -> None:
         """Returns once a notification is delivered, by this controller or by the leader; it is kept until then."""
-        name = kept.notifier.name
-        while not self.handover.is_obsolete(name, letter, self._t, ours=self.is_active()):
+        name = task.notifier.name
+        while not self.handover.is_obsolete(name, notification, self._t, ours=self.is_active()):
             if self.is_active():
-                if self.handover.consume_mark(name, letter) or await self._deliver(kept, letter):
+                if self.handover.consume_mark(name, notification) or await self._deliver(task, notification):
                     return
             else:
                 await self.clock.sleep(POLL_PERIOD)
 
-    async def _load_notifications(self, kept: NotifierTask) -> Sequence[Notification]:
+    async def _load_notifications(self, task: NotifierTask) -> Sequence[Notification]:
         try:
             return await asyncio.to_thread(
-                self.load_notifications, kept.notifier.name, kept.last_number, MAX_NOTIFICATIONS
+                self.load_notifications, task.notifier.name, task.last_number, MAX_NOTIFICATIONS
             )
         except Exception:
-            log.exception("the notifications of %s", kept.notifier.name)
+            log.exception("the notifications of %s", task.notifier.name)
             return ()
 
-    async def _deliver(self, kept: NotifierTask, letter: Notification) -> bool:
+    async def _deliver(self, task: NotifierTask, notification: Notification) -> bool:
         """Retries until delivery or refusal; returns False if this controller stops being active."""
-        messenger = kept.notifier
-        assert is_event_notifier(messenger)
+        notifier = task.notifier
+        assert is_event_notifier(notifier)
         while self.is_active():
-            error = await kept.attempt(asyncio.ensure_future(messenger.send(letter)))
+            error = await task.attempt(asyncio.ensure_future(notifier.send(notification)))
             if error is None:
-                self.handover.record_delivery(messenger.name, letter)
+                self.handover.record_delivery(notifier.name, notification)
                 return True
             if error.refused:
-                kept.refused += 1
+                task.refused += 1
                 return True
-            await self.clock.sleep(kept.backoff(error))
+            await self.clock.sleep(task.backoff(error))
         return False
 
 
-def is_state_notifier(teller: Notifier) -> TypeGuard[StateNotifier]:
+def is_state_notifier(notifier: Notifier) -> TypeGuard[StateNotifier]:
     """Returns whether it is a state notifier."""
-    return hasattr(teller, "show")
+    return hasattr(notifier, "show")
 
 
-def is_event_notifier(teller: Notifier) -> TypeGuard[EventNotifier]:
+def is_event_notifier(notifier: Notifier) -> TypeGuard[EventNotifier]:
     """Returns whether it is an event notifier."""
-    return hasattr(teller, "send")
+    return hasattr(notifier, "send")

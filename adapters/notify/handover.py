@@ -43,17 +43,19 @@ class Handover:
     """Time and mark of own latest deliveries, by notifier."""
     _progress: dict[str, LeaderProgress] = field(default_factory=dict)
 
-    def record_delivery(self, teller: str, letter: Notification) -> None:
+    def record_delivery(self, notifier: str, notification: Notification) -> None:
         """Records that a notification was delivered."""
-        self._delivered.setdefault(teller, deque(maxlen=MAX_MARKS)).append((letter.t, notification_mark(letter)))
+        self._delivered.setdefault(notifier, deque(maxlen=MAX_MARKS)).append(
+            (notification.t, notification_mark(notification))
+        )
 
     def format_progress(self, now: float, until: Mapping[str, float]) -> str:
         """Returns the line for a successor: `until` is the time up to which each notifier has delivered everything."""
-        said = {}
-        for teller, end in until.items():
-            marks = [name for t, name in self._delivered.get(teller, ()) if t >= end - 2 * self.margin]
-            said[teller] = [round(max(now - end, 0.0), 3), marks]
-        return json.dumps(said, separators=(",", ":"))
+        text = {}
+        for notifier, end in until.items():
+            marks = [name for t, name in self._delivered.get(notifier, ()) if t >= end - 2 * self.margin]
+            text[notifier] = [round(max(now - end, 0.0), 3), marks]
+        return json.dumps(text, separators=(",", ":"))
 
     def receive_progress(self, now: float, text: str) -> None:
         """Parses the line of the present or previous leader; an invalid line is ignored."""
@@ -61,35 +63,39 @@ class Handover:
             said = json.loads(text)
         except (ValueError, RecursionError):
             return
-        for teller, one in said.items() if isinstance(said, dict) else ():
+        for notifier, one in said.items() if isinstance(said, dict) else ():
             if isinstance(one, list) and len(one) == 2 and is_finite_number(one[0]) and isinstance(one[1], list):
-                self._progress[teller] = LeaderProgress(now - float(one[0]), Counter(map(str, one[1])))
+                self._progress[notifier] = LeaderProgress(now - float(one[0]), Counter(map(str, one[1])))
 
-    def is_obsolete(self, teller: str, letter: Notification, now: float, *, ours: bool) -> bool:
+    def is_obsolete(self, notifier: str, notification: Notification, now: float, *, ours: bool) -> bool:
         """Returns whether another controller delivered it long ago, or it is too old to be of use.
 
         Args:
-            teller: name of the notifier.
-            letter: the notification.
+            notifier: name of the notifier.
+            notification: the notification.
             now: the time, by the clock of the notifications.
             ours: whether this controller is the active one.
         """
-        heard = self._progress.get(teller)
+        heard = self._progress.get(notifier)
         if heard is None:
-            return not ours and letter.t <= now - STALE_AFTER
-        return letter.t <= heard.until - self.margin
+            return not ours and notification.t <= now - STALE_AFTER
+        return notification.t <= heard.until - self.margin
 
-    def consume_mark(self, teller: str, letter: Notification) -> bool:
+    def consume_mark(self, notifier: str, notification: Notification) -> bool:
         """Returns whether another controller just delivered it; called once per notification, before delivery."""
-        heard = self._progress.get(teller)
-        if heard is None or letter.t > heard.until + self.margin or not heard.marks[name := notification_mark(letter)]:
+        heard = self._progress.get(notifier)
+        if (
+            heard is None
+            or notification.t > heard.until + self.margin
+            or not heard.marks[name := notification_mark(notification)]
+        ):
             return False
         heard.marks[name] -= 1
         return True
 
 
-def notification_mark(letter: Notification) -> str:
+def notification_mark(notification: Notification) -> str:
     """Returns a mark of the content, equal on all controllers."""
-    one = letter.update.incident
-    told = json.dumps([letter.update.what, one.condition, one.kind, one.name])
-    return hashlib.sha256(told.encode()).hexdigest()[:8]
+    one = notification.update.incident
+    reported = json.dumps([notification.update.what, one.condition, one.kind, one.name])
+    return hashlib.sha256(reported.encode()).hexdigest()[:8]

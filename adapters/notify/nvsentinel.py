@@ -96,13 +96,13 @@ class NvSentinelNotifier(ConfiguredNotifier):
         """Seconds that one call may take."""
         return self.settings.timeout + 2.0
 
-    async def send(self, letter: Notification) -> None:
+    async def send(self, notification: Notification) -> None:
         """Sends one event per affected node; none for an incident without nodes.
 
         Raises:
             DeliveryError: the events were not accepted.
         """
-        events = encode_health_events(letter, self.topology)
+        events = encode_health_events(notification, self.topology)
         if not events:
             return
         grpc: Any = importlib.import_module("grpc")
@@ -112,8 +112,8 @@ class NvSentinelNotifier(ConfiguredNotifier):
             await call(events, timeout=self.settings.timeout, metadata=_build_metadata(token))
         except grpc.aio.AioRpcError as error:
             refused = error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)
-            said = redact_secrets(str(error.details()), token)
-            raise DeliveryError(f"{error.code().name}: {said}", refused=refused) from None
+            text = redact_secrets(str(error.details()), token)
+            raise DeliveryError(f"{error.code().name}: {text}", refused=refused) from None
 
     def _open_channel(self, grpc: Any) -> Any:
         if self._channel is None:
@@ -139,20 +139,20 @@ def _build_metadata(token: Secret | None) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {token.text}"),) if token else ()
 
 
-def encode_health_events(letter: Notification, topology: Topology) -> bytes:
+def encode_health_events(notification: Notification, topology: Topology) -> bytes:
     """Returns the encoded message `HealthEvents`; empty if no node is affected."""
-    nodes = sorted(incident_text.nodes_of(letter.update.incident, topology))[:MAX_NODES]
-    events = (protobuf.encode_message(2, _encode_event(letter, node)) for node in nodes)
+    nodes = sorted(incident_text.nodes_of(notification.update.incident, topology))[:MAX_NODES]
+    events = (protobuf.encode_message(2, _encode_event(notification, node)) for node in nodes)
     return protobuf.encode_number(1, VERSION) + b"".join(events) if nodes else b""
 
 
-def _encode_event(letter: Notification, node: str) -> bytes:
+def _encode_event(notification: Notification, node: str) -> bytes:
     """Returns the encoded message `HealthEvent`."""
-    what, why, one = letter.update
+    what, why, one = notification.update
     skip = protobuf.encode_number(2, 1)
-    whole, part = divmod(round(letter.t * 1e9), 10**9)
-    kept = [("incident", one.id), ("severity", one.severity), ("confidence", f"{one.confidence:.3f}")]
-    kept += [("what", what), ("why", why), ("rule", one.rule)]
+    whole, part = divmod(round(notification.t * 1e9), 10**9)
+    task = [("incident", one.id), ("severity", one.severity), ("confidence", f"{one.confidence:.3f}")]
+    task += [("what", what), ("why", why), ("rule", one.rule)]
     return b"".join(
         (
             protobuf.encode_number(1, VERSION),
@@ -169,7 +169,7 @@ def _encode_event(letter: Notification, node: str) -> bytes:
             ),
             protobuf.encode_number(8, NO_ACTION),
             protobuf.encode_message(10, protobuf.encode_text(1, one.kind) + protobuf.encode_text(2, one.name)),
-            protobuf.encode_mapping(11, [(name, text) for name, text in kept if text]),
+            protobuf.encode_mapping(11, [(name, text) for name, text in task if text]),
             protobuf.encode_message(12, protobuf.encode_number(1, whole) + protobuf.encode_number(2, part)),
             protobuf.encode_text(13, node),
             protobuf.encode_message(14, skip),

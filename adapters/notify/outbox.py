@@ -43,52 +43,52 @@ class Outbox:
         """Restores the state of the last run; deletes rows of notifiers that no longer exist."""
         self._states = {name: NotifierState(scope) for name, scope in self.scopes.items()}
         asked = "SELECT teller, told FROM telling JOIN incidents ON incidents.id = telling.incident"
-        for teller, line in connection.execute(asked).fetchall():
-            if teller in self._states:
+        for notifier, line in connection.execute(asked).fetchall():
+            if notifier in self._states:
                 one = parse_incident(json.loads(line))
-                self._states[teller].reported[one.id] = one
-        kept = json.dumps(list(self.scopes))
+                self._states[notifier].reported[one.id] = one
+        task = json.dumps(list(self.scopes))
         for table in ("letters", "telling"):
             unknown = f"DELETE FROM {table} WHERE teller NOT IN (SELECT value FROM json_each(?))"  # noqa: S608
-            connection.execute(unknown, (kept,))
+            connection.execute(unknown, (task,))
 
     def collect_updates(
         self, t: float, incidents: Iterable[Incident], silenced: Mapping[str, str]
     ) -> list[tuple[str, IncidentUpdate]]:
         """Returns the updates of a tick with their notifiers; to be written before the next tick."""
         there = tuple(incidents)
-        return [(name, told) for name, desk in self._states.items() for told in desk.update(t, there, silenced)]
+        return [(name, reported) for name, desk in self._states.items() for reported in desk.update(t, there, silenced)]
 
     def take_deliveries(self) -> dict[str, int]:
         """Returns the deliveries since the last call: for each notifier, up to which number."""
         found: dict[str, int] = {}
         while self.deliveries:
-            teller, number = self.deliveries.popleft()
-            found[teller] = number
+            notifier, number = self.deliveries.popleft()
+            found[notifier] = number
         return found
 
     def write(self, connection: sqlite3.Connection, found: Collection[tuple[float, str, IncidentUpdate]]) -> None:
         """Inserts notifications, each with time and notifier, in the open transaction."""
         # Several notifiers share an incident; `found` keeps it alive, so that its id() stays unique.
-        incidents = {id(told.incident): told.incident for _, _, told in found}
+        incidents = {id(reported.incident): reported.incident for _, _, reported in found}
         written = {address: one.as_line() for address, one in incidents.items()}
-        for t, teller, told in found:
-            row = (teller, t, told.what, told.why, written[id(told.incident)])
+        for t, notifier, reported in found:
+            row = (notifier, t, reported.what, reported.why, written[id(reported.incident)])
             connection.execute("INSERT INTO letters (teller, t, what, why, told) VALUES (?, ?, ?, ?, ?)", row)
-            if told.what == OPENED:
-                connection.execute("INSERT OR REPLACE INTO telling VALUES (?, ?)", (teller, told.incident.id))
-            elif told.what in (RESOLVED, WITHDRAWN):
-                gone = (teller, told.incident.id)
+            if reported.what == OPENED:
+                connection.execute("INSERT OR REPLACE INTO telling VALUES (?, ?)", (notifier, reported.incident.id))
+            elif reported.what in (RESOLVED, WITHDRAWN):
+                gone = (notifier, reported.incident.id)
                 connection.execute("DELETE FROM telling WHERE teller = ? AND incident = ?", gone)
-        for teller in {teller for _, teller, _ in found}:
-            self._drop_oldest(connection, teller)
+        for notifier in {notifier for _, notifier, _ in found}:
+            self._drop_oldest(connection, notifier)
 
-    def _drop_oldest(self, connection: sqlite3.Connection, teller: str) -> None:
-        count = connection.execute("SELECT count(*) FROM letters WHERE teller = ?", (teller,))
+    def _drop_oldest(self, connection: sqlite3.Connection, notifier: str) -> None:
+        count = connection.execute("SELECT count(*) FROM letters WHERE teller = ?", (notifier,))
         if (more := count.fetchone()[0] - MAX_WAITING) > 0:
             oldest = "SELECT number FROM letters WHERE teller = ? ORDER BY number LIMIT ?"
-            connection.execute(f"DELETE FROM letters WHERE number IN ({oldest})", (teller, more))  # noqa: S608
-            self.dropped[teller] = self.dropped.get(teller, 0) + more
+            connection.execute(f"DELETE FROM letters WHERE number IN ({oldest})", (notifier, more))  # noqa: S608
+            self.dropped[notifier] = self.dropped.get(notifier, 0) + more
 
 
 def delete_notifications(connection: sqlite3.Connection, until: Mapping[str, int]) -> None:
@@ -96,10 +96,10 @@ def delete_notifications(connection: sqlite3.Connection, until: Mapping[str, int
     connection.executemany("DELETE FROM letters WHERE teller = ? AND number <= ?", until.items())
 
 
-def load_notifications(connection: sqlite3.Connection, teller: str, after: int, most: int) -> list[Notification]:
+def load_notifications(connection: sqlite3.Connection, notifier: str, after: int, most: int) -> list[Notification]:
     """Returns the oldest notifications of a notifier after a number."""
     asked = "SELECT number, t, what, why, told FROM letters WHERE teller = ? AND number > ? ORDER BY number LIMIT ?"
-    rows = connection.execute(asked, (teller, after, most))
+    rows = connection.execute(asked, (notifier, after, most))
     return [
         Notification(number, t, IncidentUpdate(what, why, parse_incident(json.loads(line))))
         for number, t, what, why, line in rows

@@ -54,9 +54,9 @@ class _ExporterSeries:
     totals: F64
     """[series] float64 values or running totals."""
 
-    def advance(self, world: FleetSimulation) -> None:
+    def advance(self, simulation: FleetSimulation) -> None:
         """Adds the increments of one second."""
-        said = [place.take(np.asarray(value(world), np.float64)) for value, place in self.rows]
+        said = [place.take(np.asarray(value(simulation), np.float64)) for value, place in self.rows]
         now = np.concatenate([said[n] for n in self.order])
         self.totals[: self.gauges] = now[: self.gauges]
         count = self.totals[self.gauges :]
@@ -142,39 +142,39 @@ class SampleEmitter:
         ]
         return np.array(keys, np.int32)
 
-    def block(self, world: FleetSimulation, start: float) -> Block:
+    def block(self, simulation: FleetSimulation, start: float) -> Block:
         """Returns the samples of the last second, which ended `world.t` seconds after `start`."""
         self._second += 1
-        parts = [*self._emit_plain(world), *self._emit_histograms(world)]
+        parts = [*self._emit_plain(simulation), *self._emit_histograms(simulation)]
         series = np.concatenate([numbers for numbers, _ in parts])
         values = np.concatenate([values for _, values in parts])
-        told = ~np.isnan(values)
-        return Block(np.full(int(told.sum()), start + world.t), series[told], values[told])
+        reported = ~np.isnan(values)
+        return Block(np.full(int(reported.sum()), start + simulation.t), series[reported], values[reported])
 
-    def _emit_plain(self, world: FleetSimulation) -> Iterator[tuple[NDArray[np.int32], F64]]:
+    def _emit_plain(self, simulation: FleetSimulation) -> Iterator[tuple[NDArray[np.int32], F64]]:
         for source in self._exporters:
-            source.advance(world)
+            source.advance(simulation)
             chosen = (self._second % source.period) == source.phase
             if source.mute:
-                mute = getattr(world.effects, source.mute)[source.nodes] > 0
+                mute = getattr(simulation.effects, source.mute)[source.nodes] > 0
                 chosen &= ~mute
                 if source.mute == MUTE_FIELDS["engine"]:
                     source.totals[mute] = 0.0  # An engine is silent while it restarts.
-                    chosen &= world.effects.mute_page[source.nodes] <= 0
+                    chosen &= simulation.effects.mute_page[source.nodes] <= 0
             at = np.flatnonzero(chosen)
             yield source.numbers[at], source.read(at)
 
-    def _emit_histograms(self, world: FleetSimulation) -> Iterator[tuple[NDArray[np.int32], F64]]:
-        mute, unread = world.effects.mute_engine, world.effects.mute_page
+    def _emit_histograms(self, simulation: FleetSimulation) -> Iterator[tuple[NDArray[np.int32], F64]]:
+        mute, unread = simulation.effects.mute_engine, simulation.effects.mute_page
         for n, (make, place, numbers) in enumerate(self._buckets):
-            self._histogram_totals[n] += _histogram_increment(make(world), place)
+            self._histogram_totals[n] += _histogram_increment(make(simulation), place)
             self._histogram_totals[n][:, mute[place.nodes] > 0] = 0.0
             if self._second % self._histogram_period == 0:
                 chosen = np.flatnonzero((mute[place.nodes] <= 0) & (unread[place.nodes] <= 0))
-                told = self._histogram_totals[n][:, chosen]
+                reported = self._histogram_totals[n][:, chosen]
                 # Observations are counted as integers; their sum is not.
-                told = np.vstack([np.floor(told[:-1]), told[-1:]])
-                yield numbers[:, chosen].ravel(), told.ravel()
+                reported = np.vstack([np.floor(reported[:-1]), reported[-1:]])
+                yield numbers[:, chosen].ravel(), reported.ravel()
 
 
 def _histogram_increment(spread: Distribution, place: EntityScope) -> F64:

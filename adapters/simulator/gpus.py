@@ -62,7 +62,7 @@ def step(gpus: GpuState, push: FaultEffects, busy: F64) -> None:
     alive = 1.0 - push.dead
     gpus.busy_share = busy * alive
     gpus.work_done = gpus.busy_share / push.slow
-    wanted = np.where(push.dead > 0, IDLE_CLOCK, push.clock)
+    requested = np.where(push.dead > 0, IDLE_CLOCK, push.clock)
     hot = np.maximum(gpus.temperature - THROTTLE_C, 0.0)
     by_heat = np.clip(1.0 - SLOWDOWN_PER_KELVIN * hot, 0.35, 1.0)
     full = IDLE_W + (full_clock_power(gpus) - IDLE_W) * (1 + push.leak)
@@ -70,9 +70,9 @@ def step(gpus: GpuState, push: FaultEffects, busy: F64) -> None:
     # The power that the limit leaves for computation determines the clock.
     room = np.maximum(limit - IDLE_W, 30.0) / np.maximum(full - IDLE_W, 1.0)
     by_power = np.clip(room ** (1 / POWER_OF_CLOCK), 0.3, 1.0)
-    gpus.thermal_share = np.where(by_heat < np.minimum(by_power, wanted), 1.0 - by_heat, 0.0)
-    gpus.capped_share = np.where(by_power < np.minimum(by_heat, wanted) - 1e-9, 1.0, 0.0)
-    gpus.clock = np.minimum(np.minimum(by_heat, by_power), wanted)
+    gpus.thermal_share = np.where(by_heat < np.minimum(by_power, requested), 1.0 - by_heat, 0.0)
+    gpus.capped_share = np.where(by_power < np.minimum(by_heat, requested) - 1e-9, 1.0, 0.0)
+    gpus.clock = np.minimum(np.minimum(by_heat, by_power), requested)
     gpus.power = IDLE_W + (full - IDLE_W) * gpus.clock**POWER_OF_CLOCK
     target = AMBIENT_C + KELVIN_PER_WATT * gpus.power + push.heat
     gpus.temperature += (target - gpus.temperature) * (1 - np.exp(-1 / TIME_CONSTANT_S))

@@ -147,8 +147,8 @@ def _family_comment(family: str, signal: Signal) -> str:
 
 
 def _series_text(metric: str, labels: Mapping[str, str]) -> str:
-    told = (f'{name}="{value.translate(ESCAPES)}"' for name, value in labels.items() if name != "signal")
-    return metric + "{" + ",".join(told) + "}"
+    reported = (f'{name}="{value.translate(ESCAPES)}"' for name, value in labels.items() if name != "signal")
+    return metric + "{" + ",".join(reported) + "}"
 
 
 # --- server

@@ -79,14 +79,14 @@ def step(
     now: ServingState,
     fleet: SimulatedFleet,
     push: FaultEffects,
-    asked: RequestDemand,
+    demand: RequestDemand,
     turns: RoundState,
     random: np.random.Generator,
 ) -> None:
     """Simulates one second with this demand and these decode steps."""
     serves, pace, rounds = fleet.is_serving, turns.period, turns.rate
-    now.prompt_len, now.output_len = asked.prompt * push.prompt, asked.output * push.output
-    now.arrived = np.where(serves, random.poisson(np.maximum(asked.rate * push.arrivals, 0.0)), 0.0)
+    now.prompt_len, now.output_len = demand.prompt * push.prompt, demand.output * push.output
+    now.arrived = np.where(serves, random.poisson(np.maximum(demand.rate * push.arrivals, 0.0)), 0.0)
     refused = np.minimum(random.poisson(now.arrived * push.failing), now.arrived)
     now.failed = np.minimum(refused + random.poisson(now.arrived * push.left), now.arrived)
     now.waiting = now.waiting + now.arrived - refused
@@ -132,16 +132,16 @@ def _admissible_requests(now: ServingState, push: FaultEffects) -> F64:
 
 def _update_cache(now: ServingState, push: FaultEffects, random: np.random.Generator) -> None:
     each = now.prompt_len + now.output_len / 2
-    wanted = now.running * each / (CACHE_TOKENS * push.cache * np.maximum(1 - push.stranded, 1e-3))
-    over = np.maximum(wanted - 1.0, 0.0)
+    requested = now.running * each / (CACHE_TOKENS * push.cache * np.maximum(1 - push.stranded, 1e-3))
+    over = np.maximum(requested - 1.0, 0.0)
     # Requests that outgrow the cache are preempted: they wait again.
     # An admitted request has cache for its prompt, not yet for its answer.
     grows = now.started * now.output_len / 2 / each + 0.01 * now.running
-    full = np.clip((wanted - 0.9) / 0.07, 0.0, 1.0)
+    full = np.clip((requested - 0.9) / 0.07, 0.0, 1.0)
     now.preempted = np.minimum(np.floor(over * now.running) + random.poisson(full * grows), now.running)
     now.running = now.running - now.preempted
     now.waiting = now.waiting + now.preempted
-    now.cache_usage = np.clip(push.stranded + (1 - push.stranded) * wanted, 0.0, 1.0)
+    now.cache_usage = np.clip(push.stranded + (1 - push.stranded) * requested, 0.0, 1.0)
 
 
 def _update_delays(now: ServingState, push: FaultEffects, pace: F64, going: F64, apart: Mask) -> None:

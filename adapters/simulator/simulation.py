@@ -96,8 +96,8 @@ class FleetSimulation:
         boards.step(self.gpus, self.effects, self._busy_share())
         # A throttled or failed chip is slower; launcher and loader keep a healthy one waiting.
         self.rounds = turns.step(self.fleet, self.effects, self.speed, self.serving.batch_load, self.random)
-        asked = self.load.demand_at(max(self.t, 0.0))
-        replicas.step(self.serving, self.fleet, self.effects, asked, self.rounds, self.random)
+        demand = self.load.demand_at(max(self.t, 0.0))
+        replicas.step(self.serving, self.fleet, self.effects, demand, self.rounds, self.random)
         self.cpu_share = np.clip(
             0.14 + self.random.normal(0, 0.01, self.effects.busy.shape) + self.effects.busy, 0.02, 1.0
         )
@@ -191,7 +191,7 @@ class FleetSimulation:
         marked = np.clip(common + self.peers_mean(push.mark_out), 0.0, 1.0)
         rx_packets = rx / packet
         notified = np.minimum(rx_packets * marked, MAX_CNPS)
-        told = self.peers_mean(np.minimum(rx_packets * common, MAX_CNPS)) + tx / packet * push.mark_out
+        reported = self.peers_mean(np.minimum(rx_packets * common, MAX_CNPS)) + tx / packet * push.mark_out
         # Packets out of order are taken for lost, and many are received twice.
         twice = SPURIOUS_RETRANSMIT_SHARE * push.reorder
         rtt = np.full(tx.shape, RAIL_RTT)
@@ -210,7 +210,7 @@ class FleetSimulation:
             rx_packets=rx_packets,
             marked_share=marked,
             cnps_sent=notified,
-            cnps_received=np.minimum(told, MAX_CNPS),
+            cnps_received=np.minimum(reported, MAX_CNPS),
             retransmit_tx=np.clip(push.loss_out + self.peers_mean(lost_in + twice) + base[0], 0, 1),
             retransmit_rx=np.clip(lost_in + twice + self.peers_mean(push.loss_out) + base[1], 0, 1),
             rtt=rtt,

@@ -36,7 +36,7 @@ class SourceKind(Protocol):
         """Parses the settings of one source; problems are added to `fields`."""
         ...
 
-    def build(self, settings: Hashable, world: SourceContext) -> TelemetrySource:
+    def build(self, settings: Hashable, context: SourceContext) -> TelemetrySource:
         """Creates the source."""
         ...
 

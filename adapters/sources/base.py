@@ -136,8 +136,8 @@ class TelemetrySource(Protocol):
 def redact_address(error: object) -> str:
     """Returns an error as one short line without passwords and tokens."""
     text = " ".join(str(error).split())
-    for pattern, kept in SECRET_PATTERNS:
-        text = pattern.sub(kept, text)
+    for pattern, supervised in SECRET_PATTERNS:
+        text = pattern.sub(supervised, text)
     text = "".join(c if c.isprintable() else "?" for c in text)
     return text if len(text) <= MAX_ERROR_TEXT else text[: MAX_ERROR_TEXT - 3] + "..."
 

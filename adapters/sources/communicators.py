@@ -34,27 +34,27 @@ class CommunicatorMatcher:
     _candidate_groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Candidate groups by communicator."""
 
-    def find_member(self, told: CommunicatorRank) -> tuple[str, str]:
+    def find_member(self, reported: CommunicatorRank) -> tuple[str, str]:
         """Returns group and member of a rank; both '' while ambiguous."""
-        node = self.names.find_node(told.host)
+        node = self.names.find_node(reported.host)
         if not node:
             return "", ""
-        known = self._candidate_groups.get(told.communicator)
+        known = self._candidate_groups.get(reported.communicator)
         groups = self.topology.groups if known is None else [self.topology.group[name] for name in known]
-        fitting = {group.name: member for group in groups if (member := self._matching_member(group, told, node))}
+        fitting = {group.name: member for group in groups if (member := self._matching_member(group, reported, node))}
         if len(self._candidate_groups) >= MAX_COMMUNICATORS:
             self._candidate_groups.clear()
-        self._candidate_groups[told.communicator] = tuple(fitting)
+        self._candidate_groups[reported.communicator] = tuple(fitting)
         return next(iter(fitting.items())) if len(fitting) == 1 else ("", "")
 
-    def _matching_member(self, group: Group, told: CommunicatorRank, node: str) -> str:
+    def _matching_member(self, group: Group, reported: CommunicatorRank, node: str) -> str:
         """Returns the member of a group that the rank matches; '' for none."""
-        if len(group.members) != told.size or not 0 <= told.rank < told.size:
+        if len(group.members) != reported.size or not 0 <= reported.rank < reported.size:
             return ""
-        if told.gpu is not None and (named := f"{node}/gpu{told.gpu}") in group.members:
+        if reported.gpu is not None and (named := f"{node}/gpu{reported.gpu}") in group.members:
             return named
-        member = group.members[told.rank]
-        if told.gpu is not None and "/" in member and member not in self.topology.node:
+        member = group.members[reported.rank]
+        if reported.gpu is not None and "/" in member and member not in self.topology.node:
             return ""
         return member if self.topology.node_of[member] == node else ""
 

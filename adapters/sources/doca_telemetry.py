@@ -21,15 +21,15 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> ScrapeSettings:
     return parse_settings(fields, at, name)
 
 
-def build(wanted: ScrapeSettings, world: SourceContext) -> ScrapeSource:
+def build(settings: ScrapeSettings, context: SourceContext) -> ScrapeSource:
     """Creates the source."""
-    return ScrapeSource(wanted, world, normalise_labels)
+    return ScrapeSource(settings, context, normalise_labels)
 
 
 def normalise_labels(labels: Labels) -> Labels:
     """Returns the labels under their common names: the device number becomes the port number."""
-    kept = {label: value for label, value in labels if label not in IGNORED_LABELS}
-    number = kept.pop("device_id", "")
-    if number.isdigit() and int(number) and "port" not in kept:
-        kept["port"] = number
-    return tuple(kept.items())
+    supervised = {label: value for label, value in labels if label not in IGNORED_LABELS}
+    number = supervised.pop("device_id", "")
+    if number.isdigit() and int(number) and "port" not in supervised:
+        supervised["port"] = number
+    return tuple(supervised.items())

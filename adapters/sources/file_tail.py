@@ -61,13 +61,13 @@ class FileTail:
     def _read_new(self, path: Path) -> bytes:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            told = os.fstat(handle)
-            if not stat.S_ISREG(told.st_mode):
+            reported = os.fstat(handle)
+            if not stat.S_ISREG(reported.st_mode):
                 raise OSError(f"{path} is not a regular file")
-            place = self._position(path, told)
-            if told.st_size - place.offset > self.max_bytes:
-                self.skipped_bytes += told.st_size - self.max_bytes - place.offset
-                place.offset = told.st_size - self.max_bytes
+            place = self._position(path, reported)
+            if reported.st_size - place.offset > self.max_bytes:
+                self.skipped_bytes += reported.st_size - self.max_bytes - place.offset
+                place.offset = reported.st_size - self.max_bytes
             data = os.pread(handle, self.max_bytes, place.offset)
             place.offset += len(data)
             return data
@@ -75,11 +75,11 @@ class FileTail:
             with suppress(OSError):
                 os.close(handle)
 
-    def _position(self, path: Path, told: os.stat_result) -> _FilePosition:
-        place, file = self._positions.get(path), (told.st_dev, told.st_ino)
+    def _position(self, path: Path, reported: os.stat_result) -> _FilePosition:
+        place, file = self._positions.get(path), (reported.st_dev, reported.st_ino)
         if place is None:
-            begin = 0 if self.from_start or self._has_read else told.st_size
+            begin = 0 if self.from_start or self._has_read else reported.st_size
             place = self._positions[path] = _FilePosition(file, begin)
-        elif place.file_id != file or told.st_size < place.offset:
+        elif place.file_id != file or reported.st_size < place.offset:
             place.file_id, place.offset = file, 0
         return place

@@ -62,66 +62,66 @@ class _ResponseHead(NamedTuple):
     headers: dict[str, str]
 
 
-async def fetch(url: str, wish: FetchOptions) -> bytes:
+async def fetch(url: str, options: FetchOptions) -> bytes:
     """Returns the body of a page.
 
     Raises:
         FetchError: the status is not 200, or the page is too large or too slow.
     """
-    answer = await exchange(url, wish)
+    answer = await exchange(url, options)
     if answer.status != 200:
         raise FetchError(f"the answer {answer.status}")
     return answer.body
 
 
-async def exchange(url: str, wish: FetchOptions, sent: PostBody | None = None) -> HttpResponse:
+async def exchange(url: str, options: FetchOptions, body: PostBody | None = None) -> HttpResponse:
     """Sends a GET, or a POST of a body, and returns the answer.
 
     Raises:
         FetchError: there is no answer, or it is too large or too slow.
     """
     try:
-        async with asyncio.timeout(wish.timeout):
-            return await _send_request(urlsplit(url), wish, sent)
+        async with asyncio.timeout(options.timeout):
+            return await _send_request(urlsplit(url), options, body)
     except TimeoutError:
-        raise FetchError(f"no answer within {wish.timeout:g} s") from None
+        raise FetchError(f"no answer within {options.timeout:g} s") from None
     except (OSError, ssl.SSLError, EOFError) as error:
         raise FetchError(str(error) or type(error).__name__) from None
     except (ValueError, zlib.error, asyncio.LimitOverrunError) as error:
-        raise FetchError(f"an answer that is no HTTP ({redact_secrets(str(error), wish.bearer)})") from None
+        raise FetchError(f"an answer that is no HTTP ({redact_secrets(str(error), options.bearer)})") from None
 
 
-async def _send_request(url: SplitResult, wish: FetchOptions, sent: PostBody | None) -> HttpResponse:
+async def _send_request(url: SplitResult, options: FetchOptions, body: PostBody | None) -> HttpResponse:
     assert url.hostname is not None
-    context = ssl.create_default_context(cafile=wish.ca_file or None) if url.scheme == "https" else None
+    context = ssl.create_default_context(cafile=options.ca_file or None) if url.scheme == "https" else None
     port = url.port or DEFAULT_PORTS[url.scheme]
     reader, writer = await asyncio.open_connection(url.hostname, port, ssl=context, limit=MAX_HEADER)
     try:
-        writer.write(_encode_request(url, wish, sent))
+        writer.write(_encode_request(url, options, body))
         head = await _read_head(reader)
-        page = b"" if head.status in BODYLESS_STATUSES else await _read_body(reader, head, wish.max_bytes)
+        page = b"" if head.status in BODYLESS_STATUSES else await _read_body(reader, head, options.max_bytes)
         return HttpResponse(head.status, head.headers, page)
     finally:
         # The rest of the answer is not needed.
         writer.transport.abort()
 
 
-def _encode_request(url: SplitResult, wish: FetchOptions, sent: PostBody | None) -> bytes:
+def _encode_request(url: SplitResult, options: FetchOptions, body: PostBody | None) -> bytes:
     target = url._replace(scheme="", netloc="", fragment="").geturl() or "/"
     lines = [
-        f"{'GET' if sent is None else 'POST'} {target} HTTP/1.1",
+        f"{'GET' if body is None else 'POST'} {target} HTTP/1.1",
         f"Host: {url.netloc.rpartition('@')[2]}",
         "User-Agent: skewscope",
         f"Accept: {ACCEPT}",
         "Accept-Encoding: gzip",
         "Connection: close",
     ]
-    if wish.bearer is not None:
-        lines.append(f"Authorization: Bearer {wish.bearer.text}")
-    if sent is not None:
-        lines += [f"Content-Type: {sent.content_type}", f"Content-Length: {len(sent.body)}"]
-        lines += [f"{name}: {value}" for name, value in sent.headers]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + (sent.body if sent else b"")
+    if options.bearer is not None:
+        lines.append(f"Authorization: Bearer {options.bearer.text}")
+    if body is not None:
+        lines += [f"Content-Type: {body.content_type}", f"Content-Length: {len(body.body)}"]
+        lines += [f"{name}: {value}" for name, value in body.headers]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body.body if body else b"")
 
 
 async def _read_head(reader: asyncio.StreamReader) -> _ResponseHead:

@@ -44,22 +44,22 @@ def parse_events(line: str) -> Iterator[KernelLogEvent]:
     host = match["host"] if match else ""
     if "NVRM: Xid" in line and (xid := XID.search(line)):
         yield KernelLogEvent("kernel_gpu_xid", float(xid["code"]), host, normalise_pci_address(xid["pci"]))
-    elif "mlx5_core" in line and (told := MLX5.search(line)):
-        yield from _parse_mlx5(told, host)
+    elif "mlx5_core" in line and (reported := MLX5.search(line)):
+        yield from _parse_mlx5(reported, host)
     elif "out of memory" in line.lower() and OOM_KILL.search(line):
         yield KernelLogEvent("kernel_oom_kill_total", 1.0, host)
 
 
-def _parse_mlx5(told: re.Match[str], host: str) -> Iterator[KernelLogEvent]:
-    of = host, normalise_pci_address(told["pci"]), told["device"] or ""
-    link = next((up for text, up in LINK_STATES.items() if told["what"].startswith(text)), None)
+def _parse_mlx5(reported: re.Match[str], host: str) -> Iterator[KernelLogEvent]:
+    of = host, normalise_pci_address(reported["pci"]), reported["device"] or ""
+    link = next((up for text, up in LINK_STATES.items() if reported["what"].startswith(text)), None)
     if link is not None:
         yield KernelLogEvent("kernel_port_carrier", link, *of)
         if not link:
             yield KernelLogEvent("kernel_port_link_down_total", 1.0, *of)
         return
     for pattern, metric in DEVICE_EVENTS:
-        if pattern.search(told["what"]):
+        if pattern.search(reported["what"]):
             yield KernelLogEvent(metric, 1.0, *of)
 
 

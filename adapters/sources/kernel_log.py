@@ -64,9 +64,9 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> KernelLogSettings:
     )
 
 
-def build(wanted: KernelLogSettings, world: SourceContext) -> "KernelLogSource":
+def build(settings: KernelLogSettings, context: SourceContext) -> "KernelLogSource":
     """Creates the source."""
-    return KernelLogSource(wanted, world)
+    return KernelLogSource(settings, context)
 
 
 @dataclass
@@ -122,7 +122,9 @@ class LogFileReader:
         """
         for path, data in self.tail.read():
             *lines, rest = (self._partial_lines.get(path, b"") + data).split(b"\n")
-            self._partial_lines = {kept: text for kept, text in self._partial_lines.items() if kept.exists()}
+            self._partial_lines = {
+                supervised: text for supervised, text in self._partial_lines.items() if supervised.exists()
+            }
             self._partial_lines[path] = rest[-MAX_LINE:]
             for line in lines:
                 yield line[:MAX_LINE].decode("utf-8", "replace")
@@ -151,15 +153,17 @@ class KernelLogSource:
 
     def __post_init__(self) -> None:
         self.mapper = SeriesMapper(self.context.names, {})
-        wanted = self.settings
-        of_file = wanted.path != KMSG
+        settings = self.settings
+        of_file = settings.path != KMSG
         self._log = (
-            LogFileReader(FileTail(Path(wanted.path), wanted.from_start)) if of_file else KmsgReader(wanted.from_start)
+            LogFileReader(FileTail(Path(settings.path), settings.from_start))
+            if of_file
+            else KmsgReader(settings.from_start)
         )
-        self._gpus = {pci: str(n) for n, pci in enumerate(wanted.gpus or self._list_gpus())}
-        self._ports = dict(wanted.ports)
+        self._gpus = {pci: str(n) for n, pci in enumerate(settings.gpus or self._list_gpus())}
+        self._ports = dict(settings.ports)
         for number_ in self._gpus.values():
-            self._values["kernel_gpu_xid", (("node", wanted.node), ("gpu", number_))] = 0.0
+            self._values["kernel_gpu_xid", (("node", settings.node), ("gpu", number_))] = 0.0
 
     def _list_gpus(self) -> tuple[str, ...]:
         """Returns the GPU addresses of this machine if the log is its own and all are listed."""
@@ -223,6 +227,6 @@ class KernelLogSource:
         return {"device": event.device} if event.pci else {}
 
     def _trouble(self) -> str:
-        said = [f"unmapped devices: {join_names([*self.unmapped], 2)}"] if self.unmapped else []
+        text = [f"unmapped devices: {join_names([*self.unmapped], 2)}"] if self.unmapped else []
         skipped = self._log.skipped_count
-        return ", ".join([*said, f"{skipped} bytes or records skipped"] if skipped else said)
+        return ", ".join([*text, f"{skipped} bytes or records skipped"] if skipped else text)

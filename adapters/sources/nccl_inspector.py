@@ -51,9 +51,9 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> NcclInspectorSettings
     )
 
 
-def build(wanted: NcclInspectorSettings, world: SourceContext) -> "NcclInspectorSource":
+def build(settings: NcclInspectorSettings, context: SourceContext) -> "NcclInspectorSource":
     """Creates the source."""
-    return NcclInspectorSource(wanted, world)
+    return NcclInspectorSource(settings, context)
 
 
 @dataclass

@@ -79,9 +79,9 @@ def _parse_target(fields: FieldReader, at: FieldPath) -> tuple[str, int]:
     return match["host"].strip("[]"), int(match["port"] or PORT)
 
 
-def build(wanted: NcclRasSettings, world: SourceContext) -> "NcclRasSource":
+def build(settings: NcclRasSettings, context: SourceContext) -> "NcclRasSource":
     """Creates the source."""
-    return NcclRasSource(wanted, world)
+    return NcclRasSource(settings, context)
 
 
 @dataclass
@@ -109,10 +109,10 @@ class NcclRasSource:
         """Queries until cancelled."""
         while True:
             now = self.context.clock.now()
-            told = await asyncio.gather(*(self._query_target(target, sink) for target in self.settings.targets))
-            down = [trouble for trouble in told if trouble]
+            reported = await asyncio.gather(*(self._query_target(target, sink) for target in self.settings.targets))
+            down = [trouble for trouble in reported if trouble]
             sink.trouble = (
-                redact_address(f"{len(down)} of {len(told)} hosts do not respond: {join_names(down, 2)}")
+                redact_address(f"{len(down)} of {len(reported)} hosts do not respond: {join_names(down, 2)}")
                 if down
                 else ""
             )
@@ -146,9 +146,9 @@ class NcclRasSource:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
             raise RasError("an answer in an unknown shape") from None
 
-    def _parse_json(self, told: dict[str, Any]) -> Iterator[RankValue]:
-        timeouts = float(told["ras"]["timeouts_count"])
-        for communicator in told["communicators"]:
+    def _parse_json(self, reported: dict[str, Any]) -> Iterator[RankValue]:
+        timeouts = float(reported["ras"]["timeouts_count"])
+        for communicator in reported["communicators"]:
             there = [(_parse_rank(communicator, rank), rank) for rank in communicator.get("ranks", ())]
             missing = [(_parse_rank(communicator, rank), rank) for rank in communicator.get("missing_ranks", ())]
             # The group is identified by all ranks together.
@@ -168,11 +168,11 @@ class NcclRasSource:
         missing = {
             place for one in processes for place in self.communicators.find_memberships(one["host"], int(one["gpu"]))
         }
-        told = TIMEOUTS.search(answer)
+        reported = TIMEOUTS.search(answer)
         self._once_missing |= missing
         for group, member in sorted(self._once_missing):
             yield RankValue(RANK_MISSING, rank_labels(group, member), float((group, member) in missing))
-            yield RankValue(RAS_TIMEOUTS, rank_labels(group, member), float(told["count"]) if told else 0.0)
+            yield RankValue(RAS_TIMEOUTS, rank_labels(group, member), float(reported["count"]) if reported else 0.0)
 
 
 def _parse_rank(communicator: dict[str, Any], rank: dict[str, Any]) -> CommunicatorRank:
@@ -183,7 +183,7 @@ def _parse_rank(communicator: dict[str, Any], rank: dict[str, Any]) -> Communica
     )
 
 
-async def query_status(target: tuple[str, int], wanted: NcclRasSettings) -> str:
+async def query_status(target: tuple[str, int], settings: NcclRasSettings) -> str:
     """Returns the status of all ranks as JSON, or as text from older versions.
 
     Raises:
@@ -191,23 +191,23 @@ async def query_status(target: tuple[str, int], wanted: NcclRasSettings) -> str:
         RasError: the other side is not RAS.
     """
     # NCCL may use its whole timeout, and needs time to compose the answer.
-    async with asyncio.timeout(2 * wanted.timeout + 5.0):
-        return await _query_format(target, wanted, "json") or await _query_format(target, wanted, "")
+    async with asyncio.timeout(2 * settings.timeout + 5.0):
+        return await _query_format(target, settings, "json") or await _query_format(target, settings, "")
 
 
-async def _query_format(target: tuple[str, int], wanted: NcclRasSettings, form: str) -> str:
+async def _query_format(target: tuple[str, int], settings: NcclRasSettings, form: str) -> str:
     """Returns the answer in a format; '' if the format is not supported."""
     reader, writer = await asyncio.open_connection(*target, limit=MAX_LINE)
     try:
         greeting = await _send_command(reader, writer, f"CLIENT PROTOCOL {PROTOCOL}")
         if not greeting.upper().startswith("SERVER PROTOCOL "):
             raise RasError(f"it says {greeting:.40}")
-        if await _send_command(reader, writer, f"TIMEOUT {round(wanted.timeout)}") != "OK":
+        if await _send_command(reader, writer, f"TIMEOUT {round(settings.timeout)}") != "OK":
             raise RasError("it knows no time-out")
         if form and await _send_command(reader, writer, f"SET FORMAT {form}") != "OK":
             return ""
         writer.write(b"VERBOSE STATUS\n")
-        return await _read_to_end(reader, wanted.max_bytes)
+        return await _read_to_end(reader, settings.max_bytes)
     finally:
         writer.transport.abort()
 

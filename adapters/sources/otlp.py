@@ -58,9 +58,9 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> PushSettings:
     return parse_settings(fields, at, name, PATH)
 
 
-def build(wanted: PushSettings, world: SourceContext) -> PushSource:
+def build(settings: PushSettings, context: SourceContext) -> PushSource:
     """Creates the source."""
-    return PushSource(wanted, world, OtlpReader().read_body, ENDPOINT_INFO)
+    return PushSource(settings, context, OtlpReader().read_body, ENDPOINT_INFO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +81,14 @@ class OtlpReader:
     _sums: dict[int, tuple[float, float]] = field(default_factory=dict)
     """End time and sum of delta series, by number."""
 
-    def read_body(self, body: bytes, headers: Headers, wanted: PushSettings, series: SeriesMapper) -> PushResult:
+    def read_body(self, body: bytes, headers: Headers, settings: PushSettings, series: SeriesMapper) -> PushResult:
         """Returns the samples of a body.
 
         Raises:
             InvalidBodyError: the body is invalid.
         """
         kind = headers.get("content-type", "").partition(";")[0].strip()
-        data = decompress(body, headers.get("content-encoding", ""), wanted.max_bytes)
+        data = decompress(body, headers.get("content-encoding", ""), settings.max_bytes)
         rows = SourceBatchBuilder()
         try:
             request = parse_json(data) if kind == "application/json" else parse_protobuf(data)
@@ -149,11 +149,11 @@ def iter_samples(request: Mapping[str, Any]) -> Iterator[OtlpSample]:
 def _metric_samples(metric: Mapping[str, Any], of_all: dict[str, str]) -> Iterator[OtlpSample]:
     name = INVALID_CHARACTER.sub("_", str(metric["name"]))
     for kind, read_ in METRIC_KINDS.items():
-        told = metric.get(kind)
-        if told is None:
+        reported = metric.get(kind)
+        if reported is None:
             continue
-        delta = _parse_temporality(told.get("aggregationTemporality", 0)) == DELTA
-        for point in told.get("dataPoints", ()):
+        delta = _parse_temporality(reported.get("aggregationTemporality", 0)) == DELTA
+        for point in reported.get("dataPoints", ()):
             if int(point.get("flags", 0)) & NO_VALUE_FLAG:
                 continue
             labels = of_all | _parse_attributes(point.get("attributes", ()))
@@ -164,14 +164,14 @@ def _metric_samples(metric: Mapping[str, Any], of_all: dict[str, str]) -> Iterat
                 yield OtlpSample(name + part, tuple(sorted((labels | more).items())), time, value, delta)
 
 
-def _parse_temporality(told: Any) -> int:
-    return DELTA if told == "AGGREGATION_TEMPORALITY_DELTA" else int(told) if str(told).isdigit() else 0
+def _parse_temporality(reported: Any) -> int:
+    return DELTA if reported == "AGGREGATION_TEMPORALITY_DELTA" else int(reported) if str(reported).isdigit() else 0
 
 
-def _parse_attributes(told: Any) -> dict[str, str]:
+def _parse_attributes(reported: Any) -> dict[str, str]:
     """Returns attributes as labels; structured values are omitted."""
     found = {}
-    for each in told:
+    for each in reported:
         value = each.get("value", {})
         plain = next((value[kind] for kind in SCALAR_TYPES if kind in value), "")
         if plain != "":

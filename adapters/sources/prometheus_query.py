@@ -67,11 +67,11 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> PrometheusQuerySettin
     fields.check_keys(at, ("kind", "url"), OPTIONAL)
     period = read_number(fields, (*at, "period"), 5.0, (0.1, 3600.0))
     step = read_number(fields, (*at, "step"), 0.0, (0.1, period)) if fields.value_at((*at, "step")) is not None else 0.0
-    told = fields.text((*at, "url"))
-    url = target_url(told, TargetDiscovery(path="")) if told else ""
-    if told and not url:
+    reported = fields.text((*at, "url"))
+    url = target_url(reported, TargetDiscovery(path="")) if reported else ""
+    if reported and not url:
         fields.add_problem(
-            (*at, "url"), f"{redact_address(told)!r:.80}", "an address that begins with http:// or https://"
+            (*at, "url"), f"{redact_address(reported)!r:.80}", "an address that begins with http:// or https://"
         )
     honor = fields.value_at((*at, "honor_labels")) is None or read_bool(fields, (*at, "honor_labels"))
     match, own = parse_labels(fields, (*at, "match")), parse_labels(fields, (*at, "labels"))
@@ -80,9 +80,9 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> PrometheusQuerySettin
     )
 
 
-def build(wanted: PrometheusQuerySettings, world: SourceContext) -> "PrometheusQuerySource":
+def build(settings: PrometheusQuerySettings, context: SourceContext) -> "PrometheusQuerySource":
     """Creates the source."""
-    return PrometheusQuerySource(wanted, world)
+    return PrometheusQuerySource(settings, context)
 
 
 @dataclass
@@ -148,8 +148,8 @@ class PrometheusQuerySource:
             return f"{url}/api/v1/query?" + urlencode({"query": f"{selector}[{window}ms]"})
         query = f"last_over_time({selector}[{math.ceil(1000 * step)}ms])"
         start, end = (math.floor(t / step) * step for t in (since - step, now))
-        asked = {"query": query, "start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
-        return f"{url}/api/v1/query_range?" + urlencode(asked)
+        queried = {"query": query, "start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
+        return f"{url}/api/v1/query_range?" + urlencode(queried)
 
     def _parse_batch(self, answer: bytes) -> SourceBatch | None:
         """Returns the new samples of an answer."""
@@ -185,7 +185,7 @@ def build_selectors(names: Sequence[str], match: Labels) -> Iterator[str]:
         yield f'{{__name__=~"{"|".join(some)}"{more}}}'
 
 
-def _parse_response(answer: bytes, wish_: FetchOptions) -> Any:
+def _parse_response(answer: bytes, options: FetchOptions) -> Any:
     """Returns the data of an answer.
 
     Raises:
@@ -196,10 +196,10 @@ def _parse_response(answer: bytes, wish_: FetchOptions) -> Any:
     except (ValueError, RecursionError):
         raise PrometheusResponseError("an answer that is no JSON") from None
     if not isinstance(found, dict) or found.get("status") != "success":
-        told = found.get("error") if isinstance(found, dict) else ""
+        reported = found.get("error") if isinstance(found, dict) else ""
         raise PrometheusResponseError(
-            f"the answer is an error: {redact_secrets(str(told), wish_.bearer)}"
-            if told
+            f"the answer is an error: {redact_secrets(str(reported), options.bearer)}"
+            if reported
             else "an answer without success"
         )
     return found.get("data")

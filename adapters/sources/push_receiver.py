@@ -103,12 +103,12 @@ class PushSettings:
 def parse_settings(fields: FieldReader, at: FieldPath, name: str, path: str) -> PushSettings:
     """Parses the settings of a source; problems are added to `fields`."""
     fields.check_keys(at, ("kind",), OPTIONAL)
-    told = fields.text((*at, "path")) or path
-    if told != path and not told.startswith(f"{path}/"):
-        fields.add_problem((*at, "path"), f"{told!r:.80}", f"{path}, or a path below it")
+    reported = fields.text((*at, "path")) or path
+    if reported != path and not reported.startswith(f"{path}/"):
+        fields.add_problem((*at, "path"), f"{reported!r:.80}", f"{path}, or a path below it")
     honor = fields.value_at((*at, "honor_labels")) is None or read_bool(fields, (*at, "honor_labels"))
     most = int(read_number(fields, (*at, "most_mib"), 32.0, (0.001, 1024.0)) * (1 << 20))
-    return PushSettings(name, told, parse_labels(fields, (*at, "labels")), honor, most)
+    return PushSettings(name, reported, parse_labels(fields, (*at, "labels")), honor, most)
 
 
 @dataclass

@@ -53,19 +53,19 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> PushSettings:
     return parse_settings(fields, at, name, PATH)
 
 
-def build(wanted: PushSettings, world: SourceContext) -> PushSource:
+def build(settings: PushSettings, context: SourceContext) -> PushSource:
     """Creates the source."""
-    return PushSource(wanted, world, read_body, ENDPOINT_INFO)
+    return PushSource(settings, context, read_body, ENDPOINT_INFO)
 
 
-def read_body(body: bytes, headers: Headers, wanted: PushSettings, series: SeriesMapper) -> PushResult:
+def read_body(body: bytes, headers: Headers, settings: PushSettings, series: SeriesMapper) -> PushResult:
     """Returns the samples of a body.
 
     Raises:
         InvalidBodyError: the body is invalid.
     """
     second = V2_CONTENT_TYPE in headers.get("content-type", "")
-    data = memoryview(decompress(body, wanted.max_bytes))
+    data = memoryview(decompress(body, settings.max_bytes))
     rows = SourceBatchBuilder()
     written = 0
     try:
@@ -77,12 +77,12 @@ def read_body(body: bytes, headers: Headers, wanted: PushSettings, series: Serie
     except ProtobufError as error:
         raise InvalidBodyError(f"no write request: {error}") from None
     # The fast path does not count samples: only version 2 reports their number.
-    told = (
+    reported = (
         ("X-Prometheus-Remote-Write-Samples-Written", str(written)),
         ("X-Prometheus-Remote-Write-Histograms-Written", "0"),
         ("X-Prometheus-Remote-Write-Exemplars-Written", "0"),
     )
-    return PushResult(rows.build(series.registry), PushReply(204, b"", told if second else ()))
+    return PushResult(rows.build(series.registry), PushReply(204, b"", reported if second else ()))
 
 
 def decompress(body: bytes, most: int) -> bytes:

@@ -41,9 +41,9 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> ScrapeSettings:
     return parse_settings(fields, at, name)
 
 
-def build(wanted: ScrapeSettings, world: SourceContext) -> "ScrapeSource":
+def build(settings: ScrapeSettings, context: SourceContext) -> "ScrapeSource":
     """Creates the source."""
-    return ScrapeSource(wanted, world)
+    return ScrapeSource(settings, context)
 
 
 @dataclass
@@ -164,9 +164,9 @@ class ScrapeSource:
             for page in self.target_states.values()
             if page.warning and not page.trouble
         ]
-        said = [f"{len(down)} of {len(self.target_states)} targets are down: {join_names(down, 2)}"] if down else []
-        said += [f"{len(odd)} of {len(self.target_states)} are odd: {join_names(odd, 2)}"] if odd else []
-        return [*said, f"{self.series_refused} series too many"] if self.series_refused else said
+        text = [f"{len(down)} of {len(self.target_states)} targets are down: {join_names(down, 2)}"] if down else []
+        text += [f"{len(odd)} of {len(self.target_states)} are odd: {join_names(odd, 2)}"] if odd else []
+        return [*text, f"{self.series_refused} series too many"] if self.series_refused else text
 
 
 def _clock_warning(times: F64, now: float) -> str:

@@ -42,11 +42,11 @@ def parse_settings(fields: FieldReader, at: FieldPath, name: str) -> ScrapeSetti
     fields.check_keys(at, ("kind",), OPTIONAL)
     period = read_number(fields, (*at, "period"), 1.0, (0.1, 3600.0))
     folder = Path(fields.document.file).parent
-    asked = parse_fetch_options(fields, at, period)
+    queried = parse_fetch_options(fields, at, period)
     where = _parse_discovery(fields, at, folder)
     if not (where.targets or where.files or where.names):
         fields.add_problem(at, "nothing to scrape", "targets, files or dns")
-    return ScrapeSettings(name, where, asked, period, read_bool(fields, (*at, "honor_labels")))
+    return ScrapeSettings(name, where, queried, period, read_bool(fields, (*at, "honor_labels")))
 
 
 def parse_fetch_options(fields: FieldReader, at: FieldPath, period: float) -> FetchOptions:

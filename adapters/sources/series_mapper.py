@@ -27,8 +27,8 @@ MAX_SECONDS = 1e11
 T = TypeVar("T")
 
 
-def _identity(told: tuple[str, Labels]) -> tuple[str, Labels]:
-    return told
+def _identity(reported: tuple[str, Labels]) -> tuple[str, Labels]:
+    return reported
 
 
 @dataclass
@@ -52,17 +52,17 @@ class SeriesMapper:
 
     def map_series(self, metric: str, labels: Labels) -> Sequence[SeriesTarget]:
         """Returns the targets of a series with this name and these labels."""
-        told = metric, labels
-        return self.lookup(told, _identity, told)
+        reported = metric, labels
+        return self.lookup(reported, _identity, reported)
 
-    def lookup(self, key: Hashable, named: Callable[[T], tuple[str, Labels]], told: T) -> Sequence[SeriesTarget]:
+    def lookup(self, key: Hashable, named: Callable[[T], tuple[str, Labels]], reported: T) -> Sequence[SeriesTarget]:
         """Returns the targets of a series by its cache key.
 
         For a new key, `named` converts `told` to name and labels.
         """
         found = self._targets.get(key)
         if found is None:
-            name, labels = named(told)
+            name, labels = named(reported)
             size = len(name) + sum(len(label) + len(value) for label, value in labels)
             if size > MAX_TEXT:
                 self.refused += 1
@@ -122,5 +122,9 @@ class SourceBatchBuilder:
         values *= np.array(self._scales, np.float64)
         sound = np.flatnonzero(np.isfinite(times) & (np.abs(times) < MAX_SECONDS))
         _, first = np.unique(np.stack((numbers[sound], times[sound])), axis=1, return_index=True)
-        kept = sound[np.sort(first)]
-        return SourceBatch(listing, numbers[kept], times[kept], values[kept]) if len(kept) else None
+        supervised = sound[np.sort(first)]
+        return (
+            SourceBatch(listing, numbers[supervised], times[supervised], values[supervised])
+            if len(supervised)
+            else None
+        )

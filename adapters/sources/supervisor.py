@@ -148,15 +148,15 @@ class SourceSupervisor:
         """Starts a source; its name must be unique."""
         if source.name in self._supervised:
             raise ValueError(f"two sources called {source.name!r}")
-        kept = self._supervised[source.name] = SupervisedSource(source, BatchSink(self.clock), self.clock)
-        kept.start()
+        supervised = self._supervised[source.name] = SupervisedSource(source, BatchSink(self.clock), self.clock)
+        supervised.start()
 
     async def stop(self, name: str) -> list[SourceBatch]:
         """Stops a source; returns its remaining batches."""
-        kept = self._supervised.pop(name)
-        if kept.task is not None:
-            await cancel_and_wait(kept.task)
-        return kept.sink.take()
+        supervised = self._supervised.pop(name)
+        if supervised.task is not None:
+            await cancel_and_wait(supervised.task)
+        return supervised.sink.take()
 
     async def close(self) -> dict[str, list[SourceBatch]]:
         """Stops all sources; returns the remaining batches of each."""
@@ -164,12 +164,12 @@ class SourceSupervisor:
 
     def check(self) -> None:
         """Updates all statuses; called periodically."""
-        for kept in self._supervised.values():
-            kept.check()
+        for supervised in self._supervised.values():
+            supervised.check()
 
     def take(self) -> dict[str, list[SourceBatch]]:
         """Returns the batches of each source since the last call."""
-        return {name: kept.sink.take() for name, kept in self._supervised.items()}
+        return {name: supervised.sink.take() for name, supervised in self._supervised.items()}
 
     def receiver_at(self, path: str) -> PushReceiver | None:
         """Returns the source that receives pushes at a path; None for none."""
@@ -178,7 +178,7 @@ class SourceSupervisor:
     @property
     def receivers(self) -> tuple[PushReceiver, ...]:
         """Returns all sources that receive pushes."""
-        found = (kept.source for kept in self._supervised.values() if hasattr(kept.source, "take"))
+        found = (supervised.source for supervised in self._supervised.values() if hasattr(supervised.source, "take"))
         return tuple(cast("PushReceiver", one) for one in found)
 
     @property
@@ -188,4 +188,4 @@ class SourceSupervisor:
 
     def statuses(self) -> tuple[SourceStatus, ...]:
         """Returns the status of each source, by name."""
-        return tuple(kept.status() for _, kept in sorted(self._supervised.items()))
+        return tuple(supervised.status() for _, supervised in sorted(self._supervised.items()))

@@ -48,9 +48,9 @@ def build(context: CollectorContext) -> "DevlinkCollector":
 class DevlinkCollector:
     """Reads the reporters of the devices behind a node's ports."""
 
-    def __init__(self, ground: CollectorContext) -> None:
-        self._failures = ground.failures
-        self._ports = dict(_pci_addresses(ground))
+    def __init__(self, context: CollectorContext) -> None:
+        self._failures = context.failures
+        self._ports = dict(_pci_addresses(context))
 
     def read(self, _now: float) -> Iterator[Sample]:
         """Yields the error count of each reporter."""
@@ -67,10 +67,10 @@ class DevlinkCollector:
                 yield SeriesKey("port.health_errors", "port", self._ports[one.device], selector), float(one.errors)
 
 
-def _pci_addresses(ground: CollectorContext) -> Iterator[tuple[str, str]]:
+def _pci_addresses(context: CollectorContext) -> Iterator[tuple[str, str]]:
     """Yields PCI address and port of each network device that has one."""
-    for device, port in ground.ports.items():
-        if target := ground.files.link(f"{FOLDER}/{device}/device"):
+    for device, port in context.ports.items():
+        if target := context.files.link(f"{FOLDER}/{device}/device"):
             yield target.rpartition("/")[2], port
 
 

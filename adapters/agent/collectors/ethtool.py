@@ -120,16 +120,16 @@ def build(context: CollectorContext) -> "EthtoolCollector":
 class EthtoolCollector:
     """Reads the drivers of a node's ports."""
 
-    def __init__(self, ground: CollectorContext, statistics: DriverStatistics) -> None:
+    def __init__(self, context: CollectorContext, statistics: DriverStatistics) -> None:
         self._statistics = statistics
-        self._failures = ground.failures
-        self._counter_names = CounterNames(ground.catalogue, "ethtool")
-        devices = set(ground.files.names(FOLDER))
-        there = {d: port for d, port in ground.ports.items() if d in devices}
-        behind = {d: port for d, port in there.items() if is_representor(ground.files, d)}
+        self._failures = context.failures
+        self._counter_names = CounterNames(context.catalogue, "ethtool")
+        devices = set(context.files.names(FOLDER))
+        there = {d: port for d, port in context.ports.items() if d in devices}
+        behind = {d: port for d, port in there.items() if is_representor(context.files, d)}
         own = {d: port for d, port in there.items() if d not in behind}
-        single = (place._replace(device_selector=f"device={d}") for d, place in device_entities(ground.node, behind))
-        self._devices = [*device_entities(ground.node, own), *zip(behind, single, strict=True)]
+        single = (place._replace(device_selector=f"device={d}") for d, place in device_entities(context.node, behind))
+        self._devices = [*device_entities(context.node, own), *zip(behind, single, strict=True)]
         self._representors = frozenset(behind)
         self._known: dict[str, _DeviceSeries] = {}
 

@@ -24,10 +24,10 @@ def build(context: CollectorContext) -> "HwmonCollector":
 class HwmonCollector:
     """Reads the sensors of the local machine."""
 
-    def __init__(self, ground: CollectorContext) -> None:
-        self._files = ground.files
-        self._chip = SeriesKey("dpu.temperature", "node", ground.node) if ground.runs_on == DPU else None
-        self._sensors = list(_find_sensors(ground.files, ground.ports))
+    def __init__(self, context: CollectorContext) -> None:
+        self._files = context.files
+        self._chip = SeriesKey("dpu.temperature", "node", context.node) if context.runs_on == DPU else None
+        self._sensors = list(_find_sensors(context.files, context.ports))
 
     def read(self, _now: float) -> Iterator[Sample]:
         """Yields the present values: the hottest sensor of the chip, and each module."""

@@ -42,12 +42,12 @@ def build(context: CollectorContext) -> "RdmaCollector":
 class RdmaCollector:
     """Reads the RDMA ports of a node."""
 
-    def __init__(self, ground: CollectorContext) -> None:
-        self._files = ground.files
-        counters, own = CounterNames(ground.catalogue, "sysfs_ib"), CounterNames(ground.catalogue, "sysfs_rdma_hw")
-        found = dict(_find_ports(ground.files, ground.ports))
+    def __init__(self, context: CollectorContext) -> None:
+        self._files = context.files
+        counters, own = CounterNames(context.catalogue, "sysfs_ib"), CounterNames(context.catalogue, "sysfs_rdma_hw")
+        found = dict(_find_ports(context.files, context.ports))
         self._ports = [
-            self._build_port(path, place, counters, own) for path, place in device_entities(ground.node, found)
+            self._build_port(path, place, counters, own) for path, place in device_entities(context.node, found)
         ]
 
     def _build_port(self, path: str, place: DeviceEntity, counters: CounterNames, own: CounterNames) -> _RdmaPort:

@@ -49,11 +49,11 @@ def build(context: CollectorContext) -> "NetdevCollector":
 class NetdevCollector:
     """Reads the devices of a node's ports."""
 
-    def __init__(self, ground: CollectorContext) -> None:
-        self._files = ground.files
+    def __init__(self, context: CollectorContext) -> None:
+        self._files = context.files
         self._series = [
             (f"{FOLDER}/{device}/{file}", _series_key(place, signal), scale)
-            for device, place in device_entities(ground.node, uplinks(ground.files, ground.ports))
+            for device, place in device_entities(context.node, uplinks(context.files, context.ports))
             for file, (signal, scale) in FILE_SIGNALS.items()
         ]
 

@@ -50,12 +50,12 @@ def build(context: CollectorContext) -> "ProcCollector":
 class ProcCollector:
     """Reads the local machine."""
 
-    def __init__(self, ground: CollectorContext) -> None:
-        self._files = ground.files
-        self._node = ground.node
-        self._signal_prefix = ground.runs_on
-        self._is_host = ground.runs_on != DPU
-        self._signals = ground.catalogue.signals
+    def __init__(self, context: CollectorContext) -> None:
+        self._files = context.files
+        self._node = context.node
+        self._signal_prefix = context.runs_on
+        self._is_host = context.runs_on != DPU
+        self._signals = context.catalogue.signals
         self._busy_ticks = math.nan
         self._total_ticks = math.nan
 

@@ -33,21 +33,25 @@ def transfer_fragmentation(p: FaultEffects, _w: FleetSimulation, at: FaultTarget
 @fault("kv-capacity-preemption-thrash", "job", SERVING_JOBS)
 def cache_full(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """Answers get longer and need more KV cache than there is."""
-    asked, longer = w.load.demand_at(w.t), 2 + 2 * strength
+    demand, longer = w.load.demand_at(w.t), 2 + 2 * strength
     p.output[at.job] *= longer
-    rate, prompt, output = float(asked.rate[at.job]), float(asked.prompt[at.job]), float(asked.output[at.job]) * longer
-    wanted = rate * output * float(w.base_round[at.job]) * (prompt + output / 2)
-    p.cache[at.job] *= wanted / CACHE_TOKENS / (1.1 + 0.9 * strength)
+    rate, prompt, output = (
+        float(demand.rate[at.job]),
+        float(demand.prompt[at.job]),
+        float(demand.output[at.job]) * longer,
+    )
+    requested = rate * output * float(w.base_round[at.job]) * (prompt + output / 2)
+    p.cache[at.job] *= requested / CACHE_TOKENS / (1.1 + 0.9 * strength)
 
 
 @fault("pd-ratio-imbalance", "job", ("pd",))
 def wrong_ratio(p: FaultEffects, w: FleetSimulation, at: FaultTarget, strength: float, _age: float) -> None:
     """There are too few prefill instances for the arriving prompts."""
-    asked = w.load.demand_at(w.t)
+    demand = w.load.demand_at(w.t)
     longer = 1.5 + strength
     p.prompt[at.job] *= longer
-    able = PREFILL_TOKENS / (float(asked.prompt[at.job]) * longer * (1 - HIT_SHARE))
-    p.admitting[at.job] *= float(asked.rate[at.job]) / able / (1.1 + 0.5 * strength)
+    able = PREFILL_TOKENS / (float(demand.prompt[at.job]) * longer * (1 - HIT_SHARE))
+    p.admitting[at.job] *= float(demand.rate[at.job]) / able / (1.1 + 0.5 * strength)
 
 
 @fault("pd-abort-storm", "job", ("pd",))

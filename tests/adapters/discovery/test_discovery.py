@@ -217,7 +217,7 @@ def test_the_command_writes_what_is_found_and_counts_what_is_not(tmp_path):
     found, problems = parse_topology(parse(ran.stdout, "topology.yaml"))
     assert not problems
     assert len(found.nodes) == 7
-    assert "places are to be filled in" in ran.stderr
+    assert "places to complete" in ran.stderr
     assert CliRunner().invoke(cli, ["topology", "discover"]).exit_code == 2
     gone = CliRunner().invoke(cli, ["topology", "discover", "--slurm", str(tmp_path / "no")])
     assert gone.exit_code == 2
