@@ -262,7 +262,7 @@ def test_the_command_makes_lists_and_ends(controller):
     what = ("--node", "n3", "--hours", "1", "--comment", "a new fan")
     code, told = command(controller, "preview", *what, token="READ")
     assert (code, "It covers 1 of 8 nodes." in told) == (0, True)
-    assert "In the last week it would have hidden 1 of 1." in told
+    assert "In the last week it would have silenced 1 of 1" in told
     code, told = command(controller, "add", *what)
     assert code == 0
     id_ = told.partition(":")[0]

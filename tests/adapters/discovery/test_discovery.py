@@ -221,4 +221,4 @@ def test_the_command_writes_what_is_found_and_counts_what_is_not(tmp_path):
     assert CliRunner().invoke(cli, ["topology", "discover"]).exit_code == 2
     gone = CliRunner().invoke(cli, ["topology", "discover", "--slurm", str(tmp_path / "no")])
     assert gone.exit_code == 2
-    assert "cannot be read" in gone.stderr
+    assert "an unreadable file" in gone.stderr
