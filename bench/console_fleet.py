@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from skewscope.adapters.view.history import ViewHistory
 from skewscope.adapters.view.snapshot import (
     SeriesIndex,
     SeriesInfo,
     SignalView,
     SourceState,
     ViewFrame,
+    ViewHistory,
     ViewSnapshot,
     peer_statistics,
 )

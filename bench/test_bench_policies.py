@@ -15,7 +15,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from skewscope.adapters.runtime.durable import DurableMatcher
-from skewscope.engine.advice.matcher import ReferenceMatcher
+from skewscope.engine.advice.advice import ReferenceMatcher
 from skewscope.engine.advice.policy import Fact, build_fact, compile_policies
 from skewscope.engine.model.incident import SEVERITIES
 from skewscope.rules.policy import load

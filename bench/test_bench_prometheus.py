@@ -44,7 +44,7 @@ import pytest
 
 from bench.prometheus_server import Prometheus, labels
 from skewscope.engine.ingest.feed import FrameColumn, SampleFrame, SeriesTable, empty_block
-from skewscope.engine.judge.detector import Detector
+from skewscope.engine.judge.judge import Detector
 from skewscope.engine.model.topology import Node, Topology
 from skewscope.kb.loader import catalogue
 from skewscope.rules.loader import load_strict

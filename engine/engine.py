@@ -9,19 +9,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skewscope.engine.advice.matcher import PolicyEvaluator
+from skewscope.engine.advice.advice import PolicyEvaluator
 from skewscope.engine.features.evaluator import unit_of
 from skewscope.engine.incidents.alerts import EvidenceSpec, RuleInfo
 from skewscope.engine.incidents.confidence import Calibration, load_calibration
+from skewscope.engine.incidents.tracker import IncidentTracker, list_for_contract
 from skewscope.engine.ingest.feed import Block, SampleFrame, SeriesTable
 from skewscope.engine.ingest.series_state import WATERMARK, SampleCounts
-from skewscope.engine.judge.detector import Detector
+from skewscope.engine.judge.judge import Detector
 from skewscope.engine.model.incident import Incident, IncidentChange
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.sets import F64, Index
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.verdict import RuleVerdict
-from skewscope.engine.tracker import IncidentTracker, list_for_contract
 from skewscope.engine.wire.join import WireJoin
 from skewscope.kb.model import Catalogue
 from skewscope.kb.units import format_dimension

@@ -94,7 +94,7 @@ ENGINE_INTERFACE = {
     # Packet reduction, which an agent runs without an engine.
     "engine.wire",
     # The matcher protocol and the policies that a matcher runs.
-    "engine.advice.matcher",
+    "engine.advice.advice",
     "engine.advice.policy",
     # Arithmetic on arrays, which a console repeats for the rows it shows.
     "engine.features.baseline",
@@ -103,9 +103,8 @@ ENGINE_INTERFACE = {
 ENGINE_TOOLS = {
     # Assessment measures and fits confidence; it reads the parts that it measures.
     "adapters/assessment": {
-        "engine.attribution.causes",
+        "engine.attribution.explanation",
         "engine.incidents.confidence",
-        "engine.incidents.grouping",
         "engine.incidents.state",
     },
     # The simulator needs the range of the counters that it writes.

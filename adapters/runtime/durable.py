@@ -19,7 +19,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
-from skewscope.engine.advice.matcher import Matcher, ReferenceMatcher, build_conclusions
+from skewscope.engine.advice.advice import Matcher, ReferenceMatcher, build_conclusions
 from skewscope.engine.advice.policy import CompiledPattern, CompiledRule, Conclusion, Fact, FactTest, Program, fnv1a32
 
 COMMAND = (sys.executable, "-P", "-m", "skewscope.adapters.runtime.durable_worker")

@@ -11,7 +11,7 @@ from skewscope.adapters.inputs.recording import Recording, RecordingData, load, 
 from skewscope.adapters.mapping.names import UnmappedMetric
 from skewscope.adapters.runtime.runtime import Runtime, Snapshot, Span, build_runtime
 from skewscope.adapters.view.builder import ViewBuilder
-from skewscope.adapters.view.history import ViewHistory
+from skewscope.adapters.view.snapshot import ViewHistory
 from skewscope.engine.engine import TICK_S
 from skewscope.engine.ingest.feed import Block, SeriesTable
 from skewscope.engine.model.incident import Incident

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from skewscope.adapters.runtime.coverage import TelemetryCoverage
 from skewscope.adapters.runtime.durable import best_matcher
 from skewscope.adapters.view.snapshot import SourceState
-from skewscope.engine.advice.matcher import PolicyEvaluator
+from skewscope.engine.advice.advice import PolicyEvaluator
 from skewscope.engine.advice.policy import compile_policies
 from skewscope.engine.engine import Engine, IncidentChange
 from skewscope.engine.ingest.feed import Block, SeriesTable

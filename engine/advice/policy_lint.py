@@ -4,7 +4,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from skewscope.engine.advice.matcher import ReferenceMatcher
+from skewscope.engine.advice.advice import ReferenceMatcher
 from skewscope.engine.advice.policy import Program, build_fact, compile_policies, encode_value
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem

@@ -1,20 +1,104 @@
 """The alternatives of an incident: look-alikes, other incidents nearby, conditions that lack telemetry."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.attribution.causes import MAX_CAUSAL_STEPS, CauseGraph
-from skewscope.engine.attribution.locality import NeighbourIndex
+from skewscope.engine.attribution.explanation import MAX_CAUSAL_STEPS, CauseGraph
 from skewscope.engine.incidents.alerts import AlertTracker, EvidenceSpec, RuleInfo
 from skewscope.engine.incidents.confidence import GAIN, PRIOR, evidence_log_odds_array, probability
 from skewscope.engine.incidents.state import IncidentState
-from skewscope.engine.model.locality import NODE_BOUND, Entity
+from skewscope.engine.model.locality import NODE_BOUND, Entity, LocalityIndex
 from skewscope.engine.model.sets import Index
 from skewscope.engine.model.verdict import UNKNOWN, YES, RuleVerdict
 from skewscope.kb.model import Catalogue
 from skewscope.rules.entity_kinds import GROUP_LIKE
+
+MAX_NAME_LISTS = 64
+"""Lists of names that are indexed at a time."""
+
+
+class NeighbourIndex:
+    """Entities by node or token, so that a search near a location does not scan the fleet."""
+
+    def __init__(self, locality: LocalityIndex) -> None:
+        self.locality = locality
+        self._indexes: dict[tuple[str, int], tuple[tuple[str, ...], Mapping[str, Sequence[int]]]] = {}
+
+    def find_near(self, kind: str, names: tuple[str, ...], tokens: Collection[str]) -> Index:
+        """Returns the sorted indices in `names` of the entities of a kind that have one of the tokens."""
+        index = self._index_of(kind, names)
+        if kind not in NODE_BOUND:
+            return np.array(sorted({i for token in tokens for i in index.get(token, ())}), np.intp)
+        # An entity that shares a group lies on a node of the group, or on its front end.
+        nodes = {node for token in tokens for node in self._nodes_of(token)}
+        around = sorted({i for node in nodes for i in index.get(node, ())})
+        wanted = frozenset(tokens)
+        return np.array([i for i in around if wanted & self.tokens(Entity(kind, names[i]))], np.intp)
+
+    def count_judgeable(self, verdicts: Iterable[RuleVerdict], domain: str, kind: str) -> int:
+        """Returns on how many nodes of a group, switch or rack at least one of the verdicts is known.
+
+        Counts as `LocalityIndex.domain_size`, which is returned for the GPUs of a node and for groups.
+        """
+        whole = self.locality.domain_size(domain, kind)
+        rules = [verdict for verdict in verdicts if verdict.kind == kind]
+        has_unknown = rules and all((verdict.state == UNKNOWN).any() for verdict in rules)
+        if kind not in NODE_BOUND or domain.startswith("node:") or not has_unknown:
+            return whole
+        known: set[str] = set()
+        for verdict in rules:
+            index = self._index_of(verdict.kind, verdict.names)
+            nodes = self.locality.nodes_in(domain)
+            known |= {node for node in nodes if (verdict.state[list(index.get(node, ()))] != UNKNOWN).any()}
+        return min(whole, len(known))
+
+    def prepare(self, verdicts: Iterable[RuleVerdict]) -> None:
+        """Index one more list of names, in a tick without alerts: the first fault then does not wait for it."""
+        for verdict in verdicts:
+            if self.is_full or self.add_names(verdict.kind, verdict.names):
+                return
+
+    def tokens(self, entity: Entity) -> frozenset[str]:
+        """Returns the entity, its nodes and its groups as tokens; neighbours share at least one."""
+        location = self.locality.location_of(entity)
+        return location.self_tokens | location.nodes | location.groups
+
+    def _nodes_of(self, token: str) -> Collection[str]:
+        kind, _, name = token.partition(":")
+        if kind == "node":
+            return (name,)
+        return self.locality.nodes_of_group(name) if kind == "group" else ()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one more list would drop the others."""
+        return len(self._indexes) >= MAX_NAME_LISTS
+
+    def add_names(self, kind: str, names: tuple[str, ...]) -> bool:
+        """Index a list of names, which is slow for a large fleet. Returns whether it was new."""
+        known = self._indexes.get((kind, id(names)))
+        if known is not None and known[0] is names:
+            return False
+        if self.is_full:
+            self._indexes.clear()
+        self._indexes[kind, id(names)] = names, self._build_index(kind, names)
+        return True
+
+    def _index_of(self, kind: str, names: tuple[str, ...]) -> Mapping[str, Sequence[int]]:
+        """Returns indices of entities by node for kinds that lie on a node, else by token."""
+        self.add_names(kind, names)
+        return self._indexes[kind, id(names)][1]
+
+    def _build_index(self, kind: str, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
+        found: dict[str, list[int]] = {}
+        for i, name in enumerate(names):
+            keys = self.locality.nodes_of(kind, name) if kind in NODE_BOUND else self.tokens(Entity(kind, name))
+            for key in keys:
+                found.setdefault(key, []).append(i)
+        return found
+
 
 NO_EVIDENCE_LOG_ODDS = PRIOR - GAIN / 2
 """Log-odds of a condition whose rules are known nearby and whose items are all no."""

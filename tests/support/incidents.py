@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skewscope.engine.advice.matcher import PolicyEvaluator
+from skewscope.engine.advice.advice import PolicyEvaluator
 from skewscope.engine.incidents.alerts import Alert, EvidenceSnapshot, EvidenceSpec, RuleInfo
+from skewscope.engine.incidents.tracker import IncidentTracker
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology
 from skewscope.engine.model.verdict import NO, UNKNOWN, YES, EvidenceBatch, RuleVerdict
-from skewscope.engine.tracker import IncidentTracker
 from skewscope.kb.model import Catalogue, CausalLink, Condition, DpuCapability, Lookalike, Mitigation
 from tests.support.policies import policy, program
 

@@ -7,7 +7,6 @@ import numpy as np
 
 from skewscope.adapters.runtime.replay import ReplayResult
 from skewscope.adapters.runtime.runtime import Snapshot
-from skewscope.adapters.view.history import ViewHistory
 from skewscope.adapters.view.snapshot import (
     EvidenceRow,
     RuleHealth,
@@ -16,6 +15,7 @@ from skewscope.adapters.view.snapshot import (
     SignalView,
     SourceState,
     ViewFrame,
+    ViewHistory,
     ViewSnapshot,
     peer_statistics,
 )

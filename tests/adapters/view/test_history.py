@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from skewscope.adapters.inputs.recording import load, open_recording
-from skewscope.adapters.view import history as history_module
-from skewscope.adapters.view.history import ViewHistory
+from skewscope.adapters.view import snapshot as history_module
 from skewscope.adapters.view.snapshot import (
     RuleHealth,
     SeriesIndex,
     SeriesInfo,
     SignalView,
     ViewFrame,
+    ViewHistory,
     ViewSnapshot,
     peer_statistics,
 )

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from skewscope.engine.advice.advice import ContextFact, quantise
-from skewscope.engine.advice.matcher import PolicyEvaluator
+from skewscope.engine.advice.advice import ContextFact, PolicyEvaluator, quantise
 from skewscope.engine.advice.policy import encode_value
 from skewscope.engine.incidents.confidence import GAIN, PRIOR, Calibration, probability
+from skewscope.engine.incidents.tracker import IncidentTracker
 from skewscope.engine.model.locality import Entity
-from skewscope.engine.tracker import IncidentTracker
 from skewscope.rules.policy import FACTS
 from tests.support.incidents import (
     CRITICAL,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewscope.engine.advice.matcher import PolicyEvaluator, ReferenceMatcher, matches_tests
+from skewscope.engine.advice.advice import PolicyEvaluator, ReferenceMatcher, matches_tests
 from skewscope.engine.advice.policy import CompiledPattern, CompiledRule, Fact, Program, build_fact
 from tests.support.policies import diagnosis, facts, policy, program, programs, steps, topology
 

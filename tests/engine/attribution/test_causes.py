@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewscope.engine.attribution.causes import CAUSE_BEFORE_S, CauseGraph, attribute_candidates
-from skewscope.engine.attribution.locality import AttributionCandidate, closeness, locate_candidate
+from skewscope.engine.attribution.explanation import (
+    CAUSE_BEFORE_S,
+    AttributionCandidate,
+    CauseGraph,
+    attribute_candidates,
+    closeness,
+    locate_candidate,
+)
 from skewscope.engine.model.locality import Entity
 from skewscope.kb.model import CausalLink
 from skewscope.rules.policy import FACTS

@@ -10,10 +10,10 @@ from skewscope.engine.attribution.explanation import (
     AFTER_END_S,
     BEFORE_END_S,
     SIMULTANEOUS_S,
+    AttributionCandidate,
     final_explanation,
     find_coincident,
 )
-from skewscope.engine.attribution.locality import AttributionCandidate
 from skewscope.engine.incidents.state import IncidentState
 from skewscope.engine.model.incident import RELATIONS, Explanation, parse_explanation, parse_incident
 from skewscope.engine.model.locality import Entity

@@ -5,8 +5,8 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skewscope.engine.incidents.tracker import list_for_contract
 from skewscope.engine.model.verdict import NO, UNKNOWN, YES
-from skewscope.engine.tracker import list_for_contract
 from tests.support.incidents import DERIVE, LOST, MORE, N1, REST, Says, advised, incidents, ranks, verdict
 
 says = st.builds(

@@ -6,9 +6,9 @@ import math
 import pytest
 
 from skewscope.engine.incidents.state import IncidentTiming
+from skewscope.engine.incidents.tracker import list_for_contract
 from skewscope.engine.model.incident import Explanation
 from skewscope.engine.model.verdict import NO, UNKNOWN, YES
-from skewscope.engine.tracker import list_for_contract
 from tests.support.incidents import (
     CRITICAL,
     LOST,

@@ -1,17 +1,36 @@
-"""The lifecycle of incidents: grouped alerts open, update, merge, move and resolve them.
-
-Pure: times come with the verdicts. The order in which verdicts are given changes nothing.
-"""
+"""From verdicts to incidents, in one step per tick: alerts, lifecycle, attribution, advice."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
-from skewscope.engine.incidents.alerts import Alert, AlertKey, AlertTracker
-from skewscope.engine.incidents.grouping import Grouping, group_alerts, primary_entity_of
-from skewscope.engine.incidents.state import IncidentState, IncidentTiming
-from skewscope.engine.model.incident import SEVERITIES, IncidentChange
+from skewscope.engine.advice.advice import (
+    ContextFact,
+    FiringDiagnosis,
+    PolicyEvaluator,
+    build_facts,
+    quantise,
+    rank_advice,
+)
+from skewscope.engine.advice.policy import Conclusion, Program
+from skewscope.engine.attribution.alternatives import COMPARISON_INTERVAL_S, AlternativeFinder, NeighbourIndex
+from skewscope.engine.attribution.explanation import CauseGraph, Explainer, final_explanation
+from skewscope.engine.incidents.alerts import Alert, AlertKey, AlertTracker, DerivedDiagnosis, RuleInfo
+from skewscope.engine.incidents.state import (
+    Grouping,
+    IncidentState,
+    IncidentTiming,
+    entities_of,
+    group_alerts,
+    primary_entity_of,
+    to_incident,
+)
+from skewscope.engine.model.incident import SEVERITIES, Advice, Explanation, Incident, IncidentChange
 from skewscope.engine.model.locality import NODE_BOUND, Entity, LocalityIndex
+from skewscope.engine.model.topology import Topology
+from skewscope.engine.model.verdict import RuleVerdict
+from skewscope.kb.model import Catalogue
 
 MIN_ROTATING_MOVES = 2
 """Moves from which on a fault counts as one that rotates through its group; one may be chance."""
@@ -251,3 +270,195 @@ def _index_by_primary_entity(incidents: Iterable[IncidentState]) -> dict[AlertKe
     for one in incidents:
         found.setdefault((one.condition, one.primary_entity), []).append(one)
     return found
+
+
+class IncidentTracker:
+    """All incidents of a run, updated with the verdicts of each tick."""
+
+    def __init__(
+        self,
+        rules: Mapping[str, RuleInfo],
+        catalogue: Catalogue,
+        topology: Topology,
+        policies: PolicyEvaluator | None = None,
+        timing: IncidentTiming | None = None,
+    ) -> None:
+        self.catalogue = catalogue
+        self.locality = LocalityIndex(topology)
+        self.locality.prepare()
+        self.alerts = AlertTracker(rules)
+        self.policies = policies or PolicyEvaluator(Program())
+        self.timing = timing or IncidentTiming()
+        causes = CauseGraph(catalogue)
+        self._neighbours = NeighbourIndex(self.locality)
+        self._lifecycle = IncidentLifecycle(self.alerts, self.locality, self.timing, self._count_judgeable)
+        self._alternatives = AlternativeFinder(catalogue, causes, self._neighbours, self.alerts)
+        self._explainer = Explainer(causes, self.locality, self.timing)
+        self._advice: Mapping[tuple[str, str], tuple[Advice, ...]] = {}
+        self._context: tuple[ContextFact, ...] = ()
+        self._policy_input: tuple[object, ...] = ()
+        self._last_epoch: tuple[object, ...] = ()
+
+    def set_context(self, context: Iterable[ContextFact]) -> None:
+        """Replace the facts that are known from outside; they count from the next tick on."""
+        self._context = tuple(sorted(set(context)))
+
+    def step(self, t: float, verdicts: Iterable[RuleVerdict]) -> tuple[IncidentChange, ...]:
+        """Returns the changes that the verdicts of one tick cause."""
+        self.alerts.update(t, verdicts)
+        if not (self.alerts.active or self._lifecycle.recent):
+            self._neighbours.prepare(self.alerts.current_verdicts())
+            return ()
+        self.alerts.drop(t - max(self.timing.grouping_s, self.timing.explain_s))
+        self._reconcile(t)
+        # Policies match the confidence that the incidents now have. What they derive changes incidents in this tick,
+        # and the confidence that policies match in the next one.
+        if self._evaluate_policies(t):
+            self._reconcile(t)
+        self._assign_advice()
+        self._lifecycle.expire_recent(t)
+        return self._lifecycle.take_changes()
+
+    # --- lifecycle and attribution
+
+    def _reconcile(self, t: float) -> None:
+        """Update the incidents, their alternatives and explanations, if their input has changed."""
+        if self._epoch(t) == self._last_epoch:
+            return
+        firing = self._lifecycle.reconcile(t)
+        self._alternatives.compare(t, [one for one in firing if _is_comparison_due(t, one)])
+        self._explain(t)
+        recent = self._lifecycle.recent.values()
+        self._alternatives.weigh([one for one in recent if one.is_open and _is_likely_root(one)])
+        self._last_epoch = self._epoch(t)
+
+    def _epoch(self, t: float) -> tuple[object, ...]:
+        """Returns everything that decides the incidents; while it stays, they stay."""
+        recent = self._lifecycle.recent
+        fading = tuple(sorted(key for key, alert in self.alerts.active.items() if self._lifecycle.is_fading(t, alert)))
+        explaining = tuple(sorted(one.id for one in recent.values() if one.resolved_age(t) <= self.timing.explain_s))
+        lingering = tuple(sorted(self._explainer.find_lingering(t, recent.values(), self._lifecycle.states)))
+        due = tuple(sorted(one.id for one in recent.values() if one.is_open and _is_comparison_due(t, one)))
+        return self.alerts.version, self._context, fading, explaining, lingering, due
+
+    def _count_judgeable(self, condition: str, domain: str, kind: str) -> int:
+        verdicts = (verdict for _, verdict in self.alerts.verdicts_of(condition))
+        return self._neighbours.count_judgeable(verdicts, domain, kind)
+
+    def _explain(self, t: float) -> None:
+        recent = self._lifecycle.recent
+        found = self._explainer.explain(t, recent.values(), self._lifecycle.states)
+        for incident in sorted(recent.values(), key=lambda one: one.sort_key):
+            if incident.id in found:
+                self._set_explanation(t, incident, found[incident.id])
+
+    def _set_explanation(self, t: float, incident: IncidentState, new: Explanation | None) -> None:
+        old, incident.explanation = incident.explanation, new
+        if (old and old.id) != (new and new.id):
+            self._lifecycle.record_change(t, incident, f"explained by {new.id}" if new else "a root again")
+
+    # --- advice
+
+    def _evaluate_policies(self, t: float) -> bool:
+        """Update the advice and the derived alerts; returns whether alerts changed."""
+        firing = [
+            alert for _, alert in sorted(self.alerts.active.items()) if alert.firing_rules & self.alerts.rules.keys()
+        ]
+        diagnoses = []
+        for alert in firing:
+            incident = self._lifecycle.incident_of[alert.key]
+            moves = incident.moves if incident.primary_entity == alert.entity else 0
+            diagnoses.append(FiringDiagnosis(alert, quantise(incident.confidence), moves))
+        numbers = [(one.alert.key, one.confidence, one.moves) for one in diagnoses]
+        version = self.alerts.version
+        policy_input = (version, self._context, numbers)
+        if policy_input == self._policy_input:
+            return False
+        self._policy_input = policy_input
+        conclusions = self.policies.evaluate(build_facts(diagnoses, self.locality, self._context))
+        self.alerts.derive(t, _derived_diagnoses(conclusions))
+        shown = {entity.key: self.locality.display_name(entity)[1] for _, entity in self.alerts.active}
+        self._advice = rank_advice(conclusions, self.catalogue, shown)
+        return self.alerts.version != version
+
+    def _assign_advice(self) -> None:
+        """Set the mitigations of the incidents whose primary alert fires; the others keep theirs."""
+        for incident in self._lifecycle.recent.values():
+            alert = self.alerts.active.get((incident.condition, incident.primary_entity))
+            if incident.is_open and not incident.merged_into and alert is not None and alert.firing_rules:
+                incident.mitigations = self._advice.get((incident.condition, incident.primary_entity.key), ())
+
+    # --- results
+
+    def list_incidents(self) -> list[Incident]:
+        """Returns every incident that ever fired, oldest first."""
+        states = self._lifecycle.states
+        roots = {one.id: final_explanation(one, states) for one in states.values()}
+        explained: dict[str, list[IncidentState]] = {}
+        for one in states.values():
+            root = roots[one.id]
+            explained.setdefault(root.id if root else one.id, []).append(one)
+        ordered = sorted(states.values(), key=lambda one: one.sort_key)
+        return [self._to_incident(one, roots[one.id], explained.get(one.id, [one])) for one in ordered]
+
+    def _to_incident(
+        self, incident: IncidentState, root: Explanation | None, explained: Sequence[IncidentState]
+    ) -> Incident:
+        """Returns an incident; the blast radius of a root includes what it explains."""
+        others = {other.condition for other in explained} - {incident.condition}
+        blast_radius = self.locality.blast_radius(entities_of([incident, *explained]))
+        return to_incident(incident, self.locality, root, blast_radius, others)
+
+    def list_pending(self) -> list[Incident]:
+        """Returns what holds but has not held long enough to fire. Call it after `step`, before the next tick."""
+        found: dict[AlertKey, IncidentState] = {}
+        for key, since, evidence in self.alerts.iter_pending():
+            alert = self.alerts.active.get(key)
+            if (alert is None or not alert.firing_rules) and key not in found:
+                found[key] = IncidentState(*key, since, since, evidence)
+        ordered = sorted(found.values(), key=lambda one: (one.opened_at, one.condition, one.primary_entity))
+        return [
+            replace(
+                to_incident(one, self.locality, None, self.locality.blast_radius([one.primary_entity])),
+                state="pending",
+            )
+            for one in ordered
+        ]
+
+    def forget(self, before: float) -> None:
+        """Drop the incidents that resolved before a time, except those that still explain others."""
+        states, recent = self._lifecycle.states, self._lifecycle.recent
+        kept = {one.id for one in states.values() if one.is_open or _last_active_at(one) >= before} | set(recent)
+        kept |= {one.explanation.id for one in recent.values() if one.explanation and one.explanation.id in states}
+        roots = {id_: final_explanation(states[id_], states) for id_ in kept}
+        named = kept | {root.id for root in roots.values() if root}
+        self._lifecycle.states = {id_: one for id_, one in states.items() if id_ in named}
+        for one in self._lifecycle.states.values():
+            if one.explanation and one.explanation.id not in named:
+                one.explanation = roots.get(one.id)  # the incident between the two is dropped
+
+
+def list_for_contract(incidents: IncidentTracker, input_hash: str) -> list[Incident]:
+    """Returns all incidents as they are printed: by opening time, then condition, then entity."""
+
+    def order(one: Incident) -> tuple[float, str, str, str, str]:
+        return round(one.opened_at, 3), one.condition, one.name, one.kind, one.id
+
+    return sorted((replace(one, input_hash=input_hash) for one in incidents.list_incidents()), key=order)
+
+
+def _is_comparison_due(t: float, incident: IncidentState) -> bool:
+    return incident.needs_comparison and t - incident.compared_at >= COMPARISON_INTERVAL_S
+
+
+def _is_likely_root(incident: IncidentState) -> bool:
+    """Whether an incident has no cause; coincident ones remain alternatives to their root."""
+    return incident.explanation is None or incident.explanation.relation == "coincident"
+
+
+def _derived_diagnoses(conclusions: Iterable[Conclusion]) -> list[DerivedDiagnosis]:
+    return [DerivedDiagnosis(c.diagnosis, c.subject, c.entity, c.policy, c.hash) for c in conclusions if c.diagnosis]
+
+
+def _last_active_at(incident: IncidentState) -> float:
+    return incident.opened_at if incident.resolved_at is None else incident.resolved_at
