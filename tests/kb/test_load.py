@@ -184,6 +184,7 @@ def test_a_catalogue_that_is_damaged_is_refused_with_all_its_faults(tmp_path):
     """In a process of its own, since the package's own catalogue is damaged there."""
     package = tmp_path / "skewscope" / "kb"
     shutil.copytree(builtin_folder(), package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package.parent / "__init__.py").touch()
     (package / LOSS).write_text(replaced(package / LOSS, "kind: cause", "kind: cuase"))
     (package / LAG).write_text("[")
     script = (

@@ -168,7 +168,7 @@ def test_the_example_of_the_reference_is_a_rule():
 
 
 def test_the_page_of_rules_is_up_to_date():
-    page = (RULES_FOLDER.parent / "docs" / "rules.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "rules.md").read_text(encoding="utf-8")
     assert page == format_page(rules_by_id().values())
 
 

@@ -27,6 +27,7 @@ from skewscope.engine.advice.policy import (
 from skewscope.engine.model.incident import SEVERITIES
 from skewscope.rules.policy import load
 from tests.support.policies import diagnosis, policy, program, programs, steps, topology
+from tests.support.process_work import conclude_elsewhere
 
 needs_library = pytest.mark.skipif(not is_available(), reason="durable-rules cannot be imported here (Python >= 3.13?)")
 
@@ -297,17 +298,11 @@ def test_no_worker_outlives_its_parent_however_that_ends(options, then, code):
     assert gone(pid)
 
 
-def _concluded_elsewhere(made, queue):
-    one = DurableMatcher(made)
-    one.assert_fact(diagnosis("late", N0))
-    queue.put(([c.policy for c in one.conclusions()], one.fallback_reason, one.pid))
-
-
 @needs_library
 def test_it_works_in_a_spawned_process_and_leaves_nothing_behind(matcher):
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    process = context.Process(target=_concluded_elsewhere, args=(matcher.program, queue), daemon=True)
+    process = context.Process(target=conclude_elsewhere, args=(matcher.program, queue), daemon=True)
     process.start()
     said, fallen_back, pid = queue.get(timeout=60)
     process.join(30)

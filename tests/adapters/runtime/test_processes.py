@@ -1,59 +1,31 @@
 """Work in several processes: the answers, the faults, and that none of them outlives whoever waits."""
 
-import os
-import signal
-import time
 from multiprocessing import active_children
 
 import pytest
 
 from skewscope.adapters.runtime.processes import ProcessEndedError, map_parallel
-from skewscope.kb.problems import InputError, Problem
-
-FAULT = Problem("a.yaml", 3, "kind", "'x'", "'y'")
-
-
-def squared(n):
-    return n * n
-
-
-def refused(_):
-    raise InputError([FAULT])
-
-
-def dies(_):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def dies_beside_others(n):
-    """One process ends; the others have more to write than a pipe takes."""
-    if n == 0:
-        dies(n)
-    return bytes(10_000_000)
-
-
-def sleeps(n):
-    time.sleep(600 * n)
-    return n
+from skewscope.kb.problems import InputError
+from tests.support.process_work import FAULT, die, die_beside_others, refuse, sleep, square
 
 
 @pytest.mark.parametrize("workers", [1, 2, 9])
 def test_each_item_is_answered_once_whatever_the_number_of_processes(workers):
-    assert dict(map_parallel(squared, range(7), workers)) == {n: n * n for n in range(7)}
+    assert dict(map_parallel(square, range(7), workers)) == {n: n * n for n in range(7)}
 
 
 def test_nothing_to_do_starts_nothing():
-    assert not list(map_parallel(squared, [], 4))
+    assert not list(map_parallel(square, [], 4))
 
 
 def test_what_the_work_raises_reaches_who_waits_whole():
     with pytest.raises(InputError) as raised:
-        list(map_parallel(refused, [1, 2], 2))
+        list(map_parallel(refuse, [1, 2], 2))
     assert raised.value.problems == (FAULT,)
     assert not active_children()
 
 
-@pytest.mark.parametrize("work", [dies, dies_beside_others])
+@pytest.mark.parametrize("work", [die, die_beside_others])
 def test_the_end_of_a_process_is_said_and_ends_the_others(work):
     with pytest.raises(ProcessEndedError):
         list(map_parallel(work, range(4), 2))
@@ -61,7 +33,7 @@ def test_the_end_of_a_process_is_said_and_ends_the_others(work):
 
 
 def test_who_stops_waiting_ends_them_all():
-    waiting = map_parallel(sleeps, [0, 1], 2)
+    waiting = map_parallel(sleep, [0, 1], 2)
     assert next(waiting) == (0, 0)
     assert active_children()
     waiting.close()
