@@ -1,4 +1,4 @@
-"""Facts for the policies from firing diagnoses, and ranked advice from the policies' conclusions."""
+"""Facts for the policies, the matcher protocol with its reference, and ranked advice from the conclusions."""
 
 import operator
 from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The state of one incident in the engine, and its conversion to an `Incident`."""
+"""The state of one incident, the grouping of alerts that share it, and its conversion to an `Incident`."""
 
 import hashlib
 import math

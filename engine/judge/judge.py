@@ -1,6 +1,6 @@
 """One rule judged on all entities of its scope: hold and clear times, and which entities baselines must not learn from.
 
-Most entities are ruled out by the required evidence. Only the others are assessed in full.
+Most entities are ruled out by the required evidence. Only the others are assessed in full. `Detector` judges all rules.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
