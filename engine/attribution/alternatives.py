@@ -1,4 +1,4 @@
-"""The alternatives of an incident: look-alikes, other incidents nearby, conditions that lack telemetry; the index of neighbours."""
+"""The alternatives of an incident: look-alikes, incidents nearby, unjudged conditions; the index of neighbours."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
