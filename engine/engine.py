@@ -17,9 +17,9 @@ from skewscope.engine.incidents.tracker import IncidentTracker, list_for_contrac
 from skewscope.engine.ingest.feed import Block, SampleFrame, SeriesTable
 from skewscope.engine.ingest.series_state import WATERMARK, SampleCounts
 from skewscope.engine.judge.judge import Detector
+from skewscope.engine.model.arrays import F64, Index
 from skewscope.engine.model.incident import Incident, IncidentChange
 from skewscope.engine.model.locality import Entity
-from skewscope.engine.model.sets import F64, Index
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.verdict import RuleVerdict
 from skewscope.engine.wire.join import WireJoin

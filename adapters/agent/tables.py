@@ -12,7 +12,8 @@ import numpy as np
 
 from skewscope.adapters.agent.collectors.counter_names import Sample
 from skewscope.adapters.formats.row_protocol import MAX_COLUMNS, MAX_TABLES, MAX_TEXT
-from skewscope.engine.ingest.feed import F64, SeriesKey
+from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.engine.model.arrays import F64
 
 _NONE = np.empty(0)
 STALE_PERIODS = 3

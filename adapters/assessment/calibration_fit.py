@@ -10,17 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skewscope.engine.incidents.confidence import MAX_LOG_ODDS, Calibration
+from skewscope.engine.model.arrays import F64
 
 RULE_SPREAD = 1.5
 """Standard deviation of the prior of the rules' biases."""
 SCALE_SPREAD = 1.0
 """Standard deviation of the prior of the scale."""
 MAX_ITERATIONS = 50
-
-F64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

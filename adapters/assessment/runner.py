@@ -15,7 +15,8 @@ from skewscope.adapters.simulator.faults.registry import FaultTarget
 from skewscope.engine.engine import Engine
 from skewscope.engine.incidents.confidence import Calibration, evidence_log_odds, load_calibration
 from skewscope.engine.incidents.state import MIN_CROWD, VERDICT_NAMES
-from skewscope.engine.ingest.feed import F64, Block, SeriesTable, concat_blocks, empty_block
+from skewscope.engine.ingest.feed import Block, SeriesTable, concat_blocks, empty_block
+from skewscope.engine.model.arrays import F64
 from skewscope.engine.model.incident import LIKELY_CONFIDENCE, Incident
 from skewscope.engine.model.topology import Topology, merge_topologies
 from skewscope.kb.loader import catalogue

@@ -9,7 +9,7 @@ import numpy as np
 
 from skewscope.adapters.simulator import benign
 from skewscope.adapters.simulator.benign import BENIGN_EVENTS
-from skewscope.adapters.simulator.effects import F64, FaultEffects
+from skewscope.adapters.simulator.effects import FaultEffects
 from skewscope.adapters.simulator.emitter import SampleEmitter
 from skewscope.adapters.simulator.exporters import PROFILE_PERIODS
 from skewscope.adapters.simulator.faults.registry import FaultTarget, choose_target, fault_models, pool_replicas
@@ -17,6 +17,7 @@ from skewscope.adapters.simulator.fleet import FleetPlan, SimulatedFleet, build_
 from skewscope.adapters.simulator.load import load_trace, synthetic_load
 from skewscope.adapters.simulator.simulation import FleetSimulation
 from skewscope.engine.ingest.feed import Block, SeriesTable
+from skewscope.engine.model.arrays import F64
 from skewscope.kb.model import Catalogue
 
 START_TIME = 1_750_000_000.0

@@ -14,8 +14,8 @@ import numpy as np
 
 from skewscope.adapters.sources.base import SeriesColumns, SourceBatch, count_values
 from skewscope.engine.engine import WATERMARK
-from skewscope.engine.ingest.feed import I32, Block, SeriesKey, SeriesTable
-from skewscope.engine.model.sets import Index, Mask
+from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
+from skewscope.engine.model.arrays import I32, Index, Mask
 
 MAX_AHEAD = 5.0
 """Seconds that a sample from the future is held for its tick; a later one counts as of now."""

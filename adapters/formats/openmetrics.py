@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from skewscope.adapters.formats import openmetrics_grammar
 from skewscope.adapters.formats.openmetrics_grammar import Labels, excerpt
-from skewscope.engine.ingest.feed import F64, I32, Block, empty_block
+from skewscope.engine.ingest.feed import Block, empty_block
+from skewscope.engine.model.arrays import F64, I32
 from skewscope.kb.problems import InputError, Problem, suggest_name
 
 CHUNK = 1 << 20

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.adapters.formats.compression import MAX_BYTES, input_error, open_stream
+from skewscope.engine.model.arrays import I64
 from skewscope.kb.problems import InputError
-
-I64 = NDArray[np.int64]
 
 ETHERNET, RAW_IP, SLL, SLL2 = 1, 101, 113, 276
 link_names = {ETHERNET: "Ethernet", RAW_IP: "raw IP", SLL: "Linux cooked", SLL2: "Linux cooked v2"}

@@ -25,7 +25,8 @@ from typing import cast
 import numpy as np
 import zstandard
 
-from skewscope.engine.ingest.feed import F64, SeriesKey
+from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.engine.model.arrays import F64
 
 CONTENT_TYPE = "application/vnd.skewscope.rows.v1+zstd"
 ROWS_PATH = "/api/v1/rows"

@@ -10,7 +10,8 @@ import numpy as np
 
 from skewscope.adapters.formats.openmetrics import MAX_SAMPLES, MAX_SECONDS
 from skewscope.adapters.mapping.names import SeriesRegistry
-from skewscope.engine.ingest.feed import I32, Block, SeriesKey
+from skewscope.engine.ingest.feed import Block, SeriesKey
+from skewscope.engine.model.arrays import I32
 from skewscope.kb.problems import InputError, Problem
 
 COLUMNS = ("time", "table", "first", "series", "numbers", "values")

@@ -16,7 +16,8 @@ from skewscope.adapters.formats.openmetrics_grammar import MAX_LABELS
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.entities import UnmappedError
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import F64, Block
+from skewscope.engine.ingest.feed import Block
+from skewscope.engine.model.arrays import F64
 from skewscope.kb.problems import InputError, Problem, suggest_name
 
 ROWS = 1 << 17

@@ -1,22 +1,226 @@
-"""Assembly of rules, policies, matcher and engine for one fleet; replays and the controller share it."""
+"""Assembly of rules, policies, matcher and engine for one fleet, and which of its reporters deliver telemetry.
 
-from collections.abc import Iterator, Mapping
+Replays and the controller share it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from skewscope.adapters.runtime.coverage import TelemetryCoverage
+import numpy as np
+
 from skewscope.adapters.runtime.durable import best_matcher
 from skewscope.adapters.view.snapshot import SourceState
 from skewscope.engine.advice.advice import PolicyEvaluator
 from skewscope.engine.advice.policy import compile_policies
 from skewscope.engine.engine import Engine, IncidentChange
 from skewscope.engine.ingest.feed import Block, SeriesTable
+from skewscope.engine.model.arrays import F64
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue
-from skewscope.kb.problems import InputError
+from skewscope.kb.problems import InputError, join_names
 from skewscope.rules.loader import load as load_rules
 from skewscope.rules.policy import load as load_policies
+
+SILENT_AFTER = 10.0
+"""Seconds without a sample after which a reporter is silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryKind:
+    """One kind of telemetry."""
+
+    name: str
+    kind: str
+    prefixes: tuple[str, ...]
+    reporter_of: Callable[[str], str]
+    """Returns the reporter of a series, given the name of its entity."""
+    measures: str
+    """What is unknown without this telemetry."""
+
+
+def _node_of(entity: str) -> str:
+    return entity.split(">", maxsplit=1)[0].split("/", maxsplit=1)[0]
+
+
+def _reporting_entity(entity: str) -> str:
+    return entity.split(">", maxsplit=1)[0]
+
+
+TELEMETRY_KINDS = (
+    TelemetryKind("packets", "ports", ("wire.",), _reporting_entity, "rounds, loss, round trips and request timing"),
+    TelemetryKind(
+        "node telemetry", "nodes", ("host.", "port.", "prio.", "rdma."), _node_of, "counters of ports and hosts"
+    ),
+    TelemetryKind(
+        "serving telemetry", "replicas", ("serve.",), _reporting_entity, "queues, batches and caches of the engines"
+    ),
+    TelemetryKind("GPU telemetry", "GPU nodes", ("gpu.",), _node_of, "whether a GPU is slow, hot, throttled or broken"),
+)
+
+
+def expected_reporters(topology: Topology) -> dict[str, tuple[str, ...]]:
+    """Returns the reporters of each kind of telemetry that the topology has."""
+    members = {topology.node_of[m] for g in topology.groups for m in g.members}
+    fronts = {g.front_end for g in topology.groups if g.front_end}
+    wanted = {"east-west": members, "north-south": fronts}
+    ports = [
+        p.id
+        for node in topology.nodes
+        for p in node.ports
+        if p.network in (node.sees or wanted) and p.node in wanted.get(p.network, ())
+    ]
+    return {
+        "packets": tuple(ports),
+        "node telemetry": tuple(n.name for n in topology.nodes),
+        "serving telemetry": tuple(g.name for g in topology.groups if g.front_end),
+        "GPU telemetry": tuple(n.name for n in topology.nodes if n.gpus),
+    }
+
+
+@dataclass
+class TelemetryCoverage:
+    """Coverage of a fleet by the telemetry that an engine has received."""
+
+    topology: Topology
+    engine: Engine
+    table: SeriesTable
+    _series_by_kind: dict[str, tuple[np.ndarray, np.ndarray]] = field(init=False)
+    """By kind: [series] numbers of its series, [series] numbers of their reporters."""
+    _reporters: dict[str, tuple[str, ...]] = field(init=False)
+    _reporter_numbers: dict[str, dict[str, int]] = field(init=False)
+    _signal_numbers: dict[str, int] = field(default_factory=dict)
+    """Number of each signal of the table."""
+    _signal_of_series: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
+    """[series] number of its signal."""
+    _unjudged_key: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
+    _unjudged: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._reporters = expected_reporters(self.topology)
+        self._reporter_numbers = {
+            kind: {name: n for n, name in enumerate(who)} for kind, who in self._reporters.items()
+        }
+        self._series_by_kind = {kind: (np.empty(0, np.int32), np.empty(0, np.int32)) for kind in self._reporters}
+
+    def sources(self, t: float) -> tuple[SourceState, ...]:
+        """Returns the state of each kind of telemetry with reporters, at `t` in seconds since 1970."""
+        found = []
+        for telemetry in TELEMETRY_KINDS:
+            newest = self._newest_times(telemetry)
+            known = self._reporters[telemetry.name]
+            if known:
+                found.append(_source_state(telemetry, known, newest, t))
+        return tuple(found)
+
+    def missing(self) -> tuple[str, ...]:
+        """Returns sentences on missing telemetry and what is unknown without it."""
+        notes = []
+        for telemetry in TELEMETRY_KINDS:
+            newest = self._newest_times(telemetry)
+            known = self._reporters[telemetry.name]
+            silent = [name for name, when in zip(known, newest, strict=True) if np.isneginf(when)]
+            if not known and telemetry.name == "GPU telemetry":
+                notes.append(f"The topology names no GPUs: {telemetry.measures} is unknown.")
+            elif silent and len(silent) == len(known):
+                notes.append(
+                    f"No {telemetry.name} from any of {len(known)} {telemetry.kind}: {telemetry.measures} are unknown."
+                )
+            elif silent:
+                notes.append(f"No {telemetry.name} from {join_names(silent)}: {telemetry.measures} are unknown there.")
+        return (*notes, *self._conditions_without_telemetry())
+
+    def _conditions_without_telemetry(self) -> tuple[str, ...]:
+        """Returns a sentence for each condition that no rule can evaluate on any entity."""
+        key = self.signals(), tuple(verdict.rule for verdict in self.engine.verdicts if verdict.names)
+        if key != self._unjudged_key:
+            self._unjudged_key, self._unjudged = key, tuple(self._find_unjudged(*key))
+        return self._unjudged
+
+    def _find_unjudged(self, delivered: frozenset[str], rules: tuple[str, ...]) -> Iterable[str]:
+        by_condition: dict[str, list[set[str]]] = {}
+        for name in rules:
+            rule = self.engine.rules[name]
+            needed = (item.when.missing_signals(delivered) for item in rule.evidence if item.required)
+            by_condition.setdefault(rule.condition, []).append({name for names in needed for name in names})
+        for condition, lacking in sorted(by_condition.items()):
+            if all(lacking):
+                names = sorted(min(lacking, key=_size_then_names))
+                yield f"{condition} cannot be judged: no source delivers {join_names(names, 4)}."
+
+    def coverage_by_node(self, t: float) -> dict[str, float]:
+        """Returns for each node the share of its expected telemetry that arrives at `t`."""
+        arriving: dict[str, list[bool]] = {}
+        for telemetry in TELEMETRY_KINDS:
+            if telemetry.name == "serving telemetry":
+                continue
+            fresh = (t - self._newest_times(telemetry) <= SILENT_AFTER).tolist()
+            for name, is_fresh in zip(self._reporters[telemetry.name], fresh, strict=True):
+                arriving.setdefault(_node_of(name), []).append(is_fresh)
+        return {node: sum(flags) / len(flags) for node, flags in arriving.items()}
+
+    def signals(self) -> frozenset[str]:
+        """Returns the ids of the signals that have had a value."""
+        self._index_new_series()
+        times = self.engine.newest_times(len(self._signal_of_series))
+        counts = np.bincount(
+            self._signal_of_series[: len(times)][np.isfinite(times)], minlength=len(self._signal_numbers)
+        )
+        return frozenset(signal for signal, count in zip(self._signal_numbers, counts.tolist(), strict=True) if count)
+
+    def _newest_times(self, telemetry: TelemetryKind) -> F64:
+        """Returns [reporter] float64 seconds since 1970 of the newest sample, -inf before the first."""
+        self._index_new_series()
+        series, who = self._series_by_kind[telemetry.name]
+        newest = np.full(len(self._reporters[telemetry.name]), -np.inf)
+        times = self.engine.newest_times(len(self._signal_of_series))
+        seen = series < len(times)
+        np.fmax.at(newest, who[seen], times[series[seen]])
+        return newest
+
+    def _index_new_series(self) -> None:
+        """Assigns the series that are new in the table to signals and reporters."""
+        size = len(self.table.keys)
+        first = len(self._signal_of_series)
+        if first == size:
+            return
+        new = self.table.keys[first:size]
+        numbers = (self._signal_numbers.setdefault(key.signal, len(self._signal_numbers)) for key in new)
+        signal_numbers = np.fromiter(numbers, np.int32, len(new))
+        self._signal_of_series = np.append(self._signal_of_series, signal_numbers)
+        for telemetry in TELEMETRY_KINDS:
+            place, of = self._reporter_numbers[telemetry.name], telemetry.reporter_of
+            is_measured = np.array([signal.startswith(telemetry.prefixes) for signal in self._signal_numbers], bool)
+            at = np.flatnonzero(is_measured[signal_numbers]).astype(np.int32)
+            entities = [new[n].entity for n in at]
+            places = {entity: place.get(of(entity), -1) for entity in set(entities)}
+            who = np.fromiter((places[entity] for entity in entities), np.int32, len(at))
+            series, reporters = self._series_by_kind[telemetry.name]
+            self._series_by_kind[telemetry.name] = (
+                np.append(series, first + at[who >= 0]),
+                np.append(reporters, who[who >= 0]),
+            )
+
+
+def _size_then_names(names: Iterable[str]) -> tuple[int, list[str]]:
+    ordered = sorted(names)
+    return len(ordered), ordered
+
+
+def _source_state(telemetry: TelemetryKind, known: tuple[str, ...], newest: F64, t: float) -> SourceState:
+    age = t - newest
+    silent = [name for name, old in zip(known, age, strict=True) if old > SILENT_AFTER]
+    youngest = float(age.min())
+    note = f"silent: {join_names(silent, 4)}" if silent and len(silent) < len(known) else ""
+    return SourceState(
+        telemetry.name,
+        telemetry.kind,
+        len(known) - len(silent),
+        len(known),
+        max(youngest, 0.0) if np.isfinite(youngest) else None,
+        note,
+    )
 
 
 @dataclass(frozen=True, slots=True)

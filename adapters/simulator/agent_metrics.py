@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from skewscope.adapters.simulator.effects import F64
 from skewscope.adapters.simulator.fleet import JOB_KINDS
 from skewscope.adapters.simulator.metric_spec import add_noise, metric_spec, node_to_members
 from skewscope.adapters.simulator.simulation import (
@@ -11,6 +10,7 @@ from skewscope.adapters.simulator.simulation import (
     SPURIOUS_RETRANSMIT_SHARE,
     FleetSimulation,
 )
+from skewscope.engine.model.arrays import F64
 
 
 def _member_to_rails(w: FleetSimulation, x: F64) -> F64:

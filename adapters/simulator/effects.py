@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skewscope.adapters.simulator.fleet import GPUS_PER_NODE, SimulatedFleet
-
-F64 = NDArray[np.float64]
+from skewscope.engine.model.arrays import F64
 
 
 @dataclass

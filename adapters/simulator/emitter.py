@@ -7,19 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.adapters.simulator import exporters
-from skewscope.adapters.simulator.effects import F64
 from skewscope.adapters.simulator.exporters import ENGINE_HISTOGRAMS, MUTE_FIELDS
 from skewscope.adapters.simulator.fleet import GPUS_PER_NODE, SimulatedFleet
 from skewscope.adapters.simulator.metric_spec import Distribution, MetricSpec
 from skewscope.adapters.simulator.simulation import FleetSimulation
 from skewscope.engine.ingest.counters import ranges_of
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
+from skewscope.engine.model.arrays import F64, Index
 from skewscope.kb.model import Catalogue
 
 BUCKET_BOUNDS = tuple(m * 10.0**e for e in range(-3, 5) for m in (1.0, 2.5, 5.0))
 """Upper bounds of histogram buckets."""
-
-Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import numpy as np
 
 from skewscope.adapters.simulator import rounds as turns
 from skewscope.adapters.simulator.agent_metrics import AGENT_METRICS
-from skewscope.adapters.simulator.effects import F64
 from skewscope.adapters.simulator.metric_spec import (
     Distribution,
     MetricFunction,
@@ -23,6 +22,7 @@ from skewscope.adapters.simulator.metric_spec import (
 )
 from skewscope.adapters.simulator.serving import MIXED_PREFILL, PREFILL_TOKENS
 from skewscope.adapters.simulator.simulation import RAIL_PACKET, SPURIOUS_RETRANSMIT_SHARE, FleetSimulation
+from skewscope.engine.model.arrays import F64
 
 READ_SIZE = 256e3
 """Bytes per read request of a large transfer."""

@@ -5,12 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from skewscope.engine.model.arrays import Index, Mask
 from skewscope.engine.model.topology import FLEET, Group, Node, Pool, Port, Topology
-
-Index = NDArray[np.intp]
-Mask = NDArray[np.bool_]
 
 GPUS_PER_NODE = 8
 NODES_PER_RACK = 8

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skewscope.adapters.simulator.effects import F64, FaultEffects
+from skewscope.adapters.simulator.effects import FaultEffects
 from skewscope.adapters.simulator.fleet import GPUS_PER_NODE
+from skewscope.engine.model.arrays import F64
 
 BOARD_W = 700.0
 IDLE_W = 90.0

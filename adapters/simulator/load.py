@@ -11,8 +11,8 @@ from typing import IO
 
 import numpy as np
 
-from skewscope.adapters.simulator.effects import F64
 from skewscope.adapters.simulator.fleet import SimulatedFleet
+from skewscope.engine.model.arrays import F64
 from skewscope.kb.problems import InputError, Problem
 
 MAX_REQUESTS = 5_000_000

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.adapters.simulator.effects import F64
 from skewscope.adapters.simulator.simulation import FleetSimulation
+from skewscope.engine.model.arrays import F64
 
 MetricFunction = Callable[[FleetSimulation], NDArray[Any]]
 

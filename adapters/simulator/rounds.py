@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skewscope.adapters.simulator.effects import F64, FaultEffects
-from skewscope.adapters.simulator.fleet import JOB_KINDS, Mask, SimulatedFleet
+from skewscope.adapters.simulator.effects import FaultEffects
+from skewscope.adapters.simulator.fleet import JOB_KINDS, SimulatedFleet
+from skewscope.engine.model.arrays import F64, Mask
 
 ROUNDS_SAMPLED = 24
 """Rounds sampled per second; the statistics of more would differ little."""

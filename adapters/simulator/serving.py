@@ -4,10 +4,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from skewscope.adapters.simulator.effects import F64, FaultEffects
-from skewscope.adapters.simulator.fleet import Mask, SimulatedFleet
+from skewscope.adapters.simulator.effects import FaultEffects
+from skewscope.adapters.simulator.fleet import SimulatedFleet
 from skewscope.adapters.simulator.load import RequestDemand, RequestLoad
 from skewscope.adapters.simulator.rounds import RoundState
+from skewscope.engine.model.arrays import F64, Mask
 
 MIXED_PREFILL = 0.5
 """Share of a prefill that a mixed decode step waits for."""

@@ -8,9 +8,10 @@ import numpy as np
 from skewscope.adapters.simulator import gpus as boards
 from skewscope.adapters.simulator import rounds as turns
 from skewscope.adapters.simulator import serving as replicas
-from skewscope.adapters.simulator.effects import F64, FaultEffects, no_effects
+from skewscope.adapters.simulator.effects import FaultEffects, no_effects
 from skewscope.adapters.simulator.fleet import JOB_KINDS, SimulatedFleet
 from skewscope.adapters.simulator.load import RequestLoad
+from skewscope.engine.model.arrays import F64
 
 RAIL_PACKET, FRONT_PACKET = 4160.0, 900.0
 """Bytes of a usual packet, headers included."""

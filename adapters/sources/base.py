@@ -13,7 +13,8 @@ from typing import NamedTuple, Protocol
 
 from skewscope.adapters.mapping.names import SeriesRegistry
 from skewscope.adapters.runtime.clock import Clock
-from skewscope.engine.ingest.feed import F64, I32, SeriesKey
+from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.engine.model.arrays import F64, I32
 
 MAX_WAITING = 16_000_000
 """Maximum queued values per source."""

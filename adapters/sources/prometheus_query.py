@@ -24,7 +24,7 @@ from skewscope.adapters.sources.http_client import FetchOptions, fetch
 from skewscope.adapters.sources.scrape_settings import parse_fetch_options
 from skewscope.adapters.sources.series_mapper import SeriesMapper, SourceBatchBuilder
 from skewscope.adapters.sources.targets import Labels, TargetDiscovery, parse_labels, target_url
-from skewscope.engine.ingest.feed import F64
+from skewscope.engine.model.arrays import F64
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 

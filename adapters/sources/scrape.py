@@ -21,7 +21,7 @@ from skewscope.adapters.sources.http_client import FetchError, fetch
 from skewscope.adapters.sources.scrape_settings import ScrapeSettings, parse_settings
 from skewscope.adapters.sources.series_mapper import SeriesMapper
 from skewscope.adapters.sources.targets import ScrapeTarget, discover_targets, scrape_labels
-from skewscope.engine.ingest.feed import F64
+from skewscope.engine.model.arrays import F64
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.problems import InputError, join_names
 from skewscope.kb.yamlfile import FieldPath

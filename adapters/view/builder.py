@@ -18,8 +18,8 @@ from skewscope.adapters.view.snapshot import (
 )
 from skewscope.engine.engine import Engine, NewestSamples, SignalSeries
 from skewscope.engine.features.baseline import Baseline
+from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.incident import Incident
-from skewscope.engine.model.sets import F64, Index, Mask
 from skewscope.engine.model.verdict import UNKNOWN
 
 if TYPE_CHECKING:

@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.features.peer_statistics import MIN_SPREAD_SHARE, TO_SIGMA, leave_one_out
+from skewscope.engine.model.arrays import F32, F64, Mask
+from skewscope.engine.model.entities import EntitySets, build_sets
 from skewscope.engine.model.incident import Incident
-from skewscope.engine.model.sets import F64, EntitySets, build_sets
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.problems import SkewscopeError
 
-F32 = NDArray[np.float32]
-Mask = NDArray[np.bool_]
 RowIndex = NDArray[np.intp]
 
 TREND_SAMPLES = 24

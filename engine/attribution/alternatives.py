@@ -9,8 +9,8 @@ from skewscope.engine.attribution.explanation import MAX_CAUSAL_STEPS, CauseGrap
 from skewscope.engine.incidents.alerts import AlertTracker, EvidenceSpec, RuleInfo
 from skewscope.engine.incidents.confidence import GAIN, PRIOR, evidence_log_odds_array, probability
 from skewscope.engine.incidents.state import IncidentState
+from skewscope.engine.model.arrays import Index
 from skewscope.engine.model.locality import NODE_BOUND, Entity, LocalityIndex
-from skewscope.engine.model.sets import Index
 from skewscope.engine.model.verdict import UNKNOWN, YES, RuleVerdict
 from skewscope.kb.model import Catalogue
 from skewscope.rules.entity_kinds import GROUP_LIKE

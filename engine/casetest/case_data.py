@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from skewscope.engine.ingest.feed import F64, Block, SeriesKey, SeriesTable
+from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
+from skewscope.engine.model.arrays import F64, Mask
 from skewscope.engine.model.entities import EntityIndex
-from skewscope.engine.model.sets import Mask
 from skewscope.engine.model.topology import FLEET, Group, Node, Pool, Port, Topology
 from skewscope.kb.model import Catalogue
 from skewscope.kb.units import parse_unit

@@ -29,8 +29,8 @@ from skewscope.engine.ingest.sampling import (
     is_constant_array,
     nan_to_zero,
 )
+from skewscope.engine.model.arrays import F64, Index
 from skewscope.engine.model.entities import EntityIndex
-from skewscope.engine.model.sets import F64, Index
 from skewscope.kb.model import Signal
 from skewscope.rules.entity_kinds import kind_of
 

@@ -25,8 +25,8 @@ from skewscope.engine.features.operators.protocol import (
 from skewscope.engine.features.windows import WindowStore
 from skewscope.engine.ingest.sampling import CONSTANT_TIMESTAMP, CommonTimestamp, merge_timestamps
 from skewscope.engine.ingest.series_state import SeriesState
-from skewscope.engine.model.entities import EntityIndex
-from skewscope.engine.model.sets import F64, EntitySubset, Index, Mask
+from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.entities import EntityIndex, EntitySubset
 from skewscope.kb.units import Dimension
 from skewscope.rules.expression import Expr
 
@@ -234,9 +234,12 @@ class Evaluator:
         if not self._active[n]:
             return None
         if n not in self._times:
-            args = self._args[n]
-            self._times[n] = self._operators[n].sample_times(
-                [self._time(arg) for arg in args], lambda place: self._value(args[place])
+            args, operator = self._args[n], self._operators[n]
+            times = [self._time(arg) for arg in args]
+            self._times[n] = (
+                operator.sample_times(times, lambda place: self._value(args[place]))
+                if operator.has_own_times
+                else _newest(times)
             )
         return self._times[n]
 
@@ -334,3 +337,12 @@ def unit_of(expr: Expr) -> Dimension:
     """The dimension of the number that `Evaluator.decisive_value` returns for a truth value."""
     found = next((node for node in expr.walk() if node.op == "compare"), None)
     return measured_side(found).dimension if found else ()
+
+
+def _newest(times: Sequence[Any]) -> Any:
+    """Returns [entity] the newest of the times of several arguments; None stands for one that never had a sample."""
+    newest: Any = np.float64(-np.inf)
+    for time in times:
+        if time is not None and time is not newest:
+            newest = time if newest.ndim == 0 else np.fmax(newest, time)
+    return newest

@@ -11,7 +11,8 @@ from functools import cache
 
 import numpy as np
 
-from skewscope.engine.model.sets import F64, MAX_NARROW, Index, Mask
+from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.entities import MAX_NARROW
 
 TO_SIGMA = 1.4826
 """Median absolute deviation to standard deviation, for a normal distribution."""

@@ -35,7 +35,7 @@ from skewscope.engine.ingest.sampling import (
     pad_to_length,
     split_by_width,
 )
-from skewscope.engine.model.sets import F64, MAX_VALUE, Index, Mask
+from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask
 
 BLOCK_COLUMNS = 1 << 13
 """So many columns are taken in at a time: what is worked with should stay in the cache."""

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.incidents.confidence import Calibration, evidence_log_odds
+from skewscope.engine.model.arrays import Index
 from skewscope.engine.model.locality import Entity
-from skewscope.engine.model.sets import Index
 from skewscope.engine.model.verdict import UNKNOWN, YES, EvidenceBatch, RuleVerdict
 
 SIGNIFICANT_GROWTH = 1.1

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-F64 = NDArray[np.float64]
-I32 = NDArray[np.int32]
+from skewscope.engine.model.arrays import F64, I32
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -7,7 +7,7 @@ import numpy as np
 
 from skewscope.engine.ingest.feed import FrameColumn
 from skewscope.engine.ingest.sampling import SamplingPeriods
-from skewscope.engine.model.sets import Index
+from skewscope.engine.model.arrays import Index
 
 # --- series of a signal
 

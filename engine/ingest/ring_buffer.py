@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.ingest.sampling import MAX_PERIOD_S, pad_to_length
-from skewscope.engine.model.sets import F64, Mask
+from skewscope.engine.model.arrays import F64, Mask
 
 MAX_SLOTS = 40
 WIDE_RING_DEPTHS = (8, 16)

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.sets import F64, Index, Mask
+from skewscope.engine.model.arrays import F64, Index, Mask
 
 # --- batches of samples
 

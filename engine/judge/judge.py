@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from skewscope.engine.features.evaluator import Evaluator
 from skewscope.engine.features.peer_statistics import sum_rows
-from skewscope.engine.ingest.feed import F64, Block, SampleFrame, SeriesTable
+from skewscope.engine.ingest.feed import Block, SampleFrame, SeriesTable
 from skewscope.engine.ingest.series_state import SeriesState
-from skewscope.engine.model.entities import EntityIndex
-from skewscope.engine.model.sets import EntitySubset, Index, Mask
+from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.entities import EntityIndex, EntitySubset
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.verdict import NO, UNKNOWN, YES, EvidenceBatch, RuleVerdict
 from skewscope.kb.model import Catalogue

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.sets import Index
+from skewscope.engine.model.arrays import Index
 
 NO, UNKNOWN, YES = -1, 0, 1
 """The three truth values, as int8."""

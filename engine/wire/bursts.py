@@ -9,14 +9,10 @@ and the idle minutes between requests, it is the pause that fills the time witho
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skewscope.engine.ingest.feed import F64
+from skewscope.engine.model.arrays import F64, I64, Mask
 from skewscope.engine.wire.keys import grow_array
 from skewscope.engine.wire.sequence import run_starts
-
-I64 = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 EDGES = np.linspace(-7.0, 3.0, 101)
 """Bins of the gaps' decimal logarithm: 100 ns to 1,000 s, ten to the decade."""

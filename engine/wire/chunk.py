@@ -6,11 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.ingest.feed import F64, SeriesKey
+from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.engine.model.arrays import F64, I64, Mask
 from skewscope.engine.wire.packets import Packets
-
-I64 = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

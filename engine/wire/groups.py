@@ -6,9 +6,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.ingest.feed import F64
+from skewscope.engine.model.arrays import F64, I64, Mask
 from skewscope.engine.wire.bursts import BurstCutter, Bursts, GapThreshold
-from skewscope.engine.wire.chunk import I64, Chunk, Mask, PortSamples
+from skewscope.engine.wire.chunk import Chunk, PortSamples
 from skewscope.engine.wire.rounds import BarrierRounds, RoundReader
 from skewscope.engine.wire.stages import INPUT, OUTPUT, StageHandovers, StageReader
 from skewscope.engine.wire.ticks import deviations, means, quantiles

@@ -8,14 +8,11 @@ entries in a ring; the `x_j` that fit all rows best (least squares, the `c_i` el
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skewscope.engine.ingest.feed import F64, Block, SeriesKey, SeriesTable, empty_block
+from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable, empty_block
+from skewscope.engine.model.arrays import F64, I64, Mask
 from skewscope.engine.model.topology import Group, Topology
 from skewscope.engine.wire.rounds import MIN_PAUSE_SHARE
-
-I64 = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 PACE_SIGNALS = {
     "wire.port_round_rate": "wire.round_rate",

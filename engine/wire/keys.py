@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from skewscope.engine.model.arrays import I64
+
 U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
 
 MAX_FLOWS = 1 << 18
 """Flows kept at once; beyond that the table is cleared and filled again."""

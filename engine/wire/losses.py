@@ -8,12 +8,9 @@ acknowledgement waited for a repair is omitted.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skewscope.engine.ingest.feed import F64
+from skewscope.engine.model.arrays import F64, I64
 from skewscope.engine.wire.sequence import SPAN
-
-I64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

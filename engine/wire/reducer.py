@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.ingest.feed import F64
+from skewscope.engine.model.arrays import F64, I64, Mask
 from skewscope.engine.wire.bursts import GapThreshold
-from skewscope.engine.wire.chunk import I64, Chunk, Mask, PortSamples
+from skewscope.engine.wire.chunk import Chunk, PortSamples
 from skewscope.engine.wire.groups import GroupReducer, build_reducer
 from skewscope.engine.wire.keys import KeyTable, hash_columns
 from skewscope.engine.wire.packets import ROCE, Packets

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.ingest.feed import F64
-from skewscope.engine.wire.chunk import I64, Chunk, Mask, PortSamples
+from skewscope.engine.model.arrays import F64, I64, Mask
+from skewscope.engine.wire.chunk import Chunk, PortSamples
 from skewscope.engine.wire.keys import KeyTable, grow_array, hash_columns
 from skewscope.engine.wire.packets import ACK, FIN, RST, SYN, TCP
 from skewscope.engine.wire.sequence import run_starts

@@ -11,13 +11,9 @@ taken: one straggler is likelier than all but one.
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skewscope.engine.ingest.feed import F64
+from skewscope.engine.model.arrays import F64, I64, Mask
 from skewscope.engine.wire.bursts import Bursts, merge_bursts, no_bursts
-
-I64 = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 SILENCE = 20.0
 """Typical periods of silence after which the next burst certainly begins a round."""

@@ -8,13 +8,9 @@ it fills a hole later than a reordered packet would; else it is *out of order*.
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from skewscope.engine.model.arrays import F64, I64, Mask
 from skewscope.engine.wire.keys import grow_array
-
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 SPAN = 1 << 42
 """Sequence space given to one flow in a sort key: 4 TB either way within one block."""

@@ -3,13 +3,10 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skewscope.engine.ingest.feed import F64
+from skewscope.engine.model.arrays import F64, I64
 from skewscope.engine.wire.bursts import Bursts, merge_bursts, no_bursts
 from skewscope.engine.wire.sequence import run_starts
-
-I64 = NDArray[np.int64]
 
 IDLE_PERIODS = 5.0
 """Typical periods after the input beyond which a hand-over was not delayed, but nothing was requested."""

@@ -1,11 +1,8 @@
 """Statistics of samples by tick, over all ticks at once."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skewscope.engine.ingest.feed import F64
-
-I64 = NDArray[np.int64]
+from skewscope.engine.model.arrays import F64, I64
 
 
 def quantiles(group: I64, values: F64, shares: tuple[float, ...], groups: int) -> F64:

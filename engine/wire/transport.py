@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.ingest.feed import F64
+from skewscope.engine.model.arrays import F64, I64, Mask
 from skewscope.engine.wire.chunk import Chunk, PortSamples
 from skewscope.engine.wire.keys import KeyTable, hash_columns
 from skewscope.engine.wire.losses import SentSegments, durations_before_losses
@@ -21,9 +21,6 @@ from skewscope.engine.wire.sequence import (
     unwrap,
 )
 from skewscope.engine.wire.ticks import quantiles, ratio, trailing_sums
-
-I64 = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 WINDOW_S = 5.0
 """Seconds over which shares are counted: at 2 % loss, a stage that sends 10 segments a second still shows one."""

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skewscope.adapters.view.snapshot import F32, ViewSnapshot
+from skewscope.adapters.view.snapshot import ViewSnapshot
+from skewscope.engine.model.arrays import F32
 from skewscope.engine.model.incident import Incident, IncidentEvidence
 from skewscope.tui.render.node_lookup import NodeLookup
 

@@ -13,9 +13,8 @@ from typing import Union
 import numpy as np
 from numpy.typing import NDArray
 
+from skewscope.engine.model.arrays import Mask
 from skewscope.kb.problems import suggest_name
-
-Mask = NDArray[np.bool_]
 
 OPERATORS = (">=", "<=", "!=", "=", ">", "<", ":")
 MAX_DEPTH = 20

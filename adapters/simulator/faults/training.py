@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from skewscope.adapters.simulator.effects import F64, FaultEffects
+from skewscope.adapters.simulator.effects import FaultEffects
 from skewscope.adapters.simulator.faults.registry import TRAINING_JOBS, FaultTarget, fault
 from skewscope.adapters.simulator.fleet import GPUS_PER_NODE
 from skewscope.adapters.simulator.simulation import FleetSimulation
+from skewscope.engine.model.arrays import F64
 
 STATE_BYTES = 574e9
 """Bytes of state per node: most of its GPU memory."""

@@ -16,8 +16,8 @@ from skewscope.engine.features.operators.protocol import (
     register,
 )
 from skewscope.engine.ingest.sampling import CommonTimestamp, merge_timestamps
-from skewscope.engine.model.entities import EntityIndex
-from skewscope.engine.model.sets import F64, ArgumentFunction, EntitySets, EntitySubset, Mask, SetSelection
+from skewscope.engine.model.arrays import F64, Mask
+from skewscope.engine.model.entities import ArgumentFunction, EntityIndex, EntitySets, EntitySubset, SetSelection
 from skewscope.rules.expression import Expr
 
 RowFunction = Callable[[F64], F64]

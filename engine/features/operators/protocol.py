@@ -19,8 +19,8 @@ from skewscope.engine.features.counter_windows import CounterStore
 from skewscope.engine.features.windows import WindowStore
 from skewscope.engine.ingest.sampling import CommonTimestamp
 from skewscope.engine.ingest.series_state import SeriesState
-from skewscope.engine.model.entities import EntityIndex
-from skewscope.engine.model.sets import F64, ArgumentFunction, EntitySubset
+from skewscope.engine.model.arrays import F64
+from skewscope.engine.model.entities import ArgumentFunction, EntityIndex, EntitySubset
 from skewscope.rules.expression import Expr
 
 Values = NDArray[Any]
@@ -73,6 +73,8 @@ class Operator(ABC):
     """The operator that compares its values, where that is not the usual comparison."""
     supports_subset: ClassVar[bool] = False
     """Whether it overrides `evaluate_subset`; set by the class itself."""
+    has_own_times: ClassVar[bool] = False
+    """Whether it overrides `sample_times`; set by the class itself."""
     is_stateful: bool = False
     """Whether `update` is called at every tick."""
     constant: Values | None = None
@@ -81,8 +83,9 @@ class Operator(ABC):
     """The healthy past that it compares with, if any."""
 
     def __init_subclass__(cls) -> None:
-        """Note whether the class can evaluate a subset."""
+        """Note which optional methods the class overrides."""
         super().__init_subclass__()
+        cls.has_own_times = cls.sample_times is not Operator.sample_times
         cls.supports_subset = cls.evaluate_subset is not Operator.evaluate_subset
 
     @abstractmethod
@@ -115,16 +118,13 @@ class Operator(ABC):
     def update(self, value: Values, times: Callable[[], F64]) -> None:  # noqa: B027 - a hook
         """Store the argument's values of one tick; `times()` returns [entity] seconds of its newest samples."""
 
-    def sample_times(self, times: Sequence[Any], argument: Callable[[int], Values]) -> Any:  # noqa: ARG002
-        """Returns [entity] seconds of the newest samples that its values depend on; by default of any argument.
+    def sample_times(self, times: Sequence[Any], argument: Callable[[int], Values]) -> Any:
+        """Returns [entity] seconds of the newest samples that its values depend on.
 
-        `times` are those of the arguments, None where one was never delivered; `argument(n)` returns its values.
+        Without an override, those of any argument count. `times` are those of the arguments, None where one was never
+        delivered; `argument(n)` returns the values of the n-th.
         """
-        newest: Any = np.float64(-np.inf)
-        for time in times:
-            if time is not None and time is not newest:
-                newest = time if newest.ndim == 0 else np.fmax(newest, time)
-        return newest
+        raise NotImplementedError(type(self).__name__)
 
     def common_timestamp(self, parts: Sequence[CommonTimestamp | None]) -> CommonTimestamp | None:  # noqa: ARG002
         """The one time of the newest samples of all entities with a value, given those of the arguments.

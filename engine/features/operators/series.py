@@ -12,7 +12,8 @@ from skewscope.engine.features.peer_statistics import sum_rows
 from skewscope.engine.features.windows import LateSampleReader
 from skewscope.engine.ingest.layout import ColumnLayout, SeriesRows, match_selectors
 from skewscope.engine.ingest.sampling import CommonTimestamp, common_timestamp_of, merge_complete_timestamps
-from skewscope.engine.model.sets import F64, ArgumentFunction, EntitySubset, Index, Mask
+from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.entities import ArgumentFunction, EntitySubset
 from skewscope.rules.entity_kinds import NETWORKS
 from skewscope.rules.expression import Expr
 

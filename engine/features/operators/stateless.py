@@ -17,7 +17,8 @@ from skewscope.engine.features.operators.protocol import (
 )
 from skewscope.engine.features.peer_statistics import inf_to_nan
 from skewscope.engine.ingest.sampling import CONSTANT_TIMESTAMP, CommonTimestamp, merge_timestamps
-from skewscope.engine.model.sets import F64, ArgumentFunction, EntitySubset
+from skewscope.engine.model.arrays import F64
+from skewscope.engine.model.entities import ArgumentFunction, EntitySubset
 from skewscope.engine.model.verdict import NO, YES
 from skewscope.rules.expression import Expr
 

@@ -19,7 +19,8 @@ from skewscope.engine.features.peer_statistics import inf_to_nan
 from skewscope.engine.features.windows import SampleWindow
 from skewscope.engine.ingest.ring_buffer import ColumnIndexer, SlotOffset
 from skewscope.engine.ingest.sampling import CommonTimestamp, merge_complete_timestamps, pad_to_length
-from skewscope.engine.model.sets import F64, ArgumentFunction, EntitySubset, Mask
+from skewscope.engine.model.arrays import F64, Mask
+from skewscope.engine.model.entities import ArgumentFunction, EntitySubset
 from skewscope.rules.expression import Expr
 from skewscope.rules.functions import FUNCTIONS
 from skewscope.rules.units import SECOND

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from skewscope.engine.features.operators.peers import PeerComparison, Reduction
 from skewscope.engine.features.operators.protocol import OPERATORS
-from skewscope.engine.model.entities import EntityIndex
-from skewscope.engine.model.sets import build_sets
+from skewscope.engine.model.entities import EntityIndex, build_sets
 from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology
 from skewscope.rules.entity_kinds import CONTAINERS, KINDS, PEER_CHOICES, SCOPES
 from skewscope.rules.expression import Peers

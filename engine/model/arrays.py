@@ -1,0 +1,15 @@
+"""Types of the arrays that the engine works with, and the largest number that counts as a measurement."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+F64 = NDArray[np.float64]
+F32 = NDArray[np.float32]
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+Index = NDArray[np.intp]
+"""Positions in another array."""
+Mask = NDArray[np.bool_]
+
+MAX_VALUE = 1e100
+"""What is larger is no measurement: its square would be beyond all numbers, and what adds it up never recover."""
