@@ -18,6 +18,7 @@ from skewscope.kb.model import (
     Mitigation,
     Observability,
     Signal,
+    SignatureItem,
     Source,
 )
 from skewscope.kb.same_as import resolve_same_as
@@ -30,8 +31,11 @@ def build_condition(data: RawEntry, file: str) -> Condition:
     """Builds a condition."""
     row = data["paper_row"]
     return Condition(
-        **_scalar_fields(data, "id name group kind what grade maturity withdrawn signature_basis"),
-        **_list_fields(data, "aliases scope phases parallelism why signature mitigations notes"),
+        **_scalar_fields(
+            data, "id name group kind what grade maturity withdrawn signature_basis prevalence prevalence_basis"
+        ),
+        **_list_fields(data, "aliases scope phases parallelism why mitigations notes"),
+        signature=_build_all(data.get("signature"), SignatureItem),
         causes=_build_all(data.get("causes"), CausalLink),
         effects=_build_all(data.get("effects"), CausalLink),
         impacts=_build_all(data.get("impacts"), Claim),

@@ -141,7 +141,7 @@ def prometheus_rules(catalogue: Catalogue, exporters: tuple[str, ...] = ()) -> s
 
 
 def _alert_rule(c: Condition, catalogue: Catalogue, exporters: tuple[str, ...]) -> Iterator[str]:
-    signals = [catalogue.signals[id_] for id_ in c.signature if id_ in catalogue.signals][:MAX_SIGNALS]
+    signals = [catalogue.signals[id_] for id_ in c.signature_signals if id_ in catalogue.signals][:MAX_SIGNALS]
     terms = [(s, term) for s in signals if (term := _promql_term(s, exporters))]
     yield f"  - alert: {''.join(part.capitalize() for part in c.id.split('-'))}"
     yield "    expr: |"

@@ -63,6 +63,21 @@ class MissingRuleReason:
 
 
 @dataclass(frozen=True, slots=True)
+class SignatureItem:
+    """How a condition shows in one signal at the place of the condition."""
+
+    signal: str
+    direction: str
+    """up, down, stops, begins, uneven or silent."""
+    against: str
+    """What it is compared with: past, peers, siblings or nominal."""
+    shows: str
+    """How often: always, usually or sometimes."""
+    basis: str = ""
+    """'' where it is the condition's `signature_basis`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Condition:
     """What goes wrong."""
 
@@ -76,8 +91,8 @@ class Condition:
     kind: str
     what: str
     why: tuple[str, ...]
-    signature: tuple[str, ...]
-    """Ids of the signals in which it shows."""
+    signature: tuple[SignatureItem, ...]
+    """The signals in which it shows, and how."""
     causes: tuple[CausalLink, ...]
     effects: tuple[CausalLink, ...]
     impacts: tuple[Claim, ...]
@@ -96,6 +111,14 @@ class Condition:
     lookalikes_outside: tuple[Lookalike, ...] = ()
     """Look-alikes without an entry in the catalogue."""
     signature_basis: str = ""
+    prevalence: str = ""
+    """How often it occurs among the conditions: common, occasional or rare."""
+    prevalence_basis: str = ""
+
+    @property
+    def signature_signals(self) -> tuple[str, ...]:
+        """Returns the ids of the signals of the signature, each once."""
+        return tuple(dict.fromkeys(item.signal for item in self.signature))
 
     def visibility(self, deployment: str) -> str:
         """Returns the verdict of a deployment: visible, partial, relayed or not_visible; '' where none is given."""

@@ -108,7 +108,7 @@ def _condition_references(c: Condition) -> dict[str, set[str]]:
     others = links | {look.condition for look in c.lookalikes}
     return {
         "conditions": others,
-        "signals": {*c.signature, *needs},
+        "signals": {*c.signature_signals, *needs},
         "mitigations": set(c.mitigations),
         "sources": _collect_sources(c),
     }
@@ -123,7 +123,11 @@ def _collect_sources(value: object) -> set[str]:
     found = {value.source} if isinstance(value, Claim) else set()
     for f in fields(value):
         inner = getattr(value, f.name)
-        found |= set(cited_sources(inner)) if f.name in ("basis", "signature_basis") else _collect_sources(inner)
+        found |= (
+            set(cited_sources(inner))
+            if f.name in ("basis", "signature_basis", "prevalence_basis")
+            else _collect_sources(inner)
+        )
     return found
 
 

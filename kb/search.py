@@ -10,7 +10,7 @@ from difflib import SequenceMatcher, get_close_matches
 from skewscope.kb.builders import EntryValue
 from skewscope.kb.entry_kinds import KINDS
 from skewscope.kb.latest_cache import cache_latest
-from skewscope.kb.model import Catalogue
+from skewscope.kb.model import Catalogue, Condition
 from skewscope.kb.query import entries
 
 MAX_QUERY = 400
@@ -143,10 +143,17 @@ def _word_weights(value: EntryValue) -> dict[str, float]:
     for f in fields(value):
         if f.name == "file":
             continue
-        counts = Counter(_words(_flatten_text(getattr(value, f.name))))
+        counts = Counter(_words(_flatten_text(_searched_value(value, f.name))))
         for word, count in counts.items():
             found[word] = found.get(word, 0.0) + FIELD_WEIGHTS.get(f.name, 1.0) * (1.0 + math.log(count))
     return found
+
+
+def _searched_value(value: EntryValue, field: str) -> object:
+    """Returns the value of a field; of a signature its signals only, since every signature has the other words."""
+    if isinstance(value, Condition) and field == "signature":
+        return value.signature_signals
+    return getattr(value, field)
 
 
 def _plain_names(value: EntryValue) -> frozenset[str]:

@@ -286,8 +286,8 @@ def vantage_has_signals(world: LintContext, rule: Rule) -> Iterator[Problem]:
 def reads_signature_signals(world: LintContext, rule: Rule) -> Iterator[Problem]:
     """The rule reads at least one signal of its condition's signature."""
     condition = world.catalogue.conditions.get(rule.condition)
-    if condition and condition.signature and not set(condition.signature) & set(rule.signals):
-        found = f"none of the signals in which {rule.condition} shows ({join_names(condition.signature)})"
+    if condition and condition.signature and not set(condition.signature_signals) & set(rule.signals):
+        found = f"none of the signals in which {rule.condition} shows ({join_names(condition.signature_signals)})"
         yield rule.document.problem(("evidence",), found, "at least one of them")
 
 

@@ -31,8 +31,7 @@ def link_exists(store: EntryStore) -> EntryProblems:
 def entry_references(entry: CatalogueEntry) -> Iterator[tuple[FieldPath, str, str]]:
     """Yields every id that an entry names: path, kind, id."""
     data = entry.document.data
-    for field, kind in (("signature", "signals"), ("mitigations", "mitigations")):
-        yield from (((field, n), kind, name) for n, name in enumerate(data.get(field, ())))
+    yield from ((("mitigations", n), "mitigations", name) for n, name in enumerate(data.get("mitigations", ())))
     for field, key, kind in _reference_fields:
         yield from (((field, n, key), kind, item[key]) for n, item in enumerate(data.get(field, ())))
     for n, item in enumerate(data.get("observability", ())):
@@ -45,6 +44,7 @@ def entry_references(entry: CatalogueEntry) -> Iterator[tuple[FieldPath, str, st
 
 
 _reference_fields = (
+    ("signature", "signal", "signals"),
     ("causes", "condition", "conditions"),
     ("effects", "condition", "conditions"),
     ("lookalikes", "condition", "conditions"),
@@ -56,10 +56,10 @@ _reference_fields = (
 def entry_bases(entry: CatalogueEntry) -> Iterator[tuple[FieldPath, str]]:
     """Yields every basis of an entry with its path."""
     data = entry.document.data
-    for field in ("basis", "signature_basis"):
+    for field in ("basis", "signature_basis", "prevalence_basis"):
         if field in data:
             yield (field,), data[field]
-    for field in ("causes", "effects", "lookalikes", "lookalikes_outside", "observability"):
+    for field in ("causes", "effects", "lookalikes", "lookalikes_outside", "observability", "signature"):
         for n, item in enumerate(data.get(field, ())):
             if "basis" in item:
                 yield (field, n, "basis"), item["basis"]

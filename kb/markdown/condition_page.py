@@ -67,6 +67,7 @@ def _tag_line(c: Condition) -> str:
 
 def _fact_list(c: Condition) -> str:
     facts = {"Also called": c.aliases, "Phases": c.phases, "Parallelism": c.parallelism}
+    facts |= {"Prevalence": (c.prevalence,)} if c.prevalence else {}
     told = [f"{name}: {escape_text(', '.join(values))}" for name, values in facts.items() if values]
     return bullets([*told, *([f"Note: {escape_text(c.paper_note)}"] if c.paper_note else [])])
 
@@ -86,11 +87,19 @@ def _observability_table(c: Condition, catalogue: Catalogue) -> str:
 
 
 def _signature_table(c: Condition, catalogue: Catalogue) -> str:
-    known = [catalogue.signals[id_] for id_ in c.signature if id_ in catalogue.signals]
+    known = [(item, catalogue.signals[item.signal]) for item in c.signature if item.signal in catalogue.signals]
     rows = (
-        (format_id_link("signals", s.id), escape_text(s.name), code(s.unit), escape_text(s.dpu_access)) for s in known
+        (
+            format_id_link("signals", s.id),
+            escape_text(s.name),
+            code(s.unit),
+            escape_text(f"{item.direction} against {item.against}"),
+            escape_text(item.shows),
+            escape_text(s.dpu_access),
+        )
+        for item, s in known
     )
-    return table(("Signal", "What it is", "Unit", "Access from a DPU"), rows)
+    return table(("Signal", "What it is", "Unit", "How it shows", "How often", "Access from a DPU"), rows)
 
 
 def _basis_sentence(what: str, basis: str, catalogue: Catalogue) -> str:

@@ -34,7 +34,7 @@ def _index_pages(catalogue: Catalogue, rules: RulesByCondition) -> Iterator[tupl
     rows = build_matrix(catalogue)
     graph = select_subgraph(catalogue, lookalikes=True)
     uses = Counter(
-        id_ for c in catalogue.conditions.values() for id_ in {*c.signature, *_needed_signals(c.observability)}
+        id_ for c in catalogue.conditions.values() for id_ in {*c.signature_signals, *_needed_signals(c.observability)}
     )
     yield "index.md", index_pages.home_page(catalogue, rows)
     yield "matrix.md", index_pages.matrix_page(rows)

@@ -128,7 +128,7 @@ def test_no_field_can_be_of_a_wrong_shape_without_being_told(kind, id_):
 
 REFERENCES = {
     "conditions": (
-        *(("mitigations",), ("signature",), ("observability", "needs"), ("impacts", "source")),
+        *(("mitigations",), ("signature", "signal"), ("observability", "needs"), ("impacts", "source")),
         *(("lookalikes", "condition"), ("effects", "condition"), ("causes", "condition")),
     ),
     "mitigations": (("claims", "source"),),

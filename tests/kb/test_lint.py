@@ -119,7 +119,13 @@ LINKS = {
         LOSS, "[isolate-link,", "[isolate-lnk,", "mitigations", "'isolate-lnk'", "the mitigations", "'isolate-link'"
     ),
     "a signal that is not there": Damage(
-        LOSS, "[wire.retransmit_ratio,", "[wire.retransmt_ratio,", "signature", "retransmt", "the signals", "retransmit"
+        LOSS,
+        "{signal: wire.retransmit_ratio,",
+        "{signal: wire.retransmt_ratio,",
+        "signal: wire",
+        "retransmt",
+        "the signals",
+        "retransmit",
     ),
     "a signal it is seen by that is not there": Damage(
         STRAGGLER, RAILS, "needs: [wire.onset_lagg]", "[wire.onset_lagg]", "lagg", "signals", "'wire.onset_lag'"

@@ -37,7 +37,8 @@ kind: cause
 what: An additional stage inside the adapter refuses packets that it cannot classify, and senders repeat them later.
 why:
 - A table of the stage is full.
-signature: [port.extra_refusals]
+signature:
+- {signal: port.extra_refusals, direction: begins, against: past, shows: always}
 signature_basis: "judgement: the stage counts its refusals"
 impacts:
 - text: Throughput of a port fell while its table was full.

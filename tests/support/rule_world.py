@@ -11,7 +11,7 @@ from skewscope.engine.judge.judge import Detector
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology
 from skewscope.engine.model.verdict import RuleVerdict
-from skewscope.kb.model import Catalogue, Condition, Lookalike, Signal, Source
+from skewscope.kb.model import Catalogue, Condition, Lookalike, Signal, SignatureItem, Source
 from skewscope.kb.yamlfile import parse as yaml
 from skewscope.rules.entity_kinds import PEER_DEFAULTS
 from skewscope.rules.expression import Expr, Peers
@@ -53,6 +53,7 @@ SIGNALS = {
 
 def condition(name: str, *lookalikes: str, signature: tuple[str, ...] = ()) -> Condition:
     looks = tuple(Lookalike(look, "look closer") for look in lookalikes)
+    shown = tuple(SignatureItem(id_, "up", "peers", "usually") for id_ in signature)
     return Condition(
         name,
         name,
@@ -64,7 +65,7 @@ def condition(name: str, *lookalikes: str, signature: tuple[str, ...] = ()) -> C
         "fault",
         "",
         (),
-        signature,
+        shown,
         (),
         (),
         (),

@@ -39,6 +39,7 @@ from skewscope.kb.model import (
     Mitigation,
     Observability,
     Signal,
+    SignatureItem,
     Source,
 )
 
@@ -250,7 +251,7 @@ def _condition(id_: str, name: str) -> Condition:
         kind="cause",
         what="One member of a group is late in every round, and all the others wait for it.",
         why=("a throttled GPU",),
-        signature=("wire.onset_lag",),
+        signature=(SignatureItem("wire.onset_lag", "up", "peers", "always"),),
         causes=(),
         effects=(CausalLink("pp-bubble", "the next stage waits as well"),),
         impacts=(Claim("42.5 % of the jobs were at least 10 % slower", "lin2025whatif", "full text", "3,079 jobs"),),

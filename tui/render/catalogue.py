@@ -6,7 +6,7 @@ from skewscope.kb import citations
 from skewscope.kb.changes import CatalogueDiff
 from skewscope.kb.claims import EntryClaim
 from skewscope.kb.matrix import DEPLOYMENTS, MatrixRow, count_verdicts
-from skewscope.kb.model import Claim, Condition, Finding, Mitigation, Observability, Signal, Source
+from skewscope.kb.model import Claim, Condition, Finding, Mitigation, Observability, Signal, SignatureItem, Source
 from skewscope.kb.query import referencing_entries
 from skewscope.kb.search import SearchHit
 from skewscope.tui.render.blocks import bullet_lines, fact_lines, table_lines
@@ -76,7 +76,7 @@ def condition_lines(entry: Condition, names: DisplayNames) -> list[Line]:
         "Causes", [*map(line, entry.why), *(_condition_line(c.condition, c.why, names) for c in entry.causes)]
     )
     out += bullet_lines("Effects", (_condition_line(e.condition, e.why, names) for e in entry.effects))
-    out += bullet_lines("Signals", (_signal_line(id_, names) for id_ in entry.signature))
+    out += bullet_lines("Signals", (_signature_line(item, names) for item in entry.signature))
     out += bullet_lines(
         "Look-alikes", (_lookalike_line(a.condition, a.separate_by, a.basis, names) for a in entry.lookalikes)
     )
@@ -128,9 +128,10 @@ def _finding_line(finding: Finding) -> Line:
     return ((f"{finding.name}{value}", "key"), (f": {finding.text}", ""), (f" ({finding.id}, {finding.kind})", "dim"))
 
 
-def _signal_line(id_: str, names: DisplayNames) -> Line:
-    known = names.catalogue.signals.get(id_)
-    return ((id_, "key"), (f": {known.name} [{known.unit}]" if known else "", ""))
+def _signature_line(item: SignatureItem, names: DisplayNames) -> Line:
+    known = names.catalogue.signals.get(item.signal)
+    meaning = f": {known.name} [{known.unit}]" if known else ""
+    return ((item.signal, "key"), (meaning, ""), (f" {item.direction} against {item.against}, {item.shows}", "dim"))
 
 
 def _mitigation_steps(ids: Iterable[str], names: DisplayNames) -> list[Line]:
