@@ -4,13 +4,18 @@ docs/incidents.md describes the JSON and its versions.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any
 
-INCIDENT_VERSION = 2
-"""Version of the JSON. 2: `explained_by` is an object with id and relation; it was the id."""
+INCIDENT_VERSION = 3
+"""Version of the JSON.
+
+2: `explained_by` is an object with id and relation; it was the id. 3: `kind` is diagnosis or symptom; `candidates` are
+objects with condition and probability, they were ids; `decides` and `summary` are new.
+"""
 RELATIONS = {
     "merged": "part of",
     "lingering": "after",
@@ -18,6 +23,8 @@ RELATIONS = {
     "coincident": "begins with",
 }
 """Relations of an incident to the one that explains it, in words."""
+DIAGNOSIS, SYMPTOM = "diagnosis", "symptom"
+"""Categories of incidents: a diagnosis names a cause, a symptom says what is abnormal without naming one."""
 SEVERITIES = ("info", "warning", "critical")
 LIKELY_CONFIDENCE = 0.4
 """An incident with at least this confidence is a diagnosis, below it is a suspicion. A threshold of half the best F1
@@ -123,8 +130,9 @@ class Incident:
     against: tuple[IncidentEvidence, ...] = ()
     unseen: tuple[str, ...] = ()
     candidates: tuple[str, ...] = ()
-    """Conditions that may be present instead, or be its cause, and that lack telemetry to be judged. The incident
-    then says that it is this condition or one of them, with this confidence."""
+    """Of a diagnosis: conditions that may be present instead, or be its cause, and that lack telemetry to be judged.
+    The incident then says that it is this condition or one of them, with this confidence. Of a symptom: the conditions
+    that may cause it, the most likely first."""
     elsewhere: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """(candidate, names of its possible locations), for candidates that may be at another port of the group or at a
     sibling of this replica. The incident's own name is first if it may be here as well; at most sixteen others are
@@ -139,11 +147,24 @@ class Incident:
     """Number of times it moved between members of its group: it follows the work, not a machine."""
     history: tuple[tuple[float, str], ...] = field(default=())
     """(time, event), oldest first."""
+    category: str = DIAGNOSIS
+    """DIAGNOSIS or SYMPTOM."""
+    probabilities: tuple[float, ...] = ()
+    """Of a symptom: the probability of each of its candidates."""
+    decides: str = ""
+    """Of a symptom: id of the signal that would best tell its candidates apart; '' where none would."""
+    summary: str = ""
+    """Of a symptom: what is abnormal, where, since when and by how much, in one sentence."""
+
+    @property
+    def is_symptom(self) -> bool:
+        """Whether it says what is abnormal, not why. Its `condition` is then the id of a symptom."""
+        return self.category == SYMPTOM
 
     @property
     def is_likely(self) -> bool:
-        """Whether it is a diagnosis; otherwise it is a suspicion, listed after all diagnoses and not counted."""
-        return self.confidence >= LIKELY_CONFIDENCE
+        """Whether it is a diagnosis and no suspicion; suspicions are listed after all diagnoses and not counted."""
+        return self.category == DIAGNOSIS and self.confidence >= LIKELY_CONFIDENCE
 
     @property
     def root_id(self) -> str:
@@ -162,6 +183,7 @@ class Incident:
         return {
             "version": INCIDENT_VERSION,
             "id": self.id,
+            "kind": self.category,
             "condition": self.condition,
             "entity": {"kind": self.kind, "name": self.name},
             "also": list(self.also),
@@ -176,7 +198,12 @@ class Incident:
             "evidence": [asdict(e) for e in self.evidence],
             "against": [asdict(e) for e in self.against],
             "unseen": list(self.unseen),
-            "candidates": list(self.candidates),
+            "candidates": [
+                {"condition": condition, "probability": probability}
+                for condition, probability in zip_longest(self.candidates, self.probabilities)
+            ],
+            "decides": self.decides,
+            "summary": self.summary,
             "elsewhere": {condition: list(names) for condition, names in self.elsewhere},
             "competing": [asdict(c) for c in self.competing],
             "explained_by": None if self.explained_by is None else asdict(self.explained_by),
@@ -195,6 +222,8 @@ class Incident:
 def parse_incident(fields: Mapping[str, Any]) -> Incident:
     """Parses the object that `Incident.as_json` returns, of any version; flaps and history are not part of it."""
     entity = fields["entity"]
+    candidates = _candidate_objects(fields["candidates"])
+    probabilities = tuple(one["probability"] for one in candidates if one["probability"] is not None)
     return Incident(
         fields["id"],
         fields["condition"],
@@ -214,13 +243,17 @@ def parse_incident(fields: Mapping[str, Any]) -> Incident:
         tuple(IncidentEvidence(**item) for item in fields["evidence"]),
         tuple(IncidentEvidence(**item) for item in fields["against"]),
         tuple(fields["unseen"]),
-        tuple(fields["candidates"]),
+        tuple(one["condition"] for one in candidates),
         tuple((condition, tuple(names)) for condition, names in fields.get("elsewhere", {}).items()),
         tuple(CompetingCondition(**one) for one in fields["competing"]),
         parse_explanation(fields["explained_by"]),
         tuple(Advice(**one) for one in fields["mitigations"]),
         fields["input_hash"],
         moves=fields["moves"],
+        category=fields.get("kind", DIAGNOSIS),
+        probabilities=probabilities,
+        decides=fields.get("decides", ""),
+        summary=fields.get("summary", ""),
     )
 
 
@@ -228,10 +261,19 @@ def upgrade_incident(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the JSON object of an incident of any version as one of version INCIDENT_VERSION."""
     explanation = parse_explanation(fields["explained_by"])
     return {
+        "kind": DIAGNOSIS,
+        "decides": "",
+        "summary": "",
         **fields,
         "version": INCIDENT_VERSION,
         "explained_by": None if explanation is None else asdict(explanation),
+        "candidates": _candidate_objects(fields["candidates"]),
     }
+
+
+def _candidate_objects(candidates: Sequence[str | Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Returns candidates of any version as objects; up to version 2 they were ids."""
+    return [{"condition": one, "probability": None} if isinstance(one, str) else dict(one) for one in candidates]
 
 
 def parse_explanation(field: str | Mapping[str, str] | None) -> Explanation | None:

@@ -41,7 +41,7 @@ def test_what_nothing_here_can_judge_is_a_candidate(other, says, expected):
     engine.step(1.0, [verdict("late", {N1: Says()}), verdict(other, says)])
     late = next(one for one in engine.list_incidents() if one.condition == "late")
     assert late.candidates == expected
-    assert late.as_json()["candidates"] == list(expected)
+    assert late.as_json()["candidates"] == [{"condition": one, "probability": None} for one in expected]
 
 
 @pytest.mark.parametrize(("ago", "expected"), [(1, ("bubble",)), (4, ("bubble",)), (6, ())])

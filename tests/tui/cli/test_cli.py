@@ -18,9 +18,20 @@ from skewscope.tui.cli.main import cli
 from tests.support.telemetry import record
 
 CONTRACT = (
-    *("version", "id", "condition", "entity", "also", "state", "opened_at", "resolved_at", "severity"),
+    *("version", "id", "kind", "condition", "entity", "also", "state", "opened_at", "resolved_at", "severity"),
     *("confidence", "coverage", "impact", "blast_radius", "evidence", "against", "unseen", "candidates"),
-    *("elsewhere", "competing", "explained_by", "moves", "mitigations", "rule", "rule_hash", "input_hash"),
+    *(
+        "decides",
+        "summary",
+        "elsewhere",
+        "competing",
+        "explained_by",
+        "moves",
+        "mitigations",
+        "rule",
+        "rule_hash",
+        "input_hash",
+    ),
 )
 
 
