@@ -58,6 +58,15 @@ TELEMETRY_KINDS = (
     ),
     TelemetryKind("GPU telemetry", "GPU nodes", ("gpu.",), _node_of, "whether a GPU is slow, hot, throttled or broken"),
 )
+OTHER_TELEMETRY = {
+    "telemetry of the jobs": ("step.", "nccl."),
+    "telemetry of the switches": ("switch.",),
+    "telemetry of the DPUs": ("agent.", "cc.", "dpu.", "flow.", "hft.", "rep.", "vport."),
+    "telemetry of PCIe": ("pcie.",),
+    "telemetry of request pools": ("pool.",),
+}
+"""Prefixes of signals by telemetry whose reporters the topology does not name."""
+UNNAMED_TELEMETRY = "other telemetry"
 
 
 def expected_reporters(topology: Topology) -> dict[str, tuple[str, ...]]:
@@ -80,6 +89,14 @@ def expected_reporters(topology: Topology) -> dict[str, tuple[str, ...]]:
 
 
 @dataclass
+class LackingSignals:
+    """Signals of one kind of telemetry that no source delivers, and the conditions that need them."""
+
+    signals: set[str] = field(default_factory=set)
+    conditions: set[str] = field(default_factory=set)
+
+
+@dataclass
 class TelemetryCoverage:
     """Coverage of a fleet by the telemetry that an engine has received."""
 
@@ -95,7 +112,7 @@ class TelemetryCoverage:
     _signal_of_series: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
     """[series] number of its signal."""
     _unjudged_key: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
-    _unjudged: tuple[str, ...] = ()
+    _unjudged: Mapping[str, LackingSignals] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._reporters = expected_reporters(self.topology)
@@ -115,39 +132,48 @@ class TelemetryCoverage:
         return tuple(found)
 
     def missing(self) -> tuple[str, ...]:
-        """Returns sentences on missing telemetry and what is unknown without it."""
+        """Returns sentences on missing telemetry and what is unknown without it, one for each kind of telemetry."""
+        lacking = self._conditions_by_telemetry()
         notes = []
         for telemetry in TELEMETRY_KINDS:
             newest = self._newest_times(telemetry)
             known = self._reporters[telemetry.name]
             silent = [name for name, when in zip(known, newest, strict=True) if np.isneginf(when)]
+            note = ""
             if not known and telemetry.name == "GPU telemetry":
-                notes.append(f"The topology names no GPUs: {telemetry.measures} is unknown.")
+                note = f"The topology names no GPUs: {telemetry.measures} is unknown"
             elif silent and len(silent) == len(known):
-                notes.append(
-                    f"No {telemetry.name} from any of {len(known)} {telemetry.kind}: {telemetry.measures} are unknown."
+                note = (
+                    f"No {telemetry.name} from any of {len(known)} {telemetry.kind}: {telemetry.measures} are unknown"
                 )
             elif silent:
-                notes.append(f"No {telemetry.name} from {join_names(silent)}: {telemetry.measures} are unknown there.")
-        return (*notes, *self._conditions_without_telemetry())
+                note = f"No {telemetry.name} from {join_names(silent)}: {telemetry.measures} are unknown there"
+            notes.append(_missing_sentence(telemetry.name, note, lacking.get(telemetry.name)))
+        notes += [_missing_sentence(name, "", lacking.get(name)) for name in (*OTHER_TELEMETRY, UNNAMED_TELEMETRY)]
+        return tuple(filter(None, notes))
 
-    def _conditions_without_telemetry(self) -> tuple[str, ...]:
-        """Returns a sentence for each condition that no rule can evaluate on any entity."""
+    def _conditions_by_telemetry(self) -> Mapping[str, LackingSignals]:
+        """Returns for each kind of telemetry the conditions that no rule can evaluate without its signals."""
         key = self.signals(), tuple(verdict.rule for verdict in self.engine.verdicts if verdict.names)
         if key != self._unjudged_key:
-            self._unjudged_key, self._unjudged = key, tuple(self._find_unjudged(*key))
+            self._unjudged_key, self._unjudged = key, self._find_unjudged(*key)
         return self._unjudged
 
-    def _find_unjudged(self, delivered: frozenset[str], rules: tuple[str, ...]) -> Iterable[str]:
+    def _find_unjudged(self, delivered: frozenset[str], rules: tuple[str, ...]) -> Mapping[str, LackingSignals]:
         by_condition: dict[str, list[set[str]]] = {}
         for name in rules:
             rule = self.engine.rules[name]
             needed = (item.when.missing_signals(delivered) for item in rule.evidence if item.required)
             by_condition.setdefault(rule.condition, []).append({name for names in needed for name in names})
+        found: dict[str, LackingSignals] = {}
         for condition, lacking in sorted(by_condition.items()):
-            if all(lacking):
-                names = sorted(min(lacking, key=_size_then_names))
-                yield f"{condition} cannot be judged: no source delivers {join_names(names, 4)}."
+            if not all(lacking):
+                continue
+            for signal in sorted(min(lacking, key=_size_then_names)):
+                one = found.setdefault(_telemetry_of(signal), LackingSignals())
+                one.conditions.add(condition)
+                one.signals.add(signal)
+        return found
 
     def coverage_by_node(self, t: float) -> dict[str, float]:
         """Returns for each node the share of its expected telemetry that arrives at `t`."""
@@ -201,6 +227,26 @@ class TelemetryCoverage:
                 np.append(series, first + at[who >= 0]),
                 np.append(reporters, who[who >= 0]),
             )
+
+
+def _telemetry_of(signal: str) -> str:
+    """Returns the kind of telemetry that has a signal."""
+    kinds = {telemetry.name: telemetry.prefixes for telemetry in TELEMETRY_KINDS} | OTHER_TELEMETRY
+    return next((name for name, prefixes in kinds.items() if signal.startswith(prefixes)), UNNAMED_TELEMETRY)
+
+
+def _missing_sentence(telemetry: str, note: str, lacking: LackingSignals | None) -> str:
+    """Returns one sentence on one kind of telemetry, '' where nothing is missing."""
+    if lacking is None:
+        return f"{note}." if note else ""
+    first = note or f"The {telemetry} {'lack' if telemetry == 'packets' else 'lacks'} {_count_signals(lacking)}"
+    conditions = "1 condition" if len(lacking.conditions) == 1 else f"{len(lacking.conditions)} conditions"
+    return f"{first}; {conditions} cannot be judged."
+
+
+def _count_signals(lacking: LackingSignals) -> str:
+    names = sorted(lacking.signals)
+    return join_names(names, 2) if len(names) > 1 else names[0]
 
 
 def _size_then_names(names: Iterable[str]) -> tuple[int, list[str]]:

@@ -144,6 +144,7 @@ def outcome(incidents: tuple[Incident, ...] = INCIDENTS, *, samples: int = 1_012
         {"up: no signal of this name": 8, "go_threads: no signal of this name": 3},
         100.0,
         samples,
+        ("wire.onset_lag", "wire.rtt"),
     )
 
 

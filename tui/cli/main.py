@@ -12,7 +12,14 @@ import click
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, suggest_name
 from skewscope.tui.cli import agent, controller, reports, rules, silences, simulate, topology
 from skewscope.tui.cli.catalogue import kb
-from skewscope.tui.cli.options import check_choices, json_option, load_catalogue, parse_time, recording_option
+from skewscope.tui.cli.options import (
+    check_choices,
+    json_option,
+    load_catalogue,
+    parse_time,
+    recording_option,
+    why_option,
+)
 from skewscope.tui.cli.terminal import (
     EXIT_ERROR,
     EXIT_INTERRUPTED,
@@ -107,11 +114,12 @@ def _replay(
         clear_progress(wanted=progress)
 
 
-def _print_report(name: str, outcome: "ReplayResult") -> None:
+def _print_report(name: str, outcome: "ReplayResult", *, why: bool = False) -> None:
     from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
     from skewscope.tui.render.report import report_lines  # noqa: PLC0415
 
-    print_lines(report_lines(name, outcome, DisplayNames(load_catalogue(), outcome.incidents), output_width()))
+    names = DisplayNames(load_catalogue(), outcome.incidents)
+    print_lines(report_lines(name, outcome, names, output_width(), why=why))
 
 
 # --- commands
@@ -182,6 +190,7 @@ def _open_console(recording: Path | None, options: launcher.LaunchOptions) -> in
 @cli.command("replay", cls=DiagnoseCommand)
 @click.argument("recordings", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORDING...")
 @json_option
+@why_option
 @click.option("--workers", type=click.IntRange(1, 256), help="Reader processes (default: one per core).")
 @click.option("--no-progress", is_flag=True, help="Hide the progress bar.")
 @click.option("--from", "begin", type=parse_time, metavar="TIME", help="Only data from this time on.")
@@ -189,7 +198,7 @@ def _open_console(recording: Path | None, options: launcher.LaunchOptions) -> in
 def replay_(recordings: tuple[Path, ...], as_json: bool, begin: float | None, end: float | None, **how: Any) -> None:
     """Diagnose recordings.
 
-    Prints a report, or with --json one incident per line, recording after recording.
+    Prints a short report, or with --json one incident per line, recording after recording.
     """
     codes = []
     for number, path in enumerate(recordings):
@@ -199,9 +208,9 @@ def replay_(recordings: tuple[Path, ...], as_json: bool, begin: float | None, en
     click.get_current_context().exit(max(codes))
 
 
-def _replay_one(path: Path, *, as_json: bool, span: TimeRange, workers: int | None, no_progress: bool) -> int:
+def _replay_one(path: Path, *, as_json: bool, why: bool, span: TimeRange, **how: Any) -> int:
     try:
-        outcome = _replay(path, workers=workers, progress=not no_progress, span=span)
+        outcome = _replay(path, workers=how["workers"], progress=not how["no_progress"], span=span)
     except InputError as error:
         print_error(error)
         return EXIT_ERROR
@@ -211,7 +220,7 @@ def _replay_one(path: Path, *, as_json: bool, span: TimeRange, workers: int | No
         if not outcome.samples:
             click.echo(text.sanitise(f"{path}: no telemetry received, so nothing is known."), err=True)
     else:
-        _print_report(path.name, outcome)
+        _print_report(path.name, outcome, why=why)
     return EXIT_PROBLEMS if outcome.incidents else EXIT_OK
 
 
@@ -222,7 +231,8 @@ def _replay_one(path: Path, *, as_json: bool, span: TimeRange, workers: int | No
 def explain(what: str, recording: Path | None, as_json: bool) -> None:
     """Explain an incident in depth, or a condition of the catalogue."""
     from skewscope.tui.render.catalogue import condition_lines  # noqa: PLC0415
-    from skewscope.tui.render.detail import DisplayNames, full_lines  # noqa: PLC0415
+    from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
+    from skewscope.tui.render.incident_layout import full_lines  # noqa: PLC0415
 
     known = load_catalogue()
     if entry := known.conditions.get(what):

@@ -22,6 +22,12 @@ def json_option(command: CommandT) -> CommandT:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
 
 
+def why_option(command: CommandT) -> CommandT:
+    """Add `--why`."""
+    what = "Add the reasoning: evidence with its expressions, all alternatives, recipes of the advice, sources."
+    return click.option("--why", is_flag=True, help=what)(command)
+
+
 def output_option(command: CommandT) -> CommandT:
     """Add `-o FILE`."""
     what = "Write to this file instead of printing."

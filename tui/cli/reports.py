@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from skewscope.tui.cli.options import load_catalogue, output_option, recording_argument
+from skewscope.tui.cli.options import load_catalogue, output_option, recording_argument, why_option
 from skewscope.tui.cli.terminal import (
     EXIT_OK,
     EXIT_PROBLEMS,
@@ -85,10 +85,13 @@ def _make_change_printer(*, as_json: bool) -> "ViewHistory":
 @click.command("report", cls=ReportCommand)
 @recording_argument
 @click.option("--html", is_flag=True, help="Write one self-contained HTML page, for a ticket.")
+@why_option
 @output_option
 @click.pass_context
-def report(ctx: click.Context, recording: Path | None, html: bool, output: Path | None) -> None:
+def report(ctx: click.Context, recording: Path | None, html: bool, why: bool, output: Path | None) -> None:
     """Write a report of a recording, as text or as an HTML page with charts.
+
+    The page holds the reasoning in folded sections.
 
     For example: `report RECORDING --html -o incident.html`.
     """
@@ -108,9 +111,9 @@ def report(ctx: click.Context, recording: Path | None, html: bool, output: Path 
     if html:
         write_output(_html_report(path.name, history, outcome, names), output)
     elif output:
-        write_output(text.to_plain_text(lines(path.name, outcome, names, 100), ascii_=is_ascii_only()), output)
+        write_output(text.to_plain_text(lines(path.name, outcome, names, 100, why=why), ascii_=is_ascii_only()), output)
     else:
-        print_lines(lines(path.name, outcome, names, output_width()))
+        print_lines(lines(path.name, outcome, names, output_width(), why=why))
     ctx.exit(EXIT_PROBLEMS if recording and outcome.incidents else EXIT_OK)
 
 
@@ -119,12 +122,10 @@ def _html_report(name: str, history: "ViewHistory", outcome: "ReplayResult", nam
     from skewscope.tui.render.report import unused_sentences, verdict_line, watch_summary  # noqa: PLC0415
 
     snapshot = history.snapshot(len(history.times()) - 1)
-    missing = [*snapshot.missing, *outcome.warnings, *unused_sentences(outcome.unmapped)]
-    enough = outcome.samples > 0
+    missing = [*snapshot.missing, *outcome.warnings]
+    unused = unused_sentences(outcome.unmapped)
     return render_html(
-        HtmlReportData(
-            name, snapshot, names, verdict_line(outcome.incidents, enough=enough), watch_summary(outcome), missing
-        )
+        HtmlReportData(name, snapshot, names, verdict_line(outcome), watch_summary(outcome), missing, unused)
     )
 
 

@@ -8,19 +8,20 @@ from skewscope.engine.model.incident import Advice, CompetingCondition, Incident
 from skewscope.kb.model import Catalogue, Mitigation
 from skewscope.rules.model import DEFINITIONS_MARK
 from skewscope.tui.render import units
-from skewscope.tui.render.text import Line, fit, justify, line, line_width, pad, width, wrap
+from skewscope.tui.render.text import Line, line, pad, width
 
 SEVERITY_GLYPHS = {"critical": ("✖", "crit"), "warning": ("!", "warn"), "info": ("·", "info"), "resolved": ("✓", "ok")}
 """Glyph and role by severity, or for resolved."""
 
 CANDIDATES_LABEL = "possibly"
-_LABEL_WIDTH = 10
 _QUANTITY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?\* ?([A-Za-z]\w*(?:/[A-Za-z]\w*)?)(?![\w.(\[])")
 """A number times a unit; a number times a signal or a function is not a quantity."""
-_EXPAND_ORDER = ("do", "unseen", "why", "competing", CANDIDATES_LABEL, "against", "ruled out", "unknown")
-"""Sections to show uncropped first when rows are left."""
-_DROP_ORDER = ("explains", "ruled out", "unknown", "competing", "against", "unseen", CANDIDATES_LABEL, "do")
-"""Sections to drop first when rows are missing."""
+MAX_CAUSES = 3
+"""Causes that the lead names."""
+MAX_ADVICE = 3
+"""Mitigations that the lead names."""
+MAX_EXPLAINED = 5
+"""Explained incidents that the lead lists."""
 
 
 @dataclass(frozen=True)
@@ -146,18 +147,83 @@ def headline(incident: Incident, names: DisplayNames, now: float) -> tuple[Line,
     return what, state, line("  " + " · ".join(filter(None, facts)), "dim")
 
 
-def sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
-    """Returns all non-empty sections of an incident, in reading order."""
+def lead_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
+    """Returns what an operator needs first: what is seen, likely causes, what to do, what would decide, relations."""
+    parts = (
+        Section("seen", _seen_lines(incident, names)),
+        Section("or", _alternative_lines(incident, names)),
+        Section("do", _advice_lines(incident, names)),
+        Section("decides", _decisive_lines(incident, names)),
+        *_relation_sections(incident, names, MAX_EXPLAINED),
+    )
+    return tuple(part for part in parts if part.items)
+
+
+def reasoning_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
+    """Returns the evidence with its expressions, all alternatives and the missing signals."""
     parts = (
         *_evidence_sections(incident, names),
         Section("competing", tuple(_competing_line(c, names) for c in incident.competing)),
         Section(CANDIDATES_LABEL, _candidate_lines(incident, names)),
         Section("unseen", _unseen_lines(incident)),
-        Section("do", _advice_lines(incident, names)),
-        Section("explained", _cause_lines(incident, names)),
-        Section("explains", _effect_lines(incident, names)),
     )
     return tuple(part for part in parts if part.items)
+
+
+def full_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
+    """Returns all sections of an incident: advice with its recipes, relations, reasoning, history, rule and id."""
+    parts = (
+        Section("do", recipe_items(incident, names)),
+        *_relation_sections(incident, names, len(names.incidents)),
+        *reasoning_sections(incident, names),
+        *history_sections(incident, names),
+    )
+    return tuple(part for part in parts if part.items)
+
+
+def _relation_sections(incident: Incident, names: DisplayNames, most: int) -> tuple[Section, Section]:
+    """Returns what explains an incident, and up to `most` incidents that it explains."""
+    below = names.explained_incidents(incident.id)
+    effects = [_effect_line(each, names) for each in below[:most]]
+    if len(below) > most:
+        effects.append(line(f"and {len(below) - most} more", "dim"))
+    return Section("explained", _cause_lines(incident, names)), Section("explains", tuple(effects))
+
+
+def _seen_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
+    """Returns the evidence that holds, without expressions: one line with each series, or one line in all."""
+    held = [item for item in incident.evidence if item.verdict == "yes"]
+    if names.draw_series is None:
+        shown = ", ".join(f"{format_name(item.name)} ({format_value(item)})" for item in held)
+        return (line(shown),) if shown else ()
+    name_width = max((width(format_name(item.name)) for item in held), default=0)
+    value_width = max((width(format_value(item)) for item in held), default=0)
+    return tuple(
+        (*_evidence_line(item, name_width, value_width, ("+", "ok")), *names.draw_series(incident, item))
+        for item in held
+    )
+
+
+def _alternative_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
+    """Returns the likeliest alternatives in one line, and how many more there are."""
+    named = [f"{names.condition_name(c.condition)} ({round(100 * c.confidence)} %)" for c in incident.competing]
+    shown, more = named[:MAX_CAUSES], len(named) - MAX_CAUSES
+    listed = {one.condition for one in incident.competing}
+    unjudged = sum(name not in listed for name in incident.candidates)
+    notes = [
+        f"{units.format_count(more, 'more alternative')}" if more > 0 else "",
+        f"{units.format_count(unjudged, 'candidate')} without telemetry" if unjudged else "",
+    ]
+    found = "; ".join(filter(None, (", ".join(shown), *notes)))
+    return (line(found),) if found else ()
+
+
+def _decisive_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
+    """Returns what separates the incident from its likeliest alternative."""
+    nearest = next(iter(incident.competing), None)
+    if nearest is None or not nearest.separate_by:
+        return ()
+    return ((("against ", "dim"), (names.condition_name(nearest.condition), "key"), (f": {nearest.separate_by}", "")),)
 
 
 def _evidence_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
@@ -218,7 +284,19 @@ def _unseen_lines(incident: Incident) -> tuple[Line, ...]:
 
 
 def _advice_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
-    return tuple(_advice_line(n, advice, names) for n, advice in enumerate(incident.mitigations, 1))
+    advice = [_advice_line(n, one, names) for n, one in enumerate(incident.mitigations[:MAX_ADVICE], 1)]
+    more = len(incident.mitigations) - MAX_ADVICE
+    return (*advice, *([line(f"and {more} more", "dim")] if more > 0 else []))
+
+
+def recipe_items(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
+    """Returns all advice, each with effect, risk, undo and check of the mitigation."""
+    items: list[Line] = []
+    for n, advice in enumerate(incident.mitigations, 1):
+        items.append(_advice_line(n, advice, names))
+        if known := names.catalogue.mitigations.get(advice.id):
+            items += recipe_lines(known)
+    return tuple(items)
 
 
 def _advice_line(n: int, advice: Advice, names: DisplayNames) -> Line:
@@ -240,106 +318,11 @@ def _cause_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
     return (line(f"{incident.explained_by.words} {name}"),)
 
 
-def _effect_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
-    return tuple(_effect_line(each, names) for each in names.explained_incidents(incident.id))
-
-
 def _effect_line(incident: Incident, names: DisplayNames) -> Line:
     ended = f" to {units.format_time(incident.resolved_at)}" if incident.resolved_at is not None else ""
     what = names.incident_title(incident)
     since = f", since {units.format_time(incident.opened_at)}{ended}, {format_confidence(incident)} sure"
     return (severity_glyph(incident), (f" {what}{since}", ""), (f" ({incident.id})", "dim"))
-
-
-def best_fit_lines(incident: Incident, names: DisplayNames, now: float, columns: int, rows: int) -> list[Line]:
-    """Returns the full text of an incident if it fits in `rows`, else a shorter one."""
-    for airy in (True, False):
-        everything = full_lines(incident, names, now, columns, airy=airy)
-        if len(everything) <= rows:
-            return everything
-    whole = [row for part in sections(incident, names) for row in section_lines(part, columns)]
-    head = _headline_lines(incident, names, now, columns)
-    return [*head, *whole] if len(head) + len(whole) <= rows else brief_lines(incident, names, now, columns, rows)
-
-
-def _headline_lines(incident: Incident, names: DisplayNames, now: float, columns: int) -> list[Line]:
-    """Returns the headline in two lines; the state is beside the name if it fits."""
-    what, state, since = headline(incident, names, now)
-    if line_width(what) + line_width(state) < columns:
-        return [justify(what, state, columns), fit(since, columns)]
-    (text, role), *rest = since
-    return [fit(what, columns), fit((("  ", ""), *state, (f" · {text.lstrip()}", role), *rest), columns)]
-
-
-def brief_lines(incident: Incident, names: DisplayNames, now: float, columns: int, rows: int) -> list[Line]:
-    """Returns an incident in at most `rows` lines; dropped items are counted."""
-    head = _headline_lines(incident, names, now, columns)
-    shown = _squeeze_sections(sections(incident, names), rows - len(head))
-    parts = {part.label: _crop_section(part, most, columns) for part, most in shown}
-    left = rows - len(head) - sum(map(len, parts.values()))
-    # Use spare rows to show important sections in full.
-    whole = {part.label: section_lines(part, columns) for part, most in shown if most == len(part.items)}
-    for label in _EXPAND_ORDER:
-        more = len(whole.get(label, ())) - len(parts.get(label, ()))
-        if 0 < more <= left:
-            parts[label] = whole[label]
-            left -= more
-    return head + [row for part in parts.values() for row in part]
-
-
-def _squeeze_sections(parts: tuple[Section, ...], rows: int) -> list[tuple[Section, int]]:
-    most = {part.label: len(part.items) for part in parts}
-    while sum(most.values()) > max(rows, 1):
-        largest = max(most, key=lambda label: most[label])
-        if most[largest] > 1:
-            most[largest] -= 1
-        else:
-            del most[next((label for label in _DROP_ORDER if label in most), largest)]
-    return [(part, most[part.label]) for part in parts if part.label in most]
-
-
-def _crop_section(part: Section, most: int, columns: int) -> list[Line]:
-    hidden = len(part.items) - most
-    rows = [_add_label(part.label if n == 0 else "", item) for n, item in enumerate(part.items[:most])]
-    if hidden:
-        tail = f" +{hidden} more"
-        rows[-1] = (*fit(rows[-1], columns - len(tail)), (tail, "dim"))
-    return [fit(row, columns) for row in rows]
-
-
-def _add_label(label: str, item: Line) -> Line:
-    return ((label.ljust(_LABEL_WIDTH), "label"), *item)
-
-
-def full_lines(incident: Incident, names: DisplayNames, now: float, columns: int, *, airy: bool = True) -> list[Line]:
-    """Returns an incident in full, wrapped; `airy` adds blank lines between sections."""
-    what, state, since = headline(incident, names, now)
-    lines = [*wrap(what, columns, 2), *wrap((("  ", ""), *state), columns, 2), *wrap(since, columns, 2)]
-    if incident.also:
-        lines += wrap(line("  also hit: " + ", ".join(incident.also)), columns, 2)
-    parts = [with_recipes(p, incident, names) if p.label == "do" else p for p in sections(incident, names)]
-    for part in (*parts, *history_sections(incident, names)):
-        lines += [()] if airy else []
-        lines += section_lines(part, columns)
-    return lines
-
-
-def section_lines(part: Section, columns: int) -> list[Line]:
-    """Returns a section, wrapped."""
-    rows: list[Line] = []
-    for n, item in enumerate(part.items):
-        rows += wrap(_add_label(part.label if n == 0 else "", item), columns, _LABEL_WIDTH + 2)
-    return rows
-
-
-def with_recipes(part: Section, incident: Incident, names: DisplayNames) -> Section:
-    """Returns the advice with effect, risk, undo and check of each mitigation."""
-    items: list[Line] = []
-    for item, advice in zip(part.items, incident.mitigations, strict=True):
-        items.append(item)
-        if known := names.catalogue.mitigations.get(advice.id):
-            items += recipe_lines(known)
-    return Section(part.label, tuple(items))
 
 
 def recipe_lines(known: Mitigation) -> list[Line]:

@@ -1,4 +1,4 @@
-"""An incident in depth: evidence over time with peers, causal chain, rule terms, history. Pure."""
+"""An incident in depth: the short form, evidence over time with peers, rule terms, causal chain. Pure."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from skewscope.adapters.view.snapshot import EvidenceRow, ViewSnapshot
 from skewscope.engine.model.incident import Incident
-from skewscope.tui.render import charts, detail, evidence_series, units
+from skewscope.tui.render import charts, detail, evidence_series, incident_layout, units
 from skewscope.tui.render.charts import Curve
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.node_lookup import NodeLookup
@@ -36,7 +36,10 @@ def drilldown_lines(context: DrilldownContext, columns: int, rows: int = 40) -> 
     """Returns the drill-down, in two columns if the screen is wide enough."""
     incident, now = context.incident, context.snapshot.time
     what, state, since = detail.headline(incident, context.names, now)
-    out = [*wrap(what, columns, 2), *wrap((("  ", ""), *state), columns, 2), *wrap(since, columns, 2), ()]
+    out = [*wrap(what, columns, 2), *wrap((("  ", ""), *state), columns, 2), *wrap(since, columns, 2)]
+    for part in detail.lead_sections(incident, context.names):
+        out += incident_layout.section_lines(part, columns)
+    out.append(())
     if columns < TWO_COLUMN_WIDTH:
         return [*out, *_left_column(context, columns, rows), *_right_column(context, columns)]
     left = (columns - 3) * 58 // 100
@@ -228,11 +231,10 @@ def _source_lines(context: DrilldownContext, columns: int) -> list[Line]:
 
 
 def _remaining_sections(context: DrilldownContext, columns: int) -> list[Line]:
-    """Returns competing conditions, candidates, missing signals and advice."""
-    wanted = ("competing", detail.CANDIDATES_LABEL, "unseen", "do")
-    out: list[Line] = []
-    for part in detail.sections(context.incident, context.names):
-        if part.label in wanted:
-            shown = detail.with_recipes(part, context.incident, context.names) if part.label == "do" else part
-            out += [*detail.section_lines(shown, columns), ()]
-    return out
+    """Returns all alternatives, missing signals, and the advice with its recipes."""
+    wanted = ("competing", detail.CANDIDATES_LABEL, "unseen")
+    parts = [p for p in detail.reasoning_sections(context.incident, context.names) if p.label in wanted]
+    recipes = detail.Section("do", detail.recipe_items(context.incident, context.names))
+    if recipes.items:
+        parts.append(recipes)
+    return [row for part in parts for row in (*incident_layout.section_lines(part, columns), ())]

@@ -18,6 +18,8 @@ CHART_WIDTH, CHART_HEIGHT = 640, 130
 LEFT_MARGIN, BOTTOM_MARGIN = 96, 18
 MAX_CHARTS = 3
 MAX_POINTS = 600
+_TABLE_LABELS = ("why", "against", "ruled out", "unknown")
+"""Sections that the table of evidence replaces."""
 STYLE = """
 :root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--dim:#5a646e;--line:#c4cad0;--peer:#8b959e;
 --band:#b3261e14;--crit:#b3261e;--warn:#8a5a00;--info:#0b57a4;--ok:#1a7431}
@@ -31,6 +33,7 @@ td,th{text-align:left;padding:.2rem .6rem .2rem 0;vertical-align:top}th{color:va
 td.n{text-align:right}td.n,td.l{white-space:nowrap}.crit{color:var(--crit)}.warn{color:var(--warn)}.info{color:var(--info)}
 .ok{color:var(--ok)}.dim{color:var(--dim)}a{color:var(--info)}code{font-size:.85em}svg{max-width:100%;height:auto}
 svg text{fill:var(--dim);font:11px system-ui}.wide{overflow-x:auto}ul{padding-left:1.2rem}
+table.lead{width:auto}summary{cursor:pointer;color:var(--info)}
 """
 
 
@@ -44,6 +47,8 @@ class HtmlReportData:
     verdict: Line
     watch_summary: str
     missing: Iterable[str]
+    unused: Iterable[str] = ()
+    """Sentences on samples that were not used."""
 
 
 def render_html(data: HtmlReportData) -> str:
@@ -56,7 +61,7 @@ def render_html(data: HtmlReportData) -> str:
         f"<p><strong>{_spans_html(data.verdict)}</strong></p><p class=dim>{_escape(data.watch_summary)}</p>",
         _overview_table(rows, data),
         *(_incident_section(incident, data, node_lookup) for incident in roots),
-        _missing_section(data.missing),
+        _missing_section(data),
     ]
     head = '<meta charset=utf-8><meta name=viewport content="width=device-width">'
     title = f"<title>{_escape(data.name)}: Skewscope</title>"
@@ -97,23 +102,37 @@ def _overview_row(row: incident_table.IncidentRow, data: HtmlReportData) -> str:
 
 
 def _incident_section(incident: Incident, data: HtmlReportData, node_lookup: NodeLookup) -> str:
-    """Returns a root incident: charts, evidence, competing conditions, advice, effects, history."""
+    """Returns a root incident: what an operator needs and charts; the reasoning is folded."""
     what, state, since = detail.headline(incident, data.names, data.snapshot.time)
-    out = [
-        f"<h2 id='{_escape(incident.id)}'>{_spans_html(what)}</h2><p>{_spans_html(state)}<br>{_spans_html(since)}</p>"
-    ]
-    out += [
+    charts = (
         _chart_svg(incident, data.snapshot, item, one)
         for item, one in evidence_series.list_series(incident, data.snapshot, node_lookup)[:MAX_CHARTS]
-    ]
-    out.append(_evidence_table(incident))
-    for part in detail.sections(incident, data.names):
-        if part.label in ("competing", detail.CANDIDATES_LABEL, "unseen", "do", "explains"):
-            shown = detail.with_recipes(part, incident, data.names) if part.label == "do" else part
-            out.append(f"<h3>{part.label}</h3><ul>{''.join(f'<li>{_spans_html(item)}' for item in shown.items)}</ul>")
-    for part in detail.history_sections(incident, data.names):
-        out.append(f"<h3>{part.label}</h3><ul>{''.join(f'<li>{_spans_html(item)}' for item in part.items)}</ul>")
-    return "".join(out)
+    )
+    reasoning = [part for part in detail.full_sections(incident, data.names) if part.label not in _TABLE_LABELS]
+    return "".join(
+        (
+            f"<h2 id='{_escape(incident.id)}'>{_spans_html(what)}</h2>",
+            f"<p>{_spans_html(state)}<br>{_spans_html(since)}</p>",
+            _lead_table(detail.lead_sections(incident, data.names)),
+            *charts,
+            "<details><summary>why</summary>",
+            _evidence_table(incident),
+            *map(_section_html, reasoning),
+            "</details>",
+        )
+    )
+
+
+def _lead_table(parts: Iterable[detail.Section]) -> str:
+    """Returns what an operator needs as a table of labels and texts."""
+    rows = (
+        f"<tr><th scope=row>{_escape(part.label)}<td>{'<br>'.join(map(_spans_html, part.items))}</tr>" for part in parts
+    )
+    return f"<table class=lead>{''.join(rows)}</table>"
+
+
+def _section_html(part: detail.Section) -> str:
+    return f"<h3>{part.label}</h3><ul>{''.join(f'<li>{_spans_html(item)}' for item in part.items)}</ul>"
 
 
 def _evidence_table(incident: Incident) -> str:
@@ -128,9 +147,11 @@ def _evidence_table(incident: Incident) -> str:
     return f"<h3>evidence</h3><div class=wide><table><tr>{head}</tr>{body}</table></div>"
 
 
-def _missing_section(sentences: Iterable[str]) -> str:
-    items = "".join(f"<li>{_escape(one)}" for one in sentences)
-    return f"<h2>Missing data</h2><ul>{items}</ul>" if items else ""
+def _missing_section(data: HtmlReportData) -> str:
+    items = "".join(f"<li>{_escape(one)}" for one in data.missing)
+    unused = "".join(f"<li>{_escape(one)}" for one in data.unused)
+    folded = f"<details><summary>samples that were not used</summary><ul>{unused}</ul></details>" if unused else ""
+    return f"<h2>Missing data</h2><ul>{items}</ul>{folded}" if items or folded else ""
 
 
 # --- charts

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.problems import join_names
-from skewscope.tui.render import detail, incident_table, units
+from skewscope.tui.render import incident_layout, incident_table, units
 from skewscope.tui.render.columns import title_line
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.text import Line, line, pad, wrap
@@ -19,19 +19,27 @@ MAX_WIDTH = 110
 """Longer lines are hard to read."""
 
 
-def report_lines(name: str, outcome: "ReplayResult", names: DisplayNames, columns: int) -> list[Line]:
-    """Returns the report: summary, incidents in full, missing data, sources."""
+WHY_HINT = "--why adds the evidence with its expressions, all alternatives, recipes of the advice and the sources."
+
+COVERAGE_HINT = "`skewscope coverage --replay RECORDING` lists each condition with the signals that it lacks"
+
+
+def report_lines(
+    name: str, outcome: "ReplayResult", names: DisplayNames, columns: int, *, why: bool = False
+) -> list[Line]:
+    """Returns the report: summary, incidents, missing data; `why` adds reasoning, recipes and sources."""
     columns = min(columns, MAX_WIDTH)
-    lines = wrap(((f"{name}: ", "title"), *verdict_line(outcome.incidents, enough=outcome.samples > 0)), columns)
+    lines = wrap(((f"{name}: ", "title"), *verdict_line(outcome)), columns)
     lines += wrap(line(watch_summary(outcome), "dim"), columns)
     now = outcome.snapshots[-1].time if outcome.snapshots else 0.0
     rows = incident_table.rank_incidents(outcome.incidents)
     lines += _overview_lines(rows, names, now, columns)
+    layout = incident_layout.full_lines if why else incident_layout.short_lines
     # Explained incidents are listed in their root; `explain` prints them in full.
     for row in (row for row in rows if not row.depth):
-        lines.append(())
-        lines += detail.full_lines(row.incident, names, now, columns)
-    return lines + missing_lines(outcome, columns)
+        lines += [(), *layout(row.incident, names, now, columns)]
+    lines += missing_lines(outcome, columns, why=why)
+    return lines if why or not rows else [*lines, (), *wrap(line(WHY_HINT, "dim"), columns)]
 
 
 def _overview_lines(
@@ -46,24 +54,34 @@ def _overview_lines(
     return [(), *(part for each in lines for part in wrap(each, columns))]
 
 
-def verdict_line(incidents: tuple[Incident, ...], *, enough: bool) -> Line:
+def verdict_line(outcome: "ReplayResult") -> Line:
     """Returns the summary sentence."""
-    roots = [i for i in incidents if i.explained_by is None and i.is_likely]
-    suspected = sum(i.explained_by is None for i in incidents) - len(roots)
-    still = sum(i.state == "firing" for i in roots)
-    if not enough:
+    if not outcome.samples:
         return line("no telemetry received, so nothing is known.", "warn")
+    incidents = outcome.incidents
     if not incidents:
-        return line("no fault found in the available telemetry.", "ok")
-    folded = len(incidents) - len(roots) - suspected
-    root = "it" if len(roots) == 1 else "them"
-    explained = f"; {units.format_count(folded, 'more incident')} explained by {root}" if folded else ""
-    opened = "none open" if not still else f"{still} open"
-    more = f"; {units.format_count(suspected, 'suspicion')}" if suspected else ""
-    summary = (
-        f"{units.format_count(len(roots), 'diagnosis', 'diagnoses')}, {opened} at the end of the data{explained}{more}."
-    )
-    return line(summary, "warn")
+        sources = outcome.snapshots[-1].sources if outcome.snapshots else ()
+        return line(quiet_sentence(len(outcome.signals), sources), "ok")
+    roots = [i for i in incidents if i.explained_by is None]
+    still = sum(i.state == "firing" and i.is_likely for i in roots)
+    folded = len(incidents) - len(roots)
+    explained = f"; {units.format_count(folded, 'more incident')} explained by them" if folded else ""
+    opened = f"{still} open" if still else "none open"
+    return line(f"{count_summary(roots)}; {opened} at the end of the data{explained}.", "warn")
+
+
+def count_summary(roots: Iterable[Incident]) -> str:
+    """Returns `2 diagnoses, 1 suspicion`."""
+    likely = [one.is_likely for one in roots]
+    parts = ((sum(likely), "diagnosis", "diagnoses"), (len(likely) - sum(likely), "suspicion", "suspicions"))
+    return ", ".join(units.format_count(n, *nouns) for n, *nouns in parts if n)
+
+
+def quiet_sentence(signals: int, sources: Iterable["SourceState"]) -> str:
+    """Returns that nothing was found, and in what it was looked for."""
+    heard = [f"{s.name} ({s.reporting} of {s.known} {s.kind})" for s in sources if s.age_s is not None]
+    origin = f" from {', '.join(heard)}" if heard else ""
+    return f"no diagnosis and no symptom in {units.format_count(signals, 'signal')}{origin}."
 
 
 def watch_summary(outcome: "ReplayResult") -> str:
@@ -90,11 +108,12 @@ def fleet_summary(topology: Topology) -> str:
     return " and ".join(filter(None, (", ".join(counts[:-1]), *counts[-1:]))) or "no nodes"
 
 
-def missing_lines(outcome: "ReplayResult", columns: int) -> list[Line]:
-    """Returns missing data, unusable samples and the sources of a replay."""
+def missing_lines(outcome: "ReplayResult", columns: int, *, why: bool = False) -> list[Line]:
+    """Returns missing data and unusable samples, one line a source; `why` adds names of samples and the sources."""
     last = outcome.snapshots[-1] if outcome.snapshots else None
-    sentences = [*(last.missing if last else ()), *outcome.warnings, *unused_sentences(outcome.unmapped)]
-    return missing_data_lines(sentences, last.sources if last else (), columns)
+    unused = unused_sentences(outcome.unmapped) if why else unused_summary(outcome.unmapped)
+    sentences = [*(last.missing if last else ()), *outcome.warnings, *unused, *([COVERAGE_HINT] if why else [])]
+    return missing_data_lines(sentences, last.sources if last and why else (), columns)
 
 
 def missing_data_lines(sentences: Iterable[str], found: Sequence["SourceState"], columns: int) -> list[Line]:
@@ -114,6 +133,13 @@ def unused_sentences(unmapped: Mapping[str, int]) -> list[str]:
         samples = units.format_count(sum(unmapped[f"{metric}: {reason}"] for metric in metrics), "sample")
         out.append(f"{samples} could not be used ({reason}): {join_names(metrics, 5)}")
     return out
+
+
+def unused_summary(unmapped: Mapping[str, int]) -> list[str]:
+    """Returns one sentence on samples that were not used, none if all were."""
+    metrics = {key.partition(": ")[0] for key in unmapped}
+    samples, names = units.format_count(sum(unmapped.values()), "sample"), units.format_count(len(metrics), "metric")
+    return [f"{samples} of {names} could not be used"] if metrics else []
 
 
 def source_lines(found: Sequence["SourceState"], columns: int) -> list[Line]:

@@ -17,6 +17,7 @@ from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.exposition import format_exposition
 from skewscope.adapters.inputs.recording import demo_path, load, open_recording
 from skewscope.adapters.runtime.replay import replay
+from skewscope.adapters.runtime.runtime import OTHER_TELEMETRY, TELEMETRY_KINDS
 from skewscope.kb.loader import catalogue
 
 OPENS, RESOLVES = 10.0, 20.0
@@ -175,7 +176,11 @@ def test_a_recording_without_any_sample_says_that_nothing_could_be_seen(tmp_path
     (folder / "recording.yaml").write_text("version: 1\ntopology: topology.yaml\ninputs: []\n")
     outcome = replay(folder)
     assert outcome.incidents == ()
-    assert len(outcome.snapshots[-1].missing) > 3
+    missing = outcome.snapshots[-1].missing
+    assert len(missing) > 3
+    # One sentence for each kind of telemetry, not one for each condition.
+    assert len(missing) <= len(TELEMETRY_KINDS) + len(OTHER_TELEMETRY) + 1
+    assert any(text.startswith("No packets from any of ") for text in missing)
 
 
 @pytest.mark.slow

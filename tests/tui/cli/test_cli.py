@@ -74,9 +74,14 @@ def test_values_of_the_contract_have_the_forms_it_promises(replayed):
         assert all(set(each) == {"id", "actor", "why"} for each in found["mitigations"])
 
 
-def test_a_report_has_all_sections(brief):
-    out, _ = run("replay", brief, code=1)
-    for said in ("on rank n2", "why ", "ruled out", "competing", "unseen", "do  ", "undo:", "Missing data"):
+def test_a_report_is_short_first_and_whole_with_why(brief):
+    short, _ = run("replay", brief, code=1)
+    for said in ("on rank n2", "seen  ", "or  ", "do  ", "decides ", "Missing data"):
+        assert said in short
+    assert not any(said in short for said in ("ruled out", "undo:", "mean(", "Sources"))
+    assert len(short.splitlines()) < 40
+    out, _ = run("replay", brief, "--why", code=1)
+    for said in ("on rank n2", "why ", "ruled out", "competing", "unseen", "do  ", "undo:", "Missing data", "Sources"):
         assert said in out
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= 110

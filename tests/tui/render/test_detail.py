@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from skewscope.tui.render import detail
+from skewscope.tui.render import detail, incident_layout
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.text import line_width, to_plain_text
 from tests.tui.samples import CHILD, ENDED, INCIDENTS, ROOT, T0, catalogue
@@ -15,19 +15,31 @@ NOW = T0 + 100
 
 @pytest.mark.parametrize("rows", range(3, 40))
 def test_the_essence_fits_whatever_the_rows(rows):
-    shown = detail.brief_lines(ROOT, WORDS, NOW, 78, rows)
+    shown = incident_layout.squeezed_lines(ROOT, WORDS, NOW, 78, rows)
     assert len(shown) <= max(rows, 3)
     assert all(line_width(row) <= 78 for row in shown)
-    assert "why" in to_plain_text(shown)
+    assert "seen" in to_plain_text(shown)
 
 
 def test_omitted_items_are_counted():
-    assert "more" in to_plain_text(detail.brief_lines(ROOT, WORDS, NOW, 78, 10))
-    assert "more" not in to_plain_text(detail.brief_lines(ROOT, WORDS, NOW, 78, 30))
+    assert "more" in to_plain_text(incident_layout.squeezed_lines(ROOT, WORDS, NOW, 78, 6))
+    assert "more" not in to_plain_text(incident_layout.squeezed_lines(ROOT, WORDS, NOW, 78, 30))
+
+
+def test_the_short_form_has_no_expressions_and_no_long_lists():
+    many = replace(ROOT, candidates=tuple(f"c{n}" for n in range(18)), mitigations=ROOT.mitigations * 3)
+    shown = to_plain_text(incident_layout.short_lines(many, WORDS, NOW, 100))
+    assert ">" not in shown
+    assert "seen      late (12.4 ms), same rank (97 %)" in shown
+    assert "or        Fabric congestion (31 %); 18 candidates without telemetry" in shown
+    assert "decides   against Fabric congestion: CNP, ECN and round-trip time rise together" in shown
+    assert "and 3 more" in shown
+    assert "explains  ! Pipeline bubble on group B" in shown
+    assert len(shown.splitlines()) < 14
 
 
 def test_the_full_detail_has_evidence_and_advice():
-    shown = to_plain_text(detail.full_lines(ROOT, WORDS, NOW, 100))
+    shown = to_plain_text(incident_layout.full_lines(ROOT, WORDS, NOW, 100))
     for words in (
         "Tensor-parallel straggler on rank n2",
         "94 % sure",
@@ -43,23 +55,27 @@ def test_the_full_detail_has_evidence_and_advice():
         ROOT.id,
     ):
         assert words in shown
-    assert "caused by Tensor-parallel straggler on rank n2" in to_plain_text(detail.full_lines(CHILD, WORDS, NOW, 100))
-    assert "reopened 2 times" in to_plain_text(detail.full_lines(ENDED, WORDS, NOW, 100))
+    assert "caused by Tensor-parallel straggler on rank n2" in to_plain_text(
+        incident_layout.full_lines(CHILD, WORDS, NOW, 100)
+    )
+    assert "reopened 2 times" in to_plain_text(incident_layout.full_lines(ENDED, WORDS, NOW, 100))
 
 
 def test_candidates_without_telemetry_are_counted_and_located():
     several = to_plain_text(
-        detail.full_lines(replace(ROOT, candidates=("fabric-congestion", "unheard-of")), WORDS, NOW, 100)
+        incident_layout.full_lines(replace(ROOT, candidates=("fabric-congestion", "unheard-of")), WORDS, NOW, 100)
     )
     assert "2 candidates without telemetry: Fabric congestion, unheard-of" in several
     apart = replace(ROOT, candidates=("unheard-of",), elsewhere=(("unheard-of", ("A", "B", "C", "D", "E")),))
-    assert "telemetry: unheard-of (at A, B, C or elsewhere)" in to_plain_text(detail.full_lines(apart, WORDS, NOW, 100))
-    assert "possibly" not in to_plain_text(detail.full_lines(ROOT, WORDS, NOW, 100))
+    assert "telemetry: unheard-of (at A, B, C or elsewhere)" in to_plain_text(
+        incident_layout.full_lines(apart, WORDS, NOW, 100)
+    )
+    assert "possibly" not in to_plain_text(incident_layout.full_lines(ROOT, WORDS, NOW, 100))
 
 
 def test_another_incident_is_named_in_the_history():
     told = replace(ENDED, history=((NOW, f"explained by {ROOT.id}"), (NOW, "a root again")))
-    shown = to_plain_text(detail.full_lines(told, WORDS, NOW, 100))
+    shown = to_plain_text(incident_layout.full_lines(told, WORDS, NOW, 100))
     assert "explained by Tensor-parallel straggler on rank n2" in shown
     assert "a root again" in shown
 
@@ -78,14 +94,16 @@ def test_quantities_of_an_expression_are_shown_as_people_write_them(written, sho
 
 
 def test_the_state_is_shown_where_the_name_leaves_no_room_for_it():
-    assert "critical · firing · 94 % sure" in to_plain_text(detail.brief_lines(ROOT, WORDS, NOW, 100, 10)[:1])
-    narrow = detail.brief_lines(ROOT, WORDS, NOW, 60, 10)
+    assert "critical · firing · 94 % sure" in to_plain_text(
+        incident_layout.squeezed_lines(ROOT, WORDS, NOW, 100, 10)[:1]
+    )
+    narrow = incident_layout.squeezed_lines(ROOT, WORDS, NOW, 60, 10)
     assert "critical" not in to_plain_text(narrow[:1])
     assert to_plain_text(narrow[1:2]).startswith("  critical · firing · 94 % sure · since")
 
 
 def test_evidence_stands_where_its_verdict_puts_it():
-    parts = {part.label: to_plain_text(part.items) for part in detail.sections(ROOT, WORDS)}
+    parts = {part.label: to_plain_text(part.items) for part in detail.reasoning_sections(ROOT, WORDS)}
     assert "late" in parts["why"]
     assert "same rank" in parts["why"]
     assert "slower" in parts["against"]

@@ -8,12 +8,14 @@ from skewscope.tui.render.text import line_width, to_plain_text
 from tests.tui.samples import INCIDENTS, catalogue, healthy, outcome
 
 
-def text(found, columns=100):
-    return to_plain_text(report.report_lines("tp", found, DisplayNames(catalogue(), found.incidents), columns))
+def text(found, columns=100, *, why=False):
+    names = DisplayNames(catalogue(), found.incidents)
+    return to_plain_text(report.report_lines("tp", found, names, columns, why=why))
 
 
 def test_a_report_is_as_it_was_accepted(golden):
     golden("report_100", text(outcome()))
+    golden("report_why_100", text(outcome(), why=True))
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100])
@@ -24,18 +26,19 @@ def test_a_report_keeps_to_its_width(columns):
 
 def test_healthy_data_gets_a_clear_sentence_with_the_fleet():
     shown = text(healthy())
-    assert "tp: no fault found in the available telemetry." in shown
+    assert "tp: no diagnosis and no symptom in 2 signals from packets (7 of 8 ports)," in shown
     assert "8 nodes and 1 group for 1 min 40 s" in " ".join(shown.split())
 
 
 def test_no_data_is_not_called_healthy():
     empty = replace(healthy(), snapshots=(), samples=0, duration_s=0.0)
     assert "nothing is known" in text(empty)
-    assert "no fault" not in text(empty)
+    assert "no diagnosis" not in text(empty)
 
 
 def test_missing_data_is_listed_in_sentences():
-    shown = " ".join(text(outcome()).split())
+    assert "11 samples of 2 metrics could not be used." in text(outcome())
+    shown = " ".join(text(outcome(), why=True).split())
     assert "No packets from n1/ew" in shown
     assert "11 samples could not be used (no signal of this name): go_threads, up." in shown
     assert "GPU nodes 0/8 never" in shown

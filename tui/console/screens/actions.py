@@ -12,7 +12,7 @@ from skewscope.tui.console.operator_log import OperatorLogEntry
 from skewscope.tui.console.screens.base import ScreenModel
 from skewscope.tui.console.screens.catalogue import CONDITION_STATES, STATE_ORDER
 from skewscope.tui.console.state import ConsoleState
-from skewscope.tui.render import columns, detail, mitigation_plan, status, units
+from skewscope.tui.render import columns, detail, incident_layout, mitigation_plan, status, units
 from skewscope.tui.render.columns import Cell, TableColumn
 from skewscope.tui.render.filter_query import FilterTable
 from skewscope.tui.render.incident_table import rank_incidents
@@ -220,7 +220,7 @@ class ActionsModel(ScreenModel):
             return wrap_lines(plan, columns_)
         if isinstance(item, OperatorLogEntry):
             incident = self.selected_incident
-            return detail.full_lines(incident, self.state.names, self.state.now, columns_) if incident else []
+            return incident_layout.full_lines(incident, self.state.names, self.state.now, columns_) if incident else []
         return self._rule_lines(item, columns_)
 
     def _rule_lines(self, health: RuleHealth, columns_: int) -> list[Line]:

@@ -12,7 +12,16 @@ from skewscope.adapters.view.snapshot import ViewSnapshot
 from skewscope.engine.model.incident import Incident, IncidentEvidence
 from skewscope.tui.console.screens.base import COPY_WIDTH, ScreenModel, placeholder_lines
 from skewscope.tui.console.state import ConsoleState
-from skewscope.tui.render import charts, columns, detail, drilldown, evidence_series, incident_table, status, units
+from skewscope.tui.render import (
+    charts,
+    columns,
+    drilldown,
+    evidence_series,
+    incident_layout,
+    incident_table,
+    status,
+    units,
+)
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.filter_query import FilterTable
 from skewscope.tui.render.incident_table import SILENCED, TriageState
@@ -109,7 +118,10 @@ class DiagnosesModel(ScreenModel):
             return status.sentence_lines(
                 "No telemetry received, so nothing is known; s lists the sources.", "warn", columns_
             )
-        return status.sentence_lines("No fault found in the available telemetry.", "ok", columns_)
+        from skewscope.tui.render import report  # noqa: PLC0415 - only where there is nothing to tell
+
+        quiet = report.quiet_sentence(len(state.snapshot.delivered_signals), sources)
+        return status.sentence_lines(quiet[0].upper() + quiet[1:], "ok", columns_)
 
     def row(self, at: int) -> Line:
         """Returns an incident as a line."""
@@ -127,18 +139,18 @@ class DiagnosesModel(ScreenModel):
     # --- the pane
 
     def pane(self, columns_: int, rows: int) -> list[Line]:
-        """Returns the evidence for and against, competing conditions, missing signals and advice."""
+        """Returns what is seen, alternatives, advice, what would decide, and relations."""
         chosen, self.state.columns = self.selected_incident, columns_
         if chosen is None:
             return self._healthy_lines(columns_)
         names = replace(self.state.names, draw_series=self._draw_series)
         return [
             *self._triage_lines(chosen, columns_),
-            *detail.best_fit_lines(chosen, names, self.state.now, columns_, rows),
+            *incident_layout.pane_lines(chosen, names, self.state.now, columns_, rows),
         ]
 
     def full_pane(self, columns_: int, rows: int) -> list[Line]:
-        """Returns the drill-down: evidence over time, causal chain, rule terms, history, sources."""
+        """Returns the drill-down: the short form, evidence over time, rule terms, causal chain, history, sources."""
         chosen, snapshot = self.selected_incident, self.state.snapshot
         if chosen is None or snapshot is None:
             return []
@@ -246,7 +258,9 @@ class DiagnosesModel(ScreenModel):
 
     def as_text(self) -> str:
         """Returns the full text of the selected incidents."""
-        parts = (detail.full_lines(one, self.state.names, self.state.now, COPY_WIDTH) for one in self._selection)
+        parts = (
+            incident_layout.full_lines(one, self.state.names, self.state.now, COPY_WIDTH) for one in self._selection
+        )
         return "\n".join(to_plain_text(lines) for lines in parts)
 
     def as_json(self) -> str:

@@ -1,0 +1,102 @@
+"""One incident laid out for a pane or a page: short, squeezed into a number of rows, or in full. Pure."""
+
+from skewscope.engine.model.incident import Incident
+from skewscope.kb.problems import join_names
+from skewscope.tui.render import detail
+from skewscope.tui.render.detail import DisplayNames, Section
+from skewscope.tui.render.text import Line, fit, justify, line, line_width, wrap
+
+_LABEL_WIDTH = 10
+_EXPAND_ORDER = ("seen", "do", "or", "decides", "explained", "explains")
+"""Sections to show uncropped first when rows are left."""
+_DROP_ORDER = ("explains", "decides", "or", "explained", "do")
+"""Sections to drop first when rows are missing."""
+
+
+def short_lines(incident: Incident, names: DisplayNames, now: float, columns: int) -> list[Line]:
+    """Returns what an operator needs of an incident, wrapped, with its id."""
+    what, state, since = detail.headline(incident, names, now)
+    state = (("  ", ""), *state, (f" · {incident.id}", "dim"))
+    lines = [*wrap(what, columns, 2), *wrap(state, columns, 2), *wrap(since, columns, 2)]
+    if incident.also:
+        lines += wrap(line("  also hit: " + join_names(incident.also)), columns, 2)
+    return lines + [row for part in detail.lead_sections(incident, names) for row in section_lines(part, columns)]
+
+
+def pane_lines(incident: Incident, names: DisplayNames, now: float, columns: int, rows: int) -> list[Line]:
+    """Returns what an operator needs of an incident in at most `rows` lines; dropped items are counted."""
+    head = _headline_lines(incident, names, now, columns)
+    parts = [section_lines(part, columns) for part in detail.lead_sections(incident, names)]
+    airy = [row for part in parts for row in ((), *part)]
+    for body in (airy, [row for part in parts for row in part]):
+        if len(head) + len(body) <= rows:
+            return [*head, *body]
+    return squeezed_lines(incident, names, now, columns, rows)
+
+
+def _headline_lines(incident: Incident, names: DisplayNames, now: float, columns: int) -> list[Line]:
+    """Returns the headline in two lines; the state is beside the name if it fits."""
+    what, state, since = detail.headline(incident, names, now)
+    if line_width(what) + line_width(state) < columns:
+        return [justify(what, state, columns), fit(since, columns)]
+    (text, role), *rest = since
+    return [fit(what, columns), fit((("  ", ""), *state, (f" · {text.lstrip()}", role), *rest), columns)]
+
+
+def squeezed_lines(incident: Incident, names: DisplayNames, now: float, columns: int, rows: int) -> list[Line]:
+    """Returns an incident in at most `rows` lines; dropped items are counted."""
+    head = _headline_lines(incident, names, now, columns)
+    shown = _squeeze_sections(detail.lead_sections(incident, names), rows - len(head))
+    parts = {part.label: _crop_section(part, most, columns) for part, most in shown}
+    left = rows - len(head) - sum(map(len, parts.values()))
+    # Use spare rows to show important sections in full.
+    whole = {part.label: section_lines(part, columns) for part, most in shown if most == len(part.items)}
+    for label in _EXPAND_ORDER:
+        more = len(whole.get(label, ())) - len(parts.get(label, ()))
+        if 0 < more <= left:
+            parts[label] = whole[label]
+            left -= more
+    return head + [row for part in parts.values() for row in part]
+
+
+def _squeeze_sections(parts: tuple[Section, ...], rows: int) -> list[tuple[Section, int]]:
+    most = {part.label: len(part.items) for part in parts}
+    while sum(most.values()) > max(rows, 1):
+        largest = max(most, key=lambda label: most[label])
+        if most[largest] > 1:
+            most[largest] -= 1
+        else:
+            del most[next((label for label in _DROP_ORDER if label in most), largest)]
+    return [(part, most[part.label]) for part in parts if part.label in most]
+
+
+def _crop_section(part: Section, most: int, columns: int) -> list[Line]:
+    hidden = len(part.items) - most
+    rows = [_add_label(part.label if n == 0 else "", item) for n, item in enumerate(part.items[:most])]
+    if hidden:
+        tail = f" +{hidden} more"
+        rows[-1] = (*fit(rows[-1], columns - len(tail)), (tail, "dim"))
+    return [fit(row, columns) for row in rows]
+
+
+def _add_label(label: str, item: Line) -> Line:
+    return ((label.ljust(_LABEL_WIDTH), "label"), *item)
+
+
+def full_lines(incident: Incident, names: DisplayNames, now: float, columns: int) -> list[Line]:
+    """Returns an incident in full, wrapped, with blank lines between sections."""
+    what, state, since = detail.headline(incident, names, now)
+    lines = [*wrap(what, columns, 2), *wrap((("  ", ""), *state), columns, 2), *wrap(since, columns, 2)]
+    if incident.also:
+        lines += wrap(line("  also hit: " + ", ".join(incident.also)), columns, 2)
+    for part in detail.full_sections(incident, names):
+        lines += [(), *section_lines(part, columns)]
+    return lines
+
+
+def section_lines(part: Section, columns: int) -> list[Line]:
+    """Returns a section, wrapped."""
+    rows: list[Line] = []
+    for n, item in enumerate(part.items):
+        rows += wrap(_add_label(part.label if n == 0 else "", item), columns, _LABEL_WIDTH + 2)
+    return rows
