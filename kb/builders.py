@@ -13,6 +13,7 @@ from skewscope.kb.model import (
     Condition,
     DpuCapability,
     Finding,
+    Judgement,
     Lookalike,
     MissingRuleReason,
     Mitigation,
@@ -20,11 +21,12 @@ from skewscope.kb.model import (
     Signal,
     SignatureItem,
     Source,
+    Symptom,
 )
 from skewscope.kb.same_as import resolve_same_as
 
 RawEntry = Mapping[str, Any]
-EntryValue = Condition | Signal | Mitigation | Source | Finding
+EntryValue = Condition | Signal | Mitigation | Source | Finding | Symptom
 
 
 def build_condition(data: RawEntry, file: str) -> Condition:
@@ -66,7 +68,14 @@ def build_signal(data: RawEntry, file: str) -> Signal:
         scale=MappingProxyType(dict(data.get("scale", {}))),
         bits=MappingProxyType(dict(data.get("bits", {}))),
         range=(float(span[0]), float(span[1])) if span else None,
+        judged=_build_judgement(data["judged"]) if "judged" in data else None,
         file=file,
+    )
+
+
+def _build_judgement(data: RawEntry) -> Judgement:
+    return Judgement(
+        **_scalar_fields(data, "role bad least floor nominal given symptom basis"), **_list_fields(data, "against")
     )
 
 
@@ -95,12 +104,23 @@ def build_finding(data: RawEntry, file: str) -> Finding:
     )
 
 
+def build_symptom(data: RawEntry, file: str) -> Symptom:
+    """Builds a symptom."""
+    return Symptom(
+        **_scalar_fields(data, "id name what severity title basis"),
+        **_list_fields(data, "roles"),
+        instead=MappingProxyType(dict(data.get("instead", {}))),
+        file=file,
+    )
+
+
 BUILDERS: Mapping[str, Callable[[RawEntry, str], EntryValue]] = {
     "conditions": build_condition,
     "signals": build_signal,
     "mitigations": build_mitigation,
     "sources": build_source,
     "findings": build_finding,
+    "symptoms": build_symptom,
 }
 
 

@@ -73,7 +73,7 @@ def document_schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": SCHEMA_ID,
         "title": "Skewscope catalogue",
-        "description": "Skews of LLM clusters: conditions, signals, mitigations, sources, findings, their links.",
+        "description": f"Skews of LLM clusters: {', '.join(KINDS)}, their links.",
         **_object_schema(
             {
                 "schema": {"const": SCHEMA_ID},

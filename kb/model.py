@@ -126,6 +126,29 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class Judgement:
+    """How a signal is judged by itself: what is bad about it, and what it is compared with."""
+
+    role: str
+    """What it measures: time-per-work, wait, latency, progress, throughput, capacity, errors, loss, ..."""
+    bad: str
+    """up, down, both, stops, begins or none. A counter is judged by its rate."""
+    basis: str
+    against: tuple[str, ...] = ()
+    """What it is compared with: past, peers, siblings (parallel links) or nominal."""
+    least: float = 0.0
+    """Least relative change that matters: 0.1 is 10 %."""
+    floor: float = 0.0
+    """Least absolute change that matters, in the signal's unit (of a counter: per second); 0 where any does."""
+    nominal: float | None = None
+    """The good value, or the limit of the good ones; of a bitmask, the sum of the bits that are set in health."""
+    given: str = ""
+    """Id of the signal that must show load for it to count; '' where it always counts."""
+    symptom: str = ""
+    """Id of the symptom that a bad deviation shows; '' where nothing is bad."""
+
+
+@dataclass(frozen=True, slots=True)
 class Signal:
     """What can be measured, and its real name in each exporter."""
 
@@ -159,6 +182,7 @@ class Signal:
     """Exporters whose names for it were not confirmed."""
     unused: str = ""
     """Why no condition needs it."""
+    judged: Judgement | None = None
 
     @property
     def metric(self) -> str:
@@ -234,6 +258,25 @@ class Finding:
     file: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    """What is abnormal, before its cause is known."""
+
+    id: str
+    name: str
+    what: str
+    severity: str
+    """info or warning."""
+    title: str
+    """Template of the sentence that is told; fields: entity, signal, ratio, before, after, unit, since."""
+    roles: tuple[str, ...]
+    """Roles of the signals that can show it."""
+    basis: str
+    instead: Mapping[str, str] = field(default_factory=dict)
+    """By form of the deviation (peers, moving, zero, repeats): the id of the symptom that is told in its place."""
+    file: str = ""
+
+
 @dataclass(frozen=True)
 class Catalogue:
     """All entries by kind and id, each kind in the order of ids."""
@@ -243,6 +286,7 @@ class Catalogue:
     mitigations: Mapping[str, Mitigation]
     sources: Mapping[str, Source]
     findings: Mapping[str, Finding] = field(default_factory=dict)
+    symptoms: Mapping[str, Symptom] = field(default_factory=dict)
     version: str = ""
 
     @cached_property

@@ -9,12 +9,12 @@ from skewscope.kb.basis import cited_sources
 from skewscope.kb.builders import EntryValue
 from skewscope.kb.entry_kinds import KINDS
 from skewscope.kb.latest_cache import cache_latest
-from skewscope.kb.model import Catalogue, Claim, Condition
+from skewscope.kb.model import Catalogue, Claim, Condition, Judgement
 from skewscope.kb.problems import InputError, Problem, join_names, suggest_name
 
 
 def entries(catalogue: Catalogue, kind: str) -> Mapping[str, EntryValue]:
-    """Returns all entries of a kind (conditions, signals, mitigations, sources), by id.
+    """Returns all entries of a kind (conditions, signals, symptoms, ...), by id.
 
     Raises:
         InputError: there is no such kind.
@@ -95,10 +95,24 @@ def _iter_references(catalogue: Catalogue) -> Iterator[tuple[str, str, dict[str,
     """Yields kind and id of each entry with the ids that it names, by kind."""
     for c in catalogue.conditions.values():
         yield "conditions", c.id, _condition_references(c)
+    for s in catalogue.signals.values():
+        if s.judged:
+            yield "signals", s.id, _judgement_references(s.judged)
+    for y in catalogue.symptoms.values():
+        yield "symptoms", y.id, {"symptoms": set(y.instead.values()), "sources": _collect_sources(y)}
     for m in catalogue.mitigations.values():
         yield "mitigations", m.id, {"sources": _collect_sources(m)}
     for f in catalogue.findings.values():
         yield "findings", f.id, {"conditions": set(f.conditions), "sources": {*f.sources, *_collect_sources(f)}}
+
+
+def _judgement_references(judged: Judgement) -> dict[str, set[str]]:
+    """Returns by kind the ids that the judgement of a signal names."""
+    return {
+        "signals": {judged.given} - {""},
+        "symptoms": {judged.symptom} - {""},
+        "sources": _collect_sources(judged),
+    }
 
 
 def _condition_references(c: Condition) -> dict[str, set[str]]:

@@ -28,7 +28,7 @@ MAX_VALUE_LENGTH = 60
 
 @cache
 def schema(kind: str) -> dict[str, Any]:
-    """Returns the schema of a kind: condition, signal, mitigation, source or finding."""
+    """Returns the schema of a kind: condition, signal, mitigation, source, finding or symptom."""
     text = files("skewscope.kb").joinpath(f"schema/{kind}.json").read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found

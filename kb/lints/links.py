@@ -39,6 +39,11 @@ def entry_references(entry: CatalogueEntry) -> Iterator[tuple[FieldPath, str, st
     if entry.kind == "findings":
         for kind in ("sources", "conditions"):
             yield from (((kind, n), kind, name) for n, name in enumerate(data.get(kind, ())))
+    judged = data.get("judged", {})
+    for field, kind in (("given", "signals"), ("symptom", "symptoms")):
+        if field in judged:
+            yield ("judged", field), kind, judged[field]
+    yield from ((("instead", form), "symptoms", name) for form, name in data.get("instead", {}).items())
     for path, basis in entry_bases(entry):
         yield from ((path, "sources", name) for name in cited_sources(basis))
 
@@ -59,6 +64,8 @@ def entry_bases(entry: CatalogueEntry) -> Iterator[tuple[FieldPath, str]]:
     for field in ("basis", "signature_basis", "prevalence_basis"):
         if field in data:
             yield (field,), data[field]
+    if "judged" in data:
+        yield ("judged", "basis"), data["judged"]["basis"]
     for field in ("causes", "effects", "lookalikes", "lookalikes_outside", "observability", "signature"):
         for n, item in enumerate(data.get(field, ())):
             if "basis" in item:
@@ -123,7 +130,7 @@ def signal_is_used(store: EntryStore) -> EntryProblems:
     """Every signal shows some condition, or says why it shows none; and does not say so where it does."""
     if store.problems:
         return  # the references of a faulty entry are unknown
-    used = {name for entry in store.entries for _, kind, name in entry_references(entry) if kind == "signals"}
+    used = {name for one in store.of_kind("conditions") for _, kind, name in entry_references(one) if kind == "signals"}
     for entry in store.of_kind("signals"):
         told = "unused" in entry.document.data
         if entry.name in used and told:
@@ -135,9 +142,9 @@ def signal_is_used(store: EntryStore) -> EntryProblems:
             )
 
 
-@catalogue_lint("Name it in a condition, or remove the file.")
+@catalogue_lint("Name it in a condition (of a symptom: in a signal), or remove the file.")
 def entry_is_used(store: EntryStore) -> EntryProblems:
-    """Every mitigation helps some condition, and every source supports something."""
+    """Every mitigation helps some condition, some signal shows every symptom, and every source supports something."""
     if store.problems:
         return  # what a faulty entry names is not known
     used = {(kind, name) for entry in store.entries for _, kind, name in entry_references(entry)}

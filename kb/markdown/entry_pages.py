@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from skewscope.kb import citations
+from skewscope.kb.judgement import describe_least
 from skewscope.kb.markdown.labels import (
     SEEN_DESCRIPTIONS,
     format_basis,
@@ -15,7 +16,15 @@ from skewscope.kb.markdown.labels import (
     format_seen,
 )
 from skewscope.kb.markdown.text import bullets, code, escape_text, heading, page, section, strong, table
-from skewscope.kb.model import Catalogue, Finding, Mitigation, Signal, Source
+from skewscope.kb.model import Catalogue, Finding, Mitigation, Signal, Source, Symptom
+
+FORM_LABELS = {
+    "peers": "one member deviates from its peers",
+    "moving": "some member always does, not always the same",
+    "zero": "it falls to zero where its siblings do not",
+    "repeats": "it comes and goes",
+}
+"""Forms of a deviation."""
 
 References = Mapping[str, tuple[str, ...]]
 """By kind, the ids of the entries that name an entry."""
@@ -54,8 +63,49 @@ def signal_page(s: Signal, catalogue: Catalogue, users: References) -> str:
             bullets(f"{name}: {value}" for name, value in facts.items() if value),
             escape_text(s.note),
             f"No condition needs it: {escape_text(s.unused)}" if s.unused else "",
+            section("Judged by itself", bullets(_judgement_facts(s, catalogue))),
             section("Goes by", table(("Exporter", "Name", "Times", "Checked"), names)),
             section("Conditions that show in it", bullets(_entry_links(catalogue, "conditions", users))),
+            section("Signals that count under its load", bullets(_entry_links(catalogue, "signals", users))),
+        ]
+    )
+
+
+def _judgement_facts(s: Signal, catalogue: Catalogue) -> list[str]:
+    if s.judged is None:
+        return []
+    facts = {
+        "Role": escape_text(s.judged.role),
+        "Bad": escape_text(s.judged.bad),
+        "Compared with": escape_text(", ".join(s.judged.against)),
+        "Least change": escape_text(describe_least(s.judged, s.unit)),
+        "Nominal": "" if s.judged.nominal is None else f"{s.judged.nominal:g} {code(s.unit)}",
+        "Counts under load of": format_id_link("signals", s.judged.given) if s.judged.given else "",
+        "Symptom": format_entry_link(catalogue, "symptoms", s.judged.symptom) if s.judged.symptom else "",
+        "Rests on": format_basis(catalogue, s.judged.basis),
+    }
+    return [f"{name}: {value}" for name, value in facts.items() if value]
+
+
+def symptom_page(y: Symptom, catalogue: Catalogue, users: References) -> str:
+    """Returns the page of a symptom: the sentence that is told, and the signals that show it."""
+    facts = {
+        "Severity": escape_text(y.severity),
+        "Told as": escape_text(y.title),
+        "Roles of its signals": escape_text(", ".join(y.roles)),
+        **{
+            f"Told instead ({FORM_LABELS[form]})": format_entry_link(catalogue, "symptoms", id_)
+            for form, id_ in y.instead.items()
+        },
+        "Rests on": format_basis(catalogue, y.basis),
+    }
+    return page(
+        [
+            heading(1, y.name),
+            code(y.id),
+            escape_text(y.what),
+            bullets(f"{name}: {value}" for name, value in facts.items() if value),
+            section("Signals that show it", bullets(_entry_links(catalogue, "signals", users))),
         ]
     )
 
@@ -104,7 +154,7 @@ def source_page(s: Source, catalogue: Catalogue, users: References) -> str:
     ]
     others = [
         format_entry_link(catalogue, kind, id_)
-        for kind in ("conditions", "mitigations")
+        for kind in ("conditions", "mitigations", "symptoms", "signals")
         for id_ in users.get(kind, ())
         if not _claims_from_source(catalogue, kind, id_, s.id)
     ]
@@ -123,7 +173,7 @@ def source_page(s: Source, catalogue: Catalogue, users: References) -> str:
 
 def _claims_from_source(catalogue: Catalogue, kind: str, id_: str, source: str) -> list[str]:
     entry = getattr(catalogue, kind)[id_]
-    found = entry.impacts if kind == "conditions" else entry.claims
+    found = getattr(entry, "impacts" if kind == "conditions" else "claims", ())
     return [f"{escape_text(c.text)} (seen: {format_seen(c.seen)})" for c in found if c.source == source]
 
 

@@ -54,6 +54,7 @@ def home_page(catalogue: Catalogue, rows: tuple[MatrixRow, ...]) -> str:
         f"[{len(held)} {kind}]({kind}.md)"
         for kind, held in (
             ("conditions", catalogue.conditions),
+            ("symptoms", catalogue.symptoms),
             ("signals", catalogue.signals),
             ("mitigations", catalogue.mitigations),
             ("sources", catalogue.sources),
@@ -87,6 +88,7 @@ def _questions() -> Iterator[str]:
     yield "What does not work, and what has not been measured? [Findings](findings.md)"
     yield "What can be done? [Mitigations](mitigations.md)"
     yield "What is it called in my exporter? [Signals](signals.md)"
+    yield "What is told while no cause is known? [Symptoms](symptoms.md)"
 
 
 def _legend() -> Iterator[str]:
@@ -212,6 +214,20 @@ def signals_index(catalogue: Catalogue, used: Mapping[str, int]) -> str:
             *(section(name, table(heads, held)) for name, held in families.items()),
         ]
     )
+
+
+def symptoms_index(catalogue: Catalogue) -> str:
+    """Returns all symptoms."""
+    shown: dict[str, int] = {}
+    for s in catalogue.signals.values():
+        if s.judged and s.judged.symptom:
+            shown[s.judged.symptom] = shown.get(s.judged.symptom, 0) + 1
+    rows = (
+        (link(y.name, f"symptoms/{y.id}.md"), escape_text(y.what), escape_text(y.severity), str(shown.get(y.id, 0)))
+        for y in catalogue.symptoms.values()
+    )
+    text = "What is told as abnormal while its cause is not known."
+    return page(["# Symptoms", text, table(("Symptom", "What is seen", "Severity", "Signals"), rows)])
 
 
 def mitigations_index(catalogue: Catalogue) -> str:

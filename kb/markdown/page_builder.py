@@ -8,7 +8,7 @@ from skewscope.kb.graph import edges
 from skewscope.kb.graph_formats import select_subgraph
 from skewscope.kb.markdown import index_pages
 from skewscope.kb.markdown.condition_page import condition_page
-from skewscope.kb.markdown.entry_pages import finding_page, mitigation_page, signal_page, source_page
+from skewscope.kb.markdown.entry_pages import finding_page, mitigation_page, signal_page, source_page, symptom_page
 from skewscope.kb.matrix import build_matrix
 from skewscope.kb.model import Catalogue, Observability
 from skewscope.kb.query import reference_index
@@ -43,6 +43,7 @@ def _index_pages(catalogue: Catalogue, rules: RulesByCondition) -> Iterator[tupl
     yield "claims.md", index_pages.claims_page(catalogue)
     yield "conditions.md", index_pages.conditions_index(rows, rules)
     yield "signals.md", index_pages.signals_index(catalogue, uses)
+    yield "symptoms.md", index_pages.symptoms_index(catalogue)
     yield "mitigations.md", index_pages.mitigations_index(catalogue)
     yield "sources.md", index_pages.sources_index(catalogue)
     yield "findings.md", index_pages.findings_index(catalogue)
@@ -59,6 +60,8 @@ def _entry_pages(catalogue: Catalogue, rules: RulesByCondition) -> Iterator[tupl
         yield f"conditions/{c.id}.md", condition_page(c, catalogue, causes, rules)
     for s in catalogue.signals.values():
         yield f"signals/{s.id}.md", signal_page(s, catalogue, users.get(("signals", s.id), {}))
+    for y in catalogue.symptoms.values():
+        yield f"symptoms/{y.id}.md", symptom_page(y, catalogue, users.get(("symptoms", y.id), {}))
     for m in catalogue.mitigations.values():
         yield f"mitigations/{m.id}.md", mitigation_page(m, catalogue, users.get(("mitigations", m.id), {}))
     for source in catalogue.sources.values():

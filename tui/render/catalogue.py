@@ -5,15 +5,26 @@ from collections.abc import Callable, Iterable, Mapping
 from skewscope.kb import citations
 from skewscope.kb.changes import CatalogueDiff
 from skewscope.kb.claims import EntryClaim
+from skewscope.kb.judgement import describe_least
 from skewscope.kb.matrix import DEPLOYMENTS, MatrixRow, count_verdicts
-from skewscope.kb.model import Claim, Condition, Finding, Mitigation, Observability, Signal, SignatureItem, Source
+from skewscope.kb.model import (
+    Claim,
+    Condition,
+    Finding,
+    Mitigation,
+    Observability,
+    Signal,
+    SignatureItem,
+    Source,
+    Symptom,
+)
 from skewscope.kb.query import referencing_entries
 from skewscope.kb.search import SearchHit
 from skewscope.tui.render.blocks import bullet_lines, fact_lines, table_lines
 from skewscope.tui.render.detail import DisplayNames, recipe_lines
 from skewscope.tui.render.text import Line, line
 
-AnyEntry = Condition | Signal | Mitigation | Source | Finding
+AnyEntry = Condition | Signal | Mitigation | Source | Finding | Symptom
 
 VERDICT_GLYPHS = {
     "visible": ("●", "ok"),
@@ -46,6 +57,7 @@ _LIST_COLUMNS: Mapping[type, tuple[tuple[str, ...], Callable[..., tuple[str, ...
     Mitigation: (("id", "actor", "DPU", "risk", "name"), lambda e: (e.id, e.actor, e.dpu.can, e.risk, e.name)),
     Source: (("id", "year", "seen", "title"), lambda e: (e.id, str(e.year), e.seen, e.title)),
     Finding: (("id", "kind", "name"), lambda e: (e.id, e.kind, e.name)),
+    Symptom: (("id", "severity", "name"), lambda e: (e.id, e.severity, e.name)),
 }
 
 
@@ -57,6 +69,8 @@ def entry_lines(entry: AnyEntry, names: DisplayNames) -> list[Line]:
         return _signal_lines(entry, names)
     if isinstance(entry, Mitigation):
         return _mitigation_lines(entry, names)
+    if isinstance(entry, Symptom):
+        return _symptom_lines(entry, names)
     return _finding_lines(entry, names) if isinstance(entry, Finding) else _source_lines(entry, names)
 
 
@@ -174,6 +188,7 @@ def _signal_lines(entry: Signal, names: DisplayNames) -> list[Line]:
         ("note", entry.note),
         ("unused", entry.unused),
     )
+    facts += _judgement_lines(entry)
     exporter_names = (
         (
             (exporter, "key"),
@@ -184,6 +199,33 @@ def _signal_lines(entry: Signal, names: DisplayNames) -> list[Line]:
     )
     out = [line(entry.name, "title"), line(entry.id, "dim"), *facts, *bullet_lines("Exported as", exporter_names)]
     return out + _usage_lines("signals", entry.id, names)
+
+
+def _judgement_lines(entry: Signal) -> list[Line]:
+    judged = entry.judged
+    if judged is None:
+        return []
+    return fact_lines(
+        ("role", judged.role),
+        ("bad", judged.bad),
+        ("compared with", ", ".join(judged.against)),
+        ("least change", describe_least(judged, entry.unit)),
+        ("nominal", "" if judged.nominal is None else f"{judged.nominal:g} {entry.unit}"),
+        ("counts under load of", judged.given),
+        ("symptom", judged.symptom),
+        ("judged by", judged.basis),
+    )
+
+
+def _symptom_lines(entry: Symptom, names: DisplayNames) -> list[Line]:
+    facts = fact_lines(
+        ("roles", ", ".join(entry.roles)),
+        ("told as", entry.title),
+        ("told instead", ", ".join(f"{form}: {id_}" for form, id_ in entry.instead.items())),
+        ("basis", entry.basis),
+    )
+    out = [line(entry.name, "title"), line(f"{entry.id} · {entry.severity}", "dim"), (), line(entry.what), *facts]
+    return out + _usage_lines("symptoms", entry.id, names)
 
 
 def _mitigation_lines(entry: Mitigation, names: DisplayNames) -> list[Line]:

@@ -26,6 +26,7 @@ NAVIGATION_PAGES = {
     "lookalikes": "Look-alikes",
     "claims": "Every number",
     "mitigations": "Mitigations",
+    "symptoms": "Symptoms",
     "signals": "Signals",
     "findings": "Findings",
     "sources": "Sources",
