@@ -112,6 +112,9 @@ _TABLE = (
     RuleFunction(
         "known", "plain", ("any",), "truth", "yes where x has a value now, no where it has none; never unknown"
     ),
+    RuleFunction(
+        "reading", "plain", ("counter",), "same", "newest reading of a counter, to compare members that count alike"
+    ),
     RuleFunction("age", "plain", ("signal",), "seconds", "seconds since the last sample"),
     RuleFunction("abs", "plain", ("x",), "same", "size without sign"),
     RuleFunction("min", "pair", ("x", "y"), "same", "the smaller of two"),

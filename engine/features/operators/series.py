@@ -210,6 +210,16 @@ class _KnownCounter(Operator):
         return Known.function(self.reader.evaluate_subset(subset, argument))
 
 
+@register("reading")
+class CounterReading(SignalReader):
+    """The newest fresh reading of a counter; an entity's several counters folded into one."""
+
+    reads = Reads.NOTHING
+
+    def __init__(self, expr: Expr, context: OperatorContext) -> None:
+        super().__init__(expr.args[0], context)
+
+
 # --- folds
 
 
