@@ -137,7 +137,7 @@ class Judgement:
     against: tuple[str, ...] = ()
     """What it is compared with: past, peers, siblings (parallel links) or nominal."""
     least: float = 0.0
-    """Least relative change that matters: 0.1 is 10 %."""
+    """Least relative change that matters: 0.1 is 1.1 times as much, or as little as 1/1.1."""
     floor: float = 0.0
     """Least absolute change that matters, in the signal's unit (of a counter: per second); 0 where any does."""
     nominal: float | None = None

@@ -149,5 +149,5 @@ def entry_is_used(store: EntryStore) -> EntryProblems:
         return  # what a faulty entry names is not known
     used = {(kind, name) for entry in store.entries for _, kind, name in entry_references(entry)}
     for entry in store.entries:
-        if entry.kind in ("mitigations", "sources") and (entry.kind, entry.name) not in used:
+        if entry.kind in ("mitigations", "sources", "symptoms") and (entry.kind, entry.name) not in used:
             yield entry.name, entry.document.problem(("id",), f"{entry.name!r}, which nothing names", "a use for it")

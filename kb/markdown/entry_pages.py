@@ -21,7 +21,7 @@ from skewscope.kb.model import Catalogue, Finding, Mitigation, Signal, Source, S
 FORM_LABELS = {
     "peers": "one member deviates from its peers",
     "moving": "some member always does, not always the same",
-    "zero": "it falls to zero where its siblings do not",
+    "zero": "it falls to zero",
     "repeats": "it comes and goes",
 }
 """Forms of a deviation."""

@@ -53,7 +53,7 @@ def test_what_was_kept_is_what_is_read_again(copy):
     fresh, again = load_cached(copy), load_cached(copy)
     assert catalogue_cache.read(copy) is not None
     assert again == fresh
-    values = ("conditions", "signals", "mitigations", "sources", "findings")
+    values = ("conditions", "signals", "mitigations", "sources", "findings", "symptoms")
     files = load(copy)[0]
     for kind in values:
         ours, theirs = getattr(again, kind), getattr(files, kind)

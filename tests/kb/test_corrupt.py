@@ -133,6 +133,8 @@ REFERENCES = {
     ),
     "mitigations": (("claims", "source"),),
     "findings": (("sources",), ("conditions",)),
+    "signals": (),
+    "symptoms": (),
 }
 """Where an entry names others."""
 
@@ -146,6 +148,8 @@ def references(kind: str, data: dict[str, Any]) -> Iterator[Where]:
                 yield from ((path[0], n, path[1], k) for k in range(len(item[path[1]])))
             elif path[1] in item:
                 yield (path[0], n, path[1])
+    yield from (("judged", name) for name in ("given", "symptom") if name in data.get("judged", ()))
+    yield from (("instead", form) for form in data.get("instead", ()))
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +171,7 @@ def test_no_id_can_dangle_without_being_told(copy, kind, id_):
     some = {tuple(step for step in where if isinstance(step, str)): where for where in every}
     for where in some.values():
         wrong = "no_such_thing" if where[0] in ("impacts", "claims", "sources") else "no-such-thing"
-        wrong = "no.such_thing" if "signature" in where or "needs" in where else wrong
+        wrong = "no.such_thing" if {"signature", "needs", "given"} & set(where) else wrong
         changed = put(data, where, wrong)
         path, problems = linted(copy, kind, id_, changed)
         line = parse(text_of(changed), path).line(*where)

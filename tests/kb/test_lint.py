@@ -28,6 +28,9 @@ RELAY_IN = "conditions/pfc-storm.yaml"
 TENTH = "findings/straggling-from-one-tenth.yaml"
 GAP = "findings/nvlink-degradation-one-case.yaml"
 PAUSES = "findings/pause-frames-are-sensitive.yaml"
+CLOCK = "signals/gpu.sm_clock.yaml"
+BYTES = "signals/port.rx_bytes.yaml"
+DOWN = "symptoms/link-down.yaml"
 UNUSED = "signals/port.ib_vl15_dropped.yaml"
 BACK = "{condition: fabric-loss, why: For the sake of this test it does.}"
 SAME = "{condition: fabric-loss, separate_by: For the sake of this test they differ.}"
@@ -160,6 +163,18 @@ LINKS = {
     "a look-alike that is not there": Damage(
         LOSS, "- condition: link-flap", "- condition: link-flop", "link-flop", "", "conditions", "'link-flap'"
     ),
+    "a symptom that is not there": Damage(
+        LAG, "symptom: late-member", "symptom: late-membr", "symptom:", "'late-membr'", "the symptoms", "'late-member'"
+    ),
+    "a load that is not there": Damage(
+        CLOCK, "given: gpu.util", "given: gpu.utl", "given:", "'gpu.utl'", "the signals", "'gpu.util'"
+    ),
+    "a symptom in its place that is not there": Damage(
+        DOWN, "repeats: flapping", "repeats: flaping", "instead:", "'flaping'", "the symptoms", "'flapping'"
+    ),
+    "a symptom in its own place": Damage(
+        DOWN, "repeats: flapping", "repeats: link-down", "instead:", "'link-down'", "another symptom", "Name another"
+    ),
     "an effect of itself": Damage(
         LOSS, "effects:\n", f"effects:\n- {BACK}\n", BACK, "'fabric-loss'", "another condition", "not its own"
     ),
@@ -289,6 +304,46 @@ SENSE = {
     "a reason for a signal that is used": Damage(
         LAG, "fold:", "unused: For the sake of this test.\nfold:", "unused", "", ""
     ),
+    "a signal that is not judged": Damage(LAG, block(LAG, "judged"), "", "id:", "no value", "the field 'judged'"),
+    "a judgement without a symptom": Damage(
+        LAG, "  symptom: late-member\n", "", "judged:", "no value", "the field 'symptom'"
+    ),
+    "a judgement without a size": Damage(
+        LAG, "  least: 0.5\n  floor: 0.002\n", "", "judged:", "no size", "the field 'least', 'floor' or 'nominal'"
+    ),
+    "a symptom of what is not judged": Damage(
+        LAG, "bad: up", "bad: none", "  symptom:", "the field 'symptom' beside `bad: none`", "none"
+    ),
+    "a gauge that stops": Damage(
+        LAG, "bad: up", "bad: stops", "bad:", "'stops' of a gauge of role 'time-per-work'", "a counter of progress"
+    ),
+    "a wait that begins": Damage(
+        LAG, "bad: up", "bad: begins", "bad:", "'begins' of a gauge", "a signal of errors or of a state"
+    ),
+    "a shape of which something is bad": Damage(
+        LAG, "role: time-per-work", "role: identity", "bad: up", "'up' of a gauge of role 'identity'", "`bad: none`"
+    ),
+    "siblings of a rank": Damage(
+        LAG, "[past, peers]", "[past, siblings]", "against:", "'siblings' of a rank", "of ports only"
+    ),
+    "a nominal value that nothing is compared with": Damage(
+        LAG, "  symptom:", "  nominal: 1\n  symptom:", "against:", "one of 'nominal' and its value", "both or neither"
+    ),
+    "traffic judged by its past": Damage(
+        BYTES, "against: [siblings]", "against: [past]", "against:", "'past' of role 'share'", "'peers'"
+    ),
+    "a load that is the signal itself": Damage(
+        CLOCK, "given: gpu.util", "given: gpu.sm_clock", "given:", "'gpu.sm_clock'", "another signal"
+    ),
+    "a symptom of another role": Damage(
+        LAG, "symptom: late-member", "symptom: link-down", "symptom:", "'link-down' of role", "state, errors"
+    ),
+    "a title with a field that nothing fills": Damage(
+        DOWN, "{since}", "{sinse}", "title:", "{sinse}", "since", "'since'"
+    ),
+    "a title with a format": Damage(DOWN, "{since}", "{since:>5}", "title:", "a field with a format", "plain fields"),
+    "a title with an open brace": Damage(DOWN, "{since}", "{since", "title:", "no template", "fields in braces"),
+    "a title of nothing": Damage(DOWN, "{entity} is", "It is", "title:", "no {entity}", "the entity"),
     "what another entry says already": Damage(
         ISOLATE,
         block(ISOLATE, "name") + block(ISOLATE, "what"),

@@ -146,6 +146,7 @@ def test_a_look_alike_from_outside_becomes_one_the_day_the_catalogue_holds_it(co
         ("signals", "wire.onset_lag", "wire.one_more"),
         ("mitigations", "isolate-link", "one-more"),
         ("sources", "wang2019gbn", "one_more"),
+        ("symptoms", "link-down", "one-more"),
     ],
 )
 def test_adding_an_entry_touches_one_file(copy, kind, like, new):
