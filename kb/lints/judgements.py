@@ -19,7 +19,7 @@ FIELDS_OF_THE_BAD = ("against", "least", "floor", "nominal", "given", "symptom")
 
 
 @entry_lint("signals", "Say what is bad about it; a signal that is not judged has `bad: none` and its reason.")
-def signal_is_judged(entry: CatalogueEntry) -> Problems:
+def signal_has_a_judgement(entry: CatalogueEntry) -> Problems:
     """Every signal says how it is judged by itself, or why it is not."""
     assert isinstance(entry.value, Signal)
     if entry.value.judged is None:

@@ -25,6 +25,14 @@ dpu_access: direct
 sources:
   skewscope_agent: [skewscope_port_extra_refusals]
 fold: sum
+judged:
+  role: loss
+  bad: up
+  against: [past, peers]
+  least: 1
+  floor: 1
+  symptom: packet-loss
+  basis: "judgement: one refusal in each second is more than chance"
 """,
     "kb/conditions/extra-stage-refusal.yaml": """\
 id: extra-stage-refusal
