@@ -1,5 +1,27 @@
 """The lints of the catalogue. The first line of each function states what must hold."""
 
-from skewscope.kb.lints import conditions, findings, judgements, links, mitigations, prose, signals, similarity, sources
+from skewscope.kb.lints import (
+    conditions,
+    findings,
+    judgements,
+    links,
+    mitigations,
+    prose,
+    signals,
+    signatures,
+    similarity,
+    sources,
+)
 
-__all__ = ["conditions", "findings", "judgements", "links", "mitigations", "prose", "signals", "similarity", "sources"]
+__all__ = [
+    "conditions",
+    "findings",
+    "judgements",
+    "links",
+    "mitigations",
+    "prose",
+    "signals",
+    "signatures",
+    "similarity",
+    "sources",
+]

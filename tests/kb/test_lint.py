@@ -42,6 +42,7 @@ FRONT_NEEDS = "needs: [wire.retransmit_ratio, wire.peer_retransmit_ratio]"
 CLAIMS, BASIS = block(EGRESS, "impacts"), block(EGRESS, "signature_basis")
 RELAY = "- deployment: dpu-relayed" + block(EGRESS, "observability").split("- deployment: dpu-relayed")[1]
 ROW = block(EGRESS, "paper_row")
+FIRST_ITEM = block(LOSS, "signature").splitlines(keepends=True)[1]
 
 SHAPE = {
     "a required field gone": Damage(LOSS, "kind: cause\n", "", "id:", "no value", "'kind'"),
@@ -134,7 +135,13 @@ LINKS = {
         STRAGGLER, RAILS, "needs: [wire.onset_lagg]", "[wire.onset_lagg]", "lagg", "signals", "'wire.onset_lag'"
     ),
     "a claim's source that is not there": Damage(
-        LOSS, "source: wang2019gbn", "source: wang2019gbm", "source", "wang2019gbm", "the sources", "'wang2019gbn'"
+        LOSS,
+        "source: wang2019gbn",
+        "source: wang2019gbm",
+        "  source: wang",
+        "wang2019gbm",
+        "the sources",
+        "'wang2019gbn'",
     ),
     "a mitigation's source that is not there": Damage(
         CLEAN,
@@ -234,6 +241,23 @@ SENSE = {
     ),
     "a signature that rests on nothing": Damage(
         EGRESS, BASIS, "", "signature:", "no signature_basis", "what the choice", "judgement"
+    ),
+    "a condition with rules that shows in nothing": Damage(
+        EGRESS, block(EGRESS, "signature"), "", "id:", "no signature", "the signals in which it shows", "without_rule"
+    ),
+    "an item of a signature told twice": Damage(
+        LOSS,
+        FIRST_ITEM,
+        FIRST_ITEM.replace("always", "usually") + FIRST_ITEM,
+        "past, shows: always",
+        "second time",
+        "once",
+    ),
+    "an uneven series among its own past": Damage(
+        LOSS, FIRST_ITEM, FIRST_ITEM.replace("up", "uneven"), "retransmit_ratio", "uneven against past", "peers"
+    ),
+    "a gauge whose events begin": Damage(
+        LOSS, FIRST_ITEM, FIRST_ITEM.replace("up", "begins"), "retransmit_ratio", "a gauge", "counter", "direction"
     ),
     "a doubt without words": Damage(
         EGRESS, ROW, "paper_row: {status: unverified}\n", "paper_row", "no note", "what has to be checked"

@@ -48,6 +48,8 @@ why:
 signature:
 - {signal: port.extra_refusals, direction: begins, against: past, shows: always}
 signature_basis: "judgement: the stage counts its refusals"
+prevalence: rare
+prevalence_basis: "judgement: the stage is seldom installed"
 impacts:
 - text: Throughput of a port fell while its table was full.
   source: wang2019gbn
