@@ -1,16 +1,19 @@
 """Checks of function calls: arguments, and unit and kind of entity of the result."""
 
 import ast
+import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from skewscope.kb.problems import suggest_name
 from skewscope.kb.units import Dimension, format_dimension
 from skewscope.rules import units
-from skewscope.rules.entity_kinds import CONTAINERS, GROUP_LIKE, PEER_DEFAULTS, contains, kind_of
-from skewscope.rules.expression import Expr, Peers, lift
-from skewscope.rules.functions import FUNCTIONS, WINDOW_PARAMS, RuleFunction
+from skewscope.rules.entity_kinds import CONTAINERS, GROUP_LIKE, PEER_DEFAULTS, SCOPES, contains, kind_of
+from skewscope.rules.expression import Expr, Peers, is_zero, lift, value_dimension
+from skewscope.rules.functions import FUNCTIONS
 from skewscope.rules.parsing import dotted_name
+from skewscope.rules.signatures import Parameter, RuleFunction, result_dimension
 
 if TYPE_CHECKING:
     from skewscope.rules.language import ExpressionBuilder
@@ -28,102 +31,98 @@ def build_call(walker: "ExpressionBuilder", node: ast.Call) -> Expr | None:
     if function is None:
         return walker.add_problem(node, f"an unknown function {name!r}", "a function", suggest_name(name, FUNCTIONS))
     if node.keywords or any(isinstance(arg, ast.Starred) for arg in node.args):
-        return walker.add_problem(node, "a named or starred argument", _format_usage(function))
+        return walker.add_problem(node, "a named or starred argument", function.usage)
     if not function.min_arguments <= len(node.args) <= len(function.params):
-        return walker.add_problem(node, f"{len(node.args)} arguments for {name}", _format_usage(function))
+        return walker.add_problem(node, f"{len(node.args)} arguments for {name}", function.usage)
     return _form_builders[function.form](walker, node, function)
-
-
-def _format_usage(function: RuleFunction) -> str:
-    return f"{function.name}({', '.join(function.params)})"
 
 
 # --- arguments
 
 
 def _check_arguments(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunction) -> Arguments | None:
-    values: list[Expr | None] = []
-    lengths: list[float | None] = []
-    for arg, parameter in zip(node.args, function.params, strict=False):
-        if parameter in WINDOW_PARAMS or parameter == "q":
-            lengths.append(_constant_argument(walker, arg, parameter))
-        else:
-            values.append(_value_argument(walker, arg, parameter))
-    if None in values or None in lengths:
+    pairs = list(zip(node.args, function.params, strict=False))
+    values = [_value_argument(walker, arg, function, p) for arg, p in pairs if not p.is_constant]
+    known = tuple(value for value in values if value is not None)
+    unit = value_dimension(known)
+    given = [_constant_argument(walker, arg, p, unit) for arg, p in pairs if p.is_constant]
+    if len(known) < len(values) or None in given:
         return None
-    given = [length for length in lengths if length is not None]
-    if function.name == "change" and len(given) == 1:
-        given = [given[0] / 4, given[0]]
-    given += function.defaults[len(given) :]
-    return tuple(value for value in values if value), tuple(given)
+    constants = [length for length in given if length is not None]
+    if len(constants) == 1:
+        constants = [constants[0] * factor for factor in function.single_window] or constants
+    constants += [p.default for p in function.constant_params[len(constants) :] if p.default is not None]
+    return known, tuple(constants)
 
 
-def _value_argument(walker: "ExpressionBuilder", node: ast.expr, parameter: str) -> Expr | None:
+def _value_argument(
+    walker: "ExpressionBuilder", node: ast.expr, function: RuleFunction, parameter: Parameter
+) -> Expr | None:
     """Build one argument that has a value for each entity."""
     bare = bool(dotted_name(node.value if isinstance(node, ast.Subscript) else node))
-    if parameter in {"counter", "histogram", "signal"} or (parameter == "any" and bare):
+    if parameter.type in {"counter", "histogram", "signal"} or (parameter.type == "any" and bare):
         return _series_argument(walker, node, parameter)
     expr = walker.build(node)
     if expr is None or not walker.require_number(node, expr):
         return None
-    return expr if expr.kind else walker.add_problem(node, "a constant", "something that is measured")
+    if expr.kind or parameter.type == "operand":
+        return expr
+    hint = "A constant would hide that the value is missing." if function.alternatives else ""
+    return walker.add_problem(node, "a constant", "something that is measured", hint)
 
 
-def _series_argument(walker: "ExpressionBuilder", node: ast.expr, parameter: str) -> Expr | None:
+def _series_argument(walker: "ExpressionBuilder", node: ast.expr, parameter: Parameter) -> Expr | None:
     expr = walker.build_raw_signal(node)
     if expr is None:
         return None
-    kind = walker.context.signals[expr.name].type
-    if parameter in {"counter", "histogram"} and kind != parameter:
-        rather = "Use mean(x, w)." if parameter == "counter" and kind != "histogram" else ""
-        return walker.add_problem(node, f"the {kind} {expr.name}", f"a {parameter}", rather)
+    kind, wanted = walker.context.signals[expr.name].type, parameter.type
+    if wanted in {"counter", "histogram"} and kind != wanted:
+        rather = "Use mean(x, w)." if wanted == "counter" and kind != "histogram" else ""
+        return walker.add_problem(node, f"the {kind} {expr.name}", f"a {wanted}", rather)
     return expr
 
 
-def _constant_argument(walker: "ExpressionBuilder", node: ast.expr, parameter: str) -> float | None:
-    """Returns one constant argument: a length of time in seconds, or a quantile between 0 and 1."""
+def _constant_argument(
+    walker: "ExpressionBuilder", node: ast.expr, parameter: Parameter, unit: Dimension
+) -> float | None:
+    """Returns one constant argument in base units; the values have the dimension `unit`."""
     expr = walker.build(node)
     if expr is None:
         return None
-    wanted = units.SECOND if parameter in WINDOW_PARAMS else units.NUMBER
-    most = MAX_WINDOW if parameter in WINDOW_PARAMS else 1.0
-    good = expr.op == "number" and expr.dimension == wanted and 0 <= expr.value <= most
-    if good and (expr.value > 0 or parameter == "q"):
+    wanted, (lowest, highest), expected = {
+        "window": (units.SECOND, (sys.float_info.min, MAX_WINDOW), f"a time up to {MAX_WINDOW:g}*s"),
+        "quantile": (units.NUMBER, (0.0, 1.0), "a number from 0 to 1"),
+        "constant": (unit, (-math.inf, math.inf), f"a constant in {format_dimension(unit)}"),
+    }.get(parameter.type, (units.NUMBER, (-math.inf, math.inf), "a constant without unit"))
+    fits = expr.dimension == wanted or (parameter.type == "constant" and is_zero(expr))
+    if expr.op == "number" and fits and lowest <= expr.value <= highest:
         return expr.value
-    expected = f"a time up to {most:g}*s" if parameter in WINDOW_PARAMS else "a number from 0 to 1"
-    walker.add_problem(node, f"{ast.unparse(node)[:40]!r} as {parameter}", expected)
+    walker.add_problem(node, f"{ast.unparse(node)[:40]!r} as {parameter.name}", expected)
     return None
 
 
-def _result_dimension(function: RuleFunction, args: tuple[Expr, ...]) -> Dimension:
-    if function.result == "same":
-        known = [arg for arg in args if arg.op != "number" or arg.dimension or arg.value]
-        return (known or list(args))[0].dimension
-    if function.result == "per-second":
-        return units.product(args[0].dimension, units.SECOND, -1)
-    if function.result == "number":
-        return units.without_counts(args[0].dimension)
-    return {"seconds": units.SECOND, "speed": units.SPEED}.get(function.result, units.NUMBER)
+def _call(function: RuleFunction, kind: str, arguments: Arguments, peers: Peers | None = None) -> Expr:
+    """Build a call on a kind of entity, with the unit of its result."""
+    args, constants = arguments
+    dimension = result_dimension(function, value_dimension(args))
+    return Expr("call", kind, dimension, function.result == "truth", args, function.name, 0.0, constants, (), peers)
 
 
 # --- forms
 
 
 def _window_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunction) -> Expr | None:
-    turned = _move_counter_inside(node, function)
-    if turned:
-        return walker.build(turned)
+    moved = _move_counter_inside(node, function)
+    if moved:
+        return walker.build(moved)
     found = _check_arguments(walker, node, function)
-    if found is None:
-        return None
-    (arg,), params = found
-    return Expr("call", arg.kind, _result_dimension(function, (arg,)), args=(arg,), name=function.name, params=params)
+    return _call(function, found[0][0].kind, found) if found else None
 
 
 def _move_counter_inside(node: ast.Call, function: RuleFunction) -> ast.Call | None:
     """Returns `front(rate(c, w))` for `rate(front(c), w)`: rates are computed where the counter is."""
     inner = node.args[0]
-    if "counter" not in function.params or not isinstance(inner, ast.Call) or len(inner.args) != 1:
+    if all(p.type != "counter" for p in function.params) or not isinstance(inner, ast.Call) or len(inner.args) != 1:
         return None
     name = inner.func.id if isinstance(inner.func, ast.Name) else ""
     if name not in FUNCTIONS or FUNCTIONS[name].form not in {"front", "reduce"}:
@@ -135,16 +134,16 @@ def _move_counter_inside(node: ast.Call, function: RuleFunction) -> ast.Call | N
 def _peer_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunction) -> Expr | None:
     peers = walker.context.peers
     if not function.params:
-        return Expr("call", peers.kind, args=_reporting_signals(walker), name=function.name, peers=peers)
+        return _call(function, peers.kind, (_reporting_signals(walker), ()), peers)
     found = _check_arguments(walker, node, function)
     if found is None:
         return None
-    arg = found[0][0]
+    (arg,), constants = found
     if arg.kind == peers.kind or contains(arg.kind, peers.kind):
         arg = lift(arg, peers.kind)
     else:
         peers = Peers(arg.kind, PEER_DEFAULTS[arg.kind])
-    return Expr("call", arg.kind, _result_dimension(function, (arg,)), args=(arg,), name=function.name, peers=peers)
+    return _call(function, arg.kind, ((arg,), constants), peers)
 
 
 def _reporting_signals(walker: "ExpressionBuilder") -> tuple[Expr, ...]:
@@ -181,7 +180,7 @@ def _reduce_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunc
         )
     if "link" in {arg.kind, target} and target != "fleet":
         return walker.add_problem(node, f"{function.name}() from {arg.kind} to {target}", "kinds that hold one another")
-    return Expr("call", target, _result_dimension(function, (arg,)), function.result == "truth", (arg,), function.name)
+    return _call(function, target, found)
 
 
 def _front_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunction) -> Expr | None:
@@ -193,53 +192,49 @@ def _front_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunct
         return None
     if scope not in {"group", "rank", "replica"}:
         return walker.add_problem(node, f"front() for a {scope}", "a rule about ranks, groups or replicas")
-    return Expr("call", "replica" if scope == "replica" else "group", arg.dimension, args=(arg,), name="front")
+    return _call(function, "replica" if scope == "replica" else "group", ((arg,), ()))
 
 
 def _topology_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunction) -> Expr | None:
-    if function.name == "speed":
-        return Expr("call", "port", units.SPEED, name="speed")
-    kind = {"rank": "group", "group": "group", "replica": "replica", "pool": "pool"}.get(walker.target_kind)
-    if kind is None:
-        return walker.add_problem(
-            node, f"size() for a {walker.target_kind}", "a rule about ranks, groups, replicas or pools"
-        )
-    return Expr("call", kind, name="size")
+    """Build a value that the topology states, on the judged kind or on the nearest kind that contains it."""
+    near = [kind for kind in (walker.target_kind, *CONTAINERS[walker.target_kind]) if kind in function.kinds]
+    if near or len(function.kinds) == 1:
+        return _call(function, (near or function.kinds)[0], ((), ()))
+    scopes = [f"{kind}s" for kind in SCOPES if {kind, *CONTAINERS[kind]} & {*function.kinds}]
+    expected = f"a rule about {', '.join(scopes)}"
+    return walker.add_problem(node, f"{function.name}() for a {walker.target_kind}", expected)
 
 
-def _plain_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunction) -> Expr | None:
+def _elementwise_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunction) -> Expr | None:
+    """Build a function of values that belong to one kind of entity and whose units agree."""
     found = _check_arguments(walker, node, function)
     if found is None:
         return None
-    args = found[0]
-    if function.name == "log10" and args[0].dimension:
-        hint = "Divide it by one of its units first."
-        return walker.add_problem(
-            node, f"the logarithm of {format_dimension(args[0].dimension)}", "a number without unit", hint
-        )
-    dimension = _result_dimension(function, args)
-    return Expr("call", args[0].kind, dimension, function.result == "truth", args, function.name)
+    args = walker.align_all(node, found[0])
+    if args is None or not _check_units(walker, node, function, args):
+        return None
+    kind = next((arg.kind for arg in args if arg.kind), "")
+    if not kind:
+        return walker.add_problem(node, "only constants", "something that is measured in one of the arguments")
+    return _call(function, kind, (args, found[1]))
 
 
-def _pair_call(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunction) -> Expr | None:
-    """A function of two numbers of one kind of entity and of one unit; of a ratio, counted things may differ."""
-    pair = walker.build_pair(node, node.args[0], node.args[1])
-    if pair is None:
-        return None
-    first, second = pair
-    is_quotient = function.result == "one"
-    if is_quotient and units.without_counts(first.dimension) != units.without_counts(second.dimension):
-        found = f"{format_dimension(first.dimension)} over {format_dimension(second.dimension)}"
-        return walker.add_problem(node, found, "units that differ in nothing but what they count")
-    if not is_quotient and not walker.require_same_unit(node, first, second):
-        return None
-    if not (first.kind or second.kind):
-        return walker.add_problem(node, "two constants", "a signal on one side")
-    if function.alternatives and not (first.kind and second.kind):
-        hint = "A constant would hide that the value is missing."
-        return walker.add_problem(node, "a constant", "something that is measured", hint)
-    kind, dimension = first.kind or second.kind, _result_dimension(function, pair)
-    return Expr("call", kind, dimension, args=pair, name=function.name)
+def _check_units(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunction, args: tuple[Expr, ...]) -> bool:
+    """Returns whether the units of the values are as declared; records a problem otherwise."""
+    if function.units == "same":
+        first = next((arg for arg in args if not is_zero(arg)), args[0])
+        return all(walker.require_same_unit(node, first, arg) for arg in args if arg is not first)
+    if function.units == "comparable":
+        shown = [format_dimension(arg.dimension) for arg in args]
+        found = "" if len({units.without_counts(arg.dimension) for arg in args}) == 1 else " over ".join(shown)
+        expected, hint = "units that differ in nothing but what they count", ""
+    else:
+        wrong = next((arg for arg in args if arg.dimension), None)
+        found = f"{function.name}() of {format_dimension(wrong.dimension)}" if wrong else ""
+        expected, hint = "a number without unit", "Divide it by one of its units first."
+    if found:
+        walker.add_problem(node, found, expected, hint)
+    return not found
 
 
 _form_builders: Mapping[str, Callable[["ExpressionBuilder", ast.Call, RuleFunction], Expr | None]] = {
@@ -248,7 +243,6 @@ _form_builders: Mapping[str, Callable[["ExpressionBuilder", ast.Call, RuleFuncti
     "peers": _peer_call,
     "reduce": _reduce_call,
     "front": _front_call,
-    "plain": _plain_call,
-    "pair": _pair_call,
+    "elementwise": _elementwise_call,
     "topology": _topology_call,
 }

@@ -1,6 +1,6 @@
 """A checked expression of a rule: a tree in which every node has a unit and a kind of entity."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from skewscope.kb.units import Dimension
@@ -113,6 +113,16 @@ def lift(expr: Expr, kind: str) -> Expr:
     return Expr("lift", kind, expr.dimension, expr.is_boolean, (expr,))
 
 
+def is_zero(expr: Expr) -> bool:
+    """Returns whether it is a plain zero, which needs no unit."""
+    return expr.op == "number" and expr.value == 0 and not expr.dimension
+
+
+def value_dimension(args: Sequence[Expr]) -> Dimension:
+    """Returns the common dimension of the values of a call; a plain zero takes that of the others."""
+    return next((arg.dimension for arg in args if not is_zero(arg)), NUMBER)
+
+
 _COMPOUND = {"arith", "compare", "and", "or", "not", "neg"}
 
 
@@ -139,9 +149,10 @@ def _format_signal(expr: Expr) -> str:
 
 
 def _format_call(expr: Expr) -> str:
-    shown = [format_expression(arg) for arg in expr.args] if FUNCTIONS[expr.name].params else []
-    units = FUNCTIONS[expr.name].param_units
-    shown += [_format_number(number(value, units[n])) for n, value in enumerate(expr.params)]
+    function = FUNCTIONS[expr.name]
+    shown = [format_expression(arg) for arg in expr.args] if function.params else []
+    units = function.constant_dimensions(value_dimension(expr.args))
+    shown += [_format_number(number(value, unit)) for value, unit in zip(expr.params, units, strict=True)]
     return f"{expr.name}({', '.join(shown)})"
 
 

@@ -18,7 +18,7 @@ from skewscope.kb.problems import suggest_name
 from skewscope.kb.units import Dimension, Unit, format_dimension, is_unit, parse_unit
 from skewscope.rules import calls, units
 from skewscope.rules.entity_kinds import NETWORKS, contains, kind_of
-from skewscope.rules.expression import Expr, Peers, lift, number
+from skewscope.rules.expression import Expr, Peers, is_zero, lift, number, value_dimension
 from skewscope.rules.functions import FUNCTIONS
 from skewscope.rules.parsing import ExpressionProblem, dotted_name, parse_subscripts, parse_syntax
 
@@ -256,9 +256,7 @@ class ExpressionBuilder:
             return None
         a, b = pair
         dim = (
-            common_dimension(a, b)
-            if sign in "+-"
-            else units.product(a.dimension, b.dimension, 1 if sign == "*" else -1)
+            value_dimension(pair) if sign in "+-" else units.product(a.dimension, b.dimension, 1 if sign == "*" else -1)
         )
         if max((abs(power) for _, power in dim), default=0) > 9:
             return self.add_problem(node, f"a number in {format_dimension(dim)}", "a unit that means something")
@@ -365,6 +363,16 @@ class ExpressionBuilder:
         self.add_problem(node, f"a value of a {a.kind} beside one of a {b.kind}", "values of one kind of entity", hint)
         return None
 
+    def align_all(self, node: ast.AST, args: Sequence[Expr]) -> tuple[Expr, ...] | None:
+        """Lift numbers to the smallest of their kinds; constants stay."""
+        whole = args[0]
+        for other in args[1:]:
+            pair = self.align_kinds(node, whole, other)
+            if pair is None:
+                return None
+            whole = pair[0] if pair[0].kind else pair[1]
+        return tuple(lift(arg, whole.kind) for arg in args)
+
     def lift_to_kind(self, node: ast.AST, expr: Expr, kind: str) -> Expr | None:
         """Lift an expression to `kind`, if each entity of that kind lies in exactly one of the expression's kind."""
         if expr.kind == kind or contains(expr.kind, kind):
@@ -373,16 +381,6 @@ class ExpressionBuilder:
         at_front = expr.kind == "node" and kind in {"group", "replica"}
         hint = f"Reduce it with {reducers}{', or take the value at its front() end' if at_front else ''}."
         return self.add_problem(node, f"a value of each {expr.kind}", f"one value of each {kind}", hint)
-
-
-def is_zero(expr: Expr) -> bool:
-    """Returns whether it is a plain zero, which needs no unit."""
-    return expr.op == "number" and expr.value == 0 and not expr.dimension
-
-
-def common_dimension(a: Expr, b: Expr) -> Dimension:
-    """Returns the common dimension; a plain zero takes that of the other."""
-    return b.dimension if is_zero(a) else a.dimension
 
 
 def _unit_hint(a: Expr, b: Expr) -> str:

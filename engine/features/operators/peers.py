@@ -12,6 +12,8 @@ from skewscope.engine.features.operators.protocol import (
     OperatorContext,
     Truth,
     Values,
+    bind_constants,
+    check_arity,
     operator_class,
     register,
 )
@@ -19,9 +21,10 @@ from skewscope.engine.ingest.sampling import CommonTimestamp, merge_timestamps
 from skewscope.engine.model.arrays import F64, Mask
 from skewscope.engine.model.entities import ArgumentFunction, EntityIndex, EntitySets, EntitySubset, SetSelection
 from skewscope.rules.expression import Expr
+from skewscope.rules.signatures import RuleFunction
 
-RowFunction = Callable[[F64], F64]
-"""From [set, member] values, NaN where unknown or absent, to [set, member] or [set] values."""
+RowFunction = Callable[..., F64]
+"""From [set, member] values, NaN where unknown or absent, and constants, to [set, member] or [set] values."""
 
 
 def _update_ever_known(ever: Mask, value: F64) -> Mask:
@@ -39,6 +42,7 @@ def _update_ever_known(ever: Mask, value: F64) -> Mask:
 class PeerComparison(Operator):
     """A value compared with those of the entity's peers."""
 
+    forms = frozenset({"peers"})
     cost = 12
     function: ClassVar[RowFunction]
     needs_all_members: ClassVar[bool] = False
@@ -48,8 +52,12 @@ class PeerComparison(Operator):
         assert expr.peers is not None
         self.peers, self.entities = expr.peers, context.entities
         self.is_stateful = self.needs_all_members
-        self._function = type(self).function
+        self._function = bind_constants(type(self).function, expr.params)
         self._ever_known: Mask = np.empty(0, bool)
+
+    @classmethod
+    def check_declaration(cls, function: RuleFunction) -> str:
+        return super().check_declaration(function) or check_arity(cls.function, function)
 
     def prepare(self) -> None:
         self.entities.peer_sets(self.peers).prepare(self.entities.count(self.peers.kind))
@@ -249,6 +257,7 @@ class PeerCount(Operator):
 class Reduction(Operator):
     """One value from those of an entity's parts."""
 
+    forms = frozenset({"reduce"})
     cost = 3
     function: ClassVar[RowFunction]
     needs_all_members: ClassVar[bool] = False
@@ -257,8 +266,13 @@ class Reduction(Operator):
     def __init__(self, expr: Expr, context: OperatorContext) -> None:
         self.lower, self.kind, self.entities = expr.args[0].kind, expr.kind, context.entities
         self.is_stateful = self.needs_all_members
-        self._function = type(self).function
+        self._function = bind_constants(type(self).function, expr.params)
         self._ever_known: Mask = np.empty(0, bool)
+
+    @classmethod
+    def check_declaration(cls, function: RuleFunction) -> str:
+        is_truth = "found the result 'truth', expected a number" if function.result == "truth" else ""
+        return super().check_declaration(function) or is_truth or check_arity(cls.function, function)
 
     def prepare(self) -> None:
         self.entities.part_sets(self.lower, self.kind).prepare()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
+from inspect import signature
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -22,6 +23,8 @@ from skewscope.engine.ingest.series_state import SeriesState
 from skewscope.engine.model.arrays import F64
 from skewscope.engine.model.entities import ArgumentFunction, EntityIndex, EntitySubset
 from skewscope.rules.expression import Expr
+from skewscope.rules.functions import FUNCTIONS
+from skewscope.rules.signatures import RuleFunction
 
 Values = NDArray[Any]
 """[entity] float64 numbers or int8 truth values; no axis for a constant."""
@@ -35,6 +38,23 @@ class Reads(Enum):
     VALUES = "values"
     TIMES = "times of the newest samples"
     NOTHING = "nothing: it reads series, or what it stored during `update`"
+
+
+@dataclass(frozen=True, slots=True)
+class BoundFunction:
+    """A function that receives the constants of a call after the values."""
+
+    function: Callable[..., Any]
+    constants: tuple[float, ...]
+
+    def __call__(self, *args: Any) -> Any:
+        """Returns the function's result."""
+        return self.function(*args, *self.constants)
+
+
+def bind_constants(function: Callable[..., Any], constants: tuple[float, ...]) -> Callable[..., Any]:
+    """Returns a function of the values alone."""
+    return BoundFunction(function, constants) if constants else function
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +84,8 @@ class Operator(ABC):
     Memory is asked for in `__init__`, from `context.windows`, `context.baselines` or `context.counters`.
     """
 
+    forms: ClassVar[frozenset[str]] = frozenset()
+    """Forms of functions that it can compute; empty for any."""
     cost: ClassVar[int] = 1
     """Cost of an evaluation, in comparisons."""
     reads: ClassVar[Reads] = Reads.VALUES
@@ -91,6 +113,13 @@ class Operator(ABC):
     @abstractmethod
     def __init__(self, expr: Expr, context: OperatorContext) -> None:
         """Build the operator of one expression."""
+
+    @classmethod
+    def check_declaration(cls, function: RuleFunction) -> str:
+        """Returns why the class cannot compute a declared function; empty if it can."""
+        if cls.forms and function.form not in cls.forms:
+            return f"found the form {function.form!r}, expected {' or '.join(sorted(cls.forms))} for a {cls.__name__}"
+        return ""
 
     @classmethod
     def build(cls, expr: Expr, context: OperatorContext) -> "Operator":
@@ -146,16 +175,32 @@ def register(name: str) -> Callable[[_Class], _Class]:
     """Returns a decorator that registers a class for a name.
 
     Raises:
-        ValueError: the name has a class already.
+        ValueError: the name has a class already, or the class cannot compute the function that is declared.
     """
 
     def add(cls: _Class) -> _Class:
         if name in OPERATORS:
             raise ValueError(f"{name} is an operator already: {OPERATORS[name].__qualname__}")
+        if name in FUNCTIONS and (problem := cls.check_declaration(FUNCTIONS[name])):
+            raise ValueError(f"the operator of the function {name!r}: {problem}")
         OPERATORS[name] = cls
         return cls
 
     return add
+
+
+def check_arity(function: Callable[..., Any], declaration: RuleFunction) -> str:
+    """Returns why a function cannot take the declared parameters; empty if it can."""
+    count = len(declaration.params)
+    if isinstance(function, np.ufunc):
+        fits = function.nin == count
+    else:
+        try:
+            signature(function).bind(*range(count))
+            fits = True
+        except TypeError:
+            fits = False
+    return "" if fits else f"found a function of other parameters, expected those of {declaration.usage}"
 
 
 def operator_class(expr: Expr) -> type[Operator]:

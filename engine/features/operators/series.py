@@ -251,6 +251,7 @@ FOLDS: Mapping[str, Callable[[F64, Mask], F64]] = {
 class CounterStatistic(Operator):
     """A statistic of the increases of counters over a window; unknown where too few samples came."""
 
+    forms = frozenset({"window"})
     cost = 4
     reads = Reads.NOTHING
 

@@ -12,6 +12,8 @@ from skewscope.engine.features.operators.protocol import (
     Reads,
     Truth,
     Values,
+    bind_constants,
+    check_arity,
     operator_class,
     register,
 )
@@ -21,6 +23,7 @@ from skewscope.engine.model.arrays import F64
 from skewscope.engine.model.entities import ArgumentFunction, EntitySubset
 from skewscope.engine.model.verdict import NO, YES
 from skewscope.rules.expression import Expr
+from skewscope.rules.signatures import RuleFunction
 
 # --- constants
 
@@ -65,12 +68,21 @@ class MemberCount(Constant):
 
 
 class Elementwise(Operator):
-    """A function of the arguments' values, entity by entity."""
+    """A function of the arguments' values, entity by entity; constants of the call follow the values.
 
+    It returns float64, or int8 (`to_truth`) where the result is declared as `truth`.
+    """
+
+    forms = frozenset({"elementwise"})
     function: ClassVar[Callable[..., Values]]
 
     def __init__(self, expr: Expr, context: OperatorContext) -> None:  # noqa: ARG002
-        self._function, self._places = type(self).function, range(len(expr.args))
+        self._function: Callable[..., Values] = bind_constants(type(self).function, expr.params)
+        self._places = range(len(expr.args))
+
+    @classmethod
+    def check_declaration(cls, function: RuleFunction) -> str:
+        return super().check_declaration(function) or check_arity(cls.function, function)
 
     def evaluate(self, t: float, args: Sequence[Any]) -> Values:  # noqa: ARG002
         return self._function(*args)

@@ -23,7 +23,6 @@ from skewscope.engine.model.arrays import F64, Mask
 from skewscope.engine.model.entities import ArgumentFunction, EntitySubset
 from skewscope.rules.expression import Expr
 from skewscope.rules.functions import FUNCTIONS
-from skewscope.rules.units import SECOND
 
 # --- statistics of a window
 
@@ -31,6 +30,7 @@ from skewscope.rules.units import SECOND
 class WindowStatistic(Operator):
     """A statistic of the samples of the last seconds; unknown where too few came, or none lately."""
 
+    forms = frozenset({"window"})
     cost = 4
     reads = Reads.NOTHING
     layers: ClassVar[tuple[str, ...]]
@@ -40,8 +40,7 @@ class WindowStatistic(Operator):
     def __init__(self, expr: Expr, context: OperatorContext) -> None:
         (arg,) = expr.args
         self.params = expr.params
-        units = FUNCTIONS[expr.name].param_units
-        seconds = sum(value for value, unit in zip(expr.params, units, strict=True) if unit == SECOND)
+        seconds = FUNCTIONS[expr.name].window_seconds(expr.params)
         self.buffer = context.windows.buffer(
             context.numbers[arg],
             arg.kind,
@@ -208,6 +207,7 @@ class ExponentialMean(Operator):
 class BaselineComparison(Operator):
     """A value against its entity's own healthy past, which the evaluator learns at the end of the tick."""
 
+    forms = frozenset({"baseline"})
     baseline: BaselineSlice
     compare: ClassVar[Callable[..., F64]]
 
