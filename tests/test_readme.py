@@ -32,11 +32,12 @@ def assert_near(pattern: str, *actual: int) -> None:
 def test_sizes_of_the_catalogue():
     known = catalogue()
     assert_near(
-        r"(\d+) conditions of training and inference, (\d+) mitigations, (\d+) signals .* (\d+) findings .*"
-        r" the (\d+) sources behind every number",
+        r"(\d+) conditions of training and inference, (\d+) mitigations, (\d+) signals .* (\d+) symptoms,"
+        r" (\d+) findings .* the (\d+) sources behind every number",
         len(known.conditions),
         len(known.mitigations),
         len(known.signals),
+        len(known.symptoms),
         len(known.findings),
         len(known.sources),
     )

@@ -78,7 +78,7 @@ def _judgement_facts(s: Signal, catalogue: Catalogue) -> list[str]:
         "Role": escape_text(s.judged.role),
         "Bad": escape_text(s.judged.bad),
         "Compared with": escape_text(", ".join(s.judged.against)),
-        "Least change": escape_text(describe_least(s.judged, s.unit)),
+        "Least change": escape_text(describe_least(s.judged, s.unit, s.type)),
         "Nominal": "" if s.judged.nominal is None else f"{s.judged.nominal:g} {code(s.unit)}",
         "Counts under load of": format_id_link("signals", s.judged.given) if s.judged.given else "",
         "Symptom": format_entry_link(catalogue, "symptoms", s.judged.symptom) if s.judged.symptom else "",

@@ -209,7 +209,7 @@ def _judgement_lines(entry: Signal) -> list[Line]:
         ("role", judged.role),
         ("bad", judged.bad),
         ("compared with", ", ".join(judged.against)),
-        ("least change", describe_least(judged, entry.unit)),
+        ("least change", describe_least(judged, entry.unit, entry.type)),
         ("nominal", "" if judged.nominal is None else f"{judged.nominal:g} {entry.unit}"),
         ("counts under load of", judged.given),
         ("symptom", judged.symptom),

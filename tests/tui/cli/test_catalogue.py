@@ -62,6 +62,20 @@ def test_mitigations_of_incast_are_listed_with_their_risks():
     assert "from a DPU: " in part
 
 
+def test_a_symptom_is_shown_with_the_signals_that_show_it():
+    shown = run("kb", "show", "slow-steps")
+    assert "peers: late-member" in shown
+    assert "step.compute_time" in shown
+    assert "slow-steps" in run("kb", "list", "symptoms")
+
+
+def test_a_signal_is_shown_with_how_it_is_judged():
+    shown = run("kb", "show", "gpu.sm_clock")
+    for text in ("capacity", "down", "past, peers", "20 %", "gpu.util", "lost-clock"):
+        assert text in shown
+    assert json.loads(run("kb", "show", "gpu.sm_clock", "--json"))["judged"]["least"] == 0.2
+
+
 def test_the_bibtex_of_everything_about_pfc():
     found = run("kb", "export", "--format", "bibtex", "--about", "pfc")
     assert "{guo2016rdma," in found
