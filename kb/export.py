@@ -13,7 +13,10 @@ from skewscope.kb.model import Catalogue, Condition, Signal
 from skewscope.kb.problems import InputError, Problem
 from skewscope.kb.schema_validation import schema
 
-SCHEMA_ID = "urn:skewscope:kb:catalogue:1"
+SCHEMA_ID = "urn:skewscope:kb:catalogue:2"
+OLDER_SCHEMA_IDS = ("urn:skewscope:kb:catalogue:1",)
+"""Documents that can be compared with, though not read in full."""
+VERSION_PATTERN = r"^\d+\.\d+\.\d+$"
 MAX_BYTES = 64 << 20
 
 
@@ -50,16 +53,33 @@ def read_document(path: Path) -> RawCatalogue:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise _document_error(path, f"text that is no JSON ({str(error)[:80]})", "an exported catalogue") from None
-    for wrong in Draft202012Validator(document_schema()).iter_errors(found):
+    for wrong in Draft202012Validator(_readable_schema()).iter_errors(found):
         where = "/".join(map(str, wrong.absolute_path))
         raise _document_error(
             path, f"{wrong.message[:80]} at /{where}", "an exported catalogue, see kb export --format schema"
         )
-    return {"version": found["version"], **{kind: {entry["id"]: entry for entry in found[kind]} for kind in KINDS}}
+    return {
+        "version": found["version"],
+        **{kind: {entry["id"]: entry for entry in found.get(kind, ())} for kind in KINDS},
+    }
 
 
 def _document_error(path: Path, found: str, expected: str) -> InputError:
     return InputError([Problem(str(path), 0, "", found, expected)])
+
+
+def _readable_schema() -> dict[str, Any]:
+    """Returns the schema of any exported catalogue: an older one lacks kinds and has entries of another shape."""
+    entries = _array_schema({"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}})
+    return {
+        "type": "object",
+        "required": ["schema", "version"],
+        "properties": {
+            "schema": {"enum": [*OLDER_SCHEMA_IDS, SCHEMA_ID]},
+            "version": {"type": "string", "pattern": VERSION_PATTERN},
+            **dict.fromkeys(KINDS, entries),
+        },
+    }
 
 
 def document_schema() -> dict[str, Any]:
@@ -77,7 +97,7 @@ def document_schema() -> dict[str, Any]:
         **_object_schema(
             {
                 "schema": {"const": SCHEMA_ID},
-                "version": {"type": "string", "pattern": r"^\d+\.\d+\.\d+$"},
+                "version": {"type": "string", "pattern": VERSION_PATTERN},
                 **{kind: _array_schema({"$ref": f"#/$defs/a_{kind.removesuffix('s')}"}) for kind in KINDS},
                 "graph": _object_schema(
                     {

@@ -73,6 +73,20 @@ def test_what_was_exported_is_read_back_and_nothing_changed(tmp_path, text):
     assert between.is_version_sufficient
 
 
+def test_an_older_document_can_be_compared_with(tmp_path, found):
+    old = copy.deepcopy(found)
+    old["schema"] = "urn:skewscope:kb:catalogue:1"
+    del old["symptoms"]
+    for signal in old["signals"]:
+        del signal["judged"]
+    path = tmp_path / "catalogue.json"
+    path.write_text(json.dumps(old))
+    between = diff_catalogues(read_document(path), read_raw(builtin_folder()))
+    assert between.level == "minor"
+    assert {change.id for change in between.entries if change.what == "added"} == set(catalogue().symptoms)
+    assert {change.fields for change in between.entries if change.kind == "signals"} == {("judged",)}
+
+
 @pytest.mark.parametrize("content", ["", "{}", "[]", "{", "[" * 5000, '{"schema": "another"}', "\x00"])
 def test_what_is_no_export_is_refused(tmp_path, content):
     path = tmp_path / "catalogue.json"

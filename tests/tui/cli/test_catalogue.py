@@ -144,7 +144,7 @@ def test_options_that_do_not_fit_the_format_are_rejected():
     assert "no source that mentions" in run("kb", "export", "--format", "bibtex", "--about", "zzqq", code=2)
 
 
-@pytest.mark.parametrize("kind", ["condition", "signal", "mitigation", "source", "finding"])
+@pytest.mark.parametrize("kind", ["condition", "signal", "mitigation", "source", "finding", "symptom"])
 def test_a_new_entry_is_linted_and_never_overwritten(copy, kind):
     id_ = "wire.brand_new" if kind == "signal" else "brand_new" if kind == "source" else "brand-new"
     path = copy / f"{kind}s/{id_}.yaml"
