@@ -69,6 +69,8 @@ class CaseTopology:
     pools: tuple[tuple[str, tuple[str, ...]], ...] | None = None
     jobs: tuple[str, ...] = ()
     """Training jobs: groups without a front end, and in no pool unless given."""
+    rails: int = 1
+    """East-west ports of a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +221,7 @@ class _Reader:
                 if replica not in data.get("groups", {}):
                     self.add_problem((*path, "pools", pool, n), f"the unknown group {replica!r}", "one of the groups")
         named = None if pools is None else tuple((pool, tuple(replicas)) for pool, replicas in pools.items())
-        return CaseTopology(tuple(groups), data.get("nodes", 0), data.get("gpus", 0), named, tuple(jobs))
+        return CaseTopology(tuple(groups), data.get("nodes", 0), data.get("gpus", 0), named, tuple(jobs), data.get("rails", 1))
 
     def build_inputs(self, path: FieldPath, data: dict[str, Any]) -> Iterator[SignalInput]:
         for text, by_entity in data.items():

@@ -35,7 +35,7 @@ def build_topology(short: CaseTopology, prefix: str = "") -> Topology:
     count = sum(nodes for _, _, nodes, _ in short.groups) + short.nodes
     gpus = max([short.gpus, *(gpus for *_, gpus in short.groups)])
     fleet = f"{prefix}{FLEET}"
-    nodes = tuple(_node(f"{prefix}n{n}", gpus, fleet) for n in range(max(count, 1)))
+    nodes = tuple(_node(f"{prefix}n{n}", gpus, short.rails, fleet) for n in range(max(count, 1)))
     groups, first = [], 0
     for name, kind, size, per_node in short.groups:
         names = [f"{prefix}n{n}" for n in range(first, first + size)]
@@ -49,8 +49,9 @@ def build_topology(short: CaseTopology, prefix: str = "") -> Topology:
     return Topology(nodes, tuple(groups), tuple(named))
 
 
-def _node(name: str, gpus: int, fleet: str) -> Node:
-    ports = (Port(name, "ns", "north-south", NORTH_SOUTH_SPEED), Port(name, "ew", "east-west", EAST_WEST_SPEED))
+def _node(name: str, gpus: int, rails: int, fleet: str) -> Node:
+    more = (Port(name, f"ew{n}" if n else "ew", "east-west", EAST_WEST_SPEED) for n in range(rails))
+    ports = (Port(name, "ns", "north-south", NORTH_SOUTH_SPEED), *more)
     return Node(name, gpus=gpus, sees=("north-south", "east-west"), ports=ports, fleet=fleet)
 
 
