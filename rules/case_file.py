@@ -221,7 +221,8 @@ class _Reader:
                 if replica not in data.get("groups", {}):
                     self.add_problem((*path, "pools", pool, n), f"the unknown group {replica!r}", "one of the groups")
         named = None if pools is None else tuple((pool, tuple(replicas)) for pool, replicas in pools.items())
-        return CaseTopology(tuple(groups), data.get("nodes", 0), data.get("gpus", 0), named, tuple(jobs), data.get("rails", 1))
+        nodes, gpus, rails = data.get("nodes", 0), data.get("gpus", 0), data.get("rails", 1)
+        return CaseTopology(tuple(groups), nodes, gpus, named, tuple(jobs), rails)
 
     def build_inputs(self, path: FieldPath, data: dict[str, Any]) -> Iterator[SignalInput]:
         for text, by_entity in data.items():
