@@ -20,7 +20,7 @@ from skewscope.adapters.controller.tick_pipeline import TickResult
 from skewscope.adapters.formats.topology_text import format_topology, subset_for_node
 from skewscope.adapters.view.broadcast import CONTENT_TYPE as SCENE
 from skewscope.adapters.view.broadcast import encode_view
-from skewscope.engine.model.incident import rfc3339
+from skewscope.engine.model.incident import DIAGNOSIS, SYMPTOM, rfc3339
 
 API_PREFIX = "/api/v1"
 HEARTBEAT = 15.0
@@ -123,18 +123,22 @@ async def list_incidents(request: Request, context: ApiContext) -> Response:
     state = request.query_params.get("state", "")
     if state not in ("", "firing", "resolved"):
         return error_response(400, f"state is {state[:40]!r}: firing, resolved or nothing was expected")
-    found = await asyncio.to_thread(context.reader.incidents, state, MAX_LISTED)
-    return JSONResponse({"incidents": [_add_silence(one, context) for one in _merge_pending(found, state, context)]})
+    kind = request.query_params.get("kind", "")
+    if kind not in ("", DIAGNOSIS, SYMPTOM):
+        return error_response(400, f"kind is {kind[:40]!r}: diagnosis, symptom or nothing was expected")
+    found = await asyncio.to_thread(context.reader.incidents, state, MAX_LISTED, kind)
+    shown = _merge_pending(found, state, kind, context)
+    return JSONResponse({"incidents": [_add_silence(one, context) for one in shown]})
 
 
-def _merge_pending(found: list[dict[str, Any]], state: str, context: ApiContext) -> list[dict[str, Any]]:
+def _merge_pending(found: list[dict[str, Any]], state: str, kind: str, context: ApiContext) -> list[dict[str, Any]]:
     """Merges stored incidents with those not yet written to the store."""
     known = context.controller.last_result
     if known is None or known.store_ok:
         return found
     newer = {one.id: one.as_json() for one in known.snapshot.incidents}
     whole = {one["id"]: one for one in found} | newer
-    here = [one for one in whole.values() if state in ("", one["state"])]
+    here = [one for one in whole.values() if state in ("", one["state"]) and kind in ("", one["kind"])]
     return sorted(here, key=lambda one: one["opened_at"], reverse=True)[:MAX_LISTED]
 
 
@@ -271,8 +275,11 @@ ROUTES = (
     ),
     Route(
         *(f"{API_PREFIX}/incidents", "read", "The latest incidents.", list_incidents),
-        query=(("state", "firing or resolved; default: both"),),
-        other_statuses=(("400", "Unknown state."),),
+        query=(
+            ("state", "firing or resolved; default: both"),
+            ("kind", "diagnosis or symptom; default: both"),
+        ),
+        other_statuses=(("400", "Unknown state or kind."),),
     ),
     Route(
         f"{API_PREFIX}/incidents/{{id}}", "read", "One incident, with its history.", get_incident, may_be_missing=True

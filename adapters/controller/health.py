@@ -21,7 +21,7 @@ class HealthReport:
     name: str
     score: float
     reasons: tuple[Incident, ...]
-    """Worst first; incidents explained by another one are omitted."""
+    """Worst first; symptoms and incidents explained by another one are omitted."""
     coverage: float | None
     """Share of expected telemetry of its nodes that arrives; None where none is expected."""
     time: float
@@ -56,10 +56,10 @@ def assess_health(known: TickResult, topology: Topology, kind: str, name: str) -
     nodes = _nodes_of_target(topology, kind, name)
     if nodes is None:
         return None
-    firing = [one for one in known.snapshot.incidents if one.state == "firing" and one.explained_by is None]
-    reasons = sorted(
-        (one for one in firing if _affects(one, nodes, kind, name)), key=lambda one: (-_health_loss(one), one.id)
-    )
+    # A symptom names no cause, so no scheduler acts on it.
+    diagnosed = [one for one in known.snapshot.incidents if one.explained_by is None and not one.is_symptom]
+    here = [one for one in diagnosed if one.state == "firing" and _affects(one, nodes, kind, name)]
+    reasons = sorted(here, key=lambda one: (-_health_loss(one), one.id))
     score = 1.0
     for one in reasons:
         score *= 1.0 - _health_loss(one)

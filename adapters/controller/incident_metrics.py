@@ -8,7 +8,7 @@ from skewscope.engine.model.incident import Incident
 
 MAX_LISTED = 500
 """Maximum number of incidents with a sample of their own: the likeliest roots."""
-STATES = ("firing", "suspected", "explained", "silenced")
+STATES = ("firing", "symptom", "suspected", "explained", "silenced")
 
 Sample = tuple[dict[str, str], float]
 Family = tuple[str, str, str, Iterable[Sample]]
@@ -21,6 +21,8 @@ def metric_state(one: Incident, known: TickResult) -> str:
         return "silenced"
     if one.explained_by is not None:
         return "explained"
+    if one.is_symptom:
+        return "symptom"
     return "firing" if one.is_likely else "suspected"
 
 

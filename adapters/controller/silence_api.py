@@ -149,7 +149,7 @@ def _known_names(controller: Controller) -> dict[str, Iterable[str]]:
     """Returns the names allowed for each matcher; entities are not checked."""
     cluster: Topology = controller.config.topology
     return {
-        "condition": set(controller.catalogue.conditions),
+        "condition": {*controller.catalogue.conditions, *controller.catalogue.symptoms},
         "node": set(cluster.node),
         "group": set(cluster.group),
         "rack": {node.rack for node in cluster.nodes if node.rack},
@@ -199,13 +199,13 @@ async def _run_preview(silence: Silence, context: "ApiContext") -> dict[str, Any
 
 
 def _build_preview(silence: Silence, context: "ApiContext") -> dict[str, Any]:
-    """Returns the diagnoses that a silence would suppress."""
+    """Returns the diagnoses and symptoms that a silence would suppress."""
     controller, cluster = context.controller, context.controller.config.topology
     now = controller.clock.now()
     past = [
         one
         for one in context.reader.incidents_since(now - PREVIEW_SECONDS)
-        if one.is_likely and one.explained_by is None
+        if (one.is_likely or one.is_symptom) and one.explained_by is None
     ]
     over = build_matcher(silence, cluster)
     hidden = [one for one in past if over.matches(one)]

@@ -17,7 +17,7 @@ from skewscope.adapters.controller.silences import Silence, from_row, to_row
 from skewscope.adapters.notify import outbox
 from skewscope.adapters.notify.base import Notification
 from skewscope.engine.engine import IncidentChange
-from skewscope.engine.model.incident import Incident, IncidentEvidence, parse_incident, upgrade_incident
+from skewscope.engine.model.incident import DIAGNOSIS, Incident, IncidentEvidence, parse_incident, upgrade_incident
 from skewscope.kb.problems import InputError, Problem
 
 BUSY_TIMEOUT = 5.0
@@ -216,9 +216,12 @@ class StoreReader:
             past = connection.execute("SELECT t, what FROM history WHERE incident = ? ORDER BY number", (id_,))
             return upgrade_incident(json.loads(row[0])) | {"history": [{"t": t, "what": what} for t, what in past]}
 
-    def incidents(self, state: str = "", most: int = 1000) -> list[dict[str, Any]]:
+    def incidents(self, state: str = "", most: int = 1000, kind: str = "") -> list[dict[str, Any]]:
         """Returns the contract's objects, latest first."""
-        where, values = ("WHERE state = ?", (state,)) if state else ("", ())
+        # Objects before version 3 have no kind; all of them are diagnoses.
+        tests = {"state = ?": state, f"coalesce(json_extract(told, '$.kind'), '{DIAGNOSIS}') = ?": kind}
+        wanted = {test: value for test, value in tests.items() if value}
+        where, values = (f"WHERE {' AND '.join(wanted)}" if wanted else ""), tuple(wanted.values())
         ordered = f"SELECT told FROM incidents {where} ORDER BY opened_at DESC, id LIMIT ?"  # noqa: S608
         with self.connect() as connection:
             return [upgrade_incident(json.loads(row[0])) for row in connection.execute(ordered, (*values, most))]

@@ -15,7 +15,14 @@ from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.config.secret import redact_secrets
 from skewscope.adapters.notify import incident_text
 from skewscope.adapters.notify.base import DeliveryError, NotificationScope
-from skewscope.adapters.notify.settings import HTTP_FIELDS, SCOPE_FIELDS, read_fetch_options, read_scope, read_urls
+from skewscope.adapters.notify.settings import (
+    HTTP_FIELDS,
+    SCOPE_FIELDS,
+    SYMPTOM_FIELDS,
+    read_fetch_options,
+    read_scope,
+    read_urls,
+)
 from skewscope.adapters.sources.base import redact_address
 from skewscope.adapters.sources.http_client import FetchError, FetchOptions, PostBody, exchange
 from skewscope.adapters.sources.targets import Labels, parse_labels
@@ -32,7 +39,7 @@ END_REPEATS = 5
 MAX_ENDED = 10_000
 MAX_AT_ONCE = 500
 """Alerts per request."""
-RESERVED_LABELS = ("alertname", "kind", "entity", "fleet", "node", "rack", "severity")
+RESERVED_LABELS = ("alertname", "category", "kind", "entity", "fleet", "node", "rack", "severity")
 """Labels that the config must not set."""
 
 
@@ -56,7 +63,7 @@ class AlertmanagerSettings:
 def read(fields: FieldReader, at: FieldPath, name: str) -> AlertmanagerSettings:
     """Parses the settings of one entry; problems are added to `fields`."""
     more = ("period", "labels", "severity_label", "link", "explained")
-    fields.check_keys(at, ("kind", "urls"), (*SCOPE_FIELDS, *HTTP_FIELDS, *more))
+    fields.check_keys(at, ("kind", "urls"), (*SCOPE_FIELDS, *SYMPTOM_FIELDS, *HTTP_FIELDS, *more))
     found = read_urls(fields, at, ALERTS_PATH)
     if fields.value_at((*at, "urls")) == []:
         fields.add_problem((*at, "urls"), "no address", "at least one Alertmanager")
@@ -148,6 +155,7 @@ class AlertmanagerNotifier:
         found = {
             **dict(self.settings.labels),
             "alertname": one.condition,
+            "category": one.category,
             "kind": one.kind,
             "entity": one.name,
             "fleet": incident_text.fleet_of(one, self.topology),
@@ -183,6 +191,7 @@ class AlertmanagerNotifier:
 def _build_annotations(one: Incident) -> Mapping[str, str]:
     found = {
         "summary": incident_text.title(one),
+        "description": incident_text.summary_text(one),
         "severity": one.severity,
         "confidence": f"{one.confidence:.2f}",
         "coverage": f"{one.coverage:.2f}",
@@ -190,7 +199,8 @@ def _build_annotations(one: Incident) -> Mapping[str, str]:
         "evidence": incident_text.evidence_text(one),
         "advice": incident_text.advice_text(one),
         "also": incident_text.join_names(one.also),
-        "may_be_instead": incident_text.candidates_text(one),
+        "may_be_caused_by" if one.is_symptom else "may_be_instead": incident_text.candidates_text(one),
+        "decides": one.decides,
         "incident": one.id,
     }
     return {name: text for name, text in found.items() if text}

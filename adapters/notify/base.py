@@ -37,6 +37,8 @@ class NotificationScope:
     """Whether incidents explained by another one are omitted."""
     min_age: float = 0.0
     """Seconds an incident must have fired; one that is explained or resolved earlier is never sent."""
+    symptoms: bool = True
+    """Whether symptoms are sent too."""
 
 
 class IncidentUpdate(NamedTuple):

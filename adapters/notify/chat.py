@@ -26,7 +26,7 @@ from skewscope.adapters.notify.base import (
     Notification,
     NotificationScope,
 )
-from skewscope.adapters.notify.settings import SCOPE_FIELDS, read_scope
+from skewscope.adapters.notify.settings import SCOPE_FIELDS, SYMPTOM_FIELDS, read_scope
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
@@ -51,7 +51,7 @@ class ChatSettings:
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> ChatSettings:
     """Parses the settings of one entry; problems are added to `fields`."""
-    fields.check_keys(at, ("kind", "file"), (*SCOPE_FIELDS, "per_hour"))
+    fields.check_keys(at, ("kind", "file"), (*SCOPE_FIELDS, *SYMPTOM_FIELDS, "per_hour"))
     if importlib.util.find_spec("apprise") is None:
         fields.add_problem(
             (*at, "kind"),
@@ -175,10 +175,13 @@ def build_message(notification: Notification, topology: Topology) -> tuple[str, 
         return f"Resolved: {incident_text.title(one)}", f"In {fleet}. Incident {one.id}."
     if what == WITHDRAWN:
         return f"No longer reported: {incident_text.title(one)}", f"In {fleet}: {why}. Incident {one.id}."
+    label = "Possible causes" if one.is_symptom else "Alternatives"
     lines = [
         f"In {fleet}, {one.severity}, confidence {one.confidence:.2f}.",
-        f"Why: {incident_text.evidence_text(one)}" if one.evidence else "",
-        f"Alternatives: {incident_text.candidates_text(one)}" if one.candidates else "",
+        incident_text.summary_text(one),
+        f"Why: {incident_text.evidence_text(one)}" if one.evidence and not one.is_symptom else "",
+        f"{label}: {incident_text.candidates_text(one)}" if one.candidates else "",
+        f"{one.decides} would tell the causes apart." if one.decides else "",
         f"Costs: {incident_text.impact_text(one)}" if incident_text.impact_text(one) else "",
         f"Advice: {incident_text.advice_text(one)}" if one.mitigations else "",
         f"Incident {one.id}.",

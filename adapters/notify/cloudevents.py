@@ -11,7 +11,14 @@ from urllib.parse import quote
 
 from skewscope.adapters.notify import incident_text
 from skewscope.adapters.notify.base import ConfiguredNotifier, DeliveryError, Notification, NotificationScope
-from skewscope.adapters.notify.settings import HTTP_FIELDS, SCOPE_FIELDS, read_fetch_options, read_scope, read_urls
+from skewscope.adapters.notify.settings import (
+    HTTP_FIELDS,
+    SCOPE_FIELDS,
+    SYMPTOM_FIELDS,
+    read_fetch_options,
+    read_scope,
+    read_urls,
+)
 from skewscope.adapters.sources.http_client import FetchError, FetchOptions, HttpResponse, PostBody, exchange
 from skewscope.engine.model.incident import rfc3339
 from skewscope.engine.model.topology import Topology
@@ -41,7 +48,9 @@ class CloudEventsSettings:
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> CloudEventsSettings:
     """Parses the settings of one entry; problems are added to `fields`."""
-    fields.check_keys(at, ("kind", "urls"), (*SCOPE_FIELDS, *HTTP_FIELDS, "source", "mode", "explained"))
+    fields.check_keys(
+        at, ("kind", "urls"), (*SCOPE_FIELDS, *SYMPTOM_FIELDS, *HTTP_FIELDS, "source", "mode", "explained")
+    )
     found = read_urls(fields, at, "")
     listed = fields.value_at((*at, "urls"))
     if isinstance(listed, list) and len(listed) != 1:

@@ -1,7 +1,9 @@
 """Short texts of an incident for readers of other systems."""
 
+from itertools import zip_longest
+
 from skewscope.adapters.mapping import incident_nodes
-from skewscope.engine.model.incident import Incident
+from skewscope.engine.model.incident import SYMPTOM, Incident
 from skewscope.engine.model.topology import FLEET, Topology
 from skewscope.rules.model import DEFINITIONS_MARK
 
@@ -11,8 +13,9 @@ MAX_TEXT = 1000
 
 
 def title(one: Incident) -> str:
-    """Returns condition and place: `tp-straggler on rank n3`."""
-    return _truncate(f"{one.condition} on {one.kind} {one.name}")
+    """Returns condition and place: `tp-straggler on rank n3`, `symptom slow-steps on group A`."""
+    kind = f"{SYMPTOM} " if one.is_symptom else ""
+    return _truncate(f"{kind}{one.condition} on {one.kind} {one.name}")
 
 
 def evidence_text(one: Incident) -> str:
@@ -42,8 +45,21 @@ def join_names(found: tuple[str, ...]) -> str:
 
 
 def candidates_text(one: Incident) -> str:
-    """Returns the alternative conditions, with their locations where these differ."""
-    return join_names(tuple(f"{name}{one.format_location(name)}" for name in one.candidates))
+    """Returns the alternatives of a diagnosis, or the causes of a symptom with their probabilities.
+
+    Locations follow where they differ.
+    """
+    return join_names(
+        tuple(
+            f"{name}{one.format_location(name)}" + ("" if probability is None else f" {100.0 * probability:.0f} %")
+            for name, probability in zip_longest(one.candidates, one.probabilities)
+        )
+    )
+
+
+def summary_text(one: Incident) -> str:
+    """Returns what is abnormal, in one sentence; '' for a diagnosis."""
+    return _truncate(one.summary)
 
 
 def nodes_of(one: Incident, topology: Topology) -> set[str]:

@@ -1,4 +1,4 @@
-"""Selects the incidents to report: firing, likely, neither explained by another one nor silenced.
+"""Selects the incidents to report: firing, likely or a symptom, neither explained by another one nor silenced.
 
 A reported incident stays reported while it fires even if its confidence sinks, to avoid flapping.
 """
@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from skewscope.adapters.notify.base import CHANGED, OPENED, RESOLVED, WITHDRAWN, IncidentUpdate, NotificationScope
 from skewscope.engine.model.incident import SEVERITIES, Incident
+
+SYMPTOM_MIN_AGE = 30.0
+"""Seconds a symptom must have fired: meanwhile a diagnosis may explain it."""
 
 
 @dataclass
@@ -49,13 +52,13 @@ class NotifierState:
         return IncidentUpdate(WITHDRAWN, f"silenced by {silenced[id_]}", now) if id_ in silenced else None
 
     def _is_wanted(self, t: float, one: Incident, silenced: Mapping[str, str]) -> bool:
-        if one.state != "firing" or not one.is_likely or one.id in silenced:
+        wanted = self.scope.symptoms if one.is_symptom else one.is_likely
+        if one.state != "firing" or not wanted or one.id in silenced:
             return False
         if self.scope.roots_only and one.explained_by is not None:
             return False
-        return t - one.opened_at >= self.scope.min_age and _severity_rank(one.severity) >= _severity_rank(
-            self.scope.min_severity
-        )
+        min_age = max(self.scope.min_age, SYMPTOM_MIN_AGE) if one.is_symptom else self.scope.min_age
+        return t - one.opened_at >= min_age and _severity_rank(one.severity) >= _severity_rank(self.scope.min_severity)
 
 
 def _severity_rank(severity: str) -> int:

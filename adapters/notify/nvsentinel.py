@@ -8,7 +8,7 @@ this package (`pip install 'skewscope[nvsentinel]'`).
 import importlib
 import importlib.util
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,9 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> NvSentinelSettings:
     if token and not fields.value_at((*at, "trust")) and not target.startswith("unix:"):
         fields.add_problem((*at, "token_file"), "a token without TLS", "the field 'trust', or a socket")
     timeout = read_number(fields, (*at, "timeout"), 5.0, (0.1, 60.0))
-    return NvSentinelSettings(name, read_scope(fields, at), target, timeout, token, trust)
+    # The receiver may repair nodes: it gets diagnoses only.
+    scope = replace(read_scope(fields, at), symptoms=False)
+    return NvSentinelSettings(name, scope, target, timeout, token, trust)
 
 
 def build(settings: NvSentinelSettings, topology: Topology) -> tuple["NvSentinelNotifier", ...]:

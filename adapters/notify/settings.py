@@ -14,6 +14,8 @@ from skewscope.kb.yamlfile import FieldPath
 
 SCOPE_FIELDS = ("name", "note", "least", "after")
 """Fields of every notifier."""
+SYMPTOM_FIELDS = ("symptoms",)
+"""Fields of notifiers that may send symptoms."""
 HTTP_FIELDS = ("timeout", "bearer", "trust")
 """Fields of notifiers that use HTTP."""
 MAX_ANSWER = 1 << 16
@@ -24,9 +26,9 @@ MAX_PLACES = 32
 def read_scope(fields: FieldReader, at: FieldPath, after: float = 0.0) -> NotificationScope:
     """Parses the scope; `after` is the default of the field `after`."""
     least = fields.text((*at, "least"), choice=SEVERITIES) or SEVERITIES[0]
-    return NotificationScope(
-        least, not read_bool(fields, (*at, "explained")), read_number(fields, (*at, "after"), after, (0.0, 3600.0))
-    )
+    symptoms = fields.value_at((*at, "symptoms")) is None or read_bool(fields, (*at, "symptoms"))
+    min_age = read_number(fields, (*at, "after"), after, (0.0, 3600.0))
+    return NotificationScope(least, not read_bool(fields, (*at, "explained")), min_age, symptoms)
 
 
 def read_fetch_options(fields: FieldReader, at: FieldPath) -> FetchOptions:

@@ -41,6 +41,7 @@ from skewscope.kb.model import (
     Signal,
     SignatureItem,
     Source,
+    Symptom,
 )
 
 T0 = 1795177128.0  # 2026-11-20 12:18:48 UTC
@@ -116,6 +117,33 @@ ENDED = replace(
     flaps=2,
 )
 INCIDENTS = (ROOT, CHILD, ENDED)
+SYMPTOM = replace(
+    ROOT,
+    id="slow-steps@B#1",
+    category="symptom",
+    condition="slow-steps",
+    kind="group",
+    name="B",
+    opened_at=T0 + 40,
+    severity="warning",
+    confidence=0.71,
+    coverage=1.0,
+    impact=Impact("step.duration", None, "1"),
+    rule="",
+    rule_hash="",
+    evidence=(IncidentEvidence("step.duration", "yes", 1, 2.7, "s", "step.duration"),),
+    against=(),
+    unseen=("gpu.sm_clock",),
+    competing=(),
+    mitigations=(),
+    candidates=("tp-straggler", "fabric-congestion", "burst-admission-backlog", "pp-bubble"),
+    probabilities=(0.46, 0.21, 0.004, 0.003),
+    decides="gpu.sm_clock",
+    summary="Steps of group B take 1.9 times as long since 12:19:28: 2.7 s, 1.44 s before.",
+)
+EXPLAINED_SYMPTOM = replace(SYMPTOM, id="slow-steps@A#1", name="A", explained_by=Explanation(ROOT.id, "caused"))
+ABNORMAL = (*INCIDENTS, SYMPTOM, EXPLAINED_SYMPTOM)
+"""Incidents with two symptoms, one of them explained by a diagnosis."""
 
 TOPOLOGY = Topology(
     nodes=tuple(Node(f"n{i}", "r1", 8, ("east-west",), (Port(f"n{i}", "ew", "east-west"),)) for i in range(8)),
@@ -292,4 +320,10 @@ def catalogue() -> Catalogue:
     lag = Signal(
         "wire.onset_lag", "Lateness of a member", "s", "gauge", "rank", ("east-west",), "direct", {"skewscope": ("x",)}
     )
-    return Catalogue(conditions, {lag.id: lag}, {"drain-rank": drain}, {"lin2025whatif": source}, version="1.0.0")
+    clock = Signal("gpu.sm_clock", "Clock of the SMs", "Hz", "gauge", "gpu", ("gpu",), "direct", {"dcgm": ("y",)})
+    what = "A step takes longer than before."
+    steps = Symptom("slow-steps", "Work takes longer", what, "warning", "{signal}", ("time-per-work",), "ours")
+    return Catalogue(
+        conditions, {clock.id: clock, lag.id: lag}, {"drain-rank": drain}, {"lin2025whatif": source},
+        symptoms={steps.id: steps}, version="1.0.0",
+    )  # fmt: skip

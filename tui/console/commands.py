@@ -139,9 +139,9 @@ class IncidentCommands(ConsoleCommands):
                 f"snoozed for {units.format_duration(SNOOZE_DURATIONS[answer])}; a undoes it", False
             )
 
-        what = f"{self.state.names.condition_name(chosen.condition)} on {chosen.name}"
+        what = f"{self.state.names.incident_name(chosen)} on {chosen.name}"
         if len(some) > 1:
-            what = f"{len(some)} marked diagnoses"
+            what = f"{len(some)} marked incidents"
         lines = [
             line(what, "title"),
             (),
@@ -151,7 +151,7 @@ class IncidentCommands(ConsoleCommands):
 
     def _require_incident(self) -> Incident | None:
         if self.console.selected_incident is None:
-            self.console.show_message("No diagnosis is selected.", True)
+            self.console.show_message("No incident is selected.", True)
         return self.console.selected_incident
 
     def do_plan(self, _arg: int) -> None:

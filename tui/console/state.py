@@ -174,7 +174,7 @@ class ConsoleState:
                 did = "unacknowledged" if triage_states[incident.id].state == "acknowledged" else "unsnoozed"
             self.log_action(did, incident)
         some = fresh or incidents
-        what = self.names.condition_name(some[0].condition) if len(some) == 1 else f"{len(some)} diagnoses"
+        what = self.names.incident_name(some[0]) if len(some) == 1 else f"{len(some)} incidents"
         self.show_message(f"{what}: {did}", False)
 
     def snooze(self, incidents: Iterable[Incident], seconds: float) -> None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from skewscope.engine.model.incident import Advice, CompetingCondition, Incident, IncidentEvidence
 from skewscope.kb.model import Catalogue, Mitigation
@@ -12,6 +13,8 @@ from skewscope.tui.render.text import Line, line, pad, width
 
 SEVERITY_GLYPHS = {"critical": ("✖", "crit"), "warning": ("!", "warn"), "info": ("·", "info"), "resolved": ("✓", "ok")}
 """Glyph and role by severity, or for resolved."""
+SYMPTOM_GLYPH = "~"
+"""Glyph of a symptom; its role is that of its severity."""
 
 CANDIDATES_LABEL = "possibly"
 _QUANTITY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?\* ?([A-Za-z]\w*(?:/[A-Za-z]\w*)?)(?![\w.(\[])")
@@ -34,9 +37,19 @@ class DisplayNames:
     """Draws the series of an evidence item, if there is one."""
 
     def condition_name(self, id_: str) -> str:
-        """Returns a condition's name, or its id if it is unknown."""
-        known = self.catalogue.conditions.get(id_)
+        """Returns the name of a condition or symptom, or its id if it is unknown."""
+        known = self.catalogue.conditions.get(id_) or self.catalogue.symptoms.get(id_)
         return known.name if known else id_
+
+    def incident_name(self, incident: Incident) -> str:
+        """Returns the name of an incident's condition, or `Symptom: <name>`."""
+        name = self.condition_name(incident.condition)
+        return f"Symptom: {name}" if incident.is_symptom else name
+
+    def signal_name(self, id_: str) -> str:
+        """Returns `<id> (<name>)`, or the id of an unknown signal."""
+        known = self.catalogue.signals.get(id_)
+        return f"{id_} ({known.name})" if known else id_
 
     def mitigation_name(self, id_: str) -> str:
         """Returns a mitigation's name, or its id if it is unknown."""
@@ -44,8 +57,8 @@ class DisplayNames:
         return known.name if known else id_
 
     def incident_title(self, incident: Incident) -> str:
-        """Returns `<condition's name> on <location>`."""
-        return f"{self.condition_name(incident.condition)} on {format_location(incident)}"
+        """Returns `<name> on <location>`."""
+        return f"{self.incident_name(incident)} on {format_location(incident)}"
 
     def find_incident(self, id_: str) -> Incident | None:
         """Returns the incident with this id, None if it is unknown."""
@@ -65,14 +78,20 @@ class Section:
 
 
 def severity_glyph(incident: Incident) -> tuple[str, str]:
-    """Returns glyph and role of an incident's severity, or of a resolved incident."""
-    return SEVERITY_GLYPHS["resolved" if incident.state == "resolved" else incident.severity]
+    """Returns glyph and role of an incident's severity, of a symptom, or of a resolved incident."""
+    glyph, role = SEVERITY_GLYPHS["resolved" if incident.state == "resolved" else incident.severity]
+    return (SYMPTOM_GLYPH, role) if incident.is_symptom and incident.state != "resolved" else (glyph, role)
 
 
 def format_location(incident: Incident) -> str:
     """Returns `rank n2`, or `link n2/ew +3` with the number of further members."""
     more = f" +{len(incident.also)}" if incident.also else ""
     return f"{incident.kind} {incident.name}{more}"
+
+
+def format_share(share: float) -> str:
+    """Returns `46 %`, or `< 1 %` of a small one."""
+    return f"{round(100 * share)} %" if share >= 0.005 or share <= 0 else "< 1 %"
 
 
 def format_confidence(incident: Incident) -> str:
@@ -141,7 +160,7 @@ def headline(incident: Incident, names: DisplayNames, now: float) -> tuple[Line,
     ended = f", ended {units.format_time(incident.resolved_at)}" if incident.resolved_at is not None else ""
     lasted = units.format_duration(duration(incident, now))
     since = f"since {units.format_time(incident.opened_at)} UTC, for {lasted}{ended}"
-    cost = format_impact(incident) or "impact not measurable"
+    cost = format_impact(incident) or ("" if incident.is_symptom else "impact not measurable")
     hit = format_blast_radius(incident)
     facts = [since, cost, f"hits {hit}" if hit else ""]
     return what, state, line("  " + " · ".join(filter(None, facts)), "dim")
@@ -150,8 +169,9 @@ def headline(incident: Incident, names: DisplayNames, now: float) -> tuple[Line,
 def lead_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
     """Returns what an operator needs first: what is seen, likely causes, what to do, what would decide, relations."""
     parts = (
-        Section("seen", _seen_lines(incident, names)),
-        Section("or", _alternative_lines(incident, names)),
+        Section("seen", _summary_lines(incident) + _seen_lines(incident, names)),
+        Section("causes", _probable_causes(incident, names, MAX_CAUSES)),
+        Section("or", () if incident.is_symptom else _alternative_lines(incident, names)),
         Section("do", _advice_lines(incident, names)),
         Section("decides", _decisive_lines(incident, names)),
         *_relation_sections(incident, names, MAX_EXPLAINED),
@@ -164,16 +184,19 @@ def reasoning_sections(incident: Incident, names: DisplayNames) -> tuple[Section
     parts = (
         *_evidence_sections(incident, names),
         Section("competing", tuple(_competing_line(c, names) for c in incident.competing)),
-        Section(CANDIDATES_LABEL, _candidate_lines(incident, names)),
+        Section(CANDIDATES_LABEL, () if incident.is_symptom else _candidate_lines(incident, names)),
         Section("unseen", _unseen_lines(incident)),
     )
     return tuple(part for part in parts if part.items)
 
 
 def full_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
-    """Returns all sections of an incident: advice with its recipes, relations, reasoning, history, rule and id."""
+    """Returns all sections of an incident: causes, advice with recipes, relations, reasoning, history, rule, id."""
     parts = (
+        Section("seen", _summary_lines(incident)),
+        Section("causes", _probable_causes(incident, names, len(incident.candidates))),
         Section("do", recipe_items(incident, names)),
+        Section("decides", _decisive_lines(incident, names) if incident.is_symptom else ()),
         *_relation_sections(incident, names, len(names.incidents)),
         *reasoning_sections(incident, names),
         *history_sections(incident, names),
@@ -188,6 +211,23 @@ def _relation_sections(incident: Incident, names: DisplayNames, most: int) -> tu
     if len(below) > most:
         effects.append(line(f"and {len(below) - most} more", "dim"))
     return Section("explained", _cause_lines(incident, names)), Section("explains", tuple(effects))
+
+
+def _summary_lines(incident: Incident) -> tuple[Line, ...]:
+    return (line(incident.summary),) if incident.summary else ()
+
+
+def _probable_causes(incident: Incident, names: DisplayNames, most: int) -> tuple[Line, ...]:
+    """Returns up to `most` causes of a symptom, one a line, likeliest first, and how many more there are."""
+    if not incident.is_symptom:
+        return ()
+    rows: list[Line] = []
+    for n, (id_, probability) in enumerate(zip_longest(incident.candidates[:most], incident.probabilities[:most]), 1):
+        likely = "" if probability is None else f"  {format_share(probability)}"
+        where = incident.format_location(id_)
+        rows.append(((f"{n} ", "dim"), (names.condition_name(id_), "key"), (f"{where}{likely}", "")))
+    more = len(incident.candidates) - most
+    return (*rows, *([line(f"and {more} less likely", "dim")] if more > 0 else []))
 
 
 def _seen_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
@@ -219,7 +259,10 @@ def _alternative_lines(incident: Incident, names: DisplayNames) -> tuple[Line, .
 
 
 def _decisive_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
-    """Returns what separates the incident from its likeliest alternative."""
+    """Returns the signal that would tell the causes of a symptom apart, or a test against the nearest alternative."""
+    if incident.decides:
+        missing = "; it has no data here" if incident.decides in incident.unseen else ""
+        return (((names.signal_name(incident.decides), "key"), (f" would tell these causes apart{missing}", "")),)
     nearest = next(iter(incident.competing), None)
     if nearest is None or not nearest.separate_by:
         return ()
@@ -341,9 +384,8 @@ def history_sections(incident: Incident, names: DisplayNames) -> tuple[Section, 
         history.append(line(f"moved {moved} within its group, so it follows the workload, not a node"))
     if incident.flaps:
         history.append(line(f"reopened {flaps}"))
-    rule = line(
-        f"{incident.rule} (hash {incident.rule_hash[:12]}), input {incident.input_hash[:12] or 'unknown'}", "dim"
-    )
+    decided = f"{incident.rule} (hash {incident.rule_hash[:12]}), " if incident.rule else ""
+    rule = line(f"{decided}input {incident.input_hash[:12] or 'unknown'}", "dim")
     ids = line(f"{incident.id}, condition {incident.condition}", "dim")
     parts = (Section("history", tuple(history)), Section("rule", (rule,)), Section("id", (ids,)))
     return tuple(part for part in parts if part.items)

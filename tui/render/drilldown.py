@@ -107,6 +107,8 @@ def _series_chart(
 def term_lines(context: DrilldownContext, columns: int) -> list[Line]:
     """Returns each term of the rule: weight, verdict at the peak, current value, verdicts over time."""
     incident = context.incident
+    if not incident.rule:
+        return []
     key = incident.rule, incident.kind, incident.name
     rows = [(frame.evidence or {}).get(key) for frame in context.snapshot.signals.frames]
     now = rows[-1] if rows else None

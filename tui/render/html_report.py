@@ -89,7 +89,7 @@ def _overview_row(row: incident_table.IncidentRow, data: HtmlReportData) -> str:
     incident = row.incident
     glyph, role = detail.severity_glyph(incident)
     label = incident.state if incident.state == "resolved" else incident.severity
-    name = _escape(data.names.condition_name(incident.condition))
+    name = _escape(data.names.incident_name(incident))
     linked = f"<a href='#{_escape(incident.id)}'>{name}</a>" if not row.depth else f"└ {name}"
     lasted = units.format_duration(detail.duration(incident, data.snapshot.time))
     sure, impact = detail.format_confidence(incident), _escape(detail.format_impact(incident))

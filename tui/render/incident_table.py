@@ -5,12 +5,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skewscope.engine.model.incident import SEVERITIES, Incident
+from skewscope.engine.model.incident import DIAGNOSIS, SEVERITIES, SYMPTOM, Incident
 from skewscope.tui.render import columns, detail, filter_query, units
 from skewscope.tui.render.columns import Cell, ColumnWidths, TableColumn
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.text import Line, Span, width
 
+SUSPICION = "suspicion"
+CATEGORIES = (DIAGNOSIS, SYMPTOM, SUSPICION)
+"""What incidents are, the most certain first."""
 SILENCED = "silenced"
 """State of an incident that a controller's silence covers; `TriageState.actor` is the silence's id."""
 
@@ -71,17 +74,24 @@ def group_by_condition(rows: Iterable[IncidentRow]) -> list[IncidentRow]:
     return list(first.values())
 
 
+def incident_category(incident: Incident) -> str:
+    """Returns diagnosis, symptom, or suspicion for an unlikely diagnosis."""
+    if incident.is_symptom:
+        return SYMPTOM
+    return DIAGNOSIS if incident.is_likely else SUSPICION
+
+
 def _is_snoozed_child(incident: Incident, snoozed: set[str]) -> bool:
     return incident.root_id in snoozed
 
 
-def _urgency(incident: Incident) -> tuple[bool, bool, int, float, float, str]:
+def _urgency(incident: Incident) -> tuple[bool, int, int, float, float, str]:
     share = incident.impact.change if incident.impact.unit == "1" else None
     hit = incident.blast_radius
     score = incident.confidence * (0.05 + abs(share or 0.0)) * max(hit.nodes + hit.groups + hit.replicas, 1)
     return (
         incident.state == "resolved",
-        not incident.is_likely,
+        CATEGORIES.index(incident_category(incident)),
         -SEVERITIES.index(incident.severity),
         -score,
         incident.opened_at,
@@ -105,7 +115,7 @@ def _incident_tree(root: Incident, children: dict[str, list[Incident]], fold: bo
 
 # --- filter
 
-FILTER_EXAMPLE = "sev>=warning  sure>80  node:n2  state:firing  kind:rank  for>5min  !text  ~letters  or"
+FILTER_EXAMPLE = "sev>=warning  sure>80  node:n2  state:firing  kind:symptom  for>5min  !text  ~letters  or"
 
 
 def filter_table(
@@ -126,7 +136,7 @@ def filter_table(
         [_haystack(i, names) for i in incidents],
         {
             "node": texts(lambda i: " ".join((i.name, *i.also))),
-            "kind": texts(lambda i: i.kind),
+            "kind": texts(lambda i: f"{i.kind} {incident_category(i)}"),
             "state": texts(state),
             "rule": texts(lambda i: i.rule),
             "condition": texts(lambda i: i.condition),
@@ -145,7 +155,7 @@ def filter_table(
 
 
 def _haystack(incident: Incident, names: DisplayNames) -> str:
-    name = names.condition_name(incident.condition)
+    name = names.incident_name(incident)
     return " ".join((incident.id, incident.condition, name, detail.format_location(incident), *incident.also)).lower()
 
 
@@ -182,7 +192,8 @@ class IncidentCellFormatter:
         """Returns text and role of a cell."""
         if column == "mark":
             return detail.severity_glyph(row.incident)
-        quiet = "dim" if row.depth or row.incident.state == "resolved" or not row.incident.is_likely else ""
+        doubtful = incident_category(row.incident) == SUSPICION
+        quiet = "dim" if row.depth or row.incident.state == "resolved" or doubtful else ""
         return self._cell_text(row, column), "dim" if row.incident.id in self.triage_states else quiet
 
     def _cell_text(self, row: IncidentRow, column: str) -> str:
@@ -190,7 +201,7 @@ class IncidentCellFormatter:
         if column == "condition":
             indent = "  " * min(row.depth - 1, 3) + "└ " if row.depth else ""
             more = f" (+{row.folded})" if row.folded else ""
-            return indent + self.names.condition_name(incident.condition) + more
+            return indent + self.names.incident_name(incident) + more
         if column == "state":
             return self._state_text(incident)
         if column == "trend":
@@ -246,6 +257,6 @@ def row_line(row: IncidentRow, fitting: ColumnWidths, cells: IncidentCellFormatt
 def bare_line(row: IncidentRow, cells: IncidentCellFormatter, gutter: Span = (" ", "")) -> Line:
     """Returns a row for narrow screens; the location comes first, since it differs most."""
     incident = row.incident
-    name = cells.names.condition_name(incident.condition)
+    name = cells.names.incident_name(incident)
     text = f"{detail.format_confidence(incident):>5} {detail.format_location(incident)}: {name}"
     return (cells.cell(row, "mark"), gutter, (text, cells.cell(row, "where")[1]))

@@ -1,9 +1,10 @@
 """The report of a recording as text for a terminal, a pipe or a file. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from skewscope.engine.model.incident import Incident
+from skewscope.engine.model.incident import DIAGNOSIS, Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.problems import join_names
 from skewscope.tui.render import incident_layout, incident_table, units
@@ -63,7 +64,7 @@ def verdict_line(outcome: "ReplayResult") -> Line:
         sources = outcome.snapshots[-1].sources if outcome.snapshots else ()
         return line(quiet_sentence(len(outcome.signals), sources), "ok")
     roots = [i for i in incidents if i.explained_by is None]
-    still = sum(i.state == "firing" and i.is_likely for i in roots)
+    still = sum(i.state == "firing" and (i.is_likely or i.is_symptom) for i in roots)
     folded = len(incidents) - len(roots)
     explained = f"; {units.format_count(folded, 'more incident')} explained by them" if folded else ""
     opened = f"{still} open" if still else "none open"
@@ -71,10 +72,11 @@ def verdict_line(outcome: "ReplayResult") -> Line:
 
 
 def count_summary(roots: Iterable[Incident]) -> str:
-    """Returns `2 diagnoses, 1 suspicion`."""
-    likely = [one.is_likely for one in roots]
-    parts = ((sum(likely), "diagnosis", "diagnoses"), (len(likely) - sum(likely), "suspicion", "suspicions"))
-    return ", ".join(units.format_count(n, *nouns) for n, *nouns in parts if n)
+    """Returns `2 diagnoses, 1 symptom, 1 suspicion`."""
+    counts = Counter(map(incident_table.incident_category, roots))
+    plurals = {DIAGNOSIS: "diagnoses"}
+    found = [(counts[noun], noun, plurals.get(noun, "")) for noun in incident_table.CATEGORIES if counts[noun]]
+    return ", ".join(units.format_count(n, noun, plural) for n, noun, plural in found)
 
 
 def quiet_sentence(signals: int, sources: Iterable["SourceState"]) -> str:

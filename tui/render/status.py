@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from skewscope.engine.model.incident import SEVERITIES, Incident
+from skewscope.engine.model.incident import SEVERITIES, SYMPTOM, Incident
 from skewscope.tui.render import units
-from skewscope.tui.render.detail import SEVERITY_GLYPHS
+from skewscope.tui.render.detail import SEVERITY_GLYPHS, SYMPTOM_GLYPH
 from skewscope.tui.render.text import Line, Span, cut, fit, justify, line_width, pad, wrap
 
 if TYPE_CHECKING:
@@ -76,20 +76,26 @@ def _scope_spans(status: ConsoleStatus) -> Line:
 
 
 def _severity_counts(incidents: tuple[Incident, ...], *, labels: bool, zeros: bool) -> Line:
-    """Returns the roots per severity; without `zeros` only non-zero counts and the critical ones."""
+    """Returns the roots per severity, and symptoms; without `zeros` only non-zero counts and the critical ones."""
     out: list[Span] = [(" ", "")]
+    symptoms = sum(_display_severity(i) == SYMPTOM for i in incidents if i.explained_by is None)
     for severity in (*reversed(SEVERITIES), "resolved"):
         found = sum(_display_severity(i) == severity for i in incidents if i.explained_by is None)
         mark, role = SEVERITY_GLYPHS[severity]
+        if severity == "resolved" and symptoms:
+            noun = "symptom" if symptoms == 1 else "symptoms"
+            out.append((f" {SYMPTOM_GLYPH} {symptoms}{f' {noun} ' if labels else ''}", "warn"))
         if found or zeros or severity == SEVERITIES[-1]:
             out.append((f" {mark} {found}{f' {severity} ' if labels else ''}", role if found else "dim"))
     return tuple(out)
 
 
 def _display_severity(incident: Incident) -> str:
-    """Returns the severity that an incident counts as; an unlikely one counts as info."""
+    """Returns the severity that an incident counts as; an unlikely one counts as info, a symptom by itself."""
     if incident.state == "resolved":
         return "resolved"
+    if incident.is_symptom:
+        return SYMPTOM
     return incident.severity if incident.is_likely else SEVERITIES[0]
 
 

@@ -45,7 +45,8 @@ def _incident_changes(
     if old is None:
         cost = f", {detail.format_impact(new)}" if detail.format_impact(new) else ""
         advice = f", do: {names.mitigation_name(new.mitigations[0].id)}" if new.mitigations else ""
-        yield change("opened", f"{new.severity}, {name}, {detail.format_confidence(new)} sure{cost}{advice}")
+        about = f", {new.summary}" if new.summary else ""
+        yield change("opened", f"{new.severity}, {name}, {detail.format_confidence(new)} sure{cost}{advice}{about}")
         if new.explained_by:
             yield change("explained", f"{name}, {_root_label(new, names)}")
         return
@@ -57,7 +58,7 @@ def _incident_changes(
         )
         yield change("resolved" if new.state == "resolved" else "reopened", how)
     if old.name != new.name:
-        yield change("moved", f"{names.condition_name(new.condition)} from {old.name} to {new.name}")
+        yield change("moved", f"{names.incident_name(new)} from {old.name} to {new.name}")
     if old.severity != new.severity:
         yield change("severity", f"{name} is {new.severity}, before {old.severity}")
     if old.root_id != new.root_id:

@@ -21,7 +21,7 @@ from skewscope.adapters.controller.incident_restore import (
 )
 from skewscope.adapters.controller.store import Store, StoreError, StoreReader
 from skewscope.engine.engine import IncidentChange
-from skewscope.engine.model.incident import Explanation, parse_incident
+from skewscope.engine.model.incident import SYMPTOM, Explanation, parse_incident
 from skewscope.kb.problems import InputError
 from tests.adapters.controller.writer import incident
 
@@ -42,14 +42,26 @@ def test_an_incident_comes_back_as_it_was(tmp_path):
 def test_rows_of_the_first_version_are_read(tmp_path):
     store, one = Store(tmp_path / "s.db"), replace(incident(3), explained_by=Explanation("i-9", "caused"))
     store.write_tick(5.0, [one], [])
-    old = {name: value for name, value in one.as_json().items() if name != "version"} | {"explained_by": "i-9"}
+    newer = ("version", "kind", "decides", "summary")
+    old = {name: value for name, value in one.as_json().items() if name not in newer} | {"explained_by": "i-9"}
     with store.transaction() as connection:
         connection.execute("UPDATE incidents SET told = ?", (json.dumps(old),))
     reader = StoreReader(store.path)
     assert [each.explained_by for each in store.open_incidents()] == [one.explained_by]
     assert [each.explained_by for each in reader.incidents_since(0.0)] == [one.explained_by]
-    assert reader.incidents() == [one.as_json()]
+    assert reader.incidents() == reader.incidents(kind="diagnosis") == [one.as_json()]
     assert reader.incident(one.id)["explained_by"] == {"id": "i-9", "relation": "caused"}
+
+
+def test_diagnoses_and_symptoms_are_listed_apart(tmp_path):
+    store, diagnosis = Store(tmp_path / "s"), incident(3)
+    symptom = replace(incident(4), category=SYMPTOM, candidates=("a", "b"), probabilities=(0.5, 0.25))
+    store.write_tick(1.0, [diagnosis, symptom], [])
+    reader = StoreReader(tmp_path / "s")
+    assert [one["id"] for one in reader.incidents(kind="diagnosis")] == ["i-3"]
+    assert [one["id"] for one in reader.incidents("firing", kind="symptom")] == ["i-4"]
+    assert reader.incidents("resolved", kind="symptom") == []
+    assert next(one for one in store.open_incidents() if one.is_symptom).probabilities == (0.5, 0.25)
 
 
 def test_what_did_not_change_is_not_written(tmp_path):

@@ -16,7 +16,7 @@ from skewscope.adapters.notify.alertmanager import (
 )
 from skewscope.adapters.notify.base import DeliveryError, NotificationScope
 from skewscope.adapters.sources.http_client import FetchOptions
-from tests.adapters.notify.incidents import fleet, incident
+from tests.adapters.notify.incidents import fleet, incident, symptom
 from tests.adapters.notify.servers import alertmanager, free_port, listening
 
 PERIOD = 30.0
@@ -126,6 +126,7 @@ def test_labels_are_identity_only():
     assert labels[0] == labels[1]
     assert labels[0] == {
         "alertname": "tp-straggler",
+        "category": "diagnosis",
         "kind": "rank",
         "entity": "n3",
         "node": "n3",
@@ -133,6 +134,19 @@ def test_labels_are_identity_only():
         "cluster": "a",
         **({"rack": fleet().node["n3"].rack} if fleet().node["n3"].rack else {}),
     }
+
+
+def test_a_symptom_says_that_it_is_one():
+    with listening() as ear:
+        show(teller(ear.port), [symptom(3)], 5000.0)
+    (alert,) = ear.posts[-1].json
+    assert alert["labels"]["category"] == "symptom"
+    told = alert["annotations"]
+    assert told["summary"] == "symptom slow-steps on rank n3"
+    assert told["description"] == "Steps take 1.9 times as long."
+    assert told["may_be_caused_by"] == "tp-straggler 46 %, fabric-congestion 21 %"
+    assert told["decides"] == "gpu.sm_clock"
+    assert "may_be_instead" not in told
 
 
 def test_where_severity_is_a_label_its_change_ends_the_other_alert():

@@ -42,7 +42,7 @@ def test_everything_can_be_said(written):
     explained: true
     link: https://skewscope.example/
     bearer: {token: "${SECRET}"}
-  - {kind: cloudevents, urls: ["https://events.example/in"], source: urn:a, mode: binary, timeout: 2}
+  - {kind: cloudevents, urls: ["https://events.example/in"], source: urn:a, mode: binary, timeout: 2, symptoms: false}
   - {kind: nvsentinel, name: nv, target: "unix:///run/nv.sock", least: critical}
   - {kind: chat, name: room, file: chat, per_hour: 10}
 """
@@ -50,6 +50,7 @@ def test_everything_can_be_said(written):
     )
     assert SECRET not in repr(config)
     ops, events, nv, room = (wanted.settings for wanted in config.notifiers)
+    assert [wish.scope.symptoms for wish in (ops, events, nv, room)] == [True, False, False, True]
     assert ops.urls == ("http://am0:9093/api/v2/alerts", "https://am1/prefix/api/v2/alerts")
     assert (ops.period, ops.labels, ops.severity_label, ops.link) == (
         20.0,
@@ -83,6 +84,7 @@ def test_everything_can_be_said(written):
         ('{kind: cloudevents, urls: ["a:1"], mode: batch}', "one of structured, binary"),
         ("{kind: nvsentinel, target: /run/nv.sock}", "unix:///var/run/nvsentinel.sock"),
         ('{kind: nvsentinel, target: "pc:50051", token_file: chat}', "a token without TLS"),
+        ("{kind: nvsentinel, symptoms: true}", "unknown field 'symptoms'"),
         ("{kind: nvsentinel, processing_strategy: EXECUTE_REMEDIATION}", "unknown field 'processing_strategy'"),
         ("{kind: chat, file: none}", "no readable file 'none'"),
         ("{kind: chat, file: empty}", "0 addresses"),

@@ -20,7 +20,7 @@ from skewscope.adapters.notify.base import (
     NotificationScope,
 )
 from skewscope.adapters.sources.http_client import FetchOptions
-from tests.adapters.notify.incidents import fleet, incident, over
+from tests.adapters.notify.incidents import fleet, incident, over, symptom
 from tests.adapters.notify.servers import free_port, listening
 
 TOKEN = "very-secret-0123456789"
@@ -219,6 +219,14 @@ def test_health_events_arrive_over_grpc_on_a_socket(connector, tmp_path):
 
 
 # --- chat
+
+
+def test_a_message_about_a_symptom_has_its_causes():
+    title, body = chat.build_message(Notification(1, 5.0, IncidentUpdate(OPENED, "", symptom(3))), fleet())
+    assert title == "symptom slow-steps on rank n3"
+    assert "Steps take 1.9 times as long.\nPossible causes: tp-straggler 46 %, fabric-congestion 21 %\n" in body
+    assert "gpu.sm_clock would tell the causes apart." in body
+    assert "Why:" not in body
 
 
 def talker(*addresses, per_hour=30):

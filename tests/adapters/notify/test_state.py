@@ -11,7 +11,7 @@ from skewscope.adapters.notify import outbox
 from skewscope.adapters.notify.base import CHANGED, OPENED, RESOLVED, WITHDRAWN, NotificationScope
 from skewscope.adapters.notify.notifier_state import NotifierState
 from skewscope.adapters.notify.outbox import Outbox
-from skewscope.engine.model.incident import Explanation
+from skewscope.engine.model.incident import SYMPTOM, Explanation
 from tests.adapters.notify.incidents import incident, over
 
 EXPLANATION = Explanation("i-9", "caused")
@@ -49,6 +49,15 @@ def test_what_is_not_to_be_told(one):
         )
         == []
     )
+
+
+def test_a_symptom_is_told_when_no_diagnosis_has_explained_it_for_a_while():
+    one = incident(3, category=SYMPTOM, confidence=0.3, opened_at=1.0)
+    desk = NotifierState(NotificationScope())
+    assert desk.update(30.0, [one], {}) == []
+    assert whats(desk.update(31.0, [one], {})) == [(OPENED, "i-3")]
+    assert whats(desk.update(32.0, [replace(one, explained_by=EXPLANATION)], {})) == [(WITHDRAWN, "i-3")]
+    assert NotifierState(NotificationScope(symptoms=False)).update(99.0, [one], {}) == []
 
 
 def test_what_is_silenced_or_explained_is_withdrawn_and_comes_back():

@@ -5,7 +5,7 @@ import pytest
 from skewscope.engine.model.topology import Topology
 from skewscope.tui.console.app import ConsoleOptions
 from tests.tui.consoles import run, screen_text, shown
-from tests.tui.samples import SOURCES, empty, film, many
+from tests.tui.samples import ABNORMAL, SOURCES, empty, film, many
 
 SIZES = [(80, 24), (120, 40), (200, 50)]
 WALK = (
@@ -73,6 +73,8 @@ def all_unknown():
         ("sources_80x24", (80, 24), film, ("s",)),
         ("plan_80x24", (80, 24), film, ("m", "1")),
         ("filtered_80x24", (80, 24), film, ("slash", *"sev>=loud", "enter")),
+        ("symptoms_80x24", (80, 24), lambda: film(ABNORMAL), ("j", "j", "j")),
+        ("symptom_detail_80x24", (80, 24), lambda: film(ABNORMAL), ("j", "j", "j", "enter")),
         ("wide_80x24", (80, 24), film, ("3", "w", "l", "l")),
     ],
 )

@@ -5,7 +5,7 @@ import pytest
 from skewscope.tui.render import report
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.text import line_width, to_plain_text
-from tests.tui.samples import INCIDENTS, catalogue, healthy, outcome
+from tests.tui.samples import ABNORMAL, INCIDENTS, SYMPTOM, catalogue, healthy, outcome
 
 
 def text(found, columns=100, *, why=False):
@@ -16,6 +16,7 @@ def text(found, columns=100, *, why=False):
 def test_a_report_is_as_it_was_accepted(golden):
     golden("report_100", text(outcome()))
     golden("report_why_100", text(outcome(), why=True))
+    golden("report_symptoms_100", text(outcome(ABNORMAL)))
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100])
@@ -28,6 +29,16 @@ def test_healthy_data_gets_a_clear_sentence_with_the_fleet():
     shown = text(healthy())
     assert "tp: no diagnosis and no symptom in 2 signals from packets (7 of 8 ports)," in shown
     assert "8 nodes and 1 group for 1 min 40 s" in " ".join(shown.split())
+
+
+def test_a_symptom_is_counted_and_never_called_healthy():
+    assert "tp: 2 diagnoses, 1 symptom; 2 open at the end of the data; 2 more incidents" in text(outcome(ABNORMAL))
+    alone = text(outcome((SYMPTOM, replace(INCIDENTS[0], confidence=0.2))))
+    assert "tp: 1 symptom, 1 suspicion; 1 open at the end of the data." in alone
+    assert "no diagnosis" not in alone
+    shown = text(outcome((SYMPTOM,)), why=True)
+    assert "4 burst" not in text(outcome((SYMPTOM,)))
+    assert "4 Pipeline bubble  < 1 %" in shown
 
 
 def test_no_data_is_not_called_healthy():

@@ -289,7 +289,7 @@ class FabricModel(ScreenModel):
             mine = self._heat_map_builder().series_rows(snapshot, node)
             if not len(mine) or snapshot.signals.latest.stale[mine].all():
                 return [line("no data from this node, so its state is unknown", "warn")]
-            return [line("no fault found on this node", "ok")]
+            return [line("no diagnosis and no symptom on this node", "ok")]
         names = self.state.names
         titles = [f" {names.incident_title(i)}, {detail.format_confidence(i)} sure" for i in here]
         return [
