@@ -268,12 +268,12 @@ class Symptom:
     severity: str
     """info or warning."""
     title: str
-    """Template of the sentence that is told; fields: entity, signal, ratio, before, after, unit, since."""
+    """Template of the sentence that is reported; fields: entity, signal, ratio, before, after, unit, since."""
     roles: tuple[str, ...]
     """Roles of the signals that can show it."""
     basis: str
     instead: Mapping[str, str] = field(default_factory=dict)
-    """By form of the deviation (peers, moving, zero, repeats): the id of the symptom that is told in its place."""
+    """By form of the deviation (peers, moving, zero, repeats): the id of the symptom that is reported in its place."""
     file: str = ""
 
 
