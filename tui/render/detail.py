@@ -1,14 +1,12 @@
 """One incident as lines: location, time, confidence, evidence, missing signals and advice. Pure."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from skewscope.engine.model.incident import Advice, CompetingCondition, Incident, IncidentEvidence
 from skewscope.kb.model import Catalogue, Mitigation
-from skewscope.rules.model import DEFINITIONS_MARK
-from skewscope.tui.render import units
+from skewscope.tui.render import expression_text, units
 from skewscope.tui.render.text import Line, line, pad, width
 
 SEVERITY_GLYPHS = {"critical": ("✖", "crit"), "warning": ("!", "warn"), "info": ("·", "info"), "resolved": ("✓", "ok")}
@@ -17,8 +15,6 @@ SYMPTOM_GLYPH = "~"
 """Glyph of a symptom; its role is that of its severity."""
 
 CANDIDATES_LABEL = "possibly"
-_QUANTITY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?\* ?([A-Za-z]\w*(?:/[A-Za-z]\w*)?)(?![\w.(\[])")
-"""A number times a unit; a number times a signal or a function is not a quantity."""
 MAX_CAUSES = 3
 """Causes that the lead names."""
 MAX_ADVICE = 3
@@ -135,17 +131,6 @@ def format_value(item: IncidentEvidence) -> str:
 def format_name(name: str) -> str:
     """Returns an item's name with blanks: `same_rank` is `same rank`."""
     return name.replace("_", " ")
-
-
-def format_expression(expression: str) -> str:
-    """Returns a readable expression: `12*percent` is `12%`, `4*s` is `4s`, `8*streams` is `8 streams`."""
-    return _QUANTITY.sub(_format_quantity, expression.partition(DEFINITIONS_MARK)[0])
-
-
-def _format_quantity(found: re.Match[str]) -> str:
-    number, unit = found.groups()
-    unit = "%" if unit == "percent" else unit
-    return f"{number}{unit}" if len(unit) <= 2 else f"{number} {unit}"
 
 
 def headline(incident: Incident, names: DisplayNames, now: float) -> tuple[Line, Line, Line]:
@@ -302,7 +287,7 @@ def _evidence_line(item: IncidentEvidence, name_width: int, value_width: int, ma
 
 
 def _expression_line(item: IncidentEvidence) -> Line:
-    return ((format_expression(item.expr), "dim"),)
+    return ((expression_text.format_expression(item.expr), "dim"),)
 
 
 def _competing_line(competing: CompetingCondition, names: DisplayNames) -> Line:

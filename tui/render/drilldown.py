@@ -9,6 +9,7 @@ from skewscope.engine.model.incident import Incident
 from skewscope.tui.render import charts, detail, evidence_series, incident_layout, units
 from skewscope.tui.render.charts import Curve
 from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.expression_text import format_expression
 from skewscope.tui.render.node_lookup import NodeLookup
 from skewscope.tui.render.status import join_columns
 from skewscope.tui.render.text import Line, Span, cut, fit, line, pad, wrap
@@ -131,7 +132,7 @@ def term_lines(context: DrilldownContext, columns: int) -> list[Line]:
             (f" now {pad(shown, 10)}", "" if value is not None else "dim"),
         ]
         out.append(fit((*spans, *over), columns))
-        out += wrap((("      ", ""), (detail.format_expression(item.expr), "dim")), columns, 6)
+        out += wrap((("      ", ""), (format_expression(item.expr), "dim")), columns, 6)
     return [*out, ()]
 
 

@@ -1,6 +1,5 @@
 """The measured series behind a piece of evidence, and their peers. Pure."""
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,9 +7,9 @@ import numpy as np
 from skewscope.adapters.view.snapshot import ViewSnapshot
 from skewscope.engine.model.arrays import F32
 from skewscope.engine.model.incident import Incident, IncidentEvidence
+from skewscope.tui.render.expression_text import decisive_signals
 from skewscope.tui.render.node_lookup import NodeLookup
 
-_SIGNAL = re.compile(r"(?<![\w.])[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)+")
 MAX_PEERS = 16
 """Peers drawn at most."""
 
@@ -35,16 +34,11 @@ class EvidenceSeries:
         return snapshot.signals.history(np.array(self.peer_rows, np.intp), samples)
 
 
-def signals_of(expression: str) -> list[str]:
-    """Returns the signals in an expression, without duplicates, in order."""
-    return list(dict.fromkeys(_SIGNAL.findall(expression)))
-
-
 def find_series(
     item: IncidentEvidence, incident: Incident, snapshot: ViewSnapshot, node_lookup: NodeLookup
 ) -> EvidenceSeries | None:
-    """Returns the series that a piece of evidence is about, None if it cannot be determined."""
-    for signal in signals_of(item.expr):
+    """Returns the series that a piece of evidence measures; None if there is none or its verdict is unknown."""
+    for signal in decisive_signals(item.expr) if item.verdict != "unknown" else ():
         row = _best_row(signal, incident, snapshot, node_lookup, front="front(" in item.expr)
         if row >= 0:
             series_index = snapshot.signals.series_index

@@ -11,6 +11,7 @@ from skewscope.adapters.view.snapshot import ViewSnapshot
 from skewscope.engine.model.incident import Incident, IncidentEvidence
 from skewscope.tui.render import detail, evidence_series, incident_table, text, units
 from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.expression_text import format_expression
 from skewscope.tui.render.node_lookup import NodeLookup
 from skewscope.tui.render.text import Line
 
@@ -141,7 +142,7 @@ def _evidence_table(incident: Incident) -> str:
     body = "".join(
         f"<tr><td>{item.verdict}<td>{_escape(detail.format_name(item.name))}<td>{side}<td class=n>{item.weight:g}"
         f"<td class=n>{_escape(detail.format_value(item))}"
-        f"<td><code>{_escape(detail.format_expression(item.expr))}</code></tr>"
+        f"<td><code>{_escape(format_expression(item.expr))}</code></tr>"
         for item, side in rows
     )
     return f"<h3>evidence</h3><div class=wide><table><tr>{head}</tr>{body}</table></div>"

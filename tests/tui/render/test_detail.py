@@ -80,19 +80,6 @@ def test_another_incident_is_named_in_the_history():
     assert "a root again" in shown
 
 
-@pytest.mark.parametrize(
-    ("written", "shown"),
-    [
-        ("mean(x, 2*s) > 12*percent * mean(y, 2*s)", "mean(x, 2s) > 12% * mean(y, 2s)"),
-        ("x > 0.3 * wire.burst_bytes and y > 10*packets/s", "x > 0.3 * wire.burst_bytes and y > 10 packets/s"),
-        ("0.67 * mean(x, 8*s) > 0.3*ms", "0.67 * mean(x, 8s) > 0.3ms"),
-        ("p3*x > 4*bucket[a]", "p3*x > 4*bucket[a]"),
-    ],
-)
-def test_quantities_of_an_expression_are_shown_as_people_write_them(written, shown):
-    assert detail.format_expression(written) == shown
-
-
 def test_the_state_is_shown_where_the_name_leaves_no_room_for_it():
     assert "critical · firing · 94 % sure" in to_plain_text(
         incident_layout.squeezed_lines(ROOT, WORDS, NOW, 100, 10)[:1]

@@ -1,0 +1,82 @@
+"""Expressions of evidence as text: for people, and which signals decide them. Pure; any text is taken.
+
+The text of an item is its expression, followed by the definitions of its lets: `a > b where a = ...; b = ...`.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from skewscope.rules.model import DEFINITIONS_MARK
+from skewscope.rules.parsing import ExpressionProblem, dotted_name, parse_syntax
+
+_QUANTITY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?\* ?([A-Za-z]\w*(?:/[A-Za-z]\w*)?)(?![\w.(\[])")
+"""A number times a unit; a number times a signal, a function or a let is not a quantity."""
+
+
+def split_definitions(text: str) -> tuple[str, dict[str, str]]:
+    """Returns the expression, and the definition of each of its lets."""
+    expression, _, definitions = text.partition(DEFINITIONS_MARK)
+    parts = (part.partition(" = ") for part in definitions.split("; ") if part)
+    return expression, {name: definition for name, _, definition in parts}
+
+
+def format_expression(text: str) -> str:
+    """Returns a readable expression with its lets: `lag > 4s`, or `lag > 0.5 * limit where limit = 8s`."""
+    expression, lets = split_definitions(text)
+
+    def format_quantity(found: re.Match[str]) -> str:
+        number, unit = found.groups()
+        if unit.partition("/")[0] in lets:
+            return found[0]
+        unit = "%" if unit == "percent" else unit
+        return f"{number}{unit}" if len(unit) <= 2 else f"{number} {unit}"
+
+    meanings = "; ".join(f"{name} = {_QUANTITY.sub(format_quantity, meaning)}" for name, meaning in lets.items())
+    return _QUANTITY.sub(format_quantity, expression) + (f"{DEFINITIONS_MARK}{meanings}" if meanings else "")
+
+
+def decisive_signals(text: str) -> tuple[str, ...]:
+    """Returns the signals that the first comparison measures, in order; all signals where nothing is compared."""
+    expression, definitions = split_definitions(text)
+    lets = {name: tree for name, meaning in definitions.items() if (tree := _parse(meaning)) is not None}
+    tree = _parse(expression)
+    if tree is None:
+        return ()
+    for node in _walk(tree, lets):
+        if isinstance(node, ast.Compare):
+            for side in (node.left, *node.comparators):
+                if found := _signals(side, lets):
+                    return found
+    return _signals(tree, lets)
+
+
+def _parse(text: str) -> ast.expr | None:
+    tree = parse_syntax(text)
+    return None if isinstance(tree, ExpressionProblem) else tree
+
+
+def _signals(tree: ast.expr, lets: Mapping[str, ast.expr]) -> tuple[str, ...]:
+    """Returns the ids of the signals from left to right, each once."""
+    return tuple(dict.fromkeys(name for node in _walk(tree, lets) if (name := dotted_name(node))))
+
+
+def _walk(tree: ast.expr, lets: Mapping[str, ast.expr]) -> Iterator[ast.expr]:
+    """Yields the nodes from left to right, with the definition of each let where it first occurs.
+
+    Subscripts, names of functions and the parts of a signal's id are omitted.
+    """
+    unvisited = dict(lets)
+    stack: list[ast.AST] = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.expr):
+            yield node
+        parts: Iterable[ast.AST] = () if isinstance(node, ast.Attribute) else ast.iter_child_nodes(node)
+        if isinstance(node, ast.Name):
+            parts = [unvisited.pop(node.id)] if node.id in unvisited else []
+        elif isinstance(node, ast.Subscript):
+            parts = [node.value]
+        elif isinstance(node, ast.Call):
+            parts = node.args
+        stack += reversed(list(parts))
