@@ -15,9 +15,20 @@ from numpy.typing import NDArray
 
 from skewscope.adapters.formats.compression import MAX_BYTES
 from skewscope.adapters.formats.pcap import BLOCK_BYTES, ETHERNET, RAW_IP, SLL, SLL2, FrameReader, Frames, read_headers
-from skewscope.engine.wire.packets import OTHER, ROCE, ROCE_CNP, TCP, Packets
+from skewscope.engine.wire.packets import OTHER, ROCE, ROCE_CNP, ROCE_V1, TCP, Packets
 
-__all__ = ["OTHER", "ROCE", "ROCE_PORT", "TCP", "PacketReader", "Packets", "address_key", "decode", "read_packets"]
+__all__ = [
+    "OTHER",
+    "ROCE",
+    "ROCE_PORT",
+    "ROCE_V1",
+    "TCP",
+    "PacketReader",
+    "Packets",
+    "address_key",
+    "decode",
+    "read_packets",
+]
 
 I64: TypeAlias = NDArray[np.int64]
 U64: TypeAlias = NDArray[np.uint64]
@@ -55,6 +66,8 @@ class PacketReader(Iterator[Packets]):
 
     short_frames = 0
     """Number of frames so far that were captured too short for their headers; a larger snap length helps."""
+    roce_v1_frames = 0
+    """Number of RoCEv1 frames so far, which are counted and not decoded."""
 
     def __init__(self, path: Path, block_bytes: int = BLOCK_BYTES, most_bytes: int = MAX_BYTES) -> None:
         self._frames = FrameReader(path, block_bytes, most_bytes)
@@ -62,6 +75,7 @@ class PacketReader(Iterator[Packets]):
     def __next__(self) -> Packets:
         packets, cut = _decode(next(self._frames))
         self.short_frames += cut
+        self.roce_v1_frames += int(np.count_nonzero(packets.proto == ROCE_V1))
         return packets
 
     @property
@@ -83,6 +97,7 @@ def _decode(frames: Frames) -> tuple[Packets, int]:
     net = _Network(*(np.full(len(frames), fill, np.int64) for fill in (NO_PROTOCOL, 0, 0, 0)))
     for network in (_parse_ipv4, _parse_ipv6):
         cut += network(frames, link, net, out)
+    out["proto"][link.ethertype == ROCE_V1_ETHERTYPE] = ROCE_V1
     for transport in (_parse_ports, _parse_tcp, _parse_roce):
         cut += transport(frames, net, out)
     return Packets(time=frames.time, size=frames.size.astype(np.int32), **out), cut
@@ -115,6 +130,8 @@ def _mix_bits(bits: U64) -> U64:
 
 BE16 = np.dtype(">u2")
 IPV4, IPV6 = 0x0800, 0x86DD
+ROCE_V1_ETHERTYPE = 0x8915
+"""RDMA in Ethernet frames of its own, without IP: its addresses are those of the link."""
 vlan_tags = (0x8100, 0x88A8, 0x9100)
 MAX_VLANS = 4
 

@@ -58,6 +58,9 @@ def reduce_capture(path: Path, view: PortView, table: SeriesTable) -> tuple[Bloc
         warnings.append(f"{path.name} ends inside a packet: the capture was cut short")
     if reader.short_frames:
         warnings.append(f"{path.name}: {reader.short_frames} packets were captured too short for their headers")
+    if reader.roce_v1_frames:
+        count = reader.roce_v1_frames
+        warnings.append(f"{path.name}: {count} packets are RoCEv1 (EtherType 0x8915), which is not decoded")
     if not reduced:
         warnings.append(f"{path.name} holds no packet from or to {view.port}")
     return merge_blocks(_build_block(samples, table) for samples in reduced), warnings

@@ -6,8 +6,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-OTHER, ROCE, TCP = 0, 1, 6
-"""Values of `Packets.proto`: neither, RoCEv2, TCP."""
+OTHER, ROCE, ROCE_V1, TCP = 0, 1, 2, 6
+"""Values of `Packets.proto`: none of the others, RoCEv2, RoCEv1 (recognised, not decoded), TCP."""
 
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 ROCE_ACK, ROCE_CNP = 0x11, 0x81

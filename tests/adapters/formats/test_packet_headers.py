@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skewscope.adapters.formats.packet_headers import OTHER, ROCE, TCP, Packets, address_key, read_packets
+from skewscope.adapters.formats.packet_headers import OTHER, ROCE, ROCE_V1, TCP, Packets, address_key, read_packets
 from tests.support import packet_bytes as make
 from tests.support.packet_bytes import (
     ACKNOWLEDGE,
@@ -143,6 +143,18 @@ def test_what_is_neither_tcp_nor_roce_is_other_without_a_payload(decoded, frame)
     row = decoded(frame)
     assert (row["proto"], row["length"], row["seq"], row["opcode"]) == (OTHER, 0, 0, 0)
     assert row["size"] == len(frame)
+
+
+@pytest.mark.parametrize("vlans", [(), (7,)])
+def test_roce_v1_is_recognised_and_counted_and_not_decoded(tmp_path, vlans):
+    path = tmp_path / "one.pcap"
+    frames = [ethernet(bytes(60), 0x8915, vlans=vlans), ethernet(arp(A, B), ARP)]
+    path.write_bytes(make.pcap([Record(frame) for frame in frames]))
+    reader = read_packets(path)
+    (block,) = reader
+    assert block.proto.tolist() == [ROCE_V1, OTHER]
+    assert block.length.tolist() == [0, 0]
+    assert reader.roce_v1_frames == 1
 
 
 def test_plain_udp_keeps_its_ports(decoded):
@@ -344,7 +356,7 @@ def test_frames_of_any_bytes_give_one_row_each(tmp_path_factory, frames, snaplen
     block = Packets.concat(list(read_packets(path)))
     assert block.size.tolist() == [len(frame) for frame in frames]
     assert (block.length >= 0).all()
-    assert np.isin(block.proto, [OTHER, ROCE, TCP]).all()
+    assert np.isin(block.proto, [OTHER, ROCE, ROCE_V1, TCP]).all()
 
 
 # Another reader's opinion
