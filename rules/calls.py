@@ -92,7 +92,7 @@ def _constant_argument(
     wanted, (lowest, highest), expected = {
         "window": (units.SECOND, (sys.float_info.min, MAX_WINDOW), f"a time up to {MAX_WINDOW:g}*s"),
         "quantile": (units.NUMBER, (0.0, 1.0), "a number from 0 to 1"),
-        "constant": (unit, (-math.inf, math.inf), f"a constant in {format_dimension(unit)}"),
+        "constant": (unit, (-math.inf, math.inf), f"a constant, {units.describe_number(unit)}"),
     }.get(parameter.type, (units.NUMBER, (-math.inf, math.inf), "a constant without unit"))
     fits = expr.dimension == wanted or (parameter.type == "constant" and is_zero(expr))
     if expr.op == "number" and fits and lowest <= expr.value <= highest:
@@ -225,7 +225,7 @@ def _check_units(walker: "ExpressionBuilder", node: ast.Call, function: RuleFunc
         first = next((arg for arg in args if not is_zero(arg)), args[0])
         return all(walker.require_same_unit(node, first, arg) for arg in args if arg is not first)
     if function.units == "comparable":
-        shown = [format_dimension(arg.dimension) for arg in args]
+        shown = [units.describe_unit(arg.dimension) for arg in args]
         found = "" if len({units.without_counts(arg.dimension) for arg in args}) == 1 else " over ".join(shown)
         expected, hint = "units that differ in nothing but what they count", ""
     else:

@@ -15,7 +15,7 @@ from typing import Any
 
 from skewscope.kb.model import Signal
 from skewscope.kb.problems import suggest_name
-from skewscope.kb.units import Dimension, Unit, format_dimension, is_unit, parse_unit
+from skewscope.kb.units import Dimension, Unit, is_unit, parse_unit
 from skewscope.rules import calls, units
 from skewscope.rules.entity_kinds import NETWORKS, contains, kind_of
 from skewscope.rules.expression import Expr, Peers, is_zero, lift, number, value_dimension
@@ -131,7 +131,7 @@ class ExpressionBuilder:
             wants, expr.dimension
         ) != expr.dimension and not is_zero(expr)
         if wrong or expr.is_boolean != (wants == "truth"):
-            found = "yes or no" if expr.is_boolean else f"a number in {format_dimension(expr.dimension)}"
+            found = "yes or no" if expr.is_boolean else units.describe_number(expr.dimension)
             return self.add_problem(node, found, RESULT_TYPES[wants])
         return expr if not expr.kind else self.lift_to_kind(node, expr, self.context.scope)
 
@@ -259,7 +259,7 @@ class ExpressionBuilder:
             value_dimension(pair) if sign in "+-" else units.product(a.dimension, b.dimension, 1 if sign == "*" else -1)
         )
         if max((abs(power) for _, power in dim), default=0) > 9:
-            return self.add_problem(node, f"a number in {format_dimension(dim)}", "a unit that means something")
+            return self.add_problem(node, units.describe_number(dim), "a unit that means something")
         if a.op == b.op == "number":
             return self.fold_constants(node, sign, pair, dim)
         return Expr("arith", a.kind or b.kind, dim, args=pair, name=sign)
@@ -331,7 +331,7 @@ class ExpressionBuilder:
         """Returns whether it is yes or no; records a problem otherwise."""
         if not expr.is_boolean:
             self.add_problem(
-                node, f"a number in {format_dimension(expr.dimension)}", "a comparison", "Compare it with a threshold."
+                node, units.describe_number(expr.dimension), "a comparison", "Compare it with a threshold."
             )
         return expr.is_boolean
 
@@ -339,7 +339,7 @@ class ExpressionBuilder:
         """Returns whether both have the same unit; zero has any unit."""
         if a.dimension == b.dimension or is_zero(a) or is_zero(b):
             return True
-        found = f"{format_dimension(a.dimension)} beside {format_dimension(b.dimension)}"
+        found = f"{units.describe_unit(a.dimension)} beside {units.describe_unit(b.dimension)}"
         self.add_problem(node, found, "the same unit on both sides", _unit_hint(a, b))
         return False
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from skewscope.kb.units import NAMED_UNITS, Dimension, Unit, parse_unit
+from skewscope.kb.units import NAMED_UNITS, Dimension, Unit, format_dimension, parse_unit
 
 NUMBER: Dimension = ()
 SECOND: Dimension = (("s", 1),)
@@ -48,6 +48,16 @@ def expression_units(texts: frozenset[str]) -> Mapping[str, Unit]:
         for name in (thing, plural(thing)):
             found.setdefault(name, Unit(((thing, 1),)))
     return found
+
+
+def describe_unit(dimension: Dimension) -> str:
+    """Returns the unit of a number for an error message; one without unit would read like the number 1."""
+    return format_dimension(dimension) if dimension else "a number without unit"
+
+
+def describe_number(dimension: Dimension) -> str:
+    """Returns `a number in s`, or `a number without unit`."""
+    return f"a number in {format_dimension(dimension)}" if dimension else "a number without unit"
 
 
 def unit_suffix(dimension: Dimension) -> str:

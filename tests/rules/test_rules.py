@@ -138,7 +138,7 @@ def test_a_rule_with_lets_is_the_same_rule():
     ("let", "said"),
     [
         ("late: wire.onset_lagg", "wire.onset_lag'"),
-        ("late: wire.onset_lag + 1", "s beside 1"),
+        ("late: wire.onset_lag + 1", "s beside a number without unit"),
         ("mean: wire.onset_lag", "a function"),
         ("late: 1*s\n  later: wire.onset_lag > late", "nothing uses"),
         ("late: 2 * early\n  early: wire.onset_lag", "an unknown name 'early'"),

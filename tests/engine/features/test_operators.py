@@ -167,7 +167,7 @@ def test_constants_are_checked_and_printed_with_their_units(add_function):
     tree = expr("clamp(wire.onset_lag, 2*ms, 1*s) > 5*ms")
     assert str(tree) == "clamp(wire.onset_lag, 0.002*s, 1*s) > (0.005*s)"
     assert expr(str(tree)) == tree
-    assert "a constant in s" in faults("clamp(wire.onset_lag, 1*By, 1*s) > 5*ms")
+    assert "a constant, a number in s" in faults("clamp(wire.onset_lag, 1*By, 1*s) > 5*ms")
     assert "as high" in faults("clamp(wire.onset_lag, 1*s, wire.onset_lag) > 5*ms")
     assert "3 arguments for clamp" not in faults("clamp(wire.onset_lag, 1*s) > 5*ms")
     assert "clamp(x, low, high)" in faults("clamp(wire.onset_lag, 1*s) > 5*ms")
