@@ -79,7 +79,8 @@ def _overall(found: Assessment) -> Iterator[str]:
     days, bound = alone.quiet_node_days, alone.false_alarm_rate_limit
     yield (
         f"{len(alone.false_alarms)} false alarms in {days:.1f} node-days of healthy and benign running: "
-        f"at most {_format_value(bound, 3)} a node-day (95 %)."
+        f"at most {_format_value(bound, 3)} a node-day (95 %). "
+        f"{len(alone.quiet_symptoms)} symptoms there that no diagnosis explains."
     )
     yield ""
 
@@ -198,10 +199,10 @@ def _confusions(score: AssessmentScore) -> Iterator[str]:
 
 
 def _alarms(score: AssessmentScore) -> Iterator[str]:
-    if not score.false_alarms:
-        return
-    counts: Mapping[str, int] = _count(reported.condition for _, reported in score.false_alarms)
-    yield from ("## False alarms", "", *(f"- {name}: {n}" for name, n in sorted(counts.items())), "")
+    for title, alarms in (("False alarms", score.false_alarms), ("Unexplained symptoms", score.quiet_symptoms)):
+        counts: Mapping[str, int] = _count(reported.condition for _, reported in alarms)
+        if counts:
+            yield from (f"## {title}", "", *(f"- {name}: {n}" for name, n in sorted(counts.items())), "")
 
 
 def _count(names: Iterable[str]) -> dict[str, int]:

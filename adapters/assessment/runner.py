@@ -58,11 +58,12 @@ class ReportedIncident:
     """Nodes of the affected group or replica."""
     candidate_locations: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Candidates with other locations, and the names of these."""
+    is_symptom: bool = False
 
     @property
     def is_diagnosis(self) -> bool:
         """Returns whether it counts as a diagnosis: a root with at least the confidence of a likely one."""
-        return not self.root and self.confidence >= LIKELY_CONFIDENCE
+        return not self.is_symptom and not self.root and self.confidence >= LIKELY_CONFIDENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,7 @@ def to_reported_incidents(
             one.impact.metric,
             _affected_nodes(one, topology),
             one.elsewhere,
+            one.is_symptom,
         )
         for one in found
     )

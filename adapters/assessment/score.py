@@ -94,7 +94,9 @@ class AssessmentScore:
     """
     quiet_node_days: float = 0.0
     false_alarms: list[tuple[str, ReportedIncident]] = field(default_factory=list)
-    """Incidents in runs without a fault, with the name of the run."""
+    """Diagnoses in runs without a fault, with the name of the run."""
+    quiet_symptoms: list[tuple[str, ReportedIncident]] = field(default_factory=list)
+    """Symptoms in runs without a fault that no diagnosis explains, with the name of the run."""
 
     def tally(self, condition: str) -> ConditionTally:
         """Returns the tally of a condition."""
@@ -187,16 +189,8 @@ def to_json(score: AssessmentScore) -> dict[str, Any]:
             {"told": b.count, "said": _json_number(b.mean_confidence), "right": _json_number(b.accuracy)}
             for b in score.reliability
         ],
-        "false_alarms": [
-            {
-                "run": run,
-                "condition": reported.condition,
-                "entity": reported.name,
-                "opened": reported.opened_s,
-                "rule": reported.rule,
-            }
-            for run, reported in score.false_alarms
-        ],
+        "false_alarms": [_alarm_to_json(run, reported) for run, reported in score.false_alarms],
+        "quiet_symptoms": [_alarm_to_json(run, reported) for run, reported in score.quiet_symptoms],
         "left_open": [
             {"was": was, "told": reported.condition, "candidates": list(reported.candidates)}
             for was, reported in score.ambiguous
@@ -205,6 +199,16 @@ def to_json(score: AssessmentScore) -> dict[str, Any]:
         "false_alarms_a_node_day_at_most": _json_number(score.false_alarm_rate_limit),
         "conditions": each,
         "confusion": confusion,
+    }
+
+
+def _alarm_to_json(run: str, reported: ReportedIncident) -> dict[str, Any]:
+    return {
+        "run": run,
+        "condition": reported.condition,
+        "entity": reported.name,
+        "opened": reported.opened_s,
+        "rule": reported.rule,
     }
 
 
@@ -234,10 +238,10 @@ def score_runs(runs: Iterable[AssessmentRun]) -> AssessmentScore:
 
 
 def _score_run(run: AssessmentRun, score: AssessmentScore) -> None:
-    roots = [reported for reported in run.incidents if reported.is_diagnosis]
-    score.root_outcomes += [
-        (reported.confidence, _is_right(reported, run)) for reported in run.incidents if not reported.root
-    ]
+    symptoms = [reported for reported in run.incidents if reported.is_symptom]
+    named = [reported for reported in run.incidents if not reported.is_symptom]
+    roots = [reported for reported in named if reported.is_diagnosis]
+    score.root_outcomes += [(reported.confidence, _is_right(reported, run)) for reported in named if not reported.root]
     used: set[int] = set()
     for truth in run.labels:
         own = _match_incident(truth, roots, used)
@@ -245,7 +249,7 @@ def _score_run(run: AssessmentRun, score: AssessmentScore) -> None:
         tally.by_severity[truth.severity, own is not None] += 1
         if own is None:
             tally.false_negatives += 1
-            score.confusion[truth.condition, _reported_instead(truth, run.incidents)] += 1
+            score.confusion[truth.condition, _reported_instead(truth, named)] += 1
             continue
         used.add(own)
         found = roots[own]
@@ -267,6 +271,7 @@ def _score_run(run: AssessmentRun, score: AssessmentScore) -> None:
     if not run.labels:
         score.quiet_node_days += run.nodes * run.duration / 86400
         score.false_alarms += [(run.name, reported) for reported in roots]
+        score.quiet_symptoms += [(run.name, reported) for reported in symptoms if not reported.root]
 
 
 def calibration_samples(runs: Iterable[AssessmentRun], causes: CauseGraph) -> list[CalibrationSample]:
@@ -278,7 +283,8 @@ def calibration_samples(runs: Iterable[AssessmentRun], causes: CauseGraph) -> li
         CalibrationSample(reported.rule, reported.log_odds, _is_right(reported, run))
         for run in runs
         for reported in run.incidents
-        if not (
+        if not reported.is_symptom
+        and not (
             reported.root
             and reported.condition in causes.effects(reported.root)
             and _is_present(reported.root, reported, run)

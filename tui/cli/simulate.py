@@ -353,5 +353,7 @@ def _score_lines(found: "AssessmentScore") -> "list[Line]":
     out.append(line(summary, "title"))
     if found.quiet_node_days:
         alarms = f"{len(found.false_alarms)} false alarms in {found.quiet_node_days:.2f} node-days without a fault"
-        out.append(line(f"{alarms} (at most {found.false_alarm_rate_limit:.2f} a node-day, 95 %).", "dim"))
+        symptoms = f"{len(found.quiet_symptoms)} unexplained symptoms"
+        limit = f"at most {found.false_alarm_rate_limit:.2f} a node-day, 95 %"
+        out.append(line(f"{alarms} ({limit}), {symptoms}.", "dim"))
     return out

@@ -74,6 +74,18 @@ def test_what_is_only_suspected_is_neither_found_nor_a_false_alarm():
     assert not score(suspected, truths=()).false_alarms
 
 
+def test_a_symptom_is_no_diagnosis_and_is_counted_apart():
+    symptom = replace(told("slow-steps"), is_symptom=True, candidates=("tp-straggler",))
+    found = score(symptom)
+    assert found.confusion == {("tp-straggler", ""): 1}
+    assert (found.root_outcomes, found.ambiguous) == ([], [])
+    assert found.tally("slow-steps").false_positives == 0
+    quiet = score(symptom, replace(symptom, root="tp-straggler"), truths=())
+    assert [one for _, one in quiet.quiet_symptoms] == [symptom]
+    assert not quiet.false_alarms
+    assert to_json(quiet)["quiet_symptoms"][0]["condition"] == "slow-steps"
+
+
 def test_one_of_several_that_cannot_be_told_apart_is_no_error_and_finds_nothing():
     unsure = replace(told("pp-bubble"), candidates=("fabric-loss", "tp-straggler"))
     found = score(unsure)
