@@ -94,11 +94,10 @@ class RuleFunction:
         fixed = {"window": SECOND, "constant": values}
         return tuple(fixed.get(parameter.type, NUMBER) for parameter in self.constant_params)
 
-    def window_seconds(self, constants: tuple[float, ...]) -> float:
-        """The sum of the windows among the constants of a call, seconds."""
-        return sum(
-            n for n, parameter in zip(constants, self.constant_params, strict=True) if parameter.type == "window"
-        )
+    def window_spans(self, constants: tuple[float, ...]) -> tuple[float, ...]:
+        """The windows among the constants of a call, seconds; each is followed by the one before it in time."""
+        parameters = zip(constants, self.constant_params, strict=True)
+        return tuple(n for n, parameter in parameters if parameter.type == "window")
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,9 +209,21 @@ class BaselineStore:
         for group in self._groups:
             _allocate_baseline(group, [size(past.kind) for past in group])
 
-    def learn(self, sampled: Sampler, frozen: Callable[[BaselineSlice], Mask | None]) -> None:
-        """Learn the tick's values of entities that are not frozen; a mask of None stands for none frozen."""
+    def learn(
+        self,
+        sampled: Sampler,
+        frozen: Callable[[BaselineSlice], Mask | None],
+        has_changed: Callable[[int], bool] = lambda _: True,
+    ) -> list[BaselineSlice]:
+        """Learn the tick's values of entities that are not frozen; a mask of None stands for none frozen.
+
+        Only pasts that lie beside one whose expression has changed are looked at, and returned.
+        """
+        looked_at: list[BaselineSlice] = []
         for group in self._groups:
+            if not any(has_changed(past.number) for past in group):
+                continue
+            looked_at += group
             values, times = sampled([past.number for past in group])
             masks = [frozen(past) for past in group]
             cold = None
@@ -221,6 +233,7 @@ class BaselineStore:
                     [np.zeros(n, bool) if mask is None else mask for mask, n in zip(masks, sizes, strict=True)]
                 )
             group[0].baseline.learn(values, times, cold)
+        return looked_at
 
 
 def _allocate_baseline(group: Sequence[BaselineSlice], sizes: Sequence[int]) -> None:

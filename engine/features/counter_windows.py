@@ -1,6 +1,6 @@
 """Windows over counters: the increase of each counter over a window, and the seconds it took."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,6 +10,7 @@ from skewscope.engine.ingest.counters import CounterSnapshot
 from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, SeriesRows
 from skewscope.engine.ingest.ring_buffer import (
     ALL_COLUMNS,
+    EDGE_S,
     FIT_STEPS,
     MIN_PERIODS,
     WIDE_RING_COLUMNS,
@@ -77,19 +78,45 @@ class CounterHistory:
         self.time_ring = SlotRing(tick, slot, ("time",))
         """When the counters were read: one column for all, as long as they are read together."""
         self._has_shared_time = False
+        self.windows: set[float] = set()
+        """Lengths of the windows, in seconds."""
         self.longest_window = 0.0
         self.expected_counters = 0
         """Lanes that there will be: those of a fleet come one after another."""
         self._tick_count = 0
+        """Ticks with samples."""
+        self._filled: set[int] = set()
+        """The slots in which counters were read."""
 
     def request(self, window: float) -> None:
         """Keep enough for a window of so many seconds."""
+        self.windows.add(window)
         self.longest_window = max(self.longest_window, window)
         self._coarsen(self.longest_window)
 
     def _coarsen(self, longest: float) -> None:
+        before = self.total_ring.slot
         self.total_ring.coarsen(longest)
         self.time_ring.coarsen(longest)
+        if self.total_ring.slot != before:
+            ring = self.total_ring
+            self._filled = set(range(max(0, ring.current - ring.depth), ring.current + 1))
+
+    def advance(self, t: float) -> None:
+        """Move on to the tick that ends at `t` seconds, in which no counter was read."""
+        self.total_ring.advance(t)
+        self.time_ring.advance(t)
+
+    def next_change(self, period: F64) -> float:
+        """Returns the time in seconds at which an increase may next change although no sample comes.
+
+        `period` is of each lane, in seconds.
+        """
+        ring = self.total_ring
+        if ring.size > WIDE_RING_COLUMNS:
+            return -np.inf
+        offsets = (np.unique(ring.slot_counts(window, period)) for window in self.windows)
+        return ring.next_exit(self._filled, {slots for some in offsets for slots in some.tolist()})
 
     def step(self, t: float, counted: F64, time: F64 | float, usual: Callable[[], float]) -> None:
         """Take in the totals and the times they were read; `usual` returns the usual period in seconds."""
@@ -104,6 +131,8 @@ class CounterHistory:
         for ring, name, row in ((self.total_ring, "counted", counted), (self.time_ring, "time", time)):
             ring.advance(t)
             ring.replace(name, row)
+        self._filled = {*(slot for slot in self._filled if slot > self.total_ring.current - self.total_ring.depth)}
+        self._filled.add(self.total_ring.current)
         if self._tick_count < FIT_STEPS or self._tick_count % FIT_STEPS == 0:
             self._coarsen(max(self.longest_window, MIN_PERIODS * min(usual(), MAX_PERIOD_S)))
         self._tick_count += 1
@@ -177,6 +206,8 @@ class CounterWindows:
     _snapshot: CounterSnapshot | None = None
     _timestamp: CommonTimestamp | None = None
     _increases: dict[float, tuple[F64, F64]] = field(default_factory=dict)
+    next_change: float = -np.inf
+    """When an increase may next change although no sample comes, in seconds."""
 
     def _lanes_of(self, series: Index) -> Index:
         """Returns the lane of each series, -1 where it has none."""
@@ -210,6 +241,18 @@ class CounterWindows:
         counted, times = self.source.counter_totals(self._index)
         time = self._timestamp.time if self._timestamp is not None and self._timestamp.is_complete else times
         self.history.step(t, counted, time, lambda: self.source.sampling.p90_period(self._index))
+        self._update_next_change()
+
+    def advance(self, t: float) -> None:
+        """Move on to the tick that ends at `t` seconds, in which no counter was read and none became stale."""
+        if t >= self.next_change - EDGE_S:
+            self._increases.clear()
+            self._snapshot = None
+            self.history.advance(t)
+            self._update_next_change()
+
+    def _update_next_change(self) -> None:
+        self.next_change = self.history.next_change(self.source.sampling.period[self._index])
 
     def _learn(self) -> None:
         rows = self.source.rows[self.signal]
@@ -266,6 +309,7 @@ class CounterStore:
     def __init__(self, source: CounterSource) -> None:
         self.source = source
         self._windows: dict[tuple[str, float], CounterWindows] = {}
+        self._delivered: list[CounterWindows] = []
 
     def windows_of(self, signal: str, window: float) -> CounterWindows:
         """The counters of a signal, from which increases over a window of so many seconds are read."""
@@ -275,8 +319,25 @@ class CounterStore:
         found.history.request(window)
         return found
 
-    def step(self, t: float) -> None:
-        """Take in the totals of the tick that ends at `t`, of signals that any series delivers."""
-        for (signal, _), windows in self._windows.items():
-            if self.source.rows[signal].selectors:
+    def changing(self, t: float) -> Iterator[CounterWindows]:
+        """Yields the windows of which increases may change by the tick that ends at `t` although no sample comes."""
+        for windows in self._delivered:
+            if t >= windows.next_change - EDGE_S:
+                yield windows
+
+    def plan(self) -> None:
+        """Find the signals that any series delivers."""
+        rows = self.source.rows
+        self._delivered = [windows for (signal, _), windows in self._windows.items() if rows[signal].selectors]
+
+    def step(self, t: float, has_changed: Callable[[str], bool]) -> None:
+        """Take in the totals of the tick that ends at `t`; `has_changed` tells whether a signal had samples."""
+        for windows in self._delivered:
+            if has_changed(windows.signal):
                 windows.step(t)
+            else:
+                windows.advance(t)
+
+    def next_change(self) -> float:
+        """Returns the time in seconds at which an increase may next change although no sample comes."""
+        return min((windows.next_change for windows in self._delivered), default=np.inf)

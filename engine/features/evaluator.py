@@ -6,6 +6,7 @@ larger and `not` the negative of their arguments. Operators with memory take in 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from skewscope.engine.features.operators.protocol import (
     total_cost,
 )
 from skewscope.engine.features.windows import WindowStore
+from skewscope.engine.ingest.ring_buffer import EDGE_S
 from skewscope.engine.ingest.sampling import CONSTANT_TIMESTAMP, CommonTimestamp, merge_timestamps
 from skewscope.engine.ingest.series_state import SeriesState
 from skewscope.engine.model.arrays import F64, Index, Mask
@@ -34,6 +36,10 @@ SUBSET_FACTOR = 4
 """A subset is evaluated alone if there are so many times more entities."""
 MIN_SUBSET_SIZE = 256
 """Of so few entities, all are as cheap as a subset."""
+MAX_KEPT_SIZE = 1 << 12
+"""Values of so many entities are kept over ticks and compared with the next ones; of more, each tick has new ones."""
+SELECTIONS = frozenset({"lift", "front", "highest", "lowest", "min", "max"})
+"""Operators whose value is one of those of their arguments."""
 
 
 class Evaluator:
@@ -60,16 +66,37 @@ class Evaluator:
         self._constants: list[Any] = [None] * size
         """Values that do not change, among them those of expressions whose signals were never delivered."""
         self._values: list[Any] = list(self._constants)
+        """As last computed; current where not `_stale`."""
+        self._stale = bytearray(size)
+        self._stale_mask = np.frombuffer(self._stale, np.bool_)
+        """The same memory as an array."""
+        self._dirty_mask = np.zeros(size, bool)
+        """[expression] whether what it depends on may have changed in this tick."""
+        self._dirty = bytes(size)
+        """The same; faster to read one by one."""
+        self._is_kept = bytearray(size)
+        """[expression] whether its values are kept over ticks."""
+        self._step, self._changed_at, self._checked_at = 0, [0] * size, [0] * size
+        """Number of the step; those in which each value last changed and in which it was last found to be current."""
+        self._learned: list[BaselineSlice] = []
+        """The pasts that learned before this tick."""
+        self._age_limits: dict[int, list[float] | None] = {}
+        """By expression, for ages: the seconds that they are compared with; None where that is not known."""
         self._times: dict[int, Any] = {}
         self._timestamps: dict[int, CommonTimestamp | None] = {}
         self._subsets: dict[tuple[str, bytes], EntitySubset] = {}
         self._t = -np.inf
         self._version = -1
+        self.plan_count, self._is_planned_anew = 0, False
+        """How often it was decided which expressions may be known, and whether in this tick."""
+        self._fleeting: list[int] = []
+        """The expressions whose values are not kept over ticks."""
         self._active = np.zeros(size, bool)
         self._subset_limits: list[float] = [0.0] * size
         """Of fewer entities than this, an expression is cheaper to evaluate for them alone."""
         self._undelivered: tuple[str, ...] = ()
         self._units = [unit_of(expr) for expr in self.expressions]
+        self._dependents = self._index_dependents()
 
     def _add(self, expr: Expr) -> int:
         if expr not in self._numbers:
@@ -95,6 +122,28 @@ class Evaluator:
                 self._special[n] = partial(self._join, n, op.junction, order)
             elif op.reads is Reads.TIMES:
                 self._special[n] = partial(self._evaluate_times, n)
+        self._is_pure = [
+            bool(args) and op.store is None and not op.is_stateful and special is None
+            for op, args, special in zip(self._operators, self._reads, self._special, strict=True)
+        ]
+        """Whether each has the same values as long as its arguments have."""
+
+    def _index_dependents(self) -> Mask:
+        """Returns [source, expression] whether a signal, a store or, the last one, the clock may change a value."""
+        signals = self.series_state.signal_numbers
+        stores = {id(op.store): op.store for op in self._operators if op.store is not None}
+        self._source_of = {key: len(signals) + n for n, key in enumerate(stores)}
+        """The source of each store, by its identity."""
+        found = np.zeros((len(self.expressions), len(signals) + len(stores) + 1), bool)
+        for n, (expr, op, args) in enumerate(zip(self.expressions, self._operators, self._args, strict=True)):
+            for arg in args:
+                found[n] |= found[arg]
+            if expr.op in {"signal", "seen"}:
+                found[n, signals[expr.name]] = True
+            if op.store is not None:
+                found[n, self._source_of[id(op.store)]] = True
+            found[n, -1] |= op.reads is Reads.TIMES
+        return np.ascontiguousarray(found.T)
 
     # --- ticks
 
@@ -105,17 +154,57 @@ class Evaluator:
         ):
             self._plan()
         self._t = t
-        self._values = list(self._constants)
+        self._mark_changes(t)
         self._times.clear()
         self._timestamps.clear()
         self._subsets.clear()
+        state = self.series_state
         with np.errstate(all="ignore"):
-            self._counters.step(t)
-            self._windows.step(t, self._sample)
+            self._counters.step(t, lambda signal: bool(state.changed_signals[state.signal_numbers[signal]]))
+            if self._windows.step(t, self._sample, self._is_dirty):
+                self._mark_sources([self._source_of[id(buffer)] for buffer in self._windows.buffers.values()])
             for n in self._stateful:
-                if self._active[n]:
-                    (arg,) = self._args[n]
+                (arg,) = self._args[n]
+                if self._active[n] and self._dirty[arg]:
                     self._operators[n].update(self._value(arg), partial(self._wide_time, arg))
+
+    def _mark_changes(self, t: float) -> None:
+        """Marks the expressions that may have other values than in the tick before."""
+        self._dirty_mask[:] = False
+        stores = chain(self._counters.changing(t), self._windows.changing(t), self._learned)
+        self._mark_sources(
+            [
+                *np.flatnonzero(self.series_state.changed_signals[:-1]).tolist(),
+                *(self._source_of[id(store)] for store in stores if id(store) in self._source_of),
+                -1,
+            ]
+        )
+        self._learned = []
+        for n in self._fleeting:
+            self._stale[n], self._values[n] = True, None
+
+    def _mark_sources(self, sources: Sequence[int]) -> None:
+        """Marks what depends on some sources as changed in this tick."""
+        self._step += 1
+        dirty = self._dependents[sources].any(axis=0)
+        self._dirty_mask |= dirty | self._is_planned_anew
+        self._is_planned_anew = False
+        self._dirty = self._dirty_mask.tobytes()
+        self._stale_mask |= self._dirty_mask
+
+    def next_change(self) -> float:
+        """Returns the time in seconds at which a value may next change although no sample comes and none gets stale."""
+        return min(self._counters.next_change(), self._windows.next_change(), self._next_age_change())
+
+    def _next_age_change(self) -> float:
+        """Returns when an age next reaches what it is compared with."""
+        soonest = np.inf
+        for n, limits in self._age_limits.items():
+            if limits is None:
+                return self._t
+            ends = np.add.outer(np.ravel(self._time(self._args[n][0])), limits)
+            soonest = min(soonest, float(np.fmin.reduce(ends[ends >= self._t - EDGE_S], initial=np.inf)))
+        return soonest
 
     def _plan(self) -> None:
         """Decide what is evaluated from now on: expressions whose signals were never delivered stay unknown."""
@@ -127,14 +216,42 @@ class Evaluator:
             active[n] = op.is_available([bool(active[arg]) for arg in self._args[n]])
             size = self.entities.count(expr.kind) if expr.kind else 1
             unknown = np.zeros(size, np.int8) if expr.is_boolean else np.full(size, np.nan)
-            self._subset_limits[n] = size / SUBSET_FACTOR if op.supports_subset and size > MIN_SUBSET_SIZE else 0
+            self._subset_limits[n] = size / SUBSET_FACTOR if op.supports_subset and size > MAX_KEPT_SIZE else 0
             self._constants[n] = op.constant if op.constant is not None else None if active[n] else unknown
+            self._is_kept[n] = size <= MAX_KEPT_SIZE
         # What is first needed when something goes wrong is computed now: a tick should not wait for it then.
         for n, op in enumerate(self._operators):
             if active[n]:
                 op.prepare()
         for store in (self._windows, self._baselines):
             store.allocate(lambda number: bool(active[number]), self.entities.count)
+        self._counters.plan()
+        self.plan_count += 1
+        self._is_planned_anew = True
+        self._values = list(self._constants)
+        self._fleeting = [n for n, kept in enumerate(self._is_kept) if not kept and self._constants[n] is None]
+        self._age_limits = {n: self._limits_of(n) for n, op in enumerate(self._operators) if self._is_age(n, op)}
+
+    def _is_age(self, n: int, op: Operator) -> bool:
+        return op.reads is Reads.TIMES and bool(self._active[n])
+
+    def _limits_of(self, n: int) -> list[float] | None:
+        """Returns the numbers that a value is compared with; None where something else is computed from it."""
+        found: list[float] = []
+        for user, args in enumerate(self._args):
+            if n not in args or not self._active[user]:
+                continue
+            expr = self.expressions[user]
+            name = expr.name if expr.op in {"call", "arith", "compare"} else expr.op
+            if expr.op == "compare":
+                other = self._operators[args[0] if args[1] == n else args[1]].constant
+                limits = None if other is None or other.ndim else [float(other)]
+            else:
+                limits = [] if name == "known" else self._limits_of(user) if name in SELECTIONS else None
+            if limits is None:
+                return None
+            found += limits
+        return found
 
     def number_of(self, expr: Expr) -> int:
         """The number of an expression, by which it is evaluated."""
@@ -148,8 +265,19 @@ class Evaluator:
         """Estimated cost of an expression, in comparisons."""
         return self._costs[number]
 
-    def learn(self, suspicious: Mapping[int, Mask]) -> None:
-        """End the tick: baselines learn from entities that look healthy; [entity] masks exclude the suspicious."""
+    def has_new_samples(self) -> bool:
+        """Whether a baseline may learn from what changed in this tick."""
+        return any(self._dirty[past.number] for past in self.baselines.values())
+
+    def _is_dirty(self, n: int) -> bool:
+        """Whether what an expression depends on may have changed in this tick."""
+        return bool(self._dirty[n])
+
+    def learn(self, suspicious: Mapping[int, Mask], *, everything: bool) -> None:
+        """End the tick: baselines learn from entities that look healthy; [entity] masks exclude the suspicious.
+
+        Without `everything`, the masks are those of the tick before: only what changed in this tick is looked at.
+        """
         frozen: dict[tuple[int, float], Mask] = {}
         for number, past in self.baselines.items():
             mask = suspicious.get(number)
@@ -162,7 +290,7 @@ class Evaluator:
             return mask if mask is not None and mask.any() else None
 
         with np.errstate(all="ignore"):
-            self._baselines.learn(self._sample, mask_of)
+            self._learned = self._baselines.learn(self._sample, mask_of, lambda n: everything or self._is_dirty(n))
 
     # --- values of all entities
 
@@ -172,17 +300,51 @@ class Evaluator:
             return self._value(number)
 
     def _value(self, n: int) -> Any:
-        values = self._values
-        found = values[n]
-        if found is None:
-            special = self._special[n]
-            if special is not None:
-                found = special()
-            else:
-                args = [self._value(arg) if values[arg] is None else values[arg] for arg in self._reads[n]]
-                found = self._evaluate[n](self._t, args)
-            values[n] = found
-        return found
+        if self._stale[n] or self._values[n] is None:
+            self._refresh(n)
+        return self._values[n]
+
+    def _refresh(self, n: int) -> None:
+        """Compute the values of an expression, unless those of its arguments are the same as before."""
+        self._stale[n] = False
+        if self._constants[n] is not None:
+            return
+        before, special = self._values[n], self._special[n]
+        if special is not None:
+            found = special()
+        else:
+            args = [self._value(arg) for arg in self._reads[n]]
+            if before is not None and self._is_pure[n]:
+                checked, self._checked_at[n] = self._checked_at[n], self._step
+                if all(self._changed_at[arg] <= checked for arg in self._reads[n]):
+                    return
+            found = self._evaluate[n](self._t, args)
+        self._checked_at[n] = self._step
+        if self._is_kept[n]:
+            if before is not None and _is_identical(before, found):
+                return
+            # What is a part of a larger array may be written to in the next tick.
+            found = found.copy() if found.base is not None else found
+        self._values[n], self._changed_at[n] = found, self._step
+
+    def is_kept(self, number: int) -> bool:
+        """Whether the values of an expression are kept as long as they do not change."""
+        return bool(self._is_kept[number])
+
+    def has_changed(self, numbers: Iterable[int], step: int) -> bool:
+        """Whether the values of some expressions have changed since a step, by the number of the step."""
+        with np.errstate(all="ignore"):
+            for n in numbers:
+                if self._stale[n]:
+                    self._refresh(n)
+                if self._changed_at[n] > step:
+                    return True
+        return False
+
+    @property
+    def step_number(self) -> int:
+        """Number of the current step, for `has_changed`."""
+        return self._step
 
     def _evaluate_times(self, n: int) -> Any:
         return self._evaluate[n](self._t, [self._time(arg) for arg in self._args[n]])
@@ -197,7 +359,7 @@ class Evaluator:
             count = np.count_nonzero(is_open)
             if not count:
                 break
-            if size <= MIN_SUBSET_SIZE or SUBSET_FACTOR * count >= size:
+            if size <= MAX_KEPT_SIZE or SUBSET_FACTOR * count >= size:
                 truth = junction.join(truth, self._value(arg))
             else:
                 indices = np.flatnonzero(is_open)
@@ -263,7 +425,8 @@ class Evaluator:
     def _subset_value(self, n: int, subset: EntitySubset) -> Any:
         found = subset.values.get(n)
         if found is None:
-            if self._values[n] is not None or len(subset.indices) >= self._subset_limits[n]:
+            is_current = self._values[n] is not None and not self._stale[n]
+            if is_current or len(subset.indices) >= self._subset_limits[n]:
                 whole = self._value(n)
                 found = whole[subset.indices] if self.expressions[n].kind else whole
             else:
@@ -315,6 +478,11 @@ class Evaluator:
                 better = truth > rank
                 best, rank = np.where(better, value, best), np.where(better, truth, rank)
         return best
+
+
+def _is_identical(before: Any, after: Any) -> bool:
+    """Whether two arrays are the same to the last bit."""
+    return bool(before.shape == after.shape and before.dtype == after.dtype and before.tobytes() == after.tobytes())
 
 
 def _broadcast(value: Any, size: int) -> Any:

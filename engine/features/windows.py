@@ -4,7 +4,7 @@ Columns are entities, of one expression or of many side by side; a statistic is 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +14,7 @@ from skewscope.engine.features.peer_statistics import column_quantile, sum_rows
 from skewscope.engine.ingest.ring_buffer import (
     ALL_COLUMNS,
     CUMULATIVE_LAYERS,
+    EDGE_S,
     FIT_STEPS,
     MAX_SLOTS,
     MIN_PERIODS,
@@ -37,6 +38,8 @@ from skewscope.engine.ingest.sampling import (
 )
 from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask
 
+MAX_WATCHED_COLUMNS = 1 << 12
+"""Of more columns than this, every tick is taken to change some."""
 BLOCK_COLUMNS = 1 << 13
 """So many columns are taken in at a time: what is worked with should stay in the cache."""
 
@@ -79,6 +82,8 @@ class SampleWindow:
         """Whether these are all entities that ever had a sample."""
         self._full_since = 0
         """From this slot on, all had one sample at each step."""
+        self._filled: set[int] = set()
+        """The slots in which a sample came."""
         self._steady_period: tuple[tuple[int, int], float] = (-1, -1), np.nan
 
     @property
@@ -101,10 +106,9 @@ class SampleWindow:
 
     def step(self, t: float, value: F64, time: F64 | float) -> None:
         """Take in values that are newer than those before; `time` may be one number for all."""
-        self._t, self._fresh = t, None
         if len(value) > self.size:
             self.grow(len(value))
-        self.ring.advance(t)
+        self.advance(t)
         if not isinstance(time, float):
             self._add_separate(value, time)
         elif time > self._newest_time:
@@ -112,6 +116,13 @@ class SampleWindow:
         elif time != self._newest_time or self._shared_time is None:
             self._add_separate(value, np.full(len(value), time))
         self.ring.initialise_slot()
+
+    def advance(self, t: float) -> None:
+        """Move on to the tick that ends at `t` seconds."""
+        self._t, self._fresh = t, None
+        self.ring.advance(t)
+        if len(self._filled) > self.ring.depth:
+            self._filled = {slot for slot in self._filled if slot > self.ring.current - self.ring.depth}
 
     # --- samples of one time
 
@@ -121,6 +132,7 @@ class SampleWindow:
             sound = np.abs(value) <= MAX_VALUE
             if not sound.any():
                 return
+        self._filled.add(self.ring.current)
         self._learn_intervals(sound, time)
         if self._is_time_pending and not _is_same_mask(sound, self._shared_mask):
             self._time = self.time
@@ -183,6 +195,7 @@ class SampleWindow:
 
     def _add_samples(self, at: ColumnIndexer, every: F64, time: F64) -> None:
         """Take in samples of the entities `at`; `every` has the values of all entities, `time` those of `at`."""
+        self._filled.add(self.ring.current)
         self.sampling.learn(at, time - self.time[at])
         if self._unsampled[at].any():
             self._init_first_samples(at, every, time)
@@ -202,6 +215,7 @@ class SampleWindow:
         behind = self.ring.slots_behind(t, time)
         good &= behind < min(self.ring.depth - 1, self.ring.current + 1)
         at, behind, value = at[good], behind[good], value[good]
+        self._filled.update((self.ring.current - behind).tolist())
         away = value - self._reference[at]
         # A running sum grows in every slot from the sample's own on.
         sample = np.repeat(np.arange(len(at)), behind + 1)
@@ -235,6 +249,7 @@ class SampleWindow:
         while ring.slot < self.ring.slot:
             ring.coarsen(ring.slot * ring.depth)
         self.ring.current = ring.current
+        self._filled = set(range(max(0, ring.current - self.ring.depth), ring.current + 1))
         for name in self.ring.layers.keys() & ring.layers.keys():
             self.ring.layers[name][:, into] = (
                 ring.layers[name] if ring.depth == self.ring.depth else self._resize_layer(ring, name)
@@ -297,6 +312,24 @@ class SampleWindow:
             enough = enough & (since >= window / 2)
         return steps, count, enough
 
+    def next_change(self, spans: Iterable[tuple[float, ...]], ripe_after: float) -> float:
+        """Returns the time in seconds at which a statistic may next change although no sample comes.
+
+        Before that no slot leaves a window, no column has a past of `ripe_after` seconds for the first time, and no
+        column becomes stale. `spans` are the lengths of windows in seconds, each followed by those that lie before it.
+        """
+        if self.size > MAX_WATCHED_COLUMNS or self._t - self._latest_first < ripe_after:
+            return self._t
+        offsets: set[int] = set()
+        for span in spans:
+            end: SlotOffset = 0
+            for window in span:
+                end = end + self.slot_counts(window)
+                offsets.update([end] if isinstance(end, int) else np.unique(end).tolist())
+        ends = self.time + self.sampling.stale_after[: self.size]
+        soonest = np.fmin.reduce(ends[self._t - self.time <= self.sampling.stale_after[: self.size]], initial=np.inf)
+        return min(float(soonest), self.ring.next_exit(self._filled, offsets))
+
     def _is_all_fresh(self) -> bool:
         """Whether the last sample of every entity that ever had one is recent."""
         return (
@@ -337,8 +370,10 @@ class SampleWindow:
     def slope(self, steps: SlotOffset, at: ColumnIndexer = ALL_COLUMNS) -> F64:
         """Change per second, least squares over the slots of a window."""
         y = self.ring.window_slots("last", steps, at)
-        x = (np.arange(len(y), dtype=np.float64) * self.ring.slot)[:, None] + np.zeros_like(y)
         known = ~np.isnan(y)
+        # Times count from the newest sample: the slope stays the same to the last bit until a sample comes or leaves.
+        newest = len(y) - 1 - np.argmax(known[::-1], axis=0)
+        x = (np.arange(len(y))[:, None] - newest) * self.ring.slot
         count = known.sum(axis=0)
         x, y = np.where(known, x, 0.0), np.where(known, y - self._reference[at], 0.0)
         top = count * sum_rows(x * y) - sum_rows(x) * sum_rows(y)
@@ -402,10 +437,13 @@ class WindowBuffer:
     window: SampleWindow = field(default_factory=lambda: SampleWindow(1.0, 1.0))
     columns: slice = field(default_factory=lambda: slice(0, 0))
     """Its columns."""
+    spans: set[tuple[float, ...]] = field(default_factory=set)
+    """Lengths in seconds of its windows, each followed by those that lie before it."""
 
-    def request(self, window: float, layers: Collection[str]) -> None:
-        """Keep these layers for a window of so many seconds."""
-        self.longest_window = max(self.longest_window, window)
+    def request(self, span: tuple[float, ...], layers: Collection[str]) -> None:
+        """Keep these layers for windows that follow one another back in time, of so many seconds each."""
+        self.spans.add(span)
+        self.longest_window = max(self.longest_window, sum(span))
         self.layers |= {*layers}
         self.slot = slot_for_reach(self.slot, self.longest_window)
 
@@ -419,12 +457,21 @@ class _WindowGroup:
     fitted_version: int = -1
     """The version of the sampling periods to which the slots were last fitted."""
 
+    next_change: float = -np.inf
+    """When a statistic may next change although no sample comes, in seconds."""
+
     def step(self, t: float, sampled: Sampler) -> None:
+        """Take in the values of the tick that ends at `t` seconds."""
         self.window.step(t, *sampled([buffer.number for buffer in self.buffers]))
         for buffer in self.buffers:
             if buffer.late_samples is not None:
                 for entities, when, what in buffer.late_samples():
                     self.window.add_late(t, entities + buffer.columns.start, when, what)
+
+    def update_next_change(self) -> None:
+        """Look up anew when a statistic may next change by itself."""
+        spans = {span for buffer in self.buffers for span in buffer.spans}
+        self.next_change = self.window.next_change(spans, max(sum(span) for span in spans))
 
     def fit_slots(self) -> bool:
         """Fits the slots of its expressions to their periods; whether any has changed."""
@@ -495,16 +542,42 @@ class WindowStore:
             buffer.window, buffer.columns = window, at
         return _WindowGroup(window, buffers)
 
-    def step(self, t: float, sampled: Sampler) -> None:
-        """Take in the values of the tick that ends at `t` seconds."""
+    def changing(self, t: float) -> Iterator[WindowBuffer]:
+        """Yields the buffers of which statistics may change by the tick that ends at `t` although no sample comes."""
+        for group in self._groups:
+            if t >= group.next_change - EDGE_S:
+                yield from group.buffers
+
+    def step(self, t: float, sampled: Sampler, has_changed: Callable[[int], bool]) -> bool:
+        """Take in the values of the tick that ends at `t` seconds; returns whether slots became longer.
+
+        `has_changed` tells whether the values of an expression, or their times, may have changed in this tick.
+        """
         if np.isnan(self._origin):
             self._origin = t
             for group in self._groups:
                 group.window.ring.origin = t
+        fed = False
         for group in self._groups:
-            group.step(t, sampled)
-        if self._steps < FIT_STEPS or self._steps % FIT_STEPS == 0:
-            changed = [group.fit_slots() for group in self._groups]
-            if any(changed):
-                self._regroup()
-        self._steps += 1
+            if any(has_changed(buffer.number) for buffer in group.buffers):
+                group.step(t, sampled)
+                fed = True
+            elif t >= group.next_change - EDGE_S:
+                group.window.advance(t)
+            else:
+                continue
+            group.update_next_change()
+        fitted = fed and (self._steps < FIT_STEPS or self._steps % FIT_STEPS == 0) and self._fit_slots()
+        self._steps += fed
+        return fitted
+
+    def _fit_slots(self) -> bool:
+        """Fits the slots to the sampling periods; returns whether any has changed."""
+        changed = [group.fit_slots() for group in self._groups]
+        if any(changed):
+            self._regroup()
+        return any(changed)
+
+    def next_change(self) -> float:
+        """Returns the time in seconds at which a statistic may next change although no sample comes."""
+        return min((group.next_change for group in self._groups), default=np.inf)

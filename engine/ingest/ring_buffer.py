@@ -23,7 +23,9 @@ MIN_PERIODS = 3.0
 """A window is never shorter than so many sampling periods."""
 
 FIT_STEPS = 16
-"""Slots are fitted to the periods at each of the first so many steps, and then once in so many steps."""
+"""Slots are fitted to the periods at each of the first so many steps with samples, then once in so many of them."""
+EDGE_S = 1e-3
+"""Seconds before the time at which something changes by itself from which on a tick counts as reaching it."""
 
 SlotCounts = NDArray[np.intp]
 SlotOffset = SlotCounts | int
@@ -118,12 +120,26 @@ class SlotRing:
         if np.isnan(self.origin):
             self.origin = t
         then, now = self.current, max(self.current, int((t - self.origin) / self.slot + 1e-6), 0)
-        for k in range(max(then + 1, now - self.depth + 1), now + 1):
+        first = then + 1 if then >= 0 else max(0, now - self.depth + 1)
+        if then >= 0 and now - then > 2 * self.depth:
+            first = self._shorten_gap(now - 2 * self.depth)
+        for k in range(first, now + 1):
             self.initialise_slot()
             self.current = k
             self._rebase(k)
             self._is_uninitialised = True
         self.current = now
+
+    def _shorten_gap(self, k: int) -> int:
+        """Makes `k` the current slot, with what the current one holds; returns the slot after it.
+
+        After two rounds of empty slots nothing depends on how many more there were.
+        """
+        self.initialise_slot()
+        for layer in self.layers.values():
+            layer[k % self.depth] = layer[self.current % self.depth]
+        self.current = k
+        return k + 1
 
     def _rebase(self, k: int) -> None:
         # What all rows share is taken off, or a sum would lose its last digits in the course of months. Every column
@@ -229,6 +245,15 @@ class SlotRing:
     def _min_slots(self) -> int:
         # A slot longer than a tick is mostly not yet full: one alone would see too little.
         return 2 if self.slot > self.tick else 1
+
+    def next_exit(self, filled: Iterable[int], offsets: Iterable[int]) -> float:
+        """Returns the time in seconds at which the next of the `filled` slots leaves a window; inf if none will.
+
+        `offsets` are the lengths of the windows in slots.
+        """
+        exits = np.add.outer(np.fromiter(filled, np.intp), np.minimum(np.fromiter(offsets, np.intp), self.depth - 1))
+        left = exits[exits > self.current]
+        return self.origin + float(left.min()) * self.slot if len(left) else np.inf
 
     def coarsen(self, longest: float) -> None:
         """Doubles the slots until the ring reaches `longest` seconds back."""

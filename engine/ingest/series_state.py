@@ -216,6 +216,14 @@ class SeriesState:
         self._totals = CounterTotals()
         self._traits_by_signal: dict[str, _SignalTraits] = {}
         self._fresh_values: F64 = np.full(1, np.nan)
+        self.signal_numbers: Mapping[str, int] = {name: n for n, name in enumerate(self.rows)}
+        """The place of each signal in `changed_signals`."""
+        self.changed_signals: Mask = np.zeros(len(self.rows) + 1, bool)
+        """[signal] whether a sample of it came in this tick, or a value became stale; the last one is of no signal."""
+        self._signal_of: NDArray[np.int16] = np.empty(0, np.int16)
+        """[series] place of its signal in `changed_signals`; -1 for those that no rule reads."""
+        self._stale: Mask | None = None
+        """[series] whether the value is stale; None: none is."""
 
     # --- series
 
@@ -253,6 +261,7 @@ class SeriesState:
         self.latest, self.times = pad_to_length(self.latest, size), pad_to_length(self.times, size)
         more = np.zeros(size - len(self._used), bool)
         self._used, self._read = np.concatenate((self._used, more)), np.concatenate((self._read, more))
+        self._signal_of = np.concatenate((self._signal_of, np.full(len(more), -1, np.int16)))
 
     def _register(self, number: int, key: SeriesKey) -> None:
         self._read[number] = key.signal in self.extra_signals
@@ -265,8 +274,14 @@ class SeriesState:
             self.counts.unplaced += 1
             return
         self._used[number] = self._read[number] = True
+        self._set_signal(number, key.signal)
         self._totals.place(number, sort.counter_spec)
         rows.place(entity, selector, number, self.entities.count(sort.kind))
+
+    def _set_signal(self, at: int | slice, name: str) -> None:
+        """Stores which signal some series are of."""
+        self._signal_of[at] = self.signal_numbers[name]
+        self.changed_signals[self.signal_numbers[name]] = True
 
     def _traits_of(self, name: str) -> _SignalTraits:
         """What all series of a signal have in common."""
@@ -291,11 +306,13 @@ class SeriesState:
         """Starts the tick that ends at `t`; time never runs backwards."""
         self.t = max(self.t, t)
         self.late_samples = []
+        self.changed_signals[:] = False
 
     def ingest(self, block: Block, table: SeriesTable) -> None:
         """Take in the samples of this tick."""
         self._register_series(table)
         for found in self._split_batches(block):
+            self.changed_signals[self._signal_of[found.series]] = True
             sound = np.abs(found.value) <= MAX_VALUE
             good = found.select(sound)
             if len(good.series):
@@ -411,6 +428,7 @@ class SeriesState:
         if not np.isnan(laid.time):
             self._learn_frame_interval(laid, time - laid.time)
         for part in laid.columns:
+            self.changed_signals[self._signal_of[part.series.start : part.series.start + 1]] = True
             self._apply_column(part, np.asarray(frame.values[part.number], np.float64), time)
         laid.time = time
 
@@ -439,6 +457,7 @@ class SeriesState:
         self._size = at.stop
         self._is_identity &= self._known_count == self._size
         self._used[at] = self._read[at] = True
+        self._set_signal(at, column.signal)
         self._totals.place(at, sort.counter_spec)
         who = np.arange(size) if column.entities is None else column.entities
         self.rows[column.signal].place_all(column.selector, who, at, self.entities.count(sort.kind))
@@ -480,10 +499,29 @@ class SeriesState:
     def refresh(self) -> None:
         """Prepare the tick's values: those older than their series' horizon are unknown."""
         self._fresh_values = self.latest
+        before, self._stale = self._stale, None
         # Usually none is: the oldest time and the shortest horizon show that without a pass over all.
         if self.t - np.fmin.reduce(self.times) > self.sampling.shortest_stale_after():
-            stale = self.t - self.times > self.sampling.stale_after
-            self._fresh_values = np.where(stale, np.nan, self.latest)
+            self._stale = self.t - self.times > self.sampling.stale_after
+            self._fresh_values = np.where(self._stale, np.nan, self.latest)
+        self._mark_stale_changes(before)
+
+    def _mark_stale_changes(self, before: Mask | None) -> None:
+        """Marks the signals of series that became stale or fresh in this tick."""
+        if before is None and self._stale is None:
+            return
+        size = len(self._signal_of)
+        now, before = (np.zeros(size, bool) if one is None else one[:size] for one in (self._stale, before))
+        changed = now.copy()
+        changed[: len(before)] ^= before
+        self.changed_signals[self._signal_of[changed]] = True
+
+    def next_stale_time(self) -> float:
+        """Returns the time in seconds at which the next fresh value becomes stale, if no sample comes; inf for none."""
+        ends = self.times + self.sampling.stale_after
+        if self._stale is not None:
+            ends = ends[~self._stale]
+        return float(np.fmin.reduce(ends, initial=np.inf))
 
     def fresh_values(self, series: Index | slice) -> F64:
         """Fresh values of series by number; NaN for stale ones and for -1."""

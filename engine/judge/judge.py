@@ -5,15 +5,14 @@ Most entities are ruled out by the required evidence. Only the others are assess
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skewscope.engine.features.evaluator import Evaluator
 from skewscope.engine.features.peer_statistics import sum_rows
 from skewscope.engine.ingest.feed import Block, SampleFrame, SeriesTable
 from skewscope.engine.ingest.series_state import SeriesState
+from skewscope.engine.judge.evidence_support import EvidenceSupport, ExpressionValues, Truth
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.entities import EntityIndex, EntitySubset
 from skewscope.engine.model.topology import Topology
@@ -25,37 +24,6 @@ from skewscope.rules.model import EvidenceItem, Rule
 
 ROUNDING = 1e-6
 """Tenths are no binary numbers: sums of weights and of times may miss what they should be by a little."""
-
-Truth = NDArray[np.int8]
-
-
-class ExpressionValues(Protocol):
-    """The values of numbered expressions at one tick: what a rule is judged by."""
-
-    @property
-    def baselines(self) -> Mapping[int, object]:
-        """The healthy pasts that expressions compare with, by the number of the expression."""
-
-    def number_of(self, expr: Expr) -> int:
-        """The number of an expression."""
-
-    def cost(self, number: int) -> int:
-        """Estimated cost of an expression, in comparisons."""
-
-    def is_undelivered(self, numbers: Iterable[int]) -> bool:
-        """Whether all of these expressions depend on signals that were never delivered."""
-
-    def value(self, number: int) -> Any:
-        """Returns [entity] the values of an expression, read-only; a constant has no axis."""
-
-    def subset_of(self, kind: str, indices: Index) -> EntitySubset:
-        """Some entities of a kind."""
-
-    def subset_value(self, number: int, subset: EntitySubset) -> Any:
-        """Returns [subset] the values of an expression."""
-
-    def decisive_value(self, number: int, subset: EntitySubset) -> F64:
-        """Returns [subset] the number that decided a truth value; NaN for none."""
 
 
 class _HoldTimer:
@@ -119,11 +87,21 @@ class Judge:
         self.suspicious = np.zeros(n, bool)
         self._hold_timer, self._clear_timer = _HoldTimer(n), _HoldTimer(n)
         self._reported_since = np.full(n, np.nan)
-        self._all_reported = False
+        self._all_reported, self._latest_report = False, np.nan
         self._all_no, self._none_firing = np.full(n, NO, np.int8), np.zeros(n, bool)
         self._no_since = np.full(n, np.nan)
         self._t = np.nan
         self._cached_unknown: RuleVerdict | None = None
+        self._last_verdict: RuleVerdict | None = None
+        self._used: set[int] = set()
+        """The expressions on whose values the last verdict rests."""
+        self._judged_step = -1
+        self._plan = -1, True
+        """(plan of the evaluator, whether no signal of the rule was ever delivered by then)."""
+        self.wake_time = np.inf
+        """From this time on the verdict may change although no value does, in seconds."""
+        self.suspicion_version = 0
+        """Grows when other entities are suspicious than before."""
         self._conditions = [evaluator.number_of(item.when) for item in rule.evidence]
         self._applies_when = None if rule.applies_when is None else evaluator.number_of(rule.applies_when)
         self._impact = None if rule.impact is None else evaluator.number_of(rule.impact)
@@ -146,9 +124,42 @@ class Judge:
 
     def step(self, t: float, passed: float) -> RuleVerdict:
         """The verdict of one tick."""
-        self._t = t
-        if self.evaluator.is_undelivered(self._conditions):
+        if self._is_undelivered():
+            self._t = t
             return self._unknown_verdict()
+        if self._last_verdict is not None and t < self.wake_time - ROUNDING and not self._has_changed():
+            self._last_verdict.forget_evidence()
+            return self._last_verdict
+        self._t = t
+        self._used.clear()
+        before = self.suspicious
+        self._last_verdict = self._judge(t, passed)
+        self.suspicion_version += not np.array_equal(before, self.suspicious)
+        self._judged_step = self.evaluator.step_number
+        self.wake_time = self._next_wake_time(t, self._last_verdict)
+        return self._last_verdict
+
+    def _is_undelivered(self) -> bool:
+        plan = self.evaluator.plan_count
+        if self._plan[0] != plan:
+            self._last_verdict, self.wake_time = None, np.inf
+            self._plan = plan, self.evaluator.is_undelivered(self._conditions)
+        return self._plan[1]
+
+    def _has_changed(self) -> bool:
+        """Whether a value on which the last verdict rests has changed."""
+        return self.evaluator.has_changed(self._used, self._judged_step)
+
+    def _next_wake_time(self, t: float, verdict: RuleVerdict) -> float:
+        """Returns when the verdict may next change although no value does."""
+        if verdict.firing.any() or (verdict.state == YES).any() or not all(map(self.evaluator.is_kept, self._used)):
+            return t
+        if self._all_reported and t - self._latest_report >= self.rule.warm_up:
+            return np.inf
+        ends = self._reported_since + self.rule.warm_up
+        return float(np.fmin.reduce(ends[ends > t], initial=np.inf))
+
+    def _judge(self, t: float, passed: float) -> RuleVerdict:
         ruled_out, shows = self._rule_out()
         open_ = np.flatnonzero(~ruled_out | self.firing)
         if not len(open_) and self._all_reported:
@@ -159,6 +170,7 @@ class Judge:
             reported = (found.truth != UNKNOWN).any(axis=0)
             self._reported_since[open_[reported & np.isnan(self._reported_since[open_])]] = t
             self._all_reported = not np.isnan(self._reported_since).any()
+            self._latest_report = t
         own = self._state(found)
         own[~(t - self._reported_since[open_] >= self.rule.warm_up - ROUNDING) & (own != NO)] = UNKNOWN
         self._update_firing(t, passed, open_, (own, self._supported_health(open_, found)))
@@ -209,6 +221,7 @@ class Judge:
         if out is not None:
             truth[out] = NO
         for n, number in enumerate(parts):
+            self._used.add(number)
             left = truth != NO
             count = np.count_nonzero(left)
             if not count:
@@ -230,6 +243,9 @@ class Judge:
 
     def _assess(self, some: EntitySubset) -> _Assessment:
         """The whole of the evidence, for some entities."""
+        self._used.update(self._conditions)
+        if self._applies_when is not None:
+            self._used.add(self._applies_when)
         truth = np.empty((len(self._conditions), len(some.indices)), np.int8)
         for row, number in zip(truth, self._conditions, strict=True):
             row[:] = self.evaluator.subset_value(number, some)
@@ -358,78 +374,11 @@ def conjuncts(expr: Expr) -> list[Expr]:
     return [part for arg in expr.args for part in conjuncts(arg)] if expr.op == "and" else [expr]
 
 
-# --- evidence that keeps a rule firing
-
-
-_JOIN_FUNCTIONS = {"and": np.minimum, "or": np.maximum}
-
-
-@dataclass(frozen=True, slots=True)
-class _SupportNode:
-    """A part of the evidence: a leaf with a row of its own, truth values joined, or those of a whole."""
-
-    number: int
-    """Of the expression."""
-    kind: str
-    join: np.ufunc | None
-    args: tuple["_SupportNode", ...] = ()
-    row: int = -1
-
-
-class EvidenceSupport:
-    """For each entity of a rule, which parts of its evidence were unknown when it began to fire.
-
-    A site without serving metrics fires on the signals of the wire. When those say no, what was never known does not
-    keep the rule firing. What was known and is missing now may still hold, and does.
-    """
-
-    def __init__(self, items: Sequence[Expr], entities: EntityIndex, evaluator: ExpressionValues, size: int) -> None:
-        self.entities, self.evaluator, self.size = entities, evaluator, size
-        self._rows: dict[int, int] = {}
-        self._items = tuple(self._compile(item) for item in items)
-        self._initially_unknown: Mask = np.zeros((len(self._rows), 0), bool)
-
-    def _compile(self, expr: Expr) -> _SupportNode:
-        number = self.evaluator.number_of(expr)
-        join = _JOIN_FUNCTIONS.get(expr.op)
-        if join is None and not (expr.op == "lift" and expr.args[0].op in _JOIN_FUNCTIONS):
-            return _SupportNode(number, expr.kind, None, row=self._rows.setdefault(number, len(self._rows)))
-        return _SupportNode(number, expr.kind, join, tuple(self._compile(arg) for arg in expr.args))
-
-    def record(self, at: Index, subset: EntitySubset) -> None:
-        """Store what is unknown of entities that begin to fire: positions `at` among those judged."""
-        if not self._initially_unknown.shape[1]:
-            self._initially_unknown = np.zeros((len(self._rows), self.size), bool)
-        for item in self._items:
-            self._walk(item, subset, at, recording=True)
-
-    def supported_truth(self, at: Index, subset: EntitySubset) -> Truth:
-        """Returns [item, subset] truth values; what was unknown from the beginning and still is counts as NO."""
-        return np.stack([self._walk(item, subset, at, recording=False) for item in self._items])
-
-    def _walk(self, node: _SupportNode, subset: EntitySubset, at: Index, *, recording: bool) -> Truth:
-        if node.join is not None:
-            found: Truth = node.join.reduce([self._walk(arg, subset, at, recording=recording) for arg in node.args])
-            return found
-        if node.args:
-            return self._walk_lift(node, subset, at, recording=recording)
-        found = np.array(np.broadcast_to(self.evaluator.subset_value(node.number, subset), len(at)), np.int8)
-        if recording:
-            self._initially_unknown[node.row, at] = found == UNKNOWN
-        else:
-            found[(found == UNKNOWN) & self._initially_unknown[node.row, at]] = NO
-        return found
-
-    def _walk_lift(self, node: _SupportNode, subset: EntitySubset, at: Index, *, recording: bool) -> Truth:
-        """Returns [subset] the joined truth values of the whole that each entity is a part of."""
-        (inner,) = node.args
-        up = self.entities.container_index(node.kind, inner.kind)[subset.indices]
-        whole = self._walk(inner, self.evaluator.subset_of(inner.kind, np.maximum(up, 0)), at, recording=recording)
-        return np.where(up >= 0, whole, self.evaluator.subset_value(node.number, subset)).astype(np.int8)
-
-
 Derivation = Callable[[float, SeriesTable, F64, F64], Block]
-"""New samples from the newest values and times of all series, by number: called each tick before rules are judged."""
+"""New samples from the newest values and times of all series, by number: called each tick before rules are judged.
+
+After a tick without samples and without any from a derivation, it gives none until the next sample comes.
+"""
 
 
 class Detector:
@@ -456,8 +405,13 @@ class Detector:
         self._is_container: dict[tuple[str, str], bool] = {}
         """Whether each entity of the second kind lies in one of the first, for kinds related by a baseline."""
         self._baseline_judges = self._baseline_readers()
+        self._feeders = [judge for judge in self._judges if judge.feeds_baselines]
         self._t = np.nan
         self._learned = True
+        self._masks: tuple[int, Mapping[int, Mask]] = (-1, {})
+        """(versions of the suspicions, masks of the entities from which baselines do not learn)."""
+        self._has_derived = False
+        """Whether a derivation gave samples in this tick."""
 
     def step(self, t: float, block: Block, table: SeriesTable, frames: Sequence[SampleFrame] = ()) -> list[RuleVerdict]:
         """The verdicts of the tick that ends at `t`, in the order of rule ids."""
@@ -473,16 +427,37 @@ class Detector:
     def _learn(self) -> None:
         """End the tick before: until now its evidence could be requested."""
         if not self._learned:
-            self.evaluator.learn(self._frozen_masks())
+            version = self._suspicion_version()
+            changed = self._masks[0] != version
+            if changed:
+                self._masks = version, self._frozen_masks()
+            self.evaluator.learn(self._masks[1], everything=changed)
         self._learned = False
+
+    def _suspicion_version(self) -> int:
+        """Returns a number that grows when the suspicions of any rule change."""
+        return sum(judge.suspicion_version for judge in self._feeders)
+
+    def next_change(self) -> float:
+        """Returns the time in seconds before which no verdict changes unless a sample comes.
+
+        It is in the past where the next tick may differ from the last one.
+        """
+        if self._has_derived or self.evaluator.has_new_samples() or self._masks[0] != self._suspicion_version():
+            return self._t
+        wake_time = min((judge.wake_time for judge in self._judges), default=np.inf)
+        return min(wake_time, self.evaluator.next_change(), self.series_state.next_stale_time())
 
     def _ingest(self, t: float, block: Block, table: SeriesTable, frames: Sequence[SampleFrame]) -> None:
         self.series_state.begin_tick(t)
         self.series_state.ingest(block, table)
         for frame in frames:
             self.series_state.ingest_frame(frame)
+        self._has_derived = False
         for derive in self.derivations:
-            self.series_state.ingest(derive(t, table, *self.series_state.newest_by_number(len(table.keys))), table)
+            derived = derive(t, table, *self.series_state.newest_by_number(len(table.keys)))
+            self._has_derived |= len(derived) > 0
+            self.series_state.ingest(derived, table)
         self.series_state.refresh()
 
     # --- baselines

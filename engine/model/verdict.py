@@ -77,6 +77,10 @@ class RuleVerdict:
             self._all_evidence = self.get_evidence(np.arange(len(self.names)), True)
         return self._all_evidence
 
+    def forget_evidence(self) -> None:
+        """Drop the evidence that was asked for: the verdict counts for another tick, whose numbers may differ."""
+        self._all_evidence = None
+
     @property
     def applies(self) -> NDArray[np.bool_]:
         """[entity] as in `EvidenceBatch`."""

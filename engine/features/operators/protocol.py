@@ -103,6 +103,8 @@ class Operator(ABC):
     """Its value, if that never changes."""
     baseline: BaselineSlice | None = None
     """The healthy past that it compares with, if any."""
+    store: object | None = None
+    """The windows, counters or past that it reads: they change without its arguments."""
 
     def __init_subclass__(cls) -> None:
         """Note which optional methods the class overrides."""

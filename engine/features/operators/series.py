@@ -258,7 +258,7 @@ class CounterStatistic(Operator):
     def __init__(self, expr: Expr, context: OperatorContext) -> None:
         (signal,), self.window = expr.args, expr.params[-1]
         self.selector = SeriesSelector(signal, context)
-        self.counters = context.counters.windows_of(signal.name, self.window)
+        self.store = self.counters = context.counters.windows_of(signal.name, self.window)
         self.factor = signal.value
 
     def evaluate(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002

@@ -40,15 +40,16 @@ class WindowStatistic(Operator):
     def __init__(self, expr: Expr, context: OperatorContext) -> None:
         (arg,) = expr.args
         self.params = expr.params
-        seconds = FUNCTIONS[expr.name].window_seconds(expr.params)
+        span = FUNCTIONS[expr.name].window_spans(expr.params)
         self.buffer = context.windows.buffer(
             context.numbers[arg],
             arg.kind,
-            seconds,
+            sum(span),
             level=sum(issubclass(operator_class(node), WindowStatistic) for node in arg.walk()),
             late_samples=late_sample_reader(arg, context),
         )
-        self.buffer.request(seconds, self.layers)
+        self.buffer.request(span, self.layers)
+        self.store = self.buffer
 
     def evaluate(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002 - the same for all operators
         return self.compute(self.buffer.window, self.buffer.columns)
@@ -213,7 +214,7 @@ class BaselineComparison(Operator):
 
     def __init__(self, expr: Expr, context: OperatorContext) -> None:
         (arg,) = expr.args
-        self.baseline = context.baselines.slice_of(context.numbers[arg], arg.kind, expr.params[0])
+        self.store = self.baseline = context.baselines.slice_of(context.numbers[arg], arg.kind, expr.params[0])
 
     def evaluate(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
         return type(self).compare(self.baseline.baseline, args[0], self.baseline.columns)
