@@ -127,6 +127,13 @@ class Engine:
         self.verdicts = verdicts
         return self._tracker.step(t, verdicts)
 
+    def next_change(self) -> float:
+        """Returns the time in seconds before which a step without samples would change nothing.
+
+        A replay may leave out the ticks that end before it; those after it must not be missed.
+        """
+        return min(self._detector.next_change(), self._tracker.next_change())
+
     # --- incidents
 
     def list_incidents(self, input_hash: str = "") -> tuple[Incident, ...]:

@@ -30,6 +30,8 @@ READ_SHARE = 0.8
 MAX_GAP = 240.0
 """Seconds without a sample after which ticks are skipped: all values are stale by then."""
 MAX_TICKS = 10_000_000
+TIME_MARGIN_S = 1e-3
+"""A tick that ends less than this before something may change is evaluated."""
 
 
 @dataclass(frozen=True)
@@ -130,10 +132,17 @@ def _play(
     edges = np.searchsorted(loaded.block.time, ends, side="right")
     before = 0 if recording.start is None else int(np.searchsorted(loaded.block.time, recording.start))
     span = Span(loaded.start, loaded.end, loaded.input_hash)
+    until: float | None = None
+    """Until then nothing changes unless a sample comes; None: not asked since the last step."""
     for number, (t, edge) in enumerate(zip(ends, edges.tolist(), strict=True)):
         block = loaded.block
         part = Block(block.time[before:edge], block.series[before:edge], block.value[before:edge])
         before = max(before, edge)
+        if not (sinks or len(part)):
+            until = runtime.engine.next_change() - TIME_MARGIN_S if until is None else until
+            if t < until:
+                continue
+        until = None
         runtime.step(t, through(part, loaded.table))
         if sinks:
             snapshot = runtime.snapshot(t, span)

@@ -54,11 +54,12 @@ class NeighbourIndex:
             known |= {node for node in nodes if (verdict.state[list(index.get(node, ()))] != UNKNOWN).any()}
         return min(whole, len(known))
 
-    def prepare(self, verdicts: Iterable[RuleVerdict]) -> None:
-        """Index one more list of names, in a tick without alerts: the first fault then does not wait for it."""
-        for verdict in verdicts:
-            if self.is_full or self.add_names(verdict.kind, verdict.names):
-                return
+    def prepare(self, verdicts: Iterable[RuleVerdict]) -> bool:
+        """Index one more list of names, in a tick without alerts; returns whether there was one.
+
+        The first fault then does not wait for it.
+        """
+        return not self.is_full and any(self.add_names(verdict.kind, verdict.names) for verdict in verdicts)
 
     def tokens(self, entity: Entity) -> frozenset[str]:
         """Returns the entity, its nodes and its groups as tokens; neighbours share at least one."""

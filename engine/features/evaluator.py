@@ -62,7 +62,30 @@ class Evaluator:
         self._stateful = [n for n, op in enumerate(self._operators) if op.is_stateful]
         self._costs = [total_cost(expr) for expr in self.expressions]
         self._plan_evaluation()
-        size = len(self.expressions)
+        self._make_memory(len(self.expressions))
+        self._learned: list[BaselineSlice] = []
+        """The pasts that learned before this tick."""
+        self._age_limits: dict[int, list[float] | None] = {}
+        """By expression, for ages: the seconds that they are compared with; None where that is not known."""
+        self._times: dict[int, Any] = {}
+        self._timestamps: dict[int, CommonTimestamp | None] = {}
+        self._subsets: dict[tuple[str, bytes], EntitySubset] = {}
+        self._t = -np.inf
+        self._version = -1
+        self.plan_count, self._is_planned_anew = 0, False
+        """How often it was decided which expressions may be known, and whether in this tick."""
+        self._fleeting: list[int] = []
+        """The expressions whose values are not kept over ticks."""
+        self._undelivered: list[int] = []
+        """Numbers of the signals that no series delivers."""
+        self._baseline_numbers = [past.number for past in self.baselines.values()]
+        self._mask_of_past: Callable[[BaselineSlice], Mask | None] = lambda past: None  # noqa: ARG005
+        """Returns the entities from which a past does not learn."""
+        self._units = [unit_of(expr) for expr in self.expressions]
+        self._dependents = self._index_dependents()
+
+    def _make_memory(self, size: int) -> None:
+        """Make room for the values of so many expressions."""
         self._constants: list[Any] = [None] * size
         """Values that do not change, among them those of expressions whose signals were never delivered."""
         self._values: list[Any] = list(self._constants)
@@ -78,25 +101,9 @@ class Evaluator:
         """[expression] whether its values are kept over ticks."""
         self._step, self._changed_at, self._checked_at = 0, [0] * size, [0] * size
         """Number of the step; those in which each value last changed and in which it was last found to be current."""
-        self._learned: list[BaselineSlice] = []
-        """The pasts that learned before this tick."""
-        self._age_limits: dict[int, list[float] | None] = {}
-        """By expression, for ages: the seconds that they are compared with; None where that is not known."""
-        self._times: dict[int, Any] = {}
-        self._timestamps: dict[int, CommonTimestamp | None] = {}
-        self._subsets: dict[tuple[str, bytes], EntitySubset] = {}
-        self._t = -np.inf
-        self._version = -1
-        self.plan_count, self._is_planned_anew = 0, False
-        """How often it was decided which expressions may be known, and whether in this tick."""
-        self._fleeting: list[int] = []
-        """The expressions whose values are not kept over ticks."""
         self._active = np.zeros(size, bool)
         self._subset_limits: list[float] = [0.0] * size
         """Of fewer entities than this, an expression is cheaper to evaluate for them alone."""
-        self._undelivered: tuple[str, ...] = ()
-        self._units = [unit_of(expr) for expr in self.expressions]
-        self._dependents = self._index_dependents()
 
     def _add(self, expr: Expr) -> int:
         if expr not in self._numbers:
@@ -149,9 +156,8 @@ class Evaluator:
 
     def step(self, t: float) -> None:
         """Start the tick that ends at `t` seconds: operators with memory take in a sample."""
-        if self._version != self.entities.version or any(
-            self.series_state.rows[name].selectors for name in self._undelivered
-        ):
+        is_new = self._version != self.entities.version
+        if is_new or self.series_state.changed_signals[self._undelivered].any():
             self._plan()
         self._t = t
         self._mark_changes(t)
@@ -210,7 +216,8 @@ class Evaluator:
         """Decide what is evaluated from now on: expressions whose signals were never delivered stay unknown."""
         self._version = self.entities.version
         names = {expr.name for expr in self.expressions if expr.op == "signal"}
-        self._undelivered = tuple(sorted(name for name in names if not self.series_state.rows[name].selectors))
+        state = self.series_state
+        self._undelivered = [state.signal_numbers[name] for name in names if not state.rows[name].selectors]
         self._active = active = np.zeros(len(self.expressions), bool)
         for n, (expr, op) in enumerate(zip(self.expressions, self._operators, strict=True)):
             active[n] = op.is_available([bool(active[arg]) for arg in self._args[n]])
@@ -267,30 +274,35 @@ class Evaluator:
 
     def has_new_samples(self) -> bool:
         """Whether a baseline may learn from what changed in this tick."""
-        return any(self._dirty[past.number] for past in self.baselines.values())
+        return bool(self._dirty_mask[self._baseline_numbers].any())
 
-    def _is_dirty(self, n: int) -> bool:
-        """Whether what an expression depends on may have changed in this tick."""
-        return bool(self._dirty[n])
-
-    def learn(self, suspicious: Mapping[int, Mask], *, everything: bool) -> None:
+    def learn(self, suspicious: Mapping[int, Mask], *, everything: bool = True) -> None:
         """End the tick: baselines learn from entities that look healthy; [entity] masks exclude the suspicious.
 
         Without `everything`, the masks are those of the tick before: only what changed in this tick is looked at.
         """
+        if everything:
+            self._mask_of_past = self._join_masks(suspicious)
+        if everything or self.has_new_samples():
+            with np.errstate(all="ignore"):
+                self._learned = self._baselines.learn(
+                    self._sample, self._mask_of_past, lambda n: everything or self._is_dirty(n)
+                )
+
+    def _join_masks(self, suspicious: Mapping[int, Mask]) -> Callable[[BaselineSlice], Mask | None]:
+        """Returns the masks by past: several expressions may share one."""
         frozen: dict[tuple[int, float], Mask] = {}
         for number, past in self.baselines.items():
             mask = suspicious.get(number)
             key = past.number, past.memory
             if mask is not None:
                 frozen[key] = frozen[key] | mask if key in frozen else mask
+        some = {key: mask for key, mask in frozen.items() if mask.any()}
+        return lambda past: some.get((past.number, past.memory))
 
-        def mask_of(past: BaselineSlice) -> Mask | None:
-            mask = frozen.get((past.number, past.memory))
-            return mask if mask is not None and mask.any() else None
-
-        with np.errstate(all="ignore"):
-            self._learned = self._baselines.learn(self._sample, mask_of, lambda n: everything or self._is_dirty(n))
+    def _is_dirty(self, n: int) -> bool:
+        """Whether what an expression depends on may have changed in this tick."""
+        return bool(self._dirty[n])
 
     # --- values of all entities
 
@@ -332,14 +344,24 @@ class Evaluator:
         return bool(self._is_kept[number])
 
     def has_changed(self, numbers: Iterable[int], step: int) -> bool:
-        """Whether the values of some expressions have changed since a step, by the number of the step."""
-        with np.errstate(all="ignore"):
-            for n in numbers:
-                if self._stale[n]:
-                    self._refresh(n)
-                if self._changed_at[n] > step:
-                    return True
+        """Whether the values of some expressions have changed since a step, by the number of the step.
+
+        Call it with numpy's warnings switched off.
+        """
+        for n in numbers:
+            if self._stale[n]:
+                self._refresh(n)
+            if self._changed_at[n] > step:
+                return True
         return False
+
+    def stale_numbers(self) -> int:
+        """Returns the expressions that may have changed since they were last asked for, as the bits of a number."""
+        return int.from_bytes(np.packbits(self._stale_mask, bitorder="little").tobytes(), "little")
+
+    def mask_of(self, numbers: Iterable[int]) -> int:
+        """Returns some expressions as the bits of a number."""
+        return sum(1 << n for n in set(numbers))
 
     @property
     def step_number(self) -> int:

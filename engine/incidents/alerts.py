@@ -21,6 +21,8 @@ SIGNIFICANT_GROWTH = 1.1
 """With an unchanged score, the impact or the values must grow by this factor to replace the peak evidence."""
 UNKNOWN_MEMORY_S = 5.0
 """Seconds for which unknown verdicts are remembered."""
+TICK_S = 1.0
+"""Seconds of data between two ticks, unless some are left out."""
 
 AlertKey = tuple[str, Entity]
 """A condition on an entity."""
@@ -186,17 +188,28 @@ class AlertTracker:
         """Counts the changes that may change incidents."""
         self._states: dict[str, _RuleState] = {}
         self._verdicts: dict[str, RuleVerdict] = {}
-        self._recent_states: deque[tuple[float, dict[str, tuple[tuple[str, ...], NDArray[np.int8]]]]] = deque()
-        """(time, names and states by rule) of the last ticks, oldest first."""
+        self.changed: set[str] = set()
+        """The rules whose verdicts are not those of the tick before."""
+        self._busy: set[str] = set()
+        """The rules that fire on an entity, or may after their hold times."""
+        self._recent_states: deque[tuple[float, dict[str, RuleVerdict]]] = deque()
+        """(time, verdicts by rule) of the last ticks, oldest first; only their states count."""
 
     def update(self, t: float, verdicts: Iterable[RuleVerdict]) -> None:
         """Update the alerts with the verdicts of one tick; rules without a verdict keep theirs."""
-        self._verdicts = {v.rule: v for v in verdicts if v.rule in self.rules}
-        self._recent_states.append((t, {rule: (v.names, v.state) for rule, v in self._verdicts.items()}))
-        while self._recent_states[0][0] <= t - UNKNOWN_MEMORY_S:
+        before, self._verdicts = self._verdicts, {v.rule: v for v in verdicts if v.rule in self.rules}
+        self._remember_states(t)
+        self.changed = {rule for rule, verdict in self._verdicts.items() if verdict is not before.get(rule)}
+        # The same verdict again changes nothing, unless something fires or is about to.
+        for rule in sorted(self.changed | self._busy & self._verdicts.keys()):
+            self._follow_verdict(t, self._verdicts[rule])
+
+    def _remember_states(self, t: float) -> None:
+        """Store the states of this tick, and drop those that ended too long ago."""
+        self._recent_states.append((t, self._verdicts))
+        # States hold until the next ones: ticks that are left out between two would have had the same.
+        while len(self._recent_states) > 1 and self._recent_states[1][0] - TICK_S <= t - UNKNOWN_MEMORY_S:
             self._recent_states.popleft()
-        for _, verdict in sorted(self._verdicts.items()):
-            self._follow_verdict(t, verdict)
 
     def _follow_verdict(self, t: float, verdict: RuleVerdict) -> None:
         state = self._state_of(t, verdict)
@@ -211,6 +224,10 @@ class AlertTracker:
         state.yes_since[at] = np.where(np.isnan(since), t, since)
         if verdict.firing.any() or state.firing.any():
             self._follow_firing(t, verdict, state)
+        if state.has_pending or state.firing.any():
+            self._busy.add(verdict.rule)
+        else:
+            self._busy.discard(verdict.rule)
 
     def _follow_firing(self, t: float, verdict: RuleVerdict, state: _RuleState) -> None:
         """Record stronger evidence and higher severities of what fires; clear what stopped."""
@@ -354,8 +371,8 @@ class AlertTracker:
         A value just above its threshold falls below it at times; one such no does not exclude the condition.
         """
         found: NDArray[np.bool_] = verdict.state[at] == UNKNOWN
-        recent = (states[verdict.rule] for _, states in self._recent_states if verdict.rule in states)
-        for names, state in recent:
+        recent = (verdicts[verdict.rule] for _, verdicts in self._recent_states if verdict.rule in verdicts)
+        for names, state in ((one.names, one.state) for one in recent):
             if names is verdict.names or names == verdict.names:
                 found |= state[at] == UNKNOWN
             else:

@@ -298,6 +298,8 @@ class IncidentTracker:
         self._context: tuple[ContextFact, ...] = ()
         self._policy_input: tuple[object, ...] = ()
         self._last_epoch: tuple[object, ...] = ()
+        self._is_prepared = False
+        """Whether the neighbours of all entities that are judged have been looked up."""
 
     def set_context(self, context: Iterable[ContextFact]) -> None:
         """Replace the facts that are known from outside; they count from the next tick on."""
@@ -307,7 +309,8 @@ class IncidentTracker:
         """Returns the changes that the verdicts of one tick cause."""
         self.alerts.update(t, verdicts)
         if not (self.alerts.active or self._lifecycle.recent):
-            self._neighbours.prepare(self.alerts.current_verdicts())
+            if self.alerts.changed or not self._is_prepared:
+                self._is_prepared = not self._neighbours.prepare(self.alerts.current_verdicts())
             return ()
         self.alerts.drop(t - max(self.timing.grouping_s, self.timing.explain_s))
         self._reconcile(t)
@@ -318,6 +321,10 @@ class IncidentTracker:
         self._assign_advice()
         self._lifecycle.expire_recent(t)
         return self._lifecycle.take_changes()
+
+    def next_change(self) -> float:
+        """Returns the time in seconds before which the same verdicts change nothing: in the past if they may now."""
+        return -math.inf if self.alerts.active or self._lifecycle.recent else math.inf
 
     # --- lifecycle and attribution
 

@@ -33,6 +33,9 @@ class ExpressionValues(Protocol):
     def has_changed(self, numbers: Iterable[int], step: int) -> bool:
         """Whether the values of some expressions have changed since a step, by its number."""
 
+    def mask_of(self, numbers: Iterable[int]) -> int:
+        """Expressions as the bits of a number."""
+
     def is_kept(self, number: int) -> bool:
         """Whether the values of an expression are kept as long as they do not change."""
 

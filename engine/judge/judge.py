@@ -95,6 +95,8 @@ class Judge:
         self._last_verdict: RuleVerdict | None = None
         self._used: set[int] = set()
         """The expressions on whose values the last verdict rests."""
+        self.watched = evaluator.mask_of(())
+        """The same as the bits of a number."""
         self._judged_step = -1
         self._plan = -1, True
         """(plan of the evaluator, whether no signal of the rule was ever delivered by then)."""
@@ -128,7 +130,6 @@ class Judge:
             self._t = t
             return self._unknown_verdict()
         if self._last_verdict is not None and t < self.wake_time - ROUNDING and not self._has_changed():
-            self._last_verdict.forget_evidence()
             return self._last_verdict
         self._t = t
         self._used.clear()
@@ -136,6 +137,7 @@ class Judge:
         self._last_verdict = self._judge(t, passed)
         self.suspicion_version += not np.array_equal(before, self.suspicious)
         self._judged_step = self.evaluator.step_number
+        self.watched = self.evaluator.mask_of(self._used)
         self.wake_time = self._next_wake_time(t, self._last_verdict)
         return self._last_verdict
 
@@ -405,6 +407,9 @@ class Detector:
         self._is_container: dict[tuple[str, str], bool] = {}
         """Whether each entity of the second kind lies in one of the first, for kinds related by a baseline."""
         self._baseline_judges = self._baseline_readers()
+        self._verdicts: list[RuleVerdict] = []
+        self._plan = -1
+        """The plan of the evaluator by which they were given."""
         self._feeders = [judge for judge in self._judges if judge.feeds_baselines]
         self._t = np.nan
         self._learned = True
@@ -422,7 +427,20 @@ class Detector:
         self._ingest(t, block, table, frames)
         self.evaluator.step(t)
         with np.errstate(all="ignore"):
-            return [judge.step(t, passed) for judge in self._judges]
+            self._judge_changed(t, passed)
+        return list(self._verdicts)
+
+    def _judge_changed(self, t: float, passed: float) -> None:
+        """Judges the rules whose verdicts may differ from those of the tick before."""
+        stale, everything = self.evaluator.stale_numbers(), self._plan != self.evaluator.plan_count
+        self._plan = self.evaluator.plan_count
+        if everything:
+            self._verdicts = [judge.step(t, passed) for judge in self._judges]
+            return
+        for n, judge in enumerate(self._judges):
+            if judge.watched & stale or t >= judge.wake_time - ROUNDING:
+                self._verdicts[n] = judge.step(t, passed)
+            self._verdicts[n].forget_evidence()
 
     def _learn(self) -> None:
         """End the tick before: until now its evidence could be requested."""

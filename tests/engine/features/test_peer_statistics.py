@@ -88,7 +88,7 @@ def test_those_that_are_heard_are_counted(silent):
 def test_whether_all_are_heard_is_yes_or_unknown(monkeypatch, silent, expected, few):
     if few:
         # As of a fleet so large that what is asked of some is worked out for them alone.
-        monkeypatch.setattr(evaluator, "MIN_SUBSET_SIZE", 0)
+        monkeypatch.setattr(evaluator, "MAX_KEPT_SIZE", 0)
         monkeypatch.setattr(Completeness, "evaluate", None)
     lab = Lab(["complete(wire.onset_lag)"], scope="group", wants="truth", topology=topology(groups=16))
     values = ranks([0.0 if n in silent else 1.0 for n in range(4)], "wire.onset_lag")

@@ -1,0 +1,113 @@
+"""Ticks that are left out because nothing changes in them: the result is that of a replay of every tick."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from skewscope.adapters.inputs.recording import load, open_recording
+from skewscope.adapters.runtime.replay import replay, tick_ends
+from skewscope.adapters.runtime.runtime import build_runtime
+from skewscope.engine.engine import Engine
+from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
+from skewscope.kb.loader import catalogue
+from skewscope.rules.entity_kinds import kind_of
+from skewscope.rules.loader import load as load_rules
+from tests.support.rule_world import topology
+
+MARGIN_S = 1e-3
+START = 1_760_000_000
+SIGNALS = (
+    "port.tx_bytes",
+    "port.rx_bytes",
+    "port.tx_packets",
+    "port.carrier",
+    "rdma.local_ack_timeout_err",
+    "gpu.util",
+    "gpu.sm_clock",
+    "step.duration",
+    "step.compute_time",
+    "wire.onset_lag",
+    "wire.retransmit_ratio",
+    "wire.round_rate",
+    "host.softnet_squeezed",
+    "serve.waiting",
+    "serve.running",
+)
+"""Gauges and counters of ports, GPUs, ranks, groups, nodes and engines."""
+PERIODS_S = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
+
+
+def samples_of(seed: int, seconds: int, table: SeriesTable) -> Block:
+    """Samples of some signals of all entities, each signal at a period of its own, with gaps and a shift half-way."""
+    random = np.random.default_rng(seed)
+    signals, fleet = catalogue().signals, topology()
+    names = {
+        "port": [port.id for node in fleet.nodes for port in node.ports],
+        "gpu": [f"{node.name}/gpu{gpu}" for node in fleet.nodes for gpu in range(node.gpus)],
+        "node": [node.name for node in fleet.nodes],
+        "rank": [f"{group.name}:{member}" for group in fleet.groups for member in group.members],
+        "group": [group.name for group in fleet.groups],
+        "replica": [group.name for group in fleet.groups],
+    }
+    parts = []
+    for name in random.choice(SIGNALS, 6, replace=False):
+        kind = kind_of(signals[name].entity)
+        period, jitter, end = random.choice(PERIODS_S), random.choice([0.0, 0.4]), random.choice([0.5, 1.0])
+        for n, entity in enumerate(names.get(kind, [])):
+            time = START + np.arange(random.uniform(0, period), seconds * end, period)
+            time = (time + random.uniform(-jitter, jitter, len(time)))[random.random(len(time)) > 0.1]
+            value = random.lognormal(0, 0.05, len(time)) * np.where((time > START + seconds / 2) & (n == 0), 3.0, 1.0)
+            value = np.cumsum(value * 1e8) if signals[name].type == "counter" else value
+            number = np.full(len(time), table.number(SeriesKey(name, kind, entity)), np.int32)
+            parts.append((time, number, value))
+    time, number, value = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.lexsort((number, time))
+    return Block(time[order], number[order], value[order])
+
+
+def states(engine: Engine) -> list[tuple[bytes, bytes, bytes]]:
+    return [(v.firing.tobytes(), v.state.tobytes(), v.since.tobytes()) for v in engine.verdicts]
+
+
+def incidents(engine: Engine) -> list[object]:
+    return [dataclasses.asdict(incident) for incident in engine.list_incidents()]
+
+
+@given(st.integers(0, 1 << 32), st.sampled_from([150, 300]))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_tick_that_is_left_out_changes_nothing(seed, seconds):
+    rules, _ = load_rules(catalogue())
+    table = SeriesTable()
+    block = samples_of(seed, seconds, table)
+    every, some = (Engine(rules.values(), catalogue(), topology()) for _ in range(2))
+    edges = np.searchsorted(block.time, START + np.arange(seconds + 200.0), side="right")
+    left_out = 0
+    for n in range(1, seconds + 200):
+        t, at = START + float(n), slice(edges[n - 1], edges[n])
+        part = Block(block.time[at], block.series[at], block.value[at])
+        every.step(t, part, table)
+        if len(part.time) or t >= some.next_change() - MARGIN_S:
+            some.step(t, part, table)
+        else:
+            left_out += 1
+        assert states(every) == states(some), t
+    assert incidents(every) == incidents(some)
+    assert left_out > 50
+
+
+@pytest.mark.parametrize("name", ["minibatch-job-1", "ranks-lock-gil-1st"])
+def test_a_recording_gives_the_same_bytes_as_with_every_tick(shared, name):
+    recording = open_recording(shared / "real" / name)
+    loaded = load(recording, catalogue(), lambda _what, _share: None, 1)
+    with build_runtime(recording.topology, catalogue(), loaded.table) as runtime:
+        before = 0
+        for t in tick_ends(loaded, recording):
+            edge = int(np.searchsorted(loaded.block.time, t, side="right"))
+            block = loaded.block
+            runtime.step(t, Block(block.time[before:edge], block.series[before:edge], block.value[before:edge]))
+            before = edge
+        every = [incident.as_line() for incident in runtime.engine.list_incidents(loaded.input_hash)]
+    assert every == [incident.as_line() for incident in replay(recording).incidents]
