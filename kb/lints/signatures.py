@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from skewscope.kb.entry_store import CatalogueEntry, EntryStore
 from skewscope.kb.lint import EntryProblems, Problems, catalogue_lint, entry_lint
 from skewscope.kb.model import Condition, Signal, SignatureItem
+from skewscope.kb.signatures import is_detectable
 
 AMONG_OTHERS = ("peers", "siblings")
 POSSIBLE_COMPARISONS = {
@@ -76,3 +77,15 @@ def _unfit(item: SignatureItem, signal: Signal) -> Iterator[tuple[str, str, str]
     if item.against == "siblings" and signal.entity not in ENTITIES_WITH_SIBLINGS:
         found = f"siblings of {signal.id}, which belongs to a {signal.entity}"
         yield "against", found, f"a signal of a {', '.join(ENTITIES_WITH_SIBLINGS)}"
+
+
+@catalogue_lint("Add an item that compares a signal as the signal's judgement does.")
+def signature_is_detectable(store: EntryStore) -> EntryProblems:
+    """Every signature has an item that a signal can show by the way it is judged."""
+    known = store.catalogue.signals
+    for entry in store.of_kind("conditions"):
+        assert isinstance(entry.value, Condition)
+        items = entry.value.signature
+        if items and not any(item.signal in known and is_detectable(item, known[item.signal]) for item in items):
+            found = f"{len(items)} items that no signal is judged by"
+            yield entry.name, entry.document.problem(("signature",), found, "one that its signal can show")

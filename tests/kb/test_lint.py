@@ -253,6 +253,15 @@ SENSE = {
         "second time",
         "once",
     ),
+    "a signature that nothing can show": Damage(
+        EGRESS,
+        block(EGRESS, "signature"),
+        "signature:\n- {signal: flow.packets, direction: up, against: past, shows: always}\n",
+        "signature:",
+        "1 items that no signal is judged by",
+        "can show",
+        "judgement",
+    ),
     "an uneven series among its own past": Damage(
         LOSS, FIRST_ITEM, FIRST_ITEM.replace("up", "uneven"), "retransmit_ratio", "uneven against past", "peers"
     ),
