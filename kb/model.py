@@ -143,7 +143,7 @@ class Judgement:
     nominal: float | None = None
     """The good value, or the limit of the good ones; of a bitmask, the sum of the bits that are set in health."""
     given: str = ""
-    """Id of the signal that must show load for it to count; '' where it always counts."""
+    """Id of the signal that must show load in the same comparison for it to count; '' where it always counts."""
     symptom: str = ""
     """Id of the symptom that a bad deviation shows; '' where nothing is bad."""
 
