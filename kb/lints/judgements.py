@@ -119,7 +119,7 @@ def title_is_a_template(entry: CatalogueEntry) -> Problems:
 
 @entry_lint("symptoms", "Name another symptom.", integrity=True)
 def no_symptom_replaces_itself(entry: CatalogueEntry) -> Problems:
-    """No symptom is told in its own place."""
+    """No symptom is reported in its own place."""
     assert isinstance(entry.value, Symptom)
     for form, name in entry.value.instead.items():
         if name == entry.name:

@@ -88,7 +88,7 @@ def _judgement_facts(s: Signal, catalogue: Catalogue) -> list[str]:
 
 
 def symptom_page(y: Symptom, catalogue: Catalogue, users: References) -> str:
-    """Returns the page of a symptom: the sentence that is told, and the signals that show it."""
+    """Returns the page of a symptom: its sentence, and the signals that show it."""
     facts = {
         "Severity": escape_text(y.severity),
         "Told as": escape_text(y.title),

@@ -88,7 +88,7 @@ def _questions() -> Iterator[str]:
     yield "What does not work, and what has not been measured? [Findings](findings.md)"
     yield "What can be done? [Mitigations](mitigations.md)"
     yield "What is it called in my exporter? [Signals](signals.md)"
-    yield "What is told while no cause is known? [Symptoms](symptoms.md)"
+    yield "What is reported while no cause is known? [Symptoms](symptoms.md)"
 
 
 def _legend() -> Iterator[str]:
@@ -226,7 +226,7 @@ def symptoms_index(catalogue: Catalogue) -> str:
         (link(y.name, f"symptoms/{y.id}.md"), escape_text(y.what), escape_text(y.severity), str(shown.get(y.id, 0)))
         for y in catalogue.symptoms.values()
     )
-    text = "What is told as abnormal while its cause is not known."
+    text = "What is reported as abnormal while its cause is not known."
     return page(["# Symptoms", text, table(("Symptom", "What is seen", "Severity", "Signals"), rows)])
 
 
