@@ -23,7 +23,7 @@ from skewscope.adapters.notify.settings import (
     read_scope,
     read_urls,
 )
-from skewscope.adapters.sources.base import redact_address
+from skewscope.adapters.sources.base import redact_message
 from skewscope.adapters.sources.http_client import FetchError, FetchOptions, PostBody, exchange
 from skewscope.adapters.sources.targets import Labels, parse_labels
 from skewscope.engine.model.incident import Incident, rfc3339
@@ -69,7 +69,7 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> AlertmanagerSettings:
         fields.add_problem((*at, "urls"), "no address", "at least one Alertmanager")
     link = fields.text((*at, "link"))
     if link and (urlsplit(link).scheme not in ("http", "https") or "@" in urlsplit(link).netloc):
-        found_link = f"{redact_address(link)!r:.80}"
+        found_link = f"{redact_message(link)!r:.80}"
         fields.add_problem(
             (*at, "link"), found_link, "an address that begins with http:// or https://, without a password"
         )

@@ -14,7 +14,7 @@ from skewscope.adapters.notify.handover import Handover
 from skewscope.adapters.notify.notifier_state import NotifierState
 from skewscope.adapters.runtime.clock import Clock
 from skewscope.adapters.runtime.tasks import cancel_and_wait, check_cancellation
-from skewscope.adapters.sources.base import redact_address
+from skewscope.adapters.sources.base import redact_message
 from skewscope.engine.model.incident import Incident
 
 MIN_WAIT, MAX_WAIT = 1.0, 60.0
@@ -102,7 +102,7 @@ class NotifierTask:
         return None
 
     def _record_failure(self, error: DeliveryError) -> DeliveryError:
-        trouble = redact_address(error)
+        trouble = redact_message(error)
         if trouble != self.trouble:
             log.warning("teller %s: %s", self.notifier.name, trouble)
         self.trouble = trouble

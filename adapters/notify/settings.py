@@ -4,7 +4,7 @@ from pathlib import Path
 
 from skewscope.adapters.config.fields import read_bool, read_number, read_path
 from skewscope.adapters.notify.base import NotificationScope
-from skewscope.adapters.sources.base import redact_address
+from skewscope.adapters.sources.base import redact_message
 from skewscope.adapters.sources.http_client import FetchOptions
 from skewscope.adapters.sources.scrape_settings import parse_bearer
 from skewscope.adapters.sources.targets import TargetDiscovery, target_url
@@ -58,7 +58,7 @@ def read_urls(fields: FieldReader, at: FieldPath, path: str) -> tuple[str, ...]:
         url = target_url(text, TargetDiscovery((), (), (), "http", "", ()))
         if not url:
             fields.add_problem(
-                item, f"{redact_address(text)!r:.80}", "HOST:PORT, or an address that begins with http:// or https://"
+                item, f"{redact_message(text)!r:.80}", "HOST:PORT, or an address that begins with http:// or https://"
             )
             continue
         found.append(url if url.endswith(path) else url.rstrip("/") + path)

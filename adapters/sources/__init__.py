@@ -1,7 +1,7 @@
 """Telemetry sources of a controller: one module per kind, found by its file name.
 
 The module of kind `some-kind` is `some_kind.py`. It defines `read(fields, at, name)`, which parses one entry of the
-config into hashable settings and records every problem, and `build(settings, world)`, which creates the source.
+config into hashable settings and records every problem, and `build(settings, context)`, which creates the source.
 Settings that did not change compare equal, so that a reload keeps the source running.
 """
 

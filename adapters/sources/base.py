@@ -134,11 +134,11 @@ class TelemetrySource(Protocol):
         ...
 
 
-def redact_address(error: object) -> str:
-    """Returns an error as one short line without passwords and tokens."""
-    text = " ".join(str(error).split())
-    for pattern, supervised in SECRET_PATTERNS:
-        text = pattern.sub(supervised, text)
+def redact_message(message: object) -> str:
+    """Returns an error, an address or another text as one short line without passwords and tokens."""
+    text = " ".join(str(message).split())
+    for pattern, replacement in SECRET_PATTERNS:
+        text = pattern.sub(replacement, text)
     text = "".join(c if c.isprintable() else "?" for c in text)
     return text if len(text) <= MAX_ERROR_TEXT else text[: MAX_ERROR_TEXT - 3] + "..."
 

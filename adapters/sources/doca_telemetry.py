@@ -28,8 +28,8 @@ def build(settings: ScrapeSettings, context: SourceContext) -> ScrapeSource:
 
 def normalise_labels(labels: Labels) -> Labels:
     """Returns the labels under their common names: the device number becomes the port number."""
-    supervised = {label: value for label, value in labels if label not in IGNORED_LABELS}
-    number = supervised.pop("device_id", "")
-    if number.isdigit() and int(number) and "port" not in supervised:
-        supervised["port"] = number
-    return tuple(supervised.items())
+    own = {label: value for label, value in labels if label not in IGNORED_LABELS}
+    number = own.pop("device_id", "")
+    if number.isdigit() and int(number) and "port" not in own:
+        own["port"] = number
+    return tuple(own.items())

@@ -122,9 +122,7 @@ class LogFileReader:
         """
         for path, data in self.tail.read():
             *lines, rest = (self._partial_lines.get(path, b"") + data).split(b"\n")
-            self._partial_lines = {
-                supervised: text for supervised, text in self._partial_lines.items() if supervised.exists()
-            }
+            self._partial_lines = {known: text for known, text in self._partial_lines.items() if known.exists()}
             self._partial_lines[path] = rest[-MAX_LINE:]
             for line in lines:
                 yield line[:MAX_LINE].decode("utf-8", "replace")

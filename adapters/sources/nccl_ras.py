@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from skewscope.adapters.config.fields import read_number
 from skewscope.adapters.sources import SourceContext
-from skewscope.adapters.sources.base import BatchSink, redact_address
+from skewscope.adapters.sources.base import BatchSink, redact_message
 from skewscope.adapters.sources.communicators import CommunicatorMatcher, CommunicatorRank, rank_labels
 from skewscope.adapters.sources.series_mapper import SeriesMapper, SourceBatchBuilder
 from skewscope.kb.field_reader import FieldReader
@@ -112,7 +112,7 @@ class NcclRasSource:
             reported = await asyncio.gather(*(self._query_target(target, sink) for target in self.settings.targets))
             down = [trouble for trouble in reported if trouble]
             sink.trouble = (
-                redact_address(f"{len(down)} of {len(reported)} hosts do not respond: {join_names(down, 2)}")
+                redact_message(f"{len(down)} of {len(reported)} hosts do not respond: {join_names(down, 2)}")
                 if down
                 else ""
             )

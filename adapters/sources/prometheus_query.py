@@ -19,7 +19,7 @@ from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.config.secret import redact_secrets
 from skewscope.adapters.formats.openmetrics_grammar import escape
 from skewscope.adapters.sources import SourceContext
-from skewscope.adapters.sources.base import BatchSink, SourceBatch, redact_address
+from skewscope.adapters.sources.base import BatchSink, SourceBatch, redact_message
 from skewscope.adapters.sources.http_client import FetchOptions, fetch
 from skewscope.adapters.sources.scrape_settings import parse_fetch_options
 from skewscope.adapters.sources.series_mapper import SeriesMapper, SourceBatchBuilder
@@ -71,7 +71,7 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> PrometheusQuerySettin
     url = target_url(reported, TargetDiscovery(path="")) if reported else ""
     if reported and not url:
         fields.add_problem(
-            (*at, "url"), f"{redact_address(reported)!r:.80}", "an address that begins with http:// or https://"
+            (*at, "url"), f"{redact_message(reported)!r:.80}", "an address that begins with http:// or https://"
         )
     honor = fields.value_at((*at, "honor_labels")) is None or read_bool(fields, (*at, "honor_labels"))
     match, own = parse_labels(fields, (*at, "match")), parse_labels(fields, (*at, "labels"))

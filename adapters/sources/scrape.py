@@ -16,7 +16,7 @@ from skewscope.adapters.formats.openmetrics import ExpositionReader, TargetLooku
 from skewscope.adapters.formats.openmetrics import SeriesTarget as Wanted
 from skewscope.adapters.formats.openmetrics_grammar import Labels as Pairs
 from skewscope.adapters.sources import SourceContext
-from skewscope.adapters.sources.base import BatchSink, SourceBatch, SourceSeriesRegistry, redact_address
+from skewscope.adapters.sources.base import BatchSink, SourceBatch, SourceSeriesRegistry, redact_message
 from skewscope.adapters.sources.http_client import FetchError, fetch
 from skewscope.adapters.sources.scrape_settings import ScrapeSettings, parse_settings
 from skewscope.adapters.sources.series_mapper import SeriesMapper
@@ -102,7 +102,7 @@ class ScrapeSource:
                 targets, troubles = await discover_targets(self.settings.discovery)
                 self._sync_targets(targets, sink, readers)
                 await self.context.clock.sleep(min(TARGET_REFRESH_PERIOD, self.settings.period))
-                sink.trouble = redact_address("; ".join([*troubles, *self._troubles()]))
+                sink.trouble = redact_message("; ".join([*troubles, *self._troubles()]))
         finally:
             self._sync_targets([], sink, readers)
 
@@ -143,9 +143,9 @@ class ScrapeSource:
                     await self._scrape_once(page, sink, readers)
                 page.trouble = ""
             except (FetchError, InputError) as error:
-                page.trouble = redact_address(error) or "it failed"
+                page.trouble = redact_message(error) or "it failed"
             except Exception as error:  # noqa: BLE001 - a target that nobody thought of must not end its own scraping
-                page.trouble = redact_address(f"{type(error).__name__}: {error}")
+                page.trouble = redact_message(f"{type(error).__name__}: {error}")
 
     async def _scrape_once(self, page: ScrapeTargetState, sink: BatchSink, readers: ThreadPoolExecutor) -> None:
         at = self.context.clock.now()

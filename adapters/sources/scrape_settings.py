@@ -5,7 +5,7 @@ from pathlib import Path
 
 from skewscope.adapters.config.fields import read_bool, read_number, read_path
 from skewscope.adapters.config.secret import Secret, read_secret
-from skewscope.adapters.sources.base import redact_address
+from skewscope.adapters.sources.base import redact_message
 from skewscope.adapters.sources.http_client import FetchOptions
 from skewscope.adapters.sources.targets import (
     SCHEMES,
@@ -85,7 +85,7 @@ def _parse_targets(fields: FieldReader, at: FieldPath, base: TargetDiscovery) ->
     url = target_url(text, base) if text else ""
     if text and not url:
         fields.add_problem(
-            at, f"{redact_address(text)!r:.80}", "HOST:PORT, or an address that begins with http:// or https://"
+            at, f"{redact_message(text)!r:.80}", "HOST:PORT, or an address that begins with http:// or https://"
         )
     return [ScrapeTarget(url, base.labels)] if url else []
 

@@ -23,6 +23,8 @@ MAX_REMEMBERED_TEXT = 1 << 29
 MAX_TEXT = 1 << 16
 """Maximum characters of the name and labels of one series, as for a line of a page."""
 MAX_SECONDS = 1e11
+MAX_METRIC_SHOWN = 80
+"""Maximum characters of a metric name in a problem."""
 
 T = TypeVar("T")
 
@@ -58,7 +60,7 @@ class SeriesMapper:
     def lookup(self, key: Hashable, named: Callable[[T], tuple[str, Labels]], reported: T) -> Sequence[SeriesTarget]:
         """Returns the targets of a series by its cache key.
 
-        For a new key, `named` converts `told` to name and labels.
+        For a new key, `named` converts `reported` to name and labels.
         """
         found = self._targets.get(key)
         if found is None:
@@ -88,7 +90,12 @@ class SeriesMapper:
     @property
     def trouble(self) -> str:
         """A problem in words; '' for none."""
-        return f"{self.refused} series too many: does a label hold an id or a time?" if self.refused else ""
+        if self.refused:
+            return f"{self.refused} series too many: does a label hold an id or a time?"
+        if self.registry.keys or not self.registry.unmapped:
+            return ""
+        (metric, reason), _ = self.registry.unmapped.most_common(1)[0]
+        return f"none of its {self.registry.unmapped.total()} series is used; {metric[:MAX_METRIC_SHOWN]}: {reason}"
 
 
 @dataclass
@@ -110,7 +117,7 @@ class SourceBatchBuilder:
             self._scales.append(target.scale)
             self._blanks.append(target.has_blanks)
 
-    def build(self, listing: SourceSeriesRegistry) -> SourceBatch | None:
+    def build(self, registry: SourceSeriesRegistry) -> SourceBatch | None:
         """Returns the batch, each series at most once per time; None if empty.
 
         Of several values of a series at one time the first counts: some senders repeat themselves.
@@ -122,9 +129,5 @@ class SourceBatchBuilder:
         values *= np.array(self._scales, np.float64)
         sound = np.flatnonzero(np.isfinite(times) & (np.abs(times) < MAX_SECONDS))
         _, first = np.unique(np.stack((numbers[sound], times[sound])), axis=1, return_index=True)
-        supervised = sound[np.sort(first)]
-        return (
-            SourceBatch(listing, numbers[supervised], times[supervised], values[supervised])
-            if len(supervised)
-            else None
-        )
+        usable = sound[np.sort(first)]
+        return SourceBatch(registry, numbers[usable], times[usable], values[usable]) if len(usable) else None

@@ -11,7 +11,7 @@ from typing import cast
 
 from skewscope.adapters.runtime.clock import Clock
 from skewscope.adapters.runtime.tasks import cancel_and_wait, check_cancellation
-from skewscope.adapters.sources.base import BatchSink, SourceBatch, TelemetrySource, redact_address
+from skewscope.adapters.sources.base import BatchSink, SourceBatch, TelemetrySource, redact_message
 from skewscope.adapters.sources.push_receiver import PushReceiver
 
 MIN_BACKOFF, MAX_BACKOFF = 1.0, 60.0
@@ -76,7 +76,7 @@ class SupervisedSource:
             except asyncio.CancelledError:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a source does, only that source may end of it
-                trouble = redact_address(error) or type(error).__name__
+                trouble = redact_message(error) or type(error).__name__
             check_cancellation()
             self.failures = 1 if self.sink.values > before else self.failures + 1
             self.restarts += 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from skewscope.adapters.sources.base import redact_address
+from skewscope.adapters.sources.base import redact_message
 from skewscope.adapters.sources.dns_srv import lookup_services
 from skewscope.kb import yamlfile
 from skewscope.kb.field_reader import FieldReader
@@ -85,7 +85,7 @@ def parse_group(fields: FieldReader, at: FieldPath, where: TargetDiscovery) -> l
     for item, text, url in made:
         if not url:
             fields.add_problem(
-                item, f"{redact_address(text)!r:.80}", "HOST:PORT, or an address that begins with http:// or https://"
+                item, f"{redact_message(text)!r:.80}", "HOST:PORT, or an address that begins with http:// or https://"
             )
     return [ScrapeTarget(url, _merge_labels(where.labels, own)) for _, _, url in made if url]
 

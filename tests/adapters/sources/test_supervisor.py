@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from skewscope.adapters.sources.base import BatchSink, SourceBatch, SourceSeriesRegistry, redact_address
+from skewscope.adapters.sources.base import BatchSink, SourceBatch, SourceSeriesRegistry, redact_message
 from skewscope.adapters.sources.supervisor import SourceSupervisor
 from tests.adapters.controller.clocks import FakeClock
 
@@ -157,4 +157,4 @@ def test_two_sources_of_one_name_are_refused():
 
 
 def test_what_is_told_of_a_fault_is_one_short_line():
-    assert redact_address("a\n\x1b[2Jb" + "c" * 500) == "a ?[2Jb" + "c" * 190 + "..."
+    assert redact_message("a\n\x1b[2Jb" + "c" * 500) == "a ?[2Jb" + "c" * 190 + "..."
