@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from skewscope.engine.model.arrays import F64, I64, Mask
 from skewscope.engine.wire.bursts import BurstCutter, Bursts, GapThreshold
 from skewscope.engine.wire.chunk import Chunk, PortSamples
+from skewscope.engine.wire.member import MemberReducer, emit_period, tick_of
 from skewscope.engine.wire.rounds import BarrierRounds, RoundReader
 from skewscope.engine.wire.stages import INPUT, OUTPUT, StageHandovers, StageReader
 from skewscope.engine.wire.ticks import deviations, means, quantiles
@@ -16,6 +17,15 @@ from skewscope.engine.wire.view import PIPELINES, TRANSFERS, GroupView
 
 QUEUED_SHARE = 0.05
 """Share of the usual silence that still separates bursts in a pipeline, where queued hand-overs follow closely."""
+
+PATTERN_MEMORY = 10.0
+"""Half-life of what is known of a group's pattern, s."""
+ANNOUNCEMENT_SHARE = 1 / 8
+"""A packet of this share of the usual payload, or less, may announce data or its receiver."""
+ANNOUNCED_SHARE = 0.15
+"""Share of such packets from which sends wait for announcements."""
+RECEIVER_SHARE = 0.1
+"""A member that is sent this share of the bytes of the one that is sent most takes part in an exchange of all."""
 
 MIN_CACHE_PACKET = 1000
 """Bytes of payload from which a packet is part of a cache and not a control message."""
@@ -34,7 +44,7 @@ def build_reducer(group: GroupView) -> GroupReducer:
     """Returns the reducer for the group's kind."""
     if group.kind in TRANSFERS:
         return TransferReducer(group)
-    return PipelineReducer(group) if group.kind in PIPELINES else BarrierReducer(group)
+    return PipelineReducer(group) if group.kind in PIPELINES else CollectiveReducer(group)
 
 
 def members_of(group: GroupView, keys: NDArray[np.uint64]) -> I64:
@@ -46,8 +56,61 @@ def members_of(group: GroupView, keys: NDArray[np.uint64]) -> I64:
 
 
 @dataclass
+class CollectiveReducer:
+    """A group whose members take part in collective operations, of any algorithm.
+
+    Where each member sends one burst to all others, unannounced, a port sees every member and compares them itself.
+    Where steps depend on one another, or sends wait for an announcement, it knows its own member.
+    """
+
+    group: GroupView
+    barrier: "BarrierReducer" = field(init=False)
+    member: MemberReducer = field(init=False)
+    sent_to: F64 = field(init=False)
+    """[member] bytes sent to each, of late."""
+    counts: F64 = field(default_factory=lambda: np.zeros(2))
+    """Packets of late: all, announcements."""
+
+    def __post_init__(self) -> None:
+        self.barrier, self.member = BarrierReducer(self.group), MemberReducer(self.group.name)
+        self.sent_to = np.zeros(len(self.group.nodes))
+
+    def reduce(self, chunk: Chunk, data: Mask, out: PortSamples) -> None:
+        other = members_of(self.group, np.where(chunk.tx, chunk.packets.dst, chunk.packets.src))
+        mine = np.flatnonzero(data & (other >= 0) & (other != self.group.own))
+        self._learn_pattern(chunk, mine, other[mine])
+        if self._is_plain_exchange():
+            self.barrier.reduce_packets(chunk, mine, other[mine], out)
+        else:
+            self.member.reduce(chunk, mine, out)
+
+    def _learn_pattern(self, chunk: Chunk, mine: I64, other: I64) -> None:
+        """Counts bytes by receiver, and announcements: packets far smaller than those that carry most bytes."""
+        length = chunk.packets.length[mine].astype(float)
+        keep = 0.5 ** (chunk.ticks * chunk.step / PATTERN_MEMORY)
+        tx = chunk.tx[mine]
+        sent = np.bincount(other[tx], weights=length[tx], minlength=len(self.group.nodes))
+        self.sent_to = keep * self.sent_to + sent
+        if len(length):
+            ordered = np.sort(length)
+            total = np.cumsum(ordered)
+            small = length <= ANNOUNCEMENT_SHARE * ordered[np.searchsorted(total, total[-1] / 2)]
+            # A small packet before another one to the same member is its header; announcements are alike.
+            way = 2 * other + tx
+            order = np.argsort(way, kind="stable")
+            alike = (np.diff(way[order]) == 0) & (np.diff(length[order]) == 0)
+            self.counts = keep * self.counts + (len(length), (alike & small[order][1:]).sum())
+
+    def _is_plain_exchange(self) -> bool:
+        """Whether members send to all others without announcing it."""
+        others = np.delete(self.sent_to, self.group.own)
+        to_all = others.min(initial=np.inf) >= RECEIVER_SHARE * others.max(initial=0.0)
+        return bool(to_all and self.counts[1] < ANNOUNCED_SHARE * self.counts[0])
+
+
+@dataclass
 class BarrierReducer:
-    """A group whose members all send, then wait for all: mesh, ring or tree alike."""
+    """A group whose members each send one burst to all, then wait for all."""
 
     group: GroupView
     cutter: BurstCutter = field(default_factory=BurstCutter)
@@ -56,11 +119,10 @@ class BarrierReducer:
     last_begin: float = np.nan
     """Begin of the last round."""
 
-    def reduce(self, chunk: Chunk, data: Mask, out: PortSamples) -> None:
+    def reduce_packets(self, chunk: Chunk, mine: I64, other: I64, out: PortSamples) -> None:
+        """Adds the samples of a chunk; `mine` are rows of the group's packets, `other` the other member of each."""
         packets = chunk.packets
-        other = members_of(self.group, np.where(chunk.tx, packets.dst, packets.src))
-        mine = np.flatnonzero(data & (other >= 0) & (other != self.group.own))
-        stream = np.where(chunk.tx[mine], self.group.own, other[mine])
+        stream = np.where(chunk.tx[mine], self.group.own, other)
         ring = len(np.unique(stream)) == 2 < len(self.group.nodes)
         bursts = self.cutter.cut(
             stream,
@@ -74,7 +136,7 @@ class BarrierReducer:
             self._emit_pace(chunk, out, rounds)
 
     def _emit_bursts(self, chunk: Chunk, out: PortSamples, own: Bursts) -> None:
-        name, at = self.group.name, _tick_of(chunk, own.begin)
+        name, at = self.group.name, tick_of(chunk, own.begin)
         out.put("wire.own_burst_bytes", quantiles(at, own.size, (0.5,), chunk.ticks)[0], name)
         count = np.bincount(at, minlength=chunk.ticks)
         if count.any() or self.sent:
@@ -83,7 +145,7 @@ class BarrierReducer:
 
     def _emit_lags(self, chunk: Chunk, out: PortSamples, rounds: BarrierRounds) -> None:
         lag, senders = rounds.lag, len(rounds.senders)
-        at = _tick_of(chunk, rounds.last)
+        at = tick_of(chunk, rounds.last)
         cell = (at[:, None] * senders + np.arange(senders)).ravel()
         median, p95 = quantiles(cell, lag.ravel(), (0.5, 0.95), chunk.ticks * senders)
         last = means(cell, (lag == lag.max(axis=1, keepdims=True)).astype(float).ravel(), chunk.ticks * senders)
@@ -99,7 +161,7 @@ class BarrierReducer:
             out.put(f"wire.peer_{what}", values, name, "peer", f"{out.port}>{self.group.nodes[member]}")
 
     def _emit_pace(self, chunk: Chunk, out: PortSamples, rounds: BarrierRounds) -> None:
-        at, name = _tick_of(chunk, rounds.last), self.group.name
+        at, name = tick_of(chunk, rounds.last), self.group.name
         first = rounds.begin.min(axis=1)
         period = np.diff(first, prepend=self.last_begin)
         even = rounds.unbroken & ~np.isnan(period)
@@ -132,10 +194,10 @@ class PipelineReducer:
         self._emit(chunk, out, steps, bursts.take(bursts.stream == OUTPUT))
 
     def _emit(self, chunk: Chunk, out: PortSamples, steps: StageHandovers, sent: Bursts) -> None:
-        name, at = self.group.name, _tick_of(chunk, steps.time)
+        name, at = self.group.name, tick_of(chunk, steps.time)
         out.put("wire.stage_time", quantiles(at, steps.duration, (0.5,), chunk.ticks)[0], name)
         out.put("wire.stage_wait", quantiles(at, steps.wait, (0.5,), chunk.ticks)[0], name)
-        begun = _tick_of(chunk, sent.begin)
+        begun = tick_of(chunk, sent.begin)
         out.put("wire.own_burst_bytes", quantiles(begun, sent.size, (0.5,), chunk.ticks)[0], name)
         out.put("wire.port_exchange_time", quantiles(begun, sent.end - sent.begin, (0.5,), chunk.ticks)[0], name)
         if len(sent) or self.sent:
@@ -163,19 +225,12 @@ class TransferReducer:
             packets.time[mine], packets.length[mine].astype(float), chunk.until, chunk.ticks * chunk.step,
         )  # fmt: skip
         sent = bursts.take((bursts.size >= MIN_CACHE_BYTES) & (bursts.end > bursts.begin))
-        at, name = _tick_of(chunk, sent.end), self.group.name
+        at, name = tick_of(chunk, sent.end), self.group.name
         out.put("wire.transfer_bytes", quantiles(at, sent.size, (0.5,), chunk.ticks)[0], name)
         out.put("wire.transfer_speed", quantiles(at, sent.size / (sent.end - sent.begin), (0.5,), chunk.ticks)[0], name)
 
 
-def _tick_of(chunk: Chunk, time: F64) -> I64:
-    """Returns [time] ticks; a time before the chunk counts in its first tick."""
-    return np.asarray(np.clip(np.floor((time - chunk.first) / chunk.step), 0, chunk.ticks - 1).astype(np.int64))
-
-
 def _emit_period(chunk: Chunk, out: PortSamples, name: str, at: I64, period: F64) -> None:
-    median = quantiles(at, period, (0.5,), chunk.ticks)[0]
-    out.put("wire.port_round_period", median, name)
-    out.put("wire.port_round_rate", 1.0 / np.where(median > 0, median, np.nan), name)
+    emit_period(out, name, quantiles(at, period, (0.5,), chunk.ticks)[0])
     with np.errstate(invalid="ignore", divide="ignore"):
         out.put("wire.port_round_period_cv", deviations(at, period, chunk.ticks) / means(at, period, chunk.ticks), name)

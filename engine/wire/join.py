@@ -21,16 +21,20 @@ PACE_SIGNALS = {
     "wire.port_exchange_time": "wire.exchange_time",
 }
 """Signals of ports about a group's pace, and the group's signal that is their median."""
+PAUSE_LAYERS = {"wire.own_pause": 0, "wire.own_pause_p95": 1, "wire.open_pause": 2, "wire.open_wait": 3}
+"""Layers of the table of the pauses that members' own ports measured."""
 LAG_LAYERS = {"onset_lag": 0, "onset_lag_p95": 1, "last_share": 2}
 """Layers of the table of receivers' values about senders."""
-RANK_SIGNALS = ("wire.onset_lag", "wire.onset_lag_p95", "wire.last_sender_share")
+RANK_SIGNALS = ("wire.onset_lag", "wire.onset_lag_p95", "wire.last_sender_share", "wire.stopped_time")
 """Signals of ranks that the join emits."""
 FORWARDED_SIGNALS = {
     "wire.own_retransmit_ratio": "wire.member_retransmit_ratio",
     "wire.own_burst_bytes": "wire.burst_bytes",
+    "wire.own_pause": "wire.round_pause",
+    "wire.own_wait": "wire.round_wait",
 }
 """Signals of ports that are copied to the ranks on their node."""
-INPUT_SIGNALS = frozenset({*PACE_SIGNALS, *FORWARDED_SIGNALS, "wire.stage_time"}) | {
+INPUT_SIGNALS = frozenset({*PACE_SIGNALS, *PAUSE_LAYERS, *FORWARDED_SIGNALS, "wire.stage_time"}) | {
     f"wire.{whose}_{what}" for whose in ("own", "peer") for what in LAG_LAYERS
 }
 """Signals that the join reads."""
@@ -39,6 +43,8 @@ FRESH_TICKS = 1.5
 REPORT_ROUNDS = 1.5
 """Rounds for which a port's value stays part of the join."""
 
+NORMAL_P95 = 1.645
+"""Deviations of a normal distribution at its 95 % quantile."""
 SLOWEST_FACTOR = 1.1
 """Ratio to the median stage from which the longest counts as slowest: equal stages differ by a few hundredths."""
 
@@ -67,6 +73,8 @@ class _GroupBucket:
     receivers: list[dict[str, int]] = field(default_factory=list)
     lags: _Cells = field(default_factory=_Cells)
     """[layer, group, receiver, sender]."""
+    pauses: _Cells = field(default_factory=_Cells)
+    """[layer, group, receiver, node]: a node has a receiver for each port."""
     stage: _Cells = field(default_factory=_Cells)
     """[group, node]."""
     pace: _Cells = field(default_factory=_Cells)
@@ -79,7 +87,7 @@ class _GroupBucket:
     @property
     def has_reports(self) -> bool:
         """Whether any port ever reported a value of a group."""
-        return bool(self.lags.series or self.stage.series or self.pace.series)
+        return bool(self.lags.series or self.pauses.series or self.stage.series or self.pace.series)
 
     def to_samples(self, latest: F64, age: F64, table: SeriesTable, step: float) -> tuple[I64, F64]:
         """Returns ([sample] series, [sample] values) of all groups, NaN where unknown.
@@ -99,7 +107,9 @@ class _GroupBucket:
         reach = np.fmax(FRESH_TICKS, REPORT_ROUNDS * self.period / step)
         said, new = _recent_values(self.pace, (len(PACE_SIGNALS), groups, receivers), (latest, age), reach)
         heard, anew = _recent_values(self.lags, (len(LAG_LAYERS), groups, receivers, senders), (latest, age), reach)
-        middle = np.where(new, _group_pace(said, ~np.isnan(heard[0])), np.nan)
+        room = (len(PAUSE_LAYERS), groups, receivers, senders)
+        chained = ~np.isnan(self.pauses.table(room, latest)[0]).all(axis=(1, 2))
+        middle = np.where(new, _group_pace(said, ~np.isnan(heard[0]), chained), np.nan)
         period = middle[list(PACE_SIGNALS).index("wire.port_round_period")]
         self.period = np.where(np.isnan(period), self.period, period)
         lag, last = merge_lags(heard[0], heard[2], self.period)
@@ -107,8 +117,15 @@ class _GroupBucket:
         spot = anew[:, None]
         stage = self.stage.table((groups, senders), np.where(age < FRESH_TICKS, latest, np.nan))
         slowest = np.where(np.isnan(stage), np.nan, _is_slowest_stage(stage))
-        rows = (lag, stage), (high, np.full_like(high, np.nan)), (last, slowest)
+        paused, again = _recent_values(self.pauses, room, (latest, age), reach)
+        # A port that carries little of a member's traffic pauses longer: its busiest port counts.
+        paused = _with_open_rounds(paused, self.pauses.table(room, latest))
+        pause, p95, stopped = (np.fmin.reduce(layer, axis=1) for layer in paused)
+        behind = np.where(again[:, None], np.stack((*compare_pauses(pause, p95), stopped)), np.nan)
+        none = np.full_like(high, np.nan)
+        rows = (lag, stage), (high, none), (last, slowest), (none, none)
         by_rank = np.stack([np.fmax(np.where(spot, mesh, np.nan), line) for mesh, line in rows])
+        by_rank = np.fmax(by_rank, behind)
         by_rank = by_rank.reshape(len(RANK_SIGNALS), -1)[:, place]
         return np.concatenate((paces, ranks)), np.concatenate((middle.ravel(), by_rank.ravel()))
 
@@ -191,7 +208,7 @@ class WireJoin:
             key = table.keys[number]
             if key.signal in FORWARDED_SIGNALS:
                 self._forward_to_members(number, key, table)
-            elif key.selector in self.bucket_of and key.kind in ("port", "peer"):
+            if key.selector in self.bucket_of and key.kind in ("port", "peer"):
                 self._register_receiver(number, key)
 
     def _register_receiver(self, number: int, key: SeriesKey) -> None:
@@ -207,6 +224,10 @@ class WireJoin:
         if what in LAG_LAYERS:
             bucket.lags.positions.append((LAG_LAYERS[what], index, receiver, bucket.nodes[index].index(sender)))
             bucket.lags.series.append(number)
+        elif key.signal in PAUSE_LAYERS:
+            member = bucket.nodes[index].index(node)
+            bucket.pauses.positions.append((PAUSE_LAYERS[key.signal], index, receiver, member))
+            bucket.pauses.series.append(number)
         elif key.signal == "wire.stage_time":
             bucket.stage.positions.append((index, bucket.nodes[index].index(node)))
             bucket.stage.series.append(number)
@@ -237,17 +258,70 @@ def _recent_values(cells: _Cells, shape: tuple[int, ...], said: tuple[F64, F64],
     return np.where(ages < within, values, np.nan), new
 
 
-def _group_pace(said: F64, heard: Mask) -> F64:
+def _group_pace(said: F64, heard: Mask, chained: Mask) -> F64:
     """Returns [signal, group] the pace of each group from its receivers' values, NaN where unknown.
 
     In a ring, a member that waits for a late one appears to send twice in a round, so there the slowest value counts.
+    Where members measured their own rounds (`chained`), an exchange takes as long as for the one that waited least.
     """
     ring = (heard.sum(axis=2) == 2).any(axis=1) & ((heard.any(axis=1)).sum(axis=1) > 2)
     middle = nan_median(said)
     rate, period = list(PACE_SIGNALS).index("wire.port_round_rate"), list(PACE_SIGNALS).index("wire.port_round_period")
     middle[period] = np.where(ring, np.fmax.reduce(said[period], axis=1), middle[period])
     middle[rate] = np.where(ring, np.fmin.reduce(said[rate], axis=1), middle[rate])
+    spent = list(PACE_SIGNALS).index("wire.port_exchange_time")
+    middle[spent] = np.where(chained, np.fmin.reduce(said[spent], axis=1), middle[spent])
     return middle
+
+
+def _with_open_rounds(recent: F64, newest: F64) -> F64:
+    """Returns [pause, 95 % quantile, stopped; group, receiver, member] s, with rounds that are still open.
+
+    While a member waits, one that has not begun the same round has paused ever since; the others' pauses are their
+    last ones, of whatever age. Where none waits, silent members are idle.
+    """
+    pause, high, open_pause, open_wait = recent
+    waits = ~np.isnan(open_wait)
+    is_held = waits.any(axis=(1, 2), keepdims=True)
+    is_stopped = is_held & ~np.isnan(open_pause)
+    stopped = np.where(is_stopped, open_pause, np.where(waits | ~np.isnan(pause), 0.0, np.nan))
+    return np.stack(
+        (
+            np.where(is_stopped, open_pause, np.where(waits, newest[0], pause)),
+            np.where(is_stopped, open_pause, np.where(waits, newest[1], high)),
+            stopped,
+        )
+    )
+
+
+def compare_pauses(pause: F64, high: F64) -> F64:
+    """Returns [what, group, member] lag, its 95 % quantile and share of last places, from members' own ports.
+
+    A member is late by how much longer it pauses than the one that pauses least. How often it is the last one follows
+    from its pause and that of the longest other, each taken as normally distributed around its median.
+
+    Args:
+        pause: [group, member] median pause before a round, s; NaN where unknown.
+        high: [group, member] its 95 % quantile.
+    """
+    known = (~np.isnan(pause)).sum(axis=1, keepdims=True) >= 2
+    least = np.fmin.reduce(pause, axis=1, keepdims=True)
+    ordered = np.sort(np.where(np.isnan(pause), -np.inf, pause), axis=1)
+    first, second = ordered[:, -1:], ordered[:, -2:-1]
+    longest = np.where(pause == first, second, first)
+    spread = (high - pause) / NORMAL_P95
+    widest = np.fmax.reduce(spread, axis=1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = _normal_cdf((pause - longest) / np.hypot(spread, widest))
+        share = np.where(np.isnan(share), 0.5, share)
+        share = share / np.maximum(np.sum(share, axis=1, keepdims=True, where=~np.isnan(pause)), 1.0)
+    out = np.stack((pause - least, high - least, np.where(np.isnan(pause), np.nan, share)))
+    return np.where(known, out, np.nan)
+
+
+def _normal_cdf(value: F64) -> F64:
+    """Returns the share of a normal distribution below `value` deviations, by the logistic approximation."""
+    return np.asarray(1.0 / (1.0 + np.exp(-1.702 * np.clip(value, -30.0, 30.0))))
 
 
 def _is_slowest_stage(stage: F64) -> Mask:

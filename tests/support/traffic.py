@@ -13,6 +13,8 @@ from skewscope.engine.wire.reducer import PortReducer
 from skewscope.engine.wire.view import GroupView, PortView
 
 START = 1_000_000.0
+ANNOUNCEMENT = 48
+"""Bytes with which a receiver or a sender announces itself."""
 
 
 @dataclass
@@ -23,6 +25,8 @@ class Send:
     sender: int
     receiver: int
     segments: int
+    size: int = 0
+    """Bytes of a segment's payload; 0 for the shape's."""
 
 
 @dataclass
@@ -71,6 +75,40 @@ def ring(shape: Shape, rounds: int, seed: int = 1) -> Iterator[Send]:
         ready = begin
 
 
+def announced_ring(shape: Shape, rounds: int, seed: int = 1) -> Iterator[Send]:
+    """Returns a ring all-reduce whose receivers announce themselves: nothing is sent to a member that has not begun."""
+    rng = np.random.default_rng(seed)
+    ready = np.full(shape.size, START)
+    hop = shape.transit + shape.spacing * shape.segments
+    for _ in range(rounds):
+        begin = ready + works(shape, rng)
+        for _step in range(2 * (shape.size - 1)):
+            for i in range(shape.size):
+                yield Send(begin[i], i, (i - 1) % shape.size, 1, ANNOUNCEMENT)
+            sent = np.maximum(begin, np.roll(begin, -1) + shape.transit) + shape.spacing
+            for i in range(shape.size):
+                yield Send(sent[i], i, (i + 1) % shape.size, 1, ANNOUNCEMENT)
+                yield Send(sent[i] + shape.spacing, i, (i + 1) % shape.size, shape.segments)
+            begin = np.maximum(sent + shape.spacing * shape.segments, np.roll(sent, 1) + hop)
+        ready = begin
+
+
+def halving(shape: Shape, rounds: int, seed: int = 1) -> Iterator[Send]:
+    """Returns recursive halving and doubling: in each step pairs exchange, ever farther apart, then back."""
+    rng = np.random.default_rng(seed)
+    ready = np.full(shape.size, START)
+    hop = shape.transit + shape.spacing * shape.segments
+    distances = [1 << k for k in range(shape.size.bit_length() - 1)]
+    for _ in range(rounds):
+        begin = ready + works(shape, rng)
+        for distance in distances[::-1] + distances:
+            partner = np.arange(shape.size) ^ distance
+            for i in range(shape.size):
+                yield Send(begin[i], i, int(partner[i]), shape.segments)
+            begin = np.maximum(begin, begin[partner]) + hop
+        ready = begin
+
+
 def pipeline(shape: Shape, rounds: int, seed: int = 1, flight: int = 1) -> Iterator[Send]:
     """Returns a pipeline with `flight` batches in flight; the last stage reports to the first."""
     rng = np.random.default_rng(seed)
@@ -102,13 +140,14 @@ def captured(shape: Shape, sends: list[Send], port: int) -> Packets:
     sender, receiver = np.array([s.sender for s in mine])[which], np.array([s.receiver for s in mine])[which]
     time = np.array([s.time for s in mine])[which] + number * shape.spacing
     time += np.where(receiver == port, shape.transit, 0.0) + (shape.offset[port] if shape.offset else 0.0)
+    length = np.array([s.size or shape.segment for s in mine])[which]
     order = np.argsort(time, kind="stable")
-    sender, receiver, time = sender[order], receiver[order], time[order]
+    sender, receiver, time, length = sender[order], receiver[order], time[order], length[order]
     seq = np.zeros(len(time), np.uint32)
     for pair in set(zip(sender.tolist(), receiver.tolist(), strict=True)):
         flow = (sender == pair[0]) & (receiver == pair[1])
-        seq[flow] = (np.arange(flow.sum()) * shape.segment + 7).astype(np.uint32)
-    return packets(time=time, src=sender + 1, dst=receiver + 1, seq=seq, length=np.full(len(time), shape.segment))
+        seq[flow] = (np.cumsum(length[flow]) - length[flow] + 7).astype(np.uint32)
+    return packets(time=time, src=sender + 1, dst=receiver + 1, seq=seq, length=length)
 
 
 def packets(**columns: np.ndarray) -> Packets:

@@ -1,0 +1,102 @@
+"""Emits what a member's own packets tell of its group's rounds: its pauses, its waits, its pace."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skewscope.engine.model.arrays import F64, I64
+from skewscope.engine.wire.chunk import Chunk, PortSamples
+from skewscope.engine.wire.pauses import MemberEvents, MemberRounds, PauseReader
+from skewscope.engine.wire.ticks import deviations, means, quantiles
+
+OPEN_TIMES = 3.0
+"""Usual periods after which a round that is still open is reported."""
+UNREADABLE = 10.0
+"""Seconds with packets but without rounds after which rounds count as unreadable."""
+MIN_OPEN = 1.0
+"""Seconds before which it is not."""
+
+
+@dataclass
+class MemberReducer:
+    """Reads one member's rounds at its own port, over chunks."""
+
+    name: str
+    """The group's."""
+    reader: PauseReader = field(default_factory=PauseReader)
+    rounds: float = 0.0
+    unread: float = 0.0
+    """Seconds with packets since a round was found."""
+
+    def reduce(self, chunk: Chunk, mine: I64, out: PortSamples) -> None:
+        """Adds the samples of a chunk; `mine` are the rows of the group's packets."""
+        packets = chunk.packets
+        events = MemberEvents(packets.time[mine], chunk.tx[mine], packets.length[mine].astype(float))
+        rounds = self.reader.read(events)
+        at = tick_of(chunk, rounds.begin)
+        pause, high = quantiles(at, rounds.pause, (0.5, 0.95), chunk.ticks)
+        wait = quantiles(at, rounds.wait, (0.5,), chunk.ticks)[0]
+        period = self._emit_rounds(chunk, out, rounds, at)
+        ends = np.asarray(chunk.first + chunk.step * np.arange(1, chunk.ticks + 1), np.float64)
+        open_pause, open_wait = np.full(chunk.ticks, np.nan), np.full(chunk.ticks, np.nan)
+        for since, begin, is_own, ticks in self._open_spans(ends, rounds):
+            (open_pause if is_own else open_wait)[ticks] = ends[ticks] - since
+            period[ticks] = ends[ticks] - begin
+        out.put("wire.own_pause", pause, self.name)
+        out.put("wire.own_pause_p95", high, self.name)
+        out.put("wire.own_wait", wait, self.name)
+        out.put("wire.open_pause", open_pause, self.name)
+        out.put("wire.open_wait", open_wait, self.name)
+        emit_period(out, self.name, period)
+        busy = np.bincount(chunk.tick[mine], minlength=chunk.ticks) > 0
+        self.unread = 0.0 if len(rounds) else self.unread + float(busy.sum()) * chunk.step
+        is_unread = float(self.unread >= UNREADABLE)
+        out.put("wire.rounds_unreadable", np.where(busy, is_unread, np.nan), self.name)
+
+    def _emit_rounds(self, chunk: Chunk, out: PortSamples, rounds: MemberRounds, at: I64) -> F64:
+        """Emits counts, bytes and durations of rounds; returns [tick] their periods, s."""
+        name, ticks = self.name, chunk.ticks
+        count = np.bincount(at, minlength=ticks)
+        if count.any() or self.rounds:
+            out.put("wire.bursts", self.rounds + np.cumsum(count), name)
+        self.rounds += float(count.sum())
+        seen = ~np.isnan(rounds.period)
+        at = at[seen]
+        if not np.isnan(self.reader.pattern.bytes):  # else several rounds may lie between two that were seen
+            out.put("wire.own_burst_bytes", quantiles(at, rounds.sent[seen], (0.5,), ticks)[0], name)
+        out.put("wire.port_exchange_time", quantiles(at, rounds.exchange[seen], (0.5,), ticks)[0], name)
+        period = rounds.period[seen]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            spread = deviations(at, period, ticks) / means(at, period, ticks)
+        out.put("wire.port_round_period_cv", spread, name)
+        return np.asarray(quantiles(at, period, (0.5,), ticks)[0])
+
+    def _open_spans(self, ends: F64, rounds: MemberRounds) -> list[tuple[float, float, bool, I64]]:
+        """Returns (begin of a silence, begin of its round, whether it is the member's own, ticks) of open rounds.
+
+        These are the ticks, given by their `ends`, up to which a silence has lasted far longer than a round.
+        """
+        if not self.reader.period > 0:
+            return []
+        usual = max(OPEN_TIMES * self.reader.period, MIN_OPEN)
+        begins, starts = rounds.begin, rounds.begin - rounds.pause
+        long = np.flatnonzero((rounds.pause > usual) & ~np.isnan(rounds.period))
+        spans = [(float(starts[i]), float(begins[i] - rounds.period[i]), True, float(begins[i])) for i in long]
+        still = self.reader.open_round()
+        if still is not None:
+            spans.append((still.since, still.begin, still.is_complete, np.inf))
+        return [
+            (since, begin, is_own, np.flatnonzero((ends - since > usual) & (ends < until)))
+            for since, begin, is_own, until in spans
+        ]
+
+
+def tick_of(chunk: Chunk, time: F64) -> I64:
+    """Returns [time] ticks; a time before the chunk counts in its first tick."""
+    return np.asarray(np.clip(np.floor((time - chunk.first) / chunk.step), 0, chunk.ticks - 1).astype(np.int64))
+
+
+def emit_period(out: PortSamples, name: str, period: F64) -> None:
+    """Adds [tick] periods, s, and the rates that follow from them."""
+    out.put("wire.port_round_period", period, name)
+    out.put("wire.port_round_rate", 1.0 / np.where(period > 0, period, np.nan), name)

@@ -1,0 +1,100 @@
+"""A member's own pauses tell who is late, whatever the collective's algorithm, and who has stopped."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from skewscope.engine.wire.pauses import MemberEvents, PauseReader
+from tests.support.traffic import START, Send, Shape, announced_ring, captured, halving, ring, told
+
+MAKERS = [announced_ring, halving, ring]
+
+
+def lags(shape: Shape, make: Callable[..., Iterator[Send]], rounds: int = 400) -> list[float]:
+    says = told(shape, make, rounds)
+    return [says.typical("wire.onset_lag", f"G:n{i}") for i in range(shape.size)]
+
+
+@pytest.mark.parametrize("extra", [0.2, 0.8, 3.0])
+@pytest.mark.parametrize("make", MAKERS)
+def test_the_slow_member_is_late_by_what_it_computes_longer(make, extra: float) -> None:
+    shape = Shape(late={2: extra * 8e-3})
+    late = lags(shape, make)
+    assert int(np.argmax(late)) == 2
+    assert late[2] == pytest.approx(extra * 8e-3, rel=0.25)
+    assert sorted(late)[-2] < 0.1 * 8e-3
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_rings_of_any_size_tell_the_slow_member(size: int) -> None:
+    late = lags(Shape(size=size, late={1: 6e-3}), announced_ring)
+    assert int(np.argmax(late)) == 1
+    assert late[1] == pytest.approx(6e-3, rel=0.25)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_healthy_members_are_last_in_turn(make) -> None:
+    says = told(Shape(), make, 400)
+    assert max(says.typical("wire.onset_lag", f"G:n{i}") for i in range(4)) < 0.05 * 8e-3
+    assert max(says.typical("wire.last_sender_share", f"G:n{i}") for i in range(4)) < 0.5
+
+
+def test_a_member_behind_a_slow_link_is_not_late() -> None:
+    shape = Shape(segments=8, spacing=0.4e-3, segment=32768)
+    assert max(lags(shape, announced_ring)) < 0.1 * shape.compute
+
+
+def test_a_stopped_member_is_told_while_the_others_wait() -> None:
+    def stopped(shape: Shape, rounds: int) -> Iterator[Send]:
+        return announced_ring(Shape(late={1: 0.0}), rounds)
+
+    def events(member: int) -> MemberEvents:
+        sends = list(stopped(Shape(), 300))
+        times = sorted(s.time for s in sends if s.sender == 1)
+        # Member 1 stops before its last round: of that round, only what others send unasked is left.
+        begin = [t for t, gap in zip(times[1:], np.diff(times), strict=True) if gap > 5e-3][-1]
+        kept = [s for s in sends if s.time < begin or (s.sender != 1 and s.size and s.time < begin + 4e-3)]
+        seen = captured(Shape(), kept, member)
+        return MemberEvents(seen.time - START, seen.src == member + 1, seen.length.astype(float))
+
+    complete = []
+    for member in range(4):
+        reader = PauseReader()
+        reader.read(events(member))
+        still = reader.open_round()
+        assert still is not None
+        complete.append(still.is_complete)
+    assert complete[1]
+    assert not complete[0]
+    assert not complete[2]
+
+
+def test_chunks_of_any_length_find_the_same_pauses() -> None:
+    packets = captured(Shape(late={2: 6e-3}), list(announced_ring(Shape(late={2: 6e-3}), 800)), 2)
+    found = []
+    for length in (1.0, 5.0):
+        reader, pauses = PauseReader(), []
+        edges = np.arange(START, packets.time.max() + length, length)
+        for first in edges:
+            inside = (packets.time >= first) & (packets.time < first + length)
+            part = MemberEvents(packets.time[inside], packets.src[inside] == 3, packets.length[inside].astype(float))
+            rounds = reader.read(part)
+            pauses += rounds.pause[rounds.begin > START + 5].tolist()
+        found.append(pauses)
+    assert found[0] == found[1]
+
+
+def test_idle_spells_between_requests_are_no_rounds() -> None:
+    rng = np.random.default_rng(4)
+    time, shift = [], 0.0
+    for _ in range(30):
+        sends = list(announced_ring(Shape(), int(rng.integers(5, 60))))
+        time += [(s.time + shift, s.sender == 0, s.size or 4096) for s in sends if 0 in (s.sender, s.receiver)]
+        shift += sends[-1].time - START + rng.exponential(1.0)
+    rows = np.array(sorted(time))
+    reader = PauseReader()
+    for first in np.arange(rows[0, 0], rows[-1, 0], 5.0):
+        part = rows[(rows[:, 0] >= first) & (rows[:, 0] < first + 5.0)]
+        rounds = reader.read(MemberEvents(part[:, 0], part[:, 1] > 0, part[:, 2]))
+    assert np.median(rounds.pause) == pytest.approx(8e-3, rel=0.1)
