@@ -25,6 +25,8 @@ class MemberReducer:
     """The group's."""
     reader: PauseReader = field(default_factory=PauseReader)
     rounds: float = 0.0
+    round_bytes: float = np.nan
+    """Bytes of a round at the end of the chunk before."""
     unread: float = 0.0
     """Seconds with packets since a round was found."""
 
@@ -62,8 +64,10 @@ class MemberReducer:
         self.rounds += float(count.sum())
         seen = ~np.isnan(rounds.period)
         at = at[seen]
-        if not np.isnan(self.reader.pattern.bytes):  # else several rounds may lie between two that were seen
+        # A number of bytes that was just found may be that of a part of a round, or of several.
+        if self.reader.pattern.bytes == self.round_bytes:
             out.put("wire.own_burst_bytes", quantiles(at, rounds.sent[seen], (0.5,), ticks)[0], name)
+        self.round_bytes = self.reader.pattern.bytes
         out.put("wire.port_exchange_time", quantiles(at, rounds.exchange[seen], (0.5,), ticks)[0], name)
         period = rounds.period[seen]
         with np.errstate(invalid="ignore", divide="ignore"):
