@@ -38,6 +38,8 @@ class TelemetryKind:
     """Returns the reporter of a series, given the name of its entity."""
     measures: str
     """What is unknown without this telemetry."""
+    verb: str = "are"
+    """The verb of `measures`: is or are."""
 
 
 def _node_of(entity: str) -> str:
@@ -56,7 +58,10 @@ TELEMETRY_KINDS = (
     TelemetryKind(
         "serving telemetry", "replicas", ("serve.",), _reporting_entity, "queues, batches and caches of the engines"
     ),
-    TelemetryKind("GPU telemetry", "GPU nodes", ("gpu.",), _node_of, "whether a GPU is slow, hot, throttled or broken"),
+    TelemetryKind(
+        *("GPU telemetry", "GPU nodes", ("gpu.",), _node_of, "whether a GPU is slow, hot, throttled or broken"),
+        verb="is",
+    ),
 )
 OTHER_TELEMETRY = {
     "telemetry of the jobs": ("step.", "nccl."),
@@ -134,23 +139,29 @@ class TelemetryCoverage:
     def missing(self) -> tuple[str, ...]:
         """Returns sentences on missing telemetry and what is unknown without it, one for each kind of telemetry."""
         lacking = self._conditions_by_telemetry()
+        delivered = {_telemetry_of(signal) for signal in self.signals()}
         notes = []
         for telemetry in TELEMETRY_KINDS:
-            newest = self._newest_times(telemetry)
-            known = self._reporters[telemetry.name]
-            silent = [name for name, when in zip(known, newest, strict=True) if np.isneginf(when)]
-            note = ""
-            if not known and telemetry.name == "GPU telemetry":
-                note = f"The topology names no GPUs: {telemetry.measures} is unknown"
-            elif silent and len(silent) == len(known):
-                note = (
-                    f"No {telemetry.name} from any of {len(known)} {telemetry.kind}: {telemetry.measures} are unknown"
-                )
-            elif silent:
-                note = f"No {telemetry.name} from {join_names(silent)}: {telemetry.measures} are unknown there"
+            note = self._missing_reporters(telemetry)
+            if not note and telemetry.name not in delivered and telemetry.name in lacking:
+                note = f"No {telemetry.name}: {telemetry.measures} {telemetry.verb} unknown"
             notes.append(_missing_sentence(telemetry.name, note, lacking.get(telemetry.name)))
-        notes += [_missing_sentence(name, "", lacking.get(name)) for name in (*OTHER_TELEMETRY, UNNAMED_TELEMETRY)]
+        for name in (*OTHER_TELEMETRY, UNNAMED_TELEMETRY):
+            note = "" if name in delivered or name not in lacking else f"No {name}"
+            notes.append(_missing_sentence(name, note, lacking.get(name)))
         return tuple(filter(None, notes))
+
+    def _missing_reporters(self, telemetry: TelemetryKind) -> str:
+        """Returns which reporters of the topology never delivered, and what is unknown; '' if all did."""
+        known = self._reporters[telemetry.name]
+        newest = self._newest_times(telemetry)
+        silent = [name for name, when in zip(known, newest, strict=True) if np.isneginf(when)]
+        unknown = f"{telemetry.measures} {telemetry.verb} unknown"
+        if not known and telemetry.name == "GPU telemetry":
+            return f"The topology names no GPUs: {unknown}"
+        if silent and len(silent) == len(known):
+            return f"No {telemetry.name} from any of {len(known)} {telemetry.kind}: {unknown}"
+        return f"No {telemetry.name} from {join_names(silent, 4)}: {unknown} there" if silent else ""
 
     def _conditions_by_telemetry(self) -> Mapping[str, LackingSignals]:
         """Returns for each kind of telemetry the conditions that no rule can evaluate without its signals."""

@@ -225,32 +225,32 @@ def _replay_one(path: Path, *, as_json: bool, why: bool, span: TimeRange, **how:
 
 
 @cli.command("explain", cls=DiagnoseCommand)
-@click.argument("what", metavar="INCIDENT_ID|CONDITION")
+@click.argument("what", metavar="INCIDENT_ID|CONDITION|SYMPTOM")
 @recording_option
 @json_option
 def explain(what: str, recording: Path | None, as_json: bool) -> None:
-    """Explain an incident in depth, or a condition of the catalogue."""
-    from skewscope.tui.render.catalogue import condition_lines  # noqa: PLC0415
+    """Explain an incident in depth, or a condition or symptom of the catalogue."""
+    from skewscope.tui.render.catalogue import entry_lines  # noqa: PLC0415
     from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
     from skewscope.tui.render.incident_layout import full_lines  # noqa: PLC0415
 
     known = load_catalogue()
-    if entry := known.conditions.get(what):
+    if entry := known.conditions.get(what) or known.symptoms.get(what):
         if as_json:
             print_json(entry)
         else:
-            print_lines(condition_lines(entry, DisplayNames(known)), wrapped=True)
+            print_lines(entry_lines(entry, DisplayNames(known)), wrapped=True)
         return
     outcome = _replay(recording)
-    incident = _find_incident(what, outcome, list(known.conditions))
+    incident = _find_incident(what, outcome, [*known.conditions, *known.symptoms])
     if as_json:
         click.echo(incident.as_line())
         return
     names = DisplayNames(known, outcome.incidents)
     print_lines(full_lines(incident, names, outcome.snapshots[-1].time, min(output_width(), 110)))
-    if condition := known.conditions.get(incident.condition):
+    if found := known.conditions.get(incident.condition) or known.symptoms.get(incident.condition):
         print_lines([(), line("─" * min(output_width(), 40), "dim"), ()])
-        print_lines(condition_lines(condition, names), wrapped=True)
+        print_lines(entry_lines(found, names), wrapped=True)
 
 
 def _find_incident(what: str, outcome: "ReplayResult", conditions: list[str]) -> "Incident":
@@ -258,9 +258,9 @@ def _find_incident(what: str, outcome: "ReplayResult", conditions: list[str]) ->
     found = [i for i in outcome.incidents if i.id == what] or [i for i in outcome.incidents if i.id.startswith(what)]
     if len(found) == 1:
         return found[0]
-    mismatch = f"the start of {len(found)} incident ids" if found else "neither an incident nor a condition"
+    mismatch = f"the start of {len(found)} incident ids" if found else "neither an incident nor an entry"
     hint = suggest_name(what, [*conditions, *ids]) or f"Incidents: {', '.join(ids) or 'none'}."
-    raise InputError([Problem(repr(what), 0, "", mismatch, "the id of an incident or of a condition", hint)])
+    raise InputError([Problem(repr(what), 0, "", mismatch, "the id of an incident, a condition or a symptom", hint)])
 
 
 @cli.command("coverage", cls=DiagnoseCommand)

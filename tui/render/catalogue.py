@@ -220,8 +220,8 @@ def _judgement_lines(entry: Signal) -> list[Line]:
 def _symptom_lines(entry: Symptom, names: DisplayNames) -> list[Line]:
     facts = fact_lines(
         ("roles", ", ".join(entry.roles)),
-        ("told as", entry.title),
-        ("told instead", ", ".join(f"{form}: {id_}" for form, id_ in entry.instead.items())),
+        ("reported as", entry.title),
+        ("instead", ", ".join(f"{form}: {id_}" for form, id_ in entry.instead.items())),
         ("basis", entry.basis),
     )
     out = [line(entry.name, "title"), line(f"{entry.id} · {entry.severity}", "dim"), (), line(entry.what), *facts]

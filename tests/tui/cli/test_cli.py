@@ -91,6 +91,7 @@ def test_explain_takes_an_incident_or_a_condition(replayed, brief, moment):
     incident = json.loads(replayed[0])["id"]
     assert "n2" in run("explain", incident, "--replay", brief)[0]
     assert "straggler" in run("explain", "tp-straggler")[0]
+    assert "A step" in run("explain", "slow-steps")[0]
     assert "Did you mean 'tp-straggler'?" in run("explain", "tp-stragler", "--replay", moment, code=2)[1]
 
 

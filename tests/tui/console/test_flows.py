@@ -17,7 +17,7 @@ from skewscope.tui.console.keymap import KEYS
 from skewscope.tui.console.operator_log import OperatorLog, read_log
 from skewscope.tui.render.detail import DisplayNames
 from tests.tui.consoles import run, screen_text, shown
-from tests.tui.samples import CHILD, ENDED, ROOT, T0, TOPOLOGY, catalogue, film, frames, many, scene, snapshot
+from tests.tui.samples import ABNORMAL, CHILD, ENDED, ROOT, T0, TOPOLOGY, catalogue, film, frames, many, scene, snapshot
 
 
 def page(app):
@@ -64,6 +64,21 @@ def test_explain_in_full_and_back_and_escape_never_quits():
         assert app.is_running
 
     run(flow, size=(120, 40))
+
+
+def test_symptoms_are_filtered_by_kind_and_lead_to_their_entry():
+    async def flow(app, pilot):
+        await pilot.press("slash", *"kind:symptom", "enter")
+        assert [row.incident.name for row in page(app).rows] == ["A", "B"]
+        await pilot.press("K")
+        await pilot.pause()
+        assert page(app).current_entry == ("symptoms", "slow-steps")
+        assert "Occurrences here: 2" in screen_text(app)
+        await pilot.press("o")
+        await pilot.pause()
+        assert (page(app).filter, page(app).count) == ("condition=slow-steps", 2)
+
+    run(flow, film(ABNORMAL))
 
 
 def test_from_a_diagnosis_to_the_catalogue_along_a_link_and_back():

@@ -197,6 +197,8 @@ class CatalogueModel(ScreenModel):
         lines = [*catalogue.entry_lines(found, self.state.names)]
         if kind == "conditions":
             lines = [*lines[:2], *self._deployment_lines(id_), *lines[2:]]
+        elif kind == "symptoms":
+            lines = [*lines[:2], *self._occurrence_lines(id_), *lines[2:]]
         return self._mark_links(wrap_lines(lines, columns), id_)
 
     def _overview_lines(self, columns: int) -> list[Line]:
@@ -218,7 +220,12 @@ class CatalogueModel(ScreenModel):
             if health.condition == condition:
                 lacks = f"; missing {', '.join(health.missing_signals)}" if health.missing_signals else ""
                 out.append(line(f"  {health.rule}: {health.state}, judged {health.judged}{lacks}", "dim"))
+        return [(), *out, *self._occurrence_lines(condition)]
+
+    def _occurrence_lines(self, condition: str) -> list[Line]:
+        """Returns the incidents of a condition or symptom, nothing without incidents."""
         here = self.occurrences(condition)
+        out: list[Line] = []
         if here:
             out.append(line(f"Occurrences here: {len(here)} (o shows them)", "label"))
         for incident in here[:MAX_OCCURRENCES]:
@@ -228,10 +235,10 @@ class CatalogueModel(ScreenModel):
             out.append(
                 (("  ", ""), detail.severity_glyph(incident), (f" {detail.format_location(incident)}  {since}", ""))
             )
-        return [(), *out]
+        return out
 
     def occurrences(self, condition: str) -> list[Incident]:
-        """Returns the incidents of a condition in the current snapshot."""
+        """Returns the incidents of a condition or symptom in the current snapshot."""
         snapshot = self.state.snapshot
         return [i for i in snapshot.incidents if i.condition == condition] if snapshot else []
 
@@ -328,7 +335,7 @@ class CatalogueModel(ScreenModel):
     def do_occurrences(self, _arg: int) -> None:
         """Show the incidents of the entry on the first screen."""
         kind, id_ = self.current_entry
-        if kind == "conditions" and self.occurrences(id_):
+        if kind in ("conditions", "symptoms") and self.occurrences(id_):
             self.state.navigate(NavigationTarget(1, f"condition={id_}"))
         elif kind == "signals":
             self.state.navigate(NavigationTarget(3, f"signal={id_}"))
