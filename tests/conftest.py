@@ -16,6 +16,9 @@ from skewscope.kb.loader import catalogue
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
+# pytest-xdist sets it to the width of its terminal; output that is piped follows it.
+os.environ.pop("COLUMNS", None)
+
 root = Path(__file__).resolve().parent.parent
 
 

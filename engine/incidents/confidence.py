@@ -7,7 +7,9 @@
     calibrated = root_shift + root_scale * (incident - ALTERNATIVE_WEIGHT * p)
     confidence = 1 / (1 + exp(-calibrated))                          calibrated clipped to -6..6
 
-p is the highest probability, 1 / (1 + exp(-incident)), among the other unexplained incidents in the same place.
+The verdicts and the coverage are those of the incident's peak so far, so the confidence does not fall while the fault
+clears. p is the highest probability so far, 1 / (1 + exp(-incident)), of another unexplained incident in the same
+place.
 
 Evidence is summed as log-odds, the weight-of-evidence form of Bayes' rule (I. J. Good, "Probability and the Weighing
 of Evidence", 1950). The weights of a rule's items replace measured likelihood ratios, because labelled faults to

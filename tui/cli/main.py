@@ -23,10 +23,9 @@ from skewscope.tui.cli.options import (
 from skewscope.tui.cli.terminal import (
     EXIT_ERROR,
     EXIT_INTERRUPTED,
-    EXIT_OK,
-    EXIT_PROBLEMS,
     SuggestingGroup,
     clear_progress,
+    findings_exit_code,
     is_ascii_only,
     output_width,
     print_error,
@@ -162,7 +161,7 @@ def cli(
     Without a command: open the console on the built-in demo, or on what --replay or --url names. Without a terminal:
     print a report as text.
 
-    Exit codes: 0 no finding, 1 findings, 2 could not run.
+    Exit codes: 0 no finding, 1 findings, 2 could not run. The built-in demo exits with 0.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -180,8 +179,7 @@ def _open_console(recording: Path | None, options: launcher.LaunchOptions) -> in
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         outcome = _replay(recording)
         _print_report(recording.name if recording else "demo", outcome)
-        # The demo's incidents are not findings.
-        return EXIT_PROBLEMS if recording and outcome.incidents else EXIT_OK
+        return findings_exit_code(recording, outcome.incidents)
     from skewscope.adapters.inputs.recording import demo_path  # noqa: PLC0415
 
     return launcher.open_console(recording or demo_path(), options)
@@ -221,7 +219,7 @@ def _replay_one(path: Path, *, as_json: bool, why: bool, span: TimeRange, **how:
             click.echo(text.sanitise(f"{path}: no telemetry received, so nothing is known."), err=True)
     else:
         _print_report(path.name, outcome, why=why)
-    return EXIT_PROBLEMS if outcome.incidents else EXIT_OK
+    return findings_exit_code(path, outcome.incidents)
 
 
 @cli.command("explain", cls=DiagnoseCommand)

@@ -9,9 +9,8 @@ import click
 
 from skewscope.tui.cli.options import load_catalogue, output_option, recording_argument, why_option
 from skewscope.tui.cli.terminal import (
-    EXIT_OK,
-    EXIT_PROBLEMS,
     clear_progress,
+    findings_exit_code,
     is_ascii_only,
     output_width,
     print_lines,
@@ -52,7 +51,7 @@ def watch(ctx: click.Context, recording: Path | None, plain: bool, as_json: bool
         ctx.exit(launcher.open_console(path, launcher.LaunchOptions(ascii=is_ascii_only())))
     history = _make_change_printer(as_json=as_json)
     outcome = replay(path, workers=None, history=history)
-    ctx.exit(EXIT_PROBLEMS if recording and outcome.incidents else EXIT_OK)
+    ctx.exit(findings_exit_code(recording, outcome.incidents))
 
 
 def _make_change_printer(*, as_json: bool) -> "ViewHistory":
@@ -114,7 +113,7 @@ def report(ctx: click.Context, recording: Path | None, html: bool, why: bool, ou
         write_output(text.to_plain_text(lines(path.name, outcome, names, 100, why=why), ascii_=is_ascii_only()), output)
     else:
         print_lines(lines(path.name, outcome, names, output_width(), why=why))
-    ctx.exit(EXIT_PROBLEMS if recording and outcome.incidents else EXIT_OK)
+    ctx.exit(findings_exit_code(recording, outcome.incidents))
 
 
 def _html_report(name: str, history: "ViewHistory", outcome: "ReplayResult", names: "DisplayNames") -> str:

@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,7 +16,9 @@ from skewscope.tui.render.text import Line, line
 EXIT_OK, EXIT_PROBLEMS, EXIT_ERROR = 0, 1, 2
 EXIT_INTERRUPTED = 130
 PIPE_COLUMNS = 100
-"""Width of output that does not go to a terminal."""
+"""Width of output that does not go to a terminal, unless COLUMNS is set."""
+MIN_COLUMNS = 20
+"""Least width that COLUMNS may set."""
 
 
 class SuggestingGroup(click.Group):
@@ -66,8 +68,17 @@ def is_ascii_only() -> bool:
 
 
 def output_width() -> int:
-    """Returns the width of the output in columns."""
-    return shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns if sys.stdout.isatty() else PIPE_COLUMNS
+    """Returns the width of the output in columns: COLUMNS if it is set, else the terminal's, else PIPE_COLUMNS."""
+    if sys.stdout.isatty():
+        return shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns
+    given = os.environ.get("COLUMNS", "")
+    is_usable = given.isascii() and given.isdigit() and len(given) < 5 and int(given) >= MIN_COLUMNS
+    return int(given) if is_usable else PIPE_COLUMNS
+
+
+def findings_exit_code(recording: Path | None, incidents: Sequence[object]) -> int:
+    """Returns 1 if a recording has incidents. Those of the built-in demo, None, are no findings."""
+    return EXIT_PROBLEMS if recording and incidents else EXIT_OK
 
 
 def print_lines(lines: Iterable[Line], *, wrapped: bool = False) -> None:

@@ -6,8 +6,11 @@ import pty
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from skewscope.tui.cli.terminal import findings_exit_code, output_width
 
 COMMAND = [sys.executable, "-m", "skewscope.tui.cli.main"]
 
@@ -117,3 +120,15 @@ def test_ctrl_c_ends_it_quietly_and_every_process_with_it(shared, after):
     assert not out
     assert "Traceback" not in terminal.text
     assert "Error" not in terminal.text
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"), [("80", 80), ("", 100), ("3", 100), ("9" * 50, 100), ("x", 100), ("-80", 100)]
+)
+def test_piped_text_is_as_wide_as_the_environment_says(monkeypatch, columns, width):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert output_width() == width
+
+
+def test_only_a_recording_s_incidents_are_findings():
+    assert [findings_exit_code(path, found) for path in (None, Path("x")) for found in ((), (1,))] == [0, 0, 0, 1]
