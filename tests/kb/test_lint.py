@@ -136,8 +136,8 @@ LINKS = {
     ),
     "a claim's source that is not there": Damage(
         LOSS,
-        "source: wang2019gbn",
-        "source: wang2019gbm",
+        "  source: wang2019gbn",
+        "  source: wang2019gbm",
         "  source: wang",
         "wang2019gbm",
         "the sources",
