@@ -195,6 +195,10 @@ class Engine:
         state = self._detector.series_state
         return state.newest_by_number(min(count, state.known_count))[1]
 
+    def stale_ages(self, series: Index) -> F64:
+        """Returns [series] float64 seconds: the age at which a series is stale, by its number below `newest_times`."""
+        return self._detector.series_state.stale_ages_by_number(series)
+
     def peer_set_numbers(self, kind: str) -> Index:
         """Returns [entity] int, the number of each entity's default peer set; -1 where it has none."""
         entities = self._detector.entities

@@ -15,7 +15,7 @@ from skewscope.engine.advice.advice import PolicyEvaluator
 from skewscope.engine.advice.policy import compile_policies
 from skewscope.engine.engine import Engine, IncidentChange
 from skewscope.engine.ingest.feed import Block, SeriesTable
-from skewscope.engine.model.arrays import F64
+from skewscope.engine.model.arrays import F64, Mask
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue
@@ -24,7 +24,7 @@ from skewscope.rules.loader import load as load_rules
 from skewscope.rules.policy import load as load_policies
 
 SILENT_AFTER = 10.0
-"""Seconds without a sample after which a reporter is silent."""
+"""Seconds without a sample after which a reporter is silent, or three sampling periods if these are longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,8 @@ class TelemetryCoverage:
             newest = self._newest_times(telemetry)
             known = self._reporters[telemetry.name]
             if known:
-                found.append(_source_state(telemetry, known, newest, t))
+                silent = t - newest > self._silence_limits(telemetry, t - newest)
+                found.append(_source_state(telemetry, known, t - newest, silent))
         return tuple(found)
 
     def missing(self) -> tuple[str, ...]:
@@ -192,7 +193,8 @@ class TelemetryCoverage:
         for telemetry in TELEMETRY_KINDS:
             if telemetry.name == "serving telemetry":
                 continue
-            fresh = (t - self._newest_times(telemetry) <= SILENT_AFTER).tolist()
+            age = t - self._newest_times(telemetry)
+            fresh = (age <= self._silence_limits(telemetry, age)).tolist()
             for name, is_fresh in zip(self._reporters[telemetry.name], fresh, strict=True):
                 arriving.setdefault(_node_of(name), []).append(is_fresh)
         return {node: sum(flags) / len(flags) for node, flags in arriving.items()}
@@ -215,6 +217,24 @@ class TelemetryCoverage:
         seen = series < len(times)
         np.fmax.at(newest, who[seen], times[series[seen]])
         return newest
+
+    def _silence_limits(self, telemetry: TelemetryKind, age: F64) -> F64:
+        """Returns [reporter] float64 seconds: the age from which a reporter is silent, longer where it samples rarely.
+
+        Args:
+            telemetry: the kind of telemetry.
+            age: [reporter] seconds since the newest sample; limits of the younger reporters are not computed.
+        """
+        limits = np.full(len(age), SILENT_AFTER)
+        late = np.isfinite(age) & (age > SILENT_AFTER)
+        if late.any():
+            series, who = self._series_by_kind[telemetry.name]
+            known = len(self.engine.newest_times(len(self._signal_of_series)))
+            some = late[who] & (series < known)
+            shortest = np.full(len(age), np.inf)
+            np.fmin.at(shortest, who[some], self.engine.stale_ages(series[some]))
+            limits[late] = np.maximum(SILENT_AFTER, np.where(np.isfinite(shortest), shortest, 0.0)[late])
+        return limits
 
     def _index_new_series(self) -> None:
         """Assigns the series that are new in the table to signals and reporters."""
@@ -265,9 +285,9 @@ def _size_then_names(names: Iterable[str]) -> tuple[int, list[str]]:
     return len(ordered), ordered
 
 
-def _source_state(telemetry: TelemetryKind, known: tuple[str, ...], newest: F64, t: float) -> SourceState:
-    age = t - newest
-    silent = [name for name, old in zip(known, age, strict=True) if old > SILENT_AFTER]
+def _source_state(telemetry: TelemetryKind, known: tuple[str, ...], age: F64, is_silent: Mask) -> SourceState:
+    """Returns the state of one kind of telemetry; `age` in seconds and `is_silent` are [reporter]."""
+    silent = [name for name, flag in zip(known, is_silent.tolist(), strict=True) if flag]
     youngest = float(age.min())
     note = f"silent: {join_names(silent, 4)}" if silent and len(silent) < len(known) else ""
     return SourceState(

@@ -251,6 +251,11 @@ class SeriesState:
         at: Index | slice = slice(0, size) if self._is_identity else self._index_of[:size]
         return self.latest[at], self.times[at]
 
+    def stale_ages_by_number(self, series: Index) -> F64:
+        """Returns [series] float64: age in seconds at which the value of a series of the table is stale."""
+        found: F64 = self.sampling.stale_after[series if self._is_identity else self._index_of[series]]
+        return found
+
     def _grow(self, size: int) -> None:
         if size < len(self._used):
             return

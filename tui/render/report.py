@@ -1,7 +1,7 @@
 """The report of a recording as text for a terminal, a pipe or a file. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from skewscope.engine.model.incident import DIAGNOSIS, Incident
@@ -14,6 +14,7 @@ from skewscope.tui.render.text import Line, line, pad, wrap
 
 if TYPE_CHECKING:  # Readers of recordings are not needed to print their results.
     from skewscope.adapters.runtime.replay import ReplayResult
+    from skewscope.adapters.runtime.runtime import Snapshot
     from skewscope.adapters.view.snapshot import SourceState, ViewSnapshot
 
 MAX_WIDTH = 110
@@ -114,8 +115,23 @@ def missing_lines(outcome: "ReplayResult", columns: int, *, why: bool = False) -
     """Returns missing data and unusable samples, one line a source; `why` adds names of samples and the sources."""
     last = outcome.snapshots[-1] if outcome.snapshots else None
     unused = unused_sentences(outcome.unmapped) if why else unused_summary(outcome.unmapped)
-    sentences = [*(last.missing if last else ()), *outcome.warnings, *unused, *([COVERAGE_HINT] if why else [])]
+    sentences = [
+        *(last.missing if last else ()),
+        *_silent_sentences(last),
+        *outcome.warnings,
+        *unused,
+        *([COVERAGE_HINT] if why else []),
+    ]
     return missing_data_lines(sentences, last.sources if last and why else (), columns)
+
+
+def _silent_sentences(last: "Snapshot | None") -> Iterator[str]:
+    """Yields a sentence for each source of which a part went silent, unless another sentence names its silent part."""
+    if last is None:
+        return
+    for source in last.sources:
+        if source.note and not any(text.startswith(f"No {source.name} from") for text in last.missing):
+            yield f"{source.name}: {source.reporting} of {source.known} {source.kind} report at the end ({source.note})"
 
 
 def missing_data_lines(sentences: Iterable[str], found: Sequence["SourceState"], columns: int) -> list[Line]:

@@ -56,6 +56,15 @@ def test_missing_data_is_listed_in_sentences():
     assert "silent: n1/ew" in shown
 
 
+def test_a_source_that_went_silent_is_named_without_its_table():
+    found = outcome()
+    last = replace(found.snapshots[-1], missing=())
+    shown = text(replace(found, snapshots=(last,)))
+    assert "packets: 7 of 8 ports report at the end (silent: n1/ew)." in shown
+    assert "report at the end" not in text(found)
+    assert "Sources" not in shown
+
+
 def test_a_hostile_name_reaches_no_terminal():
     bad = replace(INCIDENTS[0], name="n\x1b[2J2\u202e")
     assert "\x1b" not in text(outcome((bad,)))

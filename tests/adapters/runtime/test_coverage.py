@@ -1,0 +1,50 @@
+"""Which reporters of a fleet deliver telemetry, and what is unknown without them."""
+
+import numpy as np
+
+from skewscope.adapters.runtime.runtime import SILENT_AFTER, Span, build_runtime
+from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
+from skewscope.engine.model.topology import Node, Topology
+from skewscope.kb.loader import catalogue
+
+NODES = Topology(nodes=tuple(Node(f"n{n}", gpus=2) for n in range(3)))
+T0 = 1_800_000_000.0
+
+
+def snapshots(period, seconds, until=np.inf):
+    """Yields (seconds, snapshot) of two nodes that deliver each period; the second one stops at a time."""
+    table = SeriesTable()
+    keys = [table.number(SeriesKey("host.cpu_util", "node", name)) for name in ("n0", "n1")]
+    with build_runtime(NODES, catalogue(), table) as runtime:
+        for now in range(seconds):
+            some = [key for n, key in enumerate(keys) if now % period == 0 and (n == 0 or now < until)]
+            times = np.full(len(some), T0 + now)
+            runtime.step(T0 + now, Block(times, np.array(some, np.int32), np.full(len(some), 0.5)))
+            yield now, runtime.snapshot(T0 + now, Span(T0, T0 + now))
+
+
+def state(shot):
+    return next((one.reporting, one.note) for one in shot.sources if one.name == "node telemetry")
+
+
+def test_a_node_that_is_read_rarely_is_not_silent_between_two_samples():
+    shots = dict(snapshots(20, 200, until=100))
+    assert {state(shot) for now, shot in shots.items() if 60 < now < 80 + 3 * 20} == {(2, "silent: n2")}
+    assert state(shots[199]) == (1, "silent: n1, n2")
+
+
+def test_a_node_that_is_read_each_second_is_silent_soon():
+    shots = dict(snapshots(1, 60, until=30))
+    assert state(shots[29 + int(SILENT_AFTER)]) == (2, "silent: n2")
+    assert state(shots[31 + int(SILENT_AFTER)]) == (1, "silent: n1, n2")
+
+
+def test_missing_telemetry_is_one_sentence_for_each_kind():
+    *_, (_, shot) = snapshots(1, 5)
+    starts = [text.split(":")[0].split(";")[0] for text in shot.missing]
+    assert starts == sorted(set(starts), key=starts.index)
+    assert starts[0] == "No packets"
+    assert "No node telemetry from n2" in starts
+    assert "No GPU telemetry from any of 3 GPU nodes" in starts
+    assert "No telemetry of PCIe" in starts
+    assert all(text.endswith(" cannot be judged.") for text in shot.missing)
