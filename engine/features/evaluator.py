@@ -23,12 +23,14 @@ from skewscope.engine.features.operators.protocol import (
     operator_class,
     total_cost,
 )
+from skewscope.engine.features.ripening import RipeningFinder
 from skewscope.engine.features.windows import WindowStore
 from skewscope.engine.ingest.ring_buffer import EDGE_S
 from skewscope.engine.ingest.sampling import CONSTANT_TIMESTAMP, CommonTimestamp, merge_timestamps
 from skewscope.engine.ingest.series_state import SeriesState
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.entities import EntityIndex, EntitySubset
+from skewscope.engine.model.verdict import YES
 from skewscope.kb.units import Dimension
 from skewscope.rules.expression import Expr
 
@@ -83,6 +85,9 @@ class Evaluator:
         """Returns the entities from which a past does not learn."""
         self._units = [unit_of(expr) for expr in self.expressions]
         self._dependents = self._index_dependents()
+        self._ripening = RipeningFinder(
+            self.expressions, self._args, self._operators, self._value, self._width, self._may_be_known
+        )
 
     def _make_memory(self, size: int) -> None:
         """Make room for the values of so many expressions."""
@@ -164,6 +169,7 @@ class Evaluator:
         self._times.clear()
         self._timestamps.clear()
         self._subsets.clear()
+        self._ripening.step(t)
         state = self.series_state
         with np.errstate(all="ignore"):
             self._counters.step(t, lambda signal: bool(state.changed_signals[state.signal_numbers[signal]]))
@@ -264,6 +270,10 @@ class Evaluator:
         """The number of an expression, by which it is evaluated."""
         return self._numbers[expr]
 
+    def _may_be_known(self, n: int) -> bool:
+        """Whether the signals of an expression were ever delivered."""
+        return bool(self._active[n])
+
     def is_undelivered(self, numbers: Iterable[int]) -> bool:
         """Whether all of these expressions depend on signals that were never delivered."""
         return not any(self._active[number] for number in numbers)
@@ -305,6 +315,11 @@ class Evaluator:
         return bool(self._dirty[n])
 
     # --- values of all entities
+
+    def may_hold_later(self, number: int) -> Mask:
+        """Returns [entity] where a truth value is not YES, and may be as soon as a window is long enough."""
+        with np.errstate(all="ignore"):
+            return self._ripening.turning(number, YES)
 
     def value(self, number: int) -> Any:
         """Returns [entity] the values of an expression at this tick, read-only; a constant has no axis."""
@@ -398,7 +413,8 @@ class Evaluator:
         return concat_columns(values), concat_columns([self._wide_time(n) for n in numbers])
 
     def _width(self, n: int) -> int:
-        return self.entities.count(self.expressions[n].kind)
+        kind = self.expressions[n].kind
+        return self.entities.count(kind) if kind else 1
 
     def _wide_time(self, n: int) -> F64:
         found: F64 = _broadcast(self._time(n), self._width(n))

@@ -27,6 +27,7 @@ from skewscope.engine.ingest.ring_buffer import (
     fill_missing,
     slot_for_reach,
     slot_for_window,
+    widen_window,
 )
 from skewscope.engine.ingest.sampling import (
     MAX_PERIOD_S,
@@ -311,6 +312,19 @@ class SampleWindow:
             since = self._t - self.first[at] + nan_to_zero(self.sampling.period[: self.size][at])
             enough = enough & (since >= window / 2)
         return steps, count, enough
+
+    def is_ripening(self, t: float, spans: Iterable[float], at: ColumnIndexer = ALL_COLUMNS) -> Mask:
+        """Returns [column] whether samples arrive and began less than `spans`, in seconds, before the tick at `t`.
+
+        Each span is widened to a few sampling periods. A period is not known before the second sample.
+        """
+        period, first = self.sampling.period[: self.size][at], self.first[at]
+        arrives = t - self.time[at] <= self.sampling.stale_after[: self.size][at]
+        needed = np.zeros(len(period))
+        for span in spans:
+            needed += widen_window(span, nan_to_zero(period))
+        found: Mask = arrives & (np.isnan(period) | (t - first + period < needed))
+        return found
 
     def next_change(self, spans: Iterable[tuple[float, ...]], ripe_after: float) -> float:
         """Returns the time in seconds at which a statistic may next change although no sample comes.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from skewscope.engine.ingest.counters import CounterSnapshot, CounterSpec, Ranges, compute_increases, ranges_of
 from skewscope.engine.ingest.feed import Block, FrameColumn, SampleFrame, SeriesKey, SeriesTable
 from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, FrameLayout, SeriesRows, grow_index
+from skewscope.engine.ingest.ring_buffer import widen_window
 from skewscope.engine.ingest.sampling import (
     CommonTimestamp,
     SamplingPeriods,
@@ -20,6 +21,7 @@ from skewscope.engine.ingest.sampling import (
     build_sorted_batch,
     build_unique_batch,
     constant_array,
+    nan_to_zero,
     pad_to_length,
 )
 from skewscope.engine.model.arrays import F64, I32, MAX_VALUE, Index, Mask
@@ -568,6 +570,13 @@ class SeriesState:
             fresh & ~np.isnan(self.latest[series]),
             float(np.fmax.reduce(period, axis=None, initial=0.0)),
         )
+
+    def is_ripening(self, series: Index, t: float, window: float) -> Mask:
+        """Returns [series] whether counters are read and began less than half a window before the tick at `t`."""
+        period, start = self.sampling.period[series], self._totals.start_time[series]
+        is_read = t - self.times[series] <= self.sampling.stale_after[series]
+        needed = widen_window(window, nan_to_zero(period)) / 2
+        return is_read & (np.isnan(period) | (self.times[series] - start + period < needed))
 
     def _all_trusted(self, series: slice, moment: CommonTimestamp) -> bool:
         """Whether counters that were read at one time can all be believed."""

@@ -33,6 +33,9 @@ class ExpressionValues(Protocol):
     def has_changed(self, numbers: Iterable[int], step: int) -> bool:
         """Whether the values of some expressions have changed since a step, by its number."""
 
+    def may_hold_later(self, number: int) -> Mask:
+        """Returns [entity] where a truth value is not YES, and may be as soon as a window is long enough."""
+
     def mask_of(self, numbers: Iterable[int]) -> int:
         """Expressions as the bits of a number."""
 

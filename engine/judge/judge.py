@@ -141,6 +141,18 @@ class Judge:
         self.wake_time = self._next_wake_time(t, self._last_verdict)
         return self._last_verdict
 
+    def _held_back(self, open_: Index, found: _Assessment, state: Truth) -> Mask:
+        """Returns [open] what must not begin to fire, since evidence against it may yet ripen and prevent that."""
+        held = np.zeros(len(open_), bool)
+        begins = np.flatnonzero((state == YES) & ~self.firing[open_])
+        if len(begins):
+            entities, against = self.indices[open_[begins]], np.zeros(len(begins))
+            for item, number in zip(self.rule.evidence, self._conditions, strict=True):
+                if item.against:
+                    against += item.weight * self.evaluator.may_hold_later(number)[entities]
+            held[begins] = found.score[begins] - against < self.rule.fire.score - ROUNDING
+        return held
+
     def _is_undelivered(self) -> bool:
         plan = self.evaluator.plan_count
         if self._plan[0] != plan:
@@ -175,7 +187,8 @@ class Judge:
             self._latest_report = t
         own = self._state(found)
         own[~(t - self._reported_since[open_] >= self.rule.warm_up - ROUNDING) & (own != NO)] = UNKNOWN
-        self._update_firing(t, passed, open_, (own, self._supported_health(open_, found)))
+        held = self._held_back(open_, found, own)
+        self._update_firing(t, passed, open_, (own, self._supported_health(open_, found), held))
         state = self._all_no.copy()
         state[open_] = own
         self.suspicious = self.firing | (state == YES) | shows
@@ -292,13 +305,13 @@ class Judge:
         truth = truth[: len(self._conditions)]
         return _Assessment(truth, applies, *self._scores(truth))
 
-    def _update_firing(self, t: float, passed: float, at: Index, truths: tuple[Truth, Truth]) -> None:
-        """Update which of the entities `at` fire, by their (state, health); no other entity fires."""
-        (state, healthy), fired = truths, self.firing[at]
+    def _update_firing(self, t: float, passed: float, at: Index, found: tuple[Truth, Truth, Mask]) -> None:
+        """Update which of the entities `at` fire, by their (state, health, held back); no other entity fires."""
+        (state, healthy, held), fired = found, self.firing[at]
         yes, well = state == YES, healthy == YES
         if yes.any() or not self._hold_timer.is_idle:
             self._hold_timer.step(t, passed, at, (yes, state == NO))
-        starts = yes & ~fired & (self._hold_timer.duration[at] >= self.rule.fire.hold - ROUNDING)
+        starts = yes & ~fired & ~held & (self._hold_timer.duration[at] >= self.rule.fire.hold - ROUNDING)
         since, self.firing, self.since = self.since[at], self._none_firing, self._no_since
         if not (fired | starts).any():
             # An entity that begins to fire is not healthy: how long it was before does not matter.

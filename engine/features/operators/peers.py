@@ -84,6 +84,11 @@ class PeerComparison(Operator):
             return found
         return np.where(sets.map_members(silent.astype(np.float64), _maximum_for_members) > 0, np.nan, found)
 
+    def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:  # noqa: ARG002
+        value, ripens = args[0]
+        beside = self.entities.peer_sets(self.peers).map_members(ripens.astype(np.float64), _maximum_for_members)
+        return unknown & (ripens | (~np.isnan(value) & (beside > 0)))
+
     def common_timestamp(self, parts: Sequence[CommonTimestamp | None]) -> CommonTimestamp | None:
         return merge_timestamps(parts)
 
@@ -295,6 +300,10 @@ class Reduction(Operator):
             return found
         return np.where(sets.reduce(silent.astype(np.float64), peer_statistics.highest) > 0, np.nan, found)
 
+    def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:  # noqa: ARG002
+        sets = self.entities.part_sets(self.lower, self.kind)
+        return unknown & (sets.reduce(args[0][1].astype(np.float64), peer_statistics.highest) > 0)
+
     def sample_times(self, times: Sequence[Any], argument: Callable[[int], Values]) -> F64:  # noqa: ARG002
         return self.entities.part_sets(self.lower, self.kind).reduce(times[0], peer_statistics.highest)
 
@@ -402,6 +411,10 @@ class Lift(Operator):
         found: Values = np.where(up >= 0, value, value.dtype.type(self.default))
         return found
 
+    def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:  # noqa: ARG002
+        padded: Mask = np.append(args[0][1], False)
+        return padded[self.entities.container_index(self.lower, self.upper)]
+
     def sample_times(self, times: Sequence[Any], argument: Callable[[int], Values]) -> Values:  # noqa: ARG002
         return self._propagate(times[0])
 
@@ -439,6 +452,10 @@ class FrontEnd(Operator):
         nodes = self.node_index[subset.indices]
         value = argument(0, subset.related_subset(("front", self.kind), lambda: np.maximum(nodes, 0)))
         return np.where(nodes >= 0, value, np.nan)
+
+    def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:  # noqa: ARG002
+        front: Mask = np.append(args[0][1], False)[self.node_index]
+        return unknown & front
 
     def sample_times(self, times: Sequence[Any], argument: Callable[[int], Values]) -> F64:  # noqa: ARG002
         return self._propagate(times[0])

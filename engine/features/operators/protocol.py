@@ -20,7 +20,7 @@ from skewscope.engine.features.counter_windows import CounterStore
 from skewscope.engine.features.windows import WindowStore
 from skewscope.engine.ingest.sampling import CommonTimestamp
 from skewscope.engine.ingest.series_state import SeriesState
-from skewscope.engine.model.arrays import F64
+from skewscope.engine.model.arrays import F64, Mask
 from skewscope.engine.model.entities import ArgumentFunction, EntityIndex, EntitySubset
 from skewscope.rules.expression import Expr
 from skewscope.rules.functions import FUNCTIONS
@@ -138,6 +138,19 @@ class Operator(ABC):
         `argument(n, entities)` returns the n-th argument's values of some entities of its own kind.
         """
         raise NotImplementedError(type(self).__name__)
+
+    def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:  # noqa: ARG002
+        """Returns [entity] where a value is unknown only since a window or a past is still too short.
+
+        `unknown` marks the entities without a value at the tick that ends at `t` seconds; `args` are the values of the
+        arguments and where these are ripening. Without an override, all unknown arguments must be ripening.
+        """
+        found = np.zeros(unknown.shape, bool)
+        for _, ripens in args:
+            found = found | ripens
+        for value, ripens in args:
+            found &= ripens | ~np.isnan(value)
+        return found & unknown
 
     def is_available(self, args: Sequence[bool]) -> bool:
         """Whether it may be known, given which arguments may: if none that it needs was never delivered."""

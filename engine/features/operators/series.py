@@ -259,13 +259,18 @@ class CounterStatistic(Operator):
         (signal,), self.window = expr.args, expr.params[-1]
         self.selector = SeriesSelector(signal, context)
         self.store = self.counters = context.counters.windows_of(signal.name, self.window)
-        self.factor = signal.value
+        self.factor, self.series_state = signal.value, context.series_state
 
     def evaluate(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
         return self.compute(self.selector.series(), self.counters.increase_over)
 
     def evaluate_subset(self, subset: EntitySubset, argument: ArgumentFunction) -> F64:  # noqa: ARG002
         return self.compute(self.selector.series()[:, subset.indices], self.counters.subset_increase_over)
+
+    def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:  # noqa: ARG002
+        series = self.selector.series()
+        short = self.series_state.is_ripening(series, t, self.window)
+        return unknown & (short & (series >= 0)).any(axis=0)
 
     def compute(self, series: Index, increase_over: IncreaseFunction) -> F64:
         """Returns [entity] the statistic of [selector, entity] series."""

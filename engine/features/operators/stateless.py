@@ -19,7 +19,7 @@ from skewscope.engine.features.operators.protocol import (
 )
 from skewscope.engine.features.peer_statistics import inf_to_nan
 from skewscope.engine.ingest.sampling import CONSTANT_TIMESTAMP, CommonTimestamp, merge_timestamps
-from skewscope.engine.model.arrays import F64
+from skewscope.engine.model.arrays import F64, Mask
 from skewscope.engine.model.entities import ArgumentFunction, EntitySubset
 from skewscope.engine.model.verdict import NO, YES
 from skewscope.rules.expression import Expr
@@ -184,6 +184,9 @@ class Coalesce(Elementwise):
     @staticmethod
     def function(a: F64, b: F64) -> F64:
         return np.where(np.isnan(a), b, a)
+
+    def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:  # noqa: ARG002
+        return unknown & (args[0][1] | args[1][1])
 
     def is_available(self, args: Sequence[bool]) -> bool:
         return any(args)

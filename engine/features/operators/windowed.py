@@ -40,7 +40,7 @@ class WindowStatistic(Operator):
     def __init__(self, expr: Expr, context: OperatorContext) -> None:
         (arg,) = expr.args
         self.params = expr.params
-        span = FUNCTIONS[expr.name].window_spans(expr.params)
+        self.span = span = FUNCTIONS[expr.name].window_spans(expr.params)
         self.buffer = context.windows.buffer(
             context.numbers[arg],
             arg.kind,
@@ -56,6 +56,13 @@ class WindowStatistic(Operator):
 
     def evaluate_subset(self, subset: EntitySubset, argument: ArgumentFunction) -> F64:  # noqa: ARG002
         return self.compute(self.buffer.window, self.buffer.columns.start + subset.indices)
+
+    def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:
+        first, *past = self.span
+        own = self.buffer.window.is_ripening(
+            t, (first if past else first / 2, *(w / 2 for w in past)), self.buffer.columns
+        )
+        return unknown & (own | args[0][1])
 
     def compute(self, window: SampleWindow, columns: ColumnIndexer) -> F64:
         """Returns [column] the statistic; NaN where the window holds too few samples."""
@@ -222,6 +229,11 @@ class BaselineComparison(Operator):
     def evaluate_subset(self, subset: EntitySubset, argument: ArgumentFunction) -> F64:
         columns = self.baseline.columns.start + subset.indices
         return type(self).compare(self.baseline.baseline, argument(0, subset), columns)
+
+    def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:  # noqa: ARG002
+        value, ripens = args[0]
+        short = ~np.isnan(value) & ~self.baseline.baseline.ready_mask(self.baseline.columns)
+        return unknown & (short | ripens)
 
     def common_timestamp(self, parts: Sequence[CommonTimestamp | None]) -> CommonTimestamp | None:
         return merge_complete_timestamps(parts)
