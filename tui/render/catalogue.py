@@ -85,6 +85,8 @@ def condition_lines(entry: Condition, names: DisplayNames) -> list[Line]:
         line(entry.what),
     ]
     out += fact_lines(("also called", ", ".join(entry.aliases)), ("parallelism", ", ".join(entry.parallelism)))
+    if entry.prevalence:
+        out += fact_lines(("prevalence", f"{entry.prevalence} ({entry.prevalence_basis})"))
     out += fact_lines(("paper", entry.paper_note))
     out += bullet_lines(
         "Causes", [*map(line, entry.why), *(_condition_line(c.condition, c.why, names) for c in entry.causes)]
@@ -145,7 +147,7 @@ def _finding_line(finding: Finding) -> Line:
 def _signature_line(item: SignatureItem, names: DisplayNames) -> Line:
     known = names.catalogue.signals.get(item.signal)
     meaning = f": {known.name} [{known.unit}]" if known else ""
-    return ((item.signal, "key"), (meaning, ""), (f" {item.direction} against {item.against}, {item.shows}", "dim"))
+    return ((item.signal, "key"), (meaning, ""), (f", {item.direction} against {item.against}, {item.shows}", "dim"))
 
 
 def _mitigation_steps(ids: Iterable[str], names: DisplayNames) -> list[Line]:
