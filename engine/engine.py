@@ -13,7 +13,7 @@ from skewscope.engine.advice.advice import PolicyEvaluator
 from skewscope.engine.features.evaluator import unit_of
 from skewscope.engine.incidents.alerts import EvidenceSpec, RuleInfo
 from skewscope.engine.incidents.confidence import Calibration, load_calibration
-from skewscope.engine.incidents.tracker import IncidentTracker, list_for_contract
+from skewscope.engine.incidents.tracker import IncidentTracker, order_for_contract
 from skewscope.engine.ingest.feed import Block, SampleFrame, SeriesTable
 from skewscope.engine.ingest.series_state import WATERMARK, SampleCounts
 from skewscope.engine.judge.judge import Detector
@@ -22,6 +22,8 @@ from skewscope.engine.model.incident import Incident, IncidentChange
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.verdict import RuleVerdict
+from skewscope.engine.symptoms.cells import judged_signals
+from skewscope.engine.symptoms.tracker import DiagnosedPlace, SymptomTracker
 from skewscope.engine.wire.join import WireJoin
 from skewscope.kb.model import Catalogue
 from skewscope.kb.units import format_dimension
@@ -94,6 +96,8 @@ class Engine:
         topology: Topology,
         policies: PolicyEvaluator | None = None,
         calibration: Calibration | None = None,
+        *,
+        symptoms: bool = False,
     ) -> None:
         """Builds the engine of one fleet.
 
@@ -103,14 +107,19 @@ class Engine:
             topology: the fleet.
             policies: selects advice; None: incidents carry no advice.
             calibration: calibration of confidence; None: the one shipped with the package.
+            symptoms: whether to tell what is abnormal where no rule names a cause.
         """
         self.catalogue = catalogue
         self.topology = topology
         self.verdicts: Sequence[RuleVerdict] = ()
-        self._detector = Detector(rules, catalogue, topology, TICK_S, [WireJoin(topology, TICK_S)])
+        judged = judged_signals(catalogue.signals) if symptoms else ()
+        self._detector = Detector(rules, catalogue, topology, TICK_S, [WireJoin(topology, TICK_S)], judged)
         self.rules: Mapping[str, Rule] = self._detector.rules
         infos = {rule.id: build_rule_info(rule, calibration) for rule in self.rules.values()}
         self._tracker = IncidentTracker(infos, catalogue, topology, policies)
+        self._symptoms: SymptomTracker | None = None
+        if symptoms:
+            self._symptoms = SymptomTracker(self._detector.series_state, catalogue, self._tracker.locality)
 
     def step(
         self, t: float, block: Block, table: SeriesTable, frames: Sequence[SampleFrame] = ()
@@ -125,7 +134,11 @@ class Engine:
         """
         verdicts = self._detector.step(t, block, table, frames)
         self.verdicts = verdicts
-        return self._tracker.step(t, verdicts)
+        changes = self._tracker.step(t, verdicts)
+        if self._symptoms is None:
+            return changes
+        places = [DiagnosedPlace(*place) for place in self._tracker.recent_places()]
+        return (*changes, *self._symptoms.step(t, places))
 
     def next_change(self) -> float:
         """Returns the time in seconds before which a step without samples would change nothing.
@@ -138,11 +151,16 @@ class Engine:
 
     def list_incidents(self, input_hash: str = "") -> tuple[Incident, ...]:
         """Returns all incidents by opening time, condition and entity; `input_hash` identifies the input."""
-        return tuple(list_for_contract(self._tracker, input_hash))
+        found = self._tracker.list_incidents()
+        if self._symptoms is not None:
+            found += self._symptoms.list_incidents({one.id: one for one in found})
+        return tuple(order_for_contract(found, input_hash))
 
     def forget_incidents(self, before: float) -> None:
         """Drops incidents that were resolved before a time, except those that explain later ones."""
         self._tracker.forget(before)
+        if self._symptoms is not None:
+            self._symptoms.forget(before)
 
     def display_name(self, kind: str, name: str) -> tuple[str, str]:
         """Returns kind and name of an entity as incidents show them."""

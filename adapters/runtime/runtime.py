@@ -363,7 +363,7 @@ def build_runtime(topology: Topology, known: Catalogue, table: SeriesTable) -> I
     program = compile_policies(policies)
     matcher = best_matcher(program)
     try:
-        engine = Engine(rules.values(), known, topology, PolicyEvaluator(program, matcher))
+        engine = Engine(rules.values(), known, topology, PolicyEvaluator(program, matcher), symptoms=True)
         yield Runtime(engine, table, TelemetryCoverage(topology, engine, table))
     finally:
         matcher.close()

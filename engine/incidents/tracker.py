@@ -416,6 +416,17 @@ class IncidentTracker:
         blast_radius = self.locality.blast_radius(entities_of([incident, *explained]))
         return to_incident(incident, self.locality, root, blast_radius, others)
 
+    def recent_places(self) -> list[tuple[str, float | None, tuple[Entity, ...]]]:
+        """Returns (id of the root, when it resolved, entities) of each incident that is open or resolved recently."""
+        states = self._lifecycle.states
+        found = []
+        for one in sorted(self._lifecycle.recent.values(), key=lambda each: each.sort_key):
+            root = final_explanation(one, states)
+            found.append(
+                (root.id if root else one.id, one.resolved_at, tuple(sorted({one.primary_entity, *one.members})))
+            )
+        return found
+
     def list_pending(self) -> list[Incident]:
         """Returns what holds but has not held long enough to fire. Call it after `step`, before the next tick."""
         found: dict[AlertKey, IncidentState] = {}
@@ -445,13 +456,13 @@ class IncidentTracker:
                 one.explanation = roots.get(one.id)  # the incident between the two is dropped
 
 
-def list_for_contract(incidents: IncidentTracker, input_hash: str) -> list[Incident]:
-    """Returns all incidents as they are printed: by opening time, then condition, then entity."""
+def order_for_contract(incidents: Iterable[Incident], input_hash: str) -> list[Incident]:
+    """Returns incidents as they are printed: by opening time, then condition, then entity."""
 
     def order(one: Incident) -> tuple[float, str, str, str, str]:
         return round(one.opened_at, 3), one.condition, one.name, one.kind, one.id
 
-    return sorted((replace(one, input_hash=input_hash) for one in incidents.list_incidents()), key=order)
+    return sorted((replace(one, input_hash=input_hash) for one in incidents), key=order)
 
 
 def _is_comparison_due(t: float, incident: IncidentState) -> bool:

@@ -406,12 +406,14 @@ class Detector:
         topology: Topology,
         tick: float,
         derivations: Sequence[Derivation] = (),
+        judged: Iterable[str] = (),
     ) -> None:
+        """Builds the judges of all rules; `judged` are signals that are read though no rule needs them."""
         self.rules: Mapping[str, Rule] = {rule.id: rule for rule in sorted(rules, key=lambda rule: rule.id)}
         self.catalogue = catalogue
         self.derivations = tuple(derivations)
         self.entities = EntityIndex(topology)
-        wanted = {name for rule in self.rules.values() for name in rule.signals}
+        wanted = {name for rule in self.rules.values() for name in rule.signals} | {*judged}
         also = {name for derive in self.derivations for name in getattr(derive, "reads", catalogue.signals)}
         self.series_state = SeriesState(catalogue.signals, self.entities, wanted, tick, also)
         expressions = (expr for rule in self.rules.values() for expr in rule.expressions)

@@ -5,7 +5,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skewscope.engine.incidents.tracker import list_for_contract
+from skewscope.engine.incidents.tracker import order_for_contract
 from skewscope.engine.model.verdict import NO, UNKNOWN, YES
 from tests.support.incidents import DERIVE, LOST, MORE, N1, REST, Says, advised, incidents, ranks, verdict
 
@@ -38,7 +38,9 @@ def test_the_order_of_verdicts_and_of_entities_changes_nothing(script, random, p
         mixed = [verdict(condition, those, names=order) for condition, those in said.items()]
         random.shuffle(mixed)
         assert one.step(n * pace, verdicts) == other.step(n * pace, mixed)
-    assert [i.as_line() for i in list_for_contract(one, "")] == [i.as_line() for i in list_for_contract(other, "")]
+    assert [i.as_line() for i in order_for_contract(one.list_incidents(), "")] == [
+        i.as_line() for i in order_for_contract(other.list_incidents(), "")
+    ]
 
 
 @settings(max_examples=40, deadline=None)
@@ -65,7 +67,7 @@ def test_a_run_again_gives_the_same_text_and_no_id_twice(script, pace):
         engine = advised(REST, MORE, DERIVE)
         for n, said in enumerate(script):
             engine.step(n * pace, [verdict(condition, those) for condition, those in said.items()])
-        return [one.as_line() for one in list_for_contract(engine, "")]
+        return [one.as_line() for one in order_for_contract(engine.list_incidents(), "")]
 
     lines = text()
     assert text() == lines

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from skewscope.engine.incidents.state import IncidentTiming
-from skewscope.engine.incidents.tracker import list_for_contract
+from skewscope.engine.incidents.tracker import order_for_contract
 from skewscope.engine.model.incident import Explanation
 from skewscope.engine.model.verdict import NO, UNKNOWN, YES
 from tests.support.incidents import (
@@ -321,7 +321,7 @@ def test_the_contract_is_ordered_and_speaks_plain_json():
             ("hot", "D:n13"): [(5, 9, Says())],
         }
     )
-    told = list_for_contract(engine, "abc")
+    told = order_for_contract(engine.list_incidents(), "abc")
     assert [(i.condition, i.name) for i in told] == [("hot", "n13"), ("blind", "n9"), ("late", "n5")]
     lines = [json.loads(i.as_line()) for i in told]
     assert {line["input_hash"] for line in lines} == {"abc"}
