@@ -4,6 +4,7 @@ This module is the public interface of the engine. Adapters and the terminal imp
 `engine.model`, `engine.ingest.feed` and `engine.wire`, and nothing else that keeps state.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -145,7 +146,8 @@ class Engine:
 
         A replay may leave out the ticks that end before it; those after it must not be missed.
         """
-        return min(self._detector.next_change(), self._tracker.next_change())
+        symptoms = math.inf if self._symptoms is None else self._symptoms.next_change()
+        return min(self._detector.next_change(), self._tracker.next_change(), symptoms)
 
     # --- incidents
 

@@ -79,6 +79,8 @@ class SymptomDetector:
         if self.cells.grow():
             self._grow()
         new = self.cells.read()
+        if not len(new.cells):
+            return
         usable = self._usable_values()
         mask, distinct = self._masks(new)
         with np.errstate(all="ignore"):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.entities import EntitySets, build_sets
-from skewscope.engine.symptoms.cells import MAX_SET_SIZE, JudgedCells
+from skewscope.engine.symptoms.cells import MAX_SET_SIZE, JudgedCells, row_median
 from skewscope.engine.symptoms.shifts import LevelShifts, ShiftLimits
 
 LEAST_PEER_SHIFT = 0.2
@@ -20,18 +20,6 @@ STANDING_RUN = 5
 MIN_MOVING_SIZE = 4
 """Members from which on one can tell that the slow one changes."""
 STANDING_ROLES = frozenset({"time-per-work", "capacity"})
-
-
-def row_median(values: F64) -> F64:
-    """Returns [sets] the median of [sets, members]; of two members their smaller value is the healthy one."""
-    count = (~np.isnan(values)).sum(axis=1)
-    with np.errstate(all="ignore"):
-        ordered = np.sort(values, axis=1)
-        rows = np.arange(len(values))
-        low = ordered[rows, np.maximum((count - 1) // 2, 0)]
-        high = ordered[rows, np.maximum(count // 2, 0) % values.shape[1]]
-        middle = np.where(count % 2 == 1, low, (low + high) / 2)
-    return np.where(count >= 2, np.where(count == 2, low, middle), np.nan)
 
 
 @dataclass

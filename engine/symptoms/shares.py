@@ -11,9 +11,8 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.entities import build_sets
-from skewscope.engine.symptoms.cells import JudgedCells, NewSamples
+from skewscope.engine.symptoms.cells import JudgedCells, NewSamples, row_median
 from skewscope.engine.symptoms.deviation import ZERO, Deviation
-from skewscope.engine.symptoms.peers import row_median
 from skewscope.engine.symptoms.shifts import MIN_PAST, LevelShifts
 
 LOST = 0.2

@@ -54,7 +54,8 @@ class SymptomState:
     """All that were ever found, as they last were."""
     active: set[DeviationKey]
     resolved_at: float | None = None
-    last_held: float = 0.0
+    ended_at: float = math.inf
+    """When nothing of it held any more; infinite while something does."""
     candidates: tuple[Candidate, ...] = ()
     decides: str = ""
     explanation: Explanation | None = None
@@ -107,15 +108,19 @@ class SymptomTracker:
             del self._owner[key]
         for one in self._open():
             one.active &= deviations.keys()
+            one.ended_at = math.inf if one.active else min(one.ended_at, t)
             if one.active:
-                one.last_held = t
                 self._update(t, one, one.id in touched)
-            elif t - one.last_held >= CLEAR_S:
+            elif t - one.ended_at >= CLEAR_S:
                 one.resolved_at = t
                 self._record(t, one, "resolved")
             self._explain(t, one, diagnoses)
         changes, self._changes = tuple(self._changes), []
         return changes
+
+    def next_change(self) -> float:
+        """Returns the time in seconds before which a step without samples would change nothing."""
+        return min((one.ended_at + CLEAR_S for one in self._open()), default=math.inf)
 
     def _open(self) -> list[SymptomState]:
         return [one for one in self.symptoms.values() if one.resolved_at is None]
@@ -152,7 +157,7 @@ class SymptomTracker:
 
     def _begin(self, t: float, deviation: Deviation, tokens: Iterable[str]) -> SymptomState:
         name = incident_id(self._symptom_of(deviation), deviation.place, t)
-        one = self.symptoms[name] = SymptomState(name, t, deviation, set(tokens), {}, set(), last_held=t)
+        one = self.symptoms[name] = SymptomState(name, t, deviation, set(tokens), {}, set())
         self._record(t, one, "opened")
         return one
 
@@ -308,7 +313,8 @@ class SymptomTracker:
             unit="" if unit in ("1", "{state}") else unit,
             since=rfc3339(deviation.since)[11:19],
         )
-        return text[:1].upper() + text[1:].replace(" ,", ",").replace(" .", ".").replace(" :", ":")
+        text = text.replace(" ,", ",").replace(" .", ".").replace(" :", ":")
+        return text if text.startswith(name) else text[:1].upper() + text[1:]
 
     def _advice(self, one: SymptomState) -> tuple[Advice, ...]:
         found: dict[str, Advice] = {}
