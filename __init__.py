@@ -4,7 +4,7 @@ Replay a recording and list what was found:
 
 >>> from skewscope import demo_path, replay
 >>> result = replay(demo_path())
->>> for incident in result.incidents:
+>>> for incident in (one for one in result.incidents if one.explained_by is None):
 ...     print(incident.condition, incident.kind, incident.name, incident.state)
 tp-straggler rank n2 resolved
 fabric-loss rank n5 resolved

@@ -25,7 +25,7 @@ from skewscope.kb.model import Catalogue
 
 CLEAR_S = 10.0
 """A symptom ends when nothing of it has held for so many seconds."""
-COOL_DOWN_S = 60.0
+COOL_DOWN_S = 30.0
 """A symptom that appears again at its place within this time is the same one."""
 EXPLAIN_S = 60.0
 """A diagnosis explains symptoms at its place that begin up to so many seconds after it has resolved."""

@@ -75,9 +75,9 @@ def test_the_late_rank_stands_out_among_its_peers(demo):
 
 def test_evidence_is_kept_for_whom_a_rule_fires_on(demo):
     history, _ = demo
-    at = next(n for n in range(len(history.times())) if history.snapshot(n).incidents)
+    at = next(n for n in range(len(history.times())) if any(one.rule for one in history.snapshot(n).incidents))
     scene = history.snapshot(at)
-    incident = scene.incidents[0]
+    incident = next(one for one in scene.incidents if one.rule)
     said = scene.signals.latest.evidence[incident.rule, incident.kind, incident.name]
     assert len(said.verdicts) == len(incident.evidence) + len(incident.against)
 

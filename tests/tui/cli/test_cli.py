@@ -55,9 +55,12 @@ def replayed(brief):
 def test_replay_prints_one_incident_a_line_with_the_contract_s_fields(replayed):
     out, err = replayed
     found = [json.loads(line) for line in out.splitlines()]
-    assert [tuple(each) for each in found] == [CONTRACT]
-    assert [(each["condition"], each["state"]) for each in found] == [("tp-straggler", "firing")]
-    assert found[0]["resolved_at"] is None
+    assert [tuple(each) for each in found] == [CONTRACT] * 2
+    symptom, diagnosis = found
+    assert (diagnosis["condition"], diagnosis["state"]) == ("tp-straggler", "firing")
+    assert diagnosis["resolved_at"] is None
+    assert (symptom["kind"], symptom["condition"], symptom["entity"]["name"]) == ("symptom", "late-member", "n2")
+    assert symptom["explained_by"] == {"id": diagnosis["id"], "relation": "caused"}
     assert not err
 
 
@@ -88,7 +91,7 @@ def test_a_report_is_short_first_and_whole_with_why(brief):
 
 
 def test_explain_takes_an_incident_or_a_condition(replayed, brief, moment):
-    incident = json.loads(replayed[0])["id"]
+    incident = json.loads(replayed[0].splitlines()[-1])["id"]
     assert "n2" in run("explain", incident, "--replay", brief)[0]
     assert "straggler" in run("explain", "tp-straggler")[0]
     assert "A step" in run("explain", "slow-steps")[0]
@@ -260,7 +263,7 @@ def test_a_path_that_is_not_a_recording_is_reported(path):
 
 def test_one_bad_recording_does_not_stop_the_other(tmp_path, brief):
     out, err = run("replay", bad(tmp_path, "no YAML"), brief, "--json", code=2)
-    assert [json.loads(line)["condition"] for line in out.splitlines()] == ["tp-straggler"]
+    assert [json.loads(line)["condition"] for line in out.splitlines()] == ["late-member", "tp-straggler"]
     assert "recording.yaml" in err
 
 

@@ -86,7 +86,8 @@ def test_the_progress_bar_is_on_standard_error_and_json_stays_json(brief):
     assert "brief: [" in bar
     assert "diagnosing" in bar
     assert bar.endswith("\r")
-    assert [json.loads(line)["condition"] for line in out.decode().splitlines()] == ["tp-straggler"]
+    found = [json.loads(line)["condition"] for line in out.decode().splitlines()]
+    assert found == ["late-member", "tp-straggler"]
 
 
 def test_no_progress_means_none(moment):
