@@ -63,6 +63,7 @@ _TABLE = (
     RuleFunction("peer_z", "peers", (X,), "one", "x minus the median of the other peers, in their robust deviations"),
     RuleFunction("peer_ratio", "peers", (X,), "one", "x over the median of the other peers"),
     RuleFunction("peer_excess", "peers", (X,), "same", "x minus the median of the other peers"),
+    RuleFunction("peer_median", "peers", (X,), "same", "median of the other peers"),
     RuleFunction("peer_highest", "peers", (X,), "same", "largest x among the other peers"),
     RuleFunction("peer_lowest", "peers", (X,), "same", "smallest x among the other peers"),
     RuleFunction("peer_spread", "peers", (X,), "one", "largest minus smallest among the peers, over their median"),

@@ -238,6 +238,23 @@ def has_required(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: 
 
 
 @_register
+def score_requirements_are_marked(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
+    """An item without which the score cannot be reached is marked as required, and no other one is."""
+    total = sum(item.weight for item in rule.evidence if not item.against)
+    for n, item in _numbered_evidence(rule):
+        if item.against or item.required:
+            continue
+        rest = f"the other items for it reach {total - item.weight:g} of the score {rule.fire.score:g}"
+        is_needed = total - item.weight < rule.fire.score
+        if is_needed and not item.required_by_score:
+            expected = f"`required: by_score` or `required: true`, since {rest}"
+            yield rule.document.problem(("evidence", n), f"{item.name!r}, which is not marked as required", expected)
+        elif item.required_by_score and not is_needed:
+            expected = f"no mark, since {rest}"
+            yield rule.document.problem(("evidence", n, "required"), "`required: by_score`", expected)
+
+
+@_register
 def thresholds_have_basis(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
     """Every item gives the reason for its numbers; a paper or a vendor's document is cited."""
     for n, item in _numbered_evidence(rule):

@@ -15,7 +15,7 @@ from skewscope.kb.yamlfile import Document, FieldPath, read
 from skewscope.rules.entity_kinds import PEER_CHOICES, PEER_DEFAULTS
 from skewscope.rules.expression import Expr, Peers
 from skewscope.rules.language import ExpressionContext, compile_expression, compile_let
-from skewscope.rules.model import EntityFilter, EvidenceItem, Let, Rule, ScoreThreshold, ThresholdBasis
+from skewscope.rules.model import BY_SCORE, EntityFilter, EvidenceItem, Let, Rule, ScoreThreshold, ThresholdBasis
 from skewscope.rules.parsing import ExpressionProblem, mentioned_lets, mentioned_signals
 from skewscope.rules.schema_validation import validate_document
 
@@ -141,7 +141,7 @@ class _Reader:
         of_lets: dict[str, tuple[str, ...]] = {}
         for name, text in self.let_texts.items():
             of_lets[name] = mentioned_signals(text, of_lets)
-        items = [item for item in self.data["evidence"] if item.get("required")] or self.data["evidence"]
+        items = [item for item in self.data["evidence"] if item.get("required") is True] or self.data["evidence"]
         return tuple(sorted({name for item in items for name in mentioned_signals(item["when"], of_lets)}))
 
     @cached_property
@@ -220,7 +220,8 @@ class _Reader:
             name=item["name"],
             weight=float(item.get("for", item.get("against", 0))),
             against="against" in item,
-            required=item.get("required", False),
+            required=item.get("required") is True,
+            required_by_score=item.get("required") == BY_SCORE,
             when=expr,
             text=text,
             threshold=ThresholdBasis(**basis) if "why" in basis else None,

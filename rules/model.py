@@ -8,6 +8,8 @@ from skewscope.rules.expression import Expr, Peers
 MATURITIES = ("sandbox", "incubating", "stable", "withdrawn")
 DEFINITIONS_MARK = " where "
 """Separates an expression from the definitions of its lets in the text of evidence."""
+BY_SCORE = "by_score"
+"""The mark of an item that is required because of the score."""
 VANTAGES = ("dpu", "fabric", "gpu", "host", "serving")
 
 
@@ -56,8 +58,15 @@ class EvidenceItem:
     text: str
     """The expression as written."""
     threshold: ThresholdBasis | None = None
+    required_by_score: bool = False
+    """Whether `fire.score` cannot be reached without it, though it is not `required`."""
     definitions: tuple[tuple[str, str], ...] = ()
     """Name and definition of each let that the expression uses, also through other lets, in the file's order."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the rule cannot fire without it."""
+        return self.required or self.required_by_score
 
     @property
     def full_text(self) -> str:

@@ -175,7 +175,7 @@ class TelemetryCoverage:
         by_condition: dict[str, list[set[str]]] = {}
         for name in rules:
             rule = self.engine.rules[name]
-            needed = (item.when.missing_signals(delivered) for item in rule.evidence if item.required)
+            needed = (item.when.missing_signals(delivered) for item in rule.evidence if item.is_needed)
             by_condition.setdefault(rule.condition, []).append({name for names in needed for name in names})
         found: dict[str, LackingSignals] = {}
         for condition, lacking in sorted(by_condition.items()):

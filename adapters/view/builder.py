@@ -210,7 +210,7 @@ class ViewBuilder:
     def _missing_signals(self, rule: str) -> tuple[str, ...]:
         """Returns the signals that the rule requires and that were never delivered."""
         if rule not in self._missing_by_rule:
-            needed = (e.when for e in self.engine.rules[rule].evidence if e.required)
+            needed = (e.when for e in self.engine.rules[rule].evidence if e.is_needed)
             self._missing_by_rule[rule] = tuple(
                 sorted({name for when in needed for name in when.missing_signals(self._delivered_signals)})
             )

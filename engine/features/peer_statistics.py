@@ -115,7 +115,7 @@ def scaled_distance(away: F64, yardstick: F64) -> F64:
 
 def peer_excess(x: F64) -> F64:
     """Each member minus the median of the others."""
-    return x - _median_of_others(x)
+    return x - peer_median(x)
 
 
 def peer_highest(x: F64) -> F64:
@@ -138,10 +138,11 @@ def peer_lowest(x: F64) -> F64:
 
 def peer_ratio(x: F64) -> F64:
     """Each member over the median of the others; unknown where that is zero."""
-    return safe_divide(x, _median_of_others(x))
+    return safe_divide(x, peer_median(x))
 
 
-def _median_of_others(x: F64) -> F64:
+def peer_median(x: F64) -> F64:
+    """The median of the others; NaN for a member that is unknown."""
     known, count = _known_mask(x)
     found = _median_without_self(_sort_middle(x, known), x, count)
     found[~known] = np.nan

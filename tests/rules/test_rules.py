@@ -71,15 +71,15 @@ def test_a_change_that_matters_is_noticed_and_one_that_does_not_is_not():
     assert not is_killed(late, [], known())
 
 
-def changed(tmp_path: Path, old: str, new: str) -> tuple[Path, int]:
+def changed(tmp_path: Path, old: str, new: str, rule: str = RULE) -> tuple[Path, int]:
     """A copy of a few rules with one of them changed, and the line of the change."""
     folder = tmp_path / "rules"
     (folder / "cases").mkdir(parents=True)
     (folder / "policies").mkdir()
-    for name in (RULE, *BESIDE):
+    for name in {RULE, *BESIDE, rule}:
         for file in (f"{name}.yaml", f"cases/{name}.yaml"):
             shutil.copy(RULES_FOLDER / file, folder / file)
-    path = folder / f"{RULE}.yaml"
+    path = folder / f"{rule}.yaml"
     text = path.read_text()
     assert text.count(old) >= 1
     path.write_text(text.replace(old, new, 1))
@@ -116,6 +116,32 @@ def test_a_fault_in_a_rule_is_told_with_file_and_line_and_gives_no_rule(tmp_path
         assert RULE not in found
         with pytest.raises(InputError):
             load_strict(known(), folder)
+
+
+@pytest.mark.parametrize(
+    ("rule", "old", "new", "said"),
+    [
+        ("head-of-line-blocking-at-a-port", "    required: by_score\n", "", "reach 4 of the score 6"),
+        (
+            RULE,
+            "name: rounds_take_longer\n",
+            "name: rounds_take_longer\n    required: by_score\n",
+            "no mark, since the other",
+        ),
+    ],
+)
+def test_an_item_is_marked_where_the_score_demands_it(tmp_path, rule, old, new, said):
+    folder, _ = changed(tmp_path, old, new, rule)
+    found = [str(fault) for fault in lint_folder(known(), folder) if fault.file == f"rules/{rule}.yaml"]
+    assert any(said in fault for fault in found), found
+
+
+def test_an_item_that_the_score_demands_is_needed_but_does_not_exclude():
+    items = rules_by_id()["head-of-line-blocking-at-a-port"].evidence
+    assert [(item.required, item.required_by_score, item.is_needed) for item in items[:2]] == [
+        (True, False, True),
+        (False, True, True),
+    ]
 
 
 def test_a_rule_with_lets_is_the_same_rule():

@@ -53,7 +53,8 @@ def _format_percent(share: float) -> str:
 def _evidence_lines(title: str, items: Iterable[EvidenceItem]) -> list[Line]:
     out: list[Line] = []
     for item in items:
-        weight = f" ({item.weight:g}{', required' if item.required else ''}): "
+        mark = ", required" if item.required else ", required by the score" if item.required_by_score else ""
+        weight = f" ({item.weight:g}{mark}): "
         out.append(((f"  · {item.name}", "key"), (weight, ""), (item.text, "")))
         if item.threshold:
             out.append(line(f"    {item.threshold.why}{_format_basis(item.threshold)}", "dim"))

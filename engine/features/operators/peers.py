@@ -124,6 +124,13 @@ class PeerExcess(PeerComparison):
     function = peer_statistics.peer_excess
 
 
+@register("peer_median")
+class PeerMedian(PeerComparison):
+    """The median of the others."""
+
+    function = peer_statistics.peer_median
+
+
 @register("peer_highest")
 class PeerHighest(PeerComparison):
     """The largest value of the others."""

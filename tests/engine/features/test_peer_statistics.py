@@ -36,7 +36,18 @@ def test_a_comparison_of_peers_does_not_depend_on_the_unit(function, values, sca
 @settings(max_examples=60, deadline=None)
 @given(VALUES, st.permutations(range(4)))
 @pytest.mark.parametrize(
-    "function", ["peer_z", "peer_ratio", "peer_excess", "peer_highest", "peer_lowest", "share", "gini", "peer_spread"]
+    "function",
+    [
+        "peer_z",
+        "peer_ratio",
+        "peer_excess",
+        "peer_median",
+        "peer_highest",
+        "peer_lowest",
+        "share",
+        "gini",
+        "peer_spread",
+    ],
 )
 def test_a_comparison_of_peers_does_not_depend_on_their_order(function, values, order):
     text = f"{function}(wire.onset_lag)"
@@ -55,7 +66,18 @@ def test_shares_add_up_and_a_gini_lies_between_none_and_all(values):
 @settings(max_examples=80, deadline=None)
 @given(VALUES, HOLES)
 @pytest.mark.parametrize(
-    "function", ["peer_z", "peer_ratio", "peer_excess", "peer_highest", "peer_lowest", "share", "gini", "peer_spread"]
+    "function",
+    [
+        "peer_z",
+        "peer_ratio",
+        "peer_excess",
+        "peer_median",
+        "peer_highest",
+        "peer_lowest",
+        "share",
+        "gini",
+        "peer_spread",
+    ],
 )
 def test_whoever_is_not_heard_is_unknown_and_never_zero(function, values, holes):
     seen = [NAN if hole else value for value, hole in zip(values, holes, strict=True)]
@@ -69,6 +91,7 @@ def test_whoever_is_not_heard_is_unknown_and_never_zero(function, values, holes)
     [
         ("peer_ratio(wire.onset_lag)", 20.0),
         ("peer_excess(wire.onset_lag)", 19.0),
+        ("peer_median(wire.onset_lag)", 1.0),
         ("share(wire.onset_lag)", 20 / 23),
         ("peer_highest(wire.onset_lag)", 1.0),
     ],
