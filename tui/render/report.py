@@ -23,6 +23,8 @@ MAX_WIDTH = 110
 
 WHY_HINT = "--why adds the evidence with its expressions, all alternatives, recipes of the advice and the sources."
 
+MAX_DESCRIBED = 10
+"""Incidents that the short report describes; its table has all."""
 COVERAGE_HINT = "`skewscope coverage --replay RECORDING` lists each condition with the signals that it lacks"
 
 
@@ -38,8 +40,13 @@ def report_lines(
     lines += _overview_lines(rows, names, now, columns)
     layout = incident_layout.full_lines if why else incident_layout.short_lines
     # Explained incidents are listed in their root; `explain` prints them in full.
-    for row in (row for row in rows if not row.depth):
-        lines += [(), *layout(row.incident, names, now, columns)]
+    roots = [row.incident for row in rows if not row.depth]
+    shown = roots if why else roots[:MAX_DESCRIBED]
+    for incident in shown:
+        lines += [(), *layout(incident, names, now, columns)]
+    if len(roots) > len(shown):
+        more = f"{units.format_count(len(roots) - len(shown), 'more incident')} in the table; --why describes all."
+        lines += [(), *wrap(line(more), columns)]
     lines += missing_lines(outcome, columns, why=why)
     return lines if why or not rows else [*lines, (), *wrap(line(WHY_HINT, "dim"), columns)]
 

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.html_report import HtmlReportData, render_html
 from tests.tui.samples import (
+    ABNORMAL,
     INCIDENTS,
     ROOT,
     catalogue,
@@ -43,6 +44,19 @@ def test_the_page_is_self_contained():
     }
     targets = [attrs["href"][1:] for tag, attrs in tags.seen if tag == "a"]
     assert set(targets) <= {attrs.get("id") for _, attrs in tags.seen}
+
+
+def test_the_reasoning_is_folded_and_symptoms_show_their_causes():
+    html = the_page(ABNORMAL)
+    lead, why = html.partition("<details>")[::2]
+    assert "<th scope=row>do<td>" in lead
+    assert "peer_z(wire.onset_lag)" not in lead
+    assert "peer_z(wire.onset_lag)" in why
+    symptom = html.partition("<h2 id='slow-steps@B#1'>")[2].partition("<details>")[0]
+    assert "Steps of group B take 1.9 times as long" in symptom
+    assert "<th scope=row>causes<td>" in symptom
+    assert "46 %" in symptom
+    assert "gpu.sm_clock (Clock of the SMs)" in symptom
 
 
 def test_a_hostile_name_stays_text_on_the_page():

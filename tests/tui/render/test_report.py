@@ -5,7 +5,7 @@ import pytest
 from skewscope.tui.render import report
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.text import line_width, to_plain_text
-from tests.tui.samples import ABNORMAL, INCIDENTS, SYMPTOM, catalogue, healthy, outcome
+from tests.tui.samples import ABNORMAL, INCIDENTS, SYMPTOM, catalogue, healthy, many, outcome
 
 
 def text(found, columns=100, *, why=False):
@@ -54,6 +54,13 @@ def test_missing_data_is_listed_in_sentences():
     assert "11 samples could not be used (no signal of this name): go_threads, up." in shown
     assert "GPU nodes 0/8 never" in shown
     assert "silent: n1/ew" in shown
+
+
+def test_the_short_report_describes_the_most_urgent_ones():
+    found = outcome(many(25))
+    assert text(found).count("decides ") == report.MAX_DESCRIBED
+    assert "15 more incidents in the table; --why describes all." in text(found)
+    assert text(found, why=True).count("competing ") == 25
 
 
 def test_a_source_that_went_silent_is_named_without_its_table():
