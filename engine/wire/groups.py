@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from skewscope.engine.model.arrays import F64, I64, Mask
 from skewscope.engine.wire.bursts import BurstCutter, Bursts, GapThreshold
 from skewscope.engine.wire.chunk import Chunk, PortSamples
-from skewscope.engine.wire.member import MemberReducer, emit_period, tick_of
+from skewscope.engine.wire.member import MemberReducer, emit_period, tick_of, usual_packet
 from skewscope.engine.wire.rounds import BarrierRounds, RoundReader
 from skewscope.engine.wire.stages import INPUT, OUTPUT, StageHandovers, StageReader
 from skewscope.engine.wire.ticks import deviations, means, quantiles
@@ -92,9 +92,7 @@ class CollectiveReducer:
         sent = np.bincount(other[tx], weights=length[tx], minlength=len(self.group.nodes))
         self.sent_to = keep * self.sent_to + sent
         if len(length):
-            ordered = np.sort(length)
-            total = np.cumsum(ordered)
-            small = length <= ANNOUNCEMENT_SHARE * ordered[np.searchsorted(total, total[-1] / 2)]
+            small = length <= ANNOUNCEMENT_SHARE * usual_packet(length)
             # A small packet before another one to the same member is its header; announcements are alike.
             way = 2 * other + tx
             order = np.argsort(way, kind="stable")

@@ -43,6 +43,8 @@ FRESH_TICKS = 1.5
 REPORT_ROUNDS = 1.5
 """Rounds for which a port's value stays part of the join."""
 
+SAME_PERIOD = 1.5
+"""Ratio to the group's period from which a member reads other rounds than the rest."""
 NORMAL_P95 = 1.645
 """Deviations of a normal distribution at its 95 % quantile."""
 SLOWEST_FACTOR = 1.1
@@ -119,6 +121,7 @@ class _GroupBucket:
         slowest = np.where(np.isnan(stage), np.nan, _is_slowest_stage(stage))
         paused, again = _recent_values(self.pauses, room, (latest, age), reach)
         # A port that carries little of a member's traffic pauses longer: its busiest port counts.
+        paused[:2] = np.where(_agrees(said, middle)[..., None], paused[:2], np.nan)
         paused = _with_open_rounds(paused, self.pauses.table(room, latest))
         pause, p95, stopped = (np.fmin.reduce(layer, axis=1) for layer in paused)
         behind = np.where(again[:, None], np.stack((*compare_pauses(pause, p95), stopped)), np.nan)
@@ -272,6 +275,14 @@ def _group_pace(said: F64, heard: Mask, chained: Mask) -> F64:
     spent = list(PACE_SIGNALS).index("wire.port_exchange_time")
     middle[spent] = np.where(chained, np.fmin.reduce(said[spent], axis=1), middle[spent])
     return middle
+
+
+def _agrees(said: F64, middle: F64) -> Mask:
+    """Returns [group, receiver] whether a receiver's period is about its group's, as far as it is known."""
+    which = list(PACE_SIGNALS).index("wire.port_round_period")
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(np.log(said[which] / middle[which][:, None]))
+        return np.asarray(~(apart > np.log(SAME_PERIOD)))
 
 
 def _with_open_rounds(recent: F64, newest: F64) -> F64:

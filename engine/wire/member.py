@@ -6,11 +6,17 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, I64
 from skewscope.engine.wire.chunk import Chunk, PortSamples
-from skewscope.engine.wire.pauses import MemberEvents, MemberRounds, PauseReader
+from skewscope.engine.wire.pauses import REPEAT_TOLERANCE, MemberEvents, MemberRounds, PauseReader
 from skewscope.engine.wire.ticks import deviations, means, quantiles
 
 OPEN_TIMES = 3.0
 """Usual periods after which a round that is still open is reported."""
+SETTLED = 5.0
+"""Seconds for which the same bytes repeat before rounds are reported: at a start, parts of rounds repeat as well."""
+MANY_PACKETS = 8
+"""Rounds of fewer packets may be parts of rounds."""
+IRREGULAR = 20.0
+"""Seconds without bytes that repeat after which rounds of any size are reported."""
 UNREADABLE = 10.0
 """Seconds with packets but without rounds after which rounds count as unreadable."""
 MIN_OPEN = 1.0
@@ -26,7 +32,9 @@ class MemberReducer:
     reader: PauseReader = field(default_factory=PauseReader)
     rounds: float = 0.0
     round_bytes: float = np.nan
-    """Bytes of a round at the end of the chunk before."""
+    """Bytes of a round, as last known."""
+    known_since: float = np.inf
+    """When they became known, or unknown, s."""
     unread: float = 0.0
     """Seconds with packets since a round was found."""
 
@@ -35,6 +43,25 @@ class MemberReducer:
         packets = chunk.packets
         events = MemberEvents(packets.time[mine], chunk.tx[mine], packets.length[mine].astype(float))
         rounds = self.reader.read(events)
+        self._note_bytes(chunk.until)
+        self._emit_readable(chunk, out, mine, len(rounds))
+        if self._is_settled(chunk.until, usual_packet(events.size)):
+            self._emit(chunk, out, rounds)
+
+    def _note_bytes(self, now: float) -> None:
+        """Notes when the bytes of a round became others than before, or unknown."""
+        size, before = self.reader.pattern.bytes, self.round_bytes
+        same = abs(size - before) <= REPEAT_TOLERANCE * before or (np.isnan(size) and np.isnan(before))
+        if not same or self.known_since > now:
+            self.round_bytes, self.known_since = size, now
+
+    def _is_settled(self, now: float, packet: float) -> bool:
+        """Returns whether the bytes of a round, of so large packets, are known, or seem to vary, for long enough."""
+        if np.isnan(self.round_bytes):
+            return now - self.known_since >= IRREGULAR
+        return self.round_bytes >= MANY_PACKETS * packet or now - self.known_since >= SETTLED
+
+    def _emit(self, chunk: Chunk, out: PortSamples, rounds: MemberRounds) -> None:
         at = tick_of(chunk, rounds.begin)
         pause, high = quantiles(at, rounds.pause, (0.5, 0.95), chunk.ticks)
         wait = quantiles(at, rounds.wait, (0.5,), chunk.ticks)[0]
@@ -50,8 +77,11 @@ class MemberReducer:
         out.put("wire.open_pause", open_pause, self.name)
         out.put("wire.open_wait", open_wait, self.name)
         emit_period(out, self.name, period)
+
+    def _emit_readable(self, chunk: Chunk, out: PortSamples, mine: I64, rounds: int) -> None:
+        """Emits whether rounds can be read, for ticks with packets of the group."""
         busy = np.bincount(chunk.tick[mine], minlength=chunk.ticks) > 0
-        self.unread = 0.0 if len(rounds) else self.unread + float(busy.sum()) * chunk.step
+        self.unread = 0.0 if rounds else self.unread + float(busy.sum()) * chunk.step
         is_unread = float(self.unread >= UNREADABLE)
         out.put("wire.rounds_unreadable", np.where(busy, is_unread, np.nan), self.name)
 
@@ -64,10 +94,8 @@ class MemberReducer:
         self.rounds += float(count.sum())
         seen = ~np.isnan(rounds.period)
         at = at[seen]
-        # A number of bytes that was just found may be that of a part of a round, or of several.
-        if self.reader.pattern.bytes == self.round_bytes:
+        if not np.isnan(self.round_bytes):  # else several rounds may lie between two that were seen
             out.put("wire.own_burst_bytes", quantiles(at, rounds.sent[seen], (0.5,), ticks)[0], name)
-        self.round_bytes = self.reader.pattern.bytes
         out.put("wire.port_exchange_time", quantiles(at, rounds.exchange[seen], (0.5,), ticks)[0], name)
         period = rounds.period[seen]
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -93,6 +121,13 @@ class MemberReducer:
             (since, begin, is_own, np.flatnonzero((ends - since > usual) & (ends < until)))
             for since, begin, is_own, until in spans
         ]
+
+
+def usual_packet(sizes: F64) -> float:
+    """Returns the bytes of the packets that carry most of them; 0 without any."""
+    ordered = np.sort(sizes)
+    total = np.cumsum(ordered)
+    return float(ordered[np.searchsorted(total, total[-1] / 2)]) if len(sizes) else 0.0
 
 
 def tick_of(chunk: Chunk, time: F64) -> I64:
