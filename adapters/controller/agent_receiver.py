@@ -58,7 +58,7 @@ class AgentTable:
 
     @property
     def ranks(self) -> Sequence[int]:
-        """[series] uint8 zeros: canonical names have rank 0 (`names.CANONICAL`)."""
+        """[series] uint8 zeros: canonical names have rank 0 (`names.CANONICAL_RANK`)."""
         return bytes(len(self.keys))
 
 

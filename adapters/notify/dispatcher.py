@@ -168,7 +168,7 @@ class Dispatcher:
     ) -> None:
         """Passes the result of a tick to the notifiers without blocking.
 
-        `mail` names the event notifiers that have new notifications; None: they could not be written.
+        `updated` names the event notifiers that have new notifications; None: they could not be written.
         """
         self._t, self._complete = t, updated is not None
         updated = updated or ()

@@ -141,7 +141,7 @@ class SampleEmitter:
         return np.array(keys, np.int32)
 
     def block(self, simulation: FleetSimulation, start: float) -> Block:
-        """Returns the samples of the last second, which ended `world.t` seconds after `start`."""
+        """Returns the samples of the last second, which ended `simulation.t` seconds after `start`."""
         self._second += 1
         parts = [*self._emit_plain(simulation), *self._emit_histograms(simulation)]
         series = np.concatenate([numbers for numbers, _ in parts])

@@ -108,7 +108,7 @@ def peer_z(x: F64) -> F64:
 
 
 def scaled_distance(away: F64, yardstick: F64) -> F64:
-    """`away` in yardsticks, cut at `FARTHEST`; zero away is zero even where there is no yardstick."""
+    """Returns [sets, members] `away` in units of `yardstick`, at most MAX_DISTANCE; zero is zero for any yardstick."""
     z = np.divide(away, yardstick, out=np.sign(away) * MAX_DISTANCE, where=yardstick > 0)
     return np.clip(z, -MAX_DISTANCE, MAX_DISTANCE)
 

@@ -65,7 +65,7 @@ class SampleWindow:
         self._time: F64 = np.empty(0)
         self._reference: F64 = np.empty(0)
         self._unsampled = np.empty(0, bool)
-        """Who has never had a sample."""
+        """[entity] whether it has never had a sample."""
         self._start_version = 0
         self._latest_first = -np.inf
         """By this time every series with a sample had its first one."""
@@ -74,9 +74,9 @@ class SampleWindow:
         self._newest_time = -np.inf
         """Time of the newest sample of all."""
         self._shared_time: float | None = None
-        """The same, if it is that of all of `_who`."""
+        """Time of the newest sample of every entity in `_shared_mask`; None if their times differ."""
         self._shared_mask: Mask | None = None
-        """Of `_shared_time`; None stands for all."""
+        """[entity] whether `_shared_time` is its time; None stands for all."""
         self._is_time_pending = False
         """Whether it is not yet written to the times of each."""
         self._shared_by_all = False

@@ -1,6 +1,6 @@
 """Rings whose slots hold what came in a stretch of time, so that a window costs two rows.
 
-A ring has at most `SLOTS` slots, whatever the window and the period: a slot is as long as a fraction of the window, and
+A ring has at most `MAX_SLOTS` slots, whatever the window and the period: a slot is as long as a fraction of the window, and
 becomes longer where series are sampled more rarely. A window's edge is therefore exact to one slot.
 """
 
@@ -15,7 +15,7 @@ from skewscope.engine.model.arrays import F64, Mask
 
 MAX_SLOTS = 40
 WIDE_RING_DEPTHS = (8, 16)
-"""So few slots are kept of what has more than `WIDE` columns: the edges of its longer windows are less exact."""
+"""Slots of rings with more than `WIDE_RING_COLUMNS` columns: the edges of their longer windows are less exact."""
 WIDE_RING_COLUMNS = 1 << 12
 SLOTS_PER_WINDOW = 24
 """A window is cut into about this many slots, where samples are that frequent."""

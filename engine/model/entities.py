@@ -42,7 +42,7 @@ class SetBucket:
 
     @cached_property
     def is_narrow(self) -> bool:
-        """Whether no set has more than `NARROW` members."""
+        """Whether no set has more than `MAX_NARROW` members."""
         return bool(self.members.shape[1] <= MAX_NARROW)
 
     @cached_property
@@ -89,7 +89,7 @@ def _flatten(matrix: Index) -> Index:
 
 
 def _unflatten(flat: F64, shape: tuple[int, int]) -> F64:
-    """The matrix that `_flat` made one row of."""
+    """Returns the matrix that `_flatten` made one row of."""
     return flat.reshape(shape, order="F" if shape[1] <= MAX_NARROW else "C")
 
 
