@@ -1,7 +1,7 @@
 """Rings whose slots hold what came in a stretch of time, so that a window costs two rows.
 
-A ring has at most `MAX_SLOTS` slots, whatever the window and the period: a slot is as long as a fraction of the window, and
-becomes longer where series are sampled more rarely. A window's edge is therefore exact to one slot.
+A ring has at most `MAX_SLOTS` slots, whatever the window and the period: a slot is as long as a fraction of the window,
+and becomes longer where series are sampled more rarely. A window's edge is therefore exact to one slot.
 """
 
 import math
