@@ -66,6 +66,9 @@ class CounterSource(Protocol):
     def counter_totals(self, series: Index | slice) -> tuple[F64, F64]:
         """Returns ([series] totals, [series] times in seconds)."""
 
+    def counter_periods(self, series: Index | slice) -> F64:
+        """Returns [series] seconds between two readings of counters that may differ; NaN where not known."""
+
     def counter_snapshot(self, series: Index | slice, moment: CommonTimestamp | None = None) -> CounterSnapshot:
         """Returns the totals of counters and since when they count."""
 
@@ -240,7 +243,7 @@ class CounterWindows:
         self._timestamp = common_timestamp_of(self._columns)
         counted, times = self.source.counter_totals(self._index)
         time = self._timestamp.time if self._timestamp is not None and self._timestamp.is_complete else times
-        self.history.step(t, counted, time, lambda: self.source.sampling.p90_period(self._index))
+        self.history.step(t, counted, time, self._usual_period)
         self._update_next_change()
 
     def advance(self, t: float) -> None:
@@ -251,8 +254,17 @@ class CounterWindows:
             self.history.advance(t)
             self._update_next_change()
 
+    def _usual_period(self) -> float:
+        """Returns the seconds that nine of ten counters do not exceed between two readings that may differ."""
+        polls = self.source.sampling.p90_period(self._index)
+        if len(self.series) > WIDE_RING_COLUMNS:
+            return polls
+        periods = self.source.counter_periods(self._index)
+        known = np.sort(periods[~np.isnan(periods)])
+        return max(polls, float(known[len(known) * 9 // 10])) if len(known) and polls else polls
+
     def _update_next_change(self) -> None:
-        self.next_change = self.history.next_change(self.source.sampling.period[self._index])
+        self.next_change = self.history.next_change(self.source.counter_periods(self._index))
 
     def _learn(self) -> None:
         rows = self.source.rows[self.signal]

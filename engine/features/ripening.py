@@ -1,14 +1,20 @@
 """What is unknown only because a window or a past is still too short: telemetry arrives, so it becomes known."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from skewscope.engine.features.operators.protocol import Operator
 from skewscope.engine.model.arrays import Mask
 from skewscope.engine.model.verdict import UNKNOWN, YES
 from skewscope.rules.expression import Expr
+
+
+class RipeningValue(Protocol):
+    """What an operator tells about its unknown values."""
+
+    def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Any, Mask]]) -> Mask:
+        """Returns [entity] where a value is unknown only since a window or a past is still too short."""
 
 
 class RipeningFinder:
@@ -21,7 +27,7 @@ class RipeningFinder:
         self,
         expressions: Sequence[Expr],
         args: Sequence[tuple[int, ...]],
-        operators: Sequence[Operator],
+        operators: Sequence[RipeningValue],
         value: Callable[[int], Any],
         size: Callable[[int], int],
         may_be_known: Callable[[int], bool],

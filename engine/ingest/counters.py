@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.ingest.sampling import SortedSamples, pad_to_length
+from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask
 from skewscope.kb.model import Signal
 
 
@@ -99,3 +100,121 @@ class CounterSpec:
     """Number of the ranges that it may have."""
     least_end: float
     """Below this it is at no end of its range."""
+
+
+class CounterTotals:
+    """The totals of all counters. Series of other types have a place here too, and no total."""
+
+    def __init__(self) -> None:
+        self.sum, self.start_time, self.start_sum = (np.empty(0) for _ in range(3))
+        self.cumulative, self.saturated = (np.empty(0, bool) for _ in range(2))
+        self._last, self._least_end = np.empty(0), np.empty(0)
+        self._ranges = Ranges(np.full((1, 1), np.nan), np.full((1, 1), np.nan))
+        """[k, type of counter] the ranges of each type; the first type has none."""
+        self._ranges_ids: dict[tuple[tuple[float, float], ...], int] = {(): 0}
+        self._ranges_id: NDArray[np.uint16] = np.empty(0, np.uint16)
+        self._reset_count = 0
+        """Grows when a counter begins anew."""
+        self._latest_starts: dict[tuple[int, int], tuple[int, float]] = {}
+
+    def grow(self, size: int) -> None:
+        """Make room for `size` series."""
+        for name in ("sum", "start_time", "start_sum", "_last", "_least_end"):
+            setattr(self, name, pad_to_length(getattr(self, name), size))
+        more = np.zeros(size - len(self.cumulative), bool)
+        self.cumulative, self.saturated = (
+            np.concatenate((self.cumulative, more)),
+            np.concatenate((self.saturated, more)),
+        )
+        self._ranges_id = np.concatenate((self._ranges_id, np.zeros(len(more), np.uint16)))
+
+    def spec_of(self, signal: Signal) -> CounterSpec:
+        """How a signal counts."""
+        ranges = ranges_of(signal) if signal.type == "counter" else ()
+        if ranges not in self._ranges_ids:
+            shape = max(len(ranges), len(self._ranges.sizes)), len(self._ranges_ids) + 1
+            sizes, ends = _pad_to_shape(self._ranges.sizes, shape), _pad_to_shape(self._ranges.ends, shape)
+            sizes[: len(ranges), -1], ends[: len(ranges), -1] = zip(*ranges, strict=True)
+            self._ranges = Ranges(sizes, ends)
+            self._ranges_ids[ranges] = shape[1] - 1
+        least = min((end for _, end in ranges), default=np.inf)
+        return CounterSpec(signal.type in {"counter", "histogram"}, self._ranges_ids[ranges], least)
+
+    def place(self, at: int | slice, counting: CounterSpec) -> None:
+        """Begins to count what has its place there."""
+        self.sum[at] = 0.0
+        self.cumulative[at] = counting.is_cumulative
+        self._ranges_id[at], self._least_end[at] = counting.ranges_id, counting.least_end
+
+    def last_values(self, at: Index) -> F64:
+        """Returns [series] the values that counters had when they were last read; NaN before that."""
+        return self._last[at]
+
+    def lowest_end(self, at: slice) -> float:
+        """Below this none of some counters is at an end of its range."""
+        return float(self._least_end[at].min(initial=np.inf))
+
+    # --- samples
+
+    def apply(self, found: SortedSamples) -> None:
+        """Add samples of counters."""
+        if found.is_unique:
+            found = self._apply_growth(found)
+        if len(found.series):
+            self._apply_increases(found)
+
+    def apply_all(self, at: slice, value: F64, end: float) -> bool:
+        """Add a sample of each if all counters only grew, far from the end of their range; returns whether they did."""
+        by = value - self._last[at]
+        top = value.max(initial=-np.inf)
+        if not (by.min(initial=0.0) >= 0 and top < end and top <= MAX_VALUE):
+            return False
+        self.sum[at] += by
+        self._last[at] = value
+        self.saturated[at] = False
+        return True
+
+    def _apply_growth(self, found: SortedSamples) -> SortedSamples:
+        """Add counters that only grew, far from the end of their range; returns the samples of the others."""
+        at, now = found.series, found.value
+        by = now - self._last[at]
+        plain: Mask = (by >= 0) & (now < self._least_end[at])
+        if not plain.all():
+            some = np.flatnonzero(plain)
+            at, now, by = at[some], now[some], by[some]
+        self.sum[at] += by
+        self._last[at] = now
+        self.saturated[at] = False
+        return found.select(~plain)
+
+    def _apply_increases(self, found: SortedSamples) -> None:
+        at = found.series
+        before = np.where(found.first, self._last[at], np.roll(found.value, 1))
+        what = compute_increases(before, found.value, self._ranges_of(at))
+        start = np.flatnonzero(found.first)
+        total, before, place = what.sum_runs(start)
+        one, broke = at[start], place >= 0
+        self._reset_count += bool(broke.any())
+        self.start_time[one[broke]] = found.time[place[broke]]
+        self.start_sum[one[broke]] = self.sum[one[broke]] + before[broke]
+        self.sum[one] += total
+        self._last[one], self.saturated[one] = found.value[found.last], what.saturated[found.last]
+
+    def _ranges_of(self, at: Index) -> Ranges:
+        sort = self._ranges_id[at]
+        return Ranges(self._ranges.sizes[:, sort], self._ranges.ends[:, sort])
+
+    def latest_start(self, series: slice) -> float:
+        """When the last of some counters began anew; NaN where one never began."""
+        key = series.start, series.stop
+        breaks, found = self._latest_starts.get(key, (-1, 0.0))
+        if breaks != self._reset_count:
+            found = float(self.start_time[series].max(initial=-np.inf))
+            self._latest_starts[key] = self._reset_count, found
+        return found
+
+
+def _pad_to_shape(array: F64, shape: tuple[int, int]) -> F64:
+    out = np.full(shape, np.nan)
+    out[: array.shape[0], : array.shape[1]] = array
+    return out

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.ingest.counters import CounterSnapshot, CounterSpec, Ranges, compute_increases, ranges_of
+from skewscope.engine.ingest.counters import CounterSnapshot, CounterSpec, CounterTotals
 from skewscope.engine.ingest.feed import Block, FrameColumn, SampleFrame, SeriesKey, SeriesTable
 from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, FrameLayout, SeriesRows, grow_index
+from skewscope.engine.ingest.renewals import CounterRenewals
 from skewscope.engine.ingest.ring_buffer import widen_window
 from skewscope.engine.ingest.sampling import (
     CommonTimestamp,
@@ -62,114 +63,6 @@ class _SignalTraits:
     counter_spec: CounterSpec
 
 
-class CounterTotals:
-    """The totals of all counters. Series of other types have a place here too, and no total."""
-
-    def __init__(self) -> None:
-        self.sum, self.start_time, self.start_sum = (np.empty(0) for _ in range(3))
-        self.cumulative, self.saturated = (np.empty(0, bool) for _ in range(2))
-        self._last, self._least_end = np.empty(0), np.empty(0)
-        self._ranges = Ranges(np.full((1, 1), np.nan), np.full((1, 1), np.nan))
-        """[k, type of counter] the ranges of each type; the first type has none."""
-        self._ranges_ids: dict[tuple[tuple[float, float], ...], int] = {(): 0}
-        self._ranges_id: NDArray[np.uint16] = np.empty(0, np.uint16)
-        self._reset_count = 0
-        """Grows when a counter begins anew."""
-        self._latest_starts: dict[tuple[int, int], tuple[int, float]] = {}
-
-    def grow(self, size: int) -> None:
-        """Make room for `size` series."""
-        for name in ("sum", "start_time", "start_sum", "_last", "_least_end"):
-            setattr(self, name, pad_to_length(getattr(self, name), size))
-        more = np.zeros(size - len(self.cumulative), bool)
-        self.cumulative, self.saturated = (
-            np.concatenate((self.cumulative, more)),
-            np.concatenate((self.saturated, more)),
-        )
-        self._ranges_id = np.concatenate((self._ranges_id, np.zeros(len(more), np.uint16)))
-
-    def spec_of(self, signal: Signal) -> CounterSpec:
-        """How a signal counts."""
-        ranges = ranges_of(signal) if signal.type == "counter" else ()
-        if ranges not in self._ranges_ids:
-            shape = max(len(ranges), len(self._ranges.sizes)), len(self._ranges_ids) + 1
-            sizes, ends = _pad_to_shape(self._ranges.sizes, shape), _pad_to_shape(self._ranges.ends, shape)
-            sizes[: len(ranges), -1], ends[: len(ranges), -1] = zip(*ranges, strict=True)
-            self._ranges = Ranges(sizes, ends)
-            self._ranges_ids[ranges] = shape[1] - 1
-        least = min((end for _, end in ranges), default=np.inf)
-        return CounterSpec(signal.type in {"counter", "histogram"}, self._ranges_ids[ranges], least)
-
-    def place(self, at: int | slice, counting: CounterSpec) -> None:
-        """Begins to count what has its place there."""
-        self.sum[at] = 0.0
-        self.cumulative[at] = counting.is_cumulative
-        self._ranges_id[at], self._least_end[at] = counting.ranges_id, counting.least_end
-
-    def lowest_end(self, at: slice) -> float:
-        """Below this none of some counters is at an end of its range."""
-        return float(self._least_end[at].min(initial=np.inf))
-
-    # --- samples
-
-    def apply(self, found: SortedSamples) -> None:
-        """Add samples of counters."""
-        if found.is_unique:
-            found = self._apply_growth(found)
-        if len(found.series):
-            self._apply_increases(found)
-
-    def apply_all(self, at: slice, value: F64, end: float) -> bool:
-        """Add a sample of each if all counters only grew, far from the end of their range; returns whether they did."""
-        by = value - self._last[at]
-        top = value.max(initial=-np.inf)
-        if not (by.min(initial=0.0) >= 0 and top < end and top <= MAX_VALUE):
-            return False
-        self.sum[at] += by
-        self._last[at] = value
-        self.saturated[at] = False
-        return True
-
-    def _apply_growth(self, found: SortedSamples) -> SortedSamples:
-        """Add counters that only grew, far from the end of their range; returns the samples of the others."""
-        at, now = found.series, found.value
-        by = now - self._last[at]
-        plain: Mask = (by >= 0) & (now < self._least_end[at])
-        if not plain.all():
-            some = np.flatnonzero(plain)
-            at, now, by = at[some], now[some], by[some]
-        self.sum[at] += by
-        self._last[at] = now
-        self.saturated[at] = False
-        return found.select(~plain)
-
-    def _apply_increases(self, found: SortedSamples) -> None:
-        at = found.series
-        before = np.where(found.first, self._last[at], np.roll(found.value, 1))
-        what = compute_increases(before, found.value, self._ranges_of(at))
-        start = np.flatnonzero(found.first)
-        total, before, place = what.sum_runs(start)
-        one, broke = at[start], place >= 0
-        self._reset_count += bool(broke.any())
-        self.start_time[one[broke]] = found.time[place[broke]]
-        self.start_sum[one[broke]] = self.sum[one[broke]] + before[broke]
-        self.sum[one] += total
-        self._last[one], self.saturated[one] = found.value[found.last], what.saturated[found.last]
-
-    def _ranges_of(self, at: Index) -> Ranges:
-        sort = self._ranges_id[at]
-        return Ranges(self._ranges.sizes[:, sort], self._ranges.ends[:, sort])
-
-    def latest_start(self, series: slice) -> float:
-        """When the last of some counters began anew; NaN where one never began."""
-        key = series.start, series.stop
-        breaks, found = self._latest_starts.get(key, (-1, 0.0))
-        if breaks != self._reset_count:
-            found = float(self.start_time[series].max(initial=-np.inf))
-            self._latest_starts[key] = self._reset_count, found
-        return found
-
-
 class SeriesState:
     """The state of all series as of the last tick."""
 
@@ -216,6 +109,7 @@ class SeriesState:
         self._read = np.empty(0, bool)
         """[series] whether rules use it, or a derivation reads it."""
         self._totals = CounterTotals()
+        self.renewals = CounterRenewals()
         self._traits_by_signal: dict[str, _SignalTraits] = {}
         self._fresh_values: F64 = np.full(1, np.nan)
         self.signal_numbers: Mapping[str, int] = {name: n for n, name in enumerate(self.rows)}
@@ -397,6 +291,7 @@ class SeriesState:
         used = self._used[found.series]
         counted = found.select(used & self._totals.cumulative[found.series])
         if len(counted.series):
+            self.renewals.learn(counted, self._totals.last_values(counted.series), self.sampling.period)
             self._totals.apply(counted)
         self._learn_intervals(found if used.all() else found.select(used))
         if not found.is_unique:
@@ -542,7 +437,11 @@ class SeriesState:
 
     def counter_totals(self, series: Index | slice) -> tuple[F64, F64]:
         """How much counters counted, and up to when, by series number."""
-        return self._totals.sum[series], self.times[series]
+        return self._totals.sum[series], self.renewals.read_times(series, self.times[series])
+
+    def counter_periods(self, series: Index | slice) -> F64:
+        """Returns [series] seconds between two readings of counters that may differ; NaN where not known."""
+        return self.renewals.stretched_periods(series, self.sampling.period[series])
 
     def counter_snapshot(self, series: Index | slice, moment: CommonTimestamp | None = None) -> CounterSnapshot:
         """The totals of counters by series number; `moment` is the one time at which all were read, if there is one."""
@@ -560,10 +459,10 @@ class SeriesState:
                 totals.latest_start(series),
             )
         fresh = (self.t - self.times[series] <= self.sampling.stale_after[series]) & ~totals.saturated[series]
-        period = self.sampling.period[series]
+        period = self.counter_periods(series)
         return CounterSnapshot(
             totals.sum[series],
-            self.times[series],
+            self.renewals.read_times(series, self.times[series]),
             totals.start_time[series],
             totals.start_sum[series],
             period,
@@ -573,7 +472,7 @@ class SeriesState:
 
     def is_ripening(self, series: Index, t: float, window: float) -> Mask:
         """Returns [series] whether counters are read and began less than half a window before the tick at `t`."""
-        period, start = self.sampling.period[series], self._totals.start_time[series]
+        period, start = self.counter_periods(series), self._totals.start_time[series]
         is_read = t - self.times[series] <= self.sampling.stale_after[series]
         needed = widen_window(window, nan_to_zero(period)) / 2
         return is_read & (np.isnan(period) | (self.times[series] - start + period < needed))
@@ -594,9 +493,3 @@ class SeriesState:
 
 def _join_selectors(*parts: str) -> str:
     return ",".join(part for part in parts if part)
-
-
-def _pad_to_shape(array: F64, shape: tuple[int, int]) -> F64:
-    out = np.full(shape, np.nan)
-    out[: array.shape[0], : array.shape[1]] = array
-    return out
