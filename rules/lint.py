@@ -238,7 +238,7 @@ def has_required(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: 
 
 
 @_register
-def score_requirements_are_marked(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
+def score_requirements_have_marks(world: LintContext, rule: Rule) -> Iterator[Problem]:  # noqa: ARG001
     """An item without which the score cannot be reached is marked as required, and no other one is."""
     total = sum(item.weight for item in rule.evidence if not item.against)
     for n, item in _numbered_evidence(rule):

@@ -58,7 +58,7 @@ def public_names() -> frozenset[str]:
             if isinstance(node, ast.ClassDef | ast.Module):
                 targets = [t for s in node.body if isinstance(s, ast.Assign) for t in s.targets]
                 targets += [s.target for s in node.body if isinstance(s, ast.AnnAssign)]
-                found |= {target.id for target in targets if isinstance(target, ast.Name)}
+                found |= {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
             if isinstance(node, ast.Attribute):
                 found.add(node.attr)
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value not in texts:
