@@ -4,7 +4,7 @@ import json
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ import zstandard
 from tests.lab.cluster import EXPORTER, NODES, PAGE, PORTS, device, topology
 from tests.lab.load import Demand
 from tests.lab.namespaces import enter, inside
+from tests.lab.network import Network
 from tests.lab.running import Lab, process, running
 from tests.lab.scenarios import Scenario
 
@@ -42,7 +43,7 @@ def record(scenario: Scenario, folder: Path, times: Times, seed: int = 1) -> Non
     (folder / "pcap").mkdir()
     with (
         running("lab", scenario.replicas, work, Demand(seed=seed)) as lab,
-        capturing(lab, folder),
+        capturing(lab.network, folder),
         scraping(lab, folder),
     ):
         start = time.time()
@@ -57,7 +58,7 @@ def record(scenario: Scenario, folder: Path, times: Times, seed: int = 1) -> Non
     told = {"start": start, "end": time.time(), "labels": [label] if scenario.condition else []}
     (folder / "labels.json").write_text(json.dumps(told, indent=1), "utf-8")
     _written(folder / "topology.yaml", topology(scenario.replicas))
-    inputs = [*_packets(folder), *_pages(folder)]
+    inputs = [*packed_captures(folder), *_pages(folder)]
     span = {"start": told["start"], "end": told["end"]}
     _written(folder / "recording.yaml", {"version": 1, "topology": "topology.yaml", **span, "inputs": inputs})
 
@@ -68,14 +69,14 @@ def sleep_until(moment: float) -> None:
 
 
 @contextmanager
-def capturing(lab: Lab, folder: Path) -> Iterator[None]:
-    """Captures the packets of all ports for the duration of a context."""
+def capturing(network: Network, folder: Path, ports: Sequence[str] = PORTS) -> Iterator[None]:
+    """Captures the packets of these ports of all nodes for the duration of a context."""
     with ExitStack() as stack:
         for node in NODES:
-            for port in PORTS:
+            for port in ports:
                 file = str(folder / "pcap" / f"{node}-{port}.pcap")
                 dump = ("tcpdump", "-i", device(node, port), "-s", str(SNAP), "-B", "16384", "-Z", "root", "-w", file)
-                command = inside(lab.network.switch, *dump, FILTER)
+                command = inside(network.switch, *dump, FILTER)
                 stack.enter_context(process(command, folder / "work" / "tcpdump.log"))
         time.sleep(LISTENING)
         yield
@@ -109,7 +110,8 @@ def _scrape(lab: Lab, folder: Path, stop: threading.Event) -> None:
             file.write_bytes(text)
 
 
-def _packets(folder: Path) -> Iterator[dict[str, Any]]:
+def packed_captures(folder: Path) -> Iterator[dict[str, Any]]:
+    """Compresses the captures of a recording and returns its inputs."""
     packer = zstandard.ZstdCompressor(level=12)
     for file in sorted((folder / "pcap").glob("*.pcap")):
         packed = file.with_suffix(".pcap.zst")
