@@ -42,7 +42,7 @@ def test_a_signature_names_each_signal_once_in_the_order_of_its_items():
         ("link-flap", "port.rx_bytes", "down", "siblings"),
         ("nic-failure-hang", "port.tx_bytes", "down", "siblings"),
         ("collective-hang", "nccl.coll_seq", "stops", "peers"),
-        ("dataloader-stall", "step.compute_time", "up", "past"),
+        ("dataloader-stall", "step.duration", "up", "past"),
         ("cross-node-load-skew", "serve.running", "up", "peers"),
         ("ingress-starvation", "wire.requests", "down", "peers"),
         ("python-gc-pause", "step.compute_time", "uneven", "peers"),
