@@ -6,6 +6,7 @@ from itertools import zip_longest
 
 from skewscope.engine.model.incident import Advice, CompetingCondition, Incident, IncidentEvidence
 from skewscope.kb.model import Catalogue, Mitigation
+from skewscope.kb.problems import join_names
 from skewscope.tui.render import expression_text, units
 from skewscope.tui.render.text import Line, line, pad, width
 
@@ -218,6 +219,8 @@ def _probable_causes(incident: Incident, names: DisplayNames, most: int) -> tupl
 def _seen_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
     """Returns the evidence that holds, without expressions: one line with each series, or one line in all."""
     held = [item for item in incident.evidence if item.verdict == "yes"]
+    if incident.is_symptom:
+        return _abnormal_lines(held, incident, names)
     if names.draw_series is None:
         shown = ", ".join(f"{format_name(item.name)} ({format_value(item)})" for item in held)
         return (line(shown),) if shown else ()
@@ -226,6 +229,17 @@ def _seen_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
     return tuple(
         (*_evidence_line(item, name_width, value_width, ("+", "ok")), *names.draw_series(incident, item))
         for item in held
+    )
+
+
+def _abnormal_lines(held: list[IncidentEvidence], incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
+    """Returns the abnormal signals of a symptom; its summary has the values of the first one."""
+    if names.draw_series is None:
+        others = join_names(list(dict.fromkeys(item.expr for item in held[1:])), MAX_EXPLAINED)
+        return (line(f"abnormal too: {others}"),) if others else ()
+    name_width = max((width(item.expr) for item in held), default=0)
+    return tuple(
+        (("+ ", "ok"), (f"{pad(item.expr, name_width)}  ", "key"), *names.draw_series(incident, item)) for item in held
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from skewscope.engine.model.incident import DIAGNOSIS, Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.problems import join_names
-from skewscope.tui.render import incident_layout, incident_table, units
+from skewscope.tui.render import detail, incident_layout, incident_table, units
 from skewscope.tui.render.columns import title_line
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.text import Line, line, pad, wrap
@@ -25,6 +25,8 @@ WHY_HINT = "--why adds the evidence with its expressions, all alternatives, reci
 
 MAX_DESCRIBED = 10
 """Incidents that the short report describes; its table has all."""
+MAX_TIMES = 6
+"""Times of repeated incidents that the short report lists."""
 COVERAGE_HINT = "`skewscope coverage --replay RECORDING` lists each condition with the signals that it lacks"
 
 
@@ -38,17 +40,34 @@ def report_lines(
     now = outcome.snapshots[-1].time if outcome.snapshots else 0.0
     rows = incident_table.rank_incidents(outcome.incidents)
     lines += _overview_lines(rows, names, now, columns)
-    layout = incident_layout.full_lines if why else incident_layout.short_lines
     # Explained incidents are listed in their root; `explain` prints them in full.
     roots = [row.incident for row in rows if not row.depth]
-    shown = roots if why else roots[:MAX_DESCRIBED]
-    for incident in shown:
-        lines += [(), *layout(incident, names, now, columns)]
-    if len(roots) > len(shown):
-        more = f"{units.format_count(len(roots) - len(shown), 'more incident')} in the table; --why describes all."
-        lines += [(), *wrap(line(more), columns)]
-    lines += missing_lines(outcome, columns, why=why)
+    if why:
+        described = [row for one in roots for row in ((), *incident_layout.full_lines(one, names, now, columns))]
+    else:
+        described = _short_incidents(roots, names, now, columns)
+    lines += [*described, *missing_lines(outcome, columns, why=why)]
     return lines if why or not rows else [*lines, (), *wrap(line(WHY_HINT, "dim"), columns)]
+
+
+def _short_incidents(roots: list[Incident], names: DisplayNames, now: float, columns: int) -> list[Line]:
+    """Returns the most urgent incidents; those of one condition at one place are described once."""
+    groups: dict[tuple[str, str, str], list[Incident]] = {}
+    for one in roots:
+        groups.setdefault((one.condition, one.kind, one.name), []).append(one)
+    lines: list[Line] = []
+    for first, *others in list(groups.values())[:MAX_DESCRIBED]:
+        lines += [(), *incident_layout.short_lines(first, names, now, columns)]
+        if others:
+            times = sorted(one.opened_at for one in others)
+            when = join_names([units.format_time(time) for time in times], MAX_TIMES)
+            again = detail.Section("again", (line(f"{units.format_count(len(times), 'more time')}: {when}"),))
+            lines += incident_layout.section_lines(again, columns)
+    more = len(groups) - MAX_DESCRIBED
+    if more > 0:
+        told = f"{units.format_count(more, 'more incident')} in the table; --why describes all."
+        lines += [(), *wrap(line(told), columns)]
+    return lines
 
 
 def _overview_lines(

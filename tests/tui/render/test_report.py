@@ -63,6 +63,14 @@ def test_the_short_report_describes_the_most_urgent_ones():
     assert text(found, why=True).count("competing ") == 25
 
 
+def test_repeated_incidents_of_one_place_are_described_once():
+    again = tuple(replace(SYMPTOM, id=f"s{n}", opened_at=SYMPTOM.opened_at + 20 * n) for n in range(3))
+    shown = text(outcome(again))
+    assert "tp: 3 symptoms;" in shown
+    assert shown.count("causes    1 ") == 1
+    assert "again     2 more times: 12:19:48, 12:20:08" in shown
+
+
 def test_a_source_that_went_silent_is_named_without_its_table():
     found = outcome()
     last = replace(found.snapshots[-1], missing=())
