@@ -7,9 +7,9 @@ import numpy as np
 
 from bench.prometheus_server import encode_snappy, encode_write_request, labels
 from skewscope.adapters.mapping.names import MetricResolver
-from skewscope.adapters.sources.push_receiver import PushSettings
+from skewscope.adapters.sources.common.push_receiver import PushSettings
+from skewscope.adapters.sources.common.series_mapper import SeriesMapper
 from skewscope.adapters.sources.remote_write import PATH, read_body
-from skewscope.adapters.sources.series_mapper import SeriesMapper
 from skewscope.engine.model.topology import Node, Topology
 from skewscope.kb.loader import catalogue
 

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from skewscope.adapters.formats.openmetrics import ExpositionReader
 from skewscope.adapters.mapping.names import MetricResolver
-from skewscope.adapters.sources.base import SourceSeriesRegistry
+from skewscope.adapters.sources.common.base import SourceSeriesRegistry
 from skewscope.engine.model.topology import Node, Topology
 from skewscope.kb.loader import catalogue
 

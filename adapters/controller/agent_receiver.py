@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from skewscope.adapters.controller.agent_registry import AgentRecord
 from skewscope.adapters.formats.row_protocol import MAX_COLUMNS, BadRowsError, HelloFrame, RowFrame, SeriesFrame, decode
 from skewscope.adapters.runtime.clock import Clock
-from skewscope.adapters.sources.base import BatchSink, SourceBatch
+from skewscope.adapters.sources.common.base import BatchSink, SourceBatch
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.engine.model.topology import Topology
 

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
-from skewscope.adapters.sources.base import SeriesColumns, SourceBatch, count_values
+from skewscope.adapters.sources.common.base import SeriesColumns, SourceBatch, count_values
 from skewscope.engine.engine import WATERMARK
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
 from skewscope.engine.model.arrays import I32, Index, Mask

@@ -34,8 +34,8 @@ from skewscope.adapters.notify.outbox import Outbox
 from skewscope.adapters.runtime.clock import Clock, SystemClock
 from skewscope.adapters.runtime.runtime import build_runtime
 from skewscope.adapters.sources import SourceContext, source_kinds
-from skewscope.adapters.sources.base import SourceBatch
-from skewscope.adapters.sources.supervisor import SourceStatus, SourceSupervisor
+from skewscope.adapters.sources.common.base import SourceBatch
+from skewscope.adapters.sources.common.supervisor import SourceStatus, SourceSupervisor
 from skewscope.engine.engine import TICK_S
 from skewscope.kb.loader import catalogue
 from skewscope.kb.model import Catalogue

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from skewscope.adapters.formats.row_protocol import CONTENT_TYPE, ROWS_PATH
-from skewscope.adapters.sources.push_receiver import PushReceiver
+from skewscope.adapters.sources.common.push_receiver import PushReceiver
 
 if TYPE_CHECKING:
     from skewscope.adapters.controller.api import Route

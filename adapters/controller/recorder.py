@@ -21,7 +21,7 @@ import numpy as np
 import zstandard
 
 from skewscope.adapters.inputs.recording import RECORDING_FILE
-from skewscope.adapters.sources.base import SeriesColumns, SourceBatch
+from skewscope.adapters.sources.common.base import SeriesColumns, SourceBatch
 from skewscope.kb.problems import InputError, Problem
 
 FILE_SPAN = 60

@@ -30,7 +30,7 @@ from skewscope.adapters.controller.protocol import PEER_KEY, REQUEST_TIMEOUT, Ht
 from skewscope.adapters.controller.store import StoreError, StoreReader
 from skewscope.adapters.controller.tls import TlsHandshake
 from skewscope.adapters.formats.row_protocol import MAX_PACKED_BYTES, ROWS_PATH, BadRowsError
-from skewscope.adapters.sources import push_receiver
+from skewscope.adapters.sources.common import push_receiver
 from skewscope.kb.problems import InputError, SkewscopeError
 
 KEEP_ALIVE = 75

@@ -20,7 +20,7 @@ from skewscope.adapters.controller.uncertainty import UncertaintyCheck
 from skewscope.adapters.controller.view_publisher import ViewPublisher
 from skewscope.adapters.notify.outbox import Outbox
 from skewscope.adapters.runtime.runtime import Runtime, Snapshot, Span
-from skewscope.adapters.sources.base import SourceBatch
+from skewscope.adapters.sources.common.base import SourceBatch
 from skewscope.adapters.view.snapshot import SourceState
 from skewscope.engine.engine import SampleCounts
 from skewscope.engine.model.topology import Topology

@@ -23,9 +23,9 @@ from skewscope.adapters.notify.settings import (
     read_scope,
     read_urls,
 )
-from skewscope.adapters.sources.base import redact_message
-from skewscope.adapters.sources.http_client import FetchError, FetchOptions, PostBody, exchange
-from skewscope.adapters.sources.targets import Labels, parse_labels
+from skewscope.adapters.sources.common.base import redact_message
+from skewscope.adapters.sources.common.http_client import FetchError, FetchOptions, PostBody, exchange
+from skewscope.adapters.sources.common.targets import Labels, parse_labels
 from skewscope.engine.model.incident import Incident, rfc3339
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.field_reader import FieldReader

@@ -19,7 +19,7 @@ from skewscope.adapters.notify.settings import (
     read_scope,
     read_urls,
 )
-from skewscope.adapters.sources.http_client import FetchError, FetchOptions, HttpResponse, PostBody, exchange
+from skewscope.adapters.sources.common.http_client import FetchError, FetchOptions, HttpResponse, PostBody, exchange
 from skewscope.engine.model.incident import rfc3339
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.field_reader import FieldReader

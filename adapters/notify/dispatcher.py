@@ -14,7 +14,7 @@ from skewscope.adapters.notify.handover import Handover
 from skewscope.adapters.notify.notifier_state import NotifierState
 from skewscope.adapters.runtime.clock import Clock
 from skewscope.adapters.runtime.tasks import cancel_and_wait, check_cancellation
-from skewscope.adapters.sources.base import redact_message
+from skewscope.adapters.sources.common.base import redact_message
 from skewscope.engine.model.incident import Incident
 
 MIN_WAIT, MAX_WAIT = 1.0, 60.0

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from skewscope.adapters.config.fields import read_bool, read_number, read_path
 from skewscope.adapters.notify.base import NotificationScope
-from skewscope.adapters.sources.base import redact_message
-from skewscope.adapters.sources.http_client import FetchOptions
-from skewscope.adapters.sources.scrape_settings import parse_bearer
-from skewscope.adapters.sources.targets import TargetDiscovery, target_url
+from skewscope.adapters.sources.common.base import redact_message
+from skewscope.adapters.sources.common.http_client import FetchOptions
+from skewscope.adapters.sources.common.scrape_settings import parse_bearer
+from skewscope.adapters.sources.common.targets import TargetDiscovery, target_url
 from skewscope.engine.model.incident import SEVERITIES
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.adapters.runtime.clock import Clock
-from skewscope.adapters.sources.base import TelemetrySource
+from skewscope.adapters.sources.common.base import TelemetrySource
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath

@@ -7,8 +7,8 @@ on 9189 where the Network Operator runs it on hosts.
 
 from skewscope.adapters.formats.openmetrics_grammar import Labels
 from skewscope.adapters.sources import SourceContext
+from skewscope.adapters.sources.common.scrape_settings import ScrapeSettings, parse_settings
 from skewscope.adapters.sources.scrape import ScrapeSource
-from skewscope.adapters.sources.scrape_settings import ScrapeSettings, parse_settings
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 

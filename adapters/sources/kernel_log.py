@@ -14,11 +14,16 @@ from pathlib import Path
 
 from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.sources import SourceContext
-from skewscope.adapters.sources.base import BatchSink, SourceBatch
-from skewscope.adapters.sources.file_tail import FileTail
-from skewscope.adapters.sources.kernel_events import MAX_LINE, KernelLogEvent, normalise_pci_address, parse_events
-from skewscope.adapters.sources.series_mapper import SeriesMapper, SourceBatchBuilder
-from skewscope.adapters.sources.targets import Labels, parse_labels
+from skewscope.adapters.sources.common.base import BatchSink, SourceBatch
+from skewscope.adapters.sources.common.file_tail import FileTail
+from skewscope.adapters.sources.common.kernel_events import (
+    MAX_LINE,
+    KernelLogEvent,
+    normalise_pci_address,
+    parse_events,
+)
+from skewscope.adapters.sources.common.series_mapper import SeriesMapper, SourceBatchBuilder
+from skewscope.adapters.sources.common.targets import Labels, parse_labels
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.problems import join_names
 from skewscope.kb.yamlfile import FieldPath

@@ -14,10 +14,10 @@ from typing import Any
 
 from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.sources import SourceContext
-from skewscope.adapters.sources.base import BatchSink, SourceBatch
-from skewscope.adapters.sources.communicators import CommunicatorMatcher, CommunicatorRank, rank_labels
-from skewscope.adapters.sources.file_tail import MAX_FILES, FileTail
-from skewscope.adapters.sources.series_mapper import SeriesMapper, SourceBatchBuilder
+from skewscope.adapters.sources.common.base import BatchSink, SourceBatch
+from skewscope.adapters.sources.common.communicators import CommunicatorMatcher, CommunicatorRank, rank_labels
+from skewscope.adapters.sources.common.file_tail import MAX_FILES, FileTail
+from skewscope.adapters.sources.common.series_mapper import SeriesMapper, SourceBatchBuilder
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 

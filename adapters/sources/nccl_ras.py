@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from skewscope.adapters.config.fields import read_number
 from skewscope.adapters.sources import SourceContext
-from skewscope.adapters.sources.base import BatchSink, redact_message
-from skewscope.adapters.sources.communicators import CommunicatorMatcher, CommunicatorRank, rank_labels
-from skewscope.adapters.sources.series_mapper import SeriesMapper, SourceBatchBuilder
+from skewscope.adapters.sources.common.base import BatchSink, redact_message
+from skewscope.adapters.sources.common.communicators import CommunicatorMatcher, CommunicatorRank, rank_labels
+from skewscope.adapters.sources.common.series_mapper import SeriesMapper, SourceBatchBuilder
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.problems import join_names
 from skewscope.kb.yamlfile import FieldPath

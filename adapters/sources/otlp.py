@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skewscope.adapters.formats.openmetrics_grammar import MAX_LABELS
+from skewscope.adapters.formats.otlp_wire import parse_json, parse_protobuf
+from skewscope.adapters.formats.protobuf import ProtobufError
 from skewscope.adapters.sources import SourceContext
-from skewscope.adapters.sources.otlp_wire import parse_json, parse_protobuf
-from skewscope.adapters.sources.protobuf import ProtobufError
-from skewscope.adapters.sources.push_receiver import (
+from skewscope.adapters.sources.common.push_receiver import (
     Headers,
     InvalidBodyError,
     PushEndpointInfo,
@@ -26,7 +26,7 @@ from skewscope.adapters.sources.push_receiver import (
     PushSource,
     parse_settings,
 )
-from skewscope.adapters.sources.series_mapper import SeriesMapper, SourceBatchBuilder
+from skewscope.adapters.sources.common.series_mapper import SeriesMapper, SourceBatchBuilder
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 

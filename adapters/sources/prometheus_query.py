@@ -19,11 +19,11 @@ from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.config.secret import redact_secrets
 from skewscope.adapters.formats.openmetrics_grammar import escape
 from skewscope.adapters.sources import SourceContext
-from skewscope.adapters.sources.base import BatchSink, SourceBatch, redact_message
-from skewscope.adapters.sources.http_client import FetchOptions, fetch
-from skewscope.adapters.sources.scrape_settings import parse_fetch_options
-from skewscope.adapters.sources.series_mapper import SeriesMapper, SourceBatchBuilder
-from skewscope.adapters.sources.targets import Labels, TargetDiscovery, parse_labels, target_url
+from skewscope.adapters.sources.common.base import BatchSink, SourceBatch, redact_message
+from skewscope.adapters.sources.common.http_client import FetchOptions, fetch
+from skewscope.adapters.sources.common.scrape_settings import parse_fetch_options
+from skewscope.adapters.sources.common.series_mapper import SeriesMapper, SourceBatchBuilder
+from skewscope.adapters.sources.common.targets import Labels, TargetDiscovery, parse_labels, target_url
 from skewscope.engine.model.arrays import F64
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath

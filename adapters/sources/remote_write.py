@@ -9,8 +9,7 @@ from collections.abc import Hashable, Iterable, Iterator
 import cramjam
 
 from skewscope.adapters.formats.openmetrics_grammar import MAX_LABELS, Labels
-from skewscope.adapters.sources import SourceContext
-from skewscope.adapters.sources.protobuf import (
+from skewscope.adapters.formats.protobuf import (
     DOUBLE,
     ProtobufError,
     WireValue,
@@ -23,7 +22,8 @@ from skewscope.adapters.sources.protobuf import (
     to_varint,
     to_varints,
 )
-from skewscope.adapters.sources.push_receiver import (
+from skewscope.adapters.sources import SourceContext
+from skewscope.adapters.sources.common.push_receiver import (
     Headers,
     InvalidBodyError,
     PushEndpointInfo,
@@ -33,7 +33,7 @@ from skewscope.adapters.sources.push_receiver import (
     PushSource,
     parse_settings,
 )
-from skewscope.adapters.sources.series_mapper import SeriesMapper, SourceBatchBuilder
+from skewscope.adapters.sources.common.series_mapper import SeriesMapper, SourceBatchBuilder
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 

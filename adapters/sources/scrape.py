@@ -16,11 +16,11 @@ from skewscope.adapters.formats.openmetrics import ExpositionReader, TargetLooku
 from skewscope.adapters.formats.openmetrics import SeriesTarget as Wanted
 from skewscope.adapters.formats.openmetrics_grammar import Labels as Pairs
 from skewscope.adapters.sources import SourceContext
-from skewscope.adapters.sources.base import BatchSink, SourceBatch, SourceSeriesRegistry, redact_message
-from skewscope.adapters.sources.http_client import FetchError, fetch
-from skewscope.adapters.sources.scrape_settings import ScrapeSettings, parse_settings
-from skewscope.adapters.sources.series_mapper import SeriesMapper
-from skewscope.adapters.sources.targets import ScrapeTarget, discover_targets, scrape_labels
+from skewscope.adapters.sources.common.base import BatchSink, SourceBatch, SourceSeriesRegistry, redact_message
+from skewscope.adapters.sources.common.http_client import FetchError, fetch
+from skewscope.adapters.sources.common.scrape_settings import ScrapeSettings, parse_settings
+from skewscope.adapters.sources.common.series_mapper import SeriesMapper
+from skewscope.adapters.sources.common.targets import ScrapeTarget, discover_targets, scrape_labels
 from skewscope.engine.model.arrays import F64
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.problems import InputError, join_names

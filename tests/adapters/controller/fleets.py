@@ -21,7 +21,7 @@ from skewscope.adapters.inputs.recording import (
 )
 from skewscope.adapters.runtime.replay import tick_ends
 from skewscope.adapters.runtime.runtime import build_runtime
-from skewscope.adapters.sources.base import SourceBatch, SourceSeriesRegistry
+from skewscope.adapters.sources.common.base import SourceBatch, SourceSeriesRegistry
 from skewscope.kb.loader import catalogue
 
 

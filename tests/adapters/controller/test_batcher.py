@@ -3,7 +3,7 @@
 import numpy as np
 
 from skewscope.adapters.controller.batcher import Batcher
-from skewscope.adapters.sources.base import SourceBatch, SourceSeriesRegistry
+from skewscope.adapters.sources.common.base import SourceBatch, SourceSeriesRegistry
 from skewscope.engine.ingest.feed import SeriesKey
 
 KEY = SeriesKey("gpu.util", "gpu", "n0/gpu0")

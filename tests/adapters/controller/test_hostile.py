@@ -14,11 +14,11 @@ from skewscope.adapters.formats.openmetrics import ExpositionReader
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.adapters.runtime.clock import SystemClock
 from skewscope.adapters.sources import SourceContext, source_kinds
-from skewscope.adapters.sources.http_client import FetchOptions
+from skewscope.adapters.sources.common.http_client import FetchOptions
+from skewscope.adapters.sources.common.scrape_settings import ScrapeSettings
+from skewscope.adapters.sources.common.supervisor import SourceSupervisor
+from skewscope.adapters.sources.common.targets import ScrapeTarget, TargetDiscovery
 from skewscope.adapters.sources.scrape import ScrapeSource
-from skewscope.adapters.sources.scrape_settings import ScrapeSettings
-from skewscope.adapters.sources.supervisor import SourceSupervisor
-from skewscope.adapters.sources.targets import ScrapeTarget, TargetDiscovery
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import parse
 from tests.support.telemetry import catalogue, cluster
@@ -238,7 +238,7 @@ def test_a_page_whose_times_are_far_off_is_told(world, monkeypatch, off, up, par
 
 
 def test_a_flood_of_new_series_stops_at_its_bound_and_is_told(world, monkeypatch):
-    monkeypatch.setattr("skewscope.adapters.sources.series_mapper.MAX_SERIES", 50)
+    monkeypatch.setattr("skewscope.adapters.sources.common.series_mapper.MAX_SERIES", 50)
     monkeypatch.setattr("skewscope.adapters.sources.scrape.MAX_REMEMBERED", 10_000)
     monkeypatch.setattr("skewscope.adapters.sources.scrape.TARGET_REFRESH_PERIOD", 0.1)
     count = 0

@@ -16,7 +16,7 @@ from skewscope.adapters.inputs.recording import clip_recording, load, open_recor
 from skewscope.adapters.notify.base import NotificationScope
 from skewscope.adapters.notify.outbox import Outbox
 from skewscope.adapters.runtime.replay import replay
-from skewscope.adapters.sources.base import SourceBatch
+from skewscope.adapters.sources.common.base import SourceBatch
 from skewscope.kb.loader import catalogue
 from tests.adapters.controller.fleets import batches, demo, working
 from tests.adapters.controller.processes import KEYS

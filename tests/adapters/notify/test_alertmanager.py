@@ -15,7 +15,7 @@ from skewscope.adapters.notify.alertmanager import (
     build,
 )
 from skewscope.adapters.notify.base import DeliveryError, NotificationScope
-from skewscope.adapters.sources.http_client import FetchOptions
+from skewscope.adapters.sources.common.http_client import FetchOptions
 from tests.adapters.notify.incidents import fleet, incident, symptom
 from tests.adapters.notify.servers import alertmanager, free_port, listening
 

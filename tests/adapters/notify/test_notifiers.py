@@ -19,7 +19,7 @@ from skewscope.adapters.notify.base import (
     Notification,
     NotificationScope,
 )
-from skewscope.adapters.sources.http_client import FetchOptions
+from skewscope.adapters.sources.common.http_client import FetchOptions
 from tests.adapters.notify.incidents import fleet, incident, over, symptom
 from tests.adapters.notify.servers import free_port, listening
 

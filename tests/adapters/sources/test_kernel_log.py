@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.adapters.sources import SourceContext
-from skewscope.adapters.sources.kernel_events import normalise_pci_address, parse_events
+from skewscope.adapters.sources.common.kernel_events import normalise_pci_address, parse_events
 from skewscope.adapters.sources.kernel_log import KernelLogSettings, KernelLogSource, KmsgReader, read
 from skewscope.engine.model.topology import Node, Port, Topology
 from skewscope.kb.field_reader import FieldReader

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from skewscope.adapters.formats.otlp_wire import _parse_message
 from skewscope.adapters.mapping.names import MetricResolver
+from skewscope.adapters.sources.common.push_receiver import InvalidBodyError, PushSettings
+from skewscope.adapters.sources.common.series_mapper import SeriesMapper
 from skewscope.adapters.sources.otlp import PATH, OtlpReader
-from skewscope.adapters.sources.otlp_wire import _parse_message
-from skewscope.adapters.sources.push_receiver import InvalidBodyError, PushSettings
-from skewscope.adapters.sources.series_mapper import SeriesMapper
 from skewscope.kb.loader import catalogue
 from tests.adapters.mapping.test_real_pages import rows as rows_of
 from tests.adapters.mapping.test_real_pages import text_of
@@ -197,7 +197,7 @@ def test_what_is_no_request_is_refused(body):
 
 
 def test_messages_without_end_are_not_read_to_their_end(monkeypatch):
-    monkeypatch.setattr("skewscope.adapters.sources.otlp_wire.MAX_MESSAGES", 100)
+    monkeypatch.setattr("skewscope.adapters.formats.otlp_wire.MAX_MESSAGES", 100)
     metric = b"\x12\x00" * 9
     body = b"".join(b"\x0a" + bytes([len(metric)]) + metric for _ in range(11))
     with pytest.raises(InvalidBodyError, match="more than 100 messages"):

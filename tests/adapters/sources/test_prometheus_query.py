@@ -17,8 +17,12 @@ import pytest
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.adapters.runtime.clock import SystemClock
 from skewscope.adapters.sources import SourceContext
-from skewscope.adapters.sources.base import BatchSink
-from skewscope.adapters.sources.http_client import FetchError, FetchOptions
+from skewscope.adapters.sources.common.base import BatchSink
+from skewscope.adapters.sources.common.http_client import FetchError, FetchOptions
+from skewscope.adapters.sources.common.push_receiver import PushSettings as Pushed
+from skewscope.adapters.sources.common.scrape_settings import ScrapeSettings as Scraped
+from skewscope.adapters.sources.common.series_mapper import SeriesMapper
+from skewscope.adapters.sources.common.targets import ScrapeTarget, TargetDiscovery
 from skewscope.adapters.sources.prometheus_query import (
     PrometheusQuerySettings,
     PrometheusQuerySource,
@@ -26,12 +30,8 @@ from skewscope.adapters.sources.prometheus_query import (
     build_selectors,
     read,
 )
-from skewscope.adapters.sources.push_receiver import PushSettings as Pushed
 from skewscope.adapters.sources.remote_write import PATH, read_body
 from skewscope.adapters.sources.scrape import ScrapeSource
-from skewscope.adapters.sources.scrape_settings import ScrapeSettings as Scraped
-from skewscope.adapters.sources.series_mapper import SeriesMapper
-from skewscope.adapters.sources.targets import ScrapeTarget, TargetDiscovery
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.loader import catalogue as whole_catalogue
 from skewscope.kb.yamlfile import parse

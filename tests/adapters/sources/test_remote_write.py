@@ -12,13 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.prometheus_server import encode_snappy, encode_write_request, labels
+from skewscope.adapters.formats.protobuf import ProtobufError, iter_fields
 from skewscope.adapters.mapping.names import MetricResolver
-from skewscope.adapters.sources import SourceContext, push_receiver
-from skewscope.adapters.sources.base import BatchSink
-from skewscope.adapters.sources.protobuf import ProtobufError, iter_fields
-from skewscope.adapters.sources.push_receiver import InvalidBodyError, PushQueueFullError, PushSettings, PushSource
+from skewscope.adapters.sources import SourceContext
+from skewscope.adapters.sources.common import push_receiver
+from skewscope.adapters.sources.common.base import BatchSink
+from skewscope.adapters.sources.common.push_receiver import (
+    InvalidBodyError,
+    PushQueueFullError,
+    PushSettings,
+    PushSource,
+)
+from skewscope.adapters.sources.common.series_mapper import SeriesMapper
 from skewscope.adapters.sources.remote_write import ENDPOINT_INFO, PATH, V2_CONTENT_TYPE, read, read_body
-from skewscope.adapters.sources.series_mapper import SeriesMapper
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import parse
 from tests.adapters.controller.clocks import FakeClock
@@ -127,8 +133,8 @@ def test_garbage_is_refused_or_harmless(data):
 
 
 def test_series_without_end_do_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr("skewscope.adapters.sources.series_mapper.MAX_SERIES", 3)
-    monkeypatch.setattr("skewscope.adapters.sources.series_mapper.MAX_REMEMBERED", 5)
+    monkeypatch.setattr("skewscope.adapters.sources.common.series_mapper.MAX_SERIES", 3)
+    monkeypatch.setattr("skewscope.adapters.sources.common.series_mapper.MAX_REMEMBERED", 5)
     known = series()
     for n in range(20):
         rows(one({**UTIL, "id": str(n)}, [1_795_000_000_000], [1]), of=known)
@@ -137,8 +143,8 @@ def test_series_without_end_do_not_fill_the_memory(monkeypatch):
 
 
 def test_labels_without_end_do_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr("skewscope.adapters.sources.series_mapper.MAX_TEXT", 100)
-    monkeypatch.setattr("skewscope.adapters.sources.series_mapper.MAX_REMEMBERED_TEXT", 1000)
+    monkeypatch.setattr("skewscope.adapters.sources.common.series_mapper.MAX_TEXT", 100)
+    monkeypatch.setattr("skewscope.adapters.sources.common.series_mapper.MAX_REMEMBERED_TEXT", 1000)
     known = series()
     for n in range(100):
         rows(one({**UTIL, "id": f"{n:30}"}, [1_795_000_000_000], [1]), of=known)
@@ -150,7 +156,7 @@ def test_labels_without_end_do_not_fill_the_memory(monkeypatch):
 @pytest.mark.parametrize("headers", [{}, {"content-type": V2_CONTENT_TYPE}])
 @pytest.mark.parametrize("field", [1, 4, 9])
 def test_fields_without_end_are_not_read_to_their_end(monkeypatch, headers, field):
-    monkeypatch.setattr("skewscope.adapters.sources.protobuf.MAX_FIELDS", 1000)
+    monkeypatch.setattr("skewscope.adapters.formats.protobuf.MAX_FIELDS", 1000)
     rows(encode_snappy(put(field, b"") * 1000), headers=headers)
     with pytest.raises(InvalidBodyError, match="more than 1000 fields"):
         rows(encode_snappy(put(field, b"") * 1001), headers=headers)

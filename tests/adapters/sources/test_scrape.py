@@ -9,12 +9,12 @@ import pytest
 from skewscope.adapters.config.secret import Secret
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.adapters.sources import SourceContext, source_kinds
-from skewscope.adapters.sources.base import BatchSink
-from skewscope.adapters.sources.dns_srv import encode_question, lookup_services, parse_answer
-from skewscope.adapters.sources.http_client import FetchError, FetchOptions, HttpResponse, fetch
+from skewscope.adapters.sources.common.base import BatchSink
+from skewscope.adapters.sources.common.dns_srv import encode_question, lookup_services, parse_answer
+from skewscope.adapters.sources.common.http_client import FetchError, FetchOptions, HttpResponse, fetch
+from skewscope.adapters.sources.common.scrape_settings import ScrapeSettings
+from skewscope.adapters.sources.common.targets import ScrapeTarget, TargetDiscovery, discover_targets
 from skewscope.adapters.sources.scrape import build
-from skewscope.adapters.sources.scrape_settings import ScrapeSettings
-from skewscope.adapters.sources.targets import ScrapeTarget, TargetDiscovery, discover_targets
 from skewscope.engine.model.topology import Node, Topology
 from skewscope.kb.loader import catalogue
 from tests.adapters.controller.clocks import FakeClock, settled
@@ -49,7 +49,7 @@ def test_whoever_is_cancelled_as_the_page_ends_is_cancelled(monkeypatch, steps):
             await whole.wait()
             return HttpResponse(200, {}, TEXT)
 
-        monkeypatch.setattr("skewscope.adapters.sources.http_client._send_request", exchanged)
+        monkeypatch.setattr("skewscope.adapters.sources.common.http_client._send_request", exchanged)
         task = asyncio.create_task(fetch("http://n0/metrics", FetchOptions()))
         await asyncio.sleep(0.01)
         whole.set()

@@ -5,8 +5,8 @@ import asyncio
 import numpy as np
 import pytest
 
-from skewscope.adapters.sources.base import BatchSink, SourceBatch, SourceSeriesRegistry, redact_message
-from skewscope.adapters.sources.supervisor import SourceSupervisor
+from skewscope.adapters.sources.common.base import BatchSink, SourceBatch, SourceSeriesRegistry, redact_message
+from skewscope.adapters.sources.common.supervisor import SourceSupervisor
 from tests.adapters.controller.clocks import FakeClock
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from skewscope.adapters.config.fields import read_bool, read_number, read_path
 from skewscope.adapters.config.secret import Secret, read_secret
-from skewscope.adapters.sources.base import redact_message
-from skewscope.adapters.sources.http_client import FetchOptions
-from skewscope.adapters.sources.targets import (
+from skewscope.adapters.sources.common.base import redact_message
+from skewscope.adapters.sources.common.http_client import FetchOptions
+from skewscope.adapters.sources.common.targets import (
     SCHEMES,
     ScrapeTarget,
     TargetDiscovery,

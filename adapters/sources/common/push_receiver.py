@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol
 
 from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.sources import SourceContext
-from skewscope.adapters.sources.base import BatchSink, SourceBatch
-from skewscope.adapters.sources.series_mapper import SeriesMapper
-from skewscope.adapters.sources.targets import Labels, parse_labels
+from skewscope.adapters.sources.common.base import BatchSink, SourceBatch
+from skewscope.adapters.sources.common.series_mapper import SeriesMapper
+from skewscope.adapters.sources.common.targets import Labels, parse_labels
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 

@@ -11,8 +11,8 @@ from typing import cast
 
 from skewscope.adapters.runtime.clock import Clock
 from skewscope.adapters.runtime.tasks import cancel_and_wait, check_cancellation
-from skewscope.adapters.sources.base import BatchSink, SourceBatch, TelemetrySource, redact_message
-from skewscope.adapters.sources.push_receiver import PushReceiver
+from skewscope.adapters.sources.common.base import BatchSink, SourceBatch, TelemetrySource, redact_message
+from skewscope.adapters.sources.common.push_receiver import PushReceiver
 
 MIN_BACKOFF, MAX_BACKOFF = 1.0, 60.0
 """Backoff in seconds."""

@@ -12,7 +12,7 @@ import numpy as np
 from skewscope.adapters.formats.openmetrics import BLANK_VALUES, SeriesTarget
 from skewscope.adapters.formats.openmetrics_grammar import Labels
 from skewscope.adapters.mapping.names import MetricResolver
-from skewscope.adapters.sources.base import SourceBatch, SourceSeriesRegistry
+from skewscope.adapters.sources.common.base import SourceBatch, SourceSeriesRegistry
 
 MAX_SERIES = 2_000_000
 """Maximum series of a source; further series are refused."""

@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from skewscope.adapters.sources import protobuf
-from skewscope.adapters.sources.protobuf import ProtobufError, WireValue, iter_fields
+from skewscope.adapters.formats import protobuf
+from skewscope.adapters.formats.protobuf import ProtobufError, WireValue, iter_fields
 
 Message = dict[str, Any]
 MAX_MESSAGES = 2_000_000

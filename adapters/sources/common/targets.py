@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from skewscope.adapters.sources.base import redact_message
-from skewscope.adapters.sources.dns_srv import lookup_services
+from skewscope.adapters.sources.common.base import redact_message
+from skewscope.adapters.sources.common.dns_srv import lookup_services
 from skewscope.kb import yamlfile
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.problems import InputError

@@ -1,0 +1,1 @@
+"""What several kinds of source share: queue and supervision, mapping of series, HTTP, discovery, reading of files."""
