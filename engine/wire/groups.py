@@ -82,7 +82,8 @@ class CollectiveReducer:
         if self._is_plain_exchange():
             self.barrier.reduce_packets(chunk, mine, other[mine], out)
         else:
-            self.member.reduce(chunk, mine, out)
+            data_size = ANNOUNCEMENT_SHARE * usual_packet(chunk.packets.length[mine].astype(float))
+            self.member.reduce(chunk, mine, out, data_size if self._is_announced() else 0.0)
 
     def _learn_pattern(self, chunk: Chunk, mine: I64, other: I64) -> None:
         """Counts bytes by receiver, and announcements: packets far smaller than those that carry most bytes."""
@@ -103,7 +104,10 @@ class CollectiveReducer:
         """Whether members send to all others without announcing it."""
         others = np.delete(self.sent_to, self.group.own)
         to_all = others.min(initial=np.inf) >= RECEIVER_SHARE * others.max(initial=0.0)
-        return bool(to_all and self.counts[1] < ANNOUNCED_SHARE * self.counts[0])
+        return bool(to_all and not self._is_announced())
+
+    def _is_announced(self) -> bool:
+        return bool(self.counts[1] >= ANNOUNCED_SHARE * self.counts[0])
 
 
 @dataclass

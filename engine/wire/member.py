@@ -38,11 +38,18 @@ class MemberReducer:
     unread: float = 0.0
     """Seconds with packets since a round was found."""
 
-    def reduce(self, chunk: Chunk, mine: I64, out: PortSamples) -> None:
-        """Adds the samples of a chunk; `mine` are the rows of the group's packets."""
+    def reduce(self, chunk: Chunk, mine: I64, out: PortSamples, announced: float = 0.0) -> None:
+        """Adds the samples of a chunk.
+
+        Args:
+            chunk: all packets of the port.
+            mine: rows of the group's packets.
+            out: receives the samples.
+            announced: see `PauseReader.read`.
+        """
         packets = chunk.packets
         events = MemberEvents(packets.time[mine], chunk.tx[mine], packets.length[mine].astype(float))
-        rounds = self.reader.read(events)
+        rounds = self.reader.read(events, announced)
         self._note_bytes(chunk.until)
         self._emit_readable(chunk, out, mine, len(rounds))
         if self._is_settled(chunk.until, usual_packet(events.size)):

@@ -116,6 +116,8 @@ class _Silences:
     """Where all packets ceased, at or after `before`."""
     heard: F64
     """The last packet that came, at least `quiet`."""
+    ready: F64
+    """When the member had all that it needed, at least `quiet`."""
     is_own: Mask
     """[silence] whether nothing that came may have ended it."""
     sent: F64
@@ -263,8 +265,14 @@ class PauseReader:
     rate: float = np.nan
     """Bytes per second between packets that follow one another."""
 
-    def read(self, events: MemberEvents) -> MemberRounds:
-        """Returns the rounds that begin in a chunk's packets."""
+    def read(self, events: MemberEvents, announced: float = 0.0) -> MemberRounds:
+        """Returns the rounds that begin in a chunk's packets.
+
+        Args:
+            events: the packets.
+            announced: bytes from which a packet is data that comes only once the member has begun its round; 0 where
+                data come unasked.
+        """
         whole = MemberEvents(
             np.concatenate((self.tail.time, events.time)),
             np.concatenate((self.tail.is_own, events.is_own)),
@@ -275,7 +283,7 @@ class PauseReader:
         self.tail = whole.take(slice(int(own[-1]) if len(own) else max(0, len(whole.time) - 1), None))
         if len(own) < 2:
             return _no_rounds()
-        silences = self._silences(whole, own)
+        silences = self._silences(whole, own, announced)
         rounds = self._rounds(silences)
         self._learn_usual(rounds)
         return rounds
@@ -287,7 +295,7 @@ class PauseReader:
         is_complete = self.position - self.began >= WHOLE_SHARE * self.pattern.bytes
         return OpenRound(float(self.tail.time[0]), self.begin, is_complete)
 
-    def _silences(self, events: MemberEvents, own: I64) -> _Silences:
+    def _silences(self, events: MemberEvents, own: I64, announced: float) -> _Silences:
         """Returns the member's long silences, after learning how long those are."""
         time, first, last = events.time, own[:-1], own[1:]
         is_answer = last - first > 1
@@ -304,7 +312,10 @@ class PauseReader:
         quiet = time[start[rows]]
         pause = time[last[rows]] - quiet
         is_own = (spent[rows] > UNPROVOKED_SHARE * pause) & by_itself[rows]
-        return _Silences(time[last[rows]], time[first[rows]], quiet, np.maximum(heard[rows], quiet), is_own, sent[rows])
+        needed = np.where(~events.is_own & (events.size >= announced) & (announced > 0), time, -np.inf)
+        ready = np.maximum(np.maximum.accumulate(needed)[last[rows]], quiet)
+        came = np.maximum(heard[rows], quiet)
+        return _Silences(time[last[rows]], time[first[rows]], quiet, came, ready, is_own, sent[rows])
 
     def _link_time(self, size: F64, gap: F64, is_answer: Mask) -> F64:
         """Returns [gap] seconds that a slow link may set two packets apart; 0 as long as its speed is unknown."""
@@ -320,8 +331,8 @@ class PauseReader:
     def _rounds(self, silences: _Silences) -> MemberRounds:
         """Returns the rounds that silences begin: own ones, and those after all bytes of a round."""
         rows: list[tuple[float, ...]] = []
-        columns = (silences.end, silences.before, silences.quiet, silences.heard, silences.sent)
-        for (end, before, quiet, heard, sent), own in zip(
+        columns = (silences.end, silences.before, silences.quiet, silences.heard, silences.ready, silences.sent)
+        for (end, before, quiet, heard, ready, sent), own in zip(
             np.stack(columns, axis=1).tolist(), silences.is_own.tolist(), strict=True
         ):
             if np.isnan(self.began):
@@ -329,7 +340,7 @@ class PauseReader:
                 continue
             bytes_sent = sent - self.began
             if own or bytes_sent >= WHOLE_SHARE * self.pattern.bytes:
-                rows.append((end, end - quiet, end - self.begin, bytes_sent, self.waited, before - self.begin))
+                rows.append((end, end - ready, end - self.begin, bytes_sent, self.waited, before - self.begin))
                 self.begin, self.began, self.waited = end, sent, 0.0
             else:
                 self.waited += heard - quiet
