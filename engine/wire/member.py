@@ -101,8 +101,10 @@ class MemberReducer:
         self.rounds += float(count.sum())
         seen = ~np.isnan(rounds.period)
         at = at[seen]
-        if not np.isnan(self.round_bytes):  # else several rounds may lie between two that were seen
-            out.put("wire.own_burst_bytes", quantiles(at, rounds.sent[seen], (0.5,), ticks)[0], name)
+        if not np.isnan(self.round_bytes):  # a round whose pause was not seen belongs to the one before
+            sent = rounds.sent[seen]
+            each = sent / np.maximum(np.round(sent / self.round_bytes), 1.0)
+            out.put("wire.own_burst_bytes", quantiles(at, each, (0.5,), ticks)[0], name)
         out.put("wire.port_exchange_time", quantiles(at, rounds.exchange[seen], (0.5,), ticks)[0], name)
         period = rounds.period[seen]
         with np.errstate(invalid="ignore", divide="ignore"):
