@@ -209,8 +209,8 @@ class CounterWindows:
     _snapshot: CounterSnapshot | None = None
     _timestamp: CommonTimestamp | None = None
     _increases: dict[float, tuple[F64, F64]] = field(default_factory=dict)
-    next_change: float = -np.inf
-    """When an increase may next change although no sample comes, in seconds."""
+    _next_change: float | None = -np.inf
+    """When an increase may next change although no sample comes, in seconds; None: to be looked up anew."""
 
     def _lanes_of(self, series: Index) -> Index:
         """Returns the lane of each series, -1 where it has none."""
@@ -244,7 +244,7 @@ class CounterWindows:
         counted, times = self.source.counter_totals(self._index)
         time = self._timestamp.time if self._timestamp is not None and self._timestamp.is_complete else times
         self.history.step(t, counted, time, self._usual_period)
-        self._update_next_change()
+        self._next_change = None
 
     def advance(self, t: float) -> None:
         """Move on to the tick that ends at `t` seconds, in which no counter was read and none became stale."""
@@ -252,7 +252,7 @@ class CounterWindows:
             self._increases.clear()
             self._snapshot = None
             self.history.advance(t)
-            self._update_next_change()
+            self._next_change = None
 
     def _usual_period(self) -> float:
         """Returns the seconds that nine of ten counters do not exceed between two readings that may differ."""
@@ -263,8 +263,12 @@ class CounterWindows:
         known = np.sort(periods[~np.isnan(periods)])
         return max(polls, float(known[len(known) * 9 // 10])) if len(known) and polls else polls
 
-    def _update_next_change(self) -> None:
-        self.next_change = self.history.next_change(self.source.counter_periods(self._index))
+    @property
+    def next_change(self) -> float:
+        """When an increase may next change although no sample comes, in seconds."""
+        if self._next_change is None:
+            self._next_change = self.history.next_change(self.source.counter_periods(self._index))
+        return self._next_change
 
     def _learn(self) -> None:
         rows = self.source.rows[self.signal]
@@ -331,10 +335,10 @@ class CounterStore:
         found.history.request(window)
         return found
 
-    def changing(self, t: float) -> Iterator[CounterWindows]:
-        """Yields the windows of which increases may change by the tick that ends at `t` although no sample comes."""
+    def changing(self, t: float, has_changed: Callable[[str], bool]) -> Iterator[CounterWindows]:
+        """Yields the windows of which increases may change by the tick that ends at `t` although no sample came."""
         for windows in self._delivered:
-            if t >= windows.next_change - EDGE_S:
+            if not has_changed(windows.signal) and t >= windows.next_change - EDGE_S:
                 yield windows
 
     def plan(self) -> None:

@@ -38,7 +38,7 @@ SUBSET_FACTOR = 4
 """A subset is evaluated alone if there are so many times more entities."""
 MIN_SUBSET_SIZE = 256
 """Of so few entities, all are as cheap as a subset."""
-MAX_KEPT_SIZE = 1 << 12
+MAX_KEPT_SIZE = 1 << 10
 """Values of so many entities are kept over ticks and compared with the next ones; of more, each tick has new ones."""
 SELECTIONS = frozenset({"lift", "front", "highest", "lowest", "min", "max"})
 """Operators whose value is one of those of their arguments."""
@@ -170,9 +170,8 @@ class Evaluator:
         self._timestamps.clear()
         self._subsets.clear()
         self._ripening.step(t)
-        state = self.series_state
         with np.errstate(all="ignore"):
-            self._counters.step(t, lambda signal: bool(state.changed_signals[state.signal_numbers[signal]]))
+            self._counters.step(t, self._has_samples)
             if self._windows.step(t, self._sample, self._is_dirty):
                 self._mark_sources([self._source_of[id(buffer)] for buffer in self._windows.buffers.values()])
             for n in self._stateful:
@@ -180,10 +179,14 @@ class Evaluator:
                 if self._active[n] and self._dirty[arg]:
                     self._operators[n].update(self._value(arg), partial(self._wide_time, arg))
 
+    def _has_samples(self, signal: str) -> bool:
+        """Whether samples of a signal came in this tick, or became stale."""
+        return bool(self.series_state.changed_signals[self.series_state.signal_numbers[signal]])
+
     def _mark_changes(self, t: float) -> None:
         """Marks the expressions that may have other values than in the tick before."""
         self._dirty_mask[:] = False
-        stores = chain(self._counters.changing(t), self._windows.changing(t), self._learned)
+        stores = chain(self._counters.changing(t, self._has_samples), self._windows.changing(t), self._learned)
         self._mark_sources(
             [
                 *np.flatnonzero(self.series_state.changed_signals[:-1]).tolist(),
