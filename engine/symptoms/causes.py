@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from skewscope.engine.symptoms.deviation import MOVING, PAST, PEERS, REPEATS, ZERO, Deviation
 from skewscope.kb.model import Catalogue, Condition, SignatureItem
+from skewscope.kb.signatures import is_detectable
 
 SHOWS = {"always": 0.95, "usually": 0.7, "sometimes": 0.3}
 """Probability that a condition shows in a signal, by the catalogue's word."""
@@ -22,6 +23,8 @@ POWER = 0.6
 """Probability that the detector finds a signal in which a condition shows: some shifts are too small."""
 OTHER_COMPARISON = 0.5
 """Weight of a deviation against something else than the signature says."""
+FIXED_MEMBER = 0.5
+"""Weight of a member that stays the slow one for a condition that moves between members."""
 OTHER_PARALLELISM = 0.3
 """Weight of a condition of another kind of parallel group than those at the place."""
 MIN_PROBABILITY = 0.02
@@ -125,8 +128,11 @@ class CauseModel:
             if signal in by_signal:
                 continue
             if signal in delivered:
-                score += math.log(1 - POWER * max(SHOWS[item.shows] for item in parts))
-                normal.append(signal)
+                # A comparison by which the signal is not judged would not have been found.
+                known = [item for item in parts if is_detectable(item, self.catalogue.signals[signal])]
+                if known:
+                    score += math.log(1 - POWER * max(SHOWS[item.shows] for item in known))
+                    normal.append(signal)
             else:
                 unseen.append(signal)
         return score, tuple(explained), tuple(normal), tuple(unseen)
@@ -163,7 +169,10 @@ def _match(item: SignatureItem, deviation: Deviation) -> float:
     """Returns the probability of a deviation, given the condition, by one item of its signature; 0 where it differs."""
     if not _same_direction(item, deviation):
         return 0.0
-    return SHOWS[item.shows] * (1.0 if _same_comparison(item, deviation) else OTHER_COMPARISON)
+    weight = 1.0 if _same_comparison(item, deviation) else OTHER_COMPARISON
+    if item.direction == "uneven" and deviation.form == PEERS:
+        weight *= FIXED_MEMBER  # what moves between members rarely stays at one
+    return SHOWS[item.shows] * weight
 
 
 def _same_direction(item: SignatureItem, deviation: Deviation) -> bool:

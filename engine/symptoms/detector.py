@@ -26,6 +26,7 @@ PAST_ROLES = frozenset(
         "time-per-work",
         "capacity",
         "throughput",
+        "loss",
         "wait",
         "latency",
         "queue",
@@ -99,7 +100,10 @@ class SymptomDetector:
         judged = [cells.judgement(cell) for cell in range(size)]
         roles = [one.role for one in judged]
         self._is_distinct = np.array([role in DISTINCT_ROLES for role in roles], bool)
-        told = [role in PAST_ROLES and "past" in one.against for role, one in zip(roles, judged, strict=True)]
+        told = [
+            role in PAST_ROLES and "past" in one.against and not (role == "loss" and is_counter)
+            for role, one, is_counter in zip(roles, judged, cells.is_counter.tolist(), strict=True)
+        ]
         kept = np.array([role == "share" for role in roles], bool)
         self._by_past = np.array(told, bool) | kept
         min_time = np.array([MIN_RUN_S.get(role, OTHER_MIN_RUN_S) for role in roles])

@@ -236,7 +236,8 @@ class StateChanges:
     def _deviation(self, n: int, form: str, since: float, value: float) -> Deviation:
         cell = int(self.at[n])
         signal, place = self.cells.signals[cell], self.cells.places[cell]
-        direction = "begins" if self._bits[n] else "down"
+        judged = signal.judged
+        direction = "begins" if self._bits[n] or (judged is not None and judged.bad == "begins") else "down"
         return Deviation(signal, place, form, direction, since, value, float(self._nominal[n]))
 
 

@@ -15,6 +15,8 @@ LEAST_PEER_SHIFT = 0.2
 """Peers that differ by a fifth in distinct samples do differ; a tenth is common among GPUs of one server."""
 STANDING_RATIO = 1.5
 """Workers that share GPUs differ by up to 30 % for a whole job without a fault (alibaba/clusterdata)."""
+MAX_RATIO = 1000.0
+"""The ratio of a value to peers that have none."""
 STANDING_RUN = 5
 """Samples in a row at that ratio."""
 MIN_MOVING_SIZE = 4
@@ -126,12 +128,17 @@ class PeerRatios:
         self.median = self._sets.reduce(usable, row_median)
         middle, value = self.median[numbers[pairs]], usable[at[pairs]]
         with np.errstate(all="ignore"):
-            ratio = np.where(middle > 0, value / middle, np.where(value == middle, 1.0, np.nan))
+            beside_zero = np.where(value == middle, 1.0, np.where(value > middle, MAX_RATIO, np.nan))
+            ratio = np.where(
+                middle > 0, np.minimum(value / middle, MAX_RATIO), np.where(middle == 0, beside_zero, np.nan)
+            )
         # A difference that does not matter is none, whatever its ratio: lateness of a microsecond, a queue of one.
         ratio = np.where(np.abs(value - middle) < self._floor[pairs], 1.0, ratio)
         self.ratio[pairs] = ratio
         known = ~np.isnan(ratio)
         pairs, ratio = pairs[known], ratio[known]
+        if not len(pairs):
+            return
         time = np.full(len(pairs), t)
         self.shifts.step(pairs, ratio, time)
         self._count_standing(pairs, ratio, t)

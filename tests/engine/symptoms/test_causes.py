@@ -1,0 +1,54 @@
+"""Probabilities of causes: seen and abnormal speaks for, seen and normal against, unseen counts neither way."""
+
+import pytest
+
+from skewscope.engine.model.locality import Entity
+from skewscope.engine.symptoms.causes import CauseModel
+from skewscope.engine.symptoms.deviation import PEERS, Deviation
+from skewscope.kb.loader import catalogue
+
+KNOWN = catalogue()
+MODEL = CauseModel(KNOWN)
+PLACE = Entity("rank", "A:n2")
+
+
+def late(signal="step.compute_time", direction="up"):
+    return Deviation(KNOWN.signals[signal], PLACE, PEERS, direction, 0.0, 2.0, 1.0)
+
+
+def probabilities(deviations, delivered=()):
+    return {one.condition: one.probability for one in MODEL.rank(deviations, delivered, ("tensor-parallel",))}
+
+
+def test_a_slow_rank_may_have_a_slow_gpu():
+    assert "gpu-fail-slow" in list(probabilities([late()]))[:3]
+
+
+def test_a_low_clock_speaks_for_what_lowers_clocks():
+    alone, both = probabilities([late()]), probabilities([late(), late("gpu.sm_clock", "down")])
+    lowering = {"gpu-thermal-throttle", "power-cap", "gpu-fail-slow", "gpu-variability"}
+    assert sum(both.get(name, 0) for name in lowering) > sum(alone.get(name, 0) for name in lowering)
+
+
+def test_what_is_normal_speaks_against():
+    unseen = MODEL.rank([late()], (), ())
+    top = unseen[0]
+    normal = dict.fromkeys(top.unseen)
+    again = {one.condition: one.probability for one in MODEL.rank([late()], tuple(normal), ())}
+    assert again.get(top.condition, 0.0) < top.probability
+
+
+@pytest.mark.parametrize("signal", ["port.link_down_events", "gpu.temperature"])
+def test_a_signal_that_is_not_delivered_counts_neither_way(signal):
+    assert probabilities([late()]) == probabilities([late()], ())
+    assert signal not in {name for one in MODEL.rank([late()], (), ()) for name in one.normal}
+
+
+def test_the_deciding_signal_is_one_that_is_not_seen():
+    ranked = MODEL.rank([late()], (), ())
+    decides = MODEL.decisive_signal(ranked)
+    assert decides in {*ranked[0].unseen, *ranked[1].unseen}
+
+
+def test_nothing_to_decide_between_one_candidate():
+    assert MODEL.decisive_signal(MODEL.rank([late()], (), ())[:1]) == ""

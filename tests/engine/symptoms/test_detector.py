@@ -1,0 +1,165 @@
+"""What is plainly abnormal is found, at any scale, in any order of samples, and with gaps."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.symptom_world import SymptomWorld
+
+STEP = ("step.duration", "group", "A")
+
+
+def computing(values):
+    return {("step.compute_time", "rank", f"A:n{n}"): value for n, value in enumerate(values)}
+
+
+def noise(seed, count, size=1):
+    return 1 + 0.01 * np.random.default_rng(seed).standard_normal((count, size))
+
+
+def slow_job(scale=1.0, factor=2.0):
+    world = SymptomWorld()
+    for n, wobble in enumerate(noise(1, 60)[:, 0]):
+        world.tick({STEP: scale * wobble * (factor if n >= 40 else 1.0)})
+    return world
+
+
+def test_steps_that_take_longer_are_found_and_told_once():
+    (incident,) = slow_job().incidents()
+    assert (incident.category, incident.condition, incident.name, incident.state) == (
+        "symptom",
+        "slow-steps",
+        "A",
+        "firing",
+    )
+    assert re.search(r"^Time of a step of A is (2|2\.0\d|1\.9\d) times as long since ", incident.summary)
+    assert incident.candidates
+    assert incident.probabilities == tuple(sorted(incident.probabilities, reverse=True))
+    assert sum(incident.probabilities) <= 1
+
+
+def test_steps_as_ever_are_silent():
+    assert not slow_job(factor=1.0).incidents()
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.floats(1e-3, 1e4))
+def test_the_scale_of_a_signal_does_not_matter(scale):
+    # Absolute floors of the catalogue are below a millisecond for steps.
+    assert slow_job(scale).found() == slow_job().found()
+
+
+def test_one_long_step_means_nothing():
+    world = SymptomWorld()
+    for n, wobble in enumerate(noise(2, 80)[:, 0]):
+        world.tick({STEP: wobble * (3.4 if n % 20 == 19 else 1.0)})
+    assert not world.incidents()
+
+
+def test_a_step_that_is_polled_again_is_no_new_step():
+    world = SymptomWorld()
+    for wobble in noise(3, 30)[:, 0]:
+        world.tick({STEP: wobble})
+    for _ in range(30):
+        world.tick({STEP: 3.0})
+    assert not world.incidents()
+
+
+@pytest.mark.parametrize("since", [0, 30])
+def test_a_member_that_computes_longer_than_its_peers_is_located(since):
+    world = SymptomWorld()
+    for n, row in enumerate(noise(4, 60, 4)):
+        row[2] *= 2.0 if n >= since else 1.0
+        world.tick(computing(row))
+    (incident,) = world.incidents()
+    assert (incident.condition, incident.name) == ("late-member", "n2")
+
+
+def test_members_that_differ_by_a_fifth_for_good_are_silent():
+    world = SymptomWorld()
+    for row in noise(5, 120, 4):
+        world.tick(computing(row * [1.0, 1.1, 1.2, 0.9]))
+    assert not world.incidents()
+
+
+def test_the_member_behind_the_others_has_stopped_them():
+    world = SymptomWorld()
+    for n in range(80):
+        counts = {
+            ("nccl.coll_seq", "rank", f"A:n{k}"): float(10 * min(n, 40) - (1 if k == 1 and n >= 40 else 0))
+            for k in range(4)
+        }
+        world.tick(counts)
+    (incident,) = world.incidents()
+    assert (incident.condition, incident.name) == ("stopped-progress", "n1")
+
+
+def test_a_port_that_loses_its_traffic_while_its_siblings_carry_theirs():
+    world = SymptomWorld()
+    for n in range(120):
+        sent = {
+            ("port.tx_bytes", "port", f"n0/p{k}"): 1e8 * (min(n, 60) if k == 1 else n) * (1 + 0.001 * k)
+            for k in range(3)
+        }
+        world.tick(sent)
+    assert ("port.tx_bytes", "n0/p1", "down") in world.found()
+    assert {one.condition for one in world.incidents()} == {"idle-path"}
+
+
+def test_traffic_that_stops_everywhere_is_no_symptom():
+    world = SymptomWorld()
+    for n in range(120):
+        world.tick({("port.tx_bytes", "port", f"n0/p{k}"): 1e8 * min(n, 60) for k in range(3)})
+    assert not world.incidents()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_the_order_of_samples_does_not_matter(seed):
+    random = np.random.default_rng(seed)
+    one, other = SymptomWorld(), SymptomWorld()
+    for n, row in enumerate(noise(6, 40, 4)):
+        row[1] *= 1.8 if n >= 25 else 1.0
+        values = computing(row) | {STEP: row.max()}
+        one.tick(values)
+        other.tick(values, random.permutation(len(values)))
+    assert [i.as_line() for i in one.incidents()] == [i.as_line() for i in other.incidents()]
+
+
+VALUES = st.one_of(st.floats(), st.sampled_from([0.0, -1.0, 1e300, float("nan"), float("inf")]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.dictionaries(
+                st.sampled_from(
+                    [
+                        STEP,
+                        *(("step.compute_time", "rank", f"A:n{n}") for n in range(4)),
+                        *(("nccl.coll_seq", "rank", f"A:n{n}") for n in range(2)),
+                        *(("port.tx_bytes", "port", f"n0/p{k}") for k in range(3)),
+                        ("port.rx_crc_errors", "port", "n0/p0"),
+                        ("port.state", "port", "n0/p0"),
+                        ("gpu.sm_clock", "gpu", "n0/gpu0"),
+                        ("gpu.throttle_reasons", "gpu", "n0/gpu0"),
+                    ]
+                ),
+                VALUES,
+                max_size=8,
+            ),
+            st.sampled_from([0.0, 1.0, 7.0, 500.0]),
+        ),
+        max_size=40,
+    )
+)
+def test_no_input_raises(ticks):
+    world = SymptomWorld()
+    for values, pause in ticks:
+        world.tick(values, pause=pause)
+    for incident in world.incidents():
+        incident.as_line()

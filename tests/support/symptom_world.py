@@ -1,0 +1,63 @@
+"""A small fleet whose series are judged by themselves, for tests of symptoms."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
+from skewscope.engine.ingest.series_state import SeriesState
+from skewscope.engine.model.entities import EntityIndex
+from skewscope.engine.model.locality import LocalityIndex
+from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology
+from skewscope.engine.symptoms.cells import judged_signals
+from skewscope.engine.symptoms.tracker import SymptomTracker
+from skewscope.kb.loader import catalogue
+
+START = 1.7e9
+KNOWN = catalogue()
+
+
+def topology(size: int = 4) -> Topology:
+    """A group of nodes with three ports and four GPUs each."""
+    nodes = tuple(
+        Node(f"n{n}", gpus=4, ports=tuple(Port(f"n{n}", f"p{k}", "east-west", 1e9) for k in range(3)))
+        for n in range(size)
+    )
+    group = Group("A", "tensor-parallel", tuple(node.name for node in nodes))
+    return Topology(nodes, (group,), (Pool("pool", ("A",)),))
+
+
+class SymptomWorld:
+    """Feeds samples to a tracker, one tick a second."""
+
+    def __init__(self, size: int = 4) -> None:
+        self.topology = topology(size)
+        self.table = SeriesTable()
+        signals = KNOWN.signals
+        self.state = SeriesState(signals, EntityIndex(self.topology), set(judged_signals(signals)), 1.0)
+        self.tracker = SymptomTracker(self.state, KNOWN, LocalityIndex(self.topology))
+        self.t = START
+
+    def tick(
+        self, values: Mapping[tuple[str, str, str], float], order: Sequence[int] | None = None, pause: float = 1.0
+    ):
+        """Feeds values by (signal, kind, entity); `order` permutes the samples."""
+        self.t += pause
+        items = list(values.items())
+        items = [items[n] for n in order] if order is not None else items
+        numbers = [self.table.number(SeriesKey(*key)) for key, _ in items]
+        block = Block(
+            np.full(len(items), self.t), np.array(numbers, np.int32), np.array([value for _, value in items], float)
+        )
+        self.state.begin_tick(self.t)
+        self.state.ingest(block, self.table)
+        self.state.refresh()
+        return self.tracker.step(self.t, ())
+
+    def found(self) -> set[tuple[str, str, str]]:
+        """Returns (signal, entity, direction) of the deviations that hold."""
+        return {(one.signal.id, one.place.name, one.direction) for one in self.tracker.detector.deviations.values()}
+
+    def incidents(self):
+        """Returns the symptoms as incidents."""
+        return self.tracker.list_incidents({})
