@@ -135,9 +135,8 @@ class _EngineRun:
     @staticmethod
     def create(how: RunOptions, topology: Topology, table: SeriesTable) -> "_EngineRun":
         known = catalogue()
-        diagnosis = Engine(
-            load_strict(known).values(), known, topology, calibration=how.calibration or load_calibration()
-        )
+        calibration = how.calibration or load_calibration()
+        diagnosis = Engine(load_strict(known).values(), known, topology, calibration=calibration, symptoms=True)
         return _EngineRun(topology, table, diagnosis, VantageFilter(VANTAGES[how.vantage], known, topology))
 
     def step(self, t: float, block: Block) -> None:

@@ -342,7 +342,7 @@ SENSE = {
         LAG, "  symptom: late-member\n", "", "judged:", "no value", "the field 'symptom'"
     ),
     "a judgement without a size": Damage(
-        LAG, "  least: 0.5\n  floor: 0.001\n", "", "judged:", "no size", "the field 'least', 'floor' or 'nominal'"
+        LAG, "  least: 0.5\n  floor: 0.005\n", "", "judged:", "no size", "the field 'least', 'floor' or 'nominal'"
     ),
     "a symptom of what is not judged": Damage(
         LAG, "bad: up", "bad: none", "  symptom:", "the field 'symptom' beside `bad: none`", "none"
