@@ -236,7 +236,7 @@ def memory() -> float:
 def test_large(nodes, sick):
     source = Source(-(-nodes // NODES), sick)
     before = memory()
-    diagnosis = Engine(RULES.values(), KNOWN, source.topology)
+    diagnosis = Engine(RULES.values(), KNOWN, source.topology, symptoms=True)
     table, took, held, fired = SeriesTable(), [], [], set()
     # Hundreds of thousands of names stay alive: the garbage collector need not scan them.
     gc.collect()

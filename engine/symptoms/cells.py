@@ -4,7 +4,7 @@ A cell is one series of a signal whose catalogue entry says what is bad about it
 grow, so that what is learned about them stays in place when new series appear.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from skewscope.engine.ingest.layout import SeriesRows
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.engine.model.locality import Entity
-from skewscope.engine.model.topology import Topology
+from skewscope.engine.model.topology import Group, Topology
 from skewscope.kb.model import Judgement, Signal
 from skewscope.rules.entity_kinds import kind_of
 
@@ -213,6 +213,34 @@ class JudgedCells:
         if place.kind in ("group", "replica"):
             return {("pool", pool.name) for pool in self.topology.pools if place.name in pool.replicas}
         return set()
+
+    def serving_group(self, cell: int) -> Group | None:
+        """Returns the group with a front end that a cell belongs to; its work follows the requests."""
+        place = self.places[cell]
+        if place.kind in ("group", "replica"):
+            names: Sequence[str] = (place.name,)
+        elif place.kind == "rank":
+            names = (place.name.split(":", 1)[0],)
+        else:
+            node = self.topology.port[place.name].node if place.name in self.topology.port else place.name
+            names = self._groups_of_node.get(node.rsplit("/gpu", 1)[0], ())
+        groups = (self.topology.group.get(name) for name in names)
+        return next((group for group in groups if group is not None and group.front_end), None)
+
+    def load_series(self, cell: int) -> int:
+        """Returns the series that shows whether requests are being served where a cell is; -1 where none does."""
+        group = self.serving_group(cell)
+        if group is None:
+            return -1
+        for name, place in (("serve.running", group.name), ("wire.open_streams", group.front_end)):
+            if name not in self.state.rows:
+                continue
+            kind = kind_of(self.state.signals[name].entity)
+            number = self.state.entities.numbers.get(kind, {}).get(place, -1)
+            rows = self.state.rows_of(name).series
+            if number >= 0 and rows.size and rows[0, number] >= 0:
+                return int(rows[0, number])
+        return -1
 
     def set_places(self) -> dict[int, Entity]:
         """Returns the entity of each set that is a group, a node or a pool, by the number of the set."""

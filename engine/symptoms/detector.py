@@ -40,6 +40,10 @@ MIN_RUN_S = {"time-per-work": 3.0, "capacity": 10.0, "wait": 10.0}
 """Seconds that a shift must last, by role."""
 OTHER_MIN_RUN_S = 30.0
 """Of roles that follow the load: a burst of requests is shorter."""
+LOADED_ROLES = frozenset({"time-per-work", "throughput", "wait", "progress"})
+"""Where requests are served, these count only while some are: an idle replica turns slowly."""
+LEAST_SERVING_SHIFT = 0.5
+"""The steps of a replica become longer with its batches: in simulated traffic surges by an eighth, hence judgement."""
 LOAD_SHARE = 0.5
 """A utilisation from which on a device is under load; other signals show load when they are above zero."""
 
@@ -71,6 +75,8 @@ class SymptomDetector:
         self._given: Index = np.empty(0, np.intp)
         """[cell] the cell that must show load, or -1."""
         self._load: F64 = nothing
+        self._load_series: Index = np.empty(0, np.intp)
+        """[cell] the series that shows whether its replica serves requests, or -1."""
         self._is_distinct: Mask = none
         self._by_past: Mask = none
         self._last: F64 = nothing
@@ -100,9 +106,14 @@ class SymptomDetector:
         judged = [cells.judgement(cell) for cell in range(size)]
         roles = [one.role for one in judged]
         self._is_distinct = np.array([role in DISTINCT_ROLES for role in roles], bool)
+        serving = [cells.serving_group(n) is not None for n in range(size)]
         told = [
-            role in PAST_ROLES and "past" in one.against and not (role == "loss" and is_counter)
-            for role, one, is_counter in zip(roles, judged, cells.is_counter.tolist(), strict=True)
+            role in PAST_ROLES
+            and "past" in one.against
+            and not (role == "loss" and is_counter)
+            # What a replica does falls with its requests.
+            and not (role == "throughput" and follows)
+            for role, one, is_counter, follows in zip(roles, judged, cells.is_counter.tolist(), serving, strict=True)
         ]
         kept = np.array([role == "share" for role in roles], bool)
         self._by_past = np.array(told, bool) | kept
@@ -110,8 +121,12 @@ class SymptomDetector:
         up = np.array([one.bad in ("up", "both") for one in judged], bool)
         down = np.array([one.bad in ("down", "both") for one in judged], bool)
         least, floor = (np.array([getattr(one, name) for one in judged]) for name in ("least", "floor"))
+        follows = np.array(
+            [serves and role == "time-per-work" for serves, role in zip(serving, roles, strict=True)], bool
+        )
+        past_least = np.where(follows, np.maximum(least, LEAST_SERVING_SHIFT), least)
         # Traffic follows load: its past is kept, and never judged by itself.
-        self.shifts.grow(ShiftLimits(least, floor, up & ~kept, down & ~kept, min_time))
+        self.shifts.grow(ShiftLimits(past_least, floor, up & ~kept, down & ~kept, min_time))
         self.peers.grow(self._is_distinct, min_time)
         self._last = np.concatenate((self._last, np.full(size - len(self._last), np.nan)))
         by_place = {(cells.signals[n].id, cells.places[n]): n for n in range(size)}
@@ -121,17 +136,21 @@ class SymptomDetector:
         )
         units = [cells.signals[n].unit if n >= 0 else "" for n in self._given.tolist()]
         self._load = np.array([{"%": 100 * LOAD_SHARE, "1": LOAD_SHARE}.get(unit, 0.0) for unit in units])
+        judged_by_load = np.array([role in LOADED_ROLES for role in roles], bool)
+        self._load_series = np.array([cells.load_series(n) if judged_by_load[n] else -1 for n in range(size)], np.intp)
         for part in (self.progress, self.errors, self.states, self.paths):
             part.grow()
 
     def _usable_values(self) -> F64:
         """Returns [cell] the newest values, NaN where the signal counts only under load and there is none."""
         value = self.cells.value
-        gated = self._given >= 0
-        if not gated.any():
+        gated, loaded = self._given >= 0, self._load_series >= 0
+        if not (gated.any() or loaded.any()):
             return value
         with np.errstate(invalid="ignore"):
             idle = gated & ~(value[self._given] > self._load)
+            if loaded.any():
+                idle |= loaded & ~(self.state.fresh_values(self._load_series) > 0)
         return np.where(idle, np.nan, value)
 
     def _masks(self, new: NewSamples) -> tuple[Mask, Mask]:
@@ -157,7 +176,7 @@ class SymptomDetector:
         for cell in self._shifted_cells().tolist():
             direction = "up" if shifts.shift[cell] > 0 else "down"
             yield self._deviation(
-                cell, PAST, direction, float(shifts.since[cell]), float(shifts.level[cell]), float(shifts.before[cell])
+                cell, PAST, direction, float(shifts.since[cell]), shifts.level(cell), float(shifts.before[cell])
             )
 
     def _shifted_cells(self) -> Index:
@@ -198,7 +217,7 @@ class SymptomDetector:
                 continue
             cell = int(cells.pair_cell[peers.worst[number]])
             since, middle = float(peers.moving.since[number]), float(peers.median[number])
-            top = middle * float(peers.moving.level[number])
+            top = middle * peers.moving.level(number)
             yield Deviation(cells.signals[cell], places[number], MOVING, "uneven", since, top, middle)
 
     def _deviation(self, cell: int, form: str, direction: str, since: float, value: float, before: float) -> Deviation:

@@ -28,6 +28,8 @@ USUAL_S = 900.0
 USUAL_SHARE = 0.02
 """A counter that grows in more of its samples than this has errors that are usual for it."""
 MIN_BAD_SAMPLES = 2
+MIN_SILENCE_S = 60.0
+"""An exporter that restarts is silent for less (judgement; the rule for blackouts waits for about as long)."""
 FLAPS = 4
 """Changes of a state..."""
 FLAP_S = 300.0
@@ -226,6 +228,9 @@ class StateChanges:
     def deviations(self) -> Iterator[Deviation]:
         """Yields the states that are bad now, and those that go back and forth."""
         for n in np.flatnonzero(self._bad_count >= MIN_BAD_SAMPLES).tolist():
+            judged = self.cells.judgement(int(self.at[n]))
+            if judged.symptom == "silent-telemetry" and self.cells.time[self.at[n]] - self._since[n] < MIN_SILENCE_S:
+                continue
             yield self._deviation(n, PAST, float(self._since[n]), float(self._value[n]))
         for n, changes in enumerate(self._changes):
             newest = self.cells.time[self.at[n]]

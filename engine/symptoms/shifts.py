@@ -72,14 +72,12 @@ class LevelShifts:
         self.since = np.full(size, np.nan)
         self.back = np.zeros(size, np.int64)
         """Values in a row that are healthy again."""
-        self.level = np.full(size, np.nan)
-        """Median of the newest values."""
         self.before = np.full(size, np.nan)
         """The healthy level when the shift began."""
 
     def grow(self, limits: ShiftLimits) -> None:
         """Makes room for more series; `limits` are those of all."""
-        old, names = self.size, ("median", "low", "high", "run_since", "since", "level", "before")
+        old, names = self.size, ("median", "low", "high", "run_since", "since", "before")
         kept = {name: getattr(self, name) for name in (*names, "count", "accepted_at", "run", "shift", "back")}
         recent, past = self.recent, self.past
         self._allocate(len(limits.least))
@@ -101,12 +99,15 @@ class LevelShifts:
         self._accept(at, time)
         self.recent[:-1, at] = self.recent[1:, at]
         self.recent[-1, at] = value
-        self.level[at] = np.nanmedian(self.recent[:, at], axis=0)
         above = (value > self.high[at]) & self.limits.up[at]
         below = (value < self.low[at]) & self.limits.down[at]
         self._count_runs(at, time, above, below)
         self._begin(at, time)
         self._end(at, time, value)
+
+    def level(self, series: int) -> float:
+        """Returns the median of the newest values of one series."""
+        return float(np.nanmedian(self.recent[:, series]))
 
     # --- past
 
@@ -129,17 +130,18 @@ class LevelShifts:
     def _learn_limits(self, at: Index) -> None:
         if not len(at):
             return
-        past = self.past[:, at].astype(np.float64)
-        middle = np.nanmedian(past, axis=0)
-        spread = DEVIATIONS * np.nanmedian(np.abs(past - middle), axis=0)
+        past = np.sort(self.past[:, at].astype(np.float64), axis=0)
+        size = np.minimum(self.count[at], PAST)
+        middle = _quantile(past, size, 0.5)
+        spread = DEVIATIONS * _quantile(np.sort(np.abs(past - middle), axis=0), size, 0.5)
         least, floor = self.limits.least[at], self.limits.floor[at]
-        size = np.abs(middle)
+        scale = np.abs(middle)
         self.median[at] = middle
-        higher = np.maximum(middle + np.maximum(spread, floor), middle + size * least)
-        lower = np.minimum(middle - np.maximum(spread, floor), middle - size * least / (1.0 + least))
+        higher = np.maximum(middle + np.maximum(spread, floor), middle + scale * least)
+        lower = np.minimum(middle - np.maximum(spread, floor), middle - scale * least / (1.0 + least))
         tail = np.clip(past, np.minimum(middle / TAIL, lower), np.maximum(TAIL * middle, higher))
-        self.high[at] = np.fmax(np.nanquantile(tail, QUANTILE, axis=0), higher)
-        self.low[at] = np.fmin(np.nanquantile(tail, 1 - QUANTILE, axis=0), lower)
+        self.high[at] = np.fmax(_quantile(tail, size, QUANTILE), higher)
+        self.low[at] = np.fmin(_quantile(tail, size, 1 - QUANTILE), lower)
 
     # --- shifts
 
@@ -175,3 +177,14 @@ class LevelShifts:
         self.high[relearned] = self.low[relearned] = np.nan
         ended = some[over]
         self.shift[ended], self.since[ended], self.run[ended] = 0, np.nan, 0
+
+
+def _quantile(ordered: F64, size: Index, q: float) -> F64:
+    """Returns [series] the quantile of the first `size` values of each column, which are in ascending order."""
+    place = q * (size - 1)
+    low = np.floor(place).astype(np.intp)
+    high = np.minimum(low + 1, size - 1)
+    columns = np.arange(ordered.shape[1])
+    below, above = ordered[low, columns], ordered[high, columns]
+    found: F64 = below + (place - low) * (above - below)
+    return found
