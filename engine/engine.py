@@ -23,7 +23,7 @@ from skewscope.engine.model.incident import Incident, IncidentChange
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.verdict import RuleVerdict
-from skewscope.engine.symptoms.cells import judged_signals
+from skewscope.engine.symptoms.cells import LARGE_FLEET_NODES, judged_signals
 from skewscope.engine.symptoms.tracker import DiagnosedPlace, SymptomTracker
 from skewscope.engine.wire.join import WireJoin
 from skewscope.kb.model import Catalogue
@@ -113,7 +113,8 @@ class Engine:
         self.catalogue = catalogue
         self.topology = topology
         self.verdicts: Sequence[RuleVerdict] = ()
-        judged = judged_signals(catalogue.signals) if symptoms else ()
+        is_small = len(topology.nodes) <= LARGE_FLEET_NODES
+        judged = judged_signals(catalogue.signals) if symptoms and is_small else ()
         self._detector = Detector(rules, catalogue, topology, TICK_S, [WireJoin(topology, TICK_S)], judged)
         self.rules: Mapping[str, Rule] = self._detector.rules
         infos = {rule.id: build_rule_info(rule, calibration) for rule in self.rules.values()}

@@ -20,6 +20,10 @@ from skewscope.rules.entity_kinds import kind_of
 
 MAX_CELLS = 250_000
 """So many series are judged, those that say most about work first; the coverage names the signals left out."""
+CELLS_PER_TICK = 50_000
+"""So many series are judged in one tick; more of them take turns."""
+LARGE_FLEET_NODES = 1000
+"""Of a fleet with more nodes, only signals that rules read as well are judged: others would cost memory per series."""
 MAX_SET_SIZE = 512
 MIN_SET_SIZE = 2
 ROLES = (
@@ -251,17 +255,23 @@ class JudgedCells:
 
     # --- samples
 
-    def read(self) -> NewSamples:
-        """Takes in the newest sample of each series and returns those that are new."""
-        latest, times = self.state.latest[self.series], self.state.times[self.series]
-        fresh = self.state.fresh_values(self.series)
+    def read(self, t: float) -> NewSamples:
+        """Takes in the newest samples of the tick that ends at `t` seconds and returns those that are new.
+
+        Of more than CELLS_PER_TICK cells a part has its turn in each second, by the time of the data.
+        """
+        turns = -(-len(self) // CELLS_PER_TICK)
+        some = np.arange(int(t) % turns, len(self), turns) if turns > 1 else np.arange(len(self))
+        series = self.series[some]
+        latest, times = self.state.latest[series], self.state.times[series]
+        fresh = self.state.fresh_values(series)
         with np.errstate(invalid="ignore"):
-            new = ~np.isnan(times) & ~np.isnan(latest) & ~(times <= self.time)
-        at = np.flatnonzero(new)
-        self.value[np.isnan(fresh)] = np.nan
+            new = ~np.isnan(times) & ~np.isnan(latest) & ~(times <= self.time[some])
+        self.value[some[np.isnan(fresh)]] = np.nan
+        at, latest, times = some[new], latest[new], times[new]
         counting = self.is_counter[at]
         gauges, counters = at[~counting], at[counting]
-        self.value[gauges], self.time[gauges] = latest[gauges], times[gauges]
+        self.value[gauges], self.time[gauges] = latest[~counting], times[~counting]
         moved = self._read_counters(counters)
         cells = np.sort(np.concatenate((gauges, moved)))
         return NewSamples(cells, self.value[cells], self.time[cells])

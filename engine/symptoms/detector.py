@@ -85,7 +85,7 @@ class SymptomDetector:
         """Updates the deviations with the samples of the tick that ends at `t` seconds."""
         if self.cells.grow():
             self._grow()
-        new = self.cells.read()
+        new = self.cells.read(t)
         if not len(new.cells):
             return
         usable = self._usable_values()
