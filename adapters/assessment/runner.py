@@ -51,8 +51,8 @@ class ReportedIncident:
     """Alternative conditions, likeliest first."""
     candidates: tuple[str, ...] = ()
     """Candidate conditions that lack telemetry."""
-    impact: float = float("nan")
-    """Stated impact, in terms of `metric`."""
+    impact: float | None = None
+    """Stated impact, in terms of `metric`; None where it was not measured."""
     metric: str = ""
     members: tuple[str, ...] = ()
     """Nodes of the affected group or replica."""
@@ -175,7 +175,7 @@ def to_reported_incidents(
             _evidence_log_odds(one),
             tuple(rival.condition for rival in one.competing),
             one.candidates,
-            float("nan") if one.impact.change is None else one.impact.change,
+            one.impact.change,
             one.impact.metric,
             _affected_nodes(one, topology),
             one.elsewhere,

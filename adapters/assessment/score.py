@@ -1,5 +1,6 @@
 """Scores reported incidents against labels: detection, precision, localisation, delay, calibration."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -321,7 +322,7 @@ def _match_incident(truth: FaultLabel, roots: Sequence[ReportedIncident], used: 
 
 def _stated_round_share(reported: ReportedIncident) -> float:
     """Returns the stated share of lost rounds; NaN if it states something else."""
-    size = abs(reported.impact)
+    size = abs(math.nan if reported.impact is None else reported.impact)
     return (
         size / (1 + size)
         if reported.metric in LONGER_ROUNDS

@@ -57,6 +57,8 @@ class SymptomState:
     ended_at: float = math.inf
     """When nothing of it held any more; infinite while something does."""
     candidates: tuple[Candidate, ...] = ()
+    ranked_count: int = 0
+    """Deviations from which the candidates were last worked out."""
     decides: str = ""
     explanation: Explanation | None = None
     history: list[tuple[float, str]] = field(default_factory=list)
@@ -89,8 +91,8 @@ class SymptomTracker:
         """Id of the symptom of each deviation that holds."""
         self._changes: list[IncidentChange] = []
         self._tokens: dict[Entity, frozenset[str]] = {}
-        self._delivered: dict[str, set[str]] = {}
-        """Ids of the signals that are delivered, by token of a place."""
+        self._cells_at: dict[str, list[int]] = {}
+        """The cells of each token of a place."""
         self._cells_seen = 0
 
     def step(self, t: float, diagnoses: Sequence[DiagnosedPlace]) -> tuple[IncidentChange, ...]:
@@ -169,11 +171,14 @@ class SymptomTracker:
             one.primary = best
         elif one.primary.key in one.deviations:
             one.primary = max(one.primary, one.deviations[one.primary.key], key=lambda each: each.size)
-        if is_touched and (not one.candidates or len(one.deviations) != sum(1 for _ in one.candidates[0].explained)):
+        if is_touched and one.ranked_count != len(one.deviations):
             self._rank_causes(one)
 
     def _rank_causes(self, one: SymptomState) -> None:
-        delivered = {signal for token in one.tokens for signal in self._delivered.get(token, ())}
+        cells = self.detector.cells
+        here = sorted({n for token in one.tokens for n in self._cells_at.get(token, ())})
+        delivered = {cells.signals[n].id for n in here if not math.isnan(cells.time[n])}
+        one.ranked_count = len(one.deviations)
         groups = (self.locality.topology.group.get(token.removeprefix("group:")) for token in one.tokens)
         kinds = {group.kind for group in groups if group is not None}
         one.candidates = self._causes.rank(tuple(one.deviations.values()), delivered, kinds)
@@ -202,7 +207,7 @@ class SymptomTracker:
         cells = self.detector.cells
         for n in range(self._cells_seen, len(cells)):
             for token in self._tokens_of(cells.places[n]):
-                self._delivered.setdefault(token, set()).add(cells.signals[n].id)
+                self._cells_at.setdefault(token, []).append(n)
         self._cells_seen = len(cells)
 
     # --- diagnoses

@@ -57,7 +57,7 @@ def test_the_diagnosis_does_not_hang_on_whose_names_they_are(tmp_path):
         for path in both(tmp_path, replace(scenario, lasts=100.0))
     ]
     assert told[0] == told[1]
-    assert [one.condition for one in told[0]][:1] == ["gpu-thermal-throttle"]
+    assert [one.condition for one in told[0] if not one.is_symptom][:1] == ["gpu-thermal-throttle"]
 
 
 @pytest.mark.parametrize(
