@@ -60,8 +60,9 @@ def at(text: str) -> float:
 
 
 def diagnoses(fleet: Watched, since: float) -> list[dict[str, Any]]:
-    """Returns the incidents since a time, without suspicions."""
-    return [one for one in fleet.incidents() if at(one["opened_at"]) >= since and one["confidence"] >= CONFIDENT]
+    """Returns the incidents since a time, without symptoms and suspicions."""
+    found = [one for one in fleet.incidents() if one["kind"] == "diagnosis" and at(one["opened_at"]) >= since]
+    return [one for one in found if one["confidence"] >= CONFIDENT]
 
 
 def place(one: dict[str, Any]) -> tuple[str, str]:
@@ -76,9 +77,15 @@ def told(fleet: Watched, wanted: tuple[str, str], since: float, within: float = 
     return found[0]
 
 
+def firing_diagnoses(fleet: Watched) -> list[dict[str, Any]]:
+    """Returns the diagnoses that fire now."""
+    return [one for one in fleet.incidents("firing") if one["kind"] == "diagnosis"]
+
+
 def over(fleet: Watched, one: dict[str, Any], since: float) -> None:
     """Fails unless the incident resolves after the fault's end and no other one opened."""
-    fleet.until(lambda: not fleet.incidents("firing"), "all is over", RESOLVES + BUSY)
+    # A symptom of a counter may last for a few of its usual intervals longer than its cause.
+    fleet.until(lambda: not firing_diagnoses(fleet), "all is over", RESOLVES + BUSY)
     (found,) = diagnoses(fleet, at(one["opened_at"]))
     assert (found["id"], found["state"]) == (one["id"], "resolved"), fleet.told()
     assert at(found["resolved_at"]) - since <= RESOLVES
