@@ -466,7 +466,8 @@ class Evaluator:
     def _subset_value(self, n: int, subset: EntitySubset) -> Any:
         found = subset.values.get(n)
         if found is None:
-            is_current = self._values[n] is not None and not self._stale[n]
+            # What was never delivered is unknown, also where something else marked it as changed: it has no window.
+            is_current = self._constants[n] is not None or (self._values[n] is not None and not self._stale[n])
             if is_current or len(subset.indices) >= self._subset_limits[n]:
                 whole = self._value(n)
                 found = whole[subset.indices] if self.expressions[n].kind else whole

@@ -123,6 +123,18 @@ def test_whether_all_are_heard_is_yes_or_unknown(monkeypatch, silent, expected, 
     assert lab.evaluator.subset_value(lab.evaluator.number_of(lab.exprs[0]), some).tolist() == [expected, 0][: 2 - few]
 
 
+def test_a_window_of_what_was_never_delivered_is_unknown_for_some_as_for_all(monkeypatch):
+    # As of a fleet so large that what is asked of some is worked out for them alone.
+    monkeypatch.setattr(evaluator, "MAX_KEPT_SIZE", 0)
+    lab = Lab(["mean(wire.last_sender_share, 5*s)"], topology=topology(groups=16))
+    lab.panel.begin_tick(lab.t)
+    lab.panel.ingest(block(ranks([1.0] * 4, "wire.onset_lag"), lab.table, lab.t), lab.table)
+    lab.panel.refresh()
+    lab.evaluator.step(lab.t)
+    some = lab.evaluator.subset_of("rank", np.arange(2))
+    assert np.isnan(lab.evaluator.subset_value(lab.evaluator.number_of(lab.exprs[0]), some)).all()
+
+
 def test_all_alike_is_a_gini_of_zero_and_all_for_one_nearly_one():
     assert peers("gini(wire.onset_lag)", [3.0] * 4) == pytest.approx([0.0] * 4)
     assert peers("gini(wire.onset_lag)", [0.0, 0.0, 9.0, 0.0]) == pytest.approx([0.75] * 4)
