@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from skewscope.kb.latest_cache import cache_latest
 from skewscope.kb.model import Signal
 from skewscope.kb.problems import suggest_name
 from skewscope.kb.units import Dimension, Unit, is_unit, parse_unit
@@ -51,7 +52,17 @@ class ExpressionContext:
     @cached_property
     def units(self) -> Mapping[str, Unit]:
         """Returns units by their name in expressions."""
-        return units.expression_units(frozenset(signal.unit for signal in self.signals.values()))
+        return _units_of(self.signals)
+
+
+@cache_latest
+def _units_of(signals: Mapping[str, Signal]) -> Mapping[str, Unit]:
+    return units.expression_units(frozenset(signal.unit for signal in signals.values()))
+
+
+@cache_latest
+def _first_words(signals: Mapping[str, Signal]) -> frozenset[str]:
+    return frozenset(signal.partition(".")[0] for signal in signals)
 
 
 def compile_expression(
@@ -95,7 +106,7 @@ def _check_let_name(name: str, setting: ExpressionContext) -> ExpressionProblem 
     taken = {
         "a function": name in FUNCTIONS,
         "a unit": name in setting.units,
-        "the first word of a signal": any(signal.partition(".")[0] == name for signal in setting.signals),
+        "the first word of a signal": name in _first_words(setting.signals),
         "a word of the language": keyword.iskeyword(name) or name in RESERVED_NAMES,
     }
     what = next((what for what, hidden in taken.items() if hidden), "")

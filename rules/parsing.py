@@ -4,9 +4,12 @@ import ast
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 MAX_CHARACTERS = 800
 MAX_DEPTH = 24
+MAX_CACHED = 4096
+"""Texts whose syntax is kept: loading asks for that of each text several times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +22,9 @@ class ExpressionProblem:
     hint: str = ""
 
 
+@lru_cache(MAX_CACHED)
 def parse_syntax(text: str) -> ast.expr | ExpressionProblem:
-    """Returns the syntax tree of an expression, or the reason why there is none."""
+    """Returns the syntax tree of an expression, not to be changed, or the reason why there is none."""
     if len(text) > MAX_CHARACTERS:
         hint = "Split it into several items of evidence."
         return ExpressionProblem(1, f"{len(text)} characters", f"at most {MAX_CHARACTERS}", hint)
@@ -48,12 +52,23 @@ def _is_too_deep(tree: ast.AST) -> bool:
 
 def mentioned_lets(text: str, names: Collection[str]) -> tuple[str, ...]:
     """Returns those of the names that a text uses, once per use. Empty if it is no expression."""
+    return tuple(name for name in _names(text)[0] if name in names) if names else ()
+
+
+@lru_cache(MAX_CACHED)
+def _names(text: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Returns (names outside subscripts, once per use; dotted names and their inner parts) of a text.
+
+    Empty if it is no expression.
+    """
     tree = parse_syntax(text)
     if isinstance(tree, ExpressionProblem):
-        return ()
-    words = {id(part) for node in ast.walk(tree) if isinstance(node, ast.Subscript) for part in ast.walk(node.slice)}
-    used = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in words)
-    return tuple(node.id for node in used if node.id in names)
+        return (), frozenset()
+    nodes = list(ast.walk(tree))
+    words = {id(part) for node in nodes if isinstance(node, ast.Subscript) for part in ast.walk(node.slice)}
+    plain = (node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in words)
+    dotted = (dotted_name(node) for node in nodes if isinstance(node, ast.Attribute))
+    return tuple(plain), frozenset(filter(None, dotted))
 
 
 def mentioned_signals(text: str, lets: Mapping[str, Collection[str]] | None = None) -> tuple[str, ...]:
@@ -61,10 +76,7 @@ def mentioned_signals(text: str, lets: Mapping[str, Collection[str]] | None = No
 
     Empty if the text is no expression. `lets` has the signals of each let that the text may use.
     """
-    tree = parse_syntax(text)
-    if isinstance(tree, ExpressionProblem):
-        return ()
-    found = {name for node in ast.walk(tree) if (name := dotted_name(node))}
+    found = set(_names(text)[1])
     for name in mentioned_lets(text, lets or {}):
         found.update((lets or {})[name])
     # The inner parts of a.b.c are attributes too: keep only the longest.

@@ -69,8 +69,9 @@ def reduce_capture(path: Path, view: PortView, table: SeriesTable) -> tuple[Bloc
 def _build_block(samples: PortSamples, table: SeriesTable) -> Block:
     if not samples.keys:
         return Block(np.empty(0), np.empty(0, np.int32), np.empty(0))
-    series = [np.full(len(t), table.number(k), np.int32) for k, t in zip(samples.keys, samples.times, strict=True)]
-    return Block(np.concatenate(samples.times), np.concatenate(series), np.concatenate(samples.values))
+    numbers = np.array([table.number(key) for key in samples.keys], np.int32)
+    series = np.repeat(numbers, [len(time) for time in samples.times])
+    return Block(np.concatenate(samples.times), series, np.concatenate(samples.values))
 
 
 def _reduce_stretches(blocks: Iterable[Packets], view: PortView) -> Iterator[PortSamples]:
@@ -81,6 +82,15 @@ def _reduce_stretches(blocks: Iterable[Packets], view: PortView) -> Iterator[Por
             reducer = PortReducer(view)
         else:  # also without a packet: silence is a measurement, not a gap
             yield reducer.reduce(packets, first, TICKS_PER_STRETCH)
+
+
+def _split_at(packets: Packets, time: float) -> tuple[Packets, Packets]:
+    """Returns the packets before a time, and the others."""
+    if (packets.time[1:] >= packets.time[:-1]).all():
+        cut = int(np.searchsorted(packets.time, time))
+        return packets.take(slice(cut)), packets.take(slice(cut, None))
+    inside = packets.time < time
+    return packets.take(inside), packets.take(~inside)
 
 
 def split_stretches(blocks: Iterable[Packets]) -> Iterator[tuple[float, Packets]]:
@@ -95,10 +105,8 @@ def split_stretches(blocks: Iterable[Packets]) -> Iterator[tuple[float, Packets]
         if math.isnan(first):
             first = math.floor(float(block.time.min()) / TICK_LENGTH) * TICK_LENGTH
         while held and float(held[-1].time.max()) >= first + length:
-            whole = Packets.concat(held)
-            inside = whole.time < first + length
-            yield first, whole.take(inside)
-            rest = whole.take(~inside)
+            inside, rest = _split_at(Packets.concat(held) if len(held) > 1 else held[0], first + length)
+            yield first, inside
             held = [rest] if len(rest) else []
             first += length
             if held and float(rest.time.min()) > first + MAX_SILENCE:

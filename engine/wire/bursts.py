@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, I64, Mask
-from skewscope.engine.wire.keys import grow_array
+from skewscope.engine.wire.keys import grow_array, stable_order
 from skewscope.engine.wire.sequence import run_starts
+from skewscope.engine.wire.ticks import quantile
 
 EDGES = np.linspace(-7.0, 3.0, 101)
 """Bins of the gaps' decimal logarithm: 100 ns to 1,000 s, ten to the decade."""
@@ -112,7 +113,13 @@ def no_bursts() -> Bursts:
 def merge_bursts(parts: list[Bursts]) -> Bursts:
     """Returns several sets of bursts as one, ordered by (stream, begin)."""
     whole = Bursts(*(np.concatenate([getattr(p, f) for p in parts]) for f in ("stream", "begin", "end", "size")))
-    return whole.take(np.lexsort((whole.begin, whole.stream)))
+    return whole.take(order_by(whole.stream, whole.begin))
+
+
+def order_by(stream: I64, time: F64) -> I64:
+    """Returns [row] the rows ordered by stream, then time, equal ones as they came."""
+    order = np.argsort(time, kind="stable")
+    return np.asarray(order[stable_order(stream[order])])
 
 
 @dataclass
@@ -168,8 +175,10 @@ class BurstCutter:
         streams = int(bursts.stream.max(initial=-1)) + 1
         if len(self.typical) < streams:
             self.typical = np.concatenate((self.typical, np.full(streams - len(self.typical), np.nan)))
-        for stream in np.unique(bursts.stream):
-            now = float(np.quantile(bursts.size[bursts.stream == stream], TYPICAL))
+        count = np.bincount(bursts.stream, minlength=streams)
+        edges = np.concatenate(([0], np.cumsum(count))).tolist()
+        for stream in np.flatnonzero(count).tolist():
+            now = quantile(bursts.size[edges[stream] : edges[stream + 1]], TYPICAL)
             before = self.typical[stream]
             self.typical[stream] = now if np.isnan(before) else before + 0.3 * (now - before)
         return bursts.take(bursts.size >= SMALL * self.typical[bursts.stream])

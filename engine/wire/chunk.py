@@ -1,6 +1,7 @@
 """A stretch of one port's packets, cut at ticks, and the samples derived from it."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,17 @@ class Chunk:
     rx: Mask
     peer: I64
     """[packet] number of the other end's address, the same in both directions."""
+    edges: tuple[int, ...]
+    """Row at which each tick begins, and the number of packets."""
 
     @property
     def until(self) -> float:
         """End of the last tick."""
         return self.first + self.ticks * self.step
+
+    def count(self, mask: Mask) -> F64:
+        """Returns [tick] numbers of the packets of a mask."""
+        return np.array([np.count_nonzero(mask[a:b]) for a, b in pairwise(self.edges)], np.float64)
 
 
 @dataclass
@@ -44,13 +51,20 @@ class PortSamples:
     keys: list[SeriesKey] = field(default_factory=list)
     times: list[F64] = field(default_factory=list)
     values: list[F64] = field(default_factory=list)
+    _ends: F64 = field(default_factory=lambda: np.empty(0))
+    """[tick] ends of the ticks, s."""
 
     def put(
         self, signal: str, by_tick: NDArray[np.floating[Any]], selector: str = "", kind: str = "port", entity: str = ""
     ) -> None:
         """Adds one value per tick, stamped with the end of the tick; NaN gives no sample."""
-        some = np.flatnonzero(~np.isnan(by_tick))
-        if len(some):
-            self.keys.append(SeriesKey(signal, kind, entity or self.port, selector))
-            self.times.append(np.asarray(self.first + (some + 1) * self.step, np.float64))
-            self.values.append(by_tick.astype(np.float64)[some])
+        values = by_tick.astype(np.float64)
+        known = ~np.isnan(values)
+        if not known.any():
+            return
+        if len(self._ends) != len(values):
+            self._ends = np.asarray(self.first + np.arange(1, len(values) + 1) * self.step, np.float64)
+        all_known = bool(known.all())
+        self.keys.append(SeriesKey(signal, kind, entity or self.port, selector))
+        self.times.append(self._ends if all_known else self._ends[known])
+        self.values.append(values if all_known else values[known])

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from skewscope.engine.model.arrays import F64, I64, Mask
 from skewscope.engine.wire.bursts import BurstCutter, Bursts, GapThreshold
 from skewscope.engine.wire.chunk import Chunk, PortSamples
+from skewscope.engine.wire.keys import stable_order
 from skewscope.engine.wire.member import MemberReducer, emit_period, tick_of, usual_packet
 from skewscope.engine.wire.rounds import BarrierRounds, RoundReader
 from skewscope.engine.wire.stages import INPUT, OUTPUT, StageHandovers, StageReader
@@ -96,7 +97,7 @@ class CollectiveReducer:
             small = length <= ANNOUNCEMENT_SHARE * usual_packet(length)
             # A small packet before another one to the same member is its header; announcements are alike.
             way = 2 * other + tx
-            order = np.argsort(way, kind="stable")
+            order = stable_order(way)
             alike = (np.diff(way[order]) == 0) & (np.diff(length[order]) == 0)
             self.counts = keep * self.counts + (len(length), (alike & small[order][1:]).sum())
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import I64
+from skewscope.engine.model.arrays import I64, Mask
 
 U64 = NDArray[np.uint64]
 
@@ -24,6 +24,13 @@ def hash_columns(*columns: NDArray[np.unsignedinteger]) -> U64:
     return out
 
 
+def stable_order(numbers: I64) -> I64:
+    """Returns [row] the rows ordered by number (of a flow, a stream, a tick: seldom many), equal ones as they came."""
+    # Numpy sorts 16 bits by radix, which takes a tenth of the time.
+    is_short = len(numbers) > 0 and int(numbers.min()) >= 0 and int(numbers.max()) < 1 << 16
+    return np.asarray(np.argsort(numbers.astype(np.uint16) if is_short else numbers, kind="stable"))
+
+
 @dataclass
 class KeyTable:
     """Numbers of 64-bit keys, in the order of their first block."""
@@ -37,15 +44,22 @@ class KeyTable:
 
     def numbers(self, keys: U64) -> I64:
         """Returns [key] numbers, and assigns one to each new key."""
-        distinct, inverse = np.unique(keys, return_inverse=True)
-        at = np.searchsorted(self.keys, distinct)
-        fresh = distinct if not len(self.keys) else distinct[self.keys[np.minimum(at, len(self.keys) - 1)] != distinct]
-        if len(fresh):
+        at, known = self._find(keys)
+        if not known.all():
+            fresh = np.unique(keys[~known])
             merged = np.concatenate((self.keys, fresh))
             numbers = np.concatenate((self.key_numbers, len(self.keys) + np.arange(len(fresh))))
             order = np.argsort(merged)
             self.keys, self.key_numbers = merged[order], numbers[order]
-        return np.asarray(self.key_numbers[np.searchsorted(self.keys, distinct)][inverse])
+            at, _ = self._find(keys)
+        return np.asarray(self.key_numbers[at])
+
+    def _find(self, keys: U64) -> tuple[I64, Mask]:
+        """Returns [key] (its place among the known keys, whether it is known)."""
+        if not len(self.keys):
+            return np.zeros(len(keys), np.int64), np.zeros(len(keys), bool)
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return at, np.asarray(self.keys[at] == keys)
 
     @property
     def is_full(self) -> bool:

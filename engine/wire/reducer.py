@@ -54,14 +54,23 @@ class PortReducer:
         return out
 
     def _chunk(self, packets: Packets, first: float, ticks: int, step: float) -> Chunk:
-        own = np.array(sorted(self.view.own), np.uint64)
-        tx, rx = np.isin(packets.src, own), np.isin(packets.dst, own)
-        mine = np.flatnonzero(tx != rx)
-        packets = packets.take(mine[np.argsort(packets.time[mine], kind="stable")])
-        tx = np.isin(packets.src, own)
+        tx = self._is_own(packets.src)
+        mine = tx != self._is_own(packets.dst)
+        if not mine.all() or (packets.time[1:] < packets.time[:-1]).any():
+            rows = np.flatnonzero(mine)
+            rows = rows[np.argsort(packets.time[rows], kind="stable")]
+            packets, tx = packets.take(rows), tx[rows]
         tick = np.clip(np.floor((packets.time - first) / step), 0, ticks - 1).astype(np.int64)
         peer = self._peers(np.where(tx, packets.dst, packets.src))
-        return Chunk(packets, tick, ticks, first, step, tx, ~tx, peer)
+        edges = tuple(np.searchsorted(tick, np.arange(ticks + 1)).tolist())
+        return Chunk(packets, tick, ticks, first, step, tx, ~tx, peer, edges)
+
+    def _is_own(self, keys: NDArray[np.uint64]) -> Mask:
+        """Returns [key] whether it is one of the port's addresses, of which there are few."""
+        found = np.zeros(len(keys), bool)
+        for own in self.view.own:
+            found |= keys == np.uint64(own)
+        return found
 
     def _peers(self, keys: NDArray[np.uint64]) -> I64:
         if self.peers.is_full:
@@ -80,12 +89,13 @@ class PortReducer:
         """Emits the shares of flows and the traffic matrix."""
         packets, ticks = chunk.packets, chunk.ticks
         rows = np.flatnonzero(data)
-        p = packets.take(rows)
-        flow = np.unique(
-            hash_columns(p.src, p.dst, p.sport, np.where(p.proto == ROCE, p.qp, p.dport)), return_inverse=True
-        )[1]
+        last = packets.dport[rows]
+        if (packets.proto == ROCE).any():
+            last = np.where(packets.proto[rows] == ROCE, packets.qp[rows], last)
+        keys = hash_columns(packets.src[rows], packets.dst[rows], packets.sport[rows], last)
+        flow = np.unique(keys, return_inverse=True)[1]
         flows = int(flow.max(initial=-1)) + 1
-        cell = np.bincount(chunk.tick[rows] * flows + flow, weights=p.length, minlength=ticks * flows)
+        cell = np.bincount(chunk.tick[rows] * flows + flow, weights=packets.length[rows], minlength=ticks * flows)
         table = cell.reshape(ticks, flows) if flows else np.zeros((ticks, 0))
         total = table.sum(axis=1)
         out.put("wire.active_flows", np.where(total > 0, (table > 0).sum(axis=1), np.nan))

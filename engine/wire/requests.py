@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from skewscope.engine.model.arrays import F64, I64, Mask
 from skewscope.engine.wire.chunk import Chunk, PortSamples
-from skewscope.engine.wire.keys import KeyTable, grow_array, hash_columns
+from skewscope.engine.wire.keys import KeyTable, grow_array, hash_columns, stable_order
 from skewscope.engine.wire.packets import ACK, FIN, RST, SYN, TCP
 from skewscope.engine.wire.sequence import run_starts
 from skewscope.engine.wire.ticks import deviations, means, quantiles
@@ -118,7 +118,7 @@ class RequestReducer:
         self.state.side[conn[opening & ~tx]] = SERVER_SIDE
 
     def _order_turns(self, conn: I64, time: F64, tick: I64, what: NDArray[np.int8], size: F64) -> _Turns:
-        order = np.argsort(conn, kind="stable")
+        order = stable_order(conn)
         conn, time, tick, what, size = conn[order], time[order], tick[order], what[order], size[order]
         first = run_starts(conn)
         before, since = np.empty_like(what), np.empty_like(time)

@@ -8,12 +8,14 @@ round. Without one, of the readings whose pause between rounds exceeds jitter, t
 taken: one straggler is likelier than all but one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, I64, Mask
-from skewscope.engine.wire.bursts import Bursts, merge_bursts, no_bursts
+from skewscope.engine.wire.bursts import Bursts, merge_bursts, no_bursts, order_by
+from skewscope.engine.wire.ticks import median
 
 SILENCE = 20.0
 """Typical periods of silence after which the next burst certainly begins a round."""
@@ -84,17 +86,18 @@ class RoundReader:
         return self._collect(found, begins, senders, quiet)
 
     def _learn_period(self, found: Bursts) -> None:
-        order = np.lexsort((found.begin, found.stream))
+        order = order_by(found.stream, found.begin)
         step = np.diff(found.begin[order])[np.diff(found.stream[order]) == 0]
         if len(step):
-            now = float(np.median(step))
+            now = median(step)
             near = self.period / PERIOD_JUMP < now < self.period * PERIOD_JUMP
             self.period = self.period + 0.3 * (now - self.period) if near else now
 
     def _first(self, found: Bursts, senders: int, quiet: I64) -> int:
         """Row of the burst at which the first round begins."""
         stretch = found.take(np.arange(int(quiet[0]))) if len(quiet) else found
-        readings = {row: _reading(stretch, row, senders) for row in _candidates(stretch, senders)}
+        following = _next_begin(stretch).tolist()
+        readings = {row: _reading(stretch, following, row, senders) for row in _candidates(stretch, senders)}
         most = max(r.rounds for r in readings.values())
         self.is_certain &= readings[0].rounds >= MIN_WHOLE_SHARE * most
         first = 0 if most < 2 or self.is_certain else _likeliest_row(readings, carried=self.is_carried)
@@ -130,7 +133,7 @@ def _active_senders(bursts: Bursts) -> I64:
 def _next_begin(found: Bursts) -> I64:
     """Returns [burst], for each as a round's first, the row that begins the next round; len(found) if none."""
     n = len(found)
-    order = np.lexsort((found.begin, found.stream))
+    order = order_by(found.stream, found.begin)
     again = np.full(n, n)
     same = found.stream[order[1:]] == found.stream[order[:-1]]
     again[order[:-1][same]] = order[1:][same]
@@ -144,27 +147,21 @@ def _round_begins(found: Bursts, first: int, quiet: I64) -> I64:
     if len(quiet):
         at = np.searchsorted(quiet, np.arange(n), side="right")
         following = np.minimum(following, np.append(quiet, n)[at])
-    return reachable_rows(following, first)
+    return reachable_rows(following.tolist(), first)
 
 
-def reachable_rows(following: I64, first: int) -> I64:
-    """Returns [row] all rows reached from `first`; by doubling, in n log n without a loop over rounds."""
-    n = len(following)
-    jump = np.append(following, n)
-    mark = np.zeros(n + 1, bool)
-    mark[first] = True
-    while True:
-        more = mark.copy()
-        more[jump[mark]] = True
-        if (more == mark).all():
-            break
-        mark, jump = more, jump[jump]
-    return np.flatnonzero(mark[:n])
+def reachable_rows(following: Sequence[int], first: int) -> I64:
+    """Returns [row] all rows reached from `first`; each is followed by a later one."""
+    rows, at, end = [], first, len(following)
+    while at < end:
+        rows.append(at)
+        at = following[at]
+    return np.array(rows, np.int64)
 
 
-def _begin_matrix(found: Bursts, first: int, senders: int) -> F64:
+def _begin_matrix(found: Bursts, following: Sequence[int], first: int, senders: int) -> F64:
     """Returns [round, sender] s when bursts of whole rounds begin, from `first` on, each row in time order."""
-    begins = _round_begins(found, first, np.empty(0, np.int64))
+    begins = reachable_rows(following, first)
     size = np.diff(np.append(begins, len(found)))
     whole = begins[size == senders]
     return np.asarray(found.begin[whole[:, None] + np.arange(senders)]) if len(whole) else np.empty((0, senders))
@@ -187,15 +184,15 @@ def _candidates(found: Bursts, senders: int) -> list[int]:
     return [0, *sorted(int(row) for row in longest)]
 
 
-def _reading(found: Bursts, first: int, senders: int) -> _Reading:
-    """Returns the reading that begins at row `first`."""
-    rounds = _begin_matrix(found, first, senders)
+def _reading(found: Bursts, following: Sequence[int], first: int, senders: int) -> _Reading:
+    """Returns the reading that begins at row `first`; `following` [burst] is the row of the next round."""
+    rounds = _begin_matrix(found, following, first, senders)
     if len(rounds) < 2:
         return _Reading(len(rounds), 0.0, np.inf, np.inf)
     lag = rounds - rounds[:, :1]
-    pause = float(np.median(rounds[1:, 0] - rounds[:-1, -1]))
-    late = float(np.median((lag > lag[:, -1:] / 2).sum(axis=1)))
-    return _Reading(len(rounds), pause, late, float(np.median(lag[:, -1])))
+    pause = median(rounds[1:, 0] - rounds[:-1, -1])
+    late = median((lag > lag[:, -1:] / 2).sum(axis=1).astype(np.float64))
+    return _Reading(len(rounds), pause, late, median(lag[:, -1]))
 
 
 def _plausible_readings(readings: dict[int, _Reading]) -> dict[int, _Reading]:

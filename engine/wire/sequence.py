@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, I64, Mask
-from skewscope.engine.wire.keys import grow_array
+from skewscope.engine.wire.keys import grow_array, stable_order
 
 SPAN = 1 << 42
 """Sequence space given to one flow in a sort key: 4 TB either way within one block."""
@@ -89,7 +89,7 @@ def classify_segments(
         bits: width of the wrapping number.
         reorder: s within which a segment that fills a hole counts as reordered, not as retransmitted.
     """
-    order = np.argsort(flow, kind="stable")
+    order = stable_order(flow)
     flow, time, number, extent = flow[order], time[order], number[order], extent[order]
     state.reserve(int(flow.max()) + 1 if len(flow) else 0)
     base = np.where(state.known[flow], state.number[flow], number) if len(flow) else number

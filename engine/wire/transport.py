@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from skewscope.engine.model.arrays import F64, I64, Mask
 from skewscope.engine.wire.chunk import Chunk, PortSamples
-from skewscope.engine.wire.keys import KeyTable, hash_columns
+from skewscope.engine.wire.keys import KeyTable, hash_columns, stable_order
 from skewscope.engine.wire.losses import SentSegments, durations_before_losses
 from skewscope.engine.wire.packets import ACK, FIN, ROCE, ROCE_ACK, ROCE_CNP, RST, SYN, TCP, Packets
 from skewscope.engine.wire.sequence import (
@@ -20,7 +20,7 @@ from skewscope.engine.wire.sequence import (
     run_starts,
     unwrap,
 )
-from skewscope.engine.wire.ticks import quantiles, ratio, trailing_sums
+from skewscope.engine.wire.ticks import quantile, quantiles, ratio, trailing_sums
 
 WINDOW_S = 5.0
 """Seconds over which shares are counted: at 2 % loss, a stage that sends 10 segments a second still shows one."""
@@ -30,6 +30,8 @@ REORDER_SHARE = 0.5
 """A segment that fills a hole sooner than this share of the round trip cannot be a retransmission."""
 REORDER_FIRST = 100e-6
 """The limit until a round trip was measured, s."""
+PORT_STEP = np.uint64(0x9E3779B97F4A7C15)
+"""Distance of the keys of two neighbouring ports."""
 BIN_S = 0.1
 """Length of the bins in which closed windows are counted, s."""
 
@@ -56,7 +58,7 @@ class TransportReducer:
             self.flows, self.tcp, self.roce, self.acks = KeyTable(), FlowState(), FlowState(), FlowState()
         packets = chunk.packets
         none = [np.zeros(len(packets), bool) for _ in range(3)]
-        fate = _PacketClasses(none[0], none[1], none[2])
+        fate = _PacketClasses(none[0], none[1], none[2], np.full(len(packets), -1, np.int64))
         data = _is_data(packets)
         rtts = [_NO_RTTS]
         for proto, reducer in ((TCP, self._tcp), (ROCE, self._roce)):
@@ -68,13 +70,15 @@ class TransportReducer:
             self._emit_lost_requests(chunk, out, fate, node)
         out.put("wire.rtt_before_loss", quantiles(*fate.before_loss, (0.5,), chunk.ticks)[0])
         self._emit_rtt(chunk, out, *(np.concatenate(column) for column in zip(*rtts, strict=True)))
-        self._emit_acks(chunk, out)
+        self._emit_acks(chunk, out, fate.flow)
         _emit_marks(chunk, out)
         return np.asarray(data & ~fate.is_retransmission)
 
     def _tcp(self, chunk: Chunk, rows: I64, fate: "_PacketClasses") -> tuple[I64, F64]:
         packets = chunk.packets
-        flow, back = self._flow_numbers(packets, rows)
+        flow = self._flow_numbers(packets, rows)
+        back = flow ^ 1
+        fate.flow[rows] = flow
         advances = packets.length[rows] + ((packets.flags[rows] & (SYN | FIN)) > 0)
         sends = np.flatnonzero((advances > 0) & ((packets.flags[rows] & RST) == 0))
         at = rows[sends]
@@ -113,13 +117,11 @@ class TransportReducer:
         self.acks.number[flow[last]] = (base[flow[last]] + told[last]) % (1 << 32)
         self.acks.known[flow[last]] = True
 
-    def _flow_numbers(self, packets: Packets, rows: I64) -> tuple[I64, I64]:
-        """Returns [row] the numbers of its flow and of the reverse flow."""
-        src, dst, sport, dport = packets.src[rows], packets.dst[rows], packets.sport[rows], packets.dport[rows]
-        both = self.flows.numbers(
-            np.concatenate((hash_columns(src, dst, sport, dport), hash_columns(dst, src, dport, sport)))
-        )
-        return both[: len(rows)], both[len(rows) :]
+    def _flow_numbers(self, packets: Packets, rows: I64) -> I64:
+        """Returns [row] the number of its flow; that of the reverse flow differs in the last bit."""
+        here = hash_columns(packets.src[rows] + packets.sport[rows] * PORT_STEP)
+        there = hash_columns(packets.dst[rows] + packets.dport[rows] * PORT_STEP)
+        return 2 * self.flows.numbers(here + there) + (here < there)
 
     def _tcp_rtt(self, chunk: Chunk, tcp: "_TcpSegments", fate: "_PacketClasses") -> tuple[I64, F64]:
         """Returns ([ack] row, [ack] round trip in s) from the first transmission by the host that it covers."""
@@ -196,13 +198,16 @@ class TransportReducer:
     def _window_counts(self, what: str, chunk: Chunk, mask: Mask, peers: int = 0) -> F64:
         """Returns [tick] or [peer, tick] counts of `mask` over the last `WINDOW_S` seconds."""
         rows = max(peers, 1)
-        at = chunk.tick[mask] + (chunk.peer[mask] * chunk.ticks if peers else 0)
-        now = np.bincount(at, minlength=rows * chunk.ticks).astype(np.float64).reshape(rows, chunk.ticks)
+        if peers:
+            at = chunk.tick[mask] + chunk.peer[mask] * chunk.ticks
+            now = np.bincount(at, minlength=rows * chunk.ticks).astype(np.float64).reshape(rows, chunk.ticks)
+        else:
+            now = chunk.count(mask)[None]
         width = max(1, round(WINDOW_S / chunk.step))
         past = self.counts.get(what, np.zeros((rows, 0)))
         if len(past) < rows:
             past = np.vstack((past, np.zeros((rows - len(past), past.shape[1]))))
-        whole = np.hstack((past, now))
+        whole = np.concatenate((past, now), axis=1)
         self.counts[what] = whole[:, -width:]
         summed = trailing_sums(whole, width)[:, past.shape[1] :]
         return np.asarray(summed if peers else summed[0])
@@ -215,14 +220,14 @@ class TransportReducer:
         out.put("wire.rtt", _lower_median(by_peer.reshape(len(whose), chunk.ticks), least=1))
         out.put("wire.rtt_p95", quantiles(tick, took, (0.95,), chunk.ticks)[0])
         if len(took):
-            self.reorder_limit = REORDER_SHARE * float(np.quantile(took, 0.1))
+            self.reorder_limit = REORDER_SHARE * quantile(took, 0.1)
 
-    def _emit_acks(self, chunk: Chunk, out: PortSamples) -> None:
+    def _emit_acks(self, chunk: Chunk, out: PortSamples, flow: I64) -> None:
         packets = chunk.packets
         pure = (packets.proto == TCP) & (packets.length == 0) & ((packets.flags & (SYN | FIN | RST | ACK)) == ACK)
         rows = np.flatnonzero(pure)
         twice = np.zeros(len(packets), bool)
-        twice[rows] = _is_duplicate_ack(packets.take(rows))
+        twice[rows] = _is_duplicate_ack(flow[rows], packets.ack[rows], packets.window[rows])
         for word, way in (("tx", chunk.tx), ("rx", chunk.rx)):
             counted = self._window_counts(f"acks {word}", chunk, pure & way)
             out.put(
@@ -231,7 +236,7 @@ class TransportReducer:
                 word,
             )
         closed = (packets.proto == TCP) & (packets.window == 0) & ((packets.flags & (RST | SYN)) == 0) & chunk.rx
-        heard = np.bincount(chunk.tick[packets.proto == TCP], minlength=chunk.ticks) > 0
+        heard = chunk.count(packets.proto == TCP) > 0
         out.put("wire.zero_window_ratio", np.where(heard, _bin_share(chunk, closed), np.nan))
 
 
@@ -244,6 +249,8 @@ class _PacketClasses:
     is_out_of_order: Mask
     is_spurious: Mask
     """Retransmitted after its acknowledgement passed here: the loss was in the other direction."""
+    flow: I64
+    """Numbers of the flows of TCP packets; -1 of others."""
     before_loss: tuple[I64, F64] = field(default_factory=lambda: (np.empty(0, np.int64), np.empty(0)))
     """([loss] tick, [loss] round trip of the segment before it, s)."""
 
@@ -266,7 +273,7 @@ class _TcpSegments:
         """Returns [ack] (row in the chunk, flow that it acknowledges, position in that flow), by flow, then time."""
         wanted = ((packets.flags[self.rows] & (ACK | RST)) == ACK) & (self.base[self.back] >= 0)
         which = np.flatnonzero(wanted if among is None else wanted & among[self.rows])
-        which = which[np.argsort(self.back[which], kind="stable")]
+        which = which[stable_order(self.back[which])]
         rows, flow = self.rows[which], self.back[which]
         return rows, flow, unwrap(flow, packets.ack[rows].astype(np.int64), self.base[flow], 32)
 
@@ -311,18 +318,13 @@ def _roce_rtt(chunk: Chunk, sends: I64, acks: I64) -> tuple[I64, F64]:
     return acks[match][fine], took[fine]
 
 
-def _is_duplicate_ack(acks: Packets) -> Mask:
+def _is_duplicate_ack(flow: I64, ack: NDArray[np.uint32], window: NDArray[np.uint16]) -> Mask:
     """Returns [ack] whether a pure acknowledgement repeats the one before it in its flow."""
-    flow = hash_columns(acks.src, acks.dst, acks.sport, acks.dport)
-    order = np.argsort(flow, kind="stable")
+    order = stable_order(flow)
     same = np.zeros(len(flow), bool)
     if len(flow) > 1:
         here, there = order[1:], order[:-1]
-        same[here] = (
-            (flow[here] == flow[there])
-            & (acks.ack[here] == acks.ack[there])
-            & (acks.window[here] == acks.window[there])
-        )
+        same[here] = (flow[here] == flow[there]) & (ack[here] == ack[there]) & (window[here] == window[there])
     return same
 
 
@@ -346,10 +348,10 @@ def _lower_median(share: F64, least: int = 2) -> F64:
 
 
 def _emit_marks(chunk: Chunk, out: PortSamples) -> None:
-    packets, ticks = chunk.packets, chunk.ticks
+    packets = chunk.packets
 
     def per_second(mask: Mask) -> F64:
-        return np.asarray(np.bincount(chunk.tick[mask], minlength=ticks) / chunk.step)
+        return np.asarray(chunk.count(mask) / chunk.step)
 
     capable = per_second(packets.ecn > 0)
     out.put("wire.ecn_ce_ratio", ratio(per_second(packets.ecn == 3), capable, MIN_SEGMENTS / chunk.step))

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from skewscope.engine.wire.bursts import EDGES, Bursts, otsu_threshold
 from skewscope.engine.wire.join import merge_lags
-from skewscope.engine.wire.rounds import reachable_rows
 from skewscope.engine.wire.stages import INPUT, OUTPUT, StageReader
 from tests.support.traffic import Shape, mesh, pipeline, ring, told
 
@@ -116,15 +115,6 @@ def test_the_join_finds_places_whatever_each_receivers_offset(places: list[float
     lag = np.array([[true + offsets[r] for r in range(size)]])
     out, _ = merge_lags(lag, np.full(lag.shape, 1 / size), np.array([1.0]))
     assert out[0] == pytest.approx(true, abs=1e-9)
-
-
-@given(st.integers(1, 60).flatmap(lambda n: st.tuples(*[st.integers(i + 1, n) for i in range(n)])))
-def test_following_by_doubling_reaches_what_a_loop_reaches(following: tuple[int, ...]) -> None:
-    slow, at = [], 0
-    while at < len(following):
-        slow.append(at)
-        at = following[at]
-    assert reachable_rows(np.array(following), 0).tolist() == slow
 
 
 @settings(max_examples=50)
