@@ -85,6 +85,8 @@ class _GroupBucket:
     """Series of (pace signals by group), (rank signals by rank), and each rank's place in [group, node]."""
     period: F64 = field(default_factory=lambda: np.empty(0))
     """[group] seconds between rounds, as last known."""
+    agrees: Mask = field(default_factory=lambda: np.empty((0, 0), bool))
+    """[group, receiver] whether a receiver reads the rounds that its group has, as far as that is known."""
 
     @property
     def has_reports(self) -> bool:
@@ -121,7 +123,8 @@ class _GroupBucket:
         slowest = np.where(np.isnan(stage), np.nan, _is_slowest_stage(stage))
         paused, again = _recent_values(self.pauses, room, (latest, age), reach)
         # A port that carries little of a member's traffic pauses longer: its busiest port counts.
-        paused[:2] = np.where(_agrees(said, middle)[..., None], paused[:2], np.nan)
+        self.agrees = _agrees(said, middle)
+        paused[:2] = np.where(self.agrees[..., None], paused[:2], np.nan)
         paused = _with_open_rounds(paused, self.pauses.table(room, latest))
         pause, p95, stopped = (np.fmin.reduce(layer, axis=1) for layer in paused)
         behind = np.where(again[:, None], np.stack((*compare_pauses(pause, p95), stopped)), np.nan)
@@ -160,9 +163,13 @@ class WireJoin:
     buckets: dict[int, _GroupBucket] = field(default_factory=dict)
     bucket_of: dict[str, tuple[int, int]] = field(default_factory=dict)
     """(bucket, index in it) by group."""
-    forwarded: list[tuple[int, int]] = field(default_factory=list)
-    """(series of a port, series of a rank): values handed on as they are."""
-    _forwarded: I64 = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    forwarded: list[tuple[int, int, int]] = field(default_factory=list)
+    """(series of a port, series of a rank, source): values copied from ports."""
+    _forwarded: I64 = field(default_factory=lambda: np.empty((0, 3), np.int64))
+    """The same as an array."""
+    sources: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    """Numbers of the sources of copied values about rounds, (bucket, index in it, receiver), from 1 on."""
+    _sources: I64 = field(default_factory=lambda: np.empty((0, 3), np.int64))
     """The same as an array."""
     _ranks: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     """(group, member) of all ranks on each node."""
@@ -196,25 +203,44 @@ class WireJoin:
         if self.forwarded:
             if len(self._forwarded) < len(self.forwarded):
                 self._forwarded = np.array(self.forwarded)
-            source, target = self._forwarded.T
-            told.append((target, np.where(age[source] < FRESH_TICKS, latest[source], np.nan)))
+            series, target, source = self._forwarded.T
+            usable = (age[series] < FRESH_TICKS) & self._source_agrees()[source]
+            told.append((target, np.where(usable, latest[series], np.nan)))
         if not told:
             return empty_block()
         series, values = np.concatenate([s for s, _ in told]), np.concatenate([v for _, v in told])
         known = ~np.isnan(values)
         return Block(np.full(int(known.sum()), t), series[known].astype(np.int32), values[known])
 
+    def _source_agrees(self) -> Mask:
+        """Returns [source] whether it reads the rounds of its group; true for source 0, of values about no rounds.
+
+        A member that misses pauses takes several rounds for one, and so their bytes.
+        """
+        agrees = np.ones(len(self.sources) + 1, bool)
+        if len(self._sources) < len(self.sources):
+            self._sources = np.array(list(self.sources))
+        for size, bucket in self.buckets.items():
+            at = np.flatnonzero(self._sources[:, 0] == size)
+            index, receiver = self._sources[at, 1:].T
+            known = (index < bucket.agrees.shape[0]) & (receiver < bucket.agrees.shape[1])
+            agrees[at[known] + 1] = bucket.agrees[index[known], receiver[known]]
+        return agrees
+
     def _register_series(self, table: SeriesTable) -> None:
         """Assigns cells to series that are new in the table."""
         fresh, self.seen_series = range(self.seen_series, len(table.keys)), len(table.keys)
         for number in fresh:
             key = table.keys[number]
-            if key.signal in FORWARDED_SIGNALS:
-                self._forward_to_members(number, key, table)
+            source = 0
             if key.selector in self.bucket_of and key.kind in ("port", "peer"):
-                self._register_receiver(number, key)
+                receiver = self._register_receiver(number, key)
+                source = self.sources.setdefault((*self.bucket_of[key.selector], receiver), len(self.sources) + 1)
+            if key.signal in FORWARDED_SIGNALS:
+                self._forward_to_members(number, source, key, table)
 
-    def _register_receiver(self, number: int, key: SeriesKey) -> None:
+    def _register_receiver(self, number: int, key: SeriesKey) -> int:
+        """Assigns a cell to a series about a group's rounds; returns the number of its receiver."""
         size, index = self.bucket_of[key.selector]
         bucket = self.buckets[size]
         port, _, heard = key.entity.partition(">")
@@ -223,7 +249,7 @@ class WireJoin:
         sender = heard.partition("/")[0] or node
         what = key.signal.removeprefix("wire.own_").removeprefix("wire.peer_")
         if sender not in bucket.nodes[index]:
-            return
+            return receiver
         if what in LAG_LAYERS:
             bucket.lags.positions.append((LAG_LAYERS[what], index, receiver, bucket.nodes[index].index(sender)))
             bucket.lags.series.append(number)
@@ -237,8 +263,9 @@ class WireJoin:
         elif key.signal in PACE_SIGNALS:
             bucket.pace.positions.append((list(PACE_SIGNALS).index(key.signal), index, receiver))
             bucket.pace.series.append(number)
+        return receiver
 
-    def _forward_to_members(self, number: int, key: SeriesKey, table: SeriesTable) -> None:
+    def _forward_to_members(self, number: int, source: int, key: SeriesKey, table: SeriesTable) -> None:
         """Copies a value of an east-west port to each rank on its node, of its group or of any."""
         port = self.topology.port.get(key.entity)
         if port is None or port.network != "east-west":
@@ -246,7 +273,7 @@ class WireJoin:
         for group, member in self._ranks.get(port.node, ()):
             if key.selector not in self.bucket_of or key.selector == group:
                 rank = SeriesKey(FORWARDED_SIGNALS[key.signal], "rank", f"{group}:{member}", port.name)
-                self.forwarded.append((number, table.number(rank)))
+                self.forwarded.append((number, table.number(rank), source))
 
 
 def _recent_values(cells: _Cells, shape: tuple[int, ...], said: tuple[F64, F64], reach: F64) -> tuple[F64, Mask]:

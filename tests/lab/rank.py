@@ -1,4 +1,4 @@
-"""One rank of a training or decoding job, with real collectives of PyTorch over gloo; its device's time is a wait.
+"""One rank of a job, with real collectives of PyTorch over gloo; its device's time is a wait.
 
 python -m tests.lab.rank MODE NODE FILE SEED    # RANK, WORLD_SIZE, MASTER_ADDR, ... in the environment
 """
@@ -7,6 +7,7 @@ import os
 import random
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -18,63 +19,124 @@ from tests.lab.state import State
 
 STEP_MS, LAYER_MS = 60.0, 8.0
 """Device time of a training step and of a layer of decoding, ms."""
-SAVE_EVERY, COLLECT_EVERY = 40, 25
-"""Steps between two checkpoints, and between two garbage collections."""
+COLLECT_EVERY = 25
+"""Steps between two garbage collections."""
+USUAL_SAVE_EVERY = 60.0
+"""Seconds between two checkpoints."""
 
 
 class Rank:
-    """A rank and its faults: see `State`, and `load`, `save`, `collect` (ms) and `uneven` (largest factor)."""
+    """A rank and its faults: see `State`; `load`, `save`, `collect` (ms), `uneven` (largest factor), `save_every` (s)."""
 
     def __init__(self, node: str, file: Path, seed: int) -> None:
-        self.state, self.steps = State(file, node), 0
+        self.state = State(file, node)
         self.state.follow()
+        self.rank, self.world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         # The same in all ranks: they agree on the sizes of what they exchange.
         self.sizes = random.Random(seed)
-        self.chance = random.Random(seed * 1000 + int(os.environ["RANK"]))
+        self.chance = random.Random(seed * 1000 + self.rank)
+        self.until_collection = self.chance.randint(1, COLLECT_EVERY)
+        self.saved = time.time()
+        self.computed = 0.0
+        self.told = file.with_suffix(".steps").open("w", buffering=1, encoding="utf-8")
 
     def compute(self, ms: float) -> None:
         """Waits as long as the device takes."""
+        begun = time.time()
         self.state.compute(ms * (1 + self.chance.random() * (self.state.faults.get("uneven", 1.0) - 1)))
+        self.computed += time.time() - begun
 
     def begin(self) -> None:
         """Fetches the batch of a step."""
-        self.steps += 1
+        begun = time.time()
         time.sleep(self.state.faults.get("load", 0.0) / 1000)
-        if self.steps % COLLECT_EVERY == 0:
+        self.until_collection -= 1
+        if self.until_collection <= 0:
             time.sleep(self.state.faults.get("collect", 0.0) / 1000)
+            self.until_collection = COLLECT_EVERY
+        self.computed += time.time() - begun
 
     def save(self) -> None:
-        """Writes a checkpoint on the first rank, while the others wait."""
+        """Writes a checkpoint on the first rank, while the others wait for it in their next collective."""
+        if self.rank:
+            return
         took = self.state.faults.get("save", 0.0)
-        if took and self.steps % SAVE_EVERY == 0:
-            if os.environ["RANK"] == "0":
-                time.sleep(took / 1000)
-            dist.barrier()
+        if time.time() - self.saved >= self.state.faults.get("save_every", USUAL_SAVE_EVERY):
+            time.sleep(took / 1000)
+            self.saved = time.time()
 
-    def train(self) -> None:
-        """Trains with one copy of the model in each rank."""
-        wide = 512 * self.sizes.randint(1, 3)
-        model = DistributedDataParallel(nn.Sequential(nn.Linear(256, wide), nn.ReLU(), nn.Linear(wide, 256)))
-        optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    def run(self, step: Callable[[], object]) -> None:
+        """Runs steps and notes the end, the duration and the computing time of each, s."""
         while True:
+            begun, self.computed = time.time(), 0.0
             self.begin()
-            self.compute(STEP_MS)
-            model(torch.randn(8, 256)).sum().backward()
-            optimizer.step()
-            optimizer.zero_grad()
+            step()
             self.save()
+            ended = time.time()
+            self.told.write(f"{ended:.3f} {ended - begun:.4f} {self.computed:.4f}\n")
 
-    def decode(self) -> None:
-        """Decodes with one all-reduce for each layer."""
-        layers, rows = self.sizes.randint(3, 6), 16 * self.sizes.randint(1, 3)
-        weight = torch.randn(256, 256)
-        while True:
-            self.begin()
-            hidden = torch.randn(rows, 256)
-            for _ in range(layers):
-                self.compute(LAYER_MS)
-                hidden = torch.tanh(hidden @ weight)
-                dist.all_reduce(hidden)
+
+def train(rank: Rank) -> Callable[[], object]:
+    """Returns the step of a training with one copy of the model in each rank."""
+    wide = 512 * rank.sizes.randint(1, 3)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(256, wide), nn.ReLU(), nn.Linear(wide, 256)))
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+
+    def step() -> None:
+        rank.compute(STEP_MS)
+        model(torch.randn(8, 256)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def shard(rank: Rank) -> Callable[[], object]:
+    """Returns the step of a training with a part of the model in each rank: gathered, used, its gradients reduced."""
+    layers, part = rank.sizes.randint(2, 4), 8192 * rank.sizes.randint(1, 3)
+    mine, whole = torch.randn(part), torch.zeros(part * rank.world)
+
+    def step() -> None:
+        for _ in range(2 * layers):
+            dist.all_gather_into_tensor(whole, mine)
+            rank.compute(STEP_MS / 2 / layers)
+        for _ in range(layers):
+            dist.reduce_scatter_tensor(mine, whole)
+
+    return step
+
+
+def decode(rank: Rank) -> Callable[[], object]:
+    """Returns the step of a decoding with one all-reduce for each layer."""
+    layers, rows = rank.sizes.randint(3, 6), 16 * rank.sizes.randint(1, 3)
+    weight = torch.randn(256, 256)
+
+    def step() -> None:
+        hidden = torch.randn(rows, 256)
+        for _ in range(layers):
+            rank.compute(LAYER_MS)
+            hidden = torch.tanh(hidden @ weight)
+            dist.all_reduce(hidden)
+
+    return step
+
+
+def route(rank: Rank) -> Callable[[], object]:
+    """Returns the step of a model with experts: tokens go to them and come back in each layer."""
+    layers, tokens = rank.sizes.randint(2, 4), 64 * rank.sizes.randint(1, 3)
+    sent, received = torch.randn(rank.world * tokens, 128), torch.zeros(rank.world * tokens, 128)
+
+    def step() -> None:
+        for _ in range(layers):
+            rank.compute(LAYER_MS)
+            dist.all_to_all_single(received, sent)
+            rank.compute(LAYER_MS)
+            dist.all_to_all_single(sent, received)
+
+    return step
+
+
+MODES = {"dp": train, "fsdp": shard, "tp": decode, "moe": route}
 
 
 def main() -> None:
@@ -83,9 +145,10 @@ def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = Rank(node, Path(file), int(seed))
+    step = MODES[mode](rank)
     dist.barrier()
     Path(file).with_suffix(".ready").touch()
-    rank.train() if mode == "dp" else rank.decode()
+    rank.run(step)
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def _scrape(lab: Lab, folder: Path, stop: threading.Event) -> None:
 
 def packed_captures(folder: Path) -> Iterator[dict[str, Any]]:
     """Compresses the captures of a recording and returns its inputs."""
-    packer = zstandard.ZstdCompressor(level=12)
+    packer = zstandard.ZstdCompressor(level=6)
     for file in sorted((folder / "pcap").glob("*.pcap")):
         packed = file.with_suffix(".pcap.zst")
         with file.open("rb") as whole, packed.open("wb") as small:
