@@ -158,7 +158,7 @@ class RoundPattern:
         repeats = self._find_repeat(limits)
         if repeats == UNDECIDED:
             self.bytes = np.nan
-        elif not self._is_known(limits) or repeats > GROWTH * self.bytes:
+        elif not self._is_known(limits) or repeats > GROWTH * self.bytes or self._holds_several(repeats, limits):
             self.bytes = repeats
         self.limit = LONG_SHARE * self._usual_length(limits)
         return self.limit
@@ -199,6 +199,17 @@ class RoundPattern:
         """Returns whether the known number of bytes still repeats, as far as that can be told."""
         told = [t for t in map(self._stretches, limits.tolist()) if len(t) >= MIN_STRETCHES]
         return not np.isnan(self.bytes) and max((_fit(t, self.bytes) for t in told), default=1.0) >= KEPT_SHARE
+
+    def _holds_several(self, repeats: float, limits: F64) -> bool:
+        """Returns whether the known number of bytes is that of several rounds of so many bytes.
+
+        Among the first few rounds, pauses may by chance be missed in every other one.
+        """
+        times = np.round(self.bytes / repeats)
+        if not (times >= 2 and abs(self.bytes - times * repeats) <= REPEAT_TOLERANCE * repeats):
+            return False
+        first = next(t for t in map(self._stretches, limits.tolist()) if _fit(t, repeats) >= REPEATING_SHARE)
+        return _fit(first, self.bytes) < REPEATING_SHARE
 
     def _usual_length(self, limits: F64) -> float:
         """Returns the usual length of the pauses that begin rounds, s.
