@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from skewscope.engine.wire.pauses import MemberEvents, PauseReader
+from skewscope.engine.wire.pauses import MemberEvents, PauseReader, RoundPattern
 from tests.support.traffic import START, Send, Shape, announced_ring, captured, halving, ring, told
 
 MAKERS = [announced_ring, halving, ring]
@@ -83,6 +83,15 @@ def test_chunks_of_any_length_find_the_same_pauses() -> None:
             pauses += rounds.pause[rounds.begin > START + 5].tolist()
         found.append(pauses)
     assert found[0] == found[1]
+
+
+def test_rounds_that_were_taken_for_one_are_told_apart_later() -> None:
+    pattern = RoundPattern()
+    seen = np.cumsum([2] * 8)
+    pattern.learn(np.full(8, 0.07), 1e6 * seen)
+    assert pattern.bytes == 2e6
+    pattern.learn(np.full(40, 0.07), 1e6 * (seen[-1] + np.cumsum([1, 3, 1, 1] * 10)))
+    assert pattern.bytes == 1e6
 
 
 def test_idle_spells_between_requests_are_no_rounds() -> None:
