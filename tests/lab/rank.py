@@ -26,7 +26,7 @@ USUAL_SAVE_EVERY = 60.0
 
 
 class Rank:
-    """A rank and its faults: see `State`; `load`, `save`, `collect` (ms), `uneven` (largest factor), `save_every` (s)."""
+    """A rank and its faults: see `State`; `load`, `save`, `collect` (ms), `uneven` (factor), `save_every` (s)."""
 
     def __init__(self, node: str, file: Path, seed: int) -> None:
         self.state = State(file, node)
