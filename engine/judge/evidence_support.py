@@ -126,8 +126,8 @@ class EvidenceSupport:
     def _walk_lift(self, node: _SupportNode, subset: EntitySubset, at: Index, *, recording: bool) -> Truth:
         """Returns [subset] the joined truth values of the whole that each entity is a part of."""
         (inner,) = node.args
-        if not self.evaluator.entities.count(inner.kind):
-            return np.asarray(self.evaluator.subset_value(node.number, subset), np.int8)
         up = self.entities.container_index(node.kind, inner.kind)[subset.indices]
+        if (up < 0).all():
+            return np.asarray(self.evaluator.subset_value(node.number, subset), np.int8)
         whole = self._walk(inner, self.evaluator.subset_of(inner.kind, np.maximum(up, 0)), at, recording=recording)
         return np.where(up >= 0, whole, self.evaluator.subset_value(node.number, subset)).astype(np.int8)
