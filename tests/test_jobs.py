@@ -1,25 +1,34 @@
 """Real collectives of PyTorch over gloo: the faulty rank is told from the wire, and health is silent."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from skewscope.adapters.runtime.replay import replay
-from tests.lab.jobs import SCENARIOS, lacking, record_jobs
+from tests.lab.jobs import FAULTS, Jobs, lacking, plan, record_fault, running_jobs
 from tests.lab.record import Times
 
-FAULT = (25.0, 45.0)
+TIMES = Times(25.0, 45.0, 50.0)
 SEEN = 12.0
 """Seconds from the begin of a fault within which it has to be told."""
 
 pytestmark = [pytest.mark.alone, pytest.mark.skipif(bool(lacking()), reason=lacking() or "-")]
 
 
-@pytest.mark.parametrize("name", ["healthy", "dp-slow", "tp-slow", "tp-stopped"])
-def test_the_faulty_rank_of_a_real_job_is_told(name: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
+    work = tmp_path_factory.mktemp("work")
+    with running_jobs("jobs", work, plan(("dp:3", "tp:5")), seed=5) as running:
+        yield running
+
+
+@pytest.mark.parametrize("place", ["healthy", "slow@n2", "slow@n6", "limited@n1", "stopped@n5"])
+def test_the_faulty_rank_of_a_real_job_is_told(place: str, jobs: Jobs, tmp_path: Path) -> None:
     folder = tmp_path / "recording"
-    record_jobs(SCENARIOS[name], folder, Times(*FAULT, 50.0), seed=5)
+    fault, _, node = place.partition("@")
+    record_fault(jobs, FAULTS[fault], node, folder, TIMES)
     labels = json.loads((folder / "labels.json").read_text("utf-8"))["labels"]
     found = [one for one in replay(folder).incidents if one.kind == "diagnosis"]
     if not labels:

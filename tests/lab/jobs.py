@@ -197,8 +197,9 @@ def record_fault(jobs: Jobs, fault: JobFault, place: str, folder: Path, times: T
             fault.end(jobs, node)
         ended = time.time()
         sleep_until(start + times.all)
+        whole_end = time.time()
     label = {"condition": list(fault.conditions), "entity": list(nodes), "start": begun, "end": ended}
-    labels = {"start": start, "end": time.time(), "labels": [label] if fault.conditions else []}
+    labels = {"start": start, "end": whole_end, "labels": [label] if fault.conditions else []}
     (folder / "labels.json").write_text(json.dumps(labels, indent=1), "utf-8")
     where = topology(()) | {"pools": []}
     where["groups"] = [{"name": one.name, "kind": KIND[one.mode], "members": list(one.nodes)} for one in jobs.jobs]
