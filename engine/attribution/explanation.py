@@ -237,6 +237,8 @@ class Explainer:
             root = states.get(explanation.id) if explanation else None
             if root is None or root.resolved_at is None or incident.since > root.resolved_at:
                 continue
+            if _is_part_of(root, incident, states):
+                continue
             if root.resolved_age(t) <= self.timing.linger_s:
                 found[incident.id] = Explanation(root.id, "lingering")
         return found
@@ -299,6 +301,15 @@ def _is_cyclic(incident: IncidentState, roots: Mapping[str, Explanation], states
         seen.add(link.id)
         link = roots.get(link.id, states[link.id].explanation)
     return link is not None and link.id == incident.id
+
+
+def _is_part_of(one: IncidentState, other: IncidentState, states: Mapping[str, IncidentState]) -> bool:
+    """Whether an incident was merged into another one, by any number of steps."""
+    seen: set[str] = set()
+    while one.merged_into in states and one.id not in seen:
+        seen.add(one.id)
+        one = states[one.merged_into]
+    return bool(seen) and one.id == other.id
 
 
 def _certainty_key(candidate: AttributionCandidate) -> tuple[object, ...]:

@@ -11,12 +11,16 @@ from skewscope.engine.attribution.explanation import (
     BEFORE_END_S,
     SIMULTANEOUS_S,
     AttributionCandidate,
+    CauseGraph,
+    Explainer,
     final_explanation,
     find_coincident,
 )
-from skewscope.engine.incidents.state import IncidentState
+from skewscope.engine.incidents.state import IncidentState, IncidentTiming
 from skewscope.engine.model.incident import RELATIONS, Explanation, parse_explanation, parse_incident
-from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.locality import Entity, LocalityIndex
+from skewscope.engine.model.topology import Topology
+from skewscope.kb.loader import catalogue
 from tests.support.incidents import N1, N2, QUIET, Says, places, play, track
 
 
@@ -139,6 +143,16 @@ def test_a_chain_of_explanations_ends_at_its_root(first, second, relation):
     states = {one.id: one for one in chain}
     assert final_explanation(chain[0], states) == Explanation("c", relation)
     assert final_explanation(chain[2], states) is None
+
+
+@pytest.mark.parametrize(("merged_into", "lingers"), [("", True), ("a", False), ("c", False)])
+def test_an_incident_does_not_linger_after_a_part_of_itself(merged_into, lingers):
+    """An open incident `a` was explained by `b`, which has resolved; `b` may have become a part of `a`, through `c`."""
+    a, b, c = state("a", Explanation("b", "coincident")), state("b"), state("c")
+    b.resolved_at, b.merged_into, c.merged_into = 5.0, merged_into, "a"
+    explainer = Explainer(CauseGraph(catalogue()), LocalityIndex(Topology()), IncidentTiming())
+    found = explainer.find_lingering(6.0, [a], {one.id: one for one in (a, b, c)})
+    assert found == ({"a": Explanation("b", "lingering")} if lingers else {})
 
 
 @pytest.mark.parametrize("field", [None, "x", {"id": "x", "relation": "coincident"}])

@@ -3,8 +3,8 @@
 import pytest
 
 from skewscope.engine.model.locality import Entity
-from skewscope.engine.symptoms.causes import CauseModel
-from skewscope.engine.symptoms.deviation import PEERS, Deviation
+from skewscope.engine.symptoms.cells import PEERS, Deviation
+from skewscope.engine.symptoms.tracker import CauseModel
 from skewscope.kb.loader import catalogue
 
 KNOWN = catalogue()

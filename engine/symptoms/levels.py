@@ -1,0 +1,468 @@
+"""Levels that shift against their own past, against peers, and against siblings that share the traffic.
+
+A shift is told after `RUN` new values in a row beyond the 98 % quantile of at least `MIN_PAST` healthy ones, with the
+median of the run shifted by more than the least size that matters and by five median deviations. On eleven completed
+MLPerf runs, on which this was set, it sees slow steps after about five of them, with one false alarm in some 8,500
+healthy ones for a single series without a least size; least size, deviations and the least time lower that further.
+A fault does not teach the past.
+
+Traffic follows load, so no port is judged by its own past alone: its traffic over that of its own past is compared with
+the same ratio of the other ports of its node in the same network.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.engine.model.arrays import F32, F64, Index, Mask
+from skewscope.engine.model.entities import EntitySets, build_sets
+from skewscope.engine.symptoms.cells import MAX_SET_SIZE, ZERO, Deviation, JudgedCells, NewSamples, row_median
+
+RUN = 4
+"""New values in a row that make a shift, and that end it."""
+MIN_PAST = 10
+PAST_VALUES = 48
+"""Values of the past that are kept of each series."""
+PAST_SPACING_S = 15.0
+"""Seconds between two values of the past, once there are enough: 48 of them then cover twelve minutes."""
+DENSE_PAST = 24
+"""So many values are taken at once."""
+DEVIATIONS = 5.0
+QUANTILE = 0.98
+TAIL = 4.0
+"""Single steps of up to 3.4 times the median are normal (MLPerf runs); what is longer says nothing about the tail."""
+RELEARN_S = 6 * 3600.0
+"""A shift that lasts so long is the new level."""
+HALF = 0.5
+"""A shift ends when the level is back within this part of the least size."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftLimits:
+    """What counts as a shift, [series] each."""
+
+    least: F64
+    """Least relative change."""
+    floor: F64
+    """Least absolute change."""
+    up: Mask
+    """Whether higher is bad."""
+    down: Mask
+    min_time: F64
+    """Least seconds that a run must last."""
+
+
+@dataclass
+class LevelShifts:
+    """The past of n series and the shifts that they are in."""
+
+    limits: ShiftLimits
+    recent: F32 = field(init=False)
+    past: F32 = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._allocate(0)
+
+    def _allocate(self, size: int) -> None:
+        self.size = size
+        self.recent = np.full((RUN, size), np.nan, np.float32)
+        self.past = np.full((PAST_VALUES, size), np.nan, np.float32)
+        self.count = np.zeros(size, np.int64)
+        self.median, self.low, self.high = (np.full(size, np.nan) for _ in range(3))
+        self.accepted_at = np.full(size, -np.inf)
+        self.run = np.zeros(size, np.int64)
+        """Values in a row beyond the high limit; negative below the low one."""
+        self.run_since = np.full(size, np.nan)
+        self.shift = np.zeros(size, np.int8)
+        """1 for a shift up, -1 for one down, else 0."""
+        self.since = np.full(size, np.nan)
+        self.back = np.zeros(size, np.int64)
+        """Values in a row that are healthy again."""
+        self.before = np.full(size, np.nan)
+        """The healthy level when the shift began."""
+
+    def grow(self, limits: ShiftLimits) -> None:
+        """Makes room for more series; `limits` are those of all."""
+        old, names = self.size, ("median", "low", "high", "run_since", "since", "before")
+        kept = {name: getattr(self, name) for name in (*names, "count", "accepted_at", "run", "shift", "back")}
+        recent, past = self.recent, self.past
+        self._allocate(len(limits.least))
+        self.limits = limits
+        self.recent[:, :old], self.past[:, :old] = recent, past
+        for name, values in kept.items():
+            getattr(self, name)[:old] = values
+
+    def step(self, at: Index, value: F64, time: F64) -> None:
+        """Takes in new values.
+
+        Args:
+            at: [k] the series that have one.
+            value: [k] the values.
+            time: [k] their times, seconds.
+        """
+        if not len(at):
+            return
+        self._accept(at, time)
+        self.recent[:-1, at] = self.recent[1:, at]
+        self.recent[-1, at] = value
+        above = (value > self.high[at]) & self.limits.up[at]
+        below = (value < self.low[at]) & self.limits.down[at]
+        self._count_runs(at, time, above, below)
+        self._begin(at, time)
+        self._end(at, time, value)
+
+    def level(self, series: int) -> float:
+        """Returns the median of the newest values of one series."""
+        return float(np.nanmedian(self.recent[:, series]))
+
+    # --- past
+
+    def _accept(self, at: Index, time: F64) -> None:
+        """Moves the oldest recent values into the past: a run that begins is not part of it."""
+        oldest = self.recent[0, at]
+        due = (self.count[at] < DENSE_PAST) | (time - self.accepted_at[at] >= PAST_SPACING_S)
+        good = ~np.isnan(oldest) & (self.shift[at] == 0) & (self.run[at] == 0) & due
+        some, new = at[good], oldest[good].astype(np.float64)
+        if not len(some):
+            return
+        # One long step is normal and must not raise the limit for the next ones.
+        new = np.where(np.isnan(self.high[some]), new, np.clip(new, self.low[some], self.high[some]))
+        self.past[self.count[some] % PAST_VALUES, some] = new
+        self.count[some] += 1
+        self.accepted_at[some] = time[good]
+        warm = some[self.count[some] >= MIN_PAST]
+        self._learn_limits(warm)
+
+    def _learn_limits(self, at: Index) -> None:
+        if not len(at):
+            return
+        past = np.sort(self.past[:, at].astype(np.float64), axis=0)
+        size = np.minimum(self.count[at], PAST_VALUES)
+        middle = _quantile(past, size, 0.5)
+        spread = DEVIATIONS * _quantile(np.sort(np.abs(past - middle), axis=0), size, 0.5)
+        least, floor = self.limits.least[at], self.limits.floor[at]
+        scale = np.abs(middle)
+        self.median[at] = middle
+        higher = np.maximum(middle + np.maximum(spread, floor), middle + scale * least)
+        lower = np.minimum(middle - np.maximum(spread, floor), middle - scale * least / (1.0 + least))
+        tail = np.clip(past, np.minimum(middle / TAIL, lower), np.maximum(TAIL * middle, higher))
+        self.high[at] = np.fmax(_quantile(tail, size, QUANTILE), higher)
+        self.low[at] = np.fmin(_quantile(tail, size, 1 - QUANTILE), lower)
+
+    # --- shifts
+
+    def _count_runs(self, at: Index, time: F64, above: Mask, below: Mask) -> None:
+        run = self.run[at]
+        new = np.where(above, np.maximum(run, 0) + 1, np.where(below, np.minimum(run, 0) - 1, 0))
+        begun = (np.abs(new) == 1) & (np.sign(new) != np.sign(run))
+        self.run_since[at[begun]] = time[begun]
+        self.run[at] = new
+
+    def _begin(self, at: Index, time: F64) -> None:
+        long = (np.abs(self.run[at]) >= RUN) & (self.shift[at] == 0)
+        long &= time - self.run_since[at] >= self.limits.min_time[at]
+        some = at[long]
+        self.shift[some] = np.sign(self.run[some])
+        self.since[some], self.before[some] = self.run_since[some], self.median[some]
+        self.back[some] = 0
+
+    def _end(self, at: Index, time: F64, value: F64) -> None:
+        held = self.shift[at] != 0
+        some, new, when = at[held], value[held], time[held]
+        if not len(some):
+            return
+        margin = HALF * np.where(
+            self.shift[some] > 0, self.high[some] - self.median[some], self.median[some] - self.low[some]
+        )
+        healthy = np.where(self.shift[some] > 0, new <= self.median[some] + margin, new >= self.median[some] - margin)
+        self.back[some] = np.where(healthy, self.back[some] + 1, 0)
+        over = (self.back[some] >= RUN) | (when - self.since[some] >= RELEARN_S)
+        relearned = some[(when - self.since[some] >= RELEARN_S)]
+        self.count[relearned] = 0
+        self.past[:, relearned] = np.nan
+        self.high[relearned] = self.low[relearned] = np.nan
+        ended = some[over]
+        self.shift[ended], self.since[ended], self.run[ended] = 0, np.nan, 0
+
+
+def _quantile(ordered: F64, size: Index, q: float) -> F64:
+    """Returns [series] the quantile of the first `size` values of each column, which are in ascending order."""
+    place = q * (size - 1)
+    low = np.floor(place).astype(np.intp)
+    high = np.minimum(low + 1, size - 1)
+    columns = np.arange(ordered.shape[1])
+    below, above = ordered[low, columns], ordered[high, columns]
+    found: F64 = below + (place - low) * (above - below)
+    return found
+
+
+LEAST_PEER_SHIFT = 0.2
+"""Peers that differ by a fifth in distinct samples do differ; a tenth is common among GPUs of one server."""
+STANDING_RATIO = 1.5
+"""Workers that share GPUs differ by up to 30 % for a whole job without a fault (alibaba/clusterdata)."""
+MAX_RATIO = 1000.0
+"""The ratio of a value to peers that have none."""
+STANDING_RUN = 5
+"""Samples in a row at that ratio."""
+MIN_MOVING_SIZE = 4
+"""Members from which on one can tell that the slow one changes."""
+STANDING_ROLES = frozenset({"time-per-work", "capacity"})
+
+
+@dataclass
+class PeerRatios:
+    """Ratios of cells to the median of each set that they belong to, one for each membership (pair)."""
+
+    cells: JudgedCells
+    shifts: LevelShifts = field(init=False)
+    moving: LevelShifts = field(init=False)
+    """Of each set: its largest ratio."""
+
+    def __post_init__(self) -> None:
+        nothing = _limits(np.empty(0), np.empty(0, bool), np.empty(0, bool), np.empty(0))
+        self.shifts, self.moving = LevelShifts(nothing), LevelShifts(nothing)
+        self._sets: EntitySets = build_sets([], 0)
+        self.compared: Mask = np.empty(0, bool)
+        self._is_distinct: Mask = np.empty(0, bool)
+        self._waiting: Mask = np.empty(0, bool)
+        """[pair] whether a new sample of the cell has come since its set was last compared."""
+        self._distinct_new: Mask = np.empty(0, bool)
+        self._floor = np.empty(0)
+        self._standing = np.empty(0, np.int64)
+        self._standing_since = np.empty(0)
+        self._may_stand: Mask = np.empty(0, bool)
+        self.ratio = np.empty(0)
+        self.median = np.empty(0)
+        """[set]"""
+        self.worst = np.empty(0, np.intp)
+        """[set] the pair with the largest ratio, and how often in a row it was the same one."""
+        self._worst_run = np.empty(0, np.int64)
+
+    def grow(self, is_distinct: Mask, min_time: F64) -> None:
+        """Makes room for new cells; arguments are [cell]."""
+        cells = self.cells
+        pairs, sets = len(cells.pair_cell), len(cells.set_sizes)
+        judged = [cells.judgement(cell) for cell in range(len(cells))]
+        compared = np.array(
+            ["peers" in one.against and one.role not in ("share", "progress", "errors", "state") for one in judged],
+            bool,
+        )
+        # The speeds of ports differ by design.
+        stands = np.array(
+            [one.role in STANDING_ROLES and cells.places[n].kind != "port" for n, one in enumerate(judged)], bool
+        )
+        least = np.array([max(one.least, LEAST_PEER_SHIFT) for one in judged])
+        up = np.array([one.bad in ("up", "both") for one in judged], bool)
+        down = np.array([one.bad in ("down", "both") for one in judged], bool)
+        at = cells.pair_cell
+        usable = (cells.set_sizes <= MAX_SET_SIZE)[cells.pair_set] if pairs else np.empty(0, bool)
+        self.compared = compared[at] & usable
+        self._is_distinct, self._may_stand = is_distinct[at], stands[at]
+        self._floor = np.array([one.floor for one in judged])[at]
+        members: dict[int, list[int]] = {}
+        for cell, number in zip(at[self.compared].tolist(), cells.pair_set[self.compared].tolist(), strict=True):
+            members.setdefault(number, []).append(cell)
+        self._sets = build_sets(members, sets)
+        self.shifts.grow(_limits(least[at], up[at], down[at], min_time[at]))
+        first = np.zeros(sets, np.intp)
+        first[cells.pair_set[::-1]] = at[::-1]
+        slow = up[first] & stands[first] & (cells.set_sizes >= MIN_MOVING_SIZE) if sets else np.empty(0, bool)
+        self.moving.grow(
+            _limits(
+                least[first] if sets else np.empty(0),
+                slow,
+                np.zeros(sets, bool),
+                min_time[first] if sets else np.empty(0),
+            )
+        )
+        self._waiting, self._distinct_new = (
+            _padded(self._waiting, pairs, False),
+            _padded(self._distinct_new, pairs, False),
+        )
+        self._standing = _padded(self._standing, pairs, 0)
+        self._standing_since, self.ratio = (
+            _padded(self._standing_since, pairs, np.nan),
+            _padded(self.ratio, pairs, np.nan),
+        )
+        self.worst, self._worst_run = _padded(self.worst, sets, -1), _padded(self._worst_run, sets, 0)
+
+    def step(self, t: float, usable: F64, new: Mask, distinct: Mask) -> None:
+        """Compares the sets of which every member has a new sample since the last time.
+
+        Args:
+            t: time of the tick, seconds.
+            usable: [cell] newest values, NaN where there is none or where it does not count.
+            new: [cell] whether it has a new sample.
+            distinct: [cell] whether that differs from the one before.
+        """
+        at, numbers = self.cells.pair_cell, self.cells.pair_set
+        if not len(at):
+            return
+        self._waiting |= new[at]
+        self._distinct_new |= distinct[at]
+        there = self.compared & ~np.isnan(usable[at])
+        sets = len(self.cells.set_sizes)
+        counts = np.bincount(numbers[there], minlength=sets)
+        arrived = np.bincount(numbers[there & self._waiting], minlength=sets)
+        fresh = np.bincount(numbers[there & (self._distinct_new | ~self._is_distinct)], minlength=sets)
+        complete = (counts >= 2) & (arrived == counts) & (2 * fresh >= counts)
+        if not complete.any():
+            return
+        pairs = np.flatnonzero(there & complete[numbers])
+        self._waiting[complete[numbers]] = self._distinct_new[complete[numbers]] = False
+        self.median = self._sets.reduce(usable, row_median)
+        middle, value = self.median[numbers[pairs]], usable[at[pairs]]
+        with np.errstate(all="ignore"):
+            beside_zero = np.where(value == middle, 1.0, np.where(value > middle, MAX_RATIO, np.nan))
+            ratio = np.where(
+                middle > 0, np.minimum(value / middle, MAX_RATIO), np.where(middle == 0, beside_zero, np.nan)
+            )
+        # A difference that does not matter is none, whatever its ratio: lateness of a microsecond, a queue of one.
+        ratio = np.where(np.abs(value - middle) < self._floor[pairs], 1.0, ratio)
+        self.ratio[pairs] = ratio
+        known = ~np.isnan(ratio)
+        pairs, ratio = pairs[known], ratio[known]
+        if not len(pairs):
+            return
+        time = np.full(len(pairs), t)
+        self.shifts.step(pairs, ratio, time)
+        self._count_standing(pairs, ratio, t)
+        self._compare_moving(pairs, ratio, t)
+
+    def _count_standing(self, pairs: Index, ratio: F64, t: float) -> None:
+        limits = self.shifts.limits
+        odd = (ratio >= STANDING_RATIO) & limits.up[pairs] | (ratio <= 1 / STANDING_RATIO) & limits.down[pairs]
+        odd &= self._may_stand[pairs]
+        first = odd & (self._standing[pairs] == 0)
+        self._standing_since[pairs[first]] = t
+        self._standing[pairs] = np.where(odd, self._standing[pairs] + 1, 0)
+
+    def _compare_moving(self, pairs: Index, ratio: F64, t: float) -> None:
+        numbers = self.cells.pair_set[pairs]
+        order = np.lexsort((pairs, -ratio, numbers))
+        first = np.append(True, np.diff(numbers[order]) != 0)
+        at, worst, top = numbers[order][first], pairs[order][first], ratio[order][first]
+        same = self.worst[at] == worst
+        self._worst_run[at] = np.where(same, self._worst_run[at] + 1, 1)
+        self.worst[at] = worst
+        self.moving.step(at, top, np.full(len(at), t))
+
+    # --- results
+
+    def odd_pairs(self) -> Index:
+        """Returns the pairs that are outliers now."""
+        long = self._standing_time_over()
+        return np.flatnonzero((self.shifts.shift != 0) | long)
+
+    def _standing_time_over(self) -> Mask:
+        return self._standing >= STANDING_RUN
+
+    def since(self, pair: int) -> float:
+        """Since when a pair is an outlier, seconds."""
+        found = self.shifts.since[pair] if self.shifts.shift[pair] else self._standing_since[pair]
+        return float(found)
+
+    def moving_sets(self) -> Index:
+        """Returns the sets in which some member is an outlier and no member remains the one."""
+        return np.flatnonzero((self.moving.shift > 0) & (self._worst_run < STANDING_RUN))
+
+
+def _limits(least: F64, up: Mask, down: Mask, min_time: F64) -> ShiftLimits:
+    return ShiftLimits(least, np.zeros(len(least)), up, down, min_time)
+
+
+def _padded(values: NDArray[Any], size: int, fill: float | bool) -> NDArray[Any]:
+    out = np.full(size, fill, values.dtype)
+    out[: len(values)] = values
+    return out
+
+
+LOST = 0.2
+"""A port that carries less than this part of what its siblings' common change lets expect has lost its traffic."""
+SIBLINGS_HOLD = 0.5
+"""Siblings must carry at least this part of their own past: otherwise the load has fallen."""
+SIGNIFICANT = 0.2
+"""A port counts if its past traffic is at least this part of the median of its siblings' past."""
+IDLE_RUN = 3
+BACK = 0.5
+
+
+@dataclass
+class IdlePaths:
+    """Cells of traffic counters that lost their share."""
+
+    cells: JudgedCells
+    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
+
+    def __post_init__(self) -> None:
+        self._place: Index = np.empty(0, np.intp)
+        self._set: Index = np.empty(0, np.intp)
+        """[path] number of its set of siblings, or -1."""
+        self._run: Index = np.empty(0, np.intp)
+        self._since, self._before = np.empty(0), np.empty(0)
+        self._is_idle: Mask = np.empty(0, bool)
+        self._floor = np.empty(0)
+
+    def grow(self) -> None:
+        """Makes room for new cells."""
+        cells = self.cells
+        judged = [cells.judgement(cell) for cell in range(len(cells))]
+        at = [n for n, one in enumerate(judged) if one.role == "share" and one.bad in ("down", "both")]
+        more = len(at) - len(self.at)
+        self.at = np.array(at, np.intp)
+        self._place = np.full(len(cells), -1, np.intp)
+        self._place[self.at] = np.arange(len(at))
+        self._floor = np.array([judged[n].floor for n in at])
+        self._run = np.concatenate((self._run, np.zeros(more, np.intp)))
+        self._since, self._before = (
+            np.concatenate((old, np.full(more, np.nan))) for old in (self._since, self._before)
+        )
+        self._is_idle = np.concatenate((self._is_idle, np.zeros(more, bool)))
+        set_of = {int(c): int(s) for c, s in zip(cells.pair_cell, cells.pair_set, strict=True)}
+        self._set = np.array([set_of.get(n, -1) for n in at], np.intp)
+        members: dict[int, list[int]] = {}
+        for place, number in enumerate(self._set.tolist()):
+            if number >= 0:
+                members.setdefault(number, []).append(place)
+        self._siblings = build_sets(members, len(cells.set_sizes))
+
+    def step(self, new: NewSamples, shifts: LevelShifts) -> None:
+        """Takes in the new rates; `shifts` has the past of all cells."""
+        place = self._place[new.cells]
+        mine = place[place >= 0]
+        mine = mine[self._set[mine] >= 0]
+        if not len(mine):
+            return
+        past = np.where(shifts.count[self.at] >= MIN_PAST, shifts.median[self.at], np.nan)
+        past = np.where(self._is_idle, self._before, past)
+        active = past > np.maximum(self._floor, 0.0)
+        ratio = np.where(active, self.cells.value[self.at] / past, np.nan)
+        common = self._reduced(ratio)[mine]
+        usual = self._reduced(np.where(active, past, np.nan))[mine]
+        expected = active[mine] & (common >= SIBLINGS_HOLD) & (past[mine] >= SIGNIFICANT * usual)
+        lost = expected & (ratio[mine] < LOST * common)
+        back = ratio[mine] >= BACK * common
+        self._begin(mine, new.time[place >= 0][self._set[place[place >= 0]] >= 0], lost, past)
+        ended = mine[self._is_idle[mine] & back]
+        self._is_idle[ended], self._run[ended], self._since[ended] = False, 0, np.nan
+
+    def _begin(self, at: Index, time: F64, lost: Mask, past: F64) -> None:
+        first = lost & (self._run[at] == 0)
+        self._since[at[first]] = time[first]
+        self._run[at] = np.where(lost, self._run[at] + 1, np.where(self._is_idle[at], self._run[at], 0))
+        begun = at[(self._run[at] >= IDLE_RUN) & ~self._is_idle[at]]
+        self._is_idle[begun], self._before[begun] = True, past[begun]
+
+    def _reduced(self, values: F64) -> F64:
+        found = self._siblings.reduce(values, row_median)
+        return found[np.maximum(self._set, 0)]
+
+    def deviations(self) -> Iterator[Deviation]:
+        """Yields the ports that lost their traffic."""
+        for n in np.flatnonzero(self._is_idle).tolist():
+            cell = int(self.at[n])
+            signal, place, value = self.cells.signals[cell], self.cells.places[cell], self.cells.value[cell]
+            yield Deviation(signal, place, ZERO, "down", float(self._since[n]), float(value), float(self._before[n]))
