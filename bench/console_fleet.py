@@ -12,16 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from skewscope.adapters.view.snapshot import (
-    SeriesIndex,
-    SeriesInfo,
-    SignalView,
-    SourceState,
-    ViewFrame,
-    ViewHistory,
-    ViewSnapshot,
-    peer_statistics,
-)
+from skewscope.adapters.view.builder import ViewHistory, build_peer_sets, peer_statistics
+from skewscope.adapters.view.snapshot import SeriesIndex, SeriesInfo, SignalView, SourceState, ViewFrame, ViewSnapshot
 from skewscope.engine.model.topology import Group, Node, Port, Topology
 from skewscope.kb.loader import catalogue
 from skewscope.tui.console.app import Console
@@ -59,6 +51,7 @@ def roster() -> SeriesIndex:
 def feed(film: ViewHistory) -> None:
     """Adds a frame twice a second, without end."""
     random, series, fleet = np.random.default_rng(1), roster(), topology()
+    peer_sets = build_peer_sets(series.series)
     begin = time.time()
     while True:
         now = time.time()
@@ -66,7 +59,7 @@ def feed(film: ViewHistory) -> None:
         usual, deviation = np.full(SERIES, 0.002, np.float32), np.full(SERIES, 0.001, np.float32)
         age, stale = np.zeros(SERIES, np.float32), random.random(SERIES) < 0.01
         frame = ViewFrame(
-            now, value, usual, deviation, *peer_statistics(series, np.where(stale, np.nan, value)), age, stale
+            now, value, usual, deviation, *peer_statistics(peer_sets, np.where(stale, np.nan, value)), age, stale
         )
         sources = (SourceState("node telemetry", "nodes", NODES, NODES, 0.2),)
         film.add(ViewSnapshot(now, begin, now, fleet, sources=sources, signals=SignalView(series, ())), frame)

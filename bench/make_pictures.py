@@ -10,7 +10,7 @@ from pathlib import Path
 
 from skewscope.adapters.inputs.recording import demo_path
 from skewscope.adapters.runtime.replay import replay
-from skewscope.adapters.view.snapshot import ViewHistory
+from skewscope.adapters.view.builder import ViewHistory
 from skewscope.kb.loader import catalogue
 from skewscope.tui.console.app import Console, ConsoleOptions
 from skewscope.tui.render.detail import DisplayNames

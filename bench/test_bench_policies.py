@@ -15,8 +15,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from skewscope.adapters.runtime.durable import DurableMatcher
-from skewscope.engine.advice.advice import ReferenceMatcher
-from skewscope.engine.advice.policy import Fact, build_fact, compile_policies
+from skewscope.engine.advice.advice import Fact, ReferenceMatcher, build_fact
+from skewscope.engine.advice.policy import compile_policies
 from skewscope.engine.model.incident import SEVERITIES
 from skewscope.rules.policy import load
 from tests.support.policies import diagnosis, topology

@@ -17,8 +17,7 @@ import numpy as np
 from skewscope.adapters.inputs.recording import demo_path, load, open_recording
 from skewscope.adapters.runtime.replay import tick_ends
 from skewscope.adapters.runtime.runtime import Span, build_runtime
-from skewscope.adapters.view.builder import ViewBuilder
-from skewscope.adapters.view.snapshot import ViewHistory
+from skewscope.adapters.view.builder import ViewBuilder, ViewHistory
 from skewscope.engine.ingest.feed import Block
 from skewscope.kb.loader import catalogue
 

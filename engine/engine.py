@@ -28,7 +28,7 @@ from skewscope.engine.symptoms.tracker import DiagnosedPlace, SymptomTracker
 from skewscope.engine.wire.join import WireJoin
 from skewscope.kb.model import Catalogue
 from skewscope.kb.units import format_dimension
-from skewscope.rules.entity_kinds import PEER_DEFAULTS, kind_of
+from skewscope.rules.entity_kinds import PEER_DEFAULTS
 from skewscope.rules.expression import Peers
 from skewscope.rules.model import Rule
 
@@ -196,7 +196,7 @@ class Engine:
         """Yields the series that have had a sample, signal by signal in the order of ids."""
         state, entities = self._detector.series_state, self._detector.entities
         for signal in sorted(state.rows):
-            rows, kind = state.rows_of(signal), kind_of(self.catalogue.signals[signal].entity)
+            rows, kind = state.rows_of(signal), state.kinds[signal]
             reported = (rows.series >= 0) & np.isfinite(state.newest_times(rows.series))
             selector, entity = np.nonzero(reported)
             position = rows.series[selector, entity]

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from skewscope.adapters.inputs.excerpt import write_excerpt
 from skewscope.adapters.inputs.recording import clip_recording, demo_path, load, open_recording
 from skewscope.adapters.runtime.replay import ReplayResult, replay
-from skewscope.adapters.view.snapshot import ViewHistory
+from skewscope.adapters.view.builder import ViewHistory
 from skewscope.kb.loader import catalogue
 
 # How long an example takes, or making one up, depends on what else the machine does: no law.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skewscope.adapters.runtime.replay import ReplayResult
-from skewscope.adapters.view.snapshot import ViewHistory
+from skewscope.adapters.view.builder import ViewHistory
 from skewscope.kb.loader import catalogue
 from skewscope.kb.matrix import build_matrix, count_verdicts
 from skewscope.rules.loader import load

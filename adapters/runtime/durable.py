@@ -19,8 +19,18 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
-from skewscope.engine.advice.advice import Matcher, ReferenceMatcher, build_conclusions
-from skewscope.engine.advice.policy import CompiledPattern, CompiledRule, Conclusion, Fact, FactTest, Program, fnv1a32
+from skewscope.engine.advice.advice import (
+    CompiledPattern,
+    CompiledRule,
+    Conclusion,
+    Fact,
+    FactTest,
+    Matcher,
+    Program,
+    ReferenceMatcher,
+    build_conclusions,
+    fnv1a32,
+)
 
 COMMAND = (sys.executable, "-P", "-m", "skewscope.adapters.runtime.durable_worker")
 MAX_FAILURES = 3

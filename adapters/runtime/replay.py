@@ -10,8 +10,7 @@ import numpy as np
 from skewscope.adapters.inputs.recording import Recording, RecordingData, load, open_recording
 from skewscope.adapters.mapping.names import UnmappedMetric
 from skewscope.adapters.runtime.runtime import Runtime, Snapshot, Span, build_runtime
-from skewscope.adapters.view.builder import ViewBuilder
-from skewscope.adapters.view.snapshot import ViewHistory
+from skewscope.adapters.view.builder import ViewBuilder, ViewHistory
 from skewscope.engine.engine import TICK_S
 from skewscope.engine.ingest.feed import Block, SeriesTable
 from skewscope.engine.model.incident import Incident

@@ -3,7 +3,7 @@
 Replays and the controller share it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -118,6 +118,9 @@ class TelemetryCoverage:
     """[series] number of its signal."""
     _unjudged_key: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
     _unjudged: Mapping[str, LackingSignals] = field(default_factory=dict)
+    _missing_key: tuple[object, ...] = ()
+    """What the sentences of `missing` were last made from."""
+    _missing: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self._reporters = expected_reporters(self.topology)
@@ -139,11 +142,20 @@ class TelemetryCoverage:
 
     def missing(self) -> tuple[str, ...]:
         """Returns sentences on missing telemetry and what is unknown without it, one for each kind of telemetry."""
-        lacking = self._conditions_by_telemetry()
-        delivered = {_telemetry_of(signal) for signal in self.signals()}
+        lacking, signals = self._conditions_by_telemetry(), self.signals()
+        never = [np.isneginf(self._newest_times(telemetry)) for telemetry in TELEMETRY_KINDS]
+        key = (self._unjudged_key, *(mask.tobytes() for mask in never))
+        if key != self._missing_key:
+            delivered = {_telemetry_of(signal) for signal in signals}
+            self._missing_key, self._missing = key, self._describe_missing(lacking, delivered, never)
+        return self._missing
+
+    def _describe_missing(
+        self, lacking: Mapping[str, LackingSignals], delivered: Collection[str], never: Sequence[Mask]
+    ) -> tuple[str, ...]:
         notes = []
-        for telemetry in TELEMETRY_KINDS:
-            note = self._missing_reporters(telemetry)
+        for telemetry, mask in zip(TELEMETRY_KINDS, never, strict=True):
+            note = self._missing_reporters(telemetry, mask)
             if not note and telemetry.name not in delivered and telemetry.name in lacking:
                 note = f"No {telemetry.name}: {telemetry.measures} {telemetry.verb} unknown"
             notes.append(_missing_sentence(telemetry.name, note, lacking.get(telemetry.name)))
@@ -152,11 +164,10 @@ class TelemetryCoverage:
             notes.append(_missing_sentence(name, note, lacking.get(name)))
         return tuple(filter(None, notes))
 
-    def _missing_reporters(self, telemetry: TelemetryKind) -> str:
+    def _missing_reporters(self, telemetry: TelemetryKind, never: Mask) -> str:
         """Returns which reporters of the topology never delivered, and what is unknown; '' if all did."""
         known = self._reporters[telemetry.name]
-        newest = self._newest_times(telemetry)
-        silent = [name for name, when in zip(known, newest, strict=True) if np.isneginf(when)]
+        silent = [name for name, is_silent in zip(known, never.tolist(), strict=True) if is_silent]
         unknown = f"{telemetry.measures} {telemetry.verb} unknown"
         if not known and telemetry.name == "GPU telemetry":
             return f"The topology names no GPUs: {unknown}"

@@ -1,7 +1,8 @@
-"""Builds a `ViewSnapshot` and a `ViewFrame` from the state of an engine after each tick."""
+"""Builds a `ViewSnapshot` and a `ViewFrame` from the state of an engine after each tick, and keeps them by time."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -14,13 +15,16 @@ from skewscope.adapters.view.snapshot import (
     SignalView,
     ViewFrame,
     ViewSnapshot,
-    peer_statistics,
 )
 from skewscope.engine.engine import Engine, NewestSamples, SignalSeries
 from skewscope.engine.features.baseline import Baseline
-from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.features.peer_statistics import leave_one_out
+from skewscope.engine.model.arrays import F32, F64, Index, Mask
+from skewscope.engine.model.entities import EntitySets, build_sets
 from skewscope.engine.model.incident import Incident
+from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.verdict import UNKNOWN
+from skewscope.kb.problems import SkewscopeError
 
 if TYPE_CHECKING:
     from skewscope.adapters.runtime.runtime import Snapshot
@@ -31,6 +35,10 @@ MAX_SERIES = 100_000
 """Limit on the rows shown; rules still evaluate all series."""
 MAX_EVIDENCE = 200
 """Limit on the entities per tick whose evidence is kept."""
+MAX_CELLS = 4_000_000
+"""Limit on stored values: a history of a recording is thinned at the limit, a live one drops its oldest half."""
+
+RecordingExporter = Callable[[Path, float, float], str]
 
 
 class ViewSink(Protocol):
@@ -63,6 +71,8 @@ class ViewBuilder:
     _peer_sets: dict[str, Index] = field(default_factory=dict)
     """By kind: [entity] number of its peer set, -1 for none."""
     _group_numbers: dict[tuple[str, str, object], int] = field(default_factory=dict)
+    _shown_peers: EntitySets = field(default_factory=lambda: build_sets([], 0))
+    """Sets of rows that are peers."""
     _delivered_signals: frozenset[str] = frozenset()
     _missing_by_rule: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _evidence_names: dict[str, tuple[str, ...]] = field(init=False)
@@ -107,6 +117,7 @@ class ViewBuilder:
         if not found:
             return
         self._series_index = SeriesIndex((*self._series_index.series, *(info for info, _, _ in found)))
+        self._shown_peers = build_peer_sets(self._series_index.series)
         self._positions = np.append(self._positions, [position for _, position, _ in found]).astype(np.intp)
         self._is_counter = np.append(self._is_counter, [is_counter for _, _, is_counter in found]).astype(bool)
         unknown = np.full(len(found), np.nan)
@@ -114,7 +125,7 @@ class ViewBuilder:
             np.append(column, unknown) for column in (self._last_total, self._last_time, self._last_rate)
         )
         self._baseline.grow(len(self._positions))
-        self._delivered_signals = frozenset(self._series_index.signals)
+        self._delivered_signals = frozenset(info.signal for info in self._series_index.series)
         self._missing_by_rule = {}
 
     def _new_series(self, series: SignalSeries) -> Iterable[tuple[SeriesInfo, int, bool]]:
@@ -157,7 +168,7 @@ class ViewBuilder:
             self._baseline.learn(value, times, np.zeros(len(value), bool))
             stale = t - times > newest.stale_after
             value32, mean32, deviation32 = (column.astype(np.float32) for column in (value, mean, deviation))
-            peers = peer_statistics(self._series_index, np.where(stale, np.nan, value))
+            peers = peer_statistics(self._shown_peers, np.where(stale, np.nan, value))
             age = np.maximum(t - times, 0.0).astype(np.float32)
             return ViewFrame(t, value32, mean32, deviation32, *peers, age, stale, self._collect_evidence())
 
@@ -215,3 +226,93 @@ class ViewBuilder:
                 sorted({name for when in needed for name in when.missing_signals(self._delivered_signals)})
             )
         return self._missing_by_rule[rule]
+
+
+def build_peer_sets(series: Sequence[SeriesInfo]) -> EntitySets:
+    """Returns the sets of rows that are peers."""
+    members: dict[int, list[int]] = {}
+    for row, one in enumerate(series):
+        if one.group >= 0:
+            members.setdefault(one.group, []).append(row)
+    several = [rows for rows in members.values() if len(rows) > 1]
+    return build_sets(several, len(several))
+
+
+def peer_statistics(peers: EntitySets, value: F64) -> tuple[F32, F32]:
+    """Returns two [row] float32 arrays: median of the row's peers, and their median distance from it.
+
+    `value` is [row] float64 with NaN for stale rows. NaN where a row has no peers, or too few for a distance.
+    """
+    centre, spread = np.full((2, len(value)), np.nan, np.float32)
+    with np.errstate(all="ignore"):
+        for bucket in peers.buckets:
+            values = bucket.gather(value)
+            there = bucket.members >= 0
+            middle, away = leave_one_out(values)
+            # A single peer gives no spread.
+            several = (~np.isnan(values)).sum(axis=1) >= 3
+            centre[bucket.members[there]] = middle[there]
+            spread[bucket.members[there]] = np.where(several[:, None], away, np.nan)[there]
+    return centre, spread
+
+
+@dataclass
+class ViewHistory:
+    """View snapshots of one engine by time. One thread may add while others read."""
+
+    topology: Topology = field(default_factory=Topology)
+    live: bool = False
+    trouble: str = ""
+    """Why no new snapshots arrive; '' while they do."""
+    exporter: RecordingExporter | None = None
+    """Writes a part of the input as a recording; None where there is no input to write."""
+    _snapshots: list[ViewSnapshot] = field(default_factory=list)
+    _frames: list[ViewFrame] = field(default_factory=list)
+    _stride: int = 1
+    _added_count: int = 0
+
+    def add(self, snapshot: ViewSnapshot, frame: ViewFrame) -> None:
+        """Adds the state of one tick; `snapshot` has no frames yet."""
+        self._added_count += 1
+        if self._snapshots and self._added_count % self._stride:
+            return
+        self._frames.append(frame)
+        self._snapshots.append(snapshot)
+        if len(self._frames) * max(len(frame.value), 1) > MAX_CELLS:
+            self._thin()
+
+    def _thin(self) -> None:
+        # New lists: another thread may be reading the old ones.
+        if self.live:
+            half = len(self._frames) // 2
+            self._snapshots, self._frames = self._snapshots[half:], self._frames[half:]
+        else:
+            self._stride *= 2
+            self._snapshots, self._frames = self._snapshots[::2], self._frames[::2]
+
+    def restart(self, snapshot: ViewSnapshot, frame: ViewFrame) -> None:
+        """Drops all snapshots and starts with this one."""
+        self._added_count, self._stride = 1, 1
+        self._snapshots, self._frames = [snapshot], [frame]
+
+    def times(self) -> Sequence[float]:
+        """Returns the times of the snapshots in seconds since 1970, oldest first."""
+        return [snapshot.time for snapshot in self._snapshots]
+
+    def snapshot(self, at: int) -> ViewSnapshot:
+        """Returns the snapshot at an index of `times`, with all frames up to it."""
+        snapshots, frames = self._snapshots, self._frames
+        at = min(max(at, 0), len(snapshots) - 1)
+        found = snapshots[at]
+        end = max(found.end, snapshots[-1].time)
+        return replace(found, end=end, signals=SignalView(found.signals.series_index, frames[: at + 1]))
+
+    def export_recording(self, folder: Path, begin: float, end: float) -> str:
+        """Writes the input between two times as a recording and returns a description of it.
+
+        Raises:
+            SkewscopeError: there is no input to write, or it cannot be written.
+        """
+        if self.exporter is None:
+            raise SkewscopeError("This view has no input that can be written as a recording.")
+        return self.exporter(folder, begin, end)

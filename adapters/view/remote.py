@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from skewscope.adapters.runtime.channel import Channel, ControllerResponse
 from skewscope.adapters.view.broadcast import ViewReceiver
-from skewscope.adapters.view.snapshot import ViewHistory
+from skewscope.adapters.view.builder import ViewHistory
 from skewscope.engine.model.topology_file import parse_valid_topology
 from skewscope.kb.problems import SkewscopeError
 from skewscope.kb.yamlfile import parse

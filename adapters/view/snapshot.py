@@ -5,21 +5,18 @@ tick (`adapters.view.builder`); values that are rarely shown are computed on req
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.features.peer_statistics import MIN_SPREAD_SHARE, TO_SIGMA, leave_one_out
-from skewscope.engine.model.arrays import F32, F64, Mask
-from skewscope.engine.model.entities import EntitySets, build_sets
+from skewscope.engine.features.peer_statistics import MIN_SPREAD_SHARE, TO_SIGMA
+from skewscope.engine.model.arrays import F32, Mask
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
-from skewscope.kb.problems import SkewscopeError
 
 RowIndex = NDArray[np.intp]
 
@@ -66,16 +63,6 @@ class SeriesIndex:
     series: tuple[SeriesInfo, ...] = ()
 
     @cached_property
-    def peer_sets(self) -> EntitySets:
-        """Sets of rows that are peers."""
-        members: dict[int, list[int]] = {}
-        for row, one in enumerate(self.series):
-            if one.group >= 0:
-                members.setdefault(one.group, []).append(row)
-        several = [rows for rows in members.values() if len(rows) > 1]
-        return build_sets(several, len(several))
-
-    @cached_property
     def search_texts(self) -> list[str]:
         """Text of every row that a search matches against."""
         return [f"{s.signal} {s.entity} {s.selector}".rstrip().lower() for s in self.series]
@@ -115,25 +102,6 @@ class SeriesIndex:
         rows = self.by_signal[self.series[row].signal]
         found = [int(r) for r in rows if r != row and self.series[r].group == group and group >= 0]
         return np.array(found, np.intp)
-
-
-def peer_statistics(index: SeriesIndex, value: F64) -> tuple[F32, F32]:
-    """Returns two [row] float32 arrays: median of the row's peers, and their median distance from it.
-
-    `value` is [row] float64 with NaN for stale rows. NaN where a row has no peers, or too few for a distance.
-    """
-    whole = np.append(value, np.full(len(index.series) - len(value), np.nan))
-    centre, spread = np.full((2, len(whole)), np.nan, np.float32)
-    with np.errstate(all="ignore"):
-        for bucket in index.peer_sets.buckets:
-            values = bucket.gather(whole)
-            there = bucket.members >= 0
-            middle, away = leave_one_out(values)
-            # A single peer gives no spread.
-            several = (~np.isnan(values)).sum(axis=1) >= 3
-            centre[bucket.members[there]] = middle[there]
-            spread[bucket.members[there]] = np.where(several[:, None], away, np.nan)[there]
-    return centre[: len(value)], spread[: len(value)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,71 +294,3 @@ class ViewFeed(Protocol):
         Raises:
             SkewscopeError: it cannot be written.
         """
-
-
-MAX_CELLS = 4_000_000
-"""Limit on stored values: a history of a recording is thinned at the limit, a live one drops its oldest half."""
-
-RecordingExporter = Callable[[Path, float, float], str]
-
-
-@dataclass
-class ViewHistory:
-    """View snapshots of one engine by time. One thread may add while others read."""
-
-    topology: Topology = field(default_factory=Topology)
-    live: bool = False
-    trouble: str = ""
-    """Why no new snapshots arrive; '' while they do."""
-    exporter: RecordingExporter | None = None
-    """Writes a part of the input as a recording; None where there is no input to write."""
-    _snapshots: list[ViewSnapshot] = field(default_factory=list)
-    _frames: list[ViewFrame] = field(default_factory=list)
-    _stride: int = 1
-    _added_count: int = 0
-
-    def add(self, snapshot: ViewSnapshot, frame: ViewFrame) -> None:
-        """Adds the state of one tick; `snapshot` has no frames yet."""
-        self._added_count += 1
-        if self._snapshots and self._added_count % self._stride:
-            return
-        self._frames.append(frame)
-        self._snapshots.append(snapshot)
-        if len(self._frames) * max(len(frame.value), 1) > MAX_CELLS:
-            self._thin()
-
-    def _thin(self) -> None:
-        # New lists: another thread may be reading the old ones.
-        if self.live:
-            half = len(self._frames) // 2
-            self._snapshots, self._frames = self._snapshots[half:], self._frames[half:]
-        else:
-            self._stride *= 2
-            self._snapshots, self._frames = self._snapshots[::2], self._frames[::2]
-
-    def restart(self, snapshot: ViewSnapshot, frame: ViewFrame) -> None:
-        """Drops all snapshots and starts with this one."""
-        self._added_count, self._stride = 1, 1
-        self._snapshots, self._frames = [snapshot], [frame]
-
-    def times(self) -> Sequence[float]:
-        """Returns the times of the snapshots in seconds since 1970, oldest first."""
-        return [snapshot.time for snapshot in self._snapshots]
-
-    def snapshot(self, at: int) -> ViewSnapshot:
-        """Returns the snapshot at an index of `times`, with all frames up to it."""
-        snapshots, frames = self._snapshots, self._frames
-        at = min(max(at, 0), len(snapshots) - 1)
-        found = snapshots[at]
-        end = max(found.end, snapshots[-1].time)
-        return replace(found, end=end, signals=SignalView(found.signals.series_index, frames[: at + 1]))
-
-    def export_recording(self, folder: Path, begin: float, end: float) -> str:
-        """Writes the input between two times as a recording and returns a description of it.
-
-        Raises:
-            SkewscopeError: there is no input to write, or it cannot be written.
-        """
-        if self.exporter is None:
-            raise SkewscopeError("This view has no input that can be written as a recording.")
-        return self.exporter(folder, begin, end)

@@ -6,12 +6,21 @@ text only; no two names with the same 32-bit hash, because the library compares 
 """
 
 import itertools
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
+from skewscope.engine.advice.advice import (
+    CompiledPattern,
+    CompiledRule,
+    Conclusion,
+    FactTest,
+    Program,
+    Value,
+    encode_value,
+    fnv1a32,
+    kind_of_fact,
+)
 from skewscope.kb.problems import InputError, Problem, suggest_name
 from skewscope.rules.policy import FACTS, FactPattern, FactProperty, Policy, PropertyComparison, Scalar
 
@@ -21,126 +30,9 @@ MAX_CONSTANTS = 480
 """Constants of one property in one ruleset, kinds included. The library hangs at 512."""
 MAX_HITS = 60
 """Patterns of one ruleset that one fact may match; the library fails at 65."""
-MAX_TEXT = 200
-
-SCALE = 1000
-"""A `number` is stored in thousandths as an integer, because the library's parser fails on floats."""
 
 OPS = {"is": "eq", "not": "ne", "at_least": "ge", "at_most": "le", "above": "gt", "below": "lt"}
 RESERVED = ("id", "k", "e", "sid")
-
-Value = int | str
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """One live fact; there is at most one per kind and entity."""
-
-    kind: str
-    entity: str
-    values: tuple[tuple[str, Value], ...] = ()
-    """Sorted by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class FactTest:
-    """A literal comparison."""
-
-    __test__ = False  # not for pytest
-
-    name: str
-    op: str
-    value: Value
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledPattern:
-    """A pattern: a kind and literal comparisons."""
-
-    kind: str
-    tests: tuple[FactTest, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Conclusion:
-    """What a policy concludes for an entity; sorts in the order of advice."""
-
-    priority: int
-    policy: str
-    subject: str
-    """Topic of the first pattern, which is the condition; '' if the fact has no topic."""
-    entity: str
-    mitigation: str = ""
-    why: str = ""
-    diagnosis: str = ""
-    fact: str = ""
-    hash: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledRule:
-    """One variant of a policy: lists of values expand to several rules."""
-
-    when: tuple[CompiledPattern, ...]
-    unless: CompiledPattern | None
-    conclusion: Conclusion
-    """With an empty entity."""
-
-    def patterns(self) -> tuple[CompiledPattern, ...]:
-        """Returns all patterns, the negated one last."""
-        return self.when if self.unless is None else (*self.when, self.unless)
-
-
-@dataclass(frozen=True)
-class Program:
-    """Compiled policies: rules in the order of their conclusions, and their division into rulesets."""
-
-    rules: tuple[CompiledRule, ...] = ()
-    rulesets: tuple[tuple[int, ...], ...] = ()
-    depth: int = 1
-    """Number of rounds in which derived facts are fed back."""
-    by_kind: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Rules by the kinds of facts that they match; facts of other kinds are ignored."""
-
-    @cached_property
-    def conclusion_keys(self) -> tuple[tuple[int, str, str], ...]:
-        """Sort key of the conclusions of each rule."""
-        return tuple((r.conclusion.priority, r.conclusion.policy, r.conclusion.subject) for r in self.rules)
-
-
-def build_fact(name: str, entity: str, topic: str = "", values: Mapping[str, Scalar] | None = None) -> Fact:
-    """Returns a fact with every property of its kind, as an integer or text.
-
-    Raises:
-        ValueError: the values are not the properties of this kind of fact.
-    """
-    known = FACTS[name].properties if name in FACTS else {}
-    given = values or {}
-    if set(given) != set(known):
-        raise ValueError(f"a {name} has {sorted(known)}, not {sorted(given)}")
-    lowered = tuple((key, encode_value(known[key], given[key])) for key in sorted(given))
-    return Fact(kind_of_fact(name, topic), entity, lowered)
-
-
-def kind_of_fact(name: str, topic: str = "") -> str:
-    """Returns the constant by which a kind of fact is matched."""
-    return f"{name}:{topic}" if topic else name
-
-
-def encode_value(prop: FactProperty, value: Scalar) -> Value:
-    """Returns a value as matchers compare it.
-
-    Raises:
-        ValueError: it is not a finite number, or not one of the property's choices.
-    """
-    if prop.type == "text":
-        return str(value)[:MAX_TEXT]
-    if prop.type == "level":
-        return prop.choices.index(str(value))
-    number = float(value)
-    if not math.isfinite(number) or abs(number) > 1e9:
-        raise ValueError(f"{value!r} cannot be compared")
-    return round(number * SCALE) if prop.type == "number" else int(number)
 
 
 def compile_policies(policies: Iterable[Policy]) -> Program:
@@ -350,14 +242,6 @@ def _hash_collisions(policies: Sequence[Policy], bundles: Sequence[tuple[Compile
                     "another name",
                     "Rename one of them.",
                 )
-
-
-def fnv1a32(text: str) -> int:
-    """Returns the FNV-1a hash by which the Rete library compares names."""
-    value = 0x811C9DC5
-    for byte in text.encode():
-        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
-    return value
 
 
 def _derivation_depth(policies: Sequence[Policy]) -> tuple[int, list[Problem]]:

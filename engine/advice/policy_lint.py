@@ -4,8 +4,8 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from skewscope.engine.advice.advice import ReferenceMatcher
-from skewscope.engine.advice.policy import Program, build_fact, compile_policies, encode_value
+from skewscope.engine.advice.advice import Program, ReferenceMatcher, build_fact, encode_value
+from skewscope.engine.advice.policy import compile_policies
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem
 from skewscope.rules.policy import FACTS, FactPattern, FieldPath, Policy, Scalar, check_references

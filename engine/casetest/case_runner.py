@@ -8,12 +8,11 @@ import numpy as np
 from skewscope.engine.casetest.case_data import START_TIME, CaseData, iter_blocks
 from skewscope.engine.casetest.mutants import Mutant, generate_mutants
 from skewscope.engine.ingest.feed import SeriesTable
-from skewscope.engine.judge.evidence_support import Truth
 from skewscope.engine.judge.judge import Detector
 from skewscope.engine.model.arrays import F64
 from skewscope.engine.model.incident import SEVERITIES
 from skewscope.engine.model.topology import merge_topologies
-from skewscope.engine.model.verdict import UNKNOWN, RuleVerdict
+from skewscope.engine.model.verdict import UNKNOWN, RuleVerdict, Truth
 from skewscope.kb.model import Catalogue
 from skewscope.rules.case_file import CaseFile, ExpectedAlert, RuleCase
 from skewscope.rules.expression import Expr

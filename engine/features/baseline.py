@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skewscope.engine.features.peer_statistics import MIN_SPREAD_SHARE, safe_divide, scaled_distance
-from skewscope.engine.ingest.sampling import Sampler, pad_to_length, split_by_width
+from skewscope.engine.ingest.samples import Sampler, pad_to_length, split_by_width
 from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask
 
 MIN_SAMPLES = 8

@@ -8,32 +8,29 @@ import numpy as np
 
 from skewscope.engine.ingest.counters import CounterSnapshot
 from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, SeriesRows
-from skewscope.engine.ingest.ring_buffer import (
+from skewscope.engine.ingest.samples import (
     ALL_COLUMNS,
     EDGE_S,
     FIT_STEPS,
+    MAX_PERIOD_S,
     MIN_PERIODS,
     WIDE_RING_COLUMNS,
     ColumnIndexer,
-    SlotOffset,
-    SlotRing,
-    depth_for,
-    slot_for_window,
-    widen_window,
-)
-from skewscope.engine.ingest.sampling import (
-    MAX_PERIOD_S,
     CommonTimestamp,
     SamplingPeriods,
+    SlotOffset,
+    SlotRing,
     common_timestamp_of,
     constant_array,
+    depth_for,
     is_constant_array,
     nan_to_zero,
+    slot_for_window,
+    widen_window,
 )
 from skewscope.engine.model.arrays import F64, Index
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.kb.model import Signal
-from skewscope.rules.entity_kinds import kind_of
 
 
 class CounterSource(Protocol):
@@ -50,6 +47,10 @@ class CounterSource(Protocol):
     @property
     def entities(self) -> EntityIndex:
         """Entities by kind."""
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """The kind of entity of each signal in `rows`."""
 
     @property
     def rows(self) -> Mapping[str, SeriesRows]:
@@ -286,7 +287,7 @@ class CounterWindows:
         self._index = slice(first, first + size) if straight else self.series
         self._columns = self.source.columns.columns_of(self.series)
         self._lanes_cache.clear()
-        kind = kind_of(self.source.signals[self.signal].entity)
+        kind = self.source.kinds[self.signal]
         self.history.expected_counters = self.source.entities.count(kind)
 
     def increase_over(self, window: float, series: Index) -> tuple[F64, F64]:

@@ -23,14 +23,12 @@ from skewscope.engine.features.operators.protocol import (
     operator_class,
     total_cost,
 )
-from skewscope.engine.features.ripening import RipeningFinder
 from skewscope.engine.features.windows import WindowStore
-from skewscope.engine.ingest.ring_buffer import EDGE_S
-from skewscope.engine.ingest.sampling import CONSTANT_TIMESTAMP, CommonTimestamp, merge_timestamps
+from skewscope.engine.ingest.samples import CONSTANT_TIMESTAMP, EDGE_S, CommonTimestamp, merge_timestamps
 from skewscope.engine.ingest.series_state import SeriesState
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.entities import EntityIndex, EntitySubset
-from skewscope.engine.model.verdict import YES
+from skewscope.engine.model.verdict import YES, RipeningFinder
 from skewscope.kb.units import Dimension
 from skewscope.rules.expression import Expr
 
@@ -229,15 +227,18 @@ class Evaluator:
         self._undelivered = [state.signal_numbers[name] for name in names if not state.rows[name].selectors]
         self._active = active = np.zeros(len(self.expressions), bool)
         for n, (expr, op) in enumerate(zip(self.expressions, self._operators, strict=True)):
-            active[n] = op.is_available([bool(active[arg]) for arg in self._args[n]])
+            args = [bool(active[arg]) for arg in self._args[n]]
+            active[n] = op.is_available(args) if "is_available" in op.overrides else all(args)
             size = self.entities.count(expr.kind) if expr.kind else 1
             unknown = np.zeros(size, np.int8) if expr.is_boolean else np.full(size, np.nan)
-            self._subset_limits[n] = size / SUBSET_FACTOR if op.supports_subset and size > MAX_KEPT_SIZE else 0
+            self._subset_limits[n] = (
+                size / SUBSET_FACTOR if "evaluate_subset" in op.overrides and size > MAX_KEPT_SIZE else 0
+            )
             self._constants[n] = op.constant if op.constant is not None else None if active[n] else unknown
             self._is_kept[n] = size <= MAX_KEPT_SIZE
         # What is first needed when something goes wrong is computed now: a tick should not wait for it then.
         for n, op in enumerate(self._operators):
-            if active[n]:
+            if active[n] and "prepare" in op.overrides:
                 op.prepare()
         for store in (self._windows, self._baselines):
             store.allocate(lambda number: bool(active[number]), self.entities.count)
@@ -441,7 +442,7 @@ class Evaluator:
             times = [self._time(arg) for arg in args]
             self._times[n] = (
                 operator.sample_times(times, lambda place: self._value(args[place]))
-                if operator.has_own_times
+                if "sample_times" in operator.overrides
                 else _newest(times)
             )
         return self._times[n]

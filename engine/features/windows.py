@@ -11,31 +11,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.features.peer_statistics import column_quantile, sum_rows
-from skewscope.engine.ingest.ring_buffer import (
+from skewscope.engine.ingest.samples import (
     ALL_COLUMNS,
     CUMULATIVE_LAYERS,
     EDGE_S,
     FIT_STEPS,
+    MAX_PERIOD_S,
     MAX_SLOTS,
     MIN_PERIODS,
     SLOT_LAYERS,
     ColumnIndexer,
+    Sampler,
+    SamplingPeriods,
     SlotCounts,
     SlotOffset,
     SlotRing,
     depth_for,
     fill_missing,
-    slot_for_reach,
-    slot_for_window,
-    widen_window,
-)
-from skewscope.engine.ingest.sampling import (
-    MAX_PERIOD_S,
-    Sampler,
-    SamplingPeriods,
     nan_to_zero,
     pad_to_length,
+    slot_for_reach,
+    slot_for_window,
     split_by_width,
+    widen_window,
 )
 from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask
 

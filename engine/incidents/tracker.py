@@ -6,16 +6,23 @@ from dataclasses import replace
 from functools import partial
 
 from skewscope.engine.advice.advice import (
+    Conclusion,
     ContextFact,
     FiringDiagnosis,
     PolicyEvaluator,
+    Program,
     build_facts,
     quantise,
     rank_advice,
 )
-from skewscope.engine.advice.policy import Conclusion, Program
-from skewscope.engine.attribution.alternatives import COMPARISON_INTERVAL_S, AlternativeFinder, NeighbourIndex
-from skewscope.engine.attribution.explanation import CauseGraph, Explainer, final_explanation
+from skewscope.engine.attribution.explanation import (
+    COMPARISON_INTERVAL_S,
+    AlternativeFinder,
+    CauseGraph,
+    Explainer,
+    count_judgeable,
+    final_explanation,
+)
 from skewscope.engine.incidents.alerts import Alert, AlertKey, AlertTracker, DerivedDiagnosis, RuleInfo
 from skewscope.engine.incidents.state import (
     Grouping,
@@ -27,7 +34,7 @@ from skewscope.engine.incidents.state import (
     to_incident,
 )
 from skewscope.engine.model.incident import SEVERITIES, Advice, Explanation, Incident, IncidentChange
-from skewscope.engine.model.locality import NODE_BOUND, Entity, LocalityIndex
+from skewscope.engine.model.locality import NODE_BOUND, Entity, LocalityIndex, NeighbourIndex
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.verdict import RuleVerdict
 from skewscope.kb.model import Catalogue
@@ -310,7 +317,9 @@ class IncidentTracker:
         self.alerts.update(t, verdicts)
         if not (self.alerts.active or self._lifecycle.recent):
             if self.alerts.changed or not self._is_prepared:
-                self._is_prepared = not self._neighbours.prepare(self.alerts.current_verdicts())
+                self._is_prepared = not self._neighbours.prepare(
+                    (verdict.kind, verdict.names) for verdict in self.alerts.current_verdicts()
+                )
             return ()
         self.alerts.drop(t - max(self.timing.grouping_s, self.timing.explain_s))
         self._reconcile(t)
@@ -350,7 +359,7 @@ class IncidentTracker:
 
     def _count_judgeable(self, condition: str, domain: str, kind: str) -> int:
         verdicts = (verdict for _, verdict in self.alerts.verdicts_of(condition))
-        return self._neighbours.count_judgeable(verdicts, domain, kind)
+        return count_judgeable(self._neighbours, verdicts, domain, kind)
 
     def _explain(self, t: float) -> None:
         recent = self._lifecycle.recent

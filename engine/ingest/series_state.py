@@ -10,12 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.ingest.counters import CounterSnapshot, CounterSpec, CounterTotals
+from skewscope.engine.ingest.counters import CounterRenewals, CounterSnapshot, CounterSpec, CounterTotals
 from skewscope.engine.ingest.feed import Block, FrameColumn, SampleFrame, SeriesKey, SeriesTable
 from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, FrameLayout, SeriesRows, grow_index
-from skewscope.engine.ingest.renewals import CounterRenewals
-from skewscope.engine.ingest.ring_buffer import widen_window
-from skewscope.engine.ingest.sampling import (
+from skewscope.engine.ingest.samples import (
     CommonTimestamp,
     SamplingPeriods,
     SortedSamples,
@@ -24,6 +22,7 @@ from skewscope.engine.ingest.sampling import (
     constant_array,
     nan_to_zero,
     pad_to_length,
+    widen_window,
 )
 from skewscope.engine.model.arrays import F64, I32, MAX_VALUE, Index, Mask
 from skewscope.engine.model.entities import EntityIndex
@@ -83,7 +82,7 @@ class SeriesState:
         self.t = -np.inf
         self.counts = SampleCounts()
         self.rows: dict[str, SeriesRows] = {name: SeriesRows() for name in sorted(self.rule_signals)}
-        self._kinds = {name: kind_of(signals[name].entity) for name in self.rows}
+        self.kinds = {name: kind_of(signals[name].entity) for name in self.rows}
         """The kind of entity of each signal in `rows`."""
         self.sampling = SamplingPeriods(tick)
         self.latest: F64 = np.full(1, np.nan)
@@ -187,7 +186,7 @@ class SeriesState:
     def _traits_of(self, name: str) -> _SignalTraits:
         """What all series of a signal have in common."""
         signal = self.signals[name]
-        found = self._traits_by_signal[name] = _SignalTraits(kind_of(signal.entity), self._totals.spec_of(signal))
+        found = self._traits_by_signal[name] = _SignalTraits(self.kinds[name], self._totals.spec_of(signal))
         return found
 
     def _resolve_entity(self, key: SeriesKey, kind: str) -> tuple[int, str]:
@@ -351,7 +350,7 @@ class SeriesState:
     def _column_size(self, column: FrameColumn) -> int:
         if column.entities is not None:
             return len(column.entities)
-        return self.entities.known_count(kind_of(self.signals[column.signal].entity))
+        return self.entities.known_count(self.kinds[column.signal])
 
     def _allocate_column(self, number: int, column: FrameColumn, size: int) -> ColumnLayout:
         sort = self._traits_by_signal.get(column.signal) or self._traits_of(column.signal)
@@ -485,7 +484,7 @@ class SeriesState:
     def rows_of(self, name: str) -> SeriesRows:
         """The rows of a signal, as wide as its kind is now."""
         rows = self.rows[name]
-        shape = len(rows.selectors), self.entities.count(self._kinds[name])
+        shape = len(rows.selectors), self.entities.count(self.kinds[name])
         if rows.series.shape != shape:
             rows.series = grow_index(rows.series, shape)
         return rows

@@ -12,11 +12,19 @@ from skewscope.engine.features.evaluator import Evaluator
 from skewscope.engine.features.peer_statistics import sum_rows
 from skewscope.engine.ingest.feed import Block, SampleFrame, SeriesTable
 from skewscope.engine.ingest.series_state import SeriesState
-from skewscope.engine.judge.evidence_support import EvidenceSupport, ExpressionValues, Truth
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.entities import EntityIndex, EntitySubset
 from skewscope.engine.model.topology import Topology
-from skewscope.engine.model.verdict import NO, UNKNOWN, YES, EvidenceBatch, RuleVerdict
+from skewscope.engine.model.verdict import (
+    NO,
+    UNKNOWN,
+    YES,
+    EvidenceBatch,
+    EvidenceSupport,
+    ExpressionValues,
+    RuleVerdict,
+    Truth,
+)
 from skewscope.kb.model import Catalogue
 from skewscope.rules.entity_kinds import contains
 from skewscope.rules.expression import Expr
@@ -489,7 +497,7 @@ class Detector:
         self._has_derived = False
         for derive in self.derivations:
             derived = derive(t, table, *self.series_state.newest_by_number(len(table.keys)))
-            self._has_derived |= len(derived) > 0
+            self._has_derived |= derived.time.size > 0
             self.series_state.ingest(derived, table)
         self.series_state.refresh()
 

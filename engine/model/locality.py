@@ -4,12 +4,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
+from skewscope.engine.model.arrays import Index
 from skewscope.engine.model.incident import BlastRadius
 from skewscope.engine.model.topology import Topology
 from skewscope.rules.entity_kinds import GROUP_LIKE
 
 NODE_BOUND = ("gpu", "rank", "port", "link", "peer", "node")
 """Kinds that sit on one node (a link on two)."""
+MAX_NAME_LISTS = 64
+"""Lists of names that are indexed at a time."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -291,3 +296,68 @@ class LocalityIndex:
             "rails": min((self._rails.get(name, 0) for name in on), default=0),
             "front_end": "yes" if {n.removeprefix("node:") for n in place.nodes} & ends else "no",
         }
+
+
+class NeighbourIndex:
+    """Entities by node or token, so that a search near a location does not scan the fleet."""
+
+    def __init__(self, locality: LocalityIndex) -> None:
+        self.locality = locality
+        self._indexes: dict[tuple[str, int], tuple[tuple[str, ...], Mapping[str, Sequence[int]]]] = {}
+
+    def find_near(self, kind: str, names: tuple[str, ...], tokens: Collection[str]) -> Index:
+        """Returns the sorted indices in `names` of the entities of a kind that have one of the tokens."""
+        index = self.index_of(kind, names)
+        if kind not in NODE_BOUND:
+            return np.array(sorted({i for token in tokens for i in index.get(token, ())}), np.intp)
+        # An entity that shares a group lies on a node of the group, or on its front end.
+        nodes = {node for token in tokens for node in self._nodes_of(token)}
+        around = sorted({i for node in nodes for i in index.get(node, ())})
+        wanted = frozenset(tokens)
+        return np.array([i for i in around if wanted & self.tokens(Entity(kind, names[i]))], np.intp)
+
+    def prepare(self, lists: Iterable[tuple[str, tuple[str, ...]]]) -> bool:
+        """Index one more of the (kind, names) in a tick without alerts; returns whether there was one.
+
+        The first fault then does not wait for it.
+        """
+        return not self.is_full and any(self.add_names(kind, names) for kind, names in lists)
+
+    def tokens(self, entity: Entity) -> frozenset[str]:
+        """Returns the entity, its nodes and its groups as tokens; neighbours share at least one."""
+        location = self.locality.location_of(entity)
+        return location.self_tokens | location.nodes | location.groups
+
+    def _nodes_of(self, token: str) -> Collection[str]:
+        kind, _, name = token.partition(":")
+        if kind == "node":
+            return (name,)
+        return self.locality.nodes_of_group(name) if kind == "group" else ()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one more list would drop the others."""
+        return len(self._indexes) >= MAX_NAME_LISTS
+
+    def add_names(self, kind: str, names: tuple[str, ...]) -> bool:
+        """Index a list of names, which is slow for a large fleet. Returns whether it was new."""
+        known = self._indexes.get((kind, id(names)))
+        if known is not None and known[0] is names:
+            return False
+        if self.is_full:
+            self._indexes.clear()
+        self._indexes[kind, id(names)] = names, self._build_index(kind, names)
+        return True
+
+    def index_of(self, kind: str, names: tuple[str, ...]) -> Mapping[str, Sequence[int]]:
+        """Returns indices of entities by node for kinds that lie on a node, else by token."""
+        self.add_names(kind, names)
+        return self._indexes[kind, id(names)][1]
+
+    def _build_index(self, kind: str, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
+        found: dict[str, list[int]] = {}
+        for i, name in enumerate(names):
+            keys = self.locality.nodes_of(kind, name) if kind in NODE_BOUND else self.tokens(Entity(kind, name))
+            for key in keys:
+                found.setdefault(key, []).append(i)
+        return found

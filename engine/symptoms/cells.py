@@ -104,6 +104,10 @@ class SampleSource(Protocol):
         """Entities by kind."""
 
     @property
+    def kinds(self) -> Mapping[str, str]:
+        """The kind of entity of each signal in `rows`."""
+
+    @property
     def rows(self) -> Mapping[str, SeriesRows]:
         """The series of each signal that is read."""
 
@@ -211,7 +215,7 @@ class JudgedCells:
 
     def _new_series(self, name: str) -> Iterable[tuple[Signal, Entity, str, int]]:
         signal, rows = self.state.signals[name], self.state.rows_of(name)
-        kind = kind_of(signal.entity)
+        kind = self.state.kinds[name]
         names = self.state.entities.names[kind]
         for row, selector in enumerate(rows.selectors):
             for entity in np.flatnonzero(rows.series[row] >= 0).tolist():
@@ -286,7 +290,7 @@ class JudgedCells:
         for name, place in (("serve.running", group.name), ("wire.open_streams", group.front_end)):
             if name not in self.state.rows:
                 continue
-            kind = kind_of(self.state.signals[name].entity)
+            kind = self.state.kinds[name]
             number = self.state.entities.numbers.get(kind, {}).get(place, -1)
             rows = self.state.rows_of(name).series
             if number >= 0 and rows.size and rows[0, number] >= 0:

@@ -7,16 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewscope.engine.advice.policy import (
-    MAX_CONSTANTS,
-    MAX_HITS,
-    MAX_RULES,
-    RESERVED,
-    build_fact,
-    compile_policies,
-    encode_value,
-    fnv1a32,
-)
+from skewscope.engine.advice.advice import build_fact, encode_value, fnv1a32
+from skewscope.engine.advice.policy import MAX_CONSTANTS, MAX_HITS, MAX_RULES, RESERVED, compile_policies
 from skewscope.kb import loader as house
 from skewscope.kb import yamlfile
 from skewscope.kb.problems import InputError

@@ -6,7 +6,8 @@ from typing import Any
 from hypothesis import reject
 from hypothesis import strategies as st
 
-from skewscope.engine.advice.policy import Fact, Program, build_fact, compile_policies
+from skewscope.engine.advice.advice import Fact, Program, build_fact
+from skewscope.engine.advice.policy import compile_policies
 from skewscope.engine.model.incident import SEVERITIES
 from skewscope.kb import yamlfile
 from skewscope.kb.problems import InputError

@@ -7,6 +7,7 @@ import numpy as np
 
 from skewscope.adapters.runtime.replay import ReplayResult
 from skewscope.adapters.runtime.runtime import Snapshot
+from skewscope.adapters.view.builder import ViewHistory, peer_statistics
 from skewscope.adapters.view.snapshot import (
     EvidenceRow,
     RuleHealth,
@@ -15,9 +16,7 @@ from skewscope.adapters.view.snapshot import (
     SignalView,
     SourceState,
     ViewFrame,
-    ViewHistory,
     ViewSnapshot,
-    peer_statistics,
 )
 from skewscope.engine.model.incident import (
     Advice,

@@ -21,7 +21,7 @@ from skewscope.tui.render import text
 
 if TYPE_CHECKING:
     from skewscope.adapters.runtime.replay import ReplayResult
-    from skewscope.adapters.view.snapshot import ViewHistory
+    from skewscope.adapters.view.builder import ViewHistory
     from skewscope.tui.render.detail import DisplayNames
 
 
@@ -56,11 +56,8 @@ def watch(ctx: click.Context, recording: Path | None, plain: bool, as_json: bool
 
 def _make_change_printer(*, as_json: bool) -> "ViewHistory":
     """Returns a history that stores nothing and prints the changes."""
-    from skewscope.adapters.view.snapshot import (  # noqa: PLC0415
-        ViewFrame,
-        ViewHistory,
-        ViewSnapshot,
-    )
+    from skewscope.adapters.view.builder import ViewHistory  # noqa: PLC0415
+    from skewscope.adapters.view.snapshot import ViewFrame, ViewSnapshot  # noqa: PLC0415
     from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
     from skewscope.tui.render.view_changes import diff_snapshots  # noqa: PLC0415
 
@@ -96,7 +93,7 @@ def report(ctx: click.Context, recording: Path | None, html: bool, why: bool, ou
     """
     from skewscope.adapters.inputs.recording import demo_path  # noqa: PLC0415
     from skewscope.adapters.runtime.replay import replay  # noqa: PLC0415
-    from skewscope.adapters.view.snapshot import ViewHistory  # noqa: PLC0415
+    from skewscope.adapters.view.builder import ViewHistory  # noqa: PLC0415
     from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
     from skewscope.tui.render.report import report_lines as lines  # noqa: PLC0415
 

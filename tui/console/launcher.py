@@ -13,7 +13,7 @@ from skewscope.kb.problems import InputError, Problem, SkewscopeError, suggest_n
 if TYPE_CHECKING:
     from skewscope.adapters.runtime.channel import ControllerEndpoint
     from skewscope.adapters.runtime.replay import Progress
-    from skewscope.adapters.view.snapshot import ViewHistory
+    from skewscope.adapters.view.builder import ViewHistory
 
 KEYS_FILE = "keys.toml"
 TOKEN_VARIABLE = "SKEWSCOPE_TOKEN"  # noqa: S105 - its name, not what is in it
@@ -123,7 +123,7 @@ def _default_log() -> Path:
 
 def _run_console(options: LaunchOptions, read: Callable[["ViewHistory", "Progress"], None]) -> int:
     """Open the console on the history that `read` fills; returns the exit code."""
-    from skewscope.adapters.view.snapshot import ViewHistory  # noqa: PLC0415
+    from skewscope.adapters.view.builder import ViewHistory  # noqa: PLC0415
     from skewscope.kb.loader import catalogue  # noqa: PLC0415
     from skewscope.tui.console import keymap, operator_log  # noqa: PLC0415
     from skewscope.tui.console.app import Console, ConsoleOptions  # noqa: PLC0415

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from skewscope.engine.features.baseline import BaselineSlice, BaselineStore
 from skewscope.engine.features.counter_windows import CounterStore
 from skewscope.engine.features.windows import WindowStore
-from skewscope.engine.ingest.sampling import CommonTimestamp
+from skewscope.engine.ingest.samples import CommonTimestamp
 from skewscope.engine.ingest.series_state import SeriesState
 from skewscope.engine.model.arrays import F64, Mask
 from skewscope.engine.model.entities import ArgumentFunction, EntityIndex, EntitySubset
@@ -78,6 +78,10 @@ class OperatorContext:
     counters: CounterStore
 
 
+OPTIONAL_HOOKS = ("evaluate_subset", "sample_times", "ripening", "is_available", "prepare")
+"""Methods that the evaluator calls only on classes that override them."""
+
+
 class Operator(ABC):
     """One node of an expression. Only `__init__` and `evaluate` are required; the other hooks have safe defaults.
 
@@ -93,10 +97,8 @@ class Operator(ABC):
     """Set where the arguments are truth values, joined in an order that the evaluator chooses."""
     comparison: ClassVar["type[Operator] | None"] = None
     """The operator that compares its values, where that is not the usual comparison."""
-    supports_subset: ClassVar[bool] = False
-    """Whether it overrides `evaluate_subset`; set by the class itself."""
-    has_own_times: ClassVar[bool] = False
-    """Whether it overrides `sample_times`; set by the class itself."""
+    overrides: ClassVar[frozenset[str]] = frozenset()
+    """The names of the `OPTIONAL_HOOKS` that it overrides; set by the class itself."""
     is_stateful: bool = False
     """Whether `update` is called at every tick."""
     constant: Values | None = None
@@ -109,8 +111,8 @@ class Operator(ABC):
     def __init_subclass__(cls) -> None:
         """Note which optional methods the class overrides."""
         super().__init_subclass__()
-        cls.has_own_times = cls.sample_times is not Operator.sample_times
-        cls.supports_subset = cls.evaluate_subset is not Operator.evaluate_subset
+        hooks = (name for name in OPTIONAL_HOOKS if getattr(cls, name) is not getattr(Operator, name))
+        cls.overrides = frozenset(hooks)
 
     @abstractmethod
     def __init__(self, expr: Expr, context: OperatorContext) -> None:
@@ -139,18 +141,13 @@ class Operator(ABC):
         """
         raise NotImplementedError(type(self).__name__)
 
-    def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:  # noqa: ARG002
+    def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:
         """Returns [entity] where a value is unknown only since a window or a past is still too short.
 
         `unknown` marks the entities without a value at the tick that ends at `t` seconds; `args` are the values of the
         arguments and where these are ripening. Without an override, all unknown arguments must be ripening.
         """
-        found = np.zeros(unknown.shape, bool)
-        for _, ripens in args:
-            found = found | ripens
-        for value, ripens in args:
-            found &= ripens | ~np.isnan(value)
-        return found & unknown
+        raise NotImplementedError(type(self).__name__)
 
     def is_available(self, args: Sequence[bool]) -> bool:
         """Whether it may be known, given which arguments may: if none that it needs was never delivered."""

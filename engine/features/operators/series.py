@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from skewscope.engine.features.operators.protocol import Operator, OperatorContext, Reads, Truth, Values, register
-from skewscope.engine.features.operators.stateless import Elementwise, to_truth
+from skewscope.engine.features.operators.protocol import Operator, OperatorContext, Reads, Values, register
 from skewscope.engine.features.peer_statistics import sum_rows
 from skewscope.engine.features.windows import LateSampleReader
 from skewscope.engine.ingest.layout import ColumnLayout, SeriesRows, match_selectors
-from skewscope.engine.ingest.sampling import CommonTimestamp, common_timestamp_of, merge_complete_timestamps
+from skewscope.engine.ingest.samples import CommonTimestamp, common_timestamp_of, merge_complete_timestamps
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.entities import ArgumentFunction, EntitySubset
 from skewscope.rules.entity_kinds import NETWORKS
@@ -172,42 +171,6 @@ class SignalPresence(Operator):
             self._presence = np.where(np.isnan(times), np.nan, 1.0)
             self._first_samples, self._series = self.series_state.first_samples, series
         return self._presence
-
-
-@register("known")
-class Known(Elementwise):
-    """YES where a value is known, else NO; of a counter, whether it was read lately."""
-
-    @staticmethod
-    def function(x: F64) -> Truth:
-        return to_truth(~np.isnan(x), np.isnan(x))
-
-    @classmethod
-    def build(cls, expr: Expr, context: OperatorContext) -> Operator:
-        (arg,) = expr.args
-        is_total = arg.op == "signal" and context.series_state.signals[arg.name].type in {"counter", "histogram"}
-        return _KnownCounter(expr, context) if is_total else cls(expr, context)
-
-    def is_available(self, args: Sequence[bool]) -> bool:  # noqa: ARG002
-        return True
-
-
-class _KnownCounter(Operator):
-    """YES where a counter was read lately, else NO."""
-
-    reads = Reads.NOTHING
-
-    def __init__(self, expr: Expr, context: OperatorContext) -> None:
-        self.reader = SignalReader(expr.args[0], context)
-
-    def is_available(self, args: Sequence[bool]) -> bool:  # noqa: ARG002
-        return True
-
-    def evaluate(self, t: float, args: Sequence[Any]) -> Truth:  # noqa: ARG002
-        return Known.function(self.reader.evaluate(t, ()))
-
-    def evaluate_subset(self, subset: EntitySubset, argument: ArgumentFunction) -> Truth:
-        return Known.function(self.reader.evaluate_subset(subset, argument))
 
 
 @register("reading")

@@ -14,16 +14,16 @@ from hypothesis import HealthCheck, given, settings
 
 from skewscope.adapters.runtime import durable
 from skewscope.adapters.runtime.durable import DurableMatcher, IdAllocator, best_matcher, build_rulesets, is_available
-from skewscope.engine.advice.advice import ReferenceMatcher
-from skewscope.engine.advice.policy import (
+from skewscope.engine.advice.advice import (
     CompiledPattern,
     CompiledRule,
     Conclusion,
     Program,
+    ReferenceMatcher,
     build_fact,
-    compile_policies,
     fnv1a32,
 )
+from skewscope.engine.advice.policy import compile_policies
 from skewscope.engine.model.incident import SEVERITIES
 from skewscope.rules.policy import load
 from tests.support.policies import diagnosis, policy, program, programs, steps, topology

@@ -20,8 +20,8 @@ from skewscope.adapters.view.broadcast import (
     ViewUpdate,
     encode_view,
 )
+from skewscope.adapters.view.builder import ViewHistory
 from skewscope.adapters.view.remote import RemoteView
-from skewscope.adapters.view.snapshot import ViewHistory
 from skewscope.kb.problems import SkewscopeError
 from tests.support.loopback import Says, Server
 

@@ -4,17 +4,9 @@ import numpy as np
 import pytest
 
 from skewscope.adapters.inputs.recording import load, open_recording
-from skewscope.adapters.view import snapshot as history_module
-from skewscope.adapters.view.snapshot import (
-    RuleHealth,
-    SeriesIndex,
-    SeriesInfo,
-    SignalView,
-    ViewFrame,
-    ViewHistory,
-    ViewSnapshot,
-    peer_statistics,
-)
+from skewscope.adapters.view import builder as history_module
+from skewscope.adapters.view.builder import ViewHistory, build_peer_sets, peer_statistics
+from skewscope.adapters.view.snapshot import RuleHealth, SeriesIndex, SeriesInfo, SignalView, ViewFrame, ViewSnapshot
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError, SkewscopeError
@@ -25,7 +17,7 @@ def frame(t, values, **more):
     nothing = np.full(len(values), np.nan, np.float32)
     stale = more.get("stale", np.zeros(len(values), bool))
     roster = more.get("roster") or SeriesIndex(tuple(SeriesInfo("x", "rank", str(n)) for n in range(len(values))))
-    peers = peer_statistics(roster, np.where(stale, np.nan, values))
+    peers = peer_statistics(build_peer_sets(roster.series), np.where(stale, np.nan, values))
     return ViewFrame(t, values, nothing, nothing, *peers, np.zeros(len(values), np.float32), stale)
 
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from skewscope.engine.advice.advice import ContextFact, PolicyEvaluator, quantise
-from skewscope.engine.advice.policy import encode_value
+from skewscope.engine.advice.advice import ContextFact, PolicyEvaluator, encode_value, quantise
 from skewscope.engine.incidents.confidence import GAIN, PRIOR, Calibration, probability
 from skewscope.engine.incidents.tracker import IncidentTracker
 from skewscope.engine.model.locality import Entity

@@ -3,8 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewscope.engine.advice.advice import PolicyEvaluator, ReferenceMatcher, matches_tests
-from skewscope.engine.advice.policy import CompiledPattern, CompiledRule, Fact, Program, build_fact
+from skewscope.engine.advice.advice import (
+    CompiledPattern,
+    CompiledRule,
+    Fact,
+    PolicyEvaluator,
+    Program,
+    ReferenceMatcher,
+    build_fact,
+    matches_tests,
+)
 from tests.support.policies import diagnosis, facts, policy, program, programs, steps, topology
 
 N0, N1 = "rank A:n0", "rank A:n1"

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from skewscope.engine.attribution.alternatives import NeighbourIndex
 from skewscope.engine.incidents.confidence import PRIOR, Calibration, probability
 from skewscope.engine.incidents.tracker import IncidentTracker
 from skewscope.engine.model.incident import parse_incident
+from skewscope.engine.model.locality import NeighbourIndex
 from skewscope.engine.model.verdict import NO, YES
 from skewscope.kb.model import CausalLink
 from tests.support.incidents import GROUPS, N1, N2, RULES, SILENT, UNSEEN, Says, cluster, incidents, play, verdict

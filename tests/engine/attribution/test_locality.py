@@ -2,9 +2,8 @@
 
 import pytest
 
-from skewscope.engine.attribution.alternatives import NeighbourIndex
 from skewscope.engine.model.entities import EntityIndex
-from skewscope.engine.model.locality import Entity, LocalityIndex
+from skewscope.engine.model.locality import Entity, LocalityIndex, NeighbourIndex
 from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology
 
 NODES = tuple(Node(f"n{n}", ports=(Port(f"n{n}", "ew", "east-west", 5e10),)) for n in range(6))
@@ -32,7 +31,7 @@ def test_near_is_who_shares_a_token(kind, at):
 
 
 def test_a_list_of_names_is_learnt_once_and_as_many_as_there_is_room_for(monkeypatch):
-    monkeypatch.setattr("skewscope.engine.attribution.alternatives.MAX_NAME_LISTS", 2)
+    monkeypatch.setattr("skewscope.engine.model.locality.MAX_NAME_LISTS", 2)
     neighbours = NeighbourIndex(LocalityIndex(TOPOLOGY))
     nodes, ranks = tuple(ENTITIES.names["node"]), tuple(ENTITIES.names["rank"])
     assert [neighbours.add_names(*of) for of in (("node", nodes), ("node", nodes))] == [True, False]

@@ -8,11 +8,10 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
-from skewscope.engine.features.operators import protocol, stateless, windowed
+from skewscope.engine.features.operators import elementwise, protocol
+from skewscope.engine.features.operators.elementwise import Elementwise, WindowStatistic, to_truth
 from skewscope.engine.features.operators.peers import PeerComparison, Reduction
 from skewscope.engine.features.operators.protocol import OPERATORS, Operator, Reads, operator_class, register
-from skewscope.engine.features.operators.stateless import Elementwise, to_truth
-from skewscope.engine.features.operators.windowed import WindowStatistic
 from skewscope.rules import calls, expression, functions, language
 from skewscope.rules.functions import FUNCTIONS, MEMORY, Q, W, X, Y
 from skewscope.rules.signatures import Parameter, RuleFunction
@@ -59,7 +58,7 @@ def test_a_function_of_values_gives_the_declared_type_and_keeps_the_unknown(name
 def add_function(monkeypatch):
     """Adds a function as a contributor would: an entry in the table of functions, and a class."""
     declared = dict(FUNCTIONS)
-    for module in (functions, calls, expression, language, protocol, windowed):
+    for module in (functions, calls, expression, language, protocol, elementwise):
         if hasattr(module, "FUNCTIONS"):
             monkeypatch.setattr(module, "FUNCTIONS", declared)
     monkeypatch.setattr(protocol, "OPERATORS", dict(OPERATORS))
@@ -217,7 +216,7 @@ def test_the_example_of_the_documentation_works(add_function):
     section = (ROOT / "CONTRIBUTING.md").read_text().partition("## Add a function to the rule language")[2]
     entry, operator = [dedent(text) for text in re.findall(r"```python\n(.*?)```", section, re.DOTALL)[:2]]
     add_function(eval(entry, vars(functions)))
-    exec(operator, vars(stateless) | {"register": protocol.register})
+    exec(operator, vars(elementwise) | {"register": protocol.register})
     lab = Lab(["near(wire.onset_lag, wire.round_period, 3*ms)"], wants="truth")
     found = lab.tick({**ranks([0.010, 0.020]), ("wire.round_period", "A"): 0.0125})
     assert [found[0][f"A:n{n}"] for n in range(3)] == [1, -1, 0]
@@ -233,8 +232,8 @@ def test_a_class_that_cannot_compute_a_function_is_refused(add_function):
 
 
 def test_what_a_class_overrides_says_whether_it_evaluates_subsets():
-    assert OPERATORS["peer_z"].supports_subset
-    assert not OPERATORS["ewma"].supports_subset
+    assert "evaluate_subset" in OPERATORS["peer_z"].overrides
+    assert "evaluate_subset" not in OPERATORS["ewma"].overrides
     assert OPERATORS["ewma"].reads is Reads.NOTHING
 
 

@@ -8,8 +8,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skewscope.engine.features.windows import SampleWindow
-from skewscope.engine.ingest.ring_buffer import MAX_SLOTS, MIN_PERIODS, SLOTS_PER_WINDOW, SlotRing, slot_for_window
-from skewscope.engine.ingest.sampling import MAX_PERIOD_S
+from skewscope.engine.ingest.samples import (
+    MAX_PERIOD_S,
+    MAX_SLOTS,
+    MIN_PERIODS,
+    SLOTS_PER_WINDOW,
+    SlotRing,
+    slot_for_window,
+)
 from tests.support.rule_world import Lab, ranks
 
 NAN = math.nan

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from textual.events import MouseScrollDown
 
-from skewscope.adapters.view.snapshot import ViewHistory
+from skewscope.adapters.view.builder import ViewHistory
 from skewscope.engine.model.topology import Group
 from skewscope.kb.problems import InputError, Problem
 from skewscope.tui.console.app import Console, ConsoleOptions

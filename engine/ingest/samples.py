@@ -1,17 +1,283 @@
-"""Rings whose slots hold what came in a stretch of time, so that a window costs two rows.
+"""Samples and their times: batches in order, learned sampling periods, and rings of slots for windows.
 
-A ring has at most `MAX_SLOTS` slots, whatever the window and the period: a slot is as long as a fraction of the window,
-and becomes longer where series are sampled more rarely. A window's edge is therefore exact to one slot.
+Frames bring whole columns at one time. Where that time is known, the times of single samples are not read.
+
+The slots of a ring hold what came in a stretch of time, so that a window costs two rows. A ring has at most `MAX_SLOTS`
+slots, whatever the window and the period: a slot is as long as a fraction of the window, and becomes longer where
+series are sampled more rarely. A window's edge is therefore exact to one slot.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.ingest.sampling import MAX_PERIOD_S, pad_to_length
-from skewscope.engine.model.arrays import F64, Mask
+from skewscope.engine.model.arrays import F64, Index, Mask
+
+# --- batches of samples
+
+
+@dataclass(frozen=True, slots=True)
+class SortedSamples:
+    """Samples of series, ordered by series and then time; `first` and `last` mark a series' own."""
+
+    series: Index
+    time: F64
+    value: F64
+    first: NDArray[np.bool_]
+    last: NDArray[np.bool_]
+    is_unique: bool
+    """Whether no series has more than one."""
+
+    def select(self, mask: NDArray[np.bool_]) -> "SortedSamples":
+        """Some of them."""
+        if mask.all():
+            return self
+        at = np.flatnonzero(mask)
+        if self.is_unique:
+            return build_unique_batch(self.series[at], self.time[at], self.value[at])
+        return build_sorted_batch(self.series[at], self.time[at], self.value[at])
+
+
+def build_sorted_batch(series: Index, time: F64, value: F64) -> SortedSamples:
+    """Samples ordered by series and time."""
+    first, last = np.ones(len(series), bool), np.ones(len(series), bool)
+    first[1:] = last[:-1] = series[1:] != series[:-1]
+    return SortedSamples(series, time, value, first, last, is_unique=False)
+
+
+def build_unique_batch(series: Index, time: F64, value: F64) -> SortedSamples:
+    """Samples of which no two are of one series."""
+    every = np.ones(len(series), bool)
+    return SortedSamples(series, time, value, every, every, is_unique=True)
+
+
+# --- common timestamps
+
+
+@dataclass(frozen=True, slots=True)
+class CommonTimestamp:
+    """The one time of the newest samples of many entities; an entity without one at that time has no value now."""
+
+    time: float
+    is_complete: bool = True
+    """Whether all that ever bring samples brought one."""
+
+
+CONSTANT_TIMESTAMP = CommonTimestamp(-np.inf)
+"""Of what is always the same."""
+
+
+def constant_array(value: float, *shape: int) -> F64:
+    """Returns [shape] the same number everywhere, read-only, in the memory of one number."""
+    return np.ndarray(shape, np.float64, np.array([value]), strides=(0,) * len(shape))
+
+
+def is_constant_array(values: F64) -> bool:
+    """Whether an array is one made by `constant_array`."""
+    return len(values) > 0 and values.strides == (0,)
+
+
+def merge_timestamps(moments: Iterable[CommonTimestamp | None]) -> CommonTimestamp | None:
+    """The common timestamp of values that depend on all of these; None if their times differ."""
+    found = CONSTANT_TIMESTAMP
+    for moment in moments:
+        if moment is None or (moment.time != found.time and CONSTANT_TIMESTAMP.time not in (moment.time, found.time)):
+            return None
+        found = CommonTimestamp(max(found.time, moment.time), found.is_complete and moment.is_complete)
+    return found
+
+
+def merge_complete_timestamps(parts: Iterable[CommonTimestamp | None]) -> CommonTimestamp | None:
+    """The same, for values that outlast a missing sample: None unless every entity has a new one."""
+    found = merge_timestamps(parts)
+    return found if found is not None and found.is_complete else None
+
+
+class TimedColumn(Protocol):
+    """A column of a frame: series that are delivered together."""
+
+    @property
+    def time(self) -> float:
+        """Seconds: of its newest samples; NaN before the first."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the newest delivery had a valid value for every series."""
+
+
+def common_timestamp_of(columns: Sequence[TimedColumn]) -> CommonTimestamp | None:
+    """The one time at which all columns were last delivered; None if there are several, or no columns."""
+    if not columns or any(column.time != columns[0].time for column in columns):
+        return None
+    return CommonTimestamp(columns[0].time, all(column.is_complete for column in columns))
+
+
+# --- sampling periods
+
+WARM_UP_INTERVALS = 5
+"""So many intervals are collected before their median is trusted to change only slowly."""
+MIN_INTERVALS = 3
+"""Slots are fitted to a period of at least so many intervals: a single long interval is an outage."""
+LEARNING_RATE = 0.1
+"""How much of a new interval, on a logarithmic scale, is believed after that."""
+STALE_PERIODS = 3.0
+"""A value is stale after so many periods, and no sooner than after so many ticks."""
+MAX_PERIOD_S = 60.0
+"""Longest period that widens a window, and longest time that a series seen only once stays fresh, half of it."""
+
+
+def pad_to_length(array: F64, size: int) -> F64:
+    """The array with its last axis made `size` long, filled with NaN."""
+    if array.shape[-1] >= size:
+        return array
+    out = np.full((*array.shape[:-1], size), np.nan, array.dtype)
+    out[..., : array.shape[-1]] = array
+    return out
+
+
+def nan_to_zero(x: F64) -> F64:
+    """The values; 0 where there is none."""
+    return np.where(np.isnan(x), 0.0, x)
+
+
+MAX_SERIES_SCANNED = 4096
+"""The usual period is taken from a regular selection of at most about this many series."""
+
+
+@dataclass
+class SamplingPeriods:
+    """Sampling periods of many series, in seconds; NaN where fewer than two samples came."""
+
+    tick: float
+    period: F64 = field(default_factory=lambda: np.empty(0))
+    stale_after: F64 = field(default_factory=lambda: np.empty(0))
+    """Age at which a value is stale."""
+    version: int = 0
+    """Grows when a period changes."""
+    _first_intervals: F64 = field(default_factory=lambda: np.empty((WARM_UP_INTERVALS, 0)))
+    _extremes: dict[tuple[int, int], tuple[int, float]] = field(default_factory=dict)
+
+    def grow(self, size: int) -> None:
+        """Make room for `size` series."""
+        old = len(self.stale_after)
+        self.period, self._first_intervals = (
+            pad_to_length(self.period, size),
+            pad_to_length(self._first_intervals, size),
+        )
+        self.stale_after = pad_to_length(self.stale_after, size)
+        self.stale_after[old:] = max(MAX_PERIOD_S / 2, STALE_PERIODS * self.tick)
+        self.version += 1
+
+    def copy_from(self, into: slice, other: "SamplingPeriods", at: slice) -> None:
+        """Copy the periods of some series from another table."""
+        self.period[into], self.stale_after[into] = other.period[at], other.stale_after[at]
+        self._first_intervals[:, into] = other._first_intervals[:, at]  # noqa: SLF001 - one of its own kind
+        self.version += 1
+
+    def broadcast_from(self, into: slice, other: "SamplingPeriods") -> None:
+        """Give many series the period of the only series of another table."""
+        self.period[into], self.stale_after[into] = other.period[0], other.stale_after[0]
+        self._first_intervals[:, into] = other._first_intervals[:, :1]  # noqa: SLF001 - one of its own kind
+        self.version += 1
+
+    def p90_period(self, at: Index | slice = slice(None)) -> float:
+        """The period that nine of ten series do not exceed, of those that rest on more than chance; 0 without any."""
+        if isinstance(at, slice):
+            begin, end, _ = at.indices(len(self.period))
+            some = np.arange(begin, end, max(1, (end - begin) // MAX_SERIES_SCANNED))
+        else:
+            some = at[:: max(1, len(at) // MAX_SERIES_SCANNED)]
+        known = self.period[some[~np.isnan(self._first_intervals[MIN_INTERVALS - 1, some])]]
+        place = len(known) * 9 // 10
+        return float(np.partition(known, place)[place]) if len(known) else 0.0
+
+    def common_period(self, who: Mask) -> float:
+        """The period of some series, if it is the same and known for good; else NaN."""
+        period = self.period[who]
+        same = (
+            len(period)
+            and (period == period[0]).all()
+            and not np.isnan(self._first_intervals[WARM_UP_INTERVALS - 1, who]).any()
+        )
+        return float(period[0]) if same else np.nan
+
+    def longest_period(self, at: slice) -> float:
+        """The longest of some periods; 0 where none is known."""
+        key = at.start or 0, -1 if at.stop is None else at.stop
+        version, found = self._extremes.get(key, (-1, 0.0))
+        if version != self.version:
+            found = float(np.fmax.reduce(self.period[at], initial=0.0))
+            self._extremes[key] = self.version, found
+        return found
+
+    def shortest_stale_after(self) -> float:
+        """The shortest horizon."""
+        key = -2, -2
+        version, found = self._extremes.get(key, (-1, 0.0))
+        if version != self.version:
+            found = float(self.stale_after.min(initial=np.inf))
+            self._extremes[key] = self.version, found
+        return found
+
+    def learn(self, at: Index | slice, interval: F64) -> None:
+        """Learn one interval in seconds of each of the series `at`; NaN, zero and negative ones are ignored."""
+        known = self.period[at]
+        # A steady period has nothing to teach, once it has been seen for long enough.
+        new = (interval > 0) & ((interval != known) | np.isnan(self._first_intervals[WARM_UP_INTERVALS - 1, at]))
+        if not new.any():
+            return
+        self.version += 1
+        some: Index = np.flatnonzero(new) if isinstance(at, slice) else at[new]
+        interval = interval[new]
+        young = np.isnan(self._first_intervals[WARM_UP_INTERVALS - 1, some])
+        if young.any():
+            self._collect(some[young], interval[young])
+        old = ~young
+        if old.any():
+            some, interval = some[old], interval[old]
+            known = self.period[some]
+            known *= np.clip(interval / known, 0.5, 2.0) ** LEARNING_RATE
+            self._set(some, known)
+
+    def _collect(self, at: Index, interval: F64) -> None:
+        count = (~np.isnan(self._first_intervals[:, at])).sum(axis=0)
+        self._first_intervals[count, at] = interval
+        ordered = np.sort(self._first_intervals[:, at], axis=0)
+        self._set(at, np.take_along_axis(ordered, (count // 2)[None, :], axis=0)[0])
+
+    def _set(self, at: Index, period: F64) -> None:
+        self.period[at] = period
+        self.stale_after[at] = STALE_PERIODS * np.maximum(period, self.tick)
+
+
+# --- values of several expressions side by side
+
+MAX_COLUMNS = 1 << 16
+"""Columns that are processed together, unless one expression has more: they should fit into the cache."""
+
+Sampler = Callable[[Sequence[int]], tuple[F64, F64 | float]]
+"""Returns this tick's values of some expressions side by side, and their times: one number if all are equal."""
+
+Item = TypeVar("Item")
+
+
+def split_by_width(items: Iterable[Item], size: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """Yields the items in order, in lists of at most `MAX_COLUMNS` columns, unless one item alone has more."""
+    part: list[Item] = []
+    width = 0
+    for item in items:
+        if part and width + size(item) > MAX_COLUMNS:
+            yield part
+            part, width = [], 0
+        part.append(item)
+        width += size(item)
+    if part:
+        yield part
+
 
 MAX_SLOTS = 40
 WIDE_RING_DEPTHS = (8, 16)
