@@ -18,8 +18,8 @@ from skewscope.engine.model.topology import Group, Topology
 from skewscope.kb.model import Judgement, Signal
 from skewscope.rules.entity_kinds import kind_of
 
-PAST, PEERS, MOVING, ZERO, REPEATS = "past", "peers", "moving", "zero", "repeats"
-"""Forms of a deviation: from its own past, from its peers, moving between peers, to nothing, again and again."""
+PAST, PEERS, MOVING, ZERO, REPEATS, SHARES, START = "past", "peers", "moving", "zero", "repeats", "shares", "start"
+"""Forms: from its past or peers, moving between peers, to nothing, again and again, unequal shares, a slow start."""
 
 DeviationKey = tuple[str, Entity, str]
 """Signal, place and form."""
@@ -32,7 +32,7 @@ class Deviation:
     signal: Signal
     place: Entity
     form: str
-    """PAST, PEERS, MOVING, ZERO or REPEATS."""
+    """PAST, PEERS, MOVING, ZERO, REPEATS, SHARES or START."""
     direction: str
     """up, down, stops, begins or uneven."""
     since: float

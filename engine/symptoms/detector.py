@@ -16,6 +16,7 @@ from skewscope.engine.symptoms.cells import (
     PAST,
     PEERS,
     REPEATS,
+    START,
     Deviation,
     DeviationKey,
     JudgedCells,
@@ -23,6 +24,7 @@ from skewscope.engine.symptoms.cells import (
     SampleSource,
 )
 from skewscope.engine.symptoms.levels import IdlePaths, LevelShifts, PeerRatios, ShiftLimits
+from skewscope.engine.symptoms.links import UnevenLinks, find_parallel_links
 
 MIN_CHANGES = 3
 """Changes of a counter after which its usual pace is known."""
@@ -30,6 +32,8 @@ STALL_RENEWALS = 5.0
 """A counter has stopped when it has not changed for so many of its usual intervals..."""
 MIN_STALL_S = 10.0
 """...and for at least so many seconds."""
+PENDING = 0.5
+"""A counter that has stood for this part of that time may be the one that is behind."""
 MIN_GROUP_STALL_S = 60.0
 """A group that stands as a whole may wait for another one: that one is told first."""
 BURST_S = 60.0
@@ -60,6 +64,8 @@ class ProgressStops:
     _changes: Index = field(default_factory=lambda: np.empty(0, np.intp))
     _last_change: F64 = field(default_factory=lambda: np.empty(0))
     _stopped: Mask = field(default_factory=lambda: np.empty(0, bool))
+    _first_pending: float = np.inf
+    """When the first counter stopped of those that do not yet stand for long enough to be told."""
 
     def grow(self) -> None:
         """Makes room for new cells."""
@@ -80,8 +86,11 @@ class ProgressStops:
         self._changes += (changed > self._last_change) | (np.isnan(self._last_change) & ~np.isnan(changed))
         self._last_change = changed
         stand = cells.time[self.at] - changed
-        long = stand > np.maximum(STALL_RENEWALS * cells.renewal[self.at], MIN_STALL_S)
-        self._stopped = long & (self._changes > MIN_CHANGES) & ~np.isnan(cells.value[self.at])
+        known = (self._changes > MIN_CHANGES) & ~np.isnan(cells.value[self.at])
+        limit = np.maximum(STALL_RENEWALS * cells.renewal[self.at], MIN_STALL_S)
+        self._stopped = known & (stand > limit)
+        pending = changed[known & ~self._stopped & (stand > PENDING * limit)]
+        self._first_pending = float(pending.min(initial=np.inf))
 
     def deviations(self) -> Iterator[Deviation]:
         """Yields the counters that stand and are behind their peers, or else the groups that stand as a whole."""
@@ -119,7 +128,8 @@ class ProgressStops:
             if number not in places or not all(cell in stopped for cell in group):
                 continue
             since = max(float(cells.change_time[cell]) for cell in group)
-            if max(float(cells.time[cell]) for cell in group) - since >= MIN_GROUP_STALL_S:
+            stands = max(float(cells.time[cell]) for cell in group) - since >= MIN_GROUP_STALL_S
+            if stands and self._first_pending > since + MIN_GROUP_STALL_S:
                 yield Deviation(cells.signals[group[0]], places[number], PAST, "stops", since, 0.0, 0.0)
 
 
@@ -315,12 +325,14 @@ class SymptomDetector:
         self.cells = JudgedCells(self.state, self.topology)
         nothing = np.empty(0)
         none = np.empty(0, bool)
-        self.shifts = LevelShifts(ShiftLimits(nothing, nothing, none, none, nothing))
+        self.shifts = LevelShifts(ShiftLimits(nothing, nothing, none, none, nothing, none))
         self.peers = PeerRatios(self.cells)
         self.progress = ProgressStops(self.cells)
         self.errors = ErrorBursts(self.cells)
         self.states = StateChanges(self.cells)
         self.paths = IdlePaths(self.cells)
+        links = find_parallel_links(self.topology)
+        self.links = UnevenLinks(self.cells, links) if links else None
         self._given: Index = np.empty(0, np.intp)
         """[cell] the cell that must show load, or -1."""
         self._load: F64 = nothing
@@ -345,6 +357,8 @@ class SymptomDetector:
             self.shifts.step(past, usable[past], self.cells.time[past])
             self.peers.step(t, usable, mask, distinct)
             self.paths.step(new, self.shifts)
+            if self.links is not None:
+                self.links.step(new, self.shifts.median, self.paths.idle_cells())
             self.progress.step(t)
             self.errors.step(new)
             self.states.step(new)
@@ -375,7 +389,9 @@ class SymptomDetector:
         )
         past_least = np.where(follows, np.maximum(least, LEAST_SERVING_SHIFT), least)
         # Traffic follows load: its past is kept, and never judged by itself.
-        self.shifts.grow(ShiftLimits(past_least, floor, up & ~kept, down & ~kept, min_time))
+        is_work = np.array([role == "time-per-work" for role in roles], bool) & ~np.array(serving, bool)
+        self.shifts.grow(ShiftLimits(past_least, floor, up & ~kept, down & ~kept, min_time, is_work))
+        self.shifts.started |= ~is_work
         self.peers.grow(self._is_distinct, min_time)
         self._last = np.concatenate((self._last, np.full(size - len(self._last), np.nan)))
         by_place = {(cells.signals[n].id, cells.places[n]): n for n in range(size)}
@@ -389,6 +405,8 @@ class SymptomDetector:
         self._load_series = np.array([cells.load_series(n) if judged_by_load[n] else -1 for n in range(size)], np.intp)
         for part in (self.progress, self.errors, self.states, self.paths):
             part.grow()
+        if self.links is not None:
+            self.links.grow()
 
     def _usable_values(self) -> F64:
         """Returns [cell] the newest values, NaN where the signal counts only under load and there is none."""
@@ -416,6 +434,8 @@ class SymptomDetector:
         yield from self._past_deviations()
         yield from self._peer_deviations()
         yield from self.paths.deviations()
+        if self.links is not None:
+            yield from self.links.deviations()
         yield from self.progress.deviations()
         yield from self.errors.deviations()
         yield from self.states.deviations()
@@ -427,6 +447,10 @@ class SymptomDetector:
             yield self._deviation(
                 cell, PAST, direction, float(shifts.since[cell]), shifts.level(cell), float(shifts.before[cell])
             )
+
+        for cell in np.flatnonzero(shifts.slow_start).tolist():
+            value, after = float(shifts.start_low[cell]), shifts.level(cell)
+            yield self._deviation(cell, START, "up", float(shifts.start_since[cell]), value, after)
 
     def _shifted_cells(self) -> Index:
         """Returns the cells shifted against their past; one that has peers only where half of these are, too.

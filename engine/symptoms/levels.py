@@ -11,7 +11,7 @@ the same ratio of the other ports of its node in the same network.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -34,10 +34,24 @@ DEVIATIONS = 5.0
 QUANTILE = 0.98
 TAIL = 4.0
 """Single steps of up to 3.4 times the median are normal (MLPerf runs); what is longer says nothing about the tail."""
+LONG_STEP = 2
+"""A time beyond TAIL times the median counts as so many values: evaluation and checkpoints are shorter."""
+START_TIMES = 10.0
+"""The first times of a job are a slow start when they are so many times those that follow..."""
+MIN_START_S = 5.0
+"""...for so long: compilation and the set-up of collectives make one or two steps slow."""
+MAX_START = 24
+"""Values after which a series has started."""
 RELEARN_S = 6 * 3600.0
 """A shift that lasts so long is the new level."""
 HALF = 0.5
 """A shift ends when the level is back within this part of the least size."""
+
+KEPT = (
+    *("median", "low", "high", "run_since", "since", "before", "count", "accepted_at", "run", "shift", "back"),
+    *("started", "start_count", "start_after", "start_low", "start_since", "start_end", "slow_start"),
+)
+"""Arrays of a series that stay as they are when others are added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +67,12 @@ class ShiftLimits:
     down: Mask
     min_time: F64
     """Least seconds that a run must last."""
+    is_work: Mask
+    """Whether it is the time of work: one healthy value takes one from a run and does not end it."""
+
+    def of(self, series: Index) -> "ShiftLimits":
+        """Returns the limits of some series, in their order."""
+        return ShiftLimits(*(getattr(self, one.name)[series] for one in fields(self)))
 
 
 @dataclass
@@ -83,11 +103,19 @@ class LevelShifts:
         """Values in a row that are healthy again."""
         self.before = np.full(size, np.nan)
         """The healthy level when the shift began."""
+        self.started = np.zeros(size, bool)
+        """Whether it is known how it started."""
+        self.start_count, self.start_after = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        """Slow values at the start, and values after them."""
+        self.start_low, self.start_since, self.start_end = (np.full(size, np.nan) for _ in range(3))
+        """The least slow value, and the times of the first and the last."""
+        self.slow_start = np.zeros(size, bool)
+        """Whether a slow start became known with the newest value."""
 
     def grow(self, limits: ShiftLimits) -> None:
         """Makes room for more series; `limits` are those of all."""
-        old, names = self.size, ("median", "low", "high", "run_since", "since", "before")
-        kept = {name: getattr(self, name) for name in (*names, "count", "accepted_at", "run", "shift", "back")}
+        old = self.size
+        kept = {name: getattr(self, name) for name in KEPT}
         recent, past = self.recent, self.past
         self._allocate(len(limits.least))
         self.limits = limits
@@ -110,9 +138,10 @@ class LevelShifts:
         self.recent[-1, at] = value
         above = (value > self.high[at]) & self.limits.up[at]
         below = (value < self.low[at]) & self.limits.down[at]
-        self._count_runs(at, time, above, below)
+        self._count_runs(at, value, time, above, below)
         self._begin(at, time)
         self._end(at, time, value)
+        self._watch_start(at, time, value)
 
     def level(self, series: int) -> float:
         """Returns the median of the newest values of one series."""
@@ -154,10 +183,13 @@ class LevelShifts:
 
     # --- shifts
 
-    def _count_runs(self, at: Index, time: F64, above: Mask, below: Mask) -> None:
-        run = self.run[at]
-        new = np.where(above, np.maximum(run, 0) + 1, np.where(below, np.minimum(run, 0) - 1, 0))
-        begun = (np.abs(new) == 1) & (np.sign(new) != np.sign(run))
+    def _count_runs(self, at: Index, value: F64, time: F64, above: Mask, below: Mask) -> None:
+        """Counts values beyond the limits; of times of work as a cumulative sum (E. S. Page, 1954)."""
+        run, is_work = self.run[at], self.limits.is_work[at]
+        step = np.where(is_work & (value > TAIL * self.median[at]), LONG_STEP, 1)
+        left = np.where(is_work, np.sign(run) * (np.minimum(np.abs(run), RUN) - 1).clip(0), 0)
+        new = np.where(above, np.maximum(run, 0) + step, np.where(below, np.minimum(run, 0) - 1, left))
+        begun = (new != 0) & (np.sign(new) != np.sign(run))
         self.run_since[at[begun]] = time[begun]
         self.run[at] = new
 
@@ -187,6 +219,33 @@ class LevelShifts:
         ended = some[over]
         self.shift[ended], self.since[ended], self.run[ended] = 0, np.nan, 0
 
+    # --- start
+
+    def _watch_start(self, at: Index, time: F64, value: F64) -> None:
+        """Finds by hindsight that the first values were far above those that followed; these are the past then."""
+        self.slow_start[at] = False
+        is_open = ~self.started[at]
+        if not is_open.any():
+            return
+        some, new, when = at[is_open], value[is_open], time[is_open]
+        first = self.start_count[some] == 0
+        self.start_low[some[first]], self.start_since[some[first]] = new[first], when[first]
+        fell = START_TIMES * new <= self.start_low[some]
+        slow = ~fell & (self.start_after[some] == 0)
+        self.start_count[some[slow]] += 1
+        self.start_low[some[slow]] = np.minimum(self.start_low[some[slow]], new[slow])
+        self.start_end[some[slow]] = when[slow]
+        self.start_after[some[fell]] += 1
+        over = some[(~fell & ~slow) | (self.start_after[some] >= MIN_PAST) | (self.start_count[some] > MAX_START)]
+        self.started[over] = True
+        lasted = self.start_end[over] - self.start_since[over] >= MIN_START_S
+        found = over[(self.start_after[over] >= MIN_PAST) & (self.start_count[over] >= RUN) & lasted]
+        self.slow_start[found] = True
+        self.past[:, found], self.past[:RUN, found] = np.nan, self.recent[:, found]
+        self.count[found] = RUN
+        self.high[found] = self.low[found] = self.median[found] = np.nan
+        self.shift[found], self.run[found], self.since[found] = 0, 0, np.nan
+
 
 def _quantile(ordered: F64, size: Index, q: float) -> F64:
     """Returns [series] the quantile of the first `size` values of each column, which are in ascending order."""
@@ -205,6 +264,13 @@ STANDING_RATIO = 1.5
 """Workers that share GPUs differ by up to 30 % for a whole job without a fault (alibaba/clusterdata)."""
 MAX_RATIO = 1000.0
 """The ratio of a value to peers that have none."""
+MIN_LATE_S = 1.0
+"""One step of one member is late when it is by TAIL times and so many seconds above the median of its peers: 1 such
+step in a million of 411 ranks that read from storage (mlcommons/storage_results_v1.0), and a real stall there."""
+MIN_LATE_SET = 8
+"""Members from which on the peers are a measure for one step."""
+FEW = 8
+"""A part of so many members may be late at once, such as those of one host; more of them are no exception."""
 STANDING_RUN = 5
 """Samples in a row at that ratio."""
 MIN_MOVING_SIZE = 4
@@ -222,7 +288,8 @@ class PeerRatios:
     """Of each set: its largest ratio."""
 
     def __post_init__(self) -> None:
-        nothing = _limits(np.empty(0), np.empty(0, bool), np.empty(0, bool), np.empty(0))
+        none = np.empty(0, bool)
+        nothing = ShiftLimits(np.empty(0), np.empty(0), none, none, np.empty(0), none)
         self.shifts, self.moving = LevelShifts(nothing), LevelShifts(nothing)
         self._sets: EntitySets = build_sets([], 0)
         self.compared: Mask = np.empty(0, bool)
@@ -234,6 +301,10 @@ class PeerRatios:
         self._standing = np.empty(0, np.int64)
         self._standing_since = np.empty(0)
         self._may_stand: Mask = np.empty(0, bool)
+        self._may_be_late: Mask = np.empty(0, bool)
+        """[pair] whether one step counts."""
+        self._late_since = np.empty(0)
+        """[pair] when a single step was late at the last comparison."""
         self.ratio = np.empty(0)
         self.median = np.empty(0)
         """[set]"""
@@ -266,18 +337,20 @@ class PeerRatios:
         for cell, number in zip(at[self.compared].tolist(), cells.pair_set[self.compared].tolist(), strict=True):
             members.setdefault(number, []).append(cell)
         self._sets = build_sets(members, sets)
-        self.shifts.grow(_limits(least[at], up[at], down[at], min_time[at]))
+        is_work = np.array([one.role == "time-per-work" for one in judged], bool)
+        limits = ShiftLimits(least, np.zeros(len(least)), up, down, min_time, is_work)
+        self.shifts.grow(limits.of(at))
+        self.shifts.started[:] = True
         first = np.zeros(sets, np.intp)
         first[cells.pair_set[::-1]] = at[::-1]
-        slow = up[first] & stands[first] & (cells.set_sizes >= MIN_MOVING_SIZE) if sets else np.empty(0, bool)
-        self.moving.grow(
-            _limits(
-                least[first] if sets else np.empty(0),
-                slow,
-                np.zeros(sets, bool),
-                min_time[first] if sets else np.empty(0),
-            )
-        )
+        slow = up & stands
+        of_sets = replace(limits, up=slow, down=np.zeros(len(least), bool)).of(first)
+        self.moving.grow(replace(of_sets, up=of_sets.up & (cells.set_sizes >= MIN_MOVING_SIZE)))
+        self.moving.started[:] = True
+        ranks = np.array([one.kind == "rank" for one in cells.places], bool)
+        trains = np.array([cells.serving_group(n) is None for n in range(len(cells))], bool)
+        self._may_be_late = (is_work & ranks & trains)[at] & (cells.set_sizes >= MIN_LATE_SET)[cells.pair_set]
+        self._late_since = _padded(self._late_since, pairs, np.nan)
         self._waiting, self._distinct_new = (
             _padded(self._waiting, pairs, False),
             _padded(self._distinct_new, pairs, False),
@@ -330,6 +403,7 @@ class PeerRatios:
         time = np.full(len(pairs), t)
         self.shifts.step(pairs, ratio, time)
         self._count_standing(pairs, ratio, t)
+        self._find_late(pairs, (value - middle)[known], t)
         self._compare_moving(pairs, ratio, t)
 
     def _count_standing(self, pairs: Index, ratio: F64, t: float) -> None:
@@ -339,6 +413,14 @@ class PeerRatios:
         first = odd & (self._standing[pairs] == 0)
         self._standing_since[pairs[first]] = t
         self._standing[pairs] = np.where(odd, self._standing[pairs] + 1, 0)
+
+    def _find_late(self, pairs: Index, late_by: F64, t: float) -> None:
+        self._late_since[pairs] = np.nan
+        late = pairs[self._may_be_late[pairs] & (self.ratio[pairs] > TAIL) & (late_by >= MIN_LATE_S)]
+        if len(late):
+            numbers = self.cells.pair_set[late]
+            many = np.bincount(numbers)[numbers] * FEW > self.cells.set_sizes[numbers]
+            self._late_since[late[~many]] = t
 
     def _compare_moving(self, pairs: Index, ratio: F64, t: float) -> None:
         numbers = self.cells.pair_set[pairs]
@@ -355,23 +437,21 @@ class PeerRatios:
     def odd_pairs(self) -> Index:
         """Returns the pairs that are outliers now."""
         long = self._standing_time_over()
-        return np.flatnonzero((self.shifts.shift != 0) | long)
+        return np.flatnonzero((self.shifts.shift != 0) | long | ~np.isnan(self._late_since))
 
     def _standing_time_over(self) -> Mask:
         return self._standing >= STANDING_RUN
 
     def since(self, pair: int) -> float:
         """Since when a pair is an outlier, seconds."""
-        found = self.shifts.since[pair] if self.shifts.shift[pair] else self._standing_since[pair]
-        return float(found)
+        if self.shifts.shift[pair]:
+            return float(self.shifts.since[pair])
+        stands = self._standing[pair] >= STANDING_RUN
+        return float(self._standing_since[pair] if stands else self._late_since[pair])
 
     def moving_sets(self) -> Index:
         """Returns the sets in which some member is an outlier and no member remains the one."""
         return np.flatnonzero((self.moving.shift > 0) & (self._worst_run < STANDING_RUN))
-
-
-def _limits(least: F64, up: Mask, down: Mask, min_time: F64) -> ShiftLimits:
-    return ShiftLimits(least, np.zeros(len(least)), up, down, min_time)
 
 
 def _padded(values: NDArray[Any], size: int, fill: float | bool) -> NDArray[Any]:
@@ -459,6 +539,10 @@ class IdlePaths:
     def _reduced(self, values: F64) -> F64:
         found = self._siblings.reduce(values, row_median)
         return found[np.maximum(self._set, 0)]
+
+    def idle_cells(self) -> Index:
+        """Returns the cells that lost their traffic."""
+        return self.at[self._is_idle]
 
     def deviations(self) -> Iterator[Deviation]:
         """Yields the ports that lost their traffic."""

@@ -31,6 +31,8 @@ from skewscope.engine.symptoms.cells import (
     PEERS,
     REPEATS,
     ROLES,
+    SHARES,
+    START,
     ZERO,
     Deviation,
     DeviationKey,
@@ -75,6 +77,8 @@ COMPARISONS = {
     MOVING: ("peers", "siblings"),
     ZERO: ("siblings", "peers", "past"),
     REPEATS: ("past", "nominal"),
+    SHARES: ("siblings", "peers"),
+    START: ("past", "nominal"),
 }
 """What a signature may compare with to mean a deviation of a form."""
 
@@ -232,11 +236,20 @@ MAX_EVIDENCE = 12
 MAX_ALSO = 32
 ADVISED_PROBABILITY = 0.3
 """Mitigations of candidates from this probability on are advised."""
-CONFIDENCE = {PEERS: 0.8, ZERO: 0.8, REPEATS: 0.8, MOVING: 0.7, PAST: 0.7}
+CONFIDENCE = {PEERS: 0.8, ZERO: 0.8, REPEATS: 0.8, SHARES: 0.8, START: 0.7, MOVING: 0.7, PAST: 0.7}
 """That something is really wrong, by form. Judgement, not calibrated; what follows the load is less sure."""
 LOAD_CONFIDENCE = 0.5
 LOAD_ROLES = frozenset({"wait", "latency", "queue", "pressure", "throughput", "utilisation", "workload", "spread"})
-FORM_ORDER = (PEERS, ZERO, REPEATS, MOVING, PAST)
+AGAINST = {
+    PAST: "its past",
+    PEERS: "its peers",
+    MOVING: "the median of its peers",
+    ZERO: "its siblings",
+    REPEATS: "its past",
+    SHARES: "its parallel links",
+    START: "what followed",
+}
+FORM_ORDER = (PEERS, ZERO, REPEATS, SHARES, MOVING, PAST, START)
 
 
 @dataclass
@@ -337,6 +350,9 @@ class SymptomTracker:
             one = self.symptoms[self._owner[key]]
         else:
             tokens = self._tokens_of(deviation.place)
+            if deviation.form == SHARES:
+                # One hash of a switch places the flows of all its bundles.
+                tokens |= {f"node:{self.locality.topology.port[deviation.place.name].node}"}
             one = self._near(t, tokens) or self._begin(t, deviation, tokens)
             one.tokens |= tokens
             if one.resolved_at is not None:
@@ -542,8 +558,7 @@ def _rank(deviation: Deviation) -> tuple[object, ...]:
 
 
 def _to_evidence(deviation: Deviation) -> IncidentEvidence:
-    against = {PEERS: "its peers", MOVING: "the median of its peers", ZERO: "its siblings", REPEATS: "its past"}
-    text = f"{deviation.signal.name} of {deviation.place.name} against {against.get(deviation.form, 'its past')}"
+    text = f"{deviation.signal.name} of {deviation.place.name} against {AGAINST[deviation.form]}"
     unit = deviation.signal.unit + ("/s" if deviation.signal.type == "counter" else "")
     value = deviation.value if math.isfinite(deviation.value) else None
     return IncidentEvidence(text, "yes", 1.0, value, unit, deviation.signal.id)

@@ -30,8 +30,8 @@ def topology(size: int = 4) -> Topology:
 class SymptomWorld:
     """Feeds samples to a tracker, one tick a second."""
 
-    def __init__(self, size: int = 4) -> None:
-        self.topology = topology(size)
+    def __init__(self, size: int = 4, fleet: Topology | None = None) -> None:
+        self.topology = fleet or topology(size)
         self.table = SeriesTable()
         signals = KNOWN.signals
         self.state = SeriesState(signals, EntityIndex(self.topology), set(judged_signals(signals)), 1.0)

@@ -59,6 +59,64 @@ def test_one_long_step_means_nothing():
     assert not world.incidents()
 
 
+def test_a_stall_is_found_in_few_samples():
+    world = SymptomWorld()
+    for n, wobble in enumerate(noise(2, 60)[:, 0]):
+        world.tick({STEP: wobble * (30 if n in (40, 41) else 1.0)}, pause=4.0)
+    assert {one.condition for one in world.incidents()} == {"slow-steps"}
+
+
+def test_slow_steps_with_lulls_are_found():
+    world = SymptomWorld()
+    for n, wobble in enumerate(noise(2, 60)[:, 0]):
+        world.tick({STEP: wobble * (1.8 if n >= 40 and n % 3 else 1.0)})
+    assert {one.condition for one in world.incidents()} == {"slow-steps"}
+
+
+def started(slow, factor, pause=1.0):
+    world = SymptomWorld()
+    for n, wobble in enumerate(noise(2, 40)[:, 0]):
+        world.tick({STEP: wobble * (factor * (1 + 0.1 * n) if n < slow else 1.0)}, pause=pause)
+    return world
+
+
+def test_a_slow_start_is_told_by_hindsight_and_teaches_nothing():
+    world = started(10, 30)
+    (incident,) = world.incidents()
+    assert (incident.condition, incident.severity, incident.state) == ("slow-start", "info", "resolved")
+    assert incident.summary.startswith("A started slowly at ")
+    for wobble in noise(3, 8)[:, 0]:
+        world.tick({STEP: 2 * wobble})
+    assert "slow-steps" in {one.condition for one in world.incidents()}
+
+
+@pytest.mark.parametrize(
+    ("slow", "factor", "pause"),
+    [(0, 1, 1.0), (2, 60, 20.0), (10, 5, 1.0), (8, 30, 0.5), (30, 30, 1.0)],
+    ids=["healthy", "two steps", "a few times", "a moment", "for long"],
+)
+def test_what_a_warm_up_does_is_silent(slow, factor, pause):
+    assert not {one.condition for one in started(slow, factor, pause).incidents()} & {"slow-start"}
+
+
+def stalled(size, late, seconds=3.0):
+    world = SymptomWorld(size)
+    for n, row in enumerate(noise(4, 60, size)):
+        row[:late] += seconds if n == 40 else 0.0
+        world.tick(computing(0.3 * row))
+    return world
+
+
+def test_one_late_step_of_one_member_is_told_once():
+    (incident,) = stalled(16, 1, 5.0).incidents()
+    assert (incident.condition, incident.name, incident.state) == ("late-member", "n0", "resolved")
+
+
+@pytest.mark.parametrize(("size", "late", "seconds"), [(16, 1, 2.0), (16, 8, 5.0), (4, 1, 5.0)])
+def test_one_late_step_that_is_short_or_of_many_is_silent(size, late, seconds):
+    assert not stalled(size, late, seconds).incidents()
+
+
 def test_a_step_that_is_polled_again_is_no_new_step():
     world = SymptomWorld()
     for wobble in noise(3, 30)[:, 0]:
