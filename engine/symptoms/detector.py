@@ -326,7 +326,7 @@ class SymptomDetector:
         nothing = np.empty(0)
         none = np.empty(0, bool)
         self.shifts = LevelShifts(ShiftLimits(nothing, nothing, none, none, nothing, none))
-        self.peers = PeerRatios(self.cells)
+        self.peers = PeerRatios(self.cells, self.shifts)
         self.progress = ProgressStops(self.cells)
         self.errors = ErrorBursts(self.cells)
         self.states = StateChanges(self.cells)

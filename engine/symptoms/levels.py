@@ -283,6 +283,8 @@ class PeerRatios:
     """Ratios of cells to the median of each set that they belong to, one for each membership (pair)."""
 
     cells: JudgedCells
+    past: LevelShifts
+    """Of the cells."""
     shifts: LevelShifts = field(init=False)
     moving: LevelShifts = field(init=False)
     """Of each set: its largest ratio."""
@@ -415,12 +417,16 @@ class PeerRatios:
         self._standing[pairs] = np.where(odd, self._standing[pairs] + 1, 0)
 
     def _find_late(self, pairs: Index, late_by: F64, t: float) -> None:
+        """Finds single steps of a few members that took far longer, while those of the others did not."""
         self._late_since[pairs] = np.nan
         late = pairs[self._may_be_late[pairs] & (self.ratio[pairs] > TAIL) & (late_by >= MIN_LATE_S)]
-        if len(late):
-            numbers = self.cells.pair_set[late]
-            many = np.bincount(numbers)[numbers] * FEW > self.cells.set_sizes[numbers]
-            self._late_since[late[~many]] = t
+        if not len(late):
+            return
+        # Members that stall together end it one after the other: the last of them is not the only one.
+        at, numbers = self.cells.pair_cell, self.cells.pair_set
+        stalled = np.fmax.reduce(self.past.recent[:, at], axis=0) > TAIL * self.median[numbers]
+        many = FEW * np.bincount(numbers[stalled & self.compared], minlength=len(self.median)) > self.cells.set_sizes
+        self._late_since[late[~many[numbers[late]]]] = t
 
     def _compare_moving(self, pairs: Index, ratio: F64, t: float) -> None:
         numbers = self.cells.pair_set[pairs]
