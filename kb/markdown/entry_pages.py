@@ -23,6 +23,7 @@ FORM_LABELS = {
     "moving": "some member always does, not always the same",
     "zero": "it falls to zero",
     "repeats": "it comes and goes",
+    "start": "the first values were bad, as those that followed show",
 }
 """Forms of a deviation."""
 

@@ -62,7 +62,8 @@ def test_what_follows_the_load_is_not_compared_with_its_past():
 
 def test_time_per_work_accuses_and_waiting_does_not():
     assert judged("step.compute_time").symptom == "slow-steps"
-    assert SYMPTOMS["slow-steps"].instead == {"peers": "late-member", "moving": "uneven-members"}
+    forms = {"peers": "late-member", "moving": "uneven-members", "start": "slow-start"}
+    assert SYMPTOMS["slow-steps"].instead == forms
     for signal in SIGNALS.values():
         if signal.judged and signal.judged.role == "wait" and signal.judged.symptom:
             assert SYMPTOMS[signal.judged.symptom].severity == "info", signal.id
