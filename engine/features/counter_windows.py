@@ -112,7 +112,7 @@ class CounterHistory:
         self.time_ring.advance(t)
 
     def next_change(self, period: F64) -> float:
-        """Returns the time in seconds at which an increase may next change although no sample comes.
+        """Returns the time in seconds at which an increase may next change although the counters were not read.
 
         `period` is of each lane, in seconds.
         """
@@ -266,7 +266,7 @@ class CounterWindows:
 
     @property
     def next_change(self) -> float:
-        """When an increase may next change although no sample comes, in seconds."""
+        """When an increase may next change although its counters were not read, in seconds."""
         if self._next_change is None:
             self._next_change = self.history.next_change(self.source.counter_periods(self._index))
         return self._next_change
@@ -337,7 +337,7 @@ class CounterStore:
         return found
 
     def changing(self, t: float, has_changed: Callable[[str], bool]) -> Iterator[CounterWindows]:
-        """Yields the windows of which increases may change by the tick that ends at `t` although no sample came."""
+        """Yields the windows of which increases may change in the tick that ends at `t`, by samples of others."""
         for windows in self._delivered:
             if not has_changed(windows.signal) and t >= windows.next_change - EDGE_S:
                 yield windows
@@ -347,14 +347,13 @@ class CounterStore:
         rows = self.source.rows
         self._delivered = [windows for (signal, _), windows in self._windows.items() if rows[signal].selectors]
 
-    def step(self, t: float, has_changed: Callable[[str], bool]) -> None:
-        """Take in the totals of the tick that ends at `t`; `has_changed` tells whether a signal had samples."""
+    def step(self, t: float, has_changed: Callable[[str], bool], *, has_samples: bool) -> None:
+        """Take in the totals of the tick that ends at `t`.
+
+        `has_changed` tells whether a signal had samples, `has_samples` whether any had.
+        """
         for windows in self._delivered:
             if has_changed(windows.signal):
                 windows.step(t)
-            else:
+            elif has_samples:
                 windows.advance(t)
-
-    def next_change(self) -> float:
-        """Returns the time in seconds at which an increase may next change although no sample comes."""
-        return min((windows.next_change for windows in self._delivered), default=np.inf)

@@ -98,6 +98,8 @@ class Evaluator:
         """The same memory as an array."""
         self._dirty_mask = np.zeros(size, bool)
         """[expression] whether what it depends on may have changed in this tick."""
+        self._unlearned_mask = np.zeros(size, bool)
+        """[expression] the same, since baselines learned."""
         self._dirty = bytes(size)
         """The same; faster to read one by one."""
         self._is_kept = bytearray(size)
@@ -157,20 +159,23 @@ class Evaluator:
 
     # --- ticks
 
-    def step(self, t: float) -> None:
-        """Start the tick that ends at `t` seconds: operators with memory take in a sample."""
+    def step(self, t: float, *, has_samples: bool = True) -> None:
+        """Start the tick that ends at `t` seconds: operators with memory take in a sample.
+
+        Windows move on in ticks that `has_samples` of any series; else only what becomes stale changes them.
+        """
         is_new = self._version != self.entities.version
         if is_new or self.series_state.changed_signals[self._undelivered].any():
             self._plan()
         self._t = t
-        self._mark_changes(t)
+        self._mark_changes(t, has_samples=has_samples)
         self._times.clear()
         self._timestamps.clear()
         self._subsets.clear()
         self._ripening.step(t)
         with np.errstate(all="ignore"):
-            self._counters.step(t, self._has_samples)
-            if self._windows.step(t, self._sample, self._is_dirty):
+            self._counters.step(t, self._has_samples, has_samples=has_samples)
+            if self._windows.step(t, self._sample, self._is_dirty, has_samples=has_samples):
                 self._mark_sources([self._source_of[id(buffer)] for buffer in self._windows.buffers.values()])
             for n in self._stateful:
                 (arg,) = self._args[n]
@@ -181,10 +186,11 @@ class Evaluator:
         """Whether samples of a signal came in this tick, or became stale."""
         return bool(self.series_state.changed_signals[self.series_state.signal_numbers[signal]])
 
-    def _mark_changes(self, t: float) -> None:
+    def _mark_changes(self, t: float, *, has_samples: bool) -> None:
         """Marks the expressions that may have other values than in the tick before."""
         self._dirty_mask[:] = False
-        stores = chain(self._counters.changing(t, self._has_samples), self._windows.changing(t), self._learned)
+        counters = self._counters.changing(t, self._has_samples) if has_samples else ()
+        stores = chain(counters, self._windows.changing(t, has_samples=has_samples), self._learned)
         self._mark_sources(
             [
                 *np.flatnonzero(self.series_state.changed_signals[:-1]).tolist(),
@@ -204,10 +210,11 @@ class Evaluator:
         self._is_planned_anew = False
         self._dirty = self._dirty_mask.tobytes()
         self._stale_mask |= self._dirty_mask
+        self._unlearned_mask |= self._dirty_mask
 
     def next_change(self) -> float:
-        """Returns the time in seconds at which a value may next change although no sample comes and none gets stale."""
-        return min(self._counters.next_change(), self._windows.next_change(), self._next_age_change())
+        """Returns the time in seconds at which a value may next change although no sample comes."""
+        return min(self._windows.next_stale_time(), self._next_age_change())
 
     def _next_age_change(self) -> float:
         """Returns when an age next reaches what it is compared with."""
@@ -287,21 +294,22 @@ class Evaluator:
         return self._costs[number]
 
     def has_new_samples(self) -> bool:
-        """Whether a baseline may learn from what changed in this tick."""
-        return bool(self._dirty_mask[self._baseline_numbers].any())
+        """Whether a baseline may learn from what changed since it learned."""
+        return bool(self._unlearned_mask[self._baseline_numbers].any())
 
     def learn(self, suspicious: Mapping[int, Mask], *, everything: bool = True) -> None:
         """End the tick: baselines learn from entities that look healthy; [entity] masks exclude the suspicious.
 
-        Without `everything`, the masks are those of the tick before: only what changed in this tick is looked at.
+        Without `everything`, the masks are those of the last time: only what changed since then is looked at.
         """
         if everything:
             self._mask_of_past = self._join_masks(suspicious)
         if everything or self.has_new_samples():
             with np.errstate(all="ignore"):
                 self._learned = self._baselines.learn(
-                    self._sample, self._mask_of_past, lambda n: everything or self._is_dirty(n)
+                    self._sample, self._mask_of_past, lambda n: everything or bool(self._unlearned_mask[n])
                 )
+        self._unlearned_mask[:] = False
 
     def _join_masks(self, suspicious: Mapping[int, Mask]) -> Callable[[BaselineSlice], Mask | None]:
         """Returns the masks by past: several expressions may share one."""
@@ -337,19 +345,23 @@ class Evaluator:
 
     def _refresh(self, n: int) -> None:
         """Compute the values of an expression, unless those of its arguments are the same as before."""
-        self._stale[n] = False
+        stale, values = self._stale, self._values
+        stale[n] = False
         if self._constants[n] is not None:
             return
-        before, special = self._values[n], self._special[n]
+        before, special = values[n], self._special[n]
         if special is not None:
             found = special()
         else:
-            args = [self._value(arg) for arg in self._reads[n]]
+            reads = self._reads[n]
+            for arg in reads:
+                if stale[arg] or values[arg] is None:
+                    self._refresh(arg)
             if before is not None and self._is_pure[n]:
                 checked, self._checked_at[n] = self._checked_at[n], self._step
-                if all(self._changed_at[arg] <= checked for arg in self._reads[n]):
+                if max(map(self._changed_at.__getitem__, reads)) <= checked:
                     return
-            found = self._evaluate[n](self._t, args)
+            found = self._evaluate[n](self._t, [values[arg] for arg in reads])
         self._checked_at[n] = self._step
         if self._is_kept[n]:
             if before is not None and _is_identical(before, found):
@@ -367,10 +379,11 @@ class Evaluator:
 
         Call it with numpy's warnings switched off.
         """
+        stale, changed_at = self._stale, self._changed_at
         for n in numbers:
-            if self._stale[n]:
+            if stale[n]:
                 self._refresh(n)
-            if self._changed_at[n] > step:
+            if changed_at[n] > step:
                 return True
         return False
 

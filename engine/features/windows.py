@@ -324,11 +324,18 @@ class SampleWindow:
         found: Mask = arrives & (np.isnan(period) | (t - first + period < needed))
         return found
 
-    def next_change(self, spans: Iterable[tuple[float, ...]], ripe_after: float) -> float:
-        """Returns the time in seconds at which a statistic may next change although no sample comes.
+    def next_stale_time(self) -> float:
+        """Returns the time in seconds at which a column next becomes stale; now where there are too many to look at."""
+        if self.size > MAX_WATCHED_COLUMNS:
+            return self._t
+        stale_after = self.sampling.stale_after[: self.size]
+        return float(np.fmin.reduce((self.time + stale_after)[self._t - self.time <= stale_after], initial=np.inf))
 
-        Before that no slot leaves a window, no column has a past of `ripe_after` seconds for the first time, and no
-        column becomes stale. `spans` are the lengths of windows in seconds, each followed by those that lie before it.
+    def next_exit_time(self, spans: Iterable[tuple[float, ...]], ripe_after: float) -> float:
+        """Returns the time in seconds at which a slot next leaves a window, or a column may become ripe.
+
+        A column is ripe when its past is `ripe_after` seconds long. `spans` are the lengths of windows in seconds, each
+        followed by those that lie before it.
         """
         if self.size > MAX_WATCHED_COLUMNS or self._t - self._latest_first < ripe_after:
             return self._t
@@ -338,9 +345,7 @@ class SampleWindow:
             for window in span:
                 end = end + self.slot_counts(window)
                 offsets.update([end] if isinstance(end, int) else np.unique(end).tolist())
-        ends = self.time + self.sampling.stale_after[: self.size]
-        soonest = np.fmin.reduce(ends[self._t - self.time <= self.sampling.stale_after[: self.size]], initial=np.inf)
-        return min(float(soonest), self.ring.next_exit(self._filled, offsets))
+        return self.ring.next_exit(self._filled, offsets)
 
     def _is_all_fresh(self) -> bool:
         """Whether the last sample of every entity that ever had one is recent."""
@@ -469,8 +474,10 @@ class _WindowGroup:
     fitted_version: int = -1
     """The version of the sampling periods to which the slots were last fitted."""
 
-    next_change: float = -np.inf
-    """When a statistic may next change although no sample comes, in seconds."""
+    next_stale_time: float = -np.inf
+    """When a statistic may next become unknown, in seconds."""
+    next_exit_time: float = -np.inf
+    """When a sample may next leave a window, in seconds."""
 
     def step(self, t: float, sampled: Sampler) -> None:
         """Take in the values of the tick that ends at `t` seconds."""
@@ -483,7 +490,12 @@ class _WindowGroup:
     def update_next_change(self) -> None:
         """Look up anew when a statistic may next change by itself."""
         spans = {span for buffer in self.buffers for span in buffer.spans}
-        self.next_change = self.window.next_change(spans, max(sum(span) for span in spans))
+        self.next_stale_time = self.window.next_stale_time()
+        self.next_exit_time = self.window.next_exit_time(spans, max(sum(span) for span in spans))
+
+    def is_due(self, t: float, *, has_samples: bool) -> bool:
+        """Returns whether a statistic may change in the tick that ends at `t` although none of its own samples came."""
+        return t >= self.next_stale_time - EDGE_S or (has_samples and t >= self.next_exit_time - EDGE_S)
 
     def fit_slots(self) -> bool:
         """Fits the slots of its expressions to their periods; whether any has changed."""
@@ -554,16 +566,17 @@ class WindowStore:
             buffer.window, buffer.columns = window, at
         return _WindowGroup(window, buffers)
 
-    def changing(self, t: float) -> Iterator[WindowBuffer]:
-        """Yields the buffers of which statistics may change by the tick that ends at `t` although no sample comes."""
+    def changing(self, t: float, *, has_samples: bool) -> Iterator[WindowBuffer]:
+        """Yields the buffers of which statistics may change in the tick that ends at `t` although not sampled in it."""
         for group in self._groups:
-            if t >= group.next_change - EDGE_S:
+            if group.is_due(t, has_samples=has_samples):
                 yield from group.buffers
 
-    def step(self, t: float, sampled: Sampler, has_changed: Callable[[int], bool]) -> bool:
+    def step(self, t: float, sampled: Sampler, has_changed: Callable[[int], bool], *, has_samples: bool) -> bool:
         """Take in the values of the tick that ends at `t` seconds; returns whether slots became longer.
 
-        `has_changed` tells whether the values of an expression, or their times, may have changed in this tick.
+        `has_changed` tells whether the values of an expression, or their times, may have changed in this tick,
+        `has_samples` whether a sample of any series came.
         """
         if np.isnan(self._origin):
             self._origin = t
@@ -574,7 +587,7 @@ class WindowStore:
             if any(has_changed(buffer.number) for buffer in group.buffers):
                 group.step(t, sampled)
                 fed = True
-            elif t >= group.next_change - EDGE_S:
+            elif group.is_due(t, has_samples=has_samples):
                 group.window.advance(t)
             else:
                 continue
@@ -590,6 +603,6 @@ class WindowStore:
             self._regroup()
         return any(changed)
 
-    def next_change(self) -> float:
-        """Returns the time in seconds at which a statistic may next change although no sample comes."""
-        return min((group.next_change for group in self._groups), default=np.inf)
+    def next_stale_time(self) -> float:
+        """Returns the time in seconds at which a statistic may next become unknown."""
+        return min((group.next_stale_time for group in self._groups), default=np.inf)

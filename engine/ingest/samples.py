@@ -389,12 +389,38 @@ class SlotRing:
         first = then + 1 if then >= 0 else max(0, now - self.depth + 1)
         if then >= 0 and now - then > 2 * self.depth:
             first = self._shorten_gap(now - 2 * self.depth)
+        while then >= 0 and first < now:
+            last = min(now - 1, first + self.depth - 3)
+            self._open_empty(first, last)
+            first = last + 1
         for k in range(first, now + 1):
             self.initialise_slot()
             self.current = k
             self._rebase(k)
             self._is_uninitialised = True
         self.current = now
+
+    def _open_empty(self, first: int, last: int) -> None:
+        """Makes slots current one after another, fewer than there are, all of which stay empty."""
+        self.initialise_slot()
+        slots, new = range(first, last + 1), [k % self.depth for k in range(first, last + 1)]
+        turns = [self._turn(k) for k in slots]
+        parts = [slice(turns[0].start, turns[-1].stop)]
+        if parts[0].stop < parts[0].start or new[0] > new[-1]:
+            parts = [slice(turns[0].start, self.size), slice(0, turns[-1].stop)]
+        for name in self._cumulative_layers:
+            layer = self.layers[name]
+            base = np.concatenate([layer[(k + 1) % self.depth, turn] for k, turn in zip(slots, turns, strict=True)])
+            begin = 0
+            for part in parts:
+                width = part.stop - part.start
+                layer[:, part] -= base[begin : begin + width]
+                begin += width
+        for name in (*self._cumulative_layers, *self._carried_layers):
+            self.layers[name][new] = self.layers[name][(first - 1) % self.depth]
+        for name in self._slot_layers:
+            self.layers[name][new] = np.nan
+        self.current = last
 
     def _shorten_gap(self, k: int) -> int:
         """Makes `k` the current slot, with what the current one holds; returns the slot after it.
@@ -410,10 +436,14 @@ class SlotRing:
     def _rebase(self, k: int) -> None:
         # What all rows share is taken off, or a sum would lose its last digits in the course of months. Every column
         # has its turn once in a round of slots: all at one tick would make that tick a long one.
-        new = k % self.depth
-        turn = slice(self.size * new // self.depth, self.size * (new + 1) // self.depth)
+        turn = self._turn(k)
         for name in self._cumulative_layers:
             self.layers[name][:, turn] -= self.layers[name][(k + 1) % self.depth, turn].copy()
+
+    def _turn(self, k: int) -> slice:
+        """Returns the columns that are rebased as slot `k` becomes current."""
+        new = k % self.depth
+        return slice(self.size * new // self.depth, self.size * (new + 1) // self.depth)
 
     def initialise_slot(self) -> None:
         """Fill a new slot with what it holds before its first sample."""

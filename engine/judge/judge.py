@@ -446,9 +446,12 @@ class Detector:
         t = float(np.fmax(t, self._t))
         passed = 0.0 if np.isnan(self._t) else t - self._t
         self._t = t
-        self._learn()
+        # Without a sample nothing is learned, and nothing leaves a window: what is known is as old as its newest sample.
+        has_samples = len(block) > 0 or len(frames) > 0 or self._has_derived
+        if has_samples:
+            self._learn()
         self._ingest(t, block, table, frames)
-        self.evaluator.step(t)
+        self.evaluator.step(t, has_samples=has_samples or self._has_derived)
         with np.errstate(all="ignore"):
             self._judge_changed(t, passed)
         return list(self._verdicts)
@@ -484,7 +487,7 @@ class Detector:
 
         It is in the past where the next tick may differ from the last one.
         """
-        if self._has_derived or self.evaluator.has_new_samples() or self._masks[0] != self._suspicion_version():
+        if self._has_derived:
             return self._t
         wake_time = min((judge.wake_time for judge in self._judges), default=np.inf)
         return min(wake_time, self.evaluator.next_change(), self.series_state.next_stale_time())
