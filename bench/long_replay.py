@@ -36,9 +36,7 @@ def write_recording(folder: Path, nodes: int, seconds: int, period: int) -> None
         begin, end = day * DAY_S, min(seconds, (day + 1) * DAY_S)
         write_table(folder / f"day-{day:02}.parquet", nodes, np.arange(begin, end, period), seconds)
         inputs.append({"kind": "parquet", "path": f"day-{day:02}.parquet"})
-    (folder / "recording.yaml").write_text(
-        json.dumps({"version": 1, "topology": "topology.yaml", "inputs": inputs})
-    )
+    (folder / "recording.yaml").write_text(json.dumps({"version": 1, "topology": "topology.yaml", "inputs": inputs}))
 
 
 def write_table(path: Path, nodes: int, ages: np.ndarray, whole: int) -> None:

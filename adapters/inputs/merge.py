@@ -1,14 +1,26 @@
-"""Merges the samples of several inputs into one block with one series table."""
+"""Merges the samples of several inputs, in order of time, under the numbers of one series table.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+Long recordings hold more samples than fit in memory: beyond a limit, those of an input wait in temporary files, and
+all inputs are merged stretch by stretch.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from skewscope.adapters.mapping.names import UnmappedMetric
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable, empty_block, merge_blocks
+from skewscope.engine.model.arrays import F64, I32
 
 Subject = tuple[str, str, str]
+
+MAX_SAMPLES_IN_MEMORY = 1 << 25
+"""Samples of 20 bytes that are kept in memory; further inputs are moved to temporary files."""
+STRETCH_SAMPLES = 1 << 20
+"""Samples that are merged at a time, but for those of one tick."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +32,73 @@ class InputSamples:
     block: Block = field(default_factory=empty_block)
 
 
-def merge_inputs(pieces: Sequence[InputSamples]) -> tuple[Block, SeriesTable, list[UnmappedMetric]]:
+@dataclass(frozen=True)
+class TimedSamples:
+    """Samples of one input in order of time."""
+
+    block: Block
+    """By numbers of the input's own series."""
+    numbers: I32
+    """[series] numbers in the merged table."""
+
+    def part(self, begin: int, end: int) -> Block:
+        """Returns some samples by numbers of the merged table; infinities become gaps."""
+        value = self.block.value[begin:end]
+        series = self.numbers[self.block.series[begin:end]]
+        return Block(self.block.time[begin:end], series, np.where(np.isinf(value), np.nan, value))
+
+
+@dataclass(frozen=True)
+class MergedSamples:
+    """The samples of all inputs."""
+
+    pieces: tuple[TimedSamples, ...]
+    scratch: TemporaryDirectory[str] | None = None
+    """Where those lie that are not in memory; removed with this object."""
+
+    def __len__(self) -> int:
+        return sum(len(piece.block) for piece in self.pieces)
+
+    def span(self) -> tuple[float, float]:
+        """Returns the times of the first and the last sample, seconds since 1970; zeros without any."""
+        times = [piece.block.time for piece in self.pieces if len(piece.block)]
+        return (min(float(t[0]) for t in times), max(float(t[-1]) for t in times)) if times else (0.0, 0.0)
+
+    def whole(self) -> Block:
+        """Returns all samples, in order of time, then series."""
+        return merge_blocks(piece.part(0, len(piece.block)) for piece in self.pieces)
+
+    def tick_numbers(self, tick: float) -> F64:
+        """Returns [tick] the numbers of the ticks, of so many seconds, in which samples come."""
+        found = [np.unique(np.ceil(piece.block.time / tick)) for piece in self.pieces]
+        return np.unique(np.concatenate([np.empty(0), *found]))
+
+    def cut(self, ends: Sequence[float], start: float = -np.inf) -> Iterator[Block]:
+        """Yields the samples of each tick, in order of time, then series.
+
+        Args:
+            ends: ends of the ticks, seconds since 1970, ascending.
+            start: earlier samples are left out.
+        """
+        edges = np.empty((len(self.pieces), len(ends) + 1), np.int64)
+        for row, piece in zip(edges, self.pieces, strict=True):
+            row[0] = np.searchsorted(piece.block.time, start)
+            row[1:] = np.maximum(np.searchsorted(piece.block.time, ends, side="right"), row[0])
+        total = edges.sum(axis=0)
+        first = 0
+        while first < len(ends):
+            last = max(first + 1, int(np.searchsorted(total, total[first] + STRETCH_SAMPLES, side="right")) - 1)
+            whole = merge_blocks(
+                piece.part(*row[[first, last]].tolist()) for row, piece in zip(edges, self.pieces, strict=True)
+            )
+            for begin, end in zip(*(total[first + n : last + n] - total[first] for n in (0, 1)), strict=True):
+                yield Block(whole.time[begin:end], whole.series[begin:end], whole.value[begin:end])
+            first = last
+
+
+def merge_inputs(
+    pieces: Sequence[InputSamples], scratch: TemporaryDirectory[str] | None = None
+) -> tuple[MergedSamples, SeriesTable, list[UnmappedMetric]]:
     """Returns all samples, the sorted table of their series, and the duplicates that were dropped."""
     best: dict[Subject, int] = {}
     given: dict[Subject, set[int]] = {}
@@ -38,16 +116,34 @@ def merge_inputs(pieces: Sequence[InputSamples]) -> tuple[Block, SeriesTable, li
     table = SeriesTable()
     for key in sorted(kept):
         table.number(key)
-    blocks = [_renumber(piece, best, table) for piece in pieces]
-    return merge_blocks(blocks), table, _duplicates(given)
+    timed = tuple(_renumber(piece, best, table) for piece in pieces)
+    return MergedSamples(timed, scratch), table, _duplicates(given)
+
+
+def sort_by_time(block: Block) -> Block:
+    """Returns the samples in order of time."""
+    if (block.time[1:] >= block.time[:-1]).all():
+        return block
+    order = np.argsort(block.time, kind="stable")
+    return Block(block.time[order], block.series[order], block.value[order])
+
+
+def move_to_files(samples: InputSamples, folder: Path, name: str) -> InputSamples:
+    """Returns the same samples, in order of time, in files of a folder."""
+    block = sort_by_time(samples.block)
+    files = [folder / f"{name}-{column}.npy" for column in ("time", "series", "value")]
+    np.save(files[0], block.time)
+    np.save(files[1], block.series)
+    np.save(files[2], block.value)
+    return replace(samples, block=Block(*(np.load(file, mmap_mode="r") for file in files)))
 
 
 def _subject_of(key: SeriesKey) -> Subject:
     return key.signal, key.kind, key.entity
 
 
-def _renumber(piece: InputSamples, best: dict[Subject, int], table: SeriesTable) -> Block:
-    """Returns the samples of an input by numbers of the merged table; infinities become gaps."""
+def _renumber(piece: InputSamples, best: dict[Subject, int], table: SeriesTable) -> TimedSamples:
+    """Returns the samples of an input that count, with the numbers of its series in the merged table."""
     numbers = np.array(
         [
             table.number(key) if rank == best[_subject_of(key)] else -1
@@ -55,12 +151,11 @@ def _renumber(piece: InputSamples, best: dict[Subject, int], table: SeriesTable)
         ],
         np.int32,
     )
-    if not len(piece.block):
-        return empty_block()
-    series = numbers[piece.block.series]
-    wanted = series >= 0
-    value = piece.block.value[wanted]
-    return Block(piece.block.time[wanted], series[wanted], np.where(np.isinf(value), np.nan, value))
+    block = piece.block
+    if (numbers < 0).any():
+        wanted = numbers[block.series] >= 0
+        block = Block(block.time[wanted], block.series[wanted], block.value[wanted])
+    return TimedSamples(sort_by_time(block), numbers)
 
 
 def _duplicates(given: dict[Subject, set[int]]) -> list[UnmappedMetric]:

@@ -22,6 +22,8 @@ from skewscope.kb.problems import InputError, Problem, suggest_name
 
 ROWS = 1 << 17
 MAX_GROUP_BYTES = 2 << 30
+MAX_CODES = 1 << 20
+"""Numbers that are renumbered through a table; more are sorted."""
 COLUMNS = ("time", "signal", "value")
 
 
@@ -141,11 +143,22 @@ def _distinct_texts(batch: Any, columns: list[str]) -> tuple[NDArray[np.intp], l
         words.append([None if word is None else str(word) for word in column.dictionary.to_pylist()] + [None])
         index = column.indices.fill_null(len(words[-1]) - 1).to_numpy(zero_copy_only=False)
         # Renumbering combinations after each column keeps the numbers small for any number of columns.
-        codes = np.unique(codes * len(words[-1]) + index, return_inverse=True)[1].reshape(-1)
-    first = np.unique(codes, return_index=True)[1]
+        codes = _renumber(codes * len(words[-1]) + index)
+    first = np.empty(int(codes.max()) + 1, np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
     picked = batch.take(first)
     texts = zip(*(_to_texts(picked.column(name)) for name in columns), strict=True)
     return codes.astype(np.intp), list(texts)
+
+
+def _renumber(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns [row] the place of each code among the distinct ones in order."""
+    top = int(codes.max()) + 1
+    if top > MAX_CODES:
+        return np.unique(codes, return_inverse=True)[1].reshape(-1)
+    seen = np.zeros(top, bool)
+    seen[codes] = True
+    return (np.cumsum(seen) - 1)[codes]
 
 
 def _to_texts(column: Any) -> list[str | None]:

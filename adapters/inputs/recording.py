@@ -13,13 +13,20 @@ import pkgutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from types import ModuleType
 
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
-from skewscope.adapters.inputs.merge import InputSamples, merge_inputs
+from skewscope.adapters.inputs.merge import (
+    MAX_SAMPLES_IN_MEMORY,
+    InputSamples,
+    MergedSamples,
+    merge_inputs,
+    move_to_files,
+)
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry, UnmappedMetric
 from skewscope.adapters.runtime.processes import ProcessEndedError, map_parallel
 from skewscope.engine.ingest.feed import Block, SeriesTable
@@ -95,7 +102,7 @@ class Recording:
 class RecordingData:
     """All samples of a recording, independent of the order of its inputs."""
 
-    block: Block
+    samples: MergedSamples
     table: SeriesTable
     start: float
     end: float
@@ -103,6 +110,11 @@ class RecordingData:
     input_hash: str
     unmapped: tuple[UnmappedMetric, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def block(self) -> Block:
+        """Returns all samples, in order of time, then series. For short recordings: it holds them in memory."""
+        return self.samples.whole()
 
 
 @dataclass(frozen=True)
@@ -301,14 +313,15 @@ def load(
     """
     inputs = sorted(recording.inputs, key=lambda source: (source.kind, source.path, source.labels, source.line))
     names = MetricResolver(catalogue, recording.topology)
-    results = _read_all(recording, names, inputs, progress or (lambda _, __: None), workers)
+    spill = _SampleSpill()
+    results = _read_all(recording, names, inputs, progress or (lambda _, __: None), workers, spill)
     if problems := [problem for each in results for problem in each.problems]:
         raise InputError(set(problems))
-    block, table, doubles = merge_inputs([each.samples for each in results])
+    samples, table, doubles = merge_inputs([each.samples for each in results], spill.scratch)
     counts: Counter[tuple[str, str]] = sum((each.unmapped for each in results), Counter())
-    times = (float(block.time[0]), float(block.time[-1])) if len(block) else (0.0, 0.0)
+    times = samples.span()
     return RecordingData(
-        block,
+        samples,
         table,
         times[0] if recording.start is None else recording.start,
         max(times[1], recording.start or 0.0) if recording.end is None else recording.end,
@@ -325,15 +338,38 @@ def _input_hash(recording: Recording, inputs: list[Input], results: list[InputRe
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
 
 
+@dataclass
+class _SampleSpill:
+    """Moves samples to temporary files once there are too many to hold in memory."""
+
+    scratch: TemporaryDirectory[str] | None = None
+    held: int = 0
+    """Samples in memory."""
+
+    def keep(self, result: InputResult, name: str) -> InputResult:
+        """Returns the result with its samples in memory, or in files."""
+        self.held += len(result.samples.block)
+        if self.held <= MAX_SAMPLES_IN_MEMORY:
+            return result
+        self.held -= len(result.samples.block)
+        self.scratch = self.scratch or TemporaryDirectory(prefix="skewscope-")
+        return replace(result, samples=move_to_files(result.samples, Path(self.scratch.name), name))
+
+
 def _read_all(
-    recording: Recording, names: MetricResolver, inputs: list[Input], progress: Progress, workers: int | None
+    recording: Recording,
+    names: MetricResolver,
+    inputs: list[Input],
+    progress: Progress,
+    workers: int | None,
+    spill: _SampleSpill,
 ) -> list[InputResult]:
     """Returns the result of each input, in their order."""
     sizes = [_input_size(recording, source) for source in inputs]
     done, total = 0, max(sum(sizes), 1)
     found: dict[int, InputResult] = {}
     for index, result in _read_inputs(recording, names, inputs, sizes, workers):
-        found[index] = result
+        found[index] = spill.keep(result, str(index))
         done += sizes[index]
         progress(inputs[index].path, done / total)
     return [found[index] for index in range(len(inputs))]

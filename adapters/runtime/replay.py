@@ -93,7 +93,7 @@ def replay(
         loaded.warnings,
         _count_by_reason(loaded.unmapped),
         max(0.0, loaded.end - loaded.start),
-        len(loaded.block),
+        len(loaded.samples),
         signals,
     )
 
@@ -128,15 +128,11 @@ def _play(
 ) -> Snapshot:
     """Plays all ticks and returns the last snapshot; `sinks` receive the snapshot of every tick."""
     ends = list(tick_ends(loaded, recording))
-    edges = np.searchsorted(loaded.block.time, ends, side="right")
-    before = 0 if recording.start is None else int(np.searchsorted(loaded.block.time, recording.start))
+    parts = loaded.samples.cut(ends, -math.inf if recording.start is None else recording.start)
     span = Span(loaded.start, loaded.end, loaded.input_hash)
     until: float | None = None
     """Until then nothing changes unless a sample comes; None: not asked since the last step."""
-    for number, (t, edge) in enumerate(zip(ends, edges.tolist(), strict=True)):
-        block = loaded.block
-        part = Block(block.time[before:edge], block.series[before:edge], block.value[before:edge])
-        before = max(before, edge)
+    for number, (t, part) in enumerate(zip(ends, parts, strict=True)):
         if not (sinks or len(part)):
             until = runtime.engine.next_change() - TIME_MARGIN_S if until is None else until
             if t < until:
@@ -159,7 +155,7 @@ def tick_ends(loaded: RecordingData, recording: Recording) -> Iterator[float]:
     Raises:
         InputError: the samples span more than `MAX_TICKS` ticks.
     """
-    times = np.unique(np.ceil(loaded.block.time / TICK_S))
+    times = loaded.samples.tick_numbers(TICK_S)
     if recording.start is not None:
         times = times[times >= math.floor(recording.start / TICK_S)]
     if recording.end is not None:

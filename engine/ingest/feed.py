@@ -99,5 +99,8 @@ def concat_blocks(blocks: Iterable[Block]) -> Block:
 def merge_blocks(blocks: Iterable[Block]) -> Block:
     """All samples of several blocks in one, ordered by time, then series: the same whatever the order of `blocks`."""
     all_ = concat_blocks(blocks)
-    order = np.lexsort((all_.value, all_.series, all_.time))
-    return Block(all_.time[order], all_.series[order], all_.value[order])
+    order = np.lexsort((all_.series, all_.time))
+    time, series = all_.time[order], all_.series[order]
+    if ((time[1:] == time[:-1]) & (series[1:] == series[:-1])).any():
+        order = np.lexsort((all_.value, all_.series, all_.time))
+    return Block(time, series, all_.value[order])

@@ -446,7 +446,7 @@ class Detector:
         t = float(np.fmax(t, self._t))
         passed = 0.0 if np.isnan(self._t) else t - self._t
         self._t = t
-        # Without a sample nothing is learned, and nothing leaves a window: what is known is as old as its newest sample.
+        # Without a sample nothing is learned and nothing leaves a window: what is known is no older than before.
         has_samples = len(block) > 0 or len(frames) > 0 or self._has_derived
         if has_samples:
             self._learn()
