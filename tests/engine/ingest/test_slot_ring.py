@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skewscope.engine.ingest.ring_buffer import SlotRing
+from skewscope.engine.ingest.samples import SlotRing
 
 LAYERS = ("sum", "count", "low", "last", "time")
 
