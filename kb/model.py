@@ -144,6 +144,10 @@ class Judgement:
     """The good value, or the limit of the good ones; of a bitmask, the sum of the bits that are set in health."""
     given: str = ""
     """Id of the signal that must show load in the same comparison for it to count; '' where it always counts."""
+    part_of: str = ""
+    """Id of the signal of which it is a part, at the same place or in its group; '' where it stands alone."""
+    least_part: float = 0.0
+    """Least part of that which matters."""
     symptom: str = ""
     """Id of the symptom that a bad deviation shows; '' where nothing is bad."""
 

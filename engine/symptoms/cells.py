@@ -4,11 +4,12 @@ A cell is one series of a signal whose catalogue entry says what is bad about it
 grow, so that what is learned about them stays in place when new series appear.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skewscope.engine.ingest.layout import SeriesRows
 from skewscope.engine.model.arrays import F64, Index, Mask
@@ -72,7 +73,6 @@ CELLS_PER_TICK = 50_000
 LARGE_FLEET_NODES = 1000
 """Of a fleet with more nodes, only signals that rules read as well are judged: others would cost memory per series."""
 MAX_SET_SIZE = 512
-MIN_SET_SIZE = 2
 ROLES = (
     *("progress", "time-per-work", "state", "errors", "capacity", "share", "loss", "throughput", "wait", "pressure"),
     *("latency", "queue", "health", "spread", "utilisation", "workload"),
@@ -80,14 +80,18 @@ ROLES = (
 """Roles that are judged, in the order in which a symptom is named after them."""
 UNJUDGED_KINDS = frozenset({"peer", "link", "fleet"})
 COUNTER_TYPES = frozenset({"counter"})
+CLIENT_SIDE = ("north-south",)
+"""Vantage of signals that show the requests of clients."""
 MIN_RENEWALS = 2.5
 """A counter stands still when it has not changed for so many of its usual intervals between changes."""
 RENEWAL_LEARNING_RATE = 0.2
 
 
 def judged_signals(signals: Mapping[str, Signal]) -> list[str]:
-    """Returns the ids of the signals that are judged by themselves, in the order of their roles."""
-    found = [s for s in signals.values() if s.judged is not None and s.judged.bad != "none" and s.judged.role in ROLES]
+    """Returns the ids of the signals that are judged by themselves or others by them, in the order of their roles."""
+    wholes = {s.judged.part_of for s in signals.values() if s.judged is not None}
+    found = [s for s in signals.values() if s.judged is not None and (s.judged.bad != "none" or s.id in wholes)]
+    found = [s for s in found if s.judged is not None and s.judged.role in ROLES]
     found = [s for s in found if kind_of(s.entity) not in UNJUDGED_KINDS and s.type != "histogram"]
     return [s.id for s in sorted(found, key=lambda s: (ROLES.index(s.judged.role) if s.judged else 0, s.id))]
 
@@ -240,7 +244,7 @@ class JudgedCells:
                 group, member = self.places[cell].name.split(":", 1)
                 self._own_groups.setdefault((label, member), set()).add(group)
         for cell, label in labels.items():
-            for kind, name in sorted(self._peer_sets_of(self.places[cell], label)):
+            for kind, name in sorted(self._peer_sets_of(cell, label)):
                 number = self._set_numbers.setdefault((label, kind, name), len(self._set_numbers))
                 pairs.append(cell)
                 sets.append(number)
@@ -248,8 +252,9 @@ class JudgedCells:
         self.pair_set = np.concatenate((self.pair_set, np.array(sets, np.intp)))
         self.set_sizes = np.bincount(self.pair_set, minlength=len(self._set_numbers))
 
-    def _peer_sets_of(self, place: Entity, label: str) -> set[tuple[str, str]]:
+    def _peer_sets_of(self, cell: int, label: str) -> set[tuple[str, str]]:
         """Returns (kind, name) of each set of entities that do the same as this one."""
+        place = self.places[cell]
         if place.kind == "rank":
             group, member = place.name.split(":", 1)
             # A member with one series for each of its groups is compared within these alone.
@@ -263,11 +268,12 @@ class JudgedCells:
         if place.kind == "port":
             port = self.topology.port.get(place.name)
             return {("ports", f"{port.node} {port.network} {port.speed}")} if port else set()
-        if place.kind == "node":
+        # Clients talk to the front end of a group alone: it is compared with other front ends.
+        is_client_side = self.signals[cell].vantage == CLIENT_SIDE and self.serving_group(cell) is not None
+        if place.kind == "node" and not is_client_side:
             return {("group", name) for name in self._groups_of_node.get(place.name, ())}
-        if place.kind in ("group", "replica"):
-            return {("pool", pool.name) for pool in self.topology.pools if place.name in pool.replicas}
-        return set()
+        replica = self.replica_of(cell) if place.kind == "node" else place.name
+        return {("pool", pool.name) for pool in self.topology.pools if replica in pool.replicas}
 
     def serving_group(self, cell: int) -> Group | None:
         """Returns the group with a front end that a cell belongs to; its work follows the requests."""
@@ -282,20 +288,37 @@ class JudgedCells:
         groups = (self.topology.group.get(name) for name in names)
         return next((group for group in groups if group is not None and group.front_end), None)
 
+    def replica_of(self, cell: int) -> str:
+        """Returns the group whose requests a cell shows: its engine's, or those at its front end; '' for none."""
+        group, place, signal = self.serving_group(cell), self.places[cell], self.signals[cell]
+        if group is None:
+            return ""
+        if place.kind in ("group", "replica"):
+            return group.name
+        front = self.topology.node_of.get(group.front_end, group.front_end)
+        return group.name if signal.vantage == CLIENT_SIDE and place == Entity("node", front) else ""
+
+    def is_request_count(self, cell: int) -> bool:
+        """Returns whether a cell counts requests that arrive or end."""
+        signal = self.signals[cell]
+        is_load = signal.judged is not None and signal.judged.role == "workload"
+        return is_load and signal.type in COUNTER_TYPES and signal.unit == "{request}"
+
+    def series_of(self, signal: str, place: str) -> int:
+        """Returns the first series of a signal at a place; -1 for none."""
+        if signal not in self.state.rows:
+            return -1
+        number = self.state.entities.numbers.get(self.state.kinds[signal], {}).get(place, -1)
+        rows = self.state.rows_of(signal).series
+        return int(rows[0, number]) if number >= 0 and rows.size else -1
+
     def load_series(self, cell: int) -> int:
         """Returns the series that shows whether requests are being served where a cell is; -1 where none does."""
         group = self.serving_group(cell)
         if group is None:
             return -1
-        for name, place in (("serve.running", group.name), ("wire.open_streams", group.front_end)):
-            if name not in self.state.rows:
-                continue
-            kind = self.state.kinds[name]
-            number = self.state.entities.numbers.get(kind, {}).get(place, -1)
-            rows = self.state.rows_of(name).series
-            if number >= 0 and rows.size and rows[0, number] >= 0:
-                return int(rows[0, number])
-        return -1
+        found = (self.series_of("serve.running", group.name), self.series_of("wire.open_streams", group.front_end))
+        return next((series for series in found if series >= 0), -1)
 
     def set_places(self) -> dict[int, Entity]:
         """Returns the entity of each set that is a group, a node or a pool, by the number of the set."""
@@ -366,13 +389,210 @@ def _groups_by_member(topology: Topology) -> Mapping[str, tuple[str, ...]]:
     return {name: tuple(sorted(groups)) for name, groups in found.items()}
 
 
-def row_median(values: F64) -> F64:
-    """Returns [sets] the median of [sets, members]; of two members their smaller value is the healthy one."""
-    count = (~np.isnan(values)).sum(axis=1)
-    with np.errstate(all="ignore"):
-        ordered = np.sort(values, axis=1)
-        rows = np.arange(len(values))
-        low = ordered[rows, np.maximum((count - 1) // 2, 0)]
-        high = ordered[rows, np.maximum(count // 2, 0) % values.shape[1]]
-        middle = np.where(count % 2 == 1, low, (low + high) / 2)
-    return np.where(count >= 2, np.where(count == 2, low, middle), np.nan)
+# --- requests of replicas
+
+MORE, NONE = 6.0, 1 / 50
+"""Odds that are tested against the usual ones: many times the requests of another replica, and next to none. One with
+2.4 times its usual odds is found in the end, one with twice as many is not."""
+LEAST_EVIDENCE, MOST_EVIDENCE = 10.0, 16.0
+"""Log-likelihood ratio of unequal shares, at low and at high rates. Random arrivals at two replicas of 1.5 requests a
+second each reached 10 by chance twice in 150 hours (simulated)."""
+EVIDENCE_S, MAX_GAIN = 11.0, 4.0
+"""Between the two: as much as MORE yields in so many seconds; no more of one sample, for a client may send a burst."""
+EXCESS, UNSURE = 4.0, 4.0
+"""Evidence kept beyond the threshold, so that a symptom ends soon; that of one without requests over one with many."""
+RATE_S, RECENT_S, USUAL_S = 60.0, 10.0, 120.0
+"""Memories of the rate of a pool, of the rates of its replicas, and of what is usual there."""
+MAX_DISPERSION, MAX_WEIGHT = 9.0, 1.6
+"""How much more than by chance the counts of a pool may vary in health, and a share differ from an equal one."""
+READY_LAG_S, SETTLE_S = 2.0, 60.0
+"""Age at which a state of the pool still belongs to evidence; seconds until a replica that returns has its load."""
+
+
+@dataclass
+class RequestShares:
+    """Replicas that get far more requests than the others of their pool, or none.
+
+    Requests are counted, so chance is known. Each sample adds the log-likelihood ratio of unequal against equal shares
+    to a sum that never falls below zero (E. Page, "Continuous inspection schemes", 1954). Nothing counts while a
+    replica is out of service: the others are meant to take its requests.
+    """
+
+    cells: JudgedCells
+
+    def __post_init__(self) -> None:
+        pools = self.cells.topology.pools
+        self._pool_of = {name: n for n, pool in enumerate(pools) for name in pool.replicas if len(pool.replicas) > 1}
+        self._members: dict[tuple[int, int, str], int] = {}
+        """Number of a member by board, pool and replica; a board is the counts of one signal at one pool."""
+        self._boards: dict[tuple[str, int], int] = {}
+        self._cell, self._cell_member, self._board, self._pool = (np.empty(0, np.intp) for _ in range(4))
+        self._total, self._time, self._rate, self._weight = (np.empty(0) for _ in range(4))
+        self._evidence, self._since, self._crossed = (np.empty((2, 0)) for _ in range(3))
+        """[more or none, member]"""
+        self._told: Mask = np.empty((2, 0), bool)
+        self._pool_rate, self._dispersion, self._board_size = (np.empty(0) for _ in range(3))
+        self._shown: dict[int, tuple[int, int]] = {}
+        """(more or none, member) that is reported, by board."""
+        self._size = np.array([len(pool.replicas) for pool in pools], float)
+        self._ready, self._engine, self._engine_pool = (np.empty(0, np.intp) for _ in range(3))
+        self._out_at = np.full(len(pools), -np.inf)
+        """[pool] when a replica was last out of service, seconds."""
+        self.unsettled: Mask = np.zeros(len(pools), bool)
+        """[pool] whether a replica is out of service, or was a moment ago."""
+
+    def pool_of(self, cell: int) -> int:
+        """Returns the number of the pool among whose replicas a cell is; -1 for none."""
+        return self._pool_of.get(getattr(self.cells.serving_group(cell), "name", ""), -1)
+
+    def grow(self) -> None:
+        """Makes room for new cells."""
+        cells = self.cells
+        pairs = []
+        for n in range(len(cells)):
+            name = cells.replica_of(n) if cells.is_request_count(n) else ""
+            if (pool := self._pool_of.get(name, -1)) >= 0:
+                board = self._boards.setdefault((cells.signals[n].id, pool), len(self._boards))
+                pairs.append((n, self._members.setdefault((board, pool, name), len(self._members))))
+        self._cell, self._cell_member = np.array(pairs, np.intp).reshape(-1, 2).T
+        size = len(self._members)
+        self._board, self._pool = (np.array([key[n] for key in self._members], np.intp) for n in (0, 1))
+        self._total, self._time, self._rate = (_widened(old, size) for old in (self._total, self._time, self._rate))
+        self._weight = _widened(self._weight, size, 1.0)
+        self._evidence, self._told = _widened(self._evidence, size, 0.0), _widened(self._told, size, False)
+        self._since, self._crossed = _widened(self._since, size), _widened(self._crossed, size)
+        self._pool_rate = _widened(self._pool_rate, len(self._boards))
+        self._dispersion = _widened(self._dispersion, len(self._boards), 1.0)
+        self._board_size = self._size[np.array([pool for _, pool in self._boards], np.intp)]
+        self._ready = np.array([cells.series_of("pool.ready", pool.name) for pool in cells.topology.pools], np.intp)
+        engines = [(cells.series_of("serve.running", name), pool) for name, pool in self._pool_of.items()]
+        self._engine, self._engine_pool = np.array([one for one in engines if one[0] >= 0], np.intp).reshape(-1, 2).T
+
+    def step(self, t: float) -> None:
+        """Takes in the counts of the tick that ends at `t` seconds."""
+        self._find_unsettled(t)
+        if not len(self._cell):
+            return
+        state, size, boards, sizes = self.cells.state, len(self._board), len(self._boards), self._board_size
+        series = self.cells.series[self._cell]
+        totals, times = state.counter_totals(series)
+        fresh = ~np.isnan(state.fresh_values(series))
+        known = np.bincount(self._cell_member, weights=fresh, minlength=size) > 0
+        total = np.bincount(self._cell_member, weights=totals, minlength=size)
+        time = np.full(size, -np.inf)
+        np.maximum.at(time, self._cell_member, times)
+        whole = np.bincount(self._board[known], minlength=boards) == sizes
+        ready = known & whole[self._board] & ~self.unsettled[self._pool]
+        self._time[~ready] = self._since[:, ~ready] = self._crossed[:, ~ready] = np.nan
+        self._evidence[:, ~ready], self._told[:, ~ready] = 0.0, False
+        begins = ready & np.isnan(self._time)
+        self._total[begins], self._time[begins] = total[begins], time[begins]
+        newer = np.bincount(self._board[ready & (time > self._time)], minlength=boards) == sizes
+        some = np.flatnonzero(newer[self._board])
+        if len(some):
+            self._count(some, total[some] - self._total[some], time[some] - self._time[some], time[some])
+            self._total[some], self._time[some] = total[some], time[some]
+        self._choose()
+
+    def _find_unsettled(self, t: float) -> None:
+        """Learns which pools have a replica that is out of service, or whose engine is silent."""
+        state, out = self.cells.state, np.zeros(len(self._size), bool)
+        at = np.flatnonzero(self._ready >= 0)
+        out[at] = state.fresh_values(self._ready[at]) < self._size[at]
+        silent = np.isnan(state.fresh_values(self._engine)) & ~np.isnan(state.times[self._engine])
+        out[self._engine_pool[silent]] = True
+        self._out_at[out] = t
+        self.unsettled = t - self._out_at < SETTLE_S
+
+    def _count(self, at: Index, count: F64, passed: F64, time: F64) -> None:
+        """Takes in the requests of some members, [k] each, and the seconds in which they came."""
+        board, boards = self._board[at], len(self._boards)
+        all_ = np.bincount(board, weights=count, minlength=boards)
+        due = passed * np.clip(self._weight[at], 1 / MAX_WEIGHT, MAX_WEIGHT)
+        usual = due / np.bincount(board, weights=due, minlength=boards)[board]
+        here, total = np.unique(board), all_[board]
+        seconds = (np.bincount(board, weights=passed, minlength=boards) / self._board_size)[here]
+        self._pool_rate[here] = _moved(self._pool_rate[here], all_[here] / seconds, seconds / RATE_S)
+        self._rate[at] = _moved(self._rate[at], count / passed, passed / RECENT_S)
+        limit, odds = _limits(usual, self._pool_rate[board]), np.array([[MORE], [NONE]])
+        share = _share(odds, usual)
+        gain = count * np.log(share / usual) + (total - count) * np.log((1 - share) / (1 - usual))
+        top = np.full(boards, MAX_GAIN)
+        np.maximum.at(top, board, gain.max(axis=0))
+        gain *= (MAX_GAIN / top / np.maximum(self._dispersion, 1.0))[board]
+        old, kept = self._evidence[:, at], limit + EXCESS + np.array([[0.0], [UNSURE]])
+        new = np.clip(old + gain, 0.0, kept)
+        self._since[:, at] = np.where(new == 0, np.nan, np.where(old == 0, time - passed, self._since[:, at]))
+        self._evidence[:, at] = new
+        self._crossed[:, at] = np.where(new < limit, np.nan, np.fmin(self._crossed[:, at], time))
+        self._told[:, at] = (new >= limit) | (self._told[:, at] & (new > 0))
+        self._learn_usual(at, count, total * usual, passed)
+
+    def _learn_usual(self, at: Index, count: F64, expected: F64, passed: F64) -> None:
+        """Learns the shares of healthy pools, and how much more than by chance their counts vary."""
+        board, boards = self._board[at], len(self._boards)
+        top = np.zeros(boards)
+        np.maximum.at(top, self._board, self._evidence.max(axis=0))
+        total = np.bincount(board, weights=count, minlength=boards)
+        calm = ((top < UNSURE) & (total > 0))[board]
+        at, board, count, expected, passed = at[calm], board[calm], count[calm], expected[calm], passed[calm]
+        weight = count / total[board] * self._board_size[board]
+        self._weight[at] = _moved(self._weight[at], weight, passed / USUAL_S)
+        squares = np.bincount(board, weights=(count - expected) ** 2 / expected, minlength=boards)
+        apart = np.minimum(squares / (self._board_size - 1), MAX_DISPERSION)[board]
+        self._dispersion[board] = _moved(self._dispersion[board], apart, passed / USUAL_S)
+
+    def _choose(self) -> None:
+        """Chooses the member of each board for which most speaks, once the state of its pool is known as of then."""
+        shown, self._shown = self._shown, {}
+        if not self._told.any():
+            return
+        state, read = self.cells.state, np.full(len(self._size), np.inf)
+        at = np.flatnonzero((self._ready >= 0) & ~np.isnan(state.fresh_values(self._ready)))
+        read[at] = state.times[self._ready[at]]
+        # Of two replicas one gets none or the other too many: a few requests by chance must not decide.
+        penalty = np.array([[0.0], [UNSURE]])
+        weight, top = self._evidence - penalty, np.full((2, len(self._boards)), -np.inf)
+        for row, n in shown.values():
+            weight[row, n] += EXCESS  # one that is reported stays so while another is hardly more likely
+        np.maximum.at(top[0], self._board, weight.max(axis=0))
+        np.maximum.at(top[1], self._board, weight[1] + UNSURE)
+        sure = (weight + penalty >= top[1, self._board]) & (read[self._pool] >= self._crossed - READY_LAG_S)
+        for row, n in np.argwhere(self._told & (weight == top[0, self._board])).tolist():
+            board = int(self._board[n])
+            if shown.get(board) == (row, n) or sure[row, n]:
+                self._shown.setdefault(board, (row, n))
+
+    def deviations(self) -> Iterator[Deviation]:
+        """Yields the replicas that get too many requests, or none."""
+        names = [name for _, _, name in self._members]
+        signals = [name for name, _ in self._boards]
+        for board, (row, n) in self._shown.items():
+            others = float(np.median(self._rate[(self._board == board) & (np.arange(len(names)) != n)]))
+            signal, since = self.cells.state.signals[signals[board]], float(self._since[row, n])
+            direction = ("up", "down")[row]
+            yield Deviation(signal, Entity("replica", names[n]), PEERS, direction, since, float(self._rate[n]), others)
+
+
+def _widened(values: NDArray[Any], size: int, fill: float | bool = np.nan) -> NDArray[Any]:
+    out = np.full((*values.shape[:-1], size), fill, values.dtype)
+    out[..., : values.shape[-1]] = values
+    return out
+
+
+def _share(odds: F64 | float, equal: F64) -> F64:
+    """Returns the share of a member that gets `odds` times as much as one with an equal share."""
+    return odds * equal / (odds * equal + 1 - equal)
+
+
+def _limits(equal: F64, rate: F64) -> F64:
+    """Returns the evidence that is needed at a rate of requests per second."""
+    share = _share(MORE, equal)
+    each = share * np.log(share / equal) + (1 - share) * np.log((1 - share) / (1 - equal))
+    return np.clip(EVIDENCE_S * each * rate, LEAST_EVIDENCE, MOST_EVIDENCE)
+
+
+def _moved(old: F64, new: F64, weight: F64) -> F64:
+    """Returns averages moved towards new values; those without an old value take the new one."""
+    found: F64 = np.where(np.isnan(old), new, old + (1 - np.exp(-weight)) * (new - old))
+    return found

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.symptoms.cells import (
     MOVING,
@@ -21,10 +22,12 @@ from skewscope.engine.symptoms.cells import (
     DeviationKey,
     JudgedCells,
     NewSamples,
+    RequestShares,
     SampleSource,
 )
 from skewscope.engine.symptoms.levels import IdlePaths, LevelShifts, PeerRatios, ShiftLimits
 from skewscope.engine.symptoms.links import UnevenLinks, find_parallel_links
+from skewscope.kb.model import Judgement
 
 MIN_CHANGES = 3
 """Changes of a counter after which its usual pace is known."""
@@ -143,9 +146,7 @@ class ErrorBursts:
     def __post_init__(self) -> None:
         self._place: Index = np.empty(0, np.intp)
         """[cell] position among the counters of errors, or -1."""
-        self._floor, self._first, self._time, self._score, self._usual, self._since, self._rate = (
-            np.empty(0) for _ in range(7)
-        )
+        self._first, self._time, self._score, self._usual, self._since, self._rate = (np.empty(0) for _ in range(6))
         self._is_burst: Mask = np.empty(0, bool)
 
     def grow(self) -> None:
@@ -157,15 +158,14 @@ class ErrorBursts:
         self.at = np.array(at, np.intp)
         self._place = np.full(len(cells), -1, np.intp)
         self._place[self.at] = np.arange(len(at))
-        self._floor = np.array([judged[n].floor for n in at])
         for name in ("_first", "_time", "_since", "_rate"):
             setattr(self, name, np.concatenate((getattr(self, name), np.full(more, np.nan))))
         for name in ("_score", "_usual"):
             setattr(self, name, np.concatenate((getattr(self, name), np.zeros(more))))
         self._is_burst = np.concatenate((self._is_burst, np.zeros(more, bool)))
 
-    def step(self, new: NewSamples) -> None:
-        """Takes in the new rates."""
+    def step(self, new: NewSamples, floor: F64) -> None:
+        """Takes in the new rates; `floor` has the least rate that matters, per cell."""
         place = self._place[new.cells]
         mine = place >= 0
         at, rate, time = place[mine], new.value[mine], new.time[mine]
@@ -174,7 +174,7 @@ class ErrorBursts:
         self._first[at] = np.fmin(self._first[at], time)
         passed = np.nan_to_num(time - self._time[at])
         self._time[at] = time
-        grew = rate > self._floor[at]
+        grew = rate > floor[self.at[at]]
         self._score[at] = self._score[at] * np.exp(-passed / BURST_S) + grew
         begins = grew & np.isnan(self._since[at])
         self._since[at[begins]] = time[begins]
@@ -301,6 +301,8 @@ OTHER_MIN_RUN_S = 30.0
 """Of roles that follow the load: a burst of requests is shorter."""
 LOADED_ROLES = frozenset({"time-per-work", "throughput", "wait", "progress"})
 """Where requests are served, these count only while some are: an idle replica turns slowly."""
+POOLED_ROLES = frozenset({"workload", "throughput", "utilisation"})
+"""While a replica of a pool is out of service, the others take its load: these do not count then."""
 LEAST_SERVING_SHIFT = 0.5
 """The steps of a replica become longer with its batches: in simulated traffic surges by an eighth, hence judgement."""
 LOAD_SHARE = 0.5
@@ -333,6 +335,17 @@ class SymptomDetector:
         self.paths = IdlePaths(self.cells)
         links = find_parallel_links(self.topology)
         self.links = UnevenLinks(self.cells, links) if links else None
+        self.requests = RequestShares(self.cells)
+        self._floor: F64 = nothing
+        """[cell] least difference that matters, as of now."""
+        self._least_floor: F64 = nothing
+        self._whole: Index = np.empty(0, np.intp)
+        """[cell] the cell of which it is a part, or -1."""
+        self._least_part: F64 = nothing
+        self._is_yield: Mask = none
+        """[cell] whether it is compared per unit of the load that it follows."""
+        self._pool: Index = np.empty(0, np.intp)
+        """[cell] the pool whose replicas take the load of one another, or -1."""
         self._given: Index = np.empty(0, np.intp)
         """[cell] the cell that must show load, or -1."""
         self._load: F64 = nothing
@@ -349,18 +362,20 @@ class SymptomDetector:
         new = self.cells.read(t)
         if not len(new.cells):
             return
+        self.requests.step(t)
         usable = self._usable_values()
+        self._update_floors()
         mask, distinct = self._masks(new)
         with np.errstate(all="ignore"):
             counted = distinct if self._is_distinct.all() else np.where(self._is_distinct, distinct, mask)
             past = np.flatnonzero(counted & self._by_past & ~np.isnan(usable))
             self.shifts.step(past, usable[past], self.cells.time[past])
-            self.peers.step(t, usable, mask, distinct)
+            self.peers.step(t, usable, self._floor, mask, distinct)
             self.paths.step(new, self.shifts)
             if self.links is not None:
                 self.links.step(new, self.shifts.median, self.paths.idle_cells())
             self.progress.step(t)
-            self.errors.step(new)
+            self.errors.step(new, self._floor)
             self.states.step(new)
         self.deviations = {deviation.key: deviation for deviation in self._active()}
 
@@ -383,17 +398,30 @@ class SymptomDetector:
         min_time = np.array([MIN_RUN_S.get(role, OTHER_MIN_RUN_S) for role in roles])
         up = np.array([one.bad in ("up", "both") for one in judged], bool)
         down = np.array([one.bad in ("down", "both") for one in judged], bool)
-        least, floor = (np.array([getattr(one, name) for one in judged]) for name in ("least", "floor"))
+        least = np.array([one.least for one in judged])
+        self._least_floor = np.array([one.floor for one in judged])
+        self._floor = self._least_floor.copy()
         follows = np.array(
             [serves and role == "time-per-work" for serves, role in zip(serving, roles, strict=True)], bool
         )
         past_least = np.where(follows, np.maximum(least, LEAST_SERVING_SHIFT), least)
         # Traffic follows load: its past is kept, and never judged by itself.
         is_work = np.array([role == "time-per-work" for role in roles], bool) & ~np.array(serving, bool)
-        self.shifts.grow(ShiftLimits(past_least, floor, up & ~kept, down & ~kept, min_time, is_work))
+        self.shifts.grow(ShiftLimits(past_least, self._floor, up & ~kept, down & ~kept, min_time, is_work))
         self.shifts.started |= ~is_work
         self.peers.grow(self._is_distinct, min_time)
         self._last = np.concatenate((self._last, np.full(size - len(self._last), np.nan)))
+        self._relate(judged, serving)
+        judged_by_load = np.array([role in LOADED_ROLES for role in roles], bool)
+        self._load_series = np.array([cells.load_series(n) if judged_by_load[n] else -1 for n in range(size)], np.intp)
+        for part in (self.progress, self.errors, self.states, self.paths, self.requests):
+            part.grow()
+        if self.links is not None:
+            self.links.grow()
+
+    def _relate(self, judged: Sequence[Judgement], serving: Sequence[bool]) -> None:
+        """Finds for each cell those by which it is judged: the load that it follows, and what it is a part of."""
+        cells, size = self.cells, len(self.cells)
         by_place = {(cells.signals[n].id, cells.places[n]): n for n in range(size)}
         self._given = np.array(
             [by_place.get((one.given, cells.places[n]), -1) if one.given else -1 for n, one in enumerate(judged)],
@@ -401,24 +429,41 @@ class SymptomDetector:
         )
         units = [cells.signals[n].unit if n >= 0 else "" for n in self._given.tolist()]
         self._load = np.array([{"%": 100 * LOAD_SHARE, "1": LOAD_SHARE}.get(unit, 0.0) for unit in units])
-        judged_by_load = np.array([role in LOADED_ROLES for role in roles], bool)
-        self._load_series = np.array([cells.load_series(n) if judged_by_load[n] else -1 for n in range(size)], np.intp)
-        for part in (self.progress, self.errors, self.states, self.paths):
-            part.grow()
-        if self.links is not None:
-            self.links.grow()
+        follows = [one.role == "throughput" and serves for one, serves in zip(judged, serving, strict=True)]
+        self._is_yield = np.array(follows, bool) & (self._given >= 0)
+        self._whole = np.full(size, -1, np.intp)
+        for n, one in enumerate(judged):
+            if one.part_of:
+                place = cells.places[n]
+                group = Entity("group", place.name.split(":", 1)[0])
+                self._whole[n] = by_place.get((one.part_of, place), by_place.get((one.part_of, group), -1))
+        self._least_part = np.array([one.least_part for one in judged])
+        self._pool = np.array(
+            [self.requests.pool_of(n) if one.role in POOLED_ROLES else -1 for n, one in enumerate(judged)], np.intp
+        )
 
     def _usable_values(self) -> F64:
         """Returns [cell] the newest values, NaN where the signal counts only under load and there is none."""
         value = self.cells.value
-        gated, loaded = self._given >= 0, self._load_series >= 0
-        if not (gated.any() or loaded.any()):
+        gated, loaded, pooled = self._given >= 0, self._load_series >= 0, self._pool >= 0
+        if not (gated.any() or loaded.any() or pooled.any()):
             return value
         with np.errstate(invalid="ignore"):
             idle = gated & ~(value[self._given] > self._load)
             if loaded.any():
                 idle |= loaded & ~(self.state.fresh_values(self._load_series) > 0)
-        return np.where(idle, np.nan, value)
+            if pooled.any():
+                idle |= pooled & self.requests.unsettled[self._pool]
+            found = np.where(idle, np.nan, value)
+        found[self._is_yield] /= value[self._given[self._is_yield]]
+        return found
+
+    def _update_floors(self) -> None:
+        """Updates the least differences that depend on the newest values of other cells."""
+        value, part, per_load = self.cells.value, np.flatnonzero(self._whole >= 0), np.flatnonzero(self._is_yield)
+        self._floor[part] = np.fmax(self._least_floor[part], self._least_part[part] * value[self._whole[part]])
+        with np.errstate(all="ignore"):
+            self._floor[per_load] = self._least_floor[per_load] / value[self._given[per_load]]
 
     def _masks(self, new: NewSamples) -> tuple[Mask, Mask]:
         """Returns ([cell] whether it has a new sample, [cell] whether that differs from the one before)."""
@@ -439,6 +484,7 @@ class SymptomDetector:
         yield from self.progress.deviations()
         yield from self.errors.deviations()
         yield from self.states.deviations()
+        yield from self.requests.deviations()
 
     def _past_deviations(self) -> Iterator[Deviation]:
         shifts = self.shifts
@@ -483,6 +529,8 @@ class SymptomDetector:
             told |= {int(n) for n in cells.pair_set[cells.pair_cell == cell]}
             middle, ratio = float(peers.median[number]), float(peers.ratio[pair])
             direction = "up" if ratio > 1 else "down"
+            if self._is_yield[cell]:
+                middle *= float(cells.value[self._given[cell]])
             yield self._deviation(cell, PEERS, direction, peers.since(pair), float(cells.value[cell]), middle)
         places = cells.set_places()
         for number in peers.moving_sets().tolist():

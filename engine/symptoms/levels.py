@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from skewscope.engine.model.arrays import F32, F64, Index, Mask
 from skewscope.engine.model.entities import EntitySets, build_sets
-from skewscope.engine.symptoms.cells import MAX_SET_SIZE, ZERO, Deviation, JudgedCells, NewSamples, row_median
+from skewscope.engine.symptoms.cells import MAX_SET_SIZE, ZERO, Deviation, JudgedCells, NewSamples
 
 RUN = 4
 """New values in a row that make a shift, and that end it."""
@@ -275,6 +275,8 @@ STANDING_RUN = 5
 """Samples in a row at that ratio."""
 MIN_MOVING_SIZE = 4
 """Members from which on one can tell that the slow one changes."""
+UNCOMPARED_ROLES = frozenset({"share", "progress", "errors", "state"})
+"""Roles that are compared in other ways."""
 STANDING_ROLES = frozenset({"time-per-work", "capacity"})
 
 
@@ -299,7 +301,6 @@ class PeerRatios:
         self._waiting: Mask = np.empty(0, bool)
         """[pair] whether a new sample of the cell has come since its set was last compared."""
         self._distinct_new: Mask = np.empty(0, bool)
-        self._floor = np.empty(0)
         self._standing = np.empty(0, np.int64)
         self._standing_since = np.empty(0)
         self._may_stand: Mask = np.empty(0, bool)
@@ -320,7 +321,10 @@ class PeerRatios:
         pairs, sets = len(cells.pair_cell), len(cells.set_sizes)
         judged = [cells.judgement(cell) for cell in range(len(cells))]
         compared = np.array(
-            ["peers" in one.against and one.role not in ("share", "progress", "errors", "state") for one in judged],
+            [
+                "peers" in one.against and one.role not in UNCOMPARED_ROLES and not cells.is_request_count(n)
+                for n, one in enumerate(judged)
+            ],
             bool,
         )
         # The speeds of ports differ by design.
@@ -334,7 +338,6 @@ class PeerRatios:
         usable = (cells.set_sizes <= MAX_SET_SIZE)[cells.pair_set] if pairs else np.empty(0, bool)
         self.compared = compared[at] & usable
         self._is_distinct, self._may_stand = is_distinct[at], stands[at]
-        self._floor = np.array([one.floor for one in judged])[at]
         members: dict[int, list[int]] = {}
         for cell, number in zip(at[self.compared].tolist(), cells.pair_set[self.compared].tolist(), strict=True):
             members.setdefault(number, []).append(cell)
@@ -364,12 +367,13 @@ class PeerRatios:
         )
         self.worst, self._worst_run = _padded(self.worst, sets, -1), _padded(self._worst_run, sets, 0)
 
-    def step(self, t: float, usable: F64, new: Mask, distinct: Mask) -> None:
+    def step(self, t: float, usable: F64, floor: F64, new: Mask, distinct: Mask) -> None:
         """Compares the sets of which every member has a new sample since the last time.
 
         Args:
             t: time of the tick, seconds.
             usable: [cell] newest values, NaN where there is none or where it does not count.
+            floor: [cell] least difference that matters.
             new: [cell] whether it has a new sample.
             distinct: [cell] whether that differs from the one before.
         """
@@ -396,7 +400,7 @@ class PeerRatios:
                 middle > 0, np.minimum(value / middle, MAX_RATIO), np.where(middle == 0, beside_zero, np.nan)
             )
         # A difference that does not matter is none, whatever its ratio: lateness of a microsecond, a queue of one.
-        ratio = np.where(np.abs(value - middle) < self._floor[pairs], 1.0, ratio)
+        ratio = np.where(np.abs(value - middle) < floor[at[pairs]], 1.0, ratio)
         self.ratio[pairs] = ratio
         known = ~np.isnan(ratio)
         pairs, ratio = pairs[known], ratio[known]
@@ -458,6 +462,18 @@ class PeerRatios:
     def moving_sets(self) -> Index:
         """Returns the sets in which some member is an outlier and no member remains the one."""
         return np.flatnonzero((self.moving.shift > 0) & (self._worst_run < STANDING_RUN))
+
+
+def row_median(values: F64) -> F64:
+    """Returns [sets] the median of [sets, members]; of two members their smaller value is the healthy one."""
+    count = (~np.isnan(values)).sum(axis=1)
+    with np.errstate(all="ignore"):
+        ordered = np.sort(values, axis=1)
+        rows = np.arange(len(values))
+        low = ordered[rows, np.maximum((count - 1) // 2, 0)]
+        high = ordered[rows, np.maximum(count // 2, 0) % values.shape[1]]
+        middle = np.where(count % 2 == 1, low, (low + high) / 2)
+    return np.where(count >= 2, np.where(count == 2, low, middle), np.nan)
 
 
 def _padded(values: NDArray[Any], size: int, fill: float | bool) -> NDArray[Any]:

@@ -27,6 +27,17 @@ def topology(size: int = 4) -> Topology:
     return Topology(nodes, (group,), (Pool("pool", ("A",)),))
 
 
+def pool_of_replicas(replicas: int, size: int = 2) -> Topology:
+    """A pool of replicas A, B, ... of some nodes; the front end of A is n0, that of B the first node after A's."""
+    nodes = tuple(Node(f"n{n}", ports=(Port(f"n{n}", "ns", "north-south", 1e9),)) for n in range(replicas * size))
+    names = [node.name for node in nodes]
+    groups = tuple(
+        Group("ABCDEFGH"[n], "tensor-parallel", tuple(names[size * n : size * n + size]), names[size * n])
+        for n in range(replicas)
+    )
+    return Topology(nodes, groups, (Pool("pool", tuple(group.name for group in groups)),))
+
+
 class SymptomWorld:
     """Feeds samples to a tracker, one tick a second."""
 

@@ -136,6 +136,25 @@ def test_a_member_that_computes_longer_than_its_peers_is_located(since):
     assert (incident.condition, incident.name) == ("late-member", "n2")
 
 
+@pytest.mark.parametrize(("lag", "expected"), [(0.02, set()), (0.2, {("wire.onset_lag", "A:n2", "up")})])
+def test_a_lag_counts_as_a_part_of_the_round(lag, expected):
+    world = SymptomWorld()
+    for n, row in enumerate(noise(4, 60, 4)):
+        late = {("wire.onset_lag", "rank", f"A:n{k}"): 0.004 * value for k, value in enumerate(row)}
+        late["wire.onset_lag", "rank", "A:n2"] += lag if n >= 30 else 0.0
+        world.tick(late | {("wire.round_period", "group", "A"): 0.9 * row[0]})
+    assert world.found() == expected
+
+
+@pytest.mark.parametrize(("sent", "expected"), [(1e6, set()), (5e3, {("flow.tcp_retrans", "n0", "begins")})])
+def test_segments_sent_again_count_as_a_part_of_all(sent, expected):
+    world = SymptomWorld()
+    for n in range(120):
+        counts = {"host.tcp_out_segs": sent * n, "flow.tcp_retrans": 10.0 * max(n - 60, 0)}
+        world.tick({(name, "node", "n0"): value for name, value in counts.items()})
+    assert world.found() == expected
+
+
 def test_members_that_differ_by_a_fifth_for_good_are_silent():
     world = SymptomWorld()
     for row in noise(5, 120, 4):

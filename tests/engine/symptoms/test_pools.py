@@ -1,0 +1,96 @@
+"""What replicas of a pool do is judged by the requests that they get."""
+
+import numpy as np
+import pytest
+
+from tests.support.symptom_world import SymptomWorld, pool_of_replicas
+
+ONSET, LAST = 60, 100
+
+
+def replicas_with(shares, rate, seed=1, last=LAST, before=None, **more):
+    """Returns a pool whose replicas get random requests: equal ones, and from ONSET on by these shares."""
+    count, size = len(shares), 2
+    world, chance, total = SymptomWorld(fleet=pool_of_replicas(count, size)), np.random.default_rng(seed), 0.0
+    first = np.ones(count) if before is None else np.array(before)
+    for n in range(last):
+        weight = np.array(shares) if n >= ONSET else first
+        total = total + chance.poisson(rate * weight / weight.sum())
+        values = {("wire.requests", "node", f"n{size * k}"): float(total[k]) for k in range(count)}
+        world.tick(values | {key: value(n) for key, value in more.get("also", {}).items()})
+    return world
+
+
+@pytest.mark.parametrize(
+    ("shares", "rate", "place", "direction", "within"),
+    [
+        ((6, 1), 3, "A", "up", 25),
+        ((6, 1), 30, "A", "up", 8),
+        ((1, 1, 6, 1), 6, "C", "up", 15),
+        ((1, 0), 3, "B", "down", 15),
+        ((1, 1, 0), 12, "C", "down", 10),
+    ],
+)
+def test_a_replica_with_unequal_requests_is_found(shares, rate, place, direction, within):
+    world = replicas_with(shares, rate)
+    assert world.found() == {("wire.requests", place, direction)}
+    (incident,) = world.incidents()
+    assert (incident.condition, incident.kind, incident.name) == ("uneven-load", "replica", place)
+    assert 0 <= incident.opened_at - (world.t - LAST + 1 + ONSET) <= within
+
+
+def test_requests_that_were_unequal_from_the_start_are_found():
+    assert replicas_with((6, 1), 3, before=(6, 1), last=ONSET).found() == {("wire.requests", "A", "up")}
+
+
+@pytest.mark.parametrize("rate", [3, 30])
+def test_random_requests_at_equal_replicas_are_silent(rate):
+    assert not replicas_with((1, 1, 1), rate, last=900).incidents()
+
+
+def test_replicas_that_share_two_to_one_are_silent():
+    assert not replicas_with((2, 1), 10, before=(2, 1), last=300).incidents()
+
+
+def test_the_load_of_a_replica_that_is_out_of_service_goes_to_the_others():
+    also = {("pool.ready", "pool", "pool"): lambda n: 1.0 if n >= ONSET else 2.0}
+    assert not replicas_with((1, 0), 10, also=also).incidents()
+
+
+def test_a_replica_whose_pool_is_ready_and_that_gets_none_is_found():
+    also = {("pool.ready", "pool", "pool"): lambda _: 2.0}
+    assert replicas_with((1, 0), 10, also=also).found() == {("wire.requests", "B", "down")}
+
+
+def engines(running, tokens):
+    keys = {"serve.running": running, "serve.generation_tokens": tokens}
+    return {(name, "replica", "ABC"[k]): value for name, each in keys.items() for k, value in enumerate(each)}
+
+
+def three_engines(running, tokens):
+    """Returns three engines of which the last one has these running requests and tokens in a second, from ONSET on."""
+    world, total = SymptomWorld(fleet=pool_of_replicas(3)), np.zeros(3)
+    for n in range(160):
+        last = (running, tokens) if n >= ONSET else (20.0, 600.0)
+        total += [600, 600, last[1]]
+        world.tick(engines([20.0, 20.0, last[0]], total * (1 + 1e-3 * (n % 3))))
+    return world
+
+
+def test_tokens_that_fall_with_the_running_requests_are_no_lost_throughput():
+    assert not any(signal == "serve.generation_tokens" for signal, _, _ in three_engines(6.0, 180.0).found())
+
+
+def test_tokens_that_fall_while_requests_run_are_lost_throughput():
+    world = three_engines(20.0, 180.0)
+    assert ("serve.generation_tokens", "C", "down") in world.found()
+    (incident,) = world.incidents()
+    assert (incident.condition, incident.name) == ("lost-throughput", "C")
+
+
+def test_only_front_ends_are_compared_by_the_connections_of_clients():
+    world, total = SymptomWorld(fleet=pool_of_replicas(2, 4)), np.zeros(8)
+    for n in range(200):
+        total += [40 if n >= ONSET else 20, 0.3, 0.3, 0.3] * 2
+        world.tick({("flow.new", "node", f"n{k}"): float(total[k]) for k in range(8)})
+    assert not world.incidents()
