@@ -12,6 +12,7 @@ from skewscope.engine.wire.groups import GroupReducer, build_reducer
 from skewscope.engine.wire.keys import KeyTable, hash_columns
 from skewscope.engine.wire.packets import ROCE, Packets
 from skewscope.engine.wire.requests import RequestReducer
+from skewscope.engine.wire.speed import emit_burst_speed
 from skewscope.engine.wire.ticks import ratio
 from skewscope.engine.wire.transport import TransportReducer
 from skewscope.engine.wire.view import PortView
@@ -51,6 +52,8 @@ class PortReducer:
             group.reduce(chunk, data, out)
         if self.view.network == "north-south":
             self.requests.reduce(chunk, data, out, self.view.node)
+        else:
+            emit_burst_speed(chunk, data, out)
         return out
 
     def _chunk(self, packets: Packets, first: float, ticks: int, step: float) -> Chunk:

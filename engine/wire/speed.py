@@ -1,0 +1,45 @@
+"""Measures how fast packets follow one another at a port: the speed of its link, as far as senders use it."""
+
+import numpy as np
+
+from skewscope.engine.model.arrays import F64, Mask
+from skewscope.engine.wire.chunk import Chunk, PortSamples
+from skewscope.engine.wire.keys import stable_order
+
+FAST_SHARE = 0.5
+"""Share of the bytes that follow the packet before them at the speed or faster."""
+MIN_BYTES = 1 << 18
+"""Bytes in a tick below which its speed is unknown: what a queue holds passes at once."""
+MIN_GAPS = 16
+
+
+def emit_burst_speed(chunk: Chunk, data: Mask, out: PortSamples) -> None:
+    """Adds the speed of bursts, B/s, in the faster direction; `data` [packet] marks first transmissions with data.
+
+    A slow link slows what its own port sends and receives. At the other ports it slows one of both, or none.
+    """
+    speed = np.fmax(*(_speed(chunk, data & way) for way in (chunk.tx, chunk.rx)))
+    if not np.isnan(speed).all():
+        out.put("wire.burst_speed", speed)
+
+
+def _speed(chunk: Chunk, mine: Mask) -> F64:
+    """Returns [tick] B/s between packets of the same pair of nodes, NaN where too few follow one another."""
+    rows = np.flatnonzero(mine)
+    rows = rows[stable_order(chunk.peer[rows])]
+    peer, time = chunk.peer[rows], chunk.packets.time[rows]
+    size, tick = chunk.packets.length[rows][1:].astype(float), chunk.tick[rows][1:]
+    gap = np.diff(time)
+    kept = (np.diff(peer) == 0) & (gap >= 0)
+    size, tick, slowness = size[kept], tick[kept], gap[kept] / size[kept]
+    order = np.argsort(slowness, kind="stable")
+    order = order[stable_order(tick[order])]
+    size, tick, slowness = size[order], tick[order], slowness[order]
+    total = np.bincount(tick, weights=size, minlength=chunk.ticks)
+    count = np.bincount(tick, minlength=chunk.ticks)
+    before = np.cumsum(total) - total
+    at = np.searchsorted(np.cumsum(size), before + FAST_SHARE * total)
+    known = (total >= MIN_BYTES) & (count >= MIN_GAPS)
+    out = np.full(chunk.ticks, np.nan)
+    out[known] = 1.0 / np.maximum(slowness[at[known]], 1e-12)
+    return out
