@@ -216,6 +216,12 @@ class Engine:
         state = self._detector.series_state
         return state.newest_by_number(min(count, state.known_count))[1]
 
+    def newest_values(self, series: Index) -> F64:
+        """Returns [series] the newest values, by number of the series below `newest_times`; NaN where there is none."""
+        state = self._detector.series_state
+        found: F64 = state.newest_by_number(state.known_count)[0][series]
+        return found
+
     def stale_ages(self, series: Index) -> F64:
         """Returns [series] float64 seconds: the age at which a series is stale, by its number below `newest_times`."""
         return self._detector.series_state.stale_ages_by_number(series)

@@ -15,7 +15,7 @@ from skewscope.engine.advice.advice import PolicyEvaluator
 from skewscope.engine.advice.policy import compile_policies
 from skewscope.engine.engine import Engine, IncidentChange
 from skewscope.engine.ingest.feed import Block, SeriesTable
-from skewscope.engine.model.arrays import F64, Mask
+from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue
@@ -72,6 +72,7 @@ OTHER_TELEMETRY = {
 }
 """Prefixes of signals by telemetry whose reporters the topology does not name."""
 UNNAMED_TELEMETRY = "other telemetry"
+UNREADABLE = "wire.rounds_unreadable"
 
 
 def expected_reporters(topology: Topology) -> dict[str, tuple[str, ...]]:
@@ -121,6 +122,8 @@ class TelemetryCoverage:
     _missing_key: tuple[object, ...] = ()
     """What the sentences of `missing` were last made from."""
     _missing: tuple[str, ...] = ()
+    _unreadable: tuple[int, Index] = (0, np.empty(0, np.intp))
+    """(series of the table, [k] those that say whether rounds can be read)."""
 
     def __post_init__(self) -> None:
         self._reporters = expected_reporters(self.topology)
@@ -148,7 +151,24 @@ class TelemetryCoverage:
         if key != self._missing_key:
             delivered = {_telemetry_of(signal) for signal in signals}
             self._missing_key, self._missing = key, self._describe_missing(lacking, delivered, never)
-        return self._missing
+        return *self._missing, *self._describe_unreadable()
+
+    def _describe_unreadable(self) -> tuple[str, ...]:
+        """Returns a sentence on the groups whose rounds most of their ports cannot read; none without any."""
+        number = self._signal_numbers.get(UNREADABLE)
+        if number is None:
+            return ()
+        if self._unreadable[0] != len(self._signal_of_series):
+            self._unreadable = len(self._signal_of_series), np.flatnonzero(self._signal_of_series == number)
+        at = self._unreadable[1]
+        at = at[at < len(self.engine.newest_times(len(self._signal_of_series)))]
+        ports: dict[str, list[bool]] = {}
+        for series, value in zip(at.tolist(), self.engine.newest_values(at).tolist(), strict=True):
+            ports.setdefault(self.table.keys[series].selector, []).append(value > 0)
+        groups = sorted(name for name, flags in ports.items() if 2 * sum(flags) > len(flags))
+        if not groups:
+            return ()
+        return (f"No rounds can be read in the packets of {join_names(groups, 4)}: which member is late is unknown.",)
 
     def _describe_missing(
         self, lacking: Mapping[str, LackingSignals], delivered: Collection[str], never: Sequence[Mask]

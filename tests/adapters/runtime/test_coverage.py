@@ -4,7 +4,7 @@ import numpy as np
 
 from skewscope.adapters.runtime.runtime import SILENT_AFTER, Span, build_runtime
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
-from skewscope.engine.model.topology import Node, Topology
+from skewscope.engine.model.topology import Group, Node, Port, Topology
 from skewscope.kb.loader import catalogue
 
 NODES = Topology(nodes=tuple(Node(f"n{n}", gpus=2) for n in range(3)))
@@ -48,3 +48,18 @@ def test_missing_telemetry_is_one_sentence_for_each_kind():
     assert "No GPU telemetry from any of 3 GPU nodes" in starts
     assert "No telemetry of PCIe" in starts
     assert all(text.endswith(" cannot be judged.") for text in shot.missing)
+
+
+def test_groups_whose_rounds_cannot_be_read_are_named_once():
+    table = SeriesTable()
+    keys = {
+        (port, group): table.number(SeriesKey("wire.rounds_unreadable", "port", port, group))
+        for port, group in (("n0/ew", "A"), ("n1/ew", "A"), ("n2/ew", "B"))
+    }
+    nodes = tuple(Node(f"n{n}", ports=(Port(f"n{n}", "ew", "east-west"),)) for n in range(3))
+    groups = (Group("A", "data-parallel", ("n0", "n1")), Group("B", "data-parallel", ("n2",)))
+    with build_runtime(Topology(nodes, groups), catalogue(), table) as runtime:
+        unreadable = np.array([1.0, 1.0, 0.0])
+        runtime.step(T0, Block(np.full(3, T0), np.array(list(keys.values()), np.int32), unreadable))
+        told = [text for text in runtime.snapshot(T0, Span(T0, T0)).missing if text.startswith("No rounds")]
+    assert told == ["No rounds can be read in the packets of A: which member is late is unknown."]
