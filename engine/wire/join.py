@@ -36,9 +36,7 @@ FORWARDED_SIGNALS = {
 """Signals of ports that are copied to the ranks on their node."""
 INPUT_SIGNALS = frozenset(
     {*PACE_SIGNALS, *PAUSE_LAYERS, *FORWARDED_SIGNALS, "wire.stage_time", "wire.rounds_unreadable"}
-) | {
-    f"wire.{whose}_{what}" for whose in ("own", "peer") for what in LAG_LAYERS
-}
+) | {f"wire.{whose}_{what}" for whose in ("own", "peer") for what in LAG_LAYERS}
 """Signals that the join reads, and the one that says which groups it cannot join."""
 FRESH_TICKS = 1.5
 """A value younger than this many ticks is new."""
