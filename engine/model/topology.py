@@ -29,6 +29,11 @@ class Port:
         """`node/port`; the port's own name may hold slashes."""
         return f"{self.node}/{self.name}"
 
+    @property
+    def peer_node(self) -> str:
+        """The node at the other end, or ''."""
+        return self.peer.split("/", 1)[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -92,6 +97,11 @@ class Topology:
     def port(self) -> Mapping[str, Port]:
         """Ports by `node/port`."""
         return {port.id: port for node in self.nodes for port in node.ports}
+
+    def links_of(self, name: str) -> str:
+        """Returns what names the parallel links of `node/port`: the nodes at both ends; or the name itself."""
+        port = self.port.get(name)
+        return f"{port.node} {port.peer_node}" if port is not None and port.peer else name
 
     @cached_property
     def port_of_address(self) -> Mapping[str, Port]:

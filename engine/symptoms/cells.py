@@ -19,8 +19,10 @@ from skewscope.engine.model.topology import Group, Topology
 from skewscope.kb.model import Judgement, Signal
 from skewscope.rules.entity_kinds import kind_of
 
-PAST, PEERS, MOVING, ZERO, REPEATS, SHARES, START = "past", "peers", "moving", "zero", "repeats", "shares", "start"
-"""Forms: from its past or peers, moving between peers, to nothing, again and again, unequal shares, a slow start."""
+PAST, PEERS, MOVING, ZERO, LESS = "past", "peers", "moving", "zero", "less"
+REPEATS, SHARES, START = "repeats", "shares", "start"
+"""Forms: from its past or peers, moving between peers, to nothing, far less than siblings let expect; again and again,
+unequal shares, a slow start."""
 
 DeviationKey = tuple[str, Entity, str]
 """Signal, place and form."""
@@ -33,7 +35,7 @@ class Deviation:
     signal: Signal
     place: Entity
     form: str
-    """PAST, PEERS, MOVING, ZERO, REPEATS, SHARES or START."""
+    """PAST, PEERS, MOVING, ZERO, LESS, REPEATS, SHARES or START."""
     direction: str
     """up, down, stops, begins or uneven."""
     since: float

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from skewscope.engine.model.arrays import F32, F64, Index, Mask
 from skewscope.engine.model.entities import EntitySets, build_sets
-from skewscope.engine.symptoms.cells import MAX_SET_SIZE, ZERO, Deviation, JudgedCells, NewSamples
+from skewscope.engine.symptoms.cells import LESS, MAX_SET_SIZE, ZERO, Deviation, JudgedCells, NewSamples
 
 RUN = 4
 """New values in a row that make a shift, and that end it."""
@@ -484,6 +484,12 @@ def _padded(values: NDArray[Any], size: int, fill: float | bool) -> NDArray[Any]
 
 LOST = 0.2
 """A port that carries less than this part of what its siblings' common change lets expect has lost its traffic."""
+LITTLE = 0.4
+"""A port that carries less than this part of it, and its parallel links together too, has lost most of it..."""
+LITTLE_RUN = 6
+MIN_LITTLE_S = 60.0
+"""...after so many samples and seconds: in the Clos recordings of cisco-ie/telemetry no healthy port does."""
+LITTLE_BACK = 0.6
 SIBLINGS_HOLD = 0.5
 """Siblings must carry at least this part of their own past: otherwise the load has fallen."""
 SIGNIFICANT = 0.2
@@ -504,8 +510,12 @@ class IdlePaths:
         self._set: Index = np.empty(0, np.intp)
         """[path] number of its set of siblings, or -1."""
         self._run: Index = np.empty(0, np.intp)
-        self._since, self._before = np.empty(0), np.empty(0)
-        self._is_idle: Mask = np.empty(0, bool)
+        self._since, self._before, self._little_since = (np.empty(0) for _ in range(3))
+        self._is_idle, self._is_little = np.empty(0, bool), np.empty(0, bool)
+        self._little: Index = np.empty(0, np.intp)
+        """[path] samples in a row with little traffic."""
+        self._bundle: Index = np.empty(0, np.intp)
+        """[path] number of its parallel links."""
         self._floor = np.empty(0)
 
     def grow(self) -> None:
@@ -513,16 +523,16 @@ class IdlePaths:
         cells = self.cells
         judged = [cells.judgement(cell) for cell in range(len(cells))]
         at = [n for n, one in enumerate(judged) if one.role == "share" and one.bad in ("down", "both")]
-        more = len(at) - len(self.at)
         self.at = np.array(at, np.intp)
         self._place = np.full(len(cells), -1, np.intp)
         self._place[self.at] = np.arange(len(at))
         self._floor = np.array([judged[n].floor for n in at])
-        self._run = np.concatenate((self._run, np.zeros(more, np.intp)))
-        self._since, self._before = (
-            np.concatenate((old, np.full(more, np.nan))) for old in (self._since, self._before)
-        )
-        self._is_idle = np.concatenate((self._is_idle, np.zeros(more, bool)))
+        fill = {"_run": 0, "_little": 0, "_is_idle": False, "_is_little": False}
+        for name in (*fill, "_since", "_before", "_little_since"):
+            setattr(self, name, _padded(getattr(self, name), len(at), fill.get(name, np.nan)))
+        numbers: dict[tuple[str, str, str], int] = {}
+        keys = [(cells.signals[n].id, cells.selectors[n], cells.topology.links_of(cells.places[n].name)) for n in at]
+        self._bundle = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.intp)
         set_of = {int(c): int(s) for c, s in zip(cells.pair_cell, cells.pair_set, strict=True)}
         self._set = np.array([set_of.get(n, -1) for n in at], np.intp)
         members: dict[int, list[int]] = {}
@@ -539,7 +549,7 @@ class IdlePaths:
         if not len(mine):
             return
         past = np.where(shifts.count[self.at] >= MIN_PAST, shifts.median[self.at], np.nan)
-        past = np.where(self._is_idle, self._before, past)
+        past = np.where(self._is_idle | self._is_little, self._before, past)
         active = past > np.maximum(self._floor, 0.0)
         ratio = np.where(active, self.cells.value[self.at] / past, np.nan)
         common = self._reduced(ratio)[mine]
@@ -547,9 +557,24 @@ class IdlePaths:
         expected = active[mine] & (common >= SIBLINGS_HOLD) & (past[mine] >= SIGNIFICANT * usual)
         lost = expected & (ratio[mine] < LOST * common)
         back = ratio[mine] >= BACK * common
-        self._begin(mine, new.time[place >= 0][self._set[place[place >= 0]] >= 0], lost, past)
+        time = new.time[place >= 0][self._set[place[place >= 0]] >= 0]
+        self._begin(mine, time, lost, past)
         ended = mine[self._is_idle[mine] & back]
         self._is_idle[ended], self._run[ended], self._since[ended] = False, 0, np.nan
+        # Flows that were placed anew move between parallel links, and none is lost.
+        share = np.where(active, self.cells.value[self.at], 0.0)
+        carried, before = (np.bincount(self._bundle, np.nan_to_num(one)) for one in (share, past * active))
+        part = np.fmax(ratio, (carried / before)[self._bundle])[mine]
+        self._find_little(mine, time, expected & (part < LITTLE * common), past)
+        self._is_little[mine[part >= LITTLE_BACK * common]] = False
+
+    def _find_little(self, at: Index, time: F64, little: Mask, past: F64) -> None:
+        first = little & (self._little[at] == 0)
+        self._little_since[at[first]] = time[first]
+        self._little[at] = np.where(little, self._little[at] + 1, 0)
+        long = (self._little[at] >= LITTLE_RUN) & (time - self._little_since[at] >= MIN_LITTLE_S)
+        begun = at[long & ~self._is_little[at] & ~self._is_idle[at]]
+        self._is_little[begun], self._before[begun] = True, past[begun]
 
     def _begin(self, at: Index, time: F64, lost: Mask, past: F64) -> None:
         first = lost & (self._run[at] == 0)
@@ -567,8 +592,9 @@ class IdlePaths:
         return self.at[self._is_idle]
 
     def deviations(self) -> Iterator[Deviation]:
-        """Yields the ports that lost their traffic."""
-        for n in np.flatnonzero(self._is_idle).tolist():
-            cell = int(self.at[n])
-            signal, place, value = self.cells.signals[cell], self.cells.places[cell], self.cells.value[cell]
-            yield Deviation(signal, place, ZERO, "down", float(self._since[n]), float(value), float(self._before[n]))
+        """Yields the ports that lost their traffic, or most of it."""
+        for n in np.flatnonzero(self._is_idle | self._is_little).tolist():
+            cell, is_idle = int(self.at[n]), bool(self._is_idle[n])
+            signal, place, value = self.cells.signals[cell], self.cells.places[cell], float(self.cells.value[cell])
+            form, since = (ZERO, self._since[n]) if is_idle else (LESS, self._little_since[n])
+            yield Deviation(signal, place, form, "down", float(since), value, float(self._before[n]))

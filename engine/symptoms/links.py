@@ -50,7 +50,7 @@ def find_parallel_links(topology: Topology) -> Mapping[str, ParallelLinks]:
     hosts |= {group.front_end.split("/", 1)[0] for group in topology.groups}
     ports: dict[ParallelLinks, list[str]] = {}
     for name, port in topology.port.items():
-        peer = port.peer.split("/", 1)[0]
+        peer = port.peer_node
         if peer and not {port.node, peer} & hosts:
             ports.setdefault(ParallelLinks(port.node, peer, port.network, port.speed), []).append(name)
     return {name: links for links, names in ports.items() if len(names) > 1 for name in names}

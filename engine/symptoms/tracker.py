@@ -26,6 +26,7 @@ from skewscope.engine.model.incident import (
 )
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.symptoms.cells import (
+    LESS,
     MOVING,
     PAST,
     PEERS,
@@ -75,8 +76,9 @@ COMPARISONS = {
     PAST: ("past", "nominal"),
     PEERS: ("peers", "siblings"),
     MOVING: ("peers", "siblings"),
-    ZERO: ("siblings", "peers", "past"),
+    ZERO: ("siblings", "peers"),
     REPEATS: ("past", "nominal"),
+    LESS: ("siblings", "peers"),
     SHARES: ("siblings", "peers"),
     START: ("past", "nominal"),
 }
@@ -236,7 +238,7 @@ MAX_EVIDENCE = 12
 MAX_ALSO = 32
 ADVISED_PROBABILITY = 0.3
 """Mitigations of candidates from this probability on are advised."""
-CONFIDENCE = {PEERS: 0.8, ZERO: 0.8, REPEATS: 0.8, SHARES: 0.8, START: 0.7, MOVING: 0.7, PAST: 0.7}
+CONFIDENCE = {PEERS: 0.8, ZERO: 0.8, REPEATS: 0.8, LESS: 0.7, SHARES: 0.8, START: 0.7, MOVING: 0.7, PAST: 0.7}
 """That something is really wrong, by form. Judgement, not calibrated; what follows the load is less sure."""
 LOAD_CONFIDENCE = 0.5
 LOAD_ROLES = frozenset({"wait", "latency", "queue", "pressure", "throughput", "utilisation", "workload", "spread"})
@@ -246,10 +248,11 @@ AGAINST = {
     MOVING: "the median of its peers",
     ZERO: "its siblings",
     REPEATS: "its past",
+    LESS: "its siblings",
     SHARES: "its parallel links",
     START: "what followed",
 }
-FORM_ORDER = (PEERS, ZERO, REPEATS, SHARES, MOVING, PAST, START)
+FORM_ORDER = (PEERS, ZERO, REPEATS, SHARES, LESS, MOVING, PAST, START)
 
 
 @dataclass
@@ -350,9 +353,11 @@ class SymptomTracker:
             one = self.symptoms[self._owner[key]]
         else:
             tokens = self._tokens_of(deviation.place)
-            if deviation.form == SHARES:
-                # One hash of a switch places the flows of all its bundles.
-                tokens |= {f"node:{self.locality.topology.port[deviation.place.name].node}"}
+            if deviation.form in (SHARES, LESS):
+                name, topology = deviation.place.name, self.locality.topology
+                # One hash of a switch places the flows of all its bundles; what they lead to is lost to all of one.
+                shared = f"node:{topology.port[name].node}" if deviation.form == SHARES else topology.links_of(name)
+                tokens |= {shared}
             one = self._near(t, tokens) or self._begin(t, deviation, tokens)
             one.tokens |= tokens
             if one.resolved_at is not None:

@@ -22,6 +22,7 @@ FORM_LABELS = {
     "peers": "one member deviates from its peers",
     "moving": "some member always does, not always the same",
     "zero": "it falls to zero",
+    "less": "it falls far below what its siblings let expect",
     "repeats": "it comes and goes",
     "start": "the first values were bad, as those that followed show",
 }

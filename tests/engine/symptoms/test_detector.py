@@ -7,9 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skewscope.engine.model.topology import Node, Port, Topology
 from tests.support.symptom_world import SymptomWorld
 
 STEP = ("step.duration", "group", "A")
+
+
+def one_switch(ports):
+    return Topology((Node("s", ports=tuple(Port("s", f"p{k}", "east-west", 1e9) for k in range(ports))),))
 
 
 def computing(values):
@@ -184,6 +189,24 @@ def test_a_port_that_loses_its_traffic_while_its_siblings_carry_theirs():
         world.tick(sent)
     assert ("port.tx_bytes", "n0/p1", "down") in world.found()
     assert {one.condition for one in world.incidents()} == {"idle-path"}
+
+
+def partly(left, ports=6, lossy=1):
+    world, totals = SymptomWorld(fleet=one_switch(ports)), [0.0] * ports
+    for n in range(60):
+        for k in range(ports):
+            totals[k] += 1e9 * (left if k < lossy and n >= 30 else 1.0)
+        world.tick({("port.tx_bytes", "port", f"s/p{k}"): totals[k] for k in range(ports)}, pause=10.0)
+    return {(one.condition, one.name) for one in world.incidents()}
+
+
+def test_a_port_that_loses_two_thirds_of_its_traffic_while_its_siblings_carry_theirs():
+    assert partly(0.33) == {("lost-share", "s/p0")}
+
+
+@pytest.mark.parametrize(("left", "lossy"), [(0.5, 1), (0.33, 6)])
+def test_a_port_that_carries_half_and_load_that_falls_are_silent(left, lossy):
+    assert not partly(left, lossy=lossy)
 
 
 def test_traffic_that_stops_everywhere_is_no_symptom():
