@@ -80,6 +80,8 @@ ROLES = (
     *("latency", "queue", "health", "spread", "utilisation", "workload"),
 )
 """Roles that are judged, in the order in which a symptom is named after them."""
+SET_KINDS = frozenset({"group", "node", "pool"})
+"""Kinds of sets of peers that are entities themselves."""
 UNJUDGED_KINDS = frozenset({"peer", "link", "fleet"})
 COUNTER_TYPES = frozenset({"counter"})
 CLIENT_SIDE = ("north-south",)
@@ -171,6 +173,8 @@ class JudgedCells:
     pair_cell: Index = field(default_factory=lambda: np.empty(0, np.intp))
     pair_set: Index = field(default_factory=lambda: np.empty(0, np.intp))
     set_sizes: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    set_places: dict[int, Entity] = field(default_factory=dict)
+    """The entity of each set that is a group, a node or a pool, by the number of the set."""
     left_out: frozenset[str] = frozenset()
     """Signals some of whose series are beyond MAX_CELLS."""
     _cell_of_series: dict[int, int] = field(default_factory=dict)
@@ -248,6 +252,8 @@ class JudgedCells:
         for cell, label in labels.items():
             for kind, name in sorted(self._peer_sets_of(cell, label)):
                 number = self._set_numbers.setdefault((label, kind, name), len(self._set_numbers))
+                if kind in SET_KINDS:
+                    self.set_places[number] = Entity(kind, name)
                 pairs.append(cell)
                 sets.append(number)
         self.pair_cell = np.concatenate((self.pair_cell, np.array(pairs, np.intp)))
@@ -321,13 +327,6 @@ class JudgedCells:
             return -1
         found = (self.series_of("serve.running", group.name), self.series_of("wire.open_streams", group.front_end))
         return next((series for series in found if series >= 0), -1)
-
-    def set_places(self) -> dict[int, Entity]:
-        """Returns the entity of each set that is a group, a node or a pool, by the number of the set."""
-        kinds = {"group": "group", "node": "node", "pool": "pool"}
-        return {
-            number: Entity(kinds[kind], name) for (_, kind, name), number in self._set_numbers.items() if kind in kinds
-        }
 
     # --- samples
 

@@ -126,7 +126,7 @@ class ProgressStops:
 
     def _groups_that_stand(self, members: Mapping[int, Sequence[int]], stopped: Collection[int]) -> Iterator[Deviation]:
         """Yields the groups that have stood as a whole for long, while others of the fleet go on."""
-        cells, places = self.cells, self.cells.set_places()
+        cells, places = self.cells, self.cells.set_places
         for number, group in sorted(members.items()):
             if number not in places or not all(cell in stopped for cell in group):
                 continue
@@ -212,8 +212,8 @@ class StateChanges:
         """Whether it has ever been good: a port that was never up is unused."""
         self._bad_count: Index = np.empty(0, np.intp)
         self._since, self._value = np.empty(0), np.empty(0)
-        self._changes: list[list[float]] = []
-        """Times of the last changes of each, seconds."""
+        self._changes: dict[int, list[float]] = {}
+        """Times of the last changes of those that ever changed, seconds."""
 
     def grow(self) -> None:
         """Makes room for new cells."""
@@ -229,7 +229,6 @@ class StateChanges:
         self._was_good = np.concatenate((self._was_good, np.zeros(more, bool)))
         self._bad_count = np.concatenate((self._bad_count, np.zeros(more, np.intp)))
         self._since, self._value = (np.concatenate((old, np.full(more, np.nan))) for old in (self._since, self._value))
-        self._changes += [[] for _ in range(more)]
 
     def step(self, new: NewSamples) -> None:
         """Takes in the new states."""
@@ -248,7 +247,7 @@ class StateChanges:
         self._bad_count[at] = np.where(counts, self._bad_count[at] + 1, 0)
         self._value[at] = value
         for n, when in zip(at[begins].tolist(), time[begins].tolist(), strict=True):
-            self._changes[n] = [*self._changes[n], when][-FLAPS:]
+            self._changes[n] = [*self._changes.get(n, ()), when][-FLAPS:]
 
     def deviations(self) -> Iterator[Deviation]:
         """Yields the states that are bad now, and those that go back and forth."""
@@ -257,7 +256,7 @@ class StateChanges:
             if judged.symptom == "silent-telemetry" and self.cells.time[self.at[n]] - self._since[n] < MIN_SILENCE_S:
                 continue
             yield self._deviation(n, PAST, float(self._since[n]), float(self._value[n]))
-        for n, changes in enumerate(self._changes):
+        for n, changes in sorted(self._changes.items()):
             newest = self.cells.time[self.at[n]]
             recent = [when for when in changes if newest - when <= FLAP_S]
             if len(recent) >= FLAPS // 2 + 1:
@@ -532,7 +531,7 @@ class SymptomDetector:
             if self._is_yield[cell]:
                 middle *= float(cells.value[self._given[cell]])
             yield self._deviation(cell, PEERS, direction, peers.since(pair), float(cells.value[cell]), middle)
-        places = cells.set_places()
+        places = cells.set_places
         for number in peers.moving_sets().tolist():
             if number in told or number not in places:
                 continue
