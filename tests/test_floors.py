@@ -97,7 +97,7 @@ ENGINE_INTERFACE = {
     "engine.advice.advice",
     "engine.advice.policy",
     # Arithmetic on arrays, which a console repeats for the rows it shows.
-    "engine.features.baseline",
+    "engine.features.stores",
     "engine.features.peer_statistics",
 }
 ENGINE_TOOLS = {

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 
 import skewscope.engine.features.operators as _  # noqa: F401 - its modules register the operators
-from skewscope.engine.features.baseline import BaselineSlice, BaselineStore
-from skewscope.engine.features.counter_windows import CounterStore
 from skewscope.engine.features.operators.protocol import (
     Junction,
     Operator,
@@ -23,6 +21,7 @@ from skewscope.engine.features.operators.protocol import (
     operator_class,
     total_cost,
 )
+from skewscope.engine.features.stores import BaselineSlice, BaselineStore, CounterStore
 from skewscope.engine.features.windows import WindowStore
 from skewscope.engine.ingest.samples import CONSTANT_TIMESTAMP, EDGE_S, CommonTimestamp, merge_timestamps
 from skewscope.engine.ingest.series_state import SeriesState

@@ -17,7 +17,6 @@ from skewscope.engine.incidents.state import incident_id
 from skewscope.engine.model.incident import (
     SYMPTOM,
     Advice,
-    BlastRadius,
     Explanation,
     Impact,
     Incident,
@@ -234,6 +233,7 @@ EXPLAIN_S = 60.0
 """A diagnosis explains symptoms at its place that begin up to so many seconds after it has resolved."""
 MAX_PORTS = 16
 """Ports of a node beyond which it is a switch: its ports fail one by one."""
+INDEXED_PER_TICK = 5000
 MAX_EVIDENCE = 12
 MAX_ALSO = 32
 ADVISED_PROBABILITY = 0.3
@@ -304,8 +304,8 @@ class SymptomTracker:
         """Id of the symptom of each deviation that holds."""
         self._changes: list[IncidentChange] = []
         self._tokens: dict[Entity, frozenset[str]] = {}
-        self._cells_at: dict[str, list[int]] = {}
-        """The cells of each token of a place."""
+        self._cells_at: dict[str, dict[Entity, list[int]]] = {}
+        """The cells of each place, by the names of the nodes that it lies on; '' for none."""
         self._cells_seen = 0
 
     def step(self, t: float, diagnoses: Sequence[DiagnosedPlace]) -> tuple[IncidentChange, ...]:
@@ -316,7 +316,7 @@ class SymptomTracker:
             diagnoses: the incidents of the rules that may explain symptoms.
         """
         self.detector.step(t)
-        self._index_cells()
+        self._index_cells(INDEXED_PER_TICK)
         deviations = self.detector.deviations
         touched = {self._assign(t, deviation).id for _, deviation in sorted(deviations.items(), key=_order)}
         for key in self._owner.keys() - deviations.keys():
@@ -394,7 +394,7 @@ class SymptomTracker:
 
     def _rank_causes(self, one: SymptomState) -> None:
         cells = self.detector.cells
-        here = sorted({n for token in one.tokens for n in self._cells_at.get(token, ())})
+        here = self._cells_near(one.tokens)
         delivered = {cells.signals[n].id for n in here if not math.isnan(cells.time[n])}
         one.ranked_count = len(one.deviations)
         groups = (self.locality.topology.group.get(token.removeprefix("group:")) for token in one.tokens)
@@ -421,12 +421,28 @@ class SymptomTracker:
         nodes = {f"node:{port.node}"} if len(topology.node[port.node].ports) <= MAX_PORTS else set()
         return location.self_tokens | ends | nodes | location.groups
 
-    def _index_cells(self) -> None:
-        cells = self.detector.cells
-        for n in range(self._cells_seen, len(cells)):
-            for token in self._tokens_of(cells.places[n]):
-                self._cells_at.setdefault(token, []).append(n)
-        self._cells_seen = len(cells)
+    def _cells_near(self, tokens: Collection[str]) -> Iterator[int]:
+        """Yields the cells whose places share a token with some others."""
+        self._index_cells(len(self.detector.cells))
+        # A place that shares a group lies on a node of the group, or is no place of one node.
+        parts = (token.partition(":") for token in tokens)
+        nodes = {""}.union(*(self._nodes_of(kind, name) for kind, _, name in parts))
+        for node in sorted(nodes):
+            for place, found in self._cells_at.get(node, {}).items():
+                if not self._tokens_of(place).isdisjoint(tokens):
+                    yield from found
+
+    def _nodes_of(self, kind: str, name: str) -> Collection[str]:
+        is_group = kind == "group"
+        return self.locality.nodes_of_group(name) if is_group else self.locality.nodes_of(kind, name)
+
+    def _index_cells(self, count: int) -> None:
+        """Index so many more cells, so that the first symptom does not wait for all of a large fleet."""
+        places, end = self.detector.cells.places, min(self._cells_seen + count, len(self.detector.cells))
+        for n in range(self._cells_seen, end):
+            for node in self.locality.nodes_of(places[n].kind, places[n].name) or ("",):
+                self._cells_at.setdefault(node, {}).setdefault(places[n], []).append(n)
+        self._cells_seen = end
 
     # --- diagnoses
 
@@ -499,10 +515,10 @@ class SymptomTracker:
             confidence=LOAD_CONFIDENCE if follows_load else CONFIDENCE[one.primary.form],
             coverage=_coverage(top),
             impact=_impact(one.primary),
-            blast_radius=self._blast_radius(one),
+            blast_radius=self.locality.blast_radius({*places, one.primary.place}),
             rule="",
             rule_hash="",
-            also=self._also(name, places),
+            also=tuple(sorted({self.locality.display_name(place)[1] for place in places} - {name})[:MAX_ALSO]),
             evidence=tuple(_to_evidence(each) for each in sorted(one.deviations.values(), key=_rank)[:MAX_EVIDENCE]),
             against=tuple(_normal(signal) for signal in (top.normal if top else ())),
             unseen=top.unseen if top else (),
@@ -515,13 +531,6 @@ class SymptomTracker:
             history=tuple(one.history),
             category=SYMPTOM,
         )
-
-    def _also(self, name: str, places: Iterable[Entity]) -> tuple[str, ...]:
-        names = sorted({self.locality.display_name(place)[1] for place in places} - {name})
-        return tuple(names[:MAX_ALSO])
-
-    def _blast_radius(self, one: SymptomState) -> BlastRadius:
-        return self.locality.blast_radius({deviation.place for deviation in one.deviations.values()})
 
     def _summary(self, one: SymptomState, name: str) -> str:
         deviation, entry = one.primary, self.catalogue.symptoms.get(self._symptom_of(one.primary))

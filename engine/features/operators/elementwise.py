@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skewscope.engine.features.baseline import Baseline, BaselineSlice
 from skewscope.engine.features.operators.protocol import (
     Junction,
     Operator,
@@ -20,6 +19,7 @@ from skewscope.engine.features.operators.protocol import (
 )
 from skewscope.engine.features.operators.series import SignalReader, late_sample_reader
 from skewscope.engine.features.peer_statistics import inf_to_nan
+from skewscope.engine.features.stores import Baseline, BaselineSlice
 from skewscope.engine.features.windows import SampleWindow
 from skewscope.engine.ingest.samples import (
     CONSTANT_TIMESTAMP,

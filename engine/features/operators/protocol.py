@@ -15,8 +15,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.features.baseline import BaselineSlice, BaselineStore
-from skewscope.engine.features.counter_windows import CounterStore
+from skewscope.engine.features.stores import BaselineSlice, BaselineStore, CounterStore
 from skewscope.engine.features.windows import WindowStore
 from skewscope.engine.ingest.samples import CommonTimestamp
 from skewscope.engine.ingest.series_state import SeriesState
