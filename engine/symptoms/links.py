@@ -160,28 +160,29 @@ class UnevenLinks:
         """Finds which of some bundles are unequal; [path] rates now, smoothed ones and those of the past."""
         members = self._members[some]
         rate, smooth, usual = (np.append(values, np.nan)[members] for values in (now, mean, past))
-        peak = np.nanmax(np.where(np.isnan(rate), -np.inf, smooth), axis=1)
+        peak = np.where(np.isnan(rate), 0.0, smooth).max(axis=1)
         carries = rate >= CARRIES * peak[:, None]
         used = (carries | (usual >= CARRIES * peak[:, None])) & ~np.isnan(smooth)
         links = used.sum(axis=1)
-        share = np.where(used, smooth, np.nan)
-        variation = np.nanvar(share, axis=1) / np.nanmean(share, axis=1) ** 2
+        share = np.where(used, smooth, 0.0)
+        mean_share = share.sum(axis=1) / links
+        apart = np.where(used, smooth - mean_share[:, None], 0.0)
+        variation = (apart**2).sum(axis=1) / links / mean_share**2
         limit = (links - 1) / links
         told = self._busiest[some] >= 0
         limit[told] *= BACK
         # Of two links one that carries nothing has lost its traffic or waits to take over.
         there = (carries.sum(axis=1) >= 2) | (links > 2)
         uneven = there & (variation >= limit) & (peak >= np.where(told, BACK, 1.0) * self._least[some])
-        newest = np.nanmax(np.append(self._time, np.nan)[members], axis=1)
+        newest = np.fmax.reduce(np.append(self._time, np.nan)[members], axis=1)
         first = uneven & np.isnan(self._since[some])
         self._since[some[first]] = newest[first]
         self._since[some[~uneven]] = np.nan
         self._busiest[some[~uneven]] = -1
-        renewal = np.nanmax(np.append(self.cells.renewal[self.at], np.nan)[members], axis=1)
-        long = uneven & ~told & (newest - self._since[some] >= np.maximum(MIN_UNEVEN_S, MIN_RENEWALS * renewal))
-        top = np.where(np.isnan(share), -np.inf, share).argmax(axis=1)
-        self._busiest[some[long]] = self.at[members[long, top[long]]]
-        self._median[some] = np.nanmedian(share, axis=1)
+        renewal = np.fmax.reduce(np.append(self.cells.renewal[self.at], np.nan)[members], axis=1)
+        long = uneven & ~told & (newest - self._since[some] >= np.fmax(MIN_UNEVEN_S, MIN_RENEWALS * renewal))
+        self._busiest[some[long]] = self.at[members[long, share[long].argmax(axis=1)]]
+        self._median[some[uneven]] = np.nanmedian(np.where(used, smooth, np.nan)[uneven], axis=1)
 
     def deviations(self) -> Iterator[Deviation]:
         """Yields the busiest link of each bundle whose shares are unequal."""

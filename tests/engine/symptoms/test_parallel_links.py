@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from skewscope.engine.model.topology import Node, Port, Topology
 from tests.support.symptom_world import SymptomWorld
@@ -95,3 +97,22 @@ def test_traffic_that_moves_to_one_link_is_found():
 
 def test_links_of_hosts_are_no_hashed_bundle():
     assert not run(BAD_HASH, world=SymptomWorld(fleet=fabric(gpus=8))).incidents()
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from([f"s0/l0.{k}" for k in range(4)]),
+            st.one_of(st.floats(), st.sampled_from([0.0, -1.0, 1e300, float("nan"), float("inf")])),
+        ),
+        max_size=12,
+    ),
+    st.sampled_from([0.0, 1.0, 1e6]),
+)
+@pytest.mark.filterwarnings("error")
+def test_no_input_raises_or_warns(ticks, pause):
+    world = run(BAD_HASH, ticks=4)
+    for values in ticks:
+        world.tick({("port.tx_bytes", "port", port): value for port, value in values.items()}, pause=pause)
+        world.incidents()
