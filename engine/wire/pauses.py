@@ -46,6 +46,8 @@ OUTWEIGHED_SHARE = 0.5
 """A pause is no part of the pattern once shorter ones lasted this share of it in sum."""
 UNDECIDED = 0.0
 """In place of bytes that repeat."""
+COMPARABLE_SHARE = 1 / 64
+"""Pauses shorter than this share of those that begin rounds may be between packets, however much they sum up to."""
 LONG_SHARE = 0.5
 """A pause is long from this share of the usual one before a round on."""
 QUIET_SHARE = 0.5
@@ -178,17 +180,28 @@ class RoundPattern:
         """Returns the bytes that repeat between the longest pauses between which any do; NaN if none are known to.
 
         While longer ones that outweigh all shorter ones are too few to tell, it is undecided: what repeats between
-        shorter ones may be packets.
+        shorter ones may be packets. Longer pauses that shorter ones outweigh, and that come after many rounds, begin
+        none: garbage is collected, or a checkpoint saved.
         """
+        best, weight, shortest = np.nan, 0.0, 0.0
         for limit in limits.tolist():
             stretches = self._stretches(limit)
             if len(stretches) >= MIN_STRETCHES:
-                size = _repeated(stretches)
-                if not np.isnan(size):
-                    return size
-            elif self._is_recent(limit):
+                size, paused = _repeated(stretches), self._paused_per_byte(limit)
+                is_rare = best > MAX_MULTIPLE * size and paused > (1 + OUTWEIGHED_SHARE) * weight
+                if (np.isnan(best) and not np.isnan(size)) or (is_rare and limit >= shortest):
+                    best, weight, shortest = size, paused, COMPARABLE_SHARE * limit
+                elif size == best:
+                    weight = paused
+            elif np.isnan(best) and self._is_recent(limit):
                 return UNDECIDED if len(stretches) > 1 else np.nan
-        return np.nan
+        return best
+
+    def _paused_per_byte(self, limit: float) -> float:
+        """Returns the seconds of pauses longer than `limit` for each byte sent, of late."""
+        longer = np.flatnonzero(self.pauses > limit)[-REMEMBERED_STRETCHES:]
+        sent = float(self.sent[longer[-1]] - self.sent[longer[0]])
+        return float(self.pauses[longer[1:]].sum()) / sent if sent > 0 else 0.0
 
     def _is_recent(self, limit: float) -> bool:
         """Returns whether the last pause longer than `limit` still outweighs the shorter ones since."""
@@ -208,7 +221,8 @@ class RoundPattern:
         times = np.round(self.bytes / repeats)
         if not (times >= 2 and abs(self.bytes - times * repeats) <= REPEAT_TOLERANCE * repeats):
             return False
-        first = next(t for t in map(self._stretches, limits.tolist()) if _fit(t, repeats) >= REPEATING_SHARE)
+        told = [t for t in map(self._stretches, limits.tolist()) if len(t) >= MIN_STRETCHES]
+        first = next(t for t in told if _repeated(t) == repeats)
         return _fit(first, self.bytes) < REPEATING_SHARE
 
     def _usual_length(self, limits: F64) -> float:

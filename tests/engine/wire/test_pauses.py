@@ -94,6 +94,15 @@ def test_rounds_that_were_taken_for_one_are_told_apart_later() -> None:
     assert pattern.bytes == 1e6
 
 
+def test_pauses_for_collections_of_garbage_begin_no_rounds() -> None:
+    pattern, sent = RoundPattern(), 0.0
+    for _ in range(6):
+        pauses = np.tile([0.3, *[0.07] * 24], 2)
+        pattern.learn(pauses, sent + 1e6 * np.arange(1, 51))
+        sent += 50e6
+    assert pattern.bytes == 1e6
+
+
 def test_idle_spells_between_requests_are_no_rounds() -> None:
     rng = np.random.default_rng(4)
     time, shift = [], 0.0
