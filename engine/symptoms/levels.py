@@ -105,7 +105,7 @@ class LevelShifts:
         """The healthy level when the shift began."""
         self.started = np.zeros(size, bool)
         """Whether it is known how it started."""
-        self.start_count, self.start_after = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        self.start_count, self.start_after = np.zeros(size, np.int8), np.zeros(size, np.int8)
         """Slow values at the start, and values after them."""
         self.start_low, self.start_since, self.start_end = (np.full(size, np.nan) for _ in range(3))
         """The least slow value, and the times of the first and the last."""
