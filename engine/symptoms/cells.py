@@ -397,7 +397,7 @@ MORE, NONE = 6.0, 1 / 50
 2.4 times its usual odds is found in the end, one with twice as many is not."""
 LEAST_EVIDENCE, MOST_EVIDENCE = 10.0, 16.0
 """Log-likelihood ratio of unequal shares, at low and at high rates. Random arrivals at two replicas of 1.5 requests a
-second each reached 10 by chance twice in 150 hours (simulated)."""
+second each reached 10 by chance nine times in 150 hours; at ten a second in all none did so (simulated)."""
 EVIDENCE_S, MAX_GAIN = 11.0, 4.0
 """Between the two: as much as MORE yields in so many seconds; no more of one sample, for a client may send a burst."""
 EXCESS, UNSURE = 4.0, 4.0

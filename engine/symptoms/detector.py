@@ -164,17 +164,24 @@ class ErrorBursts:
             setattr(self, name, np.concatenate((getattr(self, name), np.zeros(more))))
         self._is_burst = np.concatenate((self._is_burst, np.zeros(more, bool)))
 
-    def step(self, new: NewSamples, floor: F64) -> None:
-        """Takes in the new rates; `floor` has the least rate that matters, per cell."""
+    def step(self, new: NewSamples, floor: F64, whole_time: F64) -> None:
+        """Takes in the new rates.
+
+        Args:
+            new: the new samples.
+            floor: [cell] least rate that matters.
+            whole_time: [cell] newest sample in seconds of what the errors are a part of; infinite where it is nothing.
+        """
         place = self._place[new.cells]
         mine = place >= 0
         at, rate, time = place[mine], new.value[mine], new.time[mine]
         if not len(at):
             return
         self._first[at] = np.fmin(self._first[at], time)
+        # What was sent meanwhile must be known as well.
+        grew = (rate > floor[self.at[at]]) & ~(whole_time[self.at[at]] <= self._time[at])
         passed = np.nan_to_num(time - self._time[at])
         self._time[at] = time
-        grew = rate > floor[self.at[at]]
         self._score[at] = self._score[at] * np.exp(-passed / BURST_S) + grew
         begins = grew & np.isnan(self._since[at])
         self._since[at[begins]] = time[begins]
@@ -374,7 +381,7 @@ class SymptomDetector:
             if self.links is not None:
                 self.links.step(new, self.shifts.median, self.paths.idle_cells())
             self.progress.step(t)
-            self.errors.step(new, self._floor)
+            self.errors.step(new, self._floor, self._whole_times())
             self.states.step(new)
         self.deviations = {deviation.key: deviation for deviation in self._active()}
 
@@ -449,13 +456,21 @@ class SymptomDetector:
             return value
         with np.errstate(invalid="ignore"):
             idle = gated & ~(value[self._given] > self._load)
-            if loaded.any():
-                idle |= loaded & ~(self.state.fresh_values(self._load_series) > 0)
+            load = self.state.fresh_values(self._load_series) if loaded.any() else value
+            gone = loaded & np.isnan(load)
             if pooled.any():
-                idle |= pooled & self.requests.unsettled[self._pool]
-            found = np.where(idle, np.nan, value)
+                gone |= pooled & self.requests.unsettled[self._pool]
+            found = np.where(idle | gone | (loaded & ~(load > 0)), np.nan, value)
+        if gone.any():
+            self.shifts.drop(gone)
+            self.peers.drop(gone)
         found[self._is_yield] /= value[self._given[self._is_yield]]
         return found
+
+    def _whole_times(self) -> F64:
+        """Returns [cell] the newest sample in seconds of what it is a part of; infinite where that is not known."""
+        value, time = self.cells.value[self._whole], self.cells.time[self._whole]
+        return np.where((self._whole < 0) | np.isnan(value), np.inf, time)
 
     def _update_floors(self) -> None:
         """Updates the least differences that depend on the newest values of other cells."""
@@ -488,6 +503,8 @@ class SymptomDetector:
     def _past_deviations(self) -> Iterator[Deviation]:
         shifts = self.shifts
         for cell in self._shifted_cells().tolist():
+            if not self._is_load_known(cell, float(shifts.since[cell])):
+                continue
             direction = "up" if shifts.shift[cell] > 0 else "down"
             yield self._deviation(
                 cell, PAST, direction, float(shifts.since[cell]), shifts.level(cell), float(shifts.before[cell])
@@ -515,6 +532,11 @@ class SymptomDetector:
         single[at[alone]] = True
         return np.flatnonzero((shift != 0) & ~single)
 
+    def _is_load_known(self, cell: int, since: float) -> bool:
+        """Returns whether the load that a cell needs has been sampled since a time: it may have ended with the work."""
+        series = int(self._load_series[cell])
+        return series < 0 or bool(self.state.times[series] >= since)
+
     def _peer_deviations(self) -> Iterator[Deviation]:
         peers, cells = self.peers, self.cells
         best: dict[int, int] = {}
@@ -524,6 +546,8 @@ class SymptomDetector:
                 best[cell] = pair
         told = set()
         for cell, pair in sorted(best.items()):
+            if not self._is_load_known(cell, peers.since(pair)):
+                continue
             number = int(cells.pair_set[pair])
             told |= {int(n) for n in cells.pair_set[cells.pair_cell == cell]}
             middle, ratio = float(peers.median[number]), float(peers.ratio[pair])
@@ -537,6 +561,8 @@ class SymptomDetector:
                 continue
             cell = int(cells.pair_cell[peers.worst[number]])
             since, middle = float(peers.moving.since[number]), float(peers.median[number])
+            if not all(self._is_load_known(one, since) for one in cells.pair_cell[cells.pair_set == number].tolist()):
+                continue
             top = middle * peers.moving.level(number)
             yield Deviation(cells.signals[cell], places[number], MOVING, "uneven", since, top, middle)
 

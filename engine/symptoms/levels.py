@@ -143,6 +143,12 @@ class LevelShifts:
         self._end(at, time, value)
         self._watch_start(at, time, value)
 
+    def drop(self, at: Mask) -> None:
+        """Ends the shifts and runs of some series, as what they need to count is gone; `at` is [series]."""
+        some = np.flatnonzero(at & ((self.run != 0) | (self.shift != 0)))
+        self.run[some] = self.shift[some] = self.back[some] = 0
+        self.since[some] = np.nan
+
     def level(self, series: int) -> float:
         """Returns the median of the newest values of one series."""
         return float(np.nanmedian(self.recent[:, series]))
@@ -443,6 +449,13 @@ class PeerRatios:
         self.moving.step(at, top, np.full(len(at), t))
 
     # --- results
+
+    def drop(self, cells: Mask) -> None:
+        """Ends the shifts of some cells, as what they need to count is gone; `cells` is [cell]."""
+        pairs = cells[self.cells.pair_cell]
+        self.shifts.drop(pairs)
+        self._standing[pairs] = 0
+        self.moving.drop(np.bincount(self.cells.pair_set[pairs], minlength=self.moving.size) > 0)
 
     def odd_pairs(self) -> Index:
         """Returns the pairs that are outliers now."""

@@ -263,3 +263,12 @@ def test_no_input_raises(ticks):
         world.tick(values, pause=pause)
     for incident in world.incidents():
         incident.as_line()
+
+
+def test_losses_wait_until_it_is_known_what_was_sent_meanwhile():
+    world = SymptomWorld()
+    for n in range(150):
+        lost = 12.0 * min(max(n - 62, 0), 30)
+        counts = {"flow.tcp_retrans": lost} | ({"host.tcp_out_segs": 1e5 * max(n - 62, 0) + n} if n % 15 == 0 else {})
+        world.tick({(name, "node", "n0"): value for name, value in counts.items()})
+    assert not world.incidents()

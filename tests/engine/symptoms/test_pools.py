@@ -94,3 +94,14 @@ def test_only_front_ends_are_compared_by_the_connections_of_clients():
         total += [40 if n >= ONSET else 20, 0.3, 0.3, 0.3] * 2
         world.tick({("flow.new", "node", f"n{k}"): float(total[k]) for k in range(8)})
     assert not world.incidents()
+
+
+def test_steps_of_a_replica_whose_engine_became_silent_are_no_symptom():
+    world, chance = SymptomWorld(fleet=pool_of_replicas(2)), np.random.default_rng(1)
+    for n in range(90):
+        slow = 60 <= n < 80
+        steps = [0.03 * (1 + 0.01 * chance.standard_normal()), 0.03 * (20 if slow else 1 + 0.01 * (n % 3))]
+        values = {("step.duration", "group", "AB"[k]): steps[k] for k in range(2)}
+        heard = [k for k in range(2) if not (slow and k == 1)]
+        world.tick(values | {("serve.running", "replica", "AB"[k]): 20.0 for k in heard})
+    assert not world.incidents()
