@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import F32, F64, Index, Mask
+from skewscope.engine.model.arrays import F32, F64, Index, Mask, row_median
 from skewscope.engine.model.entities import EntitySets, build_sets
 from skewscope.engine.symptoms.cells import LESS, MAX_SET_SIZE, ZERO, Deviation, JudgedCells, NewSamples
 
@@ -454,16 +454,13 @@ class PeerRatios:
         """Ends the shifts of some cells, as what they need to count is gone; `cells` is [cell]."""
         pairs = cells[self.cells.pair_cell]
         self.shifts.drop(pairs)
-        self._standing[pairs] = 0
+        self._standing[pairs], self._late_since[pairs] = 0, np.nan
         self.moving.drop(np.bincount(self.cells.pair_set[pairs], minlength=self.moving.size) > 0)
 
     def odd_pairs(self) -> Index:
         """Returns the pairs that are outliers now."""
-        long = self._standing_time_over()
+        long = self._standing >= STANDING_RUN
         return np.flatnonzero((self.shifts.shift != 0) | long | ~np.isnan(self._late_since))
-
-    def _standing_time_over(self) -> Mask:
-        return self._standing >= STANDING_RUN
 
     def since(self, pair: int) -> float:
         """Since when a pair is an outlier, seconds."""
@@ -475,18 +472,6 @@ class PeerRatios:
     def moving_sets(self) -> Index:
         """Returns the sets in which some member is an outlier and no member remains the one."""
         return np.flatnonzero((self.moving.shift > 0) & (self._worst_run < STANDING_RUN))
-
-
-def row_median(values: F64) -> F64:
-    """Returns [sets] the median of [sets, members]; of two members their smaller value is the healthy one."""
-    count = (~np.isnan(values)).sum(axis=1)
-    with np.errstate(all="ignore"):
-        ordered = np.sort(values, axis=1)
-        rows = np.arange(len(values))
-        low = ordered[rows, np.maximum((count - 1) // 2, 0)]
-        high = ordered[rows, np.maximum(count // 2, 0) % values.shape[1]]
-        middle = np.where(count % 2 == 1, low, (low + high) / 2)
-    return np.where(count >= 2, np.where(count == 2, low, middle), np.nan)
 
 
 def _padded(values: NDArray[Any], size: int, fill: float | bool) -> NDArray[Any]:
