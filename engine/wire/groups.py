@@ -102,8 +102,10 @@ class CollectiveReducer:
             self.counts = keep * self.counts + (len(length), (alike & small[order][1:]).sum())
 
     def _is_plain_exchange(self) -> bool:
-        """Whether members send to all others without announcing it."""
+        """Whether members send to all others without announcing it; of two, one sends to the other in any case."""
         others = np.delete(self.sent_to, self.group.own)
+        if len(others) == 1:
+            return False
         to_all = others.min(initial=np.inf) >= RECEIVER_SHARE * others.max(initial=0.0)
         return bool(to_all and not self._is_announced())
 
