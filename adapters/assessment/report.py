@@ -1,5 +1,6 @@
 """Renders an assessment as a Markdown page."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 from statistics import median
@@ -21,9 +22,17 @@ VANTAGE_NOTE = (
 )
 
 
-def render_markdown(found: Assessment, catalogue: Catalogue) -> str:
-    """Returns the page."""
+WRITTEN = re.compile(r"<!-- written -->\n.*?<!-- end -->\n", re.DOTALL)
+"""The part of a page that is written by hand: what was measured on telemetry that is not in this repository."""
+
+
+def render_markdown(found: Assessment, catalogue: Catalogue, before: str = "") -> str:
+    """Returns the page; the part of the page `before` that is written by hand stays at its beginning."""
+    written = WRITTEN.search(before)
     parts = [
+        "# How good the diagnosis is",
+        "",
+        *((written.group(),) if written else ()),
         *_header(found),
         *_overall(found),
         *_condition_table(found, catalogue),
@@ -36,8 +45,6 @@ def render_markdown(found: Assessment, catalogue: Catalogue) -> str:
 
 def _header(found: Assessment) -> Iterator[str]:
     order = found.options
-    yield "# How good the diagnosis is"
-    yield ""
     quiet = "" if order.quiet_node_days is None else f" --quiet-days {order.quiet_node_days:g}"
     large = f" (the quiet ones of {LARGE_FLEET:,})" if (order.quiet_node_days or 0) >= MANY_NODE_DAYS else ""
     yield (

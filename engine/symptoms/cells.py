@@ -85,7 +85,6 @@ SET_KINDS = frozenset({"group", "node", "pool"})
 UNJUDGED_KINDS = frozenset({"peer", "link", "fleet"})
 COUNTER_TYPES = frozenset({"counter"})
 CLIENT_SIDE = ("north-south",)
-"""Vantage of signals that show the requests of clients."""
 MIN_RENEWALS = 2.5
 """A counter stands still when it has not changed for so many of its usual intervals between changes."""
 RENEWAL_LEARNING_RATE = 0.2
@@ -277,7 +276,7 @@ class JudgedCells:
             port = self.topology.port.get(place.name)
             return {("ports", f"{port.node} {port.network} {port.speed}")} if port else set()
         # Clients talk to the front end of a group alone: it is compared with other front ends.
-        is_client_side = self.signals[cell].vantage == CLIENT_SIDE and self.serving_group(cell) is not None
+        is_client_side = self._shows_clients(cell) and self.serving_group(cell) is not None
         if place.kind == "node" and not is_client_side:
             return {("group", name) for name in self._groups_of_node.get(place.name, ())}
         replica = self.replica_of(cell) if place.kind == "node" else place.name
@@ -298,19 +297,21 @@ class JudgedCells:
 
     def replica_of(self, cell: int) -> str:
         """Returns the group whose requests a cell shows: its engine's, or those at its front end; '' for none."""
-        group, place, signal = self.serving_group(cell), self.places[cell], self.signals[cell]
+        group, place = self.serving_group(cell), self.places[cell]
         if group is None:
             return ""
         if place.kind in ("group", "replica"):
             return group.name
         front = self.topology.node_of.get(group.front_end, group.front_end)
-        return group.name if signal.vantage == CLIENT_SIDE and place == Entity("node", front) else ""
+        return group.name if self._shows_clients(cell) and place == Entity("node", front) else ""
+
+    def _shows_clients(self, cell: int) -> bool:
+        return self.signals[cell].vantage == CLIENT_SIDE or self.judgement(cell).role == "workload"
 
     def is_request_count(self, cell: int) -> bool:
         """Returns whether a cell counts requests that arrive or end."""
-        signal = self.signals[cell]
-        is_load = signal.judged is not None and signal.judged.role == "workload"
-        return is_load and signal.type in COUNTER_TYPES and signal.unit == "{request}"
+        signal, role = self.signals[cell], self.judgement(cell).role
+        return role == "workload" and signal.type in COUNTER_TYPES and signal.unit == "{request}"
 
     def series_of(self, signal: str, place: str) -> int:
         """Returns the first series of a signal at a place; -1 for none."""

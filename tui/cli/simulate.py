@@ -277,7 +277,8 @@ def assess(
     finally:
         clear_progress(wanted=True)
     if write:
-        _write_text(write, report.render_markdown(found, load_catalogue()))
+        before = write.read_text(encoding="utf-8") if write.is_file() else ""
+        _write_text(write, report.render_markdown(found, load_catalogue(), before))
     if as_json:
         print_json({"alone": score.to_json(found.single), **_extra_scores(found)})
     else:

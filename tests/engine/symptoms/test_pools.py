@@ -92,7 +92,13 @@ def test_only_front_ends_are_compared_by_the_connections_of_clients():
     world, total = SymptomWorld(fleet=pool_of_replicas(2, 4)), np.zeros(8)
     for n in range(200):
         total += [40 if n >= ONSET else 20, 0.3, 0.3, 0.3] * 2
-        world.tick({("flow.new", "node", f"n{k}"): float(total[k]) for k in range(8)})
+        world.tick(
+            {
+                (name, "node", f"n{k}"): float(total[k])
+                for k in range(8)
+                for name in ("flow.new", "host.tcp_established")
+            }
+        )
     assert not world.incidents()
 
 
