@@ -482,7 +482,8 @@ class RequestShares:
         known = np.bincount(self._cell_member, weights=fresh, minlength=size) > 0
         total = np.bincount(self._cell_member, weights=totals, minlength=size)
         time = np.full(size, -np.inf)
-        np.maximum.at(time, self._cell_member, times)
+        with np.errstate(invalid="ignore"):
+            np.maximum.at(time, self._cell_member, times)
         whole = np.bincount(self._board[known], minlength=boards) == sizes
         ready = known & whole[self._board] & ~self.unsettled[self._pool]
         self._time[~ready] = self._since[:, ~ready] = self._crossed[:, ~ready] = np.nan

@@ -243,11 +243,9 @@ CONFIDENCE = {PEERS: 0.8, ZERO: 0.8, REPEATS: 0.8, LESS: 0.7, SHARES: 0.8, START
 LOAD_CONFIDENCE = 0.5
 LOAD_ROLES = frozenset({"wait", "latency", "queue", "pressure", "throughput", "utilisation", "workload", "spread"})
 AGAINST = {
-    PAST: "its past",
     PEERS: "its peers",
     MOVING: "the median of its peers",
     ZERO: "its siblings",
-    REPEATS: "its past",
     LESS: "its siblings",
     SHARES: "its parallel links",
     START: "what followed",
@@ -356,8 +354,7 @@ class SymptomTracker:
             if deviation.form in (SHARES, LESS):
                 name, topology = deviation.place.name, self.locality.topology
                 # One hash of a switch places the flows of all its bundles; what they lead to is lost to all of one.
-                shared = f"node:{topology.port[name].node}" if deviation.form == SHARES else topology.links_of(name)
-                tokens |= {shared}
+                tokens |= {f"node:{topology.port[name].node}" if deviation.form == SHARES else topology.links_of(name)}
             one = self._near(t, tokens) or self._begin(t, deviation, tokens)
             one.tokens |= tokens
             if one.resolved_at is not None:
@@ -572,7 +569,7 @@ def _rank(deviation: Deviation) -> tuple[object, ...]:
 
 
 def _to_evidence(deviation: Deviation) -> IncidentEvidence:
-    text = f"{deviation.signal.name} of {deviation.place.name} against {AGAINST[deviation.form]}"
+    text = f"{deviation.signal.name} of {deviation.place.name} against {AGAINST.get(deviation.form, 'its past')}"
     unit = deviation.signal.unit + ("/s" if deviation.signal.type == "counter" else "")
     value = deviation.value if math.isfinite(deviation.value) else None
     return IncidentEvidence(text, "yes", 1.0, value, unit, deviation.signal.id)
