@@ -12,8 +12,7 @@ import numpy as np
 
 from skewscope.engine.advice.advice import PolicyEvaluator
 from skewscope.engine.features.evaluator import unit_of
-from skewscope.engine.incidents.alerts import EvidenceSpec, RuleInfo
-from skewscope.engine.incidents.confidence import Calibration, load_calibration
+from skewscope.engine.incidents.alerts import Calibration, EvidenceSpec, RuleInfo, load_calibration
 from skewscope.engine.incidents.tracker import IncidentTracker, order_for_contract
 from skewscope.engine.ingest.feed import Block, SampleFrame, SeriesTable
 from skewscope.engine.ingest.series_state import WATERMARK, SampleCounts

@@ -104,7 +104,7 @@ ENGINE_TOOLS = {
     # Assessment measures and fits confidence; it reads the parts that it measures.
     "adapters/assessment": {
         "engine.attribution.explanation",
-        "engine.incidents.confidence",
+        "engine.incidents.alerts",
         "engine.incidents.state",
     },
     # The simulator needs the range of the counters that it writes.

@@ -22,8 +22,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.incidents.alerts import AlertTracker, EvidenceSpec, RuleInfo
-from skewscope.engine.incidents.confidence import GAIN, PRIOR, evidence_log_odds_array, probability
+from skewscope.engine.incidents.alerts import (
+    GAIN,
+    PRIOR,
+    AlertTracker,
+    EvidenceSpec,
+    RuleInfo,
+    evidence_log_odds_array,
+    probability,
+)
 from skewscope.engine.incidents.state import IncidentState, IncidentTiming
 from skewscope.engine.model.arrays import Index
 from skewscope.engine.model.incident import Explanation

@@ -6,8 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from skewscope.engine.incidents.alerts import Alert, EvidenceSnapshot, EvidenceSpec
-from skewscope.engine.incidents.confidence import corroborated_log_odds, incident_confidence
+from skewscope.engine.incidents.alerts import (
+    Alert,
+    EvidenceSnapshot,
+    EvidenceSpec,
+    corroborated_log_odds,
+    incident_confidence,
+)
 from skewscope.engine.model.incident import (
     SEVERITIES,
     Advice,
@@ -105,7 +110,7 @@ class IncidentState:
 
     @property
     def confidence(self) -> float:
-        """The number that is shown and that policies match; see `incidents.confidence`."""
+        """The number that is shown and that policies match; see `incidents.alerts`."""
         return incident_confidence(self.log_odds, self.alternative_probability, self.peak_evidence.info.calibration)
 
     def resolved_age(self, t: float) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
+from skewscope.engine.symptoms.balance import IdlePaths, RequestShares, UnevenLinks, find_parallel_links
 from skewscope.engine.symptoms.cells import (
     MOVING,
     PAST,
@@ -22,11 +23,9 @@ from skewscope.engine.symptoms.cells import (
     DeviationKey,
     JudgedCells,
     NewSamples,
-    RequestShares,
     SampleSource,
 )
-from skewscope.engine.symptoms.levels import IdlePaths, LevelShifts, PeerRatios, ShiftLimits
-from skewscope.engine.symptoms.links import UnevenLinks, find_parallel_links
+from skewscope.engine.symptoms.levels import LevelShifts, PeerRatios, ShiftLimits
 from skewscope.kb.model import Judgement
 
 MIN_CHANGES = 3

@@ -18,7 +18,6 @@ from skewscope.engine.model.incident import (
     SYMPTOM,
     Advice,
     Explanation,
-    Impact,
     Incident,
     IncidentChange,
     IncidentEvidence,
@@ -30,7 +29,6 @@ from skewscope.engine.symptoms.cells import (
     PAST,
     PEERS,
     REPEATS,
-    ROLES,
     SHARES,
     START,
     ZERO,
@@ -242,15 +240,6 @@ CONFIDENCE = {PEERS: 0.8, ZERO: 0.8, REPEATS: 0.8, LESS: 0.7, SHARES: 0.8, START
 """That something is really wrong, by form. Judgement, not calibrated; what follows the load is less sure."""
 LOAD_CONFIDENCE = 0.5
 LOAD_ROLES = frozenset({"wait", "latency", "queue", "pressure", "throughput", "utilisation", "workload", "spread"})
-AGAINST = {
-    PEERS: "its peers",
-    MOVING: "the median of its peers",
-    ZERO: "its siblings",
-    LESS: "its siblings",
-    SHARES: "its parallel links",
-    START: "what followed",
-}
-FORM_ORDER = (PEERS, ZERO, REPEATS, SHARES, LESS, MOVING, PAST, START)
 
 
 @dataclass
@@ -316,7 +305,8 @@ class SymptomTracker:
         self.detector.step(t)
         self._index_cells(INDEXED_PER_TICK)
         deviations = self.detector.deviations
-        touched = {self._assign(t, deviation).id for _, deviation in sorted(deviations.items(), key=_order)}
+        ranked = sorted(deviations.values(), key=lambda one: one.rank)
+        touched = {self._assign(t, deviation).id for deviation in ranked}
         for key in self._owner.keys() - deviations.keys():
             del self._owner[key]
         for one in self._open():
@@ -379,8 +369,8 @@ class SymptomTracker:
         return one
 
     def _update(self, t: float, one: SymptomState, is_touched: bool) -> None:
-        best = min((one.deviations[key] for key in one.active), key=_rank)
-        if _rank(best)[:2] < _rank(one.primary)[:2]:
+        best = min((one.deviations[key] for key in one.active), key=lambda one: one.rank)
+        if best.rank[:2] < one.primary.rank[:2]:
             if best.place != one.primary.place:
                 self._record(t, one, f"located at {self.locality.display_name(best.place)[1]}")
             one.primary = best
@@ -492,7 +482,8 @@ class SymptomTracker:
         kind, name = self.locality.display_name(one.primary.place)
         symptom = self._symptom_of(one.primary)
         entry = self.catalogue.symptoms.get(symptom)
-        places = sorted({deviation.place for deviation in one.deviations.values()} - {one.primary.place})
+        deviations = sorted(one.deviations.values(), key=lambda one: one.rank)
+        places = sorted({deviation.place for deviation in deviations} - {one.primary.place})
         top = one.candidates[0] if one.candidates else None
         explanation = one.explanation
         if explanation is not None:
@@ -511,12 +502,12 @@ class SymptomTracker:
             severity=entry.severity if entry else "info",
             confidence=LOAD_CONFIDENCE if follows_load else CONFIDENCE[one.primary.form],
             coverage=_coverage(top),
-            impact=_impact(one.primary),
+            impact=one.primary.impact(),
             blast_radius=self.locality.blast_radius({*places, one.primary.place}),
             rule="",
             rule_hash="",
             also=tuple(sorted({self.locality.display_name(place)[1] for place in places} - {name})[:MAX_ALSO]),
-            evidence=tuple(_to_evidence(each) for each in sorted(one.deviations.values(), key=_rank)[:MAX_EVIDENCE]),
+            evidence=tuple(each.as_evidence() for each in deviations[:MAX_EVIDENCE]),
             against=tuple(_normal(signal) for signal in (top.normal if top else ())),
             unseen=top.unseen if top else (),
             candidates=tuple(each.condition for each in one.candidates),
@@ -557,35 +548,12 @@ class SymptomTracker:
         return tuple(found.values())
 
 
-def _order(item: tuple[DeviationKey, Deviation]) -> tuple[object, ...]:
-    return (*_rank(item[1]), item[0])
-
-
-def _rank(deviation: Deviation) -> tuple[object, ...]:
-    """Sorts the deviation after which a symptom is named first: by role, then form, then size."""
-    judged = deviation.signal.judged
-    role = ROLES.index(judged.role) if judged is not None and judged.role in ROLES else len(ROLES)
-    return role, FORM_ORDER.index(deviation.form), -deviation.size, deviation.since, deviation.key
-
-
-def _to_evidence(deviation: Deviation) -> IncidentEvidence:
-    text = f"{deviation.signal.name} of {deviation.place.name} against {AGAINST.get(deviation.form, 'its past')}"
-    unit = deviation.signal.unit + ("/s" if deviation.signal.type == "counter" else "")
-    value = deviation.value if math.isfinite(deviation.value) else None
-    return IncidentEvidence(text, "yes", 1.0, value, unit, deviation.signal.id)
-
-
 def _root_id(diagnosis: Incident) -> str:
     return diagnosis.explained_by.id if diagnosis.explained_by else diagnosis.id
 
 
 def _normal(signal: str) -> IncidentEvidence:
     return IncidentEvidence(f"{signal} is normal", "yes", 1.0, None, "", signal)
-
-
-def _impact(deviation: Deviation) -> Impact:
-    change = deviation.ratio - 1 if deviation.before else None
-    return Impact(deviation.signal.id, None if change is None or not math.isfinite(change) else round(change, 3), "1")
 
 
 def _coverage(top: Candidate | None) -> float:

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewscope.engine.incidents.alerts import EvidenceSnapshot, EvidenceSpec, RuleInfo
-from skewscope.engine.incidents.confidence import (
+from skewscope.engine.incidents.alerts import (
     GAIN,
     PRIOR,
     Calibration,
+    EvidenceSnapshot,
+    EvidenceSpec,
+    RuleInfo,
     corroborated_log_odds,
     evidence_log_odds,
     evidence_log_odds_array,
