@@ -1,4 +1,4 @@
-"""Types of the arrays that the engine works with, the largest number that counts as a measurement, and a median."""
+"""Types of the arrays that the engine works with, and the largest number that counts as a measurement."""
 
 import numpy as np
 from numpy.typing import NDArray
