@@ -46,7 +46,7 @@ OUTWEIGHED_SHARE = 0.5
 """A pause is no part of the pattern once shorter ones lasted this share of it in sum."""
 UNDECIDED = 0.0
 """In place of bytes that repeat."""
-COMPARABLE_SHARE = 1 / 64
+COMPARABLE_SHARE = 1 / 16
 """Pauses shorter than this share of those that begin rounds may be between packets, however much they sum up to."""
 LONG_SHARE = 0.5
 """A pause is long from this share of the usual one before a round on."""
