@@ -211,6 +211,8 @@ class CounterWindows:
     """The lane of each series in `_sorted`."""
     _index: Index | slice = field(default_factory=lambda: np.empty(0, np.intp))
     """The same as `series`, as a slice where they lie side by side."""
+    _widened_window: float = 0.0
+    """Shorter windows are widened to the periods of all counters, in seconds."""
     _whole_series: Index | None = None
     """The series that were last seen to be all lanes in their order."""
     _lanes_cache: dict[int, tuple[Index, Index]] = field(default_factory=dict)
@@ -301,11 +303,15 @@ class CounterWindows:
 
     def increase_over(self, window: float, series: Index) -> tuple[F64, F64]:
         """(increase, seconds) of each series over a window; NaN where too little is known."""
-        if window not in self._increases:
-            if self._snapshot is None:
-                self._snapshot = self.source.counter_snapshot(self._index, self._timestamp)
-            self._increases[window] = self.history.increase_over(window, self._snapshot)
-        more, since = self._increases[window]
+        if self._snapshot is None:
+            self._snapshot = self.source.counter_snapshot(self._index, self._timestamp)
+            # One whose period is not known yet is not widened: then this is NaN.
+            self._widened_window = MIN_PERIODS * min(self._snapshot.period.min(initial=MAX_PERIOD_S), MAX_PERIOD_S)
+        # Windows that all counters widen to a few of their periods are one window.
+        width = 0.0 if window < self._widened_window else window
+        if width not in self._increases:
+            self._increases[width] = self.history.increase_over(window, self._snapshot)
+        more, since = self._increases[width]
         if self._is_whole(series):
             return more.reshape(series.shape), since.reshape(series.shape)
         lane = self._cached_lanes_of(series)
@@ -317,7 +323,7 @@ class CounterWindows:
 
     def subset_increase_over(self, window: float, series: Index) -> tuple[F64, F64]:
         """The same as `over`, where only these series will be asked for."""
-        if window in self._increases:
+        if window in self._increases or (window < self._widened_window and 0.0 in self._increases):
             return self.increase_over(window, series)
         lane = self._lanes_of(series)
         there = lane >= 0
