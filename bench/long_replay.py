@@ -74,8 +74,8 @@ def series_values(nodes: int, ages: np.ndarray, whole: int) -> Iterator[tuple[st
         for gpu in range(GPUS):
             labels = node | {"gpu": str(gpu)}
             locked = late & (n == nodes // 3) & (gpu == 0)
-            yield "gpu.sm_clock", labels, np.where(locked, 210e6, 1.7e9 + 15e6 * rng.integers(0, 4, len(ages)))
-            yield "gpu.util", labels, np.clip(noisy(0.95, 0.02), 0, 1)
+            yield "gpu.sm_clock", labels, np.where(locked, 210.0, 1700.0 + 15 * rng.integers(0, 4, len(ages)))
+            yield "gpu.util", labels, np.clip(noisy(95, 0.02), 0, 100)
             yield "gpu.power", labels, np.where(locked, 120.0, noisy(550, 0.03))
             yield "gpu.temperature", labels, np.round(np.where(locked, 35.0, noisy(65, 0.02)))
         for port in range(PORTS):
