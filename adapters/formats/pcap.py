@@ -202,8 +202,8 @@ class PcapFormat:
 
     def _short_record_offsets(self, data: bytes, at: int) -> list[int]:
         """The same where only the lowest byte of a length may be used: a larger length is a fault."""
-        starts, lowest = [], self._lowest_byte
-        add, last = starts.append, len(data) - 16
+        starts: list[int] = []
+        add, lowest, last = starts.append, self._lowest_byte, len(data) - 16
         while at <= last:
             add(at)
             at += 16 + data[at + lowest]
