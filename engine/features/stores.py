@@ -211,8 +211,7 @@ class CounterWindows:
     """The lane of each series in `_sorted`."""
     _index: Index | slice = field(default_factory=lambda: np.empty(0, np.intp))
     """The same as `series`, as a slice where they lie side by side."""
-    _widened_window: float = 0.0
-    """Shorter windows are widened to the periods of all counters, in seconds."""
+    _widened_window: float = 0.0  # shorter ones are widened to the periods of all counters; NaN while one is unknown
     _whole_series: Index | None = None
     """The series that were last seen to be all lanes in their order."""
     _lanes_cache: dict[int, tuple[Index, Index]] = field(default_factory=dict)
@@ -305,10 +304,8 @@ class CounterWindows:
         """(increase, seconds) of each series over a window; NaN where too little is known."""
         if self._snapshot is None:
             self._snapshot = self.source.counter_snapshot(self._index, self._timestamp)
-            # One whose period is not known yet is not widened: then this is NaN.
             self._widened_window = MIN_PERIODS * min(self._snapshot.period.min(initial=MAX_PERIOD_S), MAX_PERIOD_S)
-        # Windows that all counters widen to a few of their periods are one window.
-        width = 0.0 if window < self._widened_window else window
+        width = 0.0 if window < self._widened_window else window  # widened to the same by all counters
         if width not in self._increases:
             self._increases[width] = self.history.increase_over(window, self._snapshot)
         more, since = self._increases[width]
@@ -325,8 +322,7 @@ class CounterWindows:
         """The same as `over`, where only these series will be asked for."""
         if window in self._increases or (window < self._widened_window and 0.0 in self._increases):
             return self.increase_over(window, series)
-        lane = self._lanes_of(series)
-        there = lane >= 0
+        there = (lane := self._lanes_of(series)) >= 0
         more, since = np.full((2, *series.shape), np.nan)
         if there.any():
             more[there], since[there] = self.history.increase_over(

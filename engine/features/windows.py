@@ -328,15 +328,11 @@ class SampleWindow:
         """Returns the time in seconds at which a column next becomes stale; now where there are too many to look at."""
         if self.size > MAX_WATCHED_COLUMNS:
             return self._t
-        stale_after = self.sampling.stale_after[: self.size]
-        return float(np.fmin.reduce((self.time + stale_after)[self._t - self.time <= stale_after], initial=np.inf))
+        after = self.sampling.stale_after[: self.size]
+        return float(np.fmin.reduce((self.time + after)[self._t - self.time <= after], initial=np.inf))
 
     def next_exit_time(self, spans: Iterable[tuple[float, ...]], ripe_after: float) -> float:
-        """Returns the time in seconds at which a slot next leaves a window, or a column may become ripe.
-
-        A column is ripe when its past is `ripe_after` seconds long. `spans` are the lengths of windows in seconds, each
-        followed by those that lie before it.
-        """
+        """Returns when a slot next leaves one of `spans`, or a past may be `ripe_after` long, in seconds."""
         if self.size > MAX_WATCHED_COLUMNS or self._t - self._latest_first < ripe_after:
             return self._t
         offsets: set[int] = set()
@@ -473,11 +469,8 @@ class _WindowGroup:
     buffers: Sequence[WindowBuffer]
     fitted_version: int = -1
     """The version of the sampling periods to which the slots were last fitted."""
-
     next_stale_time: float = -np.inf
-    """When a statistic may next become unknown, in seconds."""
     next_exit_time: float = -np.inf
-    """When a sample may next leave a window, in seconds."""
 
     def step(self, t: float, sampled: Sampler) -> None:
         """Take in the values of the tick that ends at `t` seconds."""
@@ -575,8 +568,7 @@ class WindowStore:
     def step(self, t: float, sampled: Sampler, has_changed: Callable[[int], bool], *, has_samples: bool) -> bool:
         """Take in the values of the tick that ends at `t` seconds; returns whether slots became longer.
 
-        `has_changed` tells whether the values of an expression, or their times, may have changed in this tick,
-        `has_samples` whether a sample of any series came.
+        `has_changed`: whether an expression may have changed; `has_samples`: whether a sample of any series came.
         """
         if np.isnan(self._origin):
             self._origin = t
@@ -604,5 +596,5 @@ class WindowStore:
         return any(changed)
 
     def next_stale_time(self) -> float:
-        """Returns the time in seconds at which a statistic may next become unknown."""
+        """Returns when a statistic may next become unknown, in seconds."""
         return min((group.next_stale_time for group in self._groups), default=np.inf)
