@@ -232,11 +232,11 @@ class JudgedCells:
     _own_groups: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     """The groups that the series of a member name, by signal and selector, and member."""
     _versions: tuple[int, ...] = ()
-    _wanted: dict[str, SeriesRows] = field(default_factory=dict)
+    _wanted: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         rows = self.state.rows
-        self._wanted = {name: rows[name] for name in judged_signals(self.state.signals) if name in rows}
+        self._wanted = [name for name in judged_signals(self.state.signals) if name in rows]
         self._groups_of_node = _groups_by_member(self.topology)
 
     def __len__(self) -> int:
@@ -253,7 +253,7 @@ class JudgedCells:
 
     def grow(self) -> bool:
         """Adds cells for series that are new; returns whether there were any."""
-        versions = tuple(rows.version for rows in self._wanted.values())
+        versions = tuple(self.state.rows[name].version for name in self._wanted)
         if versions == self._versions:
             return False
         self._versions = versions
