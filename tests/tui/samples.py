@@ -7,7 +7,7 @@ import numpy as np
 
 from skewscope.adapters.runtime.replay import ReplayResult
 from skewscope.adapters.runtime.runtime import Snapshot
-from skewscope.adapters.view.builder import ViewHistory, peer_statistics
+from skewscope.adapters.view.builder import ViewHistory, build_peer_sets, peer_statistics
 from skewscope.adapters.view.snapshot import (
     EvidenceRow,
     RuleHealth,
@@ -212,7 +212,7 @@ def frames(end: float, *, late: bool = True) -> tuple[ViewFrame, ...]:
         if late and t > T0 + 25:
             key = ("tp-straggler-on-the-wire", "rank", "n2")
             said[key] = EvidenceRow(5.0, 0.9, (1, 1, -1, 0, -1, 1), (0.0124, 0.97, -0.02, float("nan"), 0.0, 0.006))
-        peers = peer_statistics(series(), np.where(stale, np.nan, value))
+        peers = peer_statistics(build_peer_sets(series().series), np.where(stale, np.nan, value))
         out.append(ViewFrame(t, value, usual, deviation, *peers, age, stale, said))
     return tuple(out)
 
