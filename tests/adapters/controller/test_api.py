@@ -120,6 +120,7 @@ def test_rows_come_from_their_own_agent_only(guarded):
     assert (source["name"], source["values"]) == ("agents", 2)
 
 
+@pytest.mark.slow
 def test_a_fault_is_told_kept_and_carried_over_a_kill(tmp_path):
     """A node's host counters end while its wire goes on: told over events, still there after SIGKILL, once."""
     with running(tmp_path, "record: {path: rec}") as found:

@@ -214,6 +214,7 @@ def leads(found):
     return "skewscope_leads 1.0" in found.ask("/metrics")[2].decode()
 
 
+@pytest.mark.slow
 def test_of_two_controllers_the_other_takes_over_from_one_that_is_killed(tmp_path):
     more = f"leader: {{lock: {tmp_path / 'lock'}, lease: 3}}\n"
     with ExitStack() as stack:

@@ -62,6 +62,7 @@ def test_ticks_are_parts_of_one_sort_however_short_the_stretches(seed, monkeypat
         begin = until
 
 
+@pytest.mark.slow
 def test_a_replay_from_files_gives_the_same_incidents(monkeypatch):
     path = recording.demo_path()
     before = [incident.as_line() for incident in replay(path).incidents]

@@ -30,6 +30,7 @@ def whats(posts):
     return [post.json["type"].rpartition(".")[2] for post in posts]
 
 
+@pytest.mark.slow
 def test_a_fault_is_told_and_so_is_its_end(tmp_path):
     with alertmanager(tmp_path) as manager, listening() as ear, listening() as hangs:
         hangs.hangs = True
