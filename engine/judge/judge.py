@@ -32,6 +32,8 @@ from skewscope.rules.model import EvidenceItem, Rule
 
 ROUNDING = 1e-6
 """Tenths are no binary numbers: sums of weights and of times may miss what they should be by a little."""
+WAKE_MARGIN_S = 1e-3
+"""Seconds before a change is due from which on ticks are no longer left out."""
 
 
 class _HoldTimer:
@@ -440,9 +442,14 @@ class Detector:
         """(versions of the suspicions, masks of the entities from which baselines do not learn)."""
         self._has_derived = False
         """Whether a derivation gave samples in this tick."""
+        self._wake: float | None = -np.inf
+        """See `_wake_time`; None until it is asked for after a tick."""
 
     def step(self, t: float, block: Block, table: SeriesTable, frames: Sequence[SampleFrame] = ()) -> list[RuleVerdict]:
         """The verdicts of the tick that ends at `t`, in the order of rule ids."""
+        if not (len(block) or frames) and t < self._wake_time():
+            return list(self._verdicts)
+        self._wake = None
         t = float(np.fmax(t, self._t))
         passed = 0.0 if np.isnan(self._t) else t - self._t
         self._t = t
@@ -481,6 +488,12 @@ class Detector:
     def _suspicion_version(self) -> int:
         """Returns a number that grows when the suspicions of any rule change."""
         return sum(judge.suspicion_version for judge in self._feeders)
+
+    def _wake_time(self) -> float:
+        """Returns the time in seconds before which a tick without samples leaves all verdicts as they are."""
+        if self._wake is None:
+            self._wake = self.next_change() - WAKE_MARGIN_S
+        return self._wake
 
     def next_change(self) -> float:
         """Returns the time in seconds before which no verdict changes unless a sample comes.

@@ -12,6 +12,7 @@ from skewscope.adapters.runtime.replay import replay, tick_ends
 from skewscope.adapters.runtime.runtime import build_runtime
 from skewscope.engine.engine import Engine
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
+from skewscope.engine.judge.judge import Detector
 from skewscope.kb.loader import catalogue
 from skewscope.rules.entity_kinds import kind_of
 from skewscope.rules.loader import load as load_rules
@@ -83,6 +84,7 @@ def test_a_tick_that_is_left_out_changes_nothing(seed, seconds):
     table = SeriesTable()
     block = samples_of(seed, seconds, table)
     every, some = (Engine(rules.values(), catalogue(), topology()) for _ in range(2))
+    every._detector._wake_time = lambda: -np.inf
     edges = np.searchsorted(block.time, START + np.arange(seconds + 200.0), side="right")
     for n in range(1, seconds + 200):
         t, at = START + float(n), slice(edges[n - 1], edges[n])
@@ -109,10 +111,11 @@ def test_ticks_of_a_gauge_that_is_read_rarely_are_left_out():
 
 
 @pytest.mark.parametrize("name", ["minibatch-job-1", "ranks-lock-gil-1st"])
-def test_a_recording_gives_the_same_bytes_as_with_every_tick(shared, name):
+def test_a_recording_gives_the_same_bytes_as_with_every_tick(shared, name, monkeypatch):
     recording = open_recording(shared / "real" / name)
     loaded = load(recording, catalogue(), lambda _what, _share: None, 1)
-    with build_runtime(recording.topology, catalogue(), loaded.table) as runtime:
+    with build_runtime(recording.topology, catalogue(), loaded.table) as runtime, monkeypatch.context() as patch:
+        patch.setattr(Detector, "_wake_time", lambda _self: -np.inf)
         before = 0
         for t in tick_ends(loaded, recording):
             edge = int(np.searchsorted(loaded.block.time, t, side="right"))
