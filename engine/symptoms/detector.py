@@ -101,7 +101,7 @@ class ProgressStops:
         cells = self.cells
         stopped = {int(cell) for cell in self.at[self._stopped]}
         raw = cells.state.latest[cells.series]
-        members = self._peer_groups(stopped)
+        members = self._peer_groups()
         behind: dict[int, float] = {}
         for group in members.values():
             ahead = max(float(raw[cell]) for cell in group)
@@ -113,14 +113,16 @@ class ProgressStops:
         if not behind and len(stopped) < len(self.at):
             yield from self._groups_that_stand(members, stopped)
 
-    def _peer_groups(self, stopped: Collection[int]) -> Mapping[int, Sequence[int]]:
+    def _peer_groups(self) -> Mapping[int, Sequence[int]]:
         """Returns the cells of each set of which some counter stands."""
-        cells = self.cells
-        pairs = list(zip(cells.pair_cell.tolist(), cells.pair_set.tolist(), strict=True))
-        found: dict[int, list[int]] = {number: [] for cell, number in pairs if cell in stopped}
-        for cell, number in pairs:
-            if number in found:
-                found[number].append(cell)
+        cells, numbers = self.cells, self.cells.pair_set
+        stands, is_wanted = np.zeros(len(cells), bool), np.zeros(len(cells.set_sizes), bool)
+        stands[self.at[self._stopped]] = True
+        is_wanted[numbers[stands[cells.pair_cell]]] = True
+        some = is_wanted[numbers]
+        found: dict[int, list[int]] = {}
+        for cell, number in zip(cells.pair_cell[some].tolist(), numbers[some].tolist(), strict=True):
+            found.setdefault(number, []).append(cell)
         return {number: group for number, group in found.items() if len(group) > 1}
 
     def _groups_that_stand(self, members: Mapping[int, Sequence[int]], stopped: Collection[int]) -> Iterator[Deviation]:
@@ -543,19 +545,20 @@ class SymptomDetector:
             cell = int(cells.pair_cell[pair])
             if cell not in best or abs(np.log(peers.ratio[pair])) > abs(np.log(peers.ratio[best[cell]])):
                 best[cell] = pair
-        told = set()
+        odd = np.zeros(len(cells), bool)
         for cell, pair in sorted(best.items()):
             if not self._is_load_known(cell, peers.since(pair)):
                 continue
             number = int(cells.pair_set[pair])
-            told |= {int(n) for n in cells.pair_set[cells.pair_cell == cell]}
+            odd[cell] = True
             middle, ratio = float(peers.median[number]), float(peers.ratio[pair])
             direction = "up" if ratio > 1 else "down"
             if self._is_yield[cell]:
                 middle *= float(cells.value[self._given[cell]])
             yield self._deviation(cell, PEERS, direction, peers.since(pair), float(cells.value[cell]), middle)
-        places = cells.set_places
-        for number in peers.moving_sets().tolist():
+        moving, places = peers.moving_sets().tolist(), cells.set_places
+        told = set(cells.pair_set[odd[cells.pair_cell]].tolist()) if moving else set()
+        for number in moving:
             if number in told or number not in places:
                 continue
             cell = int(cells.pair_cell[peers.worst[number]])

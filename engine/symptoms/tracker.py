@@ -527,7 +527,7 @@ class SymptomTracker:
         text = template.format(
             entity=name,
             signal=deviation.signal.name,
-            ratio=_number(deviation.ratio),
+            ratio=_number(deviation.ratio) if deviation.before else "many",
             before=_number(deviation.before),
             after=_number(deviation.value),
             unit="" if unit in ("1", "{state}") else unit,
