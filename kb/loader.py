@@ -1,6 +1,5 @@
 """Loads the catalogue: reads, validates and links its entries."""
 
-import gc
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING
 from skewscope.kb import catalogue_cache
 from skewscope.kb.builders import BUILDERS, build_catalogue
 from skewscope.kb.entry_kinds import KINDS, builtin_folder
+from skewscope.kb.garbage import collection_paused
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem
 from skewscope.kb.same_as import resolve_entry
@@ -66,13 +66,8 @@ def load_cached(folder: Path) -> Catalogue:
     found = read_raw(folder)
     items = ((kind, id_, data) for kind in KINDS for id_, data in found[kind].items())
     values = ((kind, BUILDERS[kind](data, f"kb/{kind}/{id_}.yaml")) for kind, id_, data in items)
-    collecting = gc.isenabled()
-    gc.disable()  # thousands of values, none of which is freed: collection would be a tenth of the time
-    try:
+    with collection_paused():
         return build_catalogue(values, found["version"])
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def read_raw(folder: Path) -> catalogue_cache.RawCatalogue:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from skewscope.kb.garbage import collection_paused
 from skewscope.kb.latest_cache import cache_latest
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem, suggest_name
@@ -37,7 +38,8 @@ def load(catalogue: Catalogue, folder: Path = RULES_FOLDER) -> tuple[Mapping[str
 @cache_latest
 def _load_builtin(catalogue: Catalogue) -> tuple[Mapping[str, Rule], list[Problem]]:
     """Load the installed rules, once for several replays."""
-    return _load_folder(catalogue, RULES_FOLDER)
+    with collection_paused():
+        return _load_folder(catalogue, RULES_FOLDER)
 
 
 def _load_folder(catalogue: Catalogue, folder: Path) -> tuple[Mapping[str, Rule], list[Problem]]:
