@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def collection_paused() -> Iterator[None]:
+def pause_collection() -> Iterator[None]:
     """Pauses collection, which would be a tenth of the time where thousands of values are built and none is freed."""
     collecting = gc.isenabled()
     gc.disable()

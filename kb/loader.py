@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from skewscope.kb import catalogue_cache
 from skewscope.kb.builders import BUILDERS, build_catalogue
 from skewscope.kb.entry_kinds import KINDS, builtin_folder
-from skewscope.kb.garbage import collection_paused
+from skewscope.kb.garbage import pause_collection
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem
 from skewscope.kb.same_as import resolve_entry
@@ -66,7 +66,7 @@ def load_cached(folder: Path) -> Catalogue:
     found = read_raw(folder)
     items = ((kind, id_, data) for kind in KINDS for id_, data in found[kind].items())
     values = ((kind, BUILDERS[kind](data, f"kb/{kind}/{id_}.yaml")) for kind, id_, data in items)
-    with collection_paused():
+    with pause_collection():
         return build_catalogue(values, found["version"])
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from skewscope.kb.garbage import collection_paused
+from skewscope.kb.garbage import pause_collection
 from skewscope.kb.latest_cache import cache_latest
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem, suggest_name
@@ -38,7 +38,7 @@ def load(catalogue: Catalogue, folder: Path = RULES_FOLDER) -> tuple[Mapping[str
 @cache_latest
 def _load_builtin(catalogue: Catalogue) -> tuple[Mapping[str, Rule], list[Problem]]:
     """Load the installed rules, once for several replays."""
-    with collection_paused():
+    with pause_collection():
         return _load_folder(catalogue, RULES_FOLDER)
 
 
