@@ -502,18 +502,17 @@ class SymptomDetector:
         yield from self.requests.deviations()
 
     def _past_deviations(self) -> Iterator[Deviation]:
-        shifts = self.shifts
+        shifts, signals, places = self.shifts, self.cells.signals, self.cells.places
         for cell in self._shifted_cells().tolist():
             if not self._is_load_known(cell, float(shifts.since[cell])):
                 continue
             direction = "up" if shifts.shift[cell] > 0 else "down"
-            yield self._deviation(
-                cell, PAST, direction, float(shifts.since[cell]), shifts.level(cell), float(shifts.before[cell])
-            )
-
+            since, value, before = float(shifts.since[cell]), shifts.level(cell), float(shifts.before[cell])
+            yield Deviation(signals[cell], places[cell], PAST, direction, since, value, before)
         for cell in np.flatnonzero(shifts.slow_start).tolist():
             value, after = float(shifts.start_low[cell]), shifts.level(cell)
-            yield self._deviation(cell, START, "up", float(shifts.start_since[cell]), value, after)
+            since = float(shifts.start_since[cell])
+            yield Deviation(signals[cell], places[cell], START, "up", since, value, after)
 
     def _shifted_cells(self) -> Index:
         """Returns the cells shifted against their past; one that has peers only where half of these are, too.
@@ -555,7 +554,8 @@ class SymptomDetector:
             direction = "up" if ratio > 1 else "down"
             if self._is_yield[cell]:
                 middle *= float(cells.value[self._given[cell]])
-            yield self._deviation(cell, PEERS, direction, peers.since(pair), float(cells.value[cell]), middle)
+            since, value = peers.since(pair), float(cells.value[cell])
+            yield Deviation(cells.signals[cell], cells.places[cell], PEERS, direction, since, value, middle)
         moving, places = peers.moving_sets().tolist(), cells.set_places
         told = set(cells.pair_set[odd[cells.pair_cell]].tolist()) if moving else set()
         for number in moving:
@@ -567,6 +567,3 @@ class SymptomDetector:
                 continue
             top = middle * peers.moving.level(number)
             yield Deviation(cells.signals[cell], places[number], MOVING, "uneven", since, top, middle)
-
-    def _deviation(self, cell: int, form: str, direction: str, since: float, value: float, before: float) -> Deviation:
-        return Deviation(self.cells.signals[cell], self.cells.places[cell], form, direction, since, value, before)

@@ -82,7 +82,9 @@ OPTIONAL_HOOKS = ("evaluate_subset", "sample_times", "ripening", "is_available",
 
 
 class Operator(ABC):
-    """One node of an expression. Only `__init__` and `evaluate` are required; the other hooks have safe defaults.
+    """One node of an expression. Only `__init__` and `evaluate` are required.
+
+    The other hooks have safe defaults, or are called only on classes that override them (`OPTIONAL_HOOKS`).
 
     Memory is asked for in `__init__`, from `context.windows`, `context.baselines` or `context.counters`.
     """
