@@ -1,0 +1,152 @@
+"""Samples of artefacts as labelled series, and their way into a block.
+
+A reader of an artefact (a file that some tool writes, such as a trace or a log) says which metric and labels each number
+has; names and labels are mapped to signals and entities here, as for every other input.
+
+Labels of a series that is measured on a rank: `group` is the process group or communicator as the artefact names it,
+`rank` the place in that group. `nranks`, `global_rank` and `parallelism` (tensor, pipeline, data or expert) only describe
+the group: they help to find a rank or to draft a topology, and tell no two series apart.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from io import BufferedReader
+
+import numpy as np
+
+from skewscope.adapters.formats.compression import MAX_BYTES, open_stream
+from skewscope.adapters.formats.openmetrics import MAX_SAMPLES, MAX_SECONDS
+from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.mapping.entities import UnmappedError
+from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
+from skewscope.engine.ingest.feed import Block, concat_blocks
+from skewscope.engine.model.arrays import F64
+from skewscope.kb.problems import InputError, Problem
+
+DESCRIBING_LABELS = frozenset(("nranks", "global_rank", "parallelism"))
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledSeries:
+    """Samples of one series of a file, before names and labels are mapped."""
+
+    metric: str
+    """A canonical name, such as skewscope_step_duration, or an exporter's name that the catalogue knows."""
+    labels: Labels
+    """Sorted by name; only what the artefact says."""
+    times: F64
+    """[sample] seconds since 1970."""
+    values: F64
+    """[sample]"""
+    note: str = ""
+    """What is assumed of the series, such as times that begin at 0; shown as a warning."""
+
+
+SeriesReader = Callable[[BufferedReader, str, Mapping[str, str]], list[LabelledSeries]]
+"""Reads the series of an open file: stream, name for messages, labels that are given to the whole file."""
+
+
+@dataclass
+class SeriesCollector:
+    """Collects samples one by one; `series` returns them by metric and labels."""
+
+    file: str
+    """Name for messages."""
+    note: str = ""
+    _samples: dict[tuple[str, Labels], tuple[list[float], list[float]]] = field(default_factory=dict)
+    _count: int = 0
+
+    def add(self, metric: str, labels: Mapping[str, str], time: float, value: float, line: int = 0) -> None:
+        """Adds a sample; empty labels are left out.
+
+        Args:
+            metric: name as in `LabelledSeries`.
+            labels: labels of the series.
+            time: seconds since 1970.
+            value: the number, in the metric's unit.
+            line: line of the sample in the file, for messages.
+
+        Raises:
+            InputError: the time is none, or there are too many samples.
+        """
+        if not 0 <= time < MAX_SECONDS:
+            raise InputError([Problem(self.file, line, "", f"the time {time!r}", "seconds since 1970")])
+        self._count += 1
+        if self._count > MAX_SAMPLES:
+            raise InputError([Problem(self.file, line, "", f"more than {MAX_SAMPLES} samples", "fewer", "Split it.")])
+        key = metric, tuple(sorted((name, value) for name, value in labels.items() if value))
+        times, values = self._samples.setdefault(key, ([], []))
+        times.append(time)
+        values.append(value)
+
+    def series(self) -> list[LabelledSeries]:
+        """Returns all series, in the order of metric and labels, with their samples in the order of time."""
+        return [
+            _sort_samples(metric, labels, times, values, self.note)
+            for (metric, labels), (times, values) in sorted(self._samples.items())
+        ]
+
+
+def _sort_samples(metric: str, labels: Labels, times: list[float], values: list[float], note: str) -> LabelledSeries:
+    time = np.array(times, np.float64)
+    order = np.argsort(time, kind="stable")
+    return LabelledSeries(metric, labels, time[order], np.array(values, np.float64)[order], note)
+
+
+def read_artefact(
+    reader: SeriesReader,
+    source: Input,
+    recording: Recording,
+    mapping: tuple[SeriesRegistry, MetricResolver],
+    max_bytes: int = MAX_BYTES,
+) -> Block:
+    """Returns the samples of an input that is one file, plain or compressed.
+
+    Args:
+        reader: reads the series of a file of this kind.
+        source: the input.
+        recording: the recording of the input.
+        mapping: receives the series, and maps their names.
+        max_bytes: limit on the decompressed size.
+
+    Raises:
+        InputError: the file is not of this kind, or damaged.
+    """
+    with open_stream(recording.resolve_path(source.path), max_bytes) as file:
+        series = reader(file, recording.display_path(source.path), dict(source.labels))
+    return samples_to_block(series, source, *mapping)
+
+
+def samples_to_block(
+    series: Iterable[LabelledSeries], source: Input, registry: SeriesRegistry, names: MetricResolver
+) -> Block:
+    """Maps each series to the catalogue and the topology; counts the unmapped ones by reason."""
+    static = dict(source.labels)
+    blocks = []
+    for one in series:
+        blocks += _map_series(one, static, registry, names)
+        if one.note and (text := f"{source.path}: {one.note}") not in registry.warnings:
+            registry.warnings.append(text)
+    return concat_blocks(blocks)
+
+
+def _map_series(
+    series: LabelledSeries, static: Mapping[str, str], registry: SeriesRegistry, names: MetricResolver
+) -> list[Block]:
+    own = {name: value for name, value in series.labels if name not in DESCRIBING_LABELS}
+    describing = {name: value for name, value in series.labels if name in DESCRIBING_LABELS}
+    try:
+        mapped = names.resolve(series.metric, own, {**describing, **static})
+    except UnmappedError as reason:
+        registry.ignore(series.metric, str(reason))
+        return []
+    return [
+        Block(
+            series.times,
+            np.full(len(series.times), registry.register(each.key, each.rank), np.int32),
+            series.values * each.scale,
+        )
+        for each in mapped
+    ]
