@@ -1,11 +1,11 @@
 """Samples of artefacts as labelled series, and their way into a block.
 
-A reader of an artefact (a file that some tool writes, such as a trace or a log) says which metric and labels each number
-has; names and labels are mapped to signals and entities here, as for every other input.
+A reader of an artefact (a file that some tool writes, such as a trace or a log) gives metric and labels of each number;
+names and labels are mapped to signals and entities here, as for every other input.
 
 Labels of a series that is measured on a rank: `group` is the process group or communicator as the artefact names it,
-`rank` the place in that group. `nranks`, `global_rank` and `parallelism` (tensor, pipeline, data or expert) only describe
-the group: they help to find a rank or to draft a topology, and tell no two series apart.
+`rank` the place in that group. `nranks`, `global_rank` and `parallelism` (tensor, pipeline, data or expert) describe
+the group only: they help to find a rank or to draft a topology, and tell no two series apart.
 """
 
 from collections.abc import Callable, Iterable, Mapping
