@@ -20,6 +20,7 @@ def format_topology(topology: Topology) -> str:
         "groups": [
             {"name": group.name, "kind": group.kind, "members": list(group.members)}
             | ({"front_end": group.front_end} if group.front_end else {})
+            | ({"engine": dict(group.engine)} if group.engine else {})
             for group in topology.groups
         ],
         "pools": [{"name": pool.name, "replicas": list(pool.replicas)} for pool in topology.pools],
@@ -33,8 +34,17 @@ def _node_to_dict(node: Node) -> dict[str, Any]:
         made = {k: v for k, v in asdict(port).items() if k not in {"node", "speed"} and v}
         made |= {k: list(made[k]) for k in ("addresses", "devices") if k in made}
         ports.append(made | {"speed": f"{port.speed / 125e6:g} Gbit/s"} if port.speed else made)
-    made = {"name": node.name} | ({"rack": node.rack} if node.rack else {})
-    return made | {"gpus": node.gpus, "dpu": {"sees": list(node.sees)}, "ports": ports}
+    made: dict[str, Any] = {"name": node.name} | ({"rack": node.rack} if node.rack else {})
+    made |= {"aliases": list(node.aliases)} if node.aliases else {}
+    return made | {"gpus": _gpus_to_list(node) or node.gpus, "dpu": {"sees": list(node.sees)}, "ports": ports}
+
+
+def _gpus_to_list(node: Node) -> list[dict[str, str]]:
+    """Returns an item for each GPU of a node whose GPUs have UUIDs or PCI addresses; [] for others."""
+    made: list[dict[str, str]] = [{} for _ in range(node.gpus)] if node.gpu_ids else []
+    for text, index in node.gpu_ids:
+        made[index]["pci" if ":" in text else "uuid"] = text
+    return made
 
 
 def subset_for_node(topology: Topology, node: str) -> Topology:

@@ -4,11 +4,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cached_property
 from ipaddress import ip_address
 from typing import TypeVar
 
-from skewscope.engine.model.topology import Group, Node, Topology
+from skewscope.engine.model.topology import Group, Node, Topology, canonical_gpu_id
 
 T = TypeVar("T")
 
@@ -17,6 +18,8 @@ DEVICE_LABELS = ("device", "interface", "hca", "netdev", "ifname", "dev", "devic
 GPU_LABELS = ("gpu", "gpu_id", "gpu_index", "minor_number")
 UUID_LABELS = ("uuid", "UUID", "GPU_UUID")
 """Labels that distinguish GPUs but give no index."""
+GPU_ID_LABELS = (*UUID_LABELS, "pci_bus_id", "pciBusId", "pci")
+"""Labels with a UUID or PCI address, which a topology may know."""
 GPU_PATTERN = re.compile(r"(?:gpu|nvidia)?(\d{1,4})", re.IGNORECASE)
 
 # The catalogue's words for what is measured, and the kind of entity that represents it.
@@ -98,11 +101,12 @@ class EntityResolver:
         if named and f"{node.name}/{named}" in self.topology.port:
             return f"{node.name}/{named}"
         devices = [device for label in DEVICE_LABELS if (device := place.read(label))]
+        host = self._qualifying_host(node, place)
         for device in devices:
             # A device without a port stands for its first port.
             bare = (device,) if named in ("", "1") or not named.isdigit() else ()
             for name in (f"{device}:{named}", f"{device}/{named}", *bare) if named else (device,):
-                if port := self.topology.port_of_device.get((node.name, name)):
+                if port := self.topology.port_of_device.get((node.name, host + name)):
                     return port.id
         if devices:
             raise UnmappedError("its device belongs to no port of the topology")
@@ -114,6 +118,15 @@ class EntityResolver:
             raise UnmappedError("it is of a part of a GPU (MIG)")
         node = self.node(place)
         text = next((value for label in GPU_LABELS if (value := place.read(label))), "")
+        known = self._gpu_by_id.get(node.name, {})
+        given = [canonical_gpu_id(value) for label in GPU_ID_LABELS if (value := place.labels.get(label, ""))]
+        found = next((known[each] for each in given if each in known), None)
+        if found is not None:
+            # An index depends on the order in which a tool lists the GPUs; a UUID or an address does not.
+            place.used.update(GPU_LABELS)
+            return f"{node.name}/gpu{found}"
+        if known and given and not text:
+            raise UnmappedError("its UUID or PCI address is of no GPU of the topology")
         if not text and node.gpus == 1 and any(label in place.labels for label in UUID_LABELS):
             text = "0"
         match = GPU_PATTERN.fullmatch(text)
@@ -130,10 +143,37 @@ class EntityResolver:
             if (name := place.labels.get(label, "")) in self.topology.group:
                 place.used.add(label)
                 return name
-        node = self.node(place)
-        if found := self._replica_by_node.get(node.name):
+        if any(group.engine for group in self.topology.groups) and (found := self._replica_by_engine(place)):
             return found
-        raise UnmappedError("its node is the front end of no group")
+        node = self.node(place)
+        candidates = self._replicas_by_node.get(node.name, ())
+        plain = [group for group in candidates if not group.engine]
+        if not candidates:
+            raise UnmappedError("its node is the front end of no group")
+        if not plain:
+            names = ", ".join(sorted({label for group in candidates for label, _ in group.engine}))
+            raise UnmappedError(f"no group's `engine` in the topology has its labels ({names})")
+        rivals = [group for group in plain[1:] if not set(group.members) & set(plain[0].members)]
+        if rivals:
+            raise UnmappedError(
+                f"it may be of group {plain[0].name} or {rivals[0].name}: `engine: {{instance: ...}}` of a group in "
+                "the topology, or a label `replica`, decides"
+            )
+        return plain[0].name
+
+    def _replica_by_engine(self, place: LabelReader) -> str:
+        """Returns the one group whose declared engine has the labels of a series; '' for none.
+
+        Raises:
+            UnmappedError: there are several.
+        """
+        found = [g for g in self.topology.groups if g.engine and has_engine_labels(g.engine, place.labels)]
+        most = [group for group in found if len(group.engine) == max(len(each.engine) for each in found)]
+        if len(most) > 1:
+            raise UnmappedError(f"it may be of group {most[0].name} or {most[1].name}: their `engine` labels both hold")
+        if most:
+            place.used.update(label for label, _ in most[0].engine)
+        return most[0].name if most else ""
 
     def rank(self, place: LabelReader) -> str:
         """Returns `group:member` of a series."""
@@ -195,19 +235,19 @@ class EntityResolver:
 
     def _find_node(self, name: str) -> Node | None:
         """Finds a node by name, address, `host:port` or a longer form of its name."""
-        known = self.topology.node
+        known = self._node_by_name
         host = name[: name.rindex(":")] if re.search(r":\d{1,5}$", name) and name.count(":") == 1 else name
         host = host[1:].partition("]")[0] if host.startswith("[") else host
         if found := known.get(name) or known.get(host):
             return found
         if port := self.topology.port_of_address.get(_canonical_address(host)):
             return known[port.node]
-        if _canonical_address(host):
-            return None
+        if address := _canonical_address(host):
+            return known.get(address)
         short = host.partition(".")[0]
-        found = self._node_by_short_name.get(short)
+        full, found = self._node_by_short_name.get(short, ("", None))
         # One of the two must be the short form: two different full names are two nodes.
-        return found if found and short in (host, found.name) else None
+        return found if found and short in (host, full) else None
 
     def _find_group(self, place: LabelReader) -> Group | None:
         name = place.read("group") or place.read("replica")
@@ -215,10 +255,46 @@ class EntityResolver:
             raise UnmappedError("its group is not in the topology")
         return self.topology.group.get(name)
 
+    def _qualifying_host(self, node: Node, place: LabelReader) -> str:
+        """Returns `host/` where devices of that host of the node are listed as `host/device`, else ''."""
+        qualified = self._qualifying_hosts.get(node.name)
+        if not qualified:
+            return ""
+        given = (place.labels.get(label, "") for label in ("node", *NODE_LABELS))
+        names = [value.rpartition(":")[0] or value for value in given if value]
+        hosts = [host for name in names for host in (name, name.partition(".")[0])]
+        return next((f"{host}/" for host in hosts if host in qualified), "")
+
     @cached_property
-    def _node_by_short_name(self) -> Mapping[str, Node]:
-        """Nodes by the first part of their names, where that is unique."""
-        return _unique_pairs((node.name.partition(".")[0], node) for node in self.topology.nodes)
+    def _qualifying_hosts(self) -> Mapping[str, frozenset[str]]:
+        """Hosts of each node, by their names, whose devices are listed as `host/device`."""
+        found: dict[str, set[str]] = {}
+        for node in self.topology.nodes:
+            hosts = {node.name, *node.aliases}
+            for port in node.ports:
+                named = {device.partition("/")[0] for device in port.devices if "/" in device} & hosts
+                if named:
+                    found.setdefault(node.name, set()).update(named)
+        return {name: frozenset(hosts) for name, hosts in found.items()}
+
+    @cached_property
+    def _node_by_name(self) -> Mapping[str, Node]:
+        """Nodes by name, and by their other names and addresses."""
+        others = {_canonical_address(alias) or alias: node for node in self.topology.nodes for alias in node.aliases}
+        return {**others, **self.topology.node}
+
+    @cached_property
+    def _gpu_by_id(self) -> Mapping[str, Mapping[str, int]]:
+        """The index of each GPU by its UUID or PCI address, by node."""
+        return {node.name: dict(node.gpu_ids) for node in self.topology.nodes if node.gpu_ids}
+
+    @cached_property
+    def _node_by_short_name(self) -> Mapping[str, tuple[str, Node]]:
+        """Full names and nodes by the first part of their names, where that is unique."""
+        names = [
+            (n, node) for node in self.topology.nodes for n in (node.name, *node.aliases) if not _canonical_address(n)
+        ]
+        return _unique_pairs((name.partition(".")[0], (name, node)) for name, node in names)
 
     @cached_property
     def _port_by_switch(self) -> Mapping[str, str]:
@@ -226,15 +302,26 @@ class EntityResolver:
         return _unique_pairs((port.switch, port.id) for port in self.topology.port.values() if port.switch)
 
     @cached_property
-    def _replica_by_node(self) -> Mapping[str, str]:
-        """The group that a node serves: replicas of pools first, front ends before members."""
+    def _replicas_by_node(self) -> Mapping[str, tuple[Group, ...]]:
+        """The groups that a node may serve: replicas of pools where there are any, else groups; in order."""
         pooled = {name for pool in self.topology.pools for name in pool.replicas}
-        groups = sorted(self.topology.groups, key=lambda group: group.name not in pooled)
-        fronts: dict[str, str] = {}
-        for group in groups:
-            for node in [group.front_end] if group.front_end else map(self.topology.node_of.__getitem__, group.members):
-                fronts.setdefault(node, group.name)
-        return fronts
+        served: dict[str, list[Group]] = {}
+        for group in self.topology.groups:
+            fronts = [group.front_end] if group.front_end else map(self.topology.node_of.__getitem__, group.members)
+            for node in dict.fromkeys(fronts):
+                served.setdefault(node, []).append(group)
+        return {
+            node: tuple([group for group in groups if group.name in pooled] or groups)
+            for node, groups in served.items()
+        }
+
+
+def has_engine_labels(engine: Iterable[tuple[str, str]], labels: Mapping[str, str]) -> bool:
+    """Returns whether a series has all labels by which an engine is declared; `*` in a value stands for any text."""
+    return all(
+        fnmatchcase(labels.get(name, "").rpartition("//")[2], value.rpartition("//")[2].replace("[", "[[]"))
+        for name, value in engine
+    )
 
 
 def _filter_by_communicator(groups: list[Group], place: LabelReader) -> list[Group]:

@@ -47,6 +47,10 @@ class Node:
     ports: tuple[Port, ...] = ()
     fleet: str = FLEET
     """Nodes of different fleets are never compared with one another."""
+    aliases: tuple[str, ...] = ()
+    """Other host names and addresses of the node and its DPU."""
+    gpu_ids: tuple[tuple[str, int], ...] = ()
+    """UUIDs and PCI addresses of GPUs in canonical form, each with the index of its GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class Group:
     kind: str
     members: tuple[str, ...]
     front_end: str = ""
+    engine: tuple[tuple[str, str], ...] = ()
+    """Labels and values by which the series of its serving engine are told apart from those of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +123,13 @@ class Topology:
     def node_of(self) -> Mapping[str, str]:
         """The node of each member of any group: the member itself, or the part before `/gpuN`."""
         return {m: m if m in self.node else m.rsplit("/", 1)[0] for g in self.groups for m in g.members}
+
+
+def canonical_gpu_id(text: str) -> str:
+    """Returns a UUID or PCI address in one form: lower case, a PCI domain of four digits."""
+    short = text.strip().lower()
+    domain, colon, rest = short.partition(":")
+    return f"{domain[-4:].rjust(4, '0')}:{rest}" if colon and rest.count(":") == 1 else short
 
 
 def merge_topologies(topologies: Iterable[Topology]) -> Topology:

@@ -4,7 +4,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Iterator
 
-from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology
+from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology, canonical_gpu_id
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.problems import InputError, Problem, join_names
 from skewscope.kb.yamlfile import Document, FieldPath
@@ -12,6 +12,8 @@ from skewscope.kb.yamlfile import Document, FieldPath
 NETWORKS = ("north-south", "east-west")
 GROUP_KINDS = ("tensor-parallel", "pipeline-parallel", "data-parallel", "expert-parallel", "prefill-decode")
 MAX_GPUS = 1024
+ENGINE_LABELS = ("instance", "pod", "model_name", "engine", "namespace", "container", "service", "job")
+"""Labels that may tell the serving engine of one group from that of another."""
 
 # Entity names are built as node/port, group:member and a>b; a selector's parts are told apart by commas.
 NODE_WITHOUT = "/>:,"
@@ -63,7 +65,7 @@ def parse_speed(text: str) -> float | None:
 
 
 def _node(fields: FieldReader, path: FieldPath) -> Node:
-    fields.check_keys(path, ("name",), ("rack", "gpus", "dpu", "ports", "note"))
+    fields.check_keys(path, ("name",), ("aliases", "rack", "gpus", "dpu", "ports", "note"))
     name = fields.text((*path, "name"), without=NODE_WITHOUT)
     return Node(
         name,
@@ -71,7 +73,21 @@ def _node(fields: FieldReader, path: FieldPath) -> Node:
         _gpus(fields, (*path, "gpus")),
         _visible_networks(fields, (*path, "dpu")),
         tuple(_port(fields, item, name) for item in fields.item_paths((*path, "ports"))),
+        aliases=fields.texts((*path, "aliases")),
+        gpu_ids=tuple(_gpu_ids(fields, (*path, "gpus"))),
     )
+
+
+def _gpu_ids(fields: FieldReader, path: FieldPath) -> Iterator[tuple[str, int]]:
+    """UUID and PCI address of each GPU of a list that says them, with its index."""
+    if not isinstance(fields.value_at(path), list):
+        return
+    for index, item in enumerate(fields.item_paths(path, MAX_GPUS)):
+        if isinstance(fields.value_at(item), dict):
+            fields.check_keys(item, (), ("uuid", "pci", "model", "note"))
+            for name in ("uuid", "pci"):
+                if text := fields.text((*item, name)):
+                    yield canonical_gpu_id(text), index
 
 
 def _gpus(fields: FieldReader, path: FieldPath) -> int:
@@ -124,13 +140,21 @@ def _address(fields: FieldReader, path: FieldPath) -> str:
 
 
 def _group(fields: FieldReader, path: FieldPath) -> Group:
-    fields.check_keys(path, ("name", "kind", "members"), ("front_end", "note"))
+    fields.check_keys(path, ("name", "kind", "members"), ("front_end", "engine", "note"))
     return Group(
         fields.text((*path, "name"), without=GROUP_WITHOUT),
         fields.text((*path, "kind"), choice=GROUP_KINDS),
         tuple(fields.required_text(item) for item in fields.item_paths((*path, "members"))),
         fields.text((*path, "front_end")),
+        _engine_labels(fields, (*path, "engine")),
     )
+
+
+def _engine_labels(fields: FieldReader, path: FieldPath) -> tuple[tuple[str, str], ...]:
+    """Labels that series of a group's engine have, sorted."""
+    if fields.value_at(path) is None or not fields.check_keys(path, (), ENGINE_LABELS):
+        return ()
+    return tuple((name, text) for name in sorted(ENGINE_LABELS) if (text := fields.text((*path, name))))
 
 
 def _pool(fields: FieldReader, path: FieldPath) -> Pool:
@@ -140,7 +164,6 @@ def _pool(fields: FieldReader, path: FieldPath) -> Pool:
 
 
 def _check_nodes(fields: FieldReader, read: Topology) -> None:
-    _check_unique(fields, ((("nodes", i, "name"), node.name) for i, node in enumerate(read.nodes)), "a name of its own")
     for i, node in enumerate(read.nodes):
         names = ((("nodes", i, "ports", j, "name"), port.name) for j, port in enumerate(node.ports))
         _check_unique(fields, names, "a name of its own on this node")
@@ -150,6 +173,9 @@ def _check_nodes(fields: FieldReader, read: Topology) -> None:
             for k, device in enumerate(port.devices)
         )
         _check_unique(fields, devices, "a device that no other port of this node has")
+    names = [(("nodes", i, "name"), node.name) for i, node in enumerate(read.nodes)]
+    names += [(("nodes", i, "aliases", j), a) for i, node in enumerate(read.nodes) for j, a in enumerate(node.aliases)]
+    _check_unique(fields, names, "a name that no other node has")
     _check_unique(fields, _addresses(read), "an address that no other port has")
 
 
@@ -202,6 +228,8 @@ def _check_groups(fields: FieldReader, read: Topology) -> None:
             _check_member(fields, read, member, path)
         if group.front_end and group.front_end not in read.node:
             _unknown_node(fields, read, group.front_end, ("groups", i, "front_end"))
+    engines = ((("groups", i, "engine"), str(dict(g.engine))) for i, g in enumerate(read.groups) if g.engine)
+    _check_unique(fields, engines, "labels that no other group's engine has")
 
 
 def _check_member(fields: FieldReader, read: Topology, member: str, path: FieldPath) -> None:
