@@ -37,3 +37,14 @@ def test_a_slow_link_is_slow_in_both_directions_also_after_a_fast_begin() -> Non
 
 def test_a_few_packets_tell_no_speed() -> None:
     assert np.isnan(burst_speed(train(START, 0, 1, SLOW, 7), train(START, 3, 0, SLOW, 7)))
+
+
+def test_packets_that_answer_what_arrives_tell_no_speed_of_the_link() -> None:
+    arrives = train(START, 3, 0, SLOW, 60)
+    asks = train(START - 50e-6, 0, 3, SLOW, 60)
+    asks["length"] = np.full(60, 48)
+    forwarded = train(START + 50e-6, 0, 1, SLOW, 60)
+    follows = train(START + 50e-6 + SIZE / FAST, 0, 1, SLOW, 60)
+    forwarded["seq"] = 2 * forwarded["seq"]
+    follows["seq"] = forwarded["seq"] + SIZE
+    assert burst_speed(asks, arrives, forwarded, follows) == pytest.approx(FAST, rel=0.01)
