@@ -12,10 +12,12 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
+from skewscope.adapters.mapping.engines import EngineLedger, EnginePlace, Identity, split_key
 from skewscope.adapters.sources.common.base import SeriesColumns, SourceBatch, count_values
 from skewscope.engine.engine import WATERMARK
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
 from skewscope.engine.model.arrays import I32, Index, Mask
+from skewscope.engine.model.topology import Topology
 
 MAX_AHEAD = 5.0
 """Seconds that a sample from the future is held for its tick; a later one counts as of now."""
@@ -36,6 +38,8 @@ class _ColumnMapping:
     """[column] positions that are read and [column] int32 numbers, for batches of all columns."""
     is_valid: bool = True
     """Whether no better name has appeared since."""
+    watched: dict[int, tuple[EnginePlace, Identity]] = field(default_factory=dict)
+    """[column] those that tell which engine reports for a replica."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,8 +77,19 @@ class _BatchPart:
 class Batcher:
     """Turns batches into blocks."""
 
-    def __init__(self, wanted: Collection[str] = ()) -> None:
+    def __init__(
+        self, wanted: Collection[str] = (), topology: Topology | None = None, of_engines: frozenset[str] = frozenset()
+    ) -> None:
+        """Constructs it.
+
+        Args:
+            wanted: the signals whose series get numbers.
+            topology: says which replicas may have several engines.
+            of_engines: signals that engines report of themselves.
+        """
         self.table = SeriesTable()
+        self.claimed_replicas: dict[str, str] = {}
+        """Replicas that several engines claim, each with a sentence; their engines' series get no numbers."""
         self.late_values = 0
         """Values that arrived later than the engine's watermark allows, by their batch's time."""
         self.overflow_series = 0
@@ -86,6 +101,9 @@ class Batcher:
         self._mappings: WeakKeyDictionary[SeriesColumns, _ColumnMapping] = WeakKeyDictionary()
         self._entities: dict[tuple[str, str], _EntityRanks] = {}
         self._pending: list[SourceBatch] = []
+        self._ledger = EngineLedger(topology or Topology())
+        self._of_engines = of_engines
+        self._identities: dict[EnginePlace, set[Identity]] = {}
 
     def select_signals(self, signals: Collection[str]) -> None:
         """Sets the signals whose series get numbers. Call it before the first block is built."""
@@ -97,6 +115,7 @@ class Batcher:
         due = [now for batch in waiting if (now := self._take_due(batch, until))]
         if count_values(due) > MAX_AT_ONCE:
             due = self._keep_newest(due)
+        self._check_engines(due, until)
         parts = [part for batch in due if len((part := self._build_part(batch)).series)]
         # Sorted by number as far as possible: the engine then accesses memory in order.
         parts.sort(key=lambda part: int(part.series[0]))
@@ -156,10 +175,14 @@ class Batcher:
         """Records the names of new columns; mappings with a worse name are invalidated."""
         new = slice(len(mapping.numbers), size)
         joined: set[_EntityRanks] = set()
-        for key, rank in zip(columns.keys[new], columns.ranks[new], strict=True):
+        names = zip(columns.keys[new], columns.ranks[new], strict=True)
+        for column, (key, rank) in enumerate(names, new.start):
             place = self._signal_positions.get(key.signal)
             if place is None:
                 continue
+            if watched := split_key(key):
+                mapping.watched[column] = watched
+                self._identities.setdefault(watched[0], set()).add(watched[1])
             entity = self._entity_ranks(key)
             if entity not in joined:
                 joined.add(entity)
@@ -186,10 +209,40 @@ class Batcher:
         place = self._signal_positions.get(key.signal)
         if place is None or rank > self._entities[key.kind, key.entity].best[place]:
             return -1
+        if key.kind == "replica" and key.entity in self.claimed_replicas and key.signal in self._of_engines:
+            return -1
         if len(self.table.keys) >= MAX_SERIES:
             self.overflow_series += 1
             return -1
         return self.table.number(key)
+
+    # --- engines
+
+    def _check_engines(self, due: Sequence[SourceBatch], until: float) -> None:
+        """Finds replicas that several engines claim; the series of these get no numbers, until one is left."""
+        for batch in due:
+            mapping = self._mapping_of(batch.columns)
+            for column, (place, identity) in mapping.watched.items():
+                if len(self._identities[place]) > 1 and (times := _column_times(batch, column)):
+                    self._ledger.note(place, identity, *times)
+        if not self._ledger.spans:
+            return
+        self._ledger.forget_silent_engines(until)
+        claimed = self._ledger.claimed_replicas()
+        if claimed != self.claimed_replicas:
+            for replica in {*claimed, *self.claimed_replicas}:
+                self._entities["replica", replica].invalidate()
+            self.claimed_replicas = claimed
+
+
+def _column_times(batch: SourceBatch, column: int) -> tuple[float, float] | None:
+    """Returns the first and last time of a column's values in a batch; None without any."""
+    if isinstance(batch.time, float | int):
+        some = batch.numbers is None or bool((batch.numbers == column).any())
+        return (float(batch.time), float(batch.time)) if some and column < len(batch.value) else None
+    at = np.flatnonzero(batch.numbers == column) if batch.numbers is not None else np.array([column], np.intp)
+    time = batch.time[at[at < len(batch.time)]]
+    return (float(time.min()), float(time.max())) if len(time) else None
 
 
 def _build_mapping(numbers: I32) -> _ColumnMapping:

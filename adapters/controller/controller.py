@@ -27,6 +27,7 @@ from skewscope.adapters.controller.silences import Silence
 from skewscope.adapters.controller.store import Store, StoreReader
 from skewscope.adapters.controller.tick_pipeline import TickPipeline, TickResult
 from skewscope.adapters.controller.view_publisher import ViewPublisher
+from skewscope.adapters.mapping.engines import engine_signals
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.adapters.notify.base import NotificationScope
 from skewscope.adapters.notify.dispatcher import Dispatcher, is_event_notifier
@@ -254,7 +255,7 @@ class Controller:
         return self._build_pipeline(store)
 
     def _build_pipeline(self, store: Store) -> TickPipeline:
-        gathering = Batcher()
+        gathering = Batcher(topology=self.config.topology, of_engines=engine_signals(self.catalogue))
         machine = self._stack.enter_context(build_runtime(self.config.topology, self.catalogue, gathering.table))
         gathering.select_signals(machine.engine.read_signals)
         carried = RestoredIncidents.from_incidents(store.open_incidents())

@@ -61,6 +61,10 @@ def _metric_families(controller: Controller) -> Iterator[Family]:
         [({"source": s.name}, s.dropped) for s in standings],
     )
     yield (
+        *("skewscope_source_unmapped_series", "gauge", "Series without a place in the topology or the catalogue."),
+        [({"source": s.name, "reason": reason}, n) for s in standings for reason, n in s.unmapped.items()],
+    )
+    yield (
         *("skewscope_source_restarts_total", "counter", "Restarts of the source."),
         [({"source": s.name}, s.restarts) for s in standings],
     )

@@ -110,9 +110,10 @@ class TickPipeline:
         )
 
     def troubles(self) -> tuple[str, ...]:
-        """Returns what cannot be stored, in sentences."""
+        """Returns what cannot be stored, and what is attributed to no replica, in sentences."""
         store, recorder = self.store_writer.trouble, self.recorder.trouble if self.recorder else ""
-        return tuple(trouble for trouble in (store, recorder) if trouble)
+        claimed = self.batcher.claimed_replicas
+        return (*(trouble for trouble in (store, recorder) if trouble), *(claimed[name] for name in sorted(claimed)))
 
     def _expire_silences(self, t: float) -> None:
         for one in [silence for silence in self.silences if silence.is_over(t)]:

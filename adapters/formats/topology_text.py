@@ -34,9 +34,9 @@ def _node_to_dict(node: Node) -> dict[str, Any]:
         made = {k: v for k, v in asdict(port).items() if k not in {"node", "speed"} and v}
         made |= {k: list(made[k]) for k in ("addresses", "devices") if k in made}
         ports.append(made | {"speed": f"{port.speed / 125e6:g} Gbit/s"} if port.speed else made)
-    made: dict[str, Any] = {"name": node.name} | ({"rack": node.rack} if node.rack else {})
-    made |= {"aliases": list(node.aliases)} if node.aliases else {}
-    return made | {"gpus": _gpus_to_list(node) or node.gpus, "dpu": {"sees": list(node.sees)}, "ports": ports}
+    head: dict[str, Any] = {"name": node.name} | ({"aliases": list(node.aliases)} if node.aliases else {})
+    head |= {"rack": node.rack} if node.rack else {}
+    return head | {"gpus": _gpus_to_list(node) or node.gpus, "dpu": {"sees": list(node.sees)}, "ports": ports}
 
 
 def _gpus_to_list(node: Node) -> list[dict[str, str]]:

@@ -4,13 +4,16 @@ Long recordings hold more samples than fit in memory: beyond a limit, those of a
 all inputs are merged stretch by stretch.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from numpy.typing import NDArray
 
+from skewscope.adapters.mapping.engines import EngineLedger, mask_other_replicas, split_key
 from skewscope.adapters.mapping.names import UnmappedMetric
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable, empty_block, merge_blocks
 from skewscope.engine.model.arrays import F64, I32
@@ -118,6 +121,47 @@ def merge_inputs(
         table.number(key)
     timed = tuple(_renumber(piece, best, table) for piece in pieces)
     return MergedSamples(timed, scratch), table, _duplicates(given)
+
+
+def drop_rival_engines(
+    pieces: Sequence[InputSamples], ledger: EngineLedger, signals: frozenset[str]
+) -> tuple[list[InputSamples], list[UnmappedMetric]]:
+    """Returns the inputs without series of replicas that several engines claim, and what was left out.
+
+    Args:
+        pieces: samples of each input.
+        ledger: an empty one of the topology.
+        signals: those that engines report of themselves.
+    """
+    watched = [{n: found for n, key in enumerate(piece.keys) if (found := split_key(key))} for piece in pieces]
+    identities = {found for each in watched for found in each.values()}
+    shared = Counter(place for place, _ in identities)
+    for piece, watches in zip(pieces, watched, strict=True):
+        # Nearly all places have one engine, whose times do not matter.
+        for number, (place, identity) in watches.items():
+            time = piece.block.time[piece.block.series == number] if shared[place] > 1 else piece.block.time[:0]
+            if len(time):
+                ledger.note(place, identity, float(time.min()), float(time.max()))
+    claimed = ledger.claimed_replicas()
+    if not claimed:
+        return list(pieces), []
+    kept, gone = [], []
+    for piece in pieces:
+        stays = np.array(mask_other_replicas(piece.keys, claimed, signals), bool)
+        wanted = stays[piece.block.series]
+        block = Block(piece.block.time[wanted], piece.block.series[wanted], piece.block.value[wanted])
+        gone += [key for key, stay in zip(piece.keys, stays.tolist(), strict=True) if not stay]
+        kept.append(_drop_keys(replace(piece, block=block), stays))
+    counts = Counter((key.signal, claimed[key.entity]) for key in gone)
+    return kept, [UnmappedMetric(signal, reason, n) for (signal, reason), n in sorted(counts.items())]
+
+
+def _drop_keys(samples: InputSamples, stays: NDArray[np.bool_]) -> InputSamples:
+    """Returns samples with only some of the series, which get new numbers."""
+    numbers = (np.cumsum(stays) - 1).astype(np.int32)
+    places = np.flatnonzero(stays).tolist()
+    block = Block(samples.block.time, numbers[samples.block.series], samples.block.value)
+    return InputSamples(tuple(samples.keys[n] for n in places), tuple(samples.ranks[n] for n in places), block)
 
 
 def sort_by_time(block: Block) -> Block:

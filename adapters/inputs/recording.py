@@ -24,9 +24,11 @@ from skewscope.adapters.inputs.merge import (
     MAX_SAMPLES_IN_MEMORY,
     InputSamples,
     MergedSamples,
+    drop_rival_engines,
     merge_inputs,
     move_to_files,
 )
+from skewscope.adapters.mapping.engines import EngineLedger, engine_signals
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry, UnmappedMetric
 from skewscope.adapters.runtime.processes import ProcessEndedError, map_parallel
 from skewscope.engine.ingest.feed import Block, SeriesTable
@@ -317,7 +319,9 @@ def load(
     results = _read_all(recording, names, inputs, progress or (lambda _, __: None), workers, spill)
     if problems := [problem for each in results for problem in each.problems]:
         raise InputError(set(problems))
-    samples, table, doubles = merge_inputs([each.samples for each in results], spill.scratch)
+    ledger, own = EngineLedger(recording.topology), engine_signals(catalogue)
+    kept, claimed = drop_rival_engines([each.samples for each in results], ledger, own)
+    samples, table, doubles = merge_inputs(kept, spill.scratch)
     counts: Counter[tuple[str, str]] = sum((each.unmapped for each in results), Counter())
     times = samples.span()
     return RecordingData(
@@ -326,7 +330,9 @@ def load(
         times[0] if recording.start is None else recording.start,
         max(times[1], recording.start or 0.0) if recording.end is None else recording.end,
         _input_hash(recording, inputs, results),
-        tuple(sorted([*doubles, *(UnmappedMetric(metric, reason, n) for (metric, reason), n in counts.items())])),
+        tuple(
+            sorted([*doubles, *claimed, *(UnmappedMetric(metric, reason, n) for (metric, reason), n in counts.items())])
+        ),
         tuple(sorted({text for each in results for text in each.warnings})),
     )
 

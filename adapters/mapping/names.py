@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from skewscope.adapters.formats.openmetrics import SeriesTarget
 from skewscope.adapters.formats.openmetrics_grammar import Labels
+from skewscope.adapters.mapping.engines import identity_labels
 from skewscope.adapters.mapping.entities import (
     DEVICE_LABELS,
     GPU_LABELS,
@@ -178,8 +179,10 @@ class MetricResolver:
         scale = 1.0 if origin.part in ("bucket", "count") else origin.scale
         used = used | {label for label, _ in origin.matchers}
         if kind == "replica":
-            # Several engines may run on one node: only their address distinguishes them.
-            used.discard("instance")
+            # Several engines may run on one node: their address, pod or model distinguishes them.
+            identifying = {label: every.get(label, "") for label in identity_labels(every)}
+            labels = {label: value for label, value in {**labels, **identifying}.items() if value}
+            used = used - identifying.keys()
         own = {label: value for label, value in labels.items() if label not in used}
         key = SeriesKey(origin.signal, kind, name, build_selector(origin, kind, own, every))
         return MappedSeries(key, origin.rank, scale, origin.exporter == "dcgm")
@@ -246,7 +249,7 @@ def build_selector(origin: MetricMapping, kind: str, own: Mapping[str, str], eve
         if value := rest.pop(label, ""):
             parts.append(_escape(value if value.startswith(start) else start + value))
     bound = rest.pop("le", "")
-    ignored = ORIGIN_LABELS if kind == "replica" else ORIGIN_LABELS | {"instance"}
+    ignored = (ORIGIN_LABELS | {"instance"}) - (identity_labels(every) if kind == "replica" else frozenset())
     parts += [
         _escape(f"{label}={value}")
         for label, value in sorted(rest.items())

@@ -181,6 +181,7 @@ class KernelLogSource:
 
     async def run(self, sink: BatchSink) -> None:
         """Reads until cancelled."""
+        sink.unmapped = self.mapper.registry.unmapped
         try:
             while True:
                 try:

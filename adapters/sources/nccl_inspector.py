@@ -110,6 +110,7 @@ class NcclInspectorSource:
 
     async def run(self, sink: BatchSink) -> None:
         """Reads until cancelled."""
+        sink.unmapped = self.mapper.registry.unmapped
         while True:
             try:
                 if batch := await asyncio.to_thread(self.read):

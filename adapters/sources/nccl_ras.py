@@ -107,6 +107,7 @@ class NcclRasSource:
 
     async def run(self, sink: BatchSink) -> None:
         """Queries until cancelled."""
+        sink.unmapped = self.mapper.registry.unmapped
         while True:
             now = self.context.clock.now()
             reported = await asyncio.gather(*(self._query_target(target, sink) for target in self.settings.targets))

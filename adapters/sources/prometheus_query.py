@@ -114,6 +114,7 @@ class PrometheusQuerySource:
 
     async def run(self, sink: BatchSink) -> None:
         """Queries until cancelled, or until a query fails."""
+        sink.unmapped = self.mapper.registry.unmapped
         while True:
             now = self.context.clock.now()
             if not self._names or now - self._names_fetched_at > NAMES_REFRESH_PERIOD:

@@ -97,6 +97,7 @@ class ScrapeSource:
     async def run(self, sink: BatchSink) -> None:
         """Scrapes until cancelled."""
         readers = self._executor
+        sink.unmapped = self.registry.unmapped
         try:
             while True:
                 targets, troubles = await discover_targets(self.settings.discovery)

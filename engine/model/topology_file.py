@@ -173,9 +173,9 @@ def _check_nodes(fields: FieldReader, read: Topology) -> None:
             for k, device in enumerate(port.devices)
         )
         _check_unique(fields, devices, "a device that no other port of this node has")
-    names = [(("nodes", i, "name"), node.name) for i, node in enumerate(read.nodes)]
-    names += [(("nodes", i, "aliases", j), a) for i, node in enumerate(read.nodes) for j, a in enumerate(node.aliases)]
-    _check_unique(fields, names, "a name that no other node has")
+    hosts: list[tuple[FieldPath, str]] = [(("nodes", i, "name"), node.name) for i, node in enumerate(read.nodes)]
+    hosts += [(("nodes", i, "aliases", j), a) for i, node in enumerate(read.nodes) for j, a in enumerate(node.aliases)]
+    _check_unique(fields, hosts, "a name that no other node has")
     _check_unique(fields, _addresses(read), "an address that no other port has")
 
 

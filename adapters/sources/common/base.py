@@ -5,8 +5,8 @@ queue is full the oldest batches are dropped and counted.
 """
 
 import re
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import NamedTuple, Protocol
@@ -18,6 +18,8 @@ from skewscope.engine.model.arrays import F64, I32
 
 MAX_WAITING = 16_000_000
 """Maximum queued values per source."""
+MAX_REASONS = 20
+"""Maximum reasons that are told apart in the number of series without a place."""
 MAX_ERROR_TEXT = 200
 """Maximum characters of an error text."""
 SECRET_PATTERNS = (
@@ -88,6 +90,8 @@ class BatchSink:
     """Values dropped because the queue was full."""
     trouble: str = ""
     """A partial problem in words; '' for none."""
+    unmapped: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Number of series of the source that have no place, by metric and reason; the source keeps it current."""
     _waiting: deque[SourceBatch] = field(default_factory=deque)
     _waiting_values: int = 0
 
@@ -107,6 +111,16 @@ class BatchSink:
     def is_crowded(self) -> bool:
         """Returns whether a source that can buffer should pause for a while."""
         return self._waiting_values > self.max_values // 2
+
+    def count_by_reason(self) -> dict[str, int]:
+        """Returns the number of series without a place by reason, the most first; beyond some, reasons are joined."""
+        # Copied first: the thread that reads pages may add to it.
+        found: Counter[str] = Counter()
+        for (_, reason), count in dict(self.unmapped).items():
+            found[reason] += count
+        ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+        rest = sum(count for _, count in ordered[MAX_REASONS:])
+        return dict(ordered[:MAX_REASONS]) | ({"other reasons": rest} if rest else {})
 
     def take(self) -> list[SourceBatch]:
         """Removes and returns all batches, oldest first."""

@@ -147,6 +147,7 @@ class PushSource:
         """Reads bodies until cancelled."""
         readers = ThreadPoolExecutor(1, f"pushed {self.name}")
         self._sink, self._executor = sink, readers
+        sink.unmapped = self.mapper.registry.unmapped
         try:
             while True:
                 sink.trouble = "; ".join(filter(None, (self._trouble, self.mapper.trouble)))

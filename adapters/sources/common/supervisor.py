@@ -6,6 +6,7 @@ batch for several periods is considered hung, and restarted.
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -40,6 +41,8 @@ class SourceStatus:
     restarts: int
     trouble: str
     """The last error, without secrets; '' for none."""
+    unmapped: Mapping[str, int] = field(default_factory=dict)
+    """Number of series that have no place in the topology or the catalogue, by reason."""
 
 
 @dataclass
@@ -134,6 +137,7 @@ class SupervisedSource:
             sink.dropped,
             self.restarts,
             self.trouble,
+            sink.count_by_reason(),
         )
 
 

@@ -98,7 +98,7 @@ def mapped(metric, labels, static=None):
         (
             "vllm:num_requests_running",
             {"node": "n0", "engine": "0", "model_name": "m", "job": "vllm"},
-            ("serve.running", "replica", "A", "0", 1),
+            ("serve.running", "replica", "A", "0,job=vllm,model_name=m", 1),
         ),
         (
             "vllm:num_requests_running",
