@@ -141,10 +141,14 @@ class Engine:
         places = [DiagnosedPlace(*place) for place in self._tracker.recent_places()]
         return (*changes, *self._symptoms.step(t, places))
 
+    def skip(self, t: float) -> None:
+        """Leaves out a tick without samples that ends at `t`, before `next_change`: only its time counts."""
+        self._detector.skip(t)
+
     def next_change(self) -> float:
         """Returns the time in seconds before which a step without samples would change nothing.
 
-        A replay may leave out the ticks that end before it; those after it must not be missed.
+        A replay may `skip` the ticks that end before it; those after it must not be missed.
         """
         symptoms = math.inf if self._symptoms is None else self._symptoms.next_change()
         return min(self._detector.next_change(), self._tracker.next_change(), symptoms)

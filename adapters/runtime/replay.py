@@ -136,6 +136,7 @@ def _play(
         if not (sinks or len(part)):
             until = runtime.engine.next_change() - TIME_MARGIN_S if until is None else until
             if t < until:
+                runtime.engine.skip(t)
                 continue
         until = None
         runtime.step(t, through(part, loaded.table))

@@ -240,14 +240,15 @@ class Evaluator:
             self._subset_limits[n] = (
                 size / SUBSET_FACTOR if "evaluate_subset" in op.overrides and size > MAX_KEPT_SIZE else 0
             )
-            self._constants[n] = op.constant if op.constant is not None else None if active[n] else unknown
+            is_variable = op.constant is None and active[n] and size > 0
+            self._constants[n] = None if is_variable else unknown if op.constant is None else op.constant
             self._is_kept[n] = size <= MAX_KEPT_SIZE
         # What is first needed when something goes wrong is computed now: a tick should not wait for it then.
         for n, op in enumerate(self._operators):
             if active[n] and "prepare" in op.overrides:
                 op.prepare()
         for store in (self._windows, self._baselines):
-            store.allocate(lambda number: bool(active[number]), self.entities.count)
+            store.allocate(lambda number: bool(active[number]) and self._width(number) > 0, self.entities.count)
         self._counters.plan()
         self.plan_count += 1
         self._is_planned_anew = True
@@ -372,6 +373,11 @@ class Evaluator:
     def is_kept(self, number: int) -> bool:
         """Whether the values of an expression are kept as long as they do not change."""
         return bool(self._is_kept[number])
+
+    def is_steady(self, numbers: Iterable[int]) -> bool:
+        """Whether the values of some expressions are kept, and none that may be known grows with the clock."""
+        follows_clock = self._dependents[-1] & self._active
+        return all(self._is_kept[n] and not follows_clock[n] for n in numbers)
 
     def has_changed(self, numbers: Iterable[int], step: int) -> bool:
         """Whether the values of some expressions have changed since a step, by the number of the step.

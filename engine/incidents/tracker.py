@@ -1,7 +1,7 @@
 """From verdicts to incidents, in one step per tick: alerts, lifecycle, attribution, advice."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -305,6 +305,10 @@ class IncidentTracker:
         self._context: tuple[ContextFact, ...] = ()
         self._policy_input: tuple[object, ...] = ()
         self._last_epoch: tuple[object, ...] = ()
+        self._t, self._is_settled = -math.inf, False
+        """End of the last tick; whether its incidents rest on the same as those of the tick before."""
+        self._outcome: tuple[object, ...] = ()
+        """What they rest on."""
         self._is_prepared = False
         """Whether the neighbours of all entities that are judged have been looked up."""
 
@@ -314,6 +318,7 @@ class IncidentTracker:
 
     def step(self, t: float, verdicts: Iterable[RuleVerdict]) -> tuple[IncidentChange, ...]:
         """Returns the changes that the verdicts of one tick cause."""
+        self._t = t
         self.alerts.update(t, verdicts)
         if not (self.alerts.active or self._lifecycle.recent):
             if self.alerts.changed or not self._is_prepared:
@@ -329,11 +334,29 @@ class IncidentTracker:
             self._reconcile(t)
         self._assign_advice()
         self._lifecycle.expire_recent(t)
+        before, self._outcome = self._outcome, (self.alerts.version, self._last_epoch, self._policy_input)
+        self._is_settled = before == self._outcome
         return self._lifecycle.take_changes()
 
     def next_change(self) -> float:
         """Returns the time in seconds before which the same verdicts change nothing: in the past if they may now."""
-        return -math.inf if self.alerts.active or self._lifecycle.recent else math.inf
+        if not (self.alerts.active or self._lifecycle.recent):
+            return math.inf
+        # Policies match the confidence of the tick before: the one after a change may change more.
+        return min((end for end in self._ends() if end >= self._t), default=math.inf) if self._is_settled else -math.inf
+
+    def _ends(self) -> Iterator[float]:
+        """Yields the times in seconds at which an alert or incident becomes too old for something, also past ones."""
+        timing, states = self.timing, self._lifecycle.states
+        for alert in self.alerts.active.values():
+            yield from (alert.cleared_at + age for age in (timing.grouping_s, timing.explain_s))
+        for one in self._lifecycle.recent.values():
+            if one.needs_comparison:
+                yield max(one.compared_at + COMPARISON_INTERVAL_S, self._t)
+            root = states.get(one.explanation.id) if one.explanation else None
+            for ended in (one.resolved_at, root.resolved_at if root else None):
+                if ended is not None:
+                    yield from (ended + age for age in (timing.explain_s, timing.linger_s, timing.cool_down_s))
 
     # --- lifecycle and attribution
 

@@ -22,6 +22,7 @@ from skewscope.engine.model.verdict import (
     EvidenceBatch,
     EvidenceSupport,
     ExpressionValues,
+    HoldTimer,
     RuleVerdict,
     Truth,
 )
@@ -34,39 +35,6 @@ ROUNDING = 1e-6
 """Tenths are no binary numbers: sums of weights and of times may miss what they should be by a little."""
 WAKE_MARGIN_S = 1e-3
 """Seconds before a change is due from which on ticks are no longer left out."""
-
-
-class _HoldTimer:
-    """How long something has held on each entity: grows while it holds, stays while it is unknown, else zero."""
-
-    def __init__(self, size: int) -> None:
-        self.duration, self.started = np.zeros(size), np.full(size, np.nan)
-        self._before = np.zeros(size, bool)
-        self._indices = np.empty(0, np.intp)
-        """Nothing holds on any other entity."""
-
-    @property
-    def is_idle(self) -> bool:
-        """Nothing has held since it was last reset."""
-        return not len(self._indices)
-
-    def reset(self) -> None:
-        """Nothing holds on any entity."""
-        self.duration[self._indices], self.started[self._indices], self._before[self._indices] = 0.0, np.nan, False
-        self._indices = np.empty(0, np.intp)
-
-    def step(self, t: float, passed: float, at: Index, masks: tuple[Mask, Mask]) -> None:
-        """Take in one tick: masks of the entities `at` where it (holds, does not hold); it holds on no other entity.
-
-        `passed` is the time in seconds since the tick before.
-        """
-        yes, no = masks
-        held, begun, before = self.duration[at], self.started[at], self._before[at]
-        self.reset()
-        held[yes & before] += passed
-        held[no], begun[no] = 0.0, np.nan
-        begun[yes & np.isnan(begun)] = t
-        self.duration[at], self.started[at], self._before[at], self._indices = held, begun, yes, at
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +63,7 @@ class Judge:
         self.firing = np.zeros(n, bool)
         self.since = np.full(n, np.nan)
         self.suspicious = np.zeros(n, bool)
-        self._hold_timer, self._clear_timer = _HoldTimer(n), _HoldTimer(n)
+        self._hold_timer, self._clear_timer = HoldTimer(n), HoldTimer(n)
         self._reported_since = np.full(n, np.nan)
         self._all_reported, self._latest_report = False, np.nan
         self._all_no, self._none_firing = np.full(n, NO, np.int8), np.zeros(n, bool)
@@ -108,10 +76,12 @@ class Judge:
         self.watched = evaluator.mask_of(())
         """The same as the bits of a number."""
         self._judged_step = -1
-        self._plan = -1, True
-        """(plan of the evaluator, whether no signal of the rule was ever delivered by then)."""
+        self._plan = -1, True, False
+        """(plan of the evaluator, whether no signal of the rule was ever delivered by then, whether it is steady)."""
         self.wake_time = np.inf
         """From this time on the verdict may change although no value does, in seconds."""
+        self.is_busy = self._is_held_back = False
+        """Whether it fires or may begin to; whether evidence that is not ripe yet keeps it from that."""
         self.suspicion_version = 0
         """Grows when other entities are suspicious than before."""
         self._conditions = [evaluator.number_of(item.when) for item in rule.evidence]
@@ -136,20 +106,30 @@ class Judge:
 
     def step(self, t: float, passed: float) -> RuleVerdict:
         """The verdict of one tick."""
-        if self._is_undelivered():
+        if not self._size or self._is_undelivered():
             self._t = t
             return self._unknown_verdict()
-        if self._last_verdict is not None and t < self.wake_time - ROUNDING and not self._has_changed():
-            return self._last_verdict
+        last = None if self.is_busy or t >= self.wake_time - ROUNDING else self._last_verdict
+        if last is not None and not self._has_changed():
+            return last
         self._t = t
         self._used.clear()
-        before = self.suspicious
-        self._last_verdict = self._judge(t, passed)
+        before, fired = self.suspicious, self.firing
+        self._is_held_back = False
+        self._last_verdict = verdict = self._judge(t, passed)
+        self.is_busy = bool(self.firing.any() or (verdict.state == YES).any())
         self.suspicion_version += not np.array_equal(before, self.suspicious)
         self._judged_step = self.evaluator.step_number
         self.watched = self.evaluator.mask_of(self._used)
-        self.wake_time = self._next_wake_time(t, self._last_verdict)
-        return self._last_verdict
+        self.wake_time = self._next_wake_time(t, verdict, fired)
+        return verdict
+
+    def pass_time(self, seconds: float) -> None:
+        """Take in ticks that were left out, of so many seconds together: all is as it was at the last step."""
+        if self.is_busy:
+            self._hold_timer.pass_time(seconds)
+            if self.firing.any():
+                self._clear_timer.pass_time(seconds)
 
     def _held_back(self, open_: Index, found: _Assessment, state: Truth) -> Mask:
         """Returns [open] what must not begin to fire, since evidence against it may yet ripen and prevent that."""
@@ -161,27 +141,38 @@ class Judge:
                 if item.against:
                     against += item.weight * self.evaluator.may_hold_later(number)[entities]
             held[begins] = found.score[begins] - against < self.rule.fire.score - ROUNDING
+            self._is_held_back = bool(held.any())
         return held
 
     def _is_undelivered(self) -> bool:
         plan = self.evaluator.plan_count
         if self._plan[0] != plan:
-            self._last_verdict, self.wake_time = None, np.inf
-            self._plan = plan, self.evaluator.is_undelivered(self._conditions)
+            self._last_verdict, self.wake_time, self.is_busy = None, np.inf, False
+            numbers = {self.evaluator.number_of(node) for expr in self.rule.expressions for node in expr.walk()}
+            self._plan = plan, self.evaluator.is_undelivered(self._conditions), self.evaluator.is_steady(numbers)
         return self._plan[1]
 
     def _has_changed(self) -> bool:
         """Whether a value on which the last verdict rests has changed."""
         return self.evaluator.has_changed(self._used, self._judged_step)
 
-    def _next_wake_time(self, t: float, verdict: RuleVerdict) -> float:
-        """Returns when the verdict may next change although no value does."""
-        if verdict.firing.any() or (verdict.state == YES).any() or not all(map(self.evaluator.is_kept, self._used)):
+    def _next_wake_time(self, t: float, verdict: RuleVerdict, fired: Mask) -> float:
+        """Returns when the verdict may next change although no value does; `fired` is what fired before it."""
+        soonest = np.inf
+        if self.is_busy:
+            # What begins or ceases to fire is judged by its support and timers from the next tick on.
+            if self._is_held_back or not self._plan[2] or not np.array_equal(fired, self.firing):
+                return t
+            pending = (verdict.state == YES) & ~self.firing
+            soonest = t + self._hold_timer.seconds_until(self.rule.fire.hold, pending)
+            if self.firing.any():
+                soonest = min(soonest, t + self._clear_timer.seconds_until(self.rule.clear.hold, self.firing))
+        elif not all(map(self.evaluator.is_kept, self._used)):
             return t
         if self._all_reported and t - self._latest_report >= self.rule.warm_up:
-            return np.inf
+            return soonest
         ends = self._reported_since + self.rule.warm_up
-        return float(np.fmin.reduce(ends[ends > t], initial=np.inf))
+        return float(np.fmin.reduce(ends[ends > t], initial=soonest))
 
     def _judge(self, t: float, passed: float) -> RuleVerdict:
         ruled_out, shows = self._rule_out()
@@ -437,6 +428,8 @@ class Detector:
         """The plan of the evaluator by which they were given."""
         self._feeders = [judge for judge in self._judges if judge.feeds_baselines]
         self._t = np.nan
+        self._idle_until = -np.inf
+        """End of the last tick that was left out."""
         self._learned = True
         self._masks: tuple[int, Mapping[int, Mask]] = (-1, {})
         """(versions of the suspicions, masks of the entities from which baselines do not learn)."""
@@ -448,8 +441,10 @@ class Detector:
     def step(self, t: float, block: Block, table: SeriesTable, frames: Sequence[SampleFrame] = ()) -> list[RuleVerdict]:
         """The verdicts of the tick that ends at `t`, in the order of rule ids."""
         if not (len(block) or frames) and t < self._wake_time():
+            self.skip(t)
             return list(self._verdicts)
         self._wake = None
+        self._pass_idle_time()
         t = float(np.fmax(t, self._t))
         passed = 0.0 if np.isnan(self._t) else t - self._t
         self._t = t
@@ -463,6 +458,17 @@ class Detector:
             self._judge_changed(t, passed)
         return list(self._verdicts)
 
+    def skip(self, t: float) -> None:
+        """Leave out a tick without samples that ends before `next_change`."""
+        self._idle_until = t
+
+    def _pass_idle_time(self) -> None:
+        """Take in the ticks that were left out since the last one."""
+        if self._idle_until > self._t:
+            for judge in self._judges:
+                judge.pass_time(self._idle_until - self._t)
+            self._t = self._idle_until
+
     def _judge_changed(self, t: float, passed: float) -> None:
         """Judges the rules whose verdicts may differ from those of the tick before."""
         stale, everything = self.evaluator.stale_numbers(), self._plan != self.evaluator.plan_count
@@ -471,7 +477,7 @@ class Detector:
             self._verdicts = [judge.step(t, passed) for judge in self._judges]
             return
         for n, judge in enumerate(self._judges):
-            if judge.watched & stale or t >= judge.wake_time - ROUNDING:
+            if judge.is_busy or judge.watched & stale or t >= judge.wake_time - ROUNDING:
                 self._verdicts[n] = judge.step(t, passed)
             self._verdicts[n].forget_evidence()
 

@@ -152,6 +152,9 @@ class ExpressionValues(Protocol):
     def is_kept(self, number: int) -> bool:
         """Whether the values of an expression are kept as long as they do not change."""
 
+    def is_steady(self, numbers: Iterable[int]) -> bool:
+        """Whether the values of some expressions are kept, and none that may be known grows with the clock."""
+
     def number_of(self, expr: Expr) -> int:
         """The number of an expression."""
 
@@ -172,6 +175,50 @@ class ExpressionValues(Protocol):
 
     def decisive_value(self, number: int, subset: EntitySubset) -> F64:
         """Returns [subset] the number that decided a truth value; NaN for none."""
+
+
+class HoldTimer:
+    """How long something has held on each entity: grows while it holds, stays while it is unknown, else zero."""
+
+    def __init__(self, size: int) -> None:
+        self.duration, self.started = np.zeros(size), np.full(size, np.nan)
+        self._marked = np.zeros(size, bool)
+        """[entity] whether it held at the last step."""
+        self._indices, self._before = np.empty(0, np.intp), np.empty(0, bool)
+        """Entities of the last step, and whether it held on each; nothing holds on any other entity."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing has held since it was last reset."""
+        return not len(self._indices)
+
+    def pass_time(self, seconds: float) -> None:
+        """Take in ticks that are like the last one and took so many seconds together."""
+        self.duration[self._indices[self._before]] += seconds
+
+    def seconds_until(self, hold: float, mask: Mask) -> float:
+        """Returns the seconds until it has held for `hold` seconds on one of some entities where it holds now."""
+        at = self._indices[self._before]
+        return float(np.min(hold - self.duration[at[mask[at]]], initial=np.inf))
+
+    def reset(self) -> None:
+        """Nothing holds on any entity."""
+        self.duration[self._indices], self.started[self._indices], self._marked[self._indices] = 0.0, np.nan, False
+        self._indices, self._before = np.empty(0, np.intp), np.empty(0, bool)
+
+    def step(self, t: float, passed: float, at: Index, masks: tuple[Mask, Mask]) -> None:
+        """Take in one tick: masks of the entities `at` where it (holds, does not hold); it holds on no other entity.
+
+        `passed` is the time in seconds since the tick before.
+        """
+        yes, no = masks
+        held, begun, before = self.duration[at], self.started[at], self._marked[at]
+        self.reset()
+        held[yes & before] += passed
+        held[no], begun[no] = 0.0, np.nan
+        begun[yes & np.isnan(begun)] = t
+        self.duration[at], self.started[at], self._marked[at] = held, begun, yes
+        self._indices, self._before = at, yes
 
 
 _JOIN_FUNCTIONS = {"and": np.minimum, "or": np.maximum}

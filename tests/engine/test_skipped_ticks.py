@@ -92,6 +92,8 @@ def test_a_tick_that_is_left_out_changes_nothing(seed, seconds):
         every.step(t, part, table)
         if len(part.time) or t >= some.next_change() - MARGIN_S:
             some.step(t, part, table)
+        else:
+            some.skip(t)
         # A replay begins with the first sample: before it there are no verdicts to compare.
         assert not some.verdicts or states(every) == states(some), t
     assert incidents(every) == incidents(some)
