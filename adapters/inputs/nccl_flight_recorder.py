@@ -1,0 +1,263 @@
+"""Inputs of kind `nccl-flight-recorder`: a folder with the dumps of PyTorch's flight recorder, one file for each rank.
+
+The dumps give the newest operations of each rank, and how many collectives it began in each group. A dump does not say
+when it was written. PyTorch writes it when an operation runs out of its time, so the state is held until the first
+pending operation of the set ran out of its own, for five minutes at most.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from skewscope.adapters.formats.compression import open_stream
+from skewscope.adapters.formats.flight_recorder import (
+    FlightRecorderDump,
+    ProcessGroup,
+    RecordedOperation,
+    is_flight_recorder_dump,
+    parse_dump,
+)
+from skewscope.adapters.formats.plain_pickle import MAX_BYTES
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, samples_to_block
+from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
+from skewscope.engine.ingest.feed import Block
+from skewscope.engine.model.arrays import F64
+from skewscope.kb.problems import InputError, Problem, join_names
+
+FOLDER = True
+"""An input of this kind is a folder."""
+LABEL = "NCCL flight recorder dump"
+RANK_IN_NAME = re.compile(r"(\d{1,7})(?:\.(?:json|pkl|pickle|gz|zst))*$", re.ASCII)
+HEAD_BYTES = 1 << 16
+MAX_PROBLEMS = 20
+HOLD_STEP_S = 1.0
+"""Seconds between two samples of a state that is held."""
+MAX_HOLD_S = 300.0
+"""Rules look back over no more."""
+PENDING, OVER = 1.0, 0.0
+UNDESCRIBED = frozenset({"", "undefined"})
+PARALLELISM = (
+    ("expert_data", "data"),
+    ("expert", "expert"),
+    ("ep", "expert"),
+    ("pipeline", "pipeline"),
+    ("pp", "pipeline"),
+    ("data", "data"),
+    ("dp", "data"),
+    ("fsdp", "data"),
+    ("tensor", "tensor"),
+    ("tp", "tensor"),
+)
+"""Words of a group's description and what they say of it; the first that occurs counts."""
+
+
+def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
+    """Returns the samples of all dumps of the folder.
+
+    Raises:
+        InputError: all problems of the dumps.
+    """
+    folder = recording.resolve_path(source.path)
+    series = read_series(folder, recording.display_path(source.path), dict(source.labels))
+    return samples_to_block(series, source, registry, names)
+
+
+def recognise(head: bytes, name: str) -> bool:  # noqa: ARG001 - dumps have any name
+    """Returns whether a file is a dump of the flight recorder, by its first bytes."""
+    return is_flight_recorder_dump(head)
+
+
+def read_series(folder: Path, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:  # noqa: ARG001
+    """Returns the series of the dumps of a folder; other files are left out.
+
+    Raises:
+        InputError: all problems of the dumps.
+    """
+    dumps: dict[int, FlightRecorderDump] = {}
+    problems: list[Problem] = []
+    for path in _list_files(folder, name):
+        try:
+            _read_file(path, f"{name}/{path.name}", dumps)
+        except InputError as error:
+            problems += error.problems
+        if len(problems) >= MAX_PROBLEMS:
+            break
+    if not dumps and not problems:
+        problems.append(Problem(name, 0, "", "no dump of the flight recorder", "one file for each rank"))
+    if problems:
+        raise InputError(problems)
+    return DumpSet(name, dumps).series()
+
+
+def _list_files(folder: Path, name: str) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    except OSError as error:
+        raise InputError([Problem(name, 0, "", f"no readable folder ({error.strerror})", "one")]) from None
+
+
+def _read_file(path: Path, shown: str, dumps: dict[int, FlightRecorderDump]) -> None:
+    """Adds the dump of a file by its rank; a file of another kind is left out."""
+    with open_stream(path, MAX_BYTES) as file:
+        if not recognise(file.peek(HEAD_BYTES)[:HEAD_BYTES], path.name):
+            return
+        data = file.read()
+    match = RANK_IN_NAME.search(path.name)
+    if match is None:
+        hint = "Name the file after its rank, as PyTorch does: nccl_trace_rank_0."
+        raise InputError([Problem(shown, 0, "", "a name without a rank", "one that ends in the rank", hint)])
+    rank = int(match[1])
+    if rank in dumps:
+        found = f"a second dump of rank {rank}, beside {dumps[rank].file}"
+        raise InputError([Problem(shown, 0, "", found, "one for each rank", "Keep the dumps of one stop only.")])
+    dumps[rank] = parse_dump(data, shown)
+
+
+@dataclass
+class DumpSet:
+    """The dumps of one job, by rank."""
+
+    name: str
+    dumps: Mapping[int, FlightRecorderDump]
+
+    def series(self) -> list[LabelledSeries]:
+        """Returns the series of all ranks: collectives begun, state of the newest, times of those that are over."""
+        last, end = self._last_time(), self._end_time()
+        collector = SeriesCollector(self.name, self._note(end - last))
+        numbers = self._group_places()
+        for rank, dump in sorted(self.dumps.items()):
+            for group in dump.groups.values():
+                _add_durations(collector, dump, rank, group)
+            groups = _groups_by_number(dump, numbers.get(_shape(dump), {}))
+            for number, group in sorted(groups.items()):
+                _add_progress(collector, dump, rank, (number, group), np.arange(last, end + HOLD_STEP_S, HOLD_STEP_S))
+        return collector.series()
+
+    def _operations(self) -> Iterator[RecordedOperation]:
+        for dump in self.dumps.values():
+            yield from dump.operations
+
+    def _last_time(self) -> float:
+        """Returns the time of the newest operation, seconds since 1970; 0 where there is none."""
+        return max((each.created for each in self._operations()), default=0.0)
+
+    def _end_time(self) -> float:
+        """Returns the time at which the first pending operation ran out of its time."""
+        last = self._last_time()
+        limits = [each.created + each.timeout for each in self._operations() if each.is_pending and each.timeout]
+        return min(max(min(limits, default=last), last), last + MAX_HOLD_S)
+
+    def _group_places(self) -> dict[tuple[str, ...], dict[int, int]]:
+        """Returns, by the shape of a dump, the place of each group's number among the groups.
+
+        A rank with nothing pending may have a dump without operations, which does not say the number of its groups. All
+        ranks make their groups in one order, so a rank with the same kinds of groups has the same numbers.
+        """
+        found: dict[tuple[str, ...], dict[int, int]] = {}
+        for dump in self.dumps.values():
+            order = {name: place for place, name in enumerate(_ordered_names(dump))}
+            places = found.setdefault(_shape(dump), {})
+            for each in dump.operations:
+                place = order.get(each.group, -1)
+                # Two different places for one number: the order is not the same after all.
+                places[each.group_number] = place if places.get(each.group_number, place) == place else -1
+        return found
+
+    def _note(self, hold: float) -> str:
+        """Returns what is assumed or missing, in one line."""
+        notes = []
+        if hold:
+            notes.append(
+                f"a dump does not say when it was written; its state is held for {hold:.0f} s, as it is written when a "
+                "pending operation runs out of its time"
+            )
+        members = {rank for dump in self.dumps.values() for group in dump.groups.values() for rank in group.ranks}
+        if missing := sorted(members - set(self.dumps)):
+            notes.append(f"no dump of {len(missing)} of {len(members)} ranks: {join_names([str(r) for r in missing])}")
+        if newer := sorted({dump.version for dump in self.dumps.values() if dump.is_newer}):
+            notes.append(f"version {', '.join(newer)} is newer than those known; read as the newest known one")
+        return "; ".join(notes)
+
+
+def _ordered_names(dump: FlightRecorderDump) -> list[str]:
+    """Returns the names of the groups in the order in which they were made: PyTorch counts them."""
+    return sorted(dump.groups, key=lambda name: (int(name), "") if name.isdecimal() else (-1, name))
+
+
+def _shape(dump: FlightRecorderDump) -> tuple[str, ...]:
+    """Returns the descriptions of the groups in order, and the numbers of those with a status."""
+    return (*(dump.groups[name].description for name in _ordered_names(dump)), *map(str, sorted(dump.status)))
+
+
+def _groups_by_number(dump: FlightRecorderDump, places: Mapping[int, int]) -> dict[int, ProcessGroup]:
+    """Returns the groups of a rank by their numbers in its process."""
+    names = _ordered_names(dump)
+    found = {number: dump.groups[names[place]] for number, place in places.items() if place >= 0}
+    return found | {each.group_number: group for each in dump.operations if (group := _find_group(dump, each))}
+
+
+def _find_group(dump: FlightRecorderDump, operation: RecordedOperation) -> ProcessGroup | None:
+    """Returns the group of an operation; gloo describes its only group without a name."""
+    if found := dump.groups.get(operation.group):
+        return found
+    nameless = dump.groups.get("")
+    return ProcessGroup(operation.group, "", nameless.ranks) if nameless and len(dump.groups) == 1 else None
+
+
+def _add_progress(
+    collector: SeriesCollector,
+    dump: FlightRecorderDump,
+    rank: int,
+    numbered: tuple[int, ProcessGroup],
+    hold: F64,
+) -> None:
+    """Adds how many collectives a rank began in a group, and whether one is pending, also at the times `hold`."""
+    number, group = numbered
+    labels = _group_labels(group, rank)
+    if not labels:
+        return
+    own = [each for each in dump.operations if each.group_number == number and not each.is_transfer]
+    for each in own:
+        collector.add("skewscope_nccl_coll_seq", labels, each.created, each.sequence)
+        collector.add("skewscope_nccl_op_state", labels, each.created, PENDING if each.is_pending else OVER)
+    status = dump.status.get(number)
+    begun = max([each.sequence for each in own] + ([status.enqueued] if status else []), default=-1)
+    if begun < 0:
+        return
+    state = PENDING if any(each.is_pending for each in own) else OVER
+    for time in hold.tolist():
+        collector.add("skewscope_nccl_coll_seq", labels, time, begun)
+        collector.add("skewscope_nccl_op_state", labels, time, state)
+
+
+def _add_durations(collector: SeriesCollector, dump: FlightRecorderDump, rank: int, group: ProcessGroup) -> None:
+    """Adds the times of the operations of a group that are over."""
+    labels = _group_labels(group, rank)
+    for each in dump.operations if labels else ():
+        if each.group == group.name and each.duration is not None:
+            metric = "skewscope_nccl_p2p_time" if each.is_transfer else "skewscope_nccl_coll_time"
+            collector.add(metric, labels, each.created + each.duration, 1e6 * each.duration)
+
+
+def _group_labels(group: ProcessGroup, rank: int) -> dict[str, str]:
+    """Returns the labels of a rank in a group; none for a group of one, which waits for no other."""
+    if len(group.ranks) < 2 or rank not in group.ranks:
+        return {}
+    return {
+        "group": f"{group.description}-{group.name}" if group.description not in UNDESCRIBED else group.name,
+        "rank": str(group.ranks.index(rank)),
+        "nranks": str(len(group.ranks)),
+        "global_rank": str(rank),
+        "parallelism": _parallelism(group.description),
+    }
+
+
+def _parallelism(description: str) -> str:
+    """Returns which parallelism a group's description names; '' for none."""
+    text = "_".join(re.findall(r"[a-z0-9]+", description.lower()))
+    words = {*text.split("_")}
+    return next((kind for word, kind in PARALLELISM if word in words or ("_" in word and word in text)), "")

@@ -1,0 +1,237 @@
+import gzip
+import json
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from skewscope.adapters.inputs.nccl_flight_recorder import MAX_HOLD_S, read_series, recognise
+from skewscope.adapters.runtime.replay import replay
+from skewscope.kb.problems import InputError
+from tests.support.telemetry import record
+
+SAMPLES = Path(os.environ.get("SKEWSCOPE_SAMPLES", "/nonexistent")) / "nvidia-resiliency-ext"
+NS = 1_700_000_000_000_000_000
+GROUPS = {
+    "0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"},
+    "7": {"name": "7", "desc": "TENSOR_MODEL_PARALLEL_GROUP", "ranks": "[0, 1, 2, 3]"},
+}
+
+
+def operation(sequence, second, state="completed", **more):
+    return {
+        "record_id": sequence,
+        "pg_id": 3,
+        "process_group": ("7", "TENSOR_MODEL_PARALLEL_GROUP"),
+        "collective_seq_id": sequence,
+        "p2p_seq_id": 0,
+        "profiling_name": "nccl:all_reduce",
+        "time_created_ns": NS + round(second * 1e9),
+        "state": state,
+        "retired": state == "completed",
+        "timeout_ms": 120_000,
+        "is_p2p": False,
+        **more,
+    }
+
+
+def dump(entries, enqueued=None, version="2.10", **more):
+    newest = max((e["collective_seq_id"] for e in entries), default=0) if enqueued is None else enqueued
+    status = {"3": {"last_enqueued_collective": newest, "last_completed_collective": newest}}
+    return {"version": version, "pg_config": GROUPS, "pg_status": status, "entries": entries, **more}
+
+
+def write(folder, dumps, name="nccl_trace_rank_{}"):
+    folder.mkdir(exist_ok=True)
+    for rank, content in dumps.items():
+        (folder / name.format(rank)).write_bytes(pickle.dumps(content, 2))
+    return folder
+
+
+def values(series, signal, rank):
+    """Returns (seconds after NS, value) of the only series of a signal on a rank of the job."""
+    found = [s for s in series if s.metric.endswith(signal) and dict(s.labels)["global_rank"] == str(rank)]
+    assert len(found) == 1
+    return list(zip((found[0].times - NS / 1e9).round(3).tolist(), found[0].values.tolist(), strict=True))
+
+
+def stopped_job():
+    """Four ranks that began a collective a second; rank 2 stopped after 20 of them, the others wait in the next one."""
+    done = [operation(n, n) for n in range(1, 21)]
+    waits = dump([*done, operation(21, 21, "scheduled")])
+    return {0: waits, 1: waits, 2: dump(done), 3: waits}
+
+
+def test_progress_and_state_of_each_rank_are_held_until_the_time_out(tmp_path):
+    series = read_series(write(tmp_path / "dumps", stopped_job()), "dumps", {})
+    assert values(series, "coll_seq", 2)[:20] == [(n, n) for n in range(1, 21)]
+    assert values(series, "coll_seq", 2)[-1] == (141.0, 20.0)
+    assert values(series, "coll_seq", 0)[-1] == (141.0, 21.0)
+    assert values(series, "op_state", 0)[-1] == (141.0, 1.0)
+    assert {value for _, value in values(series, "op_state", 2)} == {0.0}
+    labels = dict(series[0].labels)
+    assert labels["group"] == "TENSOR_MODEL_PARALLEL_GROUP-7"
+    assert (labels["rank"], labels["nranks"], labels["parallelism"]) == ("0", "4", "tensor")
+    assert "does not say when it was written" in series[0].note
+
+
+def test_a_stopped_rank_is_the_diagnosis(tmp_path):
+    described = [{"kind": "nccl-flight-recorder", "path": "dumps"}]
+    folder = record(tmp_path / "recording", described, {"topology.yaml": TOPOLOGY})
+    write(folder / "dumps", stopped_job())
+    (incident,) = [one for one in replay(folder).incidents if one.explained_by is None]
+    assert (incident.condition, incident.name) == ("collective-hang", "rank2")
+
+
+TOPOLOGY = """
+version: 1
+nodes: [{name: rank0}, {name: rank1}, {name: rank2}, {name: rank3}]
+groups: [{name: TENSOR_MODEL_PARALLEL_GROUP-7, kind: tensor-parallel, members: [rank0, rank1, rank2, rank3]}]
+pools: []
+"""
+
+
+def test_dumps_as_json_say_the_same(tmp_path):
+    pickles = read_series(write(tmp_path / "a", stopped_job()), "dumps", {})
+    folder = tmp_path / "b"
+    folder.mkdir()
+    for rank, content in stopped_job().items():
+        # JSON dumps have texts for the numbers of the status.
+        status = {"3": {key: str(value) for key, value in content["pg_status"]["3"].items()}}
+        data = json.dumps({"comm_lib_version": "2.27", **content, "pg_status": status}).encode()
+        (folder / f"rank{rank}.json.gz").write_bytes(gzip.compress(data))
+    for one, other in zip(pickles, read_series(folder, "dumps", {}), strict=True):
+        assert (one.metric, one.labels) == (other.metric, other.labels)
+        assert (one.times.tolist(), one.values.tolist()) == (other.times.tolist(), other.values.tolist())
+
+
+def test_a_rank_with_nothing_pending_is_placed_as_the_others_are(tmp_path):
+    waits = dump([operation(21, 21, "scheduled")])
+    series = read_series(write(tmp_path / "dumps", {0: waits, 1: waits, 2: dump([], enqueued=20)}), "dumps", {})
+    assert values(series, "coll_seq", 2)[0] == (21.0, 20.0)
+    assert "no dump of 1 of 4 ranks: 3" in series[0].note
+
+
+def test_times_of_operations_that_are_over_are_read_in_microseconds(tmp_path):
+    over = [
+        operation(1, 1, duration_ms=2.5),
+        operation(0, 2, duration_ms=4.0, is_p2p=True, p2p_seq_id=1, profiling_name="nccl:send 0->1"),
+    ]
+    series = read_series(write(tmp_path / "dumps", {0: dump(over)}), "dumps", {})
+    assert values(series, "coll_time", 0) == [(1.003, 2500.0)]
+    assert values(series, "p2p_time", 0) == [(2.004, 4000.0)]
+    assert all(seq == 1 for _, seq in values(series, "coll_seq", 0))
+
+
+def test_a_healthy_job_is_not_held(tmp_path):
+    done = dump([operation(n, n) for n in range(1, 4)])
+    series = read_series(write(tmp_path / "dumps", {0: done, 1: done, 2: done, 3: done}), "dumps", {})
+    assert (values(series, "coll_seq", 1)[-1], series[0].note) == ((3.0, 3.0), "")
+
+
+def test_a_long_time_out_is_held_for_as_long_as_rules_look_back(tmp_path):
+    waits = dump([operation(1, 0, "started", timeout_ms=10**7)])
+    series = read_series(write(tmp_path / "dumps", {0: waits}), "dumps", {})
+    assert values(series, "coll_seq", 0)[-1][0] == MAX_HOLD_S
+
+
+def test_fields_of_a_newer_version_are_ignored_and_the_version_is_told(tmp_path):
+    newer = dump([operation(1, 1, extra={"a": [1]})], version="2.11", topology={"new": 1})
+    series = read_series(write(tmp_path / "dumps", {0: newer}), "dumps", {})
+    assert "version 2.11 is newer than those known" in series[0].note
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (dump([], version="1.5"), "d/rank_0: version: found version '1.5', expected 2.0 to 2.10."),
+        (dump([], version="3.0"), "A newer PyTorch?"),
+        (dump([{**operation(1, 1), "time_created_ns": "soon"}]), "entries[0].time_created_ns: found 'soon'"),
+        (dump([{"pg_id": 1}], 0), "entries[0].process_group: found None"),
+        (dump([7], 0), "entries[0]: found a int"),
+        (dump([], pg_config={"0": {"ranks": "all"}}), "pg_config.0.ranks: found 'all'"),
+        (dump([], pg_status={"0": 5}), "pg_status.0: found 5"),
+        (dump([]) | {"entries": {}}, "entries: found a dict"),
+    ],
+)
+def test_what_is_no_dump_of_a_known_version_is_told(tmp_path, content, told):
+    with pytest.raises(InputError) as error:
+        read_series(write(tmp_path, {0: content}, "rank_{}"), "d", {})
+    assert told in str(error.value)
+
+
+def test_a_truncated_dump_and_a_pickle_that_would_run_code_are_told(tmp_path):
+    whole = pickle.dumps(dump([operation(1, 1)]), 2)
+    (tmp_path / "rank_0").write_bytes(whole[:-9])
+    (tmp_path / "rank_1").write_bytes(whole[:-1] + b"cos\nsystem\n.")
+    with pytest.raises(InputError) as error:
+        read_series(tmp_path, "d", {})
+    first, second = error.value.problems
+    assert "the end of the file" in str(first)
+    assert "which would import os.system" in str(second)
+
+
+def test_names_without_a_rank_second_dumps_and_folders_without_dumps_are_told(tmp_path):
+    for name, told in (("trace", "a name without a rank"), ("rank_00", "a second dump of rank 0")):
+        folder = write(tmp_path / name, {0: dump([])}, "rank_{}")
+        (folder / name).write_bytes(pickle.dumps(dump([]), 2))
+        with pytest.raises(InputError, match=told):
+            read_series(folder, "d", {})
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "notes.txt").write_text("a log")
+    with pytest.raises(InputError, match="found no dump of the flight recorder"):
+        read_series(tmp_path / "empty", "d", {})
+
+
+def test_only_dumps_are_recognised():
+    assert recognise(pickle.dumps(dump([]), 2), "x")
+    assert recognise(json.dumps(dump([operation(1, 1)])).encode(), "x")
+    assert not recognise(pickle.dumps({"weights": [1]}, 2), "nccl_trace_rank_0")
+    assert not recognise(b'{"traceEvents": []}', "x")
+
+
+@pytest.mark.parametrize(
+    ("name", "stopped"),
+    [
+        ("gpu_error_1st", {"rank12"}),
+        ("gpu_error_2nd", {"rank9", "rank14"}),
+        ("lock_gil_1st", {"rank9", "rank14"}),
+        ("lock_gil_2nd", {"rank10", "rank15"}),
+    ],
+)
+def test_public_dumps_of_stopped_jobs_are_read_as_the_standard_library_reads_them(tmp_path, name, stopped):
+    folder = SAMPLES / "tests/attribution/unit/fr_traces" / name
+    if not folder.is_dir():
+        pytest.skip(f"no public dumps at {folder} (set SKEWSCOPE_SAMPLES)")
+    series = read_series(folder, name, {})
+    told, groups = {}, {}
+    for one in series:
+        labels = dict(one.labels)
+        groups.setdefault(labels["group"], {})[int(labels["rank"])] = f"rank{labels['global_rank']}"
+        if one.metric.endswith("coll_seq"):
+            told[labels["group"].rpartition("-")[2], int(labels["global_rank"])] = one.values
+    for rank in range(16):
+        # These files are known; they are dictionaries of plain values.
+        raw = pickle.loads((folder / f"_dump_{rank}").read_bytes())
+        for entry in raw["entries"]:
+            if not entry["is_p2p"]:
+                assert entry["collective_seq_id"] in told[entry["process_group"][0], rank]
+                newest = raw["pg_status"][str(entry["pg_id"])]["last_enqueued_collective"]
+                assert told[entry["process_group"][0], rank][-1] == newest
+    topology = {
+        "version": 1,
+        "nodes": [{"name": f"rank{n}"} for n in range(16)],
+        "groups": [
+            {"name": group, "kind": "data-parallel", "members": [members[n] for n in sorted(members)]}
+            for group, members in groups.items()
+        ],
+        "pools": [],
+    }
+    described = [{"kind": "nccl-flight-recorder", "path": "dumps"}]
+    recording = record(tmp_path, described, {"topology.yaml": json.dumps(topology)})
+    (recording / "dumps").mkdir()
+    for path in folder.glob("_dump_*"):
+        (recording / "dumps" / path.name).write_bytes(path.read_bytes())
+    found = {one.name for one in replay(recording).incidents if one.condition == "collective-hang"}
+    assert found == stopped
