@@ -166,6 +166,17 @@ class _PickleReader:
             raise _PickleError(f"the number {index} of no value", "one that was stored before")
         self.stack.append(self.memo[index])
 
+    def add_dictionary(self) -> None:
+        """Makes a dictionary of the values behind the last mark (protocol 0)."""
+        pairs = self.pop_to_mark()
+        self.stack.append({})
+        self.set_items(pairs)
+
+    def set_item(self) -> None:
+        """Adds a key and a value to the dictionary below them."""
+        value, key = self.pop(), self.pop()
+        self.set_items([key, value])
+
     def set_items(self, pairs: list[Any]) -> None:
         """Adds keys and values to the dictionary on the stack."""
         target = self.top(dict)
@@ -204,7 +215,7 @@ def _check_depth(value: Any) -> None:
     """Refuses values that are nested too deeply; a value that occurs several times is followed once."""
     level, seen = [value], set()
     for _ in range(MAX_DEPTH):
-        inner = []
+        inner: list[Any] = []
         for one in level:
             if type(one) not in (dict, list, tuple) or id(one) in seen:
                 continue
@@ -259,15 +270,15 @@ instructions: dict[bytes, Callable[[_PickleReader], object]] = {
     pickle.EMPTY_DICT: _push(lambda _: {}),
     pickle.EMPTY_TUPLE: _push(lambda _: ()),
     pickle.LIST: _push(_PickleReader.pop_to_mark),
-    pickle.DICT: lambda reader: (pairs := reader.pop_to_mark(), reader.stack.append({}), reader.set_items(pairs)),
+    pickle.DICT: _PickleReader.add_dictionary,
     pickle.TUPLE: _push(lambda reader: tuple(reader.pop_to_mark())),
     pickle.TUPLE1: lambda reader: reader.add_tuple(1),
     pickle.TUPLE2: lambda reader: reader.add_tuple(2),
     pickle.TUPLE3: lambda reader: reader.add_tuple(3),
     pickle.APPEND: lambda reader: (value := reader.pop(), reader.top(list).append(value)),
     pickle.APPENDS: lambda reader: (values := reader.pop_to_mark(), reader.top(list).extend(values)),
-    pickle.SETITEM: lambda reader: (pair := [reader.pop(), reader.pop()][::-1], reader.set_items(pair)),
-    pickle.SETITEMS: lambda reader: (pairs := reader.pop_to_mark(), reader.set_items(pairs)),
+    pickle.SETITEM: _PickleReader.set_item,
+    pickle.SETITEMS: lambda reader: reader.set_items(reader.pop_to_mark()),
     pickle.PUT: lambda reader: reader.remember(_parse_decimal(reader.line())),
     pickle.GET: lambda reader: reader.recall(_parse_decimal(reader.line())),
     pickle.BINPUT: lambda reader: reader.remember(reader.number("<B")),
