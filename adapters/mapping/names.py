@@ -300,7 +300,7 @@ def _signal_mappings(signal: Signal) -> Iterator[tuple[str, MetricMapping]]:
         for raw in names:
             rank += 1
             written = (
-                _ethtool_metric(str(raw)) if exporter == "ethtool" else str(raw) if exporter in PAGE_EXPORTERS else ""
+                ethtool_metric(str(raw)) if exporter == "ethtool" else str(raw) if exporter in PAGE_EXPORTERS else ""
             )
             if written in seen:
                 continue
@@ -347,7 +347,7 @@ def expand_placeholder(name: str, signal: Signal) -> Iterator[tuple[str, str]]:
         yield name[: match.start()] + str(value) + name[match.end() :], f"{start}{value}"
 
 
-def _ethtool_metric(key: str) -> str:
+def ethtool_metric(key: str) -> str:
     """Returns the metric name that node_exporter derives from a key of ethtool."""
     words = {"rx": "received", "tx": "transmitted"}
     return "node_ethtool_" + "_".join(words.get(word, word) for word in key.split("_"))

@@ -1,0 +1,43 @@
+"""Lines of logs, bounded in length, without control sequences; each state of a progress bar is a line."""
+
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+STEP = 1 << 16
+MAX_LINE = 1 << 16
+"""Bytes of a line that are read; the rest of a longer one is left out."""
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def read_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
+    """Yields (line number, text) of a log; parts that a carriage return divides share the number."""
+    number, held = 1, b""
+    while piece := stream.readline(STEP):
+        *parts, held = (held + piece).split(b"\r")
+        for part in parts:
+            yield number, decode_line(part)
+        if held.endswith(b"\n"):
+            yield number, decode_line(held)
+            number, held = number + 1, b""
+        held = held[:MAX_LINE]
+    if held:
+        yield number, decode_line(held)
+
+
+def decode_line(raw: bytes) -> str:
+    """Returns the text of a line without colours and blanks at its end; invalid bytes are replaced."""
+    text = raw[:MAX_LINE].decode("utf-8", "replace")
+    return (CONTROL.sub("", text) if "\x1b" in text else text).rstrip()
+
+
+def decode_head(head: bytes) -> list[str]:
+    """Returns the lines in the first bytes of a file, by which its kind is recognised; none for binary data."""
+    if b"\0" in head:
+        return []
+    return [decode_line(line) for line in re.split(rb"[\r\n]+", head[:STEP]) if line]
+
+
+def file_stem(file: str) -> str:
+    """Returns the name of a file without its folder and endings."""
+    return file.replace("\\", "/").rpartition("/")[2].partition(".")[0]

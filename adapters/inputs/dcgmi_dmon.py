@@ -1,0 +1,141 @@
+"""Inputs of kind `dcgmi-dmon`: the output of `dcgmi dmon -e ...`.
+
+Columns are found by their short names, or by numbers of fields, in the header that repeats.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import BinaryIO
+
+from skewscope.adapters.formats.log_lines import decode_head, read_lines
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
+from skewscope.adapters.inputs.monitor_rows import RoundTimes, parse_number
+from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
+from skewscope.engine.ingest.feed import Block
+from skewscope.kb.loader import catalogue
+from skewscope.kb.problems import InputError, Problem
+
+LABEL = "dcgmi dmon log"
+HEADER = re.compile(r"^(?P<stamp>.{0,40}?)# ?Entity\s+(?P<names>\S.*)$")
+ROW = re.compile(
+    r"^(?P<stamp>.{0,40}?)(?P<kind>GPU-I|GPU-CI|GPU|Switch|Link|CPU|Core) (?P<number>\d{1,5})\s+(?P<cells>\S.*)$"
+)
+UNITS_LINE = re.compile(r"^.{0,40}?ID(?:\s|$)")
+EXAMPLE = "`#Entity   SMCLK   POWER` and rows such as `GPU 0     1410    63.2`"
+
+# Short names that dcgmi prints, by the number of the field, as far as the catalogue has a signal of it.
+FIELD_NUMBERS = {
+    "SMCLK": "100",
+    "MMCLK": "101",
+    "DVCCTR": "112",
+    "MMTMP": "140",
+    "TMPTR": "150",
+    "POWER": "155",
+    "TOTEC": "156",
+    "RPCTR": "202",
+    "GPUTL": "203",
+    "MCUTL": "204",
+    "XIDER": "230",
+    "PVIOL": "240",
+    "TVIOL": "241",
+    "SBVIO": "242",
+    "BLVIO": "243",
+    "LUVIO": "244",
+    "RVIOL": "245",
+    "FBFRE": "251",
+    "FBUSD": "252",
+    "EDVTL": "311",
+    "RRP": "396",
+    "NFELT": "409",
+    "NRELT": "429",
+    "NRCLT": "439",
+    "NBWLT": "449",
+    "GRACT": "1001",
+    "SMACT": "1002",
+    "SMOCC": "1003",
+    "TENSO": "1004",
+    "DRAMA": "1005",
+    "PCITX": "1009",
+    "PCIRX": "1010",
+    "NVLTX": "1011",
+    "NVLRX": "1012",
+    "C2CTXAB": "1076",
+    "PCICTX": "1091",
+    "PCICRX": "1092",
+}
+
+
+@cache
+def metric_names() -> dict[str, str]:
+    """Returns the exporter's metric by the number of a field."""
+    signals = catalogue().signals.values()
+    return {
+        str(number): str(signal.sources["dcgm"][0])
+        for signal in signals
+        for number in signal.sources.get("dcgm_field_id", ())
+        if signal.sources.get("dcgm")
+    }
+
+
+def recognise(head: bytes, _name: str) -> bool:
+    """Returns whether the first bytes of a file are output of dcgmi dmon."""
+    return any(map(HEADER.match, decode_head(head)))
+
+
+def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
+    """Returns the series, one for each column of each GPU.
+
+    Raises:
+        InputError: it is no such output, or a row is damaged.
+    """
+    collector, times = SeriesCollector(name), RoundTimes(name, labels)
+    columns: list[str] = []
+    broken: Problem | None = None
+    for number, text in read_lines(file):
+        row = ROW.match(text)
+        if header := HEADER.match(text):
+            columns = header["names"].split()
+        elif row:
+            if broken:
+                raise InputError([broken])
+            broken = _read_row(row, number, columns, times, collector)
+        elif columns and not UNITS_LINE.match(text) and text.strip() and "dmon was stopped" not in text:
+            broken = Problem(name, number, "", f"{text!r:.60}", "a row such as `GPU 0   1410`")
+    series = collector.series()
+    if not series:
+        raise InputError([broken or Problem(name, 0, "", "no row of a GPU", EXAMPLE)])
+    collector.note = " and ".join(
+        filter(None, (times.describe(), f"ends inside a row (line {broken.line})" if broken else ""))
+    )
+    return collector.series()
+
+
+def _read_row(
+    row: re.Match[str], number: int, columns: list[str], times: RoundTimes, collector: SeriesCollector
+) -> Problem | None:
+    """Adds the samples of a row; returns what is wrong with one that is cut, which only the last may be."""
+    cells = row["cells"].split()
+    if not columns:
+        raise InputError([Problem(collector.file, number, "", "a row before any header", EXAMPLE)])
+    if len(cells) != len(columns):
+        return Problem(collector.file, number, "", f"{len(cells)} values", f"{len(columns)}, as in the header")
+    time = times.place(f"{row['kind']} {row['number']}", row["stamp"])
+    if row["kind"] != "GPU":
+        return None
+    for column, cell in zip(columns, cells, strict=True):
+        value = parse_number(cell)
+        if value is not None:
+            metric = metric_names().get(FIELD_NUMBERS.get(column, column), f"dcgmi_{column.lower()}")
+            collector.add(metric, {"gpu": row["number"]}, time, value, number)
+    return None
+
+
+def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
+    """Returns the samples of the output.
+
+    Raises:
+        InputError: it is no such output, or a row is damaged.
+    """
+    return read_artefact(read_series, source, recording, (registry, names))

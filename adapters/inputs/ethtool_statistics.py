@@ -1,0 +1,73 @@
+"""Inputs of kind `ethtool-statistics`: dumps of `ethtool -S DEVICE` with a line of time before each."""
+
+import re
+from collections.abc import Mapping
+from typing import BinaryIO
+
+from skewscope.adapters.formats.log_lines import decode_head
+from skewscope.adapters.inputs.counter_dumps import Counter, find_place, read_dumps
+from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
+from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry, ethtool_metric
+from skewscope.engine.ingest.feed import Block
+from skewscope.kb.problems import InputError, Problem
+
+LABEL = "ethtool -S dump"
+COMMAND = re.compile(r"\bethtool (?:-S|--statistics) (?P<device>[\w@.-]{1,40})")
+TITLE = re.compile(r"^[=#* -]{0,8}(?P<device>[a-zA-Z][\w@.-]{1,39})(?::|[=#* -]{1,8})$")
+HEADER = "NIC statistics:"
+VALUE = re.compile(r"^ {2,8}(?P<name>\S[^:]{0,80}?(?:: [a-z]\S{0,60})?): (?P<number>-?\d{1,20})$")
+
+
+class EthtoolParser:
+    """Finds the statistics of devices; a device is named by the command, by a title, or for the whole file."""
+
+    command = "ethtool -S eth0"
+
+    def __init__(self, file: str, place: Mapping[str, str]) -> None:
+        """Takes the name of the file, and the node and device that hold for all of it."""
+        self._file, self._place = file, place
+        self._device, self._inside = place["device"], False
+
+    def read_line(self, text: str, number: int) -> list[Counter]:
+        """Returns the counter of a line.
+
+        Raises:
+            InputError: nothing says which device it is of.
+        """
+        if match := COMMAND.search(text) or TITLE.match(text):
+            self._device, self._inside = match["device"], False
+        elif text.strip() == HEADER:
+            self._inside = True
+            if not self._device:
+                hint = "Add `echo eth0:` before each, put the device into the file's name, or give the label device."
+                raise InputError([Problem(self._file, number, "", "statistics of no device", "its name", hint)])
+        elif self._inside and (match := VALUE.match(text)):
+            metric = re.sub(r"\W", "_", ethtool_metric(match["name"]))
+            place = {"node": self._place["node"], "device": self._device}
+            return [Counter(match["name"], metric, place, float(match["number"]), number)]
+        return []
+
+
+def recognise(head: bytes, _name: str) -> bool:
+    """Returns whether the first bytes of a file are a dump of ethtool -S."""
+    lines = decode_head(head)
+    return any(line.strip() == HEADER for line in lines) and any(map(VALUE.match, lines))
+
+
+def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
+    """Returns the series of all statistics of each device.
+
+    Raises:
+        InputError: it is no such dump, or nothing says its time or device.
+    """
+    return read_dumps(file, name, labels, EthtoolParser(name, find_place(labels, name)))
+
+
+def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
+    """Returns the samples of the dumps.
+
+    Raises:
+        InputError: it is no such dump, or nothing says its time or device.
+    """
+    return read_artefact(read_series, source, recording, (registry, names))

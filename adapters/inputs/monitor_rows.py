@@ -1,0 +1,88 @@
+"""Rows of monitors that print a table of GPUs each period, with or without a time: what their readers share.
+
+A new round begins where a GPU comes again. Without times, rounds are one period apart: the labels `start` (seconds
+since 1970) and `period` (seconds) of the input say otherwise.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from skewscope.adapters.formats.log_times import find_stamp, parse_offset
+from skewscope.kb.problems import InputError, Problem
+
+MISSING = frozenset(("-", "N/A", "[N/A]", "nan", "NaN"))
+DEFAULT_PERIOD = 1.0
+"""Seconds; that of `dcgmi dmon` and `nvidia-smi dmon` without -d."""
+MAX_PERIOD = 86_400.0
+
+
+@dataclass
+class RoundTimes:
+    """Times of the rows of one table."""
+
+    file: str
+    labels: Mapping[str, str]
+    seen: set[str] = field(default_factory=set)
+    """GPUs of the round."""
+    rounds: int = 0
+    """Rounds that began."""
+    assumed: bool = False
+    """Whether a row had no time."""
+
+    def __post_init__(self) -> None:
+        self.offset = parse_offset(self.labels, self.file)
+        self._start = self._read_label("start", 0.0)
+        self._period = self._read_label("period", DEFAULT_PERIOD)
+
+    def place(self, gpu: str, stamp: str) -> float:
+        """Returns the time of a row in seconds since 1970.
+
+        Args:
+            gpu: whose row it is.
+            stamp: text that may hold its time.
+        """
+        if gpu in self.seen or not self.rounds:
+            self.rounds += 1
+            self.seen.clear()
+        self.seen.add(gpu)
+        time = find_stamp(stamp, self.offset)
+        if time is None:
+            self.assumed = True
+            return self._start + (self.rounds - 1) * self._period
+        return time
+
+    def describe(self) -> str:
+        """Returns the warning about times that are assumed; '' where the file gives them."""
+        if not self.assumed:
+            return ""
+        given = "start" in self.labels and "period" in self.labels
+        hint = (
+            ""
+            if given
+            else "; give the input the labels start and period, or take it through `ts '%Y-%m-%dT%H:%M:%SZ'`"
+        )
+        return f"its rows have no times: rounds are {self._period:g} s apart from {self._start:g} s on{hint}"
+
+    def _read_label(self, name: str, default: float) -> float:
+        text = self.labels.get(name)
+        if text is None:
+            return default
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (value >= 0 and math.isfinite(value)) or (name == "period" and not 0 < value <= MAX_PERIOD):
+            raise InputError([Problem(self.file, 0, name, f"{text!r:.40}", "a number of seconds")])
+        return value
+
+
+def parse_number(cell: str) -> float | None:
+    """Returns the number of a cell; None where it has none."""
+    if cell in MISSING:
+        return None
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,197 @@
+"""Inputs of kind `nvidia-smi`: a log of `nvidia-smi --query-gpu=... --format=csv -l N`, with `timestamp` and `index`.
+
+Columns are found by the header, wherever it repeats, and have the names of the exporter that reads the same output, so
+that new columns need no change here. Numbers are in the unit of their cell, else in that of the header. A log without a
+header needs the label `query`: what was given to `--query-gpu`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from skewscope.adapters.formats.log_lines import decode_head, file_stem, read_lines
+from skewscope.adapters.formats.log_times import find_stamp, parse_offset
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
+from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
+from skewscope.engine.ingest.feed import Block
+from skewscope.kb.problems import InputError, Problem
+
+LABEL = "nvidia-smi CSV log"
+MAX_COLUMNS = 1000
+HINT = "Take it with `nvidia-smi --query-gpu=timestamp,index,... --format=csv -l 1`."
+
+# Names that the query takes, and the older ones, by the name that the header prints.
+ALIASES = {
+    "clocks.sm": "clocks.current.sm",
+    "clocks.gr": "clocks.current.graphics",
+    "clocks.mem": "clocks.current.memory",
+    "clocks.video": "clocks.current.video",
+    "gpu_uuid": "uuid",
+    "gpu_bus_id": "pci.bus_id",
+    "clocks_throttle_reasons.active": "clocks_event_reasons.active",
+}
+IDENTITY = {"index": "gpu", "uuid": "uuid", "pci.bus_id": "pci_bus_id", "hostname": "node"}
+"""Columns that say where a row is from, and the labels that they become."""
+UNITS = {"MHz": ("clock_hz", 1e6), "W": ("watts", 1.0), "%": ("ratio", 0.01), "MiB": ("bytes", 2.0**20)}
+"""By unit: how the exporter ends a metric's name, and the factor."""
+BARE_UNITS = {"clocks.": "MHz", "power.": "W", "utilization.": "%", "memory.": "MiB"}
+"""Units of columns whose header and cells have none, by how their names begin."""
+FLAGS = {"Active": 1.0, "Not Active": 0.0, "Yes": 1.0, "No": 0.0}
+COLUMN = re.compile(r"(?P<name>[\w.]+)(?: \[(?P<unit>[^\]]*)\])?")
+NUMBER = re.compile(r"(?P<number>-?\d+(?:\.\d+)?)(?: (?P<unit>[A-Za-z%/]+))?")
+BITS = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
+ROW = re.compile(r"(?:19|20)\d\d/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d+)?, ")
+KNOWN = re.compile(r"(?:utilization|clocks|power|temperature|memory|clocks_event_reasons|ecc\.errors|pcie)\.[\w.]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name and its unit in the header."""
+
+    name: str
+    unit: str = ""
+
+
+@dataclass
+class CsvReader:
+    """Reads the rows of one log under the newest header."""
+
+    file: str
+    labels: Mapping[str, str]
+    collector: SeriesCollector
+    offset: float = 0.0
+    columns: list[Column] = field(default_factory=list)
+    rows: int = 0
+    """Rows that gave samples."""
+    node: str = ""
+    """Node of rows that do not name theirs."""
+
+    def read_row(self, number: int, cells: list[str]) -> None:
+        """Adds the samples of a row.
+
+        Raises:
+            InputError: its time or GPU is missing.
+        """
+        known = {column.name: cell for column, cell in zip(self.columns, cells, strict=True)}
+        time = find_stamp(known["timestamp"], self.offset)
+        if time is None:
+            raise self.input_error(
+                number, f"the timestamp {known['timestamp']!r:.40}", "one such as 2026/11/22 10:00:00.123"
+            )
+        place = {label: known.get(name, "") for name, label in IDENTITY.items()}
+        place["node"] = place["node"] or self.node
+        self.rows += 1
+        for column, cell in zip(self.columns, cells, strict=True):
+            if column.name not in IDENTITY and (found := parse_cell(column, cell)):
+                metric, value = found
+                self.collector.add(metric, place, time, value, number)
+
+    def input_error(self, number: int, found: str, expected: str, hint: str = HINT) -> InputError:
+        """Returns the error of a line."""
+        return InputError([Problem(self.file, number, "", found, expected, hint)])
+
+    def take_header(self, number: int, columns: list[Column]) -> None:
+        """Uses the columns of a header for the rows that follow.
+
+        Raises:
+            InputError: it has no time, or does not tell GPUs apart.
+        """
+        names = [column.name for column in columns]
+        if "timestamp" not in names:
+            raise self.input_error(number, "no column timestamp", "the time of each row")
+        if not {"index", "uuid", "pci.bus_id"} & set(names) and not self.labels.get("gpu"):
+            hint = "Add index to the query; for one GPU, give the input the label gpu."
+            raise self.input_error(number, "no column index or uuid", "the GPU of each row", hint)
+        if len(names) > MAX_COLUMNS or len(set(names)) < len(names):
+            raise self.input_error(number, "too many columns, or two of one name", f"at most {MAX_COLUMNS} names")
+        self.columns = columns
+
+
+def parse_cell(column: Column, cell: str) -> tuple[str, float] | None:
+    """Returns the metric and the number of a cell in the exporter's unit; None where it has none."""
+    stem = "nvidia_smi_" + column.name.replace(".", "_")
+    if cell in FLAGS:
+        return stem, FLAGS[cell]
+    if BITS.fullmatch(cell):
+        return stem, float(int(cell, 16))
+    match = NUMBER.fullmatch(cell)
+    if match is None:
+        return None
+    bare = next((unit for start, unit in BARE_UNITS.items() if column.name.startswith(start)), "")
+    ending, factor = UNITS.get(match["unit"] or column.unit or bare, ("", 1.0))
+    return f"{stem}_{ending}" if ending else stem, float(match["number"]) * factor
+
+
+def parse_header(text: str) -> list[Column]:
+    """Returns the columns of a header; none where the line is not one."""
+    cells = split_cells(text)
+    if len(cells) < 2 or not any(KNOWN.match(cell) or cell in ("timestamp", "index", "uuid") for cell in cells):
+        return []
+    matches = [COLUMN.fullmatch(cell) for cell in cells]
+    if not all(matches) or any(cell.isdecimal() for cell in cells):
+        return []
+    return [Column(ALIASES.get(m["name"], m["name"]), m["unit"] or "") for m in matches if m]
+
+
+def split_cells(text: str) -> list[str]:
+    """Returns the cells of a line without blanks around them."""
+    return [cell.strip() for cell in text.split(",")]
+
+
+def recognise(head: bytes, _name: str) -> bool:
+    """Returns whether the first bytes of a file are a log of nvidia-smi in CSV, with or without a header."""
+    lines = [line for line in decode_head(head) if "," in line][:2]
+    return any(parse_header(line) and KNOWN.search(line) for line in lines) or any(map(ROW.match, lines))
+
+
+def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
+    """Returns the series of a log, one for each numeric column of each GPU.
+
+    Raises:
+        InputError: it is no such log, or a row is damaged.
+    """
+    reader = CsvReader(name, labels, SeriesCollector(name), parse_offset(labels, name))
+    reader.node = labels.get("node") or file_stem(name)
+    if query := labels.get("query"):
+        reader.take_header(0, [Column(ALIASES.get(cell, cell)) for cell in split_cells(query)])
+    broken: tuple[int, str] | None = None
+    for number, text in read_lines(file):
+        if not text:
+            continue
+        if broken:
+            raise reader.input_error(broken[0], broken[1], f"{len(reader.columns)} cells, as in the header")
+        broken = _read_line(reader, number, text)
+    if not reader.rows:
+        found = broken[1] if broken else "no row"
+        raise reader.input_error(broken[0] if broken else 0, found, "rows of nvidia-smi in CSV")
+    if broken:
+        reader.collector.note = f"ends inside a row (line {broken[0]}), which is left out"
+    return reader.collector.series()
+
+
+def _read_line(reader: CsvReader, number: int, text: str) -> tuple[int, str] | None:
+    """Reads a header or a row; returns line and description of one that is cut, which only the last may be."""
+    if columns := parse_header(text):
+        reader.take_header(number, columns)
+        return None
+    cells = split_cells(text)
+    if not reader.columns:
+        if ROW.match(text):
+            hint = "Take it without noheader, or give the input the label query with the list of columns."
+            raise reader.input_error(number, "a row before any header", "the names of the columns", hint)
+        raise reader.input_error(number, f"{text!r:.60}", "a header such as `timestamp, index, power.draw [W]`")
+    if len(cells) != len(reader.columns):
+        return number, f"{len(cells)} cells"
+    reader.read_row(number, cells)
+    return None
+
+
+def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
+    """Returns the samples of the log.
+
+    Raises:
+        InputError: it is no such log, or a row is damaged.
+    """
+    return read_artefact(read_series, source, recording, (registry, names))

@@ -1,0 +1,100 @@
+"""Inputs of kind `nvidia-smi-dmon`: the output of `nvidia-smi dmon`, best with `-o DT` for dates and times."""
+
+import re
+from collections.abc import Mapping
+from typing import BinaryIO
+
+from skewscope.adapters.formats.log_lines import decode_head, read_lines
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
+from skewscope.adapters.inputs.monitor_rows import RoundTimes, parse_number
+from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
+from skewscope.engine.ingest.feed import Block
+from skewscope.kb.problems import InputError, Problem
+
+LABEL = "nvidia-smi dmon log"
+HEADER = re.compile(r"^# ?(?P<names>(?:Date\s+)?(?:Time\s+)?gpu\s.*)$")
+EXAMPLE = "`# gpu    pwr  gtemp  ...` and rows such as `    0    631     63`"
+METRICS = {
+    "pwr": ("nvidia_smi_power_draw_watts", 1.0),
+    "temp": ("nvidia_smi_temperature_gpu", 1.0),
+    "gtemp": ("nvidia_smi_temperature_gpu", 1.0),
+    "mtemp": ("nvidia_smi_temperature_memory", 1.0),
+    "sm": ("nvidia_smi_utilization_gpu_ratio", 0.01),
+    "mem": ("nvidia_smi_utilization_memory_ratio", 0.01),
+    "mclk": ("nvidia_smi_clocks_current_memory_clock_hz", 1e6),
+    "pclk": ("nvidia_smi_clocks_current_sm_clock_hz", 1e6),
+    "fb": ("nvidia_smi_memory_used_bytes", 2.0**20),
+    "dbecc": ("nvidia_smi_ecc_errors_uncorrected_volatile_total", 1.0),
+    "rxpci": ("skewscope_gpu_pcie_rx", 1e6),
+    "txpci": ("skewscope_gpu_pcie_tx", 1e6),
+}
+"""By column: the name of the exporter that reads nvidia-smi, or the canonical one, and the factor."""
+
+
+def recognise(head: bytes, _name: str) -> bool:
+    """Returns whether the first bytes of a file are output of nvidia-smi dmon."""
+    return any((match := HEADER.match(line)) and METRICS.keys() & match["names"].split() for line in decode_head(head))
+
+
+def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
+    """Returns the series, one for each column of each GPU.
+
+    Raises:
+        InputError: it is no such output, or a row is damaged.
+    """
+    collector, times = SeriesCollector(name), RoundTimes(name, labels)
+    columns: list[str] = []
+    broken: Problem | None = None
+    for number, text in read_lines(file):
+        if header := HEADER.match(text):
+            columns = header["names"].split()
+        elif text.strip() and not text.startswith("#"):
+            if broken:
+                raise InputError([broken])
+            broken = _read_row(text.split(), number, columns, times, collector)
+    if broken and not times.rounds:
+        raise InputError([broken])
+    if not times.rounds:
+        raise InputError([Problem(name, 0, "", "no row of a GPU", EXAMPLE)])
+    collector.note = " and ".join(
+        filter(None, (times.describe(), f"ends inside a row (line {broken.line})" if broken else ""))
+    )
+    return collector.series()
+
+
+def _read_row(
+    cells: list[str], number: int, columns: list[str], times: RoundTimes, collector: SeriesCollector
+) -> Problem | None:
+    """Adds the samples of a row; returns what is wrong with one that is cut, which only the last may be."""
+    if not columns:
+        raise InputError([Problem(collector.file, number, "", "a row before any header", EXAMPLE)])
+    if len(cells) != len(columns):
+        return Problem(collector.file, number, "", f"{len(cells)} values", f"{len(columns)}, as in the header")
+    row = dict(zip(columns, cells, strict=True))
+    gpu = row["gpu"]
+    if not (gpu.isdecimal() and len(gpu) < 5):
+        raise InputError([Problem(collector.file, number, "gpu", f"{gpu!r:.40}", "the index of a GPU")])
+    time = times.place(gpu, _join_stamp(row))
+    for column, cell in row.items():
+        value = None if column in ("gpu", "Date", "Time") else parse_number(cell)
+        if value is not None:
+            metric, factor = METRICS.get(column, (f"nvidia_smi_dmon_{column}", 1.0))
+            collector.add(metric, {"gpu": gpu}, time, value * factor, number)
+    return None
+
+
+def _join_stamp(row: Mapping[str, str]) -> str:
+    """Returns date and time of a row as a stamp; '' where it has none."""
+    date = row.get("Date", "")
+    whole = len(date) == 8 and date.isdecimal() and "Time" in row
+    return f"{date[:4]}-{date[4:6]}-{date[6:]} {row['Time']}" if whole else ""
+
+
+def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
+    """Returns the samples of the output.
+
+    Raises:
+        InputError: it is no such output, or a row is damaged.
+    """
+    return read_artefact(read_series, source, recording, (registry, names))

@@ -1,0 +1,104 @@
+"""Inputs of kind `sglang-log`: the log of an SGLang server, of which the lines of prefill and decode batches are read.
+
+Several batches of one second are one sample, the last of them: the stamps count whole seconds.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO
+
+from skewscope.adapters.formats.log_lines import decode_head, read_lines
+from skewscope.adapters.formats.log_times import DayTimes, find_stamp, parse_offset
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
+from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
+from skewscope.engine.ingest.feed import Block
+from skewscope.kb.problems import InputError, Problem
+
+LABEL = "SGLang server log"
+BATCH = re.compile(r"\b(?P<kind>Decode|Prefill) batch[.,] (?P<fields>#.*)")
+FIELD = re.compile(
+    r"(?:^|, )(?P<name>#?[a-zA-Z][\w -]*(?: \(token/s\))?): (?P<number>\d+(?:\.\d+)?)(?P<unit>%)?(?=,|\s*$)"
+)
+RANK = re.compile(r"\b(?P<kind>DP|TP|PP)(?P<rank>\d{1,5})\b(?=[ \]DTPE\d]*\])")
+CLOCK = re.compile(r"\[(?P<clock>\d\d:\d\d:\d\d)[ \]]")
+MODEL = re.compile(r"served_model_name='(?P<model>[^']{1,200})'")
+METRICS = {
+    "#running-req": "sglang:num_running_reqs",
+    "#queue-req": "sglang:num_queue_reqs",
+    "token usage": "sglang:token_usage",
+    "full token usage": "sglang:token_usage",
+    "gen throughput (token/s)": "sglang:gen_throughput",
+    "input throughput (token/s)": "skewscope_serve_prompt_throughput",
+    "cache hit rate": "sglang:cache_hit_rate",
+}
+DATELESS = "its times have no date: days are counted from 1970-01-01"
+EXAMPLE = "`[2026-11-22 10:00:00 TP0] Decode batch, #running-req: 8, #token: 62531, ..., #queue-req: 0`"
+
+Samples = dict[tuple[str, str, float], tuple[float, int]]
+"""By metric, data-parallel rank and time: value and line of the newest sample."""
+
+
+def recognise(head: bytes, _name: str) -> bool:
+    """Returns whether the first bytes of a file are the log of an SGLang server."""
+    return any(BATCH.search(line) for line in decode_head(head))
+
+
+def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
+    """Returns the series of each data-parallel rank of the server.
+
+    Raises:
+        InputError: no line is of a batch, or one has no time.
+    """
+    offset, days, model = parse_offset(labels, name), DayTimes(), ""
+    newest: Samples = {}
+    note = ""
+    for number, text in read_lines(file):
+        batch = BATCH.search(text)
+        if batch is None:
+            model = match["model"] if (match := MODEL.search(text)) else model
+            continue
+        ranks = {match["kind"]: match["rank"] for match in RANK.finditer(text, 0, batch.start())}
+        if ranks.get("TP", "0") != "0" and "DP" not in ranks:
+            # All ranks of a tensor-parallel group compute the same batches.
+            continue
+        time = find_stamp(text, offset)
+        if time is None:
+            note, time = DATELESS, _read_clock(text, number, name, days)
+        for metric, value in _read_fields(batch):
+            newest[metric, ranks.get("DP", ""), time] = value, number
+    if not newest:
+        raise InputError([Problem(name, 0, "", "no line of a batch", f"lines such as {EXAMPLE}")])
+    collector = SeriesCollector(name, note)
+    for (metric, rank, time), (value, number) in newest.items():
+        collector.add(metric, {"dp_rank": rank, "model_name": model}, time, value, number)
+    return collector.series()
+
+
+def _read_clock(text: str, number: int, name: str, days: DayTimes) -> float:
+    match = CLOCK.search(text)
+    if match is None:
+        raise InputError([Problem(name, number, "", f"{text!r:.60}", "a line that begins with its time")])
+    return days.place(match["clock"])
+
+
+def _read_fields(batch: re.Match[str]) -> Iterator[tuple[str, float]]:
+    """Yields metric and value of each number of a batch; what no signal has keeps a name of its own."""
+    fields = {
+        match["name"]: float(match["number"]) * (0.01 if match["unit"] else 1.0)
+        for match in FIELD.finditer(batch["fields"])
+    }
+    for name, value in fields.items():
+        yield METRICS.get(name) or "sglang_log_" + re.sub(r"\W+", "_", name).strip("_"), value
+    cached, new = fields.get("#cached-token"), fields.get("#new-token")
+    if "cache hit rate" not in fields and cached is not None and new is not None and cached + new > 0:
+        yield METRICS["cache hit rate"], cached / (cached + new)
+
+
+def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
+    """Returns the samples of the log.
+
+    Raises:
+        InputError: no line is of a batch, or one has no time.
+    """
+    return read_artefact(read_series, source, recording, (registry, names))

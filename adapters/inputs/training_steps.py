@@ -1,0 +1,155 @@
+"""Steps of a training job from its log: what the readers of the logs of several frameworks share.
+
+A step has the time of its line, else that of the newest stamp before it. Without any stamp times begin at 0 and grow by
+the time of each step, so pauses between steps are not seen; the series say so.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import BinaryIO, NamedTuple, Protocol
+
+from skewscope.adapters.formats.log_lines import file_stem, read_lines
+from skewscope.adapters.formats.log_times import find_stamp, parse_offset
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector
+from skewscope.kb.problems import InputError, Problem
+
+STEP_DURATION = "skewscope_step_duration"
+SAMPLE_RATE = "skewscope_step_sample_rate"
+RANK_IN_NAME = re.compile(r"[-_.]?rank[-_]?\d+", re.IGNORECASE)
+RELATIVE = "the log has no times: they begin at 0 s and grow by the time of each step"
+PARTLY = "some steps have no time: theirs is that of the step before, and the time they took"
+
+
+class LogLine(NamedTuple):
+    """One line of a log."""
+
+    number: int
+    text: str
+    time: float | None
+    """Seconds since 1970, where the line says so."""
+
+
+@dataclass
+class StepReader:
+    """Collects the steps of one job."""
+
+    collector: SeriesCollector
+    group: str
+    """Name of the job's group."""
+    time: float = 0.0
+    """Seconds since 1970 of the newest step."""
+    step: int | None = None
+    """Number of the newest step."""
+    stamp: float | None = None
+    """Newest time in the log that no step has used."""
+    _has_stamps: bool = False
+    _has_guesses: bool = False
+
+    def add_step(self, line: LogLine, step: int, seconds: float, samples: float | None = None) -> None:
+        """Adds a step, unless its number is that of the step before: progress bars show each several times.
+
+        Args:
+            line: where the step ends.
+            step: its number.
+            seconds: mean time of the steps since the last one.
+            samples: samples in each of them.
+        """
+        if step == self.step or seconds <= 0:
+            return
+        passed = step - self.step if self.step is not None and step > self.step else 1
+        self._advance(line, seconds * passed)
+        self.step = step
+        self._add(STEP_DURATION, seconds, line)
+        if samples:
+            self._add(SAMPLE_RATE, samples / seconds, line)
+
+    def add_progress(self, line: LogLine, step: int) -> None:
+        """Adds the mean time of the steps since the last one, by the times of their lines."""
+        if line.time is None or step == self.step:
+            return
+        if self.step is not None and step > self.step and line.time > self.time:
+            self.collector.add(
+                STEP_DURATION,
+                {"group": self.group},
+                line.time,
+                (line.time - self.time) / (step - self.step),
+                line.number,
+            )
+        self._advance(line, 0.0)
+        self.step = step
+
+    def add_rate(self, line: LogLine, samples: float) -> None:
+        """Adds samples per second at the time of a line, else at that of the newest step."""
+        time = self.time if line.time is None else line.time
+        self.collector.add(SAMPLE_RATE, {"group": self.group}, time, samples, line.number)
+
+    def add_ranks(self, metric: str, values: Mapping[str, float], number: int) -> None:
+        """Adds values by rank at the time of the newest step."""
+        for rank, value in values.items():
+            self.collector.add(metric, {"group": self.group, "rank": rank}, self.time, value, number)
+
+    def list_series(self) -> list[LabelledSeries]:
+        """Returns all series, with a note where times are not from the log."""
+        if self._has_guesses:
+            self.collector.note = PARTLY if self._has_stamps else RELATIVE
+        return self.collector.series()
+
+    def _add(self, metric: str, value: float, line: LogLine) -> None:
+        self.collector.add(metric, {"group": self.group}, self.time, value, line.number)
+
+    def _advance(self, line: LogLine, seconds: float) -> None:
+        """Moves to the time of a step that took so many seconds."""
+        stamp = self.stamp if line.time is None else line.time
+        self.stamp = None
+        if stamp is not None and (stamp > self.time or not self._has_stamps):
+            self.time, self._has_stamps = stamp, True
+        elif stamp is None:
+            self.time, self._has_guesses = self.time + seconds, True
+
+
+class LogParser(Protocol):
+    """Finds the steps in the lines of one framework."""
+
+    def read_line(self, line: LogLine, steps: StepReader) -> None:
+        """Adds what a line says of the steps."""
+
+    def finish(self, steps: StepReader) -> None:
+        """Adds what is left at the end of the log."""
+
+
+def read_steps(
+    file: BinaryIO, name: str, labels: Mapping[str, str], parser: LogParser, example: str
+) -> list[LabelledSeries]:
+    """Returns the series of a training log.
+
+    Args:
+        file: the log.
+        name: its name, for messages and for the job's group.
+        labels: those of the input; `group` names the job's group, `utc_offset` the clock's.
+        parser: finds the steps.
+        example: a line of such a log, for messages.
+
+    Raises:
+        InputError: no line is of a step.
+    """
+    offset = parse_offset(labels, name)
+    steps = StepReader(SeriesCollector(name), labels.get("group") or job_name(name))
+    number = 0
+    for number, text in read_lines(file):
+        time = find_stamp(text, offset)
+        if time is not None:
+            steps.stamp = time
+        parser.read_line(LogLine(number, text, time), steps)
+    parser.finish(steps)
+    series = steps.list_series()
+    if not series:
+        hint = "Is the log cut before its first step, or of another framework?"
+        raise InputError([Problem(name, number, "", f"no step in {number} lines", f"lines such as {example}", hint)])
+    return series
+
+
+def job_name(file: str) -> str:
+    """Returns the name of a job by that of its log: without folder, endings and a rank."""
+    stem = file_stem(file)
+    return RANK_IN_NAME.sub("", stem) or stem or "job"
