@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import BinaryIO, NamedTuple, Protocol
 
 from skewscope.adapters.formats.log_lines import file_stem, read_lines
@@ -24,7 +25,9 @@ NAME_STAMP = re.compile(
     r"(?<!\d)(?P<date>20\d\d-?[01]\d-?[0-3]\d)[-_T]?(?P<clock>[0-2]\d[-_:.]?[0-5]\d[-_:.]?[0-5]\d)Z?(?!\d)"
 )
 NAME_EPOCH = re.compile(r"(?<!\d)(?P<seconds>1\d{9})(?P<millis>\d{3})?(?!\d)")
-DEVICE = re.compile(r"(?<![A-Za-z0-9])(?:mlx5_(?:bond_)?\d+|(?:eth|ib|bond|p)\d+|en[opsx]\w*?\d+(?:np\d+)?|enP\w+)(?![A-Za-z0-9])")
+DEVICE = re.compile(
+    r"(?<![A-Za-z0-9])(?:mlx5_(?:bond_)?\d+|(?:eth|ib|bond|p)\d+|en[opsx]\w*?\d+(?:np\d+)?|enP\w+)(?![A-Za-z0-9])"
+)
 TOOL = re.compile(r"(?<![A-Za-z])(?:ethtool|ibstat|perfquery|counters?|statistics|stats|sysfs|infiniband)(?![A-Za-z])")
 LOOP = "while sleep 10; do date -Is; {command}; done > {file}"
 
@@ -123,7 +126,7 @@ def _place(dumps: list[Dump], name: str, hint: str) -> list[Dump]:
     if dumps[-1].counters:
         found = "the first dump without a time before it, and the last without one after it"
         raise InputError([Problem(name, dumps[-1].counters[0].line, "", found, "a time before each dump", hint)])
-    return [Dump(after.time, dump.counters) for dump, after in zip(dumps, dumps[1:], strict=False)]
+    return [Dump(after.time, dump.counters) for dump, after in pairwise(dumps)]
 
 
 def parse_time_line(text: str, offset: float) -> float | None:

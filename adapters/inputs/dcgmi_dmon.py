@@ -9,6 +9,7 @@ from functools import cache
 from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
+from skewscope.adapters.inputs.file_origin import join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
 from skewscope.adapters.inputs.monitor_rows import RoundTimes, parse_number
 from skewscope.adapters.inputs.recording import Input, Recording
@@ -106,9 +107,8 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     series = collector.series()
     if not series:
         raise InputError([broken or Problem(name, 0, "", "no row of a GPU", EXAMPLE)])
-    collector.note = " and ".join(
-        filter(None, (times.describe(), f"ends inside a row (line {broken.line})" if broken else ""))
-    )
+    cut = f"ends inside a row (line {broken.line}), which is left out" if broken else ""
+    collector.note = join_notes(times.describe(), cut, times.unnamed)
     return collector.series()
 
 
@@ -128,7 +128,7 @@ def _read_row(
         value = parse_number(cell)
         if value is not None:
             metric = metric_names().get(FIELD_NUMBERS.get(column, column), f"dcgmi_{column.lower()}")
-            collector.add(metric, {"gpu": row["number"]}, time, value, number)
+            collector.add(metric, {"node": times.node, "gpu": row["number"]}, time, value, number)
     return None
 
 

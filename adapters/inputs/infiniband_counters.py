@@ -54,10 +54,10 @@ QUERY_NAMES = {
 @cache
 def sysfs_metrics() -> dict[str, tuple[str, float]]:
     """Returns the canonical metric and the factor of each file of sysfs."""
-    found = {}
+    found: dict[str, tuple[str, float]] = {}
     for signal in catalogue().signals.values():
         for exporter, folder in (("sysfs_ib", ""), ("sysfs_rdma_hw", "hw_counters/")):
-            for name in signal.sources.get(exporter, ()):
+            for name in set(signal.sources.get(exporter, ())) - {"phys_state"}:
                 found.setdefault(folder + str(name), (signal.metric, signal.scale.get(exporter, 1.0)))
     return found
 
@@ -104,7 +104,7 @@ class InfinibandParser:
     def _count(self, name: str, value: float, number: int, device: str = "", port: str = "") -> Counter:
         device = device or self._device
         if not device:
-            hint = "Add `echo perfquery mlx5_0` before each, put the device into the file's name, or give the label device."
+            hint = "Put the device into the file's name, give the label device, or `echo perfquery mlx5_0` before each."
             raise InputError([Problem(self._file, number, "", "counters of no device", "its name", hint)])
         metric, factor = sysfs_metrics().get(name, ("infiniband_" + name.rpartition("/")[2], 1.0))
         place = {"node": self._node, "device": device, "port": port or self._port}

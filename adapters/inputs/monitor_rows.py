@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from skewscope.adapters.formats.log_times import find_stamp, parse_offset
+from skewscope.adapters.inputs.file_origin import find_node
 from skewscope.kb.problems import InputError, Problem
 
 MISSING = frozenset(("-", "N/A", "[N/A]", "nan", "NaN"))
@@ -19,7 +20,7 @@ MAX_PERIOD = 86_400.0
 
 @dataclass
 class RoundTimes:
-    """Times of the rows of one table."""
+    """Times and node of the rows of one table."""
 
     file: str
     labels: Mapping[str, str]
@@ -32,6 +33,7 @@ class RoundTimes:
 
     def __post_init__(self) -> None:
         self.offset = parse_offset(self.labels, self.file)
+        self.node, self.unnamed = find_node(self.labels, self.file)
         self._start = self._read_label("start", 0.0)
         self._period = self._read_label("period", DEFAULT_PERIOD)
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from skewscope.adapters.formats.log_lines import decode_head, file_stem, read_lines
+from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.formats.log_times import find_stamp, parse_offset
+from skewscope.adapters.inputs.file_origin import find_node, join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -153,7 +154,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
         InputError: it is no such log, or a row is damaged.
     """
     reader = CsvReader(name, labels, SeriesCollector(name), parse_offset(labels, name))
-    reader.node = labels.get("node") or file_stem(name)
+    reader.node, unnamed = find_node(labels, name)
     if query := labels.get("query"):
         reader.take_header(0, [Column(ALIASES.get(cell, cell)) for cell in split_cells(query)])
     broken: tuple[int, str] | None = None
@@ -166,8 +167,9 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     if not reader.rows:
         found = broken[1] if broken else "no row"
         raise reader.input_error(broken[0] if broken else 0, found, "rows of nvidia-smi in CSV")
-    if broken:
-        reader.collector.note = f"ends inside a row (line {broken[0]}), which is left out"
+    cut = f"ends inside a row (line {broken[0]}), which is left out" if broken else ""
+    has_host = any(column.name == "hostname" for column in reader.columns)
+    reader.collector.note = join_notes(cut, "" if has_host else unnamed)
     return reader.collector.series()
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
+from skewscope.adapters.inputs.file_origin import join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
 from skewscope.adapters.inputs.monitor_rows import RoundTimes, parse_number
 from skewscope.adapters.inputs.recording import Input, Recording
@@ -57,9 +58,8 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
         raise InputError([broken])
     if not times.rounds:
         raise InputError([Problem(name, 0, "", "no row of a GPU", EXAMPLE)])
-    collector.note = " and ".join(
-        filter(None, (times.describe(), f"ends inside a row (line {broken.line})" if broken else ""))
-    )
+    cut = f"ends inside a row (line {broken.line}), which is left out" if broken else ""
+    collector.note = join_notes(times.describe(), cut, times.unnamed)
     return collector.series()
 
 
@@ -80,7 +80,7 @@ def _read_row(
         value = None if column in ("gpu", "Date", "Time") else parse_number(cell)
         if value is not None:
             metric, factor = METRICS.get(column, (f"nvidia_smi_dmon_{column}", 1.0))
-            collector.add(metric, {"gpu": gpu}, time, value * factor, number)
+            collector.add(metric, {"node": times.node, "gpu": gpu}, time, value * factor, number)
     return None
 
 

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.formats.log_times import DayTimes, find_stamp, parse_offset
+from skewscope.adapters.inputs.file_origin import find_instance, join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -69,9 +70,11 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
             newest[metric, ranks.get("DP", ""), time] = value, number
     if not newest:
         raise InputError([Problem(name, 0, "", "no line of a batch", f"lines such as {EXAMPLE}")])
-    collector = SeriesCollector(name, note)
+    instance, unnamed = find_instance(labels, name)
+    collector = SeriesCollector(name, join_notes(note, unnamed))
     for (metric, rank, time), (value, number) in newest.items():
-        collector.add(metric, {"dp_rank": rank, "model_name": model}, time, value, number)
+        place = {"dp_rank": rank, "model_name": model, "instance": instance}
+        collector.add(metric, place, time, value, number)
     return collector.series()
 
 

@@ -1,7 +1,8 @@
 """Steps of a training job from its log: what the readers of the logs of several frameworks share.
 
 A step has the time of its line, else that of the newest stamp before it. Without any stamp times begin at 0 and grow by
-the time of each step, so pauses between steps are not seen; the series say so.
+the time of each step, so pauses between steps are not seen; the series say so. The first step of a log is not a sample:
+it includes compilation and the set-up of collectives.
 """
 
 import re
@@ -57,9 +58,12 @@ class StepReader:
         """
         if step == self.step or seconds <= 0:
             return
+        is_first = self.step is None
         passed = step - self.step if self.step is not None and step > self.step else 1
         self._advance(line, seconds * passed)
         self.step = step
+        if is_first:
+            return
         self._add(STEP_DURATION, seconds, line)
         if samples:
             self._add(SAMPLE_RATE, samples / seconds, line)

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.formats.log_times import ASSUMED_YEAR, MAX_STAMP_COLUMN, ShortDates
+from skewscope.adapters.inputs.file_origin import find_instance, join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -56,23 +57,28 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
             model = match["model"]
     if not lines:
         raise InputError([Problem(name, 0, "", "no line of statistics", f"lines such as {EXAMPLE}", HINT)])
-    collector = SeriesCollector(name, "" if dates.year else YEARLESS)
+    instance, unnamed = find_instance(labels, name)
+    collector = SeriesCollector(name, join_notes("" if dates.year else YEARLESS, unnamed))
+    place = {"model_name": model, "instance": instance}
     for number, text in lines:
-        _read_statistics(text, number, model, dates, collector)
+        _read_statistics((number, text), place, dates, collector)
     return collector.series()
 
 
-def _read_statistics(text: str, number: int, model: str, dates: ShortDates, collector: SeriesCollector) -> None:
+def _read_statistics(
+    line: tuple[int, str], place: Mapping[str, str], dates: ShortDates, collector: SeriesCollector
+) -> None:
+    number, text = line
     time = dates.find(text)
     if time is None:
         raise InputError([Problem(collector.file, number, "", f"{text!r:.60}", "a line that begins with its time")])
     engine = ENGINE.search(text)
-    place = {"engine": str(int(engine["engine"])) if engine else "", "model_name": model}
+    own = {**place, "engine": str(int(engine["engine"])) if engine else ""}
     for match in FIELD.finditer(text[text.index(STATISTICS) :]):
         # What newer versions add has names of its own, which no signal has.
         stem = "vllm_log_" + match["name"].lower().replace(" ", "_")
         metric, factor = METRICS.get(match["name"], (stem, 1.0))
-        collector.add(metric, place, time, float(match["number"]) * factor, number)
+        collector.add(metric, own, time, float(match["number"]) * factor, number)
 
 
 def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:

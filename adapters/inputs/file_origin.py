@@ -1,0 +1,32 @@
+"""Host and server of a file whose content names none: by the labels of its input, else by the file's name."""
+
+from collections.abc import Mapping
+
+from skewscope.adapters.formats.log_lines import file_stem
+from skewscope.adapters.mapping.entities import NODE_LABELS
+
+SERVER_LABELS = ("replica", "group", "pod")
+
+
+def find_node(labels: Mapping[str, str], file: str) -> tuple[str, str]:
+    """Returns the node that a file is of, '' where another label says it, and a warning where it is the file's name."""
+    if any(labels.get(name) for name in ("node", *NODE_LABELS)):
+        return labels.get("node", ""), ""
+    node = file_stem(file)
+    return node, f"nothing in it names its host: {node!r}, by the file's name, is taken; the label node says another"
+
+
+def find_instance(labels: Mapping[str, str], file: str) -> tuple[str, str]:
+    """Returns the address that tells a server from others, '' where a label does, and a warning as `find_node`."""
+    if any(labels.get(name) for name in (*SERVER_LABELS, "node", *NODE_LABELS)):
+        return "", ""
+    server = file_stem(file)
+    return (
+        server,
+        f"nothing in it names its server: {server!r}, by the file's name, is taken; the label instance says another",
+    )
+
+
+def join_notes(*notes: str) -> str:
+    """Returns several warnings about one file as one."""
+    return "; ".join(filter(None, notes))
