@@ -1,6 +1,6 @@
 """Inputs of kind `deepspeed-log`: the output of DeepSpeed.
 
-Lines of its throughput timer and of its pipeline engine give steps and samples a second; with `wall_clock_breakdown`,
+Lines of its throughput timer and of its pipeline engine give steps and samples a second; with a breakdown of wall-clock times,
 lines of times give what a rank computes and communicates.
 """
 

@@ -1,0 +1,174 @@
+import io
+
+import pytest
+
+from skewscope.adapters.inputs import ethtool_statistics, infiniband_counters
+from skewscope.adapters.inputs.counter_dumps import parse_dump_name, parse_time_line
+from skewscope.adapters.inputs.recording import load, open_recording
+from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.kb.loader import catalogue
+from skewscope.kb.problems import InputError
+from tests.support.artefacts import ETHTOOL, INFINIBAND, START
+from tests.support.telemetry import record
+
+
+def read(module, text, name="n0-eth0.txt", **labels):
+    return module.read_series(io.BytesIO(text.encode()), name, labels)
+
+
+def loaded(folder, kind, text, name):
+    path = record(folder, [{"kind": kind, "path": name, "labels": {"node": "n0"}}], {name: text})
+    found = load(open_recording(path), catalogue())
+    block = found.block
+    return {
+        found.table.keys[n]: [
+            (float(t) - START, float(v))
+            for t, v in zip(block.time[block.series == n], block.value[block.series == n], strict=True)
+        ]
+        for n in sorted(set(block.series.tolist()))
+    }
+
+
+def test_dumps_of_ethtool_are_counters_of_the_port_at_the_times_before_them(tmp_path):
+    found = loaded(tmp_path, "ethtool-statistics", ETHTOOL, "eth1.txt")
+    assert found[SeriesKey("port.rx_bytes", "port", "n0/ew")] == [(0, 1000), (10, 251000)]
+    assert found[SeriesKey("prio.rx_pause", "port", "n0/ew", "p3")] == [(0, 4), (10, 9)]
+
+
+def test_dumps_of_infiniband_are_counters_of_the_port_in_the_units_of_the_catalogue(tmp_path):
+    found = loaded(tmp_path, "infiniband-counters", INFINIBAND, "n0.txt")
+    assert found[SeriesKey("port.rx_bytes", "port", "n0/ew")] == [(0, 4000), (10.5, 8000)]
+    assert found[SeriesKey("rdma.out_of_sequence", "port", "n0/ew")] == [(0, 3)]
+    assert found[SeriesKey("port.state", "port", "n0/ew")] == [(0, 4)]
+    assert found[SeriesKey("port.speed", "port", "n0/ew")] == [(0, 400e9)]
+
+
+def test_times_may_stand_after_the_dumps():
+    dump = "NIC statistics:\n     rx_packets: {}\n"
+    text = f"{dump.format(1)}1795341600\n{dump.format(2)}1795341610\n"
+    (one,) = read(ethtool_statistics, text)
+    assert ((one.times - START).tolist(), one.values.tolist()) == ([0, 10], [1, 2])
+
+
+def test_several_devices_are_told_apart_by_the_command_or_a_title():
+    text = """\
+=== 2026-11-22 10:00:00 ===
+$ ethtool -S ens1f0np0
+NIC statistics:
+     rx_packets: 1
+ens1f1np1:
+NIC statistics:
+     rx_packets: 2
+"""
+    found = {dict(one.labels)["device"]: one.values.tolist() for one in read(ethtool_statistics, text, "n0.txt")}
+    assert found == {"ens1f0np0": [1], "ens1f1np1": [2]}
+
+
+def test_one_dump_has_the_time_of_its_file():
+    (one,) = read(ethtool_statistics, "NIC statistics:\n     rx_packets: 1\n", "n7-eth2-20261122T100005.txt")
+    assert (dict(one.labels), one.times.tolist()) == ({"node": "n7", "device": "eth2"}, [START + 5])
+
+
+def test_perfquery_and_ibstat_are_read():
+    text = """\
+1795341600
+perfquery -x mlx5_0
+# Port extended counters: Lid 12 port 1 (CapMask: 0x5A00)
+PortSelect:......................1
+CounterSelect:...................0x0000
+PortXmitData:....................1000
+1795341610
+CA 'mlx5_0'
+\tPort 1:
+\t\tState: Active
+\t\tPhysical state: LinkUp
+\t\tRate: 400
+"""
+    found = {one.metric: one.values.tolist() for one in read(infiniband_counters, text, "n0.txt")}
+    assert found == {
+        "skewscope_port_tx_bytes": [4000],
+        "skewscope_port_state": [4],
+        "skewscope_port_speed": [400e9],
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        (
+            "NIC statistics:\n     rx: 1\n",
+            "eth0.txt",
+            r"eth0\.txt:2: found no time.*while sleep 10; do date -Is; ethtool",
+        ),
+        ("1795341600\nNIC statistics:\n     rx: 1\n", "dump.txt", r"dump\.txt:2: found statistics of no device"),
+        (
+            "1795341600\nNIC statistics:\n     rx: 1\nNIC statistics:\n     rx: 2\n",
+            "eth0.txt",
+            r"eth0\.txt:5: found a second rx without a time",
+        ),
+        ("NIC statistics:\n     rx: 1\n1795341600\nNIC statistics:\n     rx: 2\n", "eth0.txt", r":5: .*without a time"),
+    ],
+)
+def test_a_dump_without_time_or_device_says_how_to_take_one(text, name, message):
+    with pytest.raises(InputError, match=message):
+        read(ethtool_statistics, text, name)
+
+
+@pytest.mark.parametrize(
+    ("line", "time"),
+    [
+        ("1795341600", 0),
+        ("1795341600.25", 0.25),
+        ("1795341600250000000", 0.25),
+        ("Sun Nov 22 10:00:00 UTC 2026", 0),
+        ("Sun 22 Nov 2026 10:00:00 AM UTC", 0),
+        ("Sun Nov 22 12:00:01 AM UTC 2026", 1 - 36000),
+        ("--- 2026-11-22T11:00:00+01:00 ---", 0),
+        ("2026-11-22 10:00:00.5", 0.5),
+        ("     rx_bytes: 1795341600", None),
+        ("Sun Feb 30 10:00:00 UTC 2026", None),
+        ("rx at 2026-11-22 10:00:00", None),
+        ("", None),
+    ],
+)
+def test_a_line_that_is_a_time_is_one(line, time):
+    found = parse_time_line(line, 0.0)
+    assert found is None if time is None else found - START == pytest.approx(time)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("n0-eth0-1795341600.txt", ("n0", "eth0", START)),
+        ("a/ethtool_ens1f0np0_20261122T100000.txt.zst", ("", "ens1f0np0", START)),
+        ("node-7.mlx5_0.2026-11-22T10-00-00.log", ("node-7", "mlx5_0", START)),
+        ("counters-mlx5_bond_0-1795341600250.txt", ("", "mlx5_bond_0", START + 0.25)),
+        ("dgx01_ethtool_eth0.txt", ("dgx01", "eth0", None)),
+        ("ethtool.txt", ("", "", None)),
+    ],
+)
+def test_a_files_name_says_node_device_and_time(name, found):
+    assert tuple(parse_dump_name(name)) == found
+
+
+def test_a_real_dump_of_ethtool_is_read_whole(shared):
+    text = (shared / "fixtures/prometheus-node_exporter/ethtool/eth0/statistics").read_text()
+    found = {one.metric: one.values.tolist() for one in read(ethtool_statistics, f"1795341600\n{text}")}
+    assert found["node_ethtool_received_packets"] == [1260062]
+    assert found["node_ethtool_port_rx_dropped"] == [12028]
+    # Two names that become one metric.
+    assert found["node_ethtool_duplicate_metric"] == [1]
+
+
+def test_a_real_tree_of_sysfs_is_read_as_its_files_say(shared):
+    root = shared / "fixtures/leptonai-gpud/sys-class-infiniband-h100.0"
+    lines = [
+        f"/sys/class/infiniband/{file.relative_to(root)}:{line}"
+        for file in sorted(root.glob("mlx5_0/ports/1/**/*"))
+        if file.is_file()
+        for line in file.read_text().splitlines()
+    ]
+    found = {one.metric: one.values.tolist() for one in read(infiniband_counters, "1795341600\n" + "\n".join(lines))}
+    words = int((root / "mlx5_0/ports/1/counters/port_xmit_data").read_text())
+    assert found["skewscope_port_tx_bytes"] == [4.0 * words]
+    assert found["skewscope_port_state"] == [4]

@@ -1,0 +1,174 @@
+import io
+
+import pytest
+
+from skewscope.adapters.inputs import dcgmi_dmon, nvidia_smi, nvidia_smi_dmon
+from skewscope.adapters.inputs.recording import load, open_recording
+from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.kb.loader import catalogue
+from skewscope.kb.problems import InputError
+from tests.support.artefacts import ARTEFACTS, DCGMI_DMON, NVIDIA_SMI, NVIDIA_SMI_DMON, START
+from tests.support.telemetry import record
+
+CAPTURE = "fixtures/utkuozdemir-nvidia_gpu_exporter/linux-x86_64__nvidia-h100-80gb-hbm3__590.48.01"
+
+
+def read(module, text, name="logs/n0.csv", **labels):
+    return module.read_series(io.BytesIO(text.encode()), name, labels)
+
+
+def samples(series):
+    """Returns (seconds after the start, value) of each sample by metric and GPU."""
+    return {
+        (one.metric, dict(one.labels)["gpu"]): [
+            (t - START, v) for t, v in zip(one.times.tolist(), one.values, strict=True)
+        ]
+        for one in series
+    }
+
+
+def loaded(folder, kind, text):
+    """Returns the samples of a log as those of a recording with the catalogue, by series, and the result."""
+    path = record(folder, [{"kind": kind, "path": "gpu.log", "labels": {"node": "n0"}}], {"gpu.log": text})
+    found = load(open_recording(path), catalogue())
+    block = found.block
+    return {
+        found.table.keys[n]: [float(v) for v in block.value[block.series == n]]
+        for n in sorted(set(block.series.tolist()))
+    }, found
+
+
+def test_numbers_are_in_the_units_of_the_exporter_and_what_is_not_available_is_no_sample():
+    found = samples(read(nvidia_smi, NVIDIA_SMI))
+    assert found["nvidia_smi_clocks_current_sm_clock_hz", "0"] == [(0.125, 1980e6), (1.125, 1965e6)]
+    assert found["nvidia_smi_power_draw_watts", "0"] == [(0.125, 631.95), (1.125, 640)]
+    assert ("nvidia_smi_power_draw_watts", "1") not in found
+    assert found["nvidia_smi_utilization_gpu_ratio", "0"] == [(0.125, 1.0), (1.125, 0.99)]
+    assert found["nvidia_smi_memory_used_bytes", "1"] == [(0.25, 4 * 2.0**20)]
+    assert found["nvidia_smi_clocks_event_reasons_active", "0"] == [(0.125, 4), (1.125, 0)]
+    assert not any("fan" in metric or "name" in metric for metric, _ in found)
+
+
+def test_samples_are_those_of_the_catalogue(tmp_path):
+    found, _ = loaded(tmp_path, "nvidia-smi", NVIDIA_SMI)
+    assert found[SeriesKey("gpu.sm_clock", "gpu", "n0/gpu0")] == [1980, 1965]
+    assert found[SeriesKey("gpu.util", "gpu", "n0/gpu0")] == [100, 99]
+    assert found[SeriesKey("gpu.fb_used", "gpu", "n0/gpu1")] == [4]
+    assert found[SeriesKey("gpu.throttle_reasons", "gpu", "n0/gpu1")] == [1]
+
+
+def test_the_host_is_that_of_the_label_of_a_column_or_of_the_files_name():
+    assert {dict(one.labels)["node"] for one in read(nvidia_smi, NVIDIA_SMI, node="x")} == {"x"}
+    (named, *_) = read(nvidia_smi, NVIDIA_SMI)
+    assert dict(named.labels)["node"] == "n0"
+    assert "'n0', by the file's name" in named.note
+    text = "timestamp, hostname, uuid, power.draw [W]\n2026/11/22 10:00:00.000, gpu-7, GPU-1234, 70.00 W\n"
+    (one,) = read(nvidia_smi, text)
+    assert (dict(one.labels), one.note) == ({"node": "gpu-7", "uuid": "GPU-1234"}, "")
+
+
+def test_units_may_be_in_the_header_alone_or_nowhere():
+    header, row = "timestamp, index, clocks.sm, power.draw [W]", "2026/11/22 10:00:00.000, 0, 1410, 70.25"
+    expected = {
+        ("nvidia_smi_clocks_current_sm_clock_hz", "0"): [(0, 1410e6)],
+        ("nvidia_smi_power_draw_watts", "0"): [(0, 70.25)],
+    }
+    assert samples(read(nvidia_smi, f"{header}\n{row}\n")) == expected
+    assert samples(read(nvidia_smi, f"{row}\n", query="timestamp,index,clocks.sm,power.draw")) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("2026/11/22 10:00:00.000, 0, 1410 MHz\n", r"n0\.csv:1: .*before any header.*without noheader"),
+        ("index, clocks.sm [MHz]\n0, 1410 MHz\n", r"n0\.csv:1: .*no column timestamp"),
+        ("timestamp, clocks.sm [MHz]\n2026/11/22 10:00:00.000, 1410 MHz\n", r"n0\.csv:1: .*no column index or uuid"),
+        ("timestamp, index, clocks.sm\nyesterday, 0, 1410\n", r"n0\.csv:2: .*'yesterday'"),
+        (
+            "timestamp, index, clocks.sm\n2026/11/22 10:00:00.000, 0\n2026/11/22 10:00:01.000, 0, 5\n",
+            r"n0\.csv:2: .*2 cells",
+        ),
+        ("timestamp, index, index\n2026/11/22 10:00:00.000, 0, 0\n", r"n0\.csv:1: .*two of one name"),
+    ],
+)
+def test_damage_is_told_with_its_line(text, message):
+    with pytest.raises(InputError, match=message):
+        read(nvidia_smi, text)
+
+
+def test_a_last_row_that_is_cut_is_left_out_with_a_warning():
+    series = read(nvidia_smi, NVIDIA_SMI + "2026/11/22 10:00:02.125, 0, 19", node="n0")
+    assert series[0].note == "ends inside a row (line 6), which is left out"
+
+
+def test_a_real_log_has_the_values_that_the_exporter_reads_from_it(shared):
+    lines = (shared / f"{CAPTURE}.txt").read_text().splitlines()
+    begin = [n for n, line in enumerate(lines) if line.startswith("timestamp, driver_version")][-1]
+    found = {one.metric: one.values.tolist() for one in read(nvidia_smi, "\n".join(lines[begin : begin + 2]))}
+    page = (shared / f"{CAPTURE}__load.metrics").read_text().splitlines()
+    exported = {
+        line.partition("{")[0]: float(line.rsplit(" ", 1)[1]) for line in page if line.startswith("nvidia_smi_")
+    }
+    both = found.keys() & exported.keys()
+    assert len(both) > 90
+    assert {name: found[name] for name in both} == {name: [pytest.approx(exported[name])] for name in both}
+
+
+def test_a_real_table_of_dmon_is_read_one_second_apart(shared):
+    lines = (shared / f"{CAPTURE}.txt").read_text().splitlines()
+    begin = [n for n, line in enumerate(lines) if line.startswith("# gpu ") and "pclk" in line][-1]
+    found = {one.metric: one for one in read(nvidia_smi_dmon, "\n".join(lines[begin : begin + 7]))}
+    assert found["nvidia_smi_power_draw_watts"].values.tolist() == [631, 634, 633, 634, 636]
+    assert found["nvidia_smi_power_draw_watts"].times.tolist() == [0, 1, 2, 3, 4]
+    assert "rounds are 1 s apart from 0 s on" in found["nvidia_smi_power_draw_watts"].note
+
+
+def test_dmon_has_dates_times_and_no_sample_for_a_dash():
+    found = samples(read(nvidia_smi_dmon, NVIDIA_SMI_DMON))
+    assert found["nvidia_smi_clocks_current_sm_clock_hz", "0"] == [(0, 1980e6), (1, 1965e6)]
+    assert found["nvidia_smi_utilization_gpu_ratio", "0"] == [(0, 1.0), (1, 0.99)]
+    assert ("nvidia_smi_temperature_memory", "1") not in found
+
+
+def test_dcgmi_has_rounds_a_period_apart_and_names_by_its_fields(tmp_path):
+    found = samples(read(dcgmi_dmon, DCGMI_DMON, start=str(START), period="10"))
+    assert found["DCGM_FI_DEV_SM_CLOCK", "1"] == [(0, 1410), (10, 1395)]
+    assert found["DCGM_FI_DEV_SM_CLOCK", "0"] == [(0, 1410)]
+    assert found["DCGM_FI_PROF_SM_ACTIVE", "0"] == [(10, 0.915)]
+    assert found["dcgmi_newfd", "0"] == [(0, 7), (10, 7)]
+    series, result = loaded(tmp_path, "dcgmi-dmon", DCGMI_DMON)
+    assert series[SeriesKey("gpu.sm_active", "gpu", "n0/gpu1")] == [0.932, 0.925]
+    assert [(each.metric, each.count) for each in result.unmapped] == [("dcgmi_newfd", 2)]
+    assert "rounds are 1 s apart" in result.warnings[0]
+
+
+def test_numbers_of_fields_and_times_before_the_lines_are_read():
+    text = "2026-11-22T10:00:00Z #Entity   100\n2026-11-22T10:00:00Z ID\n2026-11-22T10:00:05Z GPU 3     1200\n"
+    (one,) = read(dcgmi_dmon, text, node="n0")
+    assert (one.metric, dict(one.labels), one.times.tolist(), one.note) == (
+        "DCGM_FI_DEV_SM_CLOCK",
+        {"node": "n0", "gpu": "3"},
+        [START + 5],
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        ("dcgmi-dmon", "GPU 0   5\n", ":1: .*before any header"),
+        ("dcgmi-dmon", "#Entity   SMCLK\nGPU 0   5  6\nGPU 0   5\n", ":2: .*2 values, expected 1"),
+        ("nvidia-smi-dmon", "# gpu   pwr\n    0     5     6\n    0     5\n", ":2: .*3 values, expected 2"),
+        ("nvidia-smi-dmon", "# gpu   pwr\n    x     5\n", ":2: gpu: .*'x'"),
+    ],
+)
+def test_damage_in_a_table_is_told_with_its_line(kind, text, message):
+    module = {"dcgmi-dmon": dcgmi_dmon, "nvidia-smi-dmon": nvidia_smi_dmon}[kind]
+    with pytest.raises(InputError, match=message):
+        read(module, text)
+
+
+@pytest.mark.parametrize(("name", "value"), [("period", "0"), ("period", "ten"), ("start", "-1"), ("start", "nan")])
+def test_a_label_that_is_no_number_of_seconds_is_an_error(name, value):
+    with pytest.raises(InputError, match=name):
+        read(dcgmi_dmon, ARTEFACTS["dcgmi-dmon"], **{name: value})

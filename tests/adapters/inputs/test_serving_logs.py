@@ -1,0 +1,145 @@
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewscope.adapters.inputs import sglang_log, vllm_log
+from skewscope.adapters.inputs.recording import load, open_recording
+from skewscope.kb.loader import catalogue
+from skewscope.kb.problems import InputError
+from tests.support.artefacts import SGLANG, START, VLLM
+from tests.support.telemetry import record
+
+
+def read(module, text, name="logs/server.log", **labels):
+    return module.read_series(io.BytesIO(text.encode()), name, labels)
+
+
+def samples(series, label):
+    """Returns (seconds after the start, value) of each sample by metric and the value of a label."""
+    return {
+        (one.metric, dict(one.labels).get(label, "")): [
+            (t - START, pytest.approx(v)) for t, v in zip(one.times.tolist(), one.values, strict=True)
+        ]
+        for one in series
+    }
+
+
+def test_vllm_has_series_of_each_engine_and_shares_of_one():
+    series = read(vllm_log, VLLM, year="2026")
+    found = samples(series, "engine")
+    assert found["skewscope_serve_prompt_throughput", "0"] == [(0, 1254.4)]
+    assert found["skewscope_serve_gen_throughput", "1"] == [(10, 7.2)]
+    assert found["vllm:num_requests_running", "0"] == [(0, 10)]
+    assert found["vllm:num_requests_waiting", "1"] == [(10, 1)]
+    assert found["vllm:kv_cache_usage_perc", "0"] == [(0, 0.579)]
+    assert found["skewscope_serve_prefix_hit_rate", "0"] == [(0, 0.405)]
+    assert found["vllm_log_mm_cache_hit_rate", "0"] == [(0, 1.5)]
+    assert {dict(one.labels)["model_name"] for one in series} == {"chat-model"}
+    assert {dict(one.labels)["instance"] for one in series} == {"server"}
+
+
+def test_samples_are_those_of_the_replica_and_unknown_ones_are_counted(tmp_path):
+    labels = {"replica": "A", "year": "2026"}
+    path = record(tmp_path, [{"kind": "vllm-log", "path": "s.log", "labels": labels}], {"s.log": VLLM})
+    found = load(open_recording(path), catalogue())
+    assert {(key.signal, key.kind, key.entity) for key in found.table.keys} == {
+        (signal, "replica", "A")
+        for signal in (
+            *("serve.gen_throughput", "serve.kv_usage", "serve.prefix_hit_rate", "serve.prompt_throughput"),
+            *("serve.running", "serve.waiting"),
+        )
+    }
+    assert [(each.metric, each.count) for each in found.unmapped] == [("vllm_log_mm_cache_hit_rate", 1)]
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "name", "labels", "year"),
+    [
+        ("", "s.log", {"year": "2025"}, 2025),
+        ("", "vllm-2024-11-22.log", {}, 2024),
+        ("[2023-11-22 09:00:00] start\n", "s.log", {}, 2023),
+        ("", "s.log", {}, 2000),
+    ],
+)
+def test_the_year_is_that_of_the_label_of_the_name_or_of_a_line(before, name, labels, year):
+    (first, *_) = read(vllm_log, before + VLLM, name, **labels)
+    years = {2000: 974887200, 2023: 1700647200, 2024: 1732269600, 2025: 1763805600}
+    assert first.times[0] == years[year]
+    assert ("no year: 2000 is assumed" in first.note) == (year == 2000)
+
+
+def test_the_year_ends_inside_a_log():
+    line = "INFO {} [loggers.py:1] Engine 000: Avg prompt throughput: 1.0 tokens/s, Running: 1 reqs\n"
+    series = read(vllm_log, line.format("12-31 23:59:55") + line.format("01-01 00:00:05"), year="2026")
+    assert (series[0].times[1] - series[0].times[0]) == 10
+
+
+def test_a_stamp_of_the_container_is_more_exact_than_the_servers():
+    text = VLLM.splitlines()[1]
+    (first, *_) = read(vllm_log, f"2026-11-22T10:00:00.331095044Z {text}")
+    assert first.times[0] - START == pytest.approx(0.331095)
+
+
+def test_the_lines_of_version_0_are_read():
+    text = (
+        "INFO 11-22 10:00:00 metrics.py:351] Avg prompt throughput: 0.2 tokens/s, Avg generation throughput: 0, "
+        "Running: 1 reqs, Swapped: 0 reqs, Pending: 3 reqs, GPU KV cache usage: 0.5%, CPU KV cache usage: 0.0%."
+    )
+    found = samples(read(vllm_log, text, year="2026"), "engine")
+    assert found["vllm:num_requests_waiting", ""] == [(0, 3)]
+    assert found["vllm:kv_cache_usage_perc", ""] == [(0, 0.005)]
+
+
+def test_sglang_has_the_last_batch_of_each_second_of_each_rank():
+    found = samples(read(sglang_log, SGLANG), "dp_rank")
+    assert found["sglang:num_running_reqs", "0"] == [(0, 6)]
+    assert found["sglang:num_queue_reqs", "0"] == [(0, 2)]
+    assert found["sglang:gen_throughput", "0"] == [(0, 150.5)]
+    assert found["sglang:token_usage", "1"] == [(1, 0.01)]
+    assert found["sglang:cache_hit_rate", "1"] == [(1, 0.25)]
+    assert found["skewscope_serve_prompt_throughput", "1"] == [(1, 8072.8)]
+
+
+def test_older_lines_of_sglang_have_no_date_or_a_rate_in_per_cent():
+    text = """\
+[23:59:59 TP0] Decode batch. #running-req: 2, #token: 40, token usage: 0.10, #queue-req: 0
+[00:00:01 TP0] Prefill batch. #new-seq: 1, #new-token: 1, #cached-token: 42, cache hit rate: 64.41%, token usage: 0.20
+[00:00:01 TP1] Decode batch. #running-req: 9, #token: 40, token usage: 0.90, #queue-req: 0
+"""
+    series = {one.metric: one for one in read(sglang_log, text)}
+    assert series["sglang:token_usage"].times.tolist() == [86399, 86401]
+    assert series["sglang:token_usage"].values.tolist() == [0.1, 0.2]
+    assert series["sglang:cache_hit_rate"].values.tolist() == [pytest.approx(0.6441)]
+    assert "no date" in series["sglang:token_usage"].note
+
+
+@pytest.mark.parametrize("module", [vllm_log, sglang_log])
+def test_a_line_without_a_time_is_an_error_with_its_number(module):
+    text = {
+        vllm_log: "\nEngine 000: Avg prompt throughput: 1.0 tokens/s\n",
+        sglang_log: "\nDecode batch. #running-req: 2\n",
+    }
+    with pytest.raises(InputError, match=r"server\.log:2: "):
+        read(module, text[module])
+
+
+def test_a_year_that_is_none_is_an_error():
+    with pytest.raises(InputError, match="year"):
+        read(vllm_log, VLLM, year="26")
+
+
+@given(st.lists(st.tuples(st.integers(0, 999), st.integers(0, 9999), st.integers(0, 1000)), min_size=1, max_size=9))
+def test_what_vllm_prints_is_read_back(rows):
+    text = "".join(
+        f"INFO 11-22 10:00:{n:02d} [loggers.py:273] Engine 000: Avg prompt throughput: {rate / 10:.1f} tokens/s, "
+        f"Avg generation throughput: 0.0 tokens/s, Running: {running} reqs, Waiting: {waiting} reqs, "
+        f"GPU KV cache usage: 0.0%, Prefix cache hit rate: 0.0%\n"
+        for n, (running, rate, waiting) in enumerate(rows)
+    )
+    found = {one.metric: one.values.tolist() for one in read(vllm_log, text)}
+    assert found["vllm:num_requests_running"] == [row[0] for row in rows]
+    assert found["skewscope_serve_prompt_throughput"] == [pytest.approx(row[1] / 10) for row in rows]
+    assert found["vllm:num_requests_waiting"] == [row[2] for row in rows]

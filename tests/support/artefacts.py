@@ -1,0 +1,153 @@
+"""Small files in the formats of tools, made up, one for each kind of artefact that is a log or a dump."""
+
+MEGATRON = """\
+[before the start of training step] datetime: 2026-11-22 10:00:00
+ [2026-11-22 10:00:19] iteration        1/     100 | consumed samples:          128 | \
+elapsed time per iteration (ms): 19000.5 | throughput per GPU (TFLOP/s/GPU): 80.2 | global batch size:   128 |
+ [2026-11-22 10:00:20.500000] iteration        2/     100 | consumed samples:          256 | \
+elapsed time per iteration (ms): 1500.0 | throughput per GPU (TFLOP/s/GPU): 118.7 | global batch size:   128 |
+times across ranks (ms):
+  forward-backward:
+     rank  0: 1400.00
+  forward-compute:
+     rank  0: 400.00
+     rank  1: 410.00
+  backward-compute:
+     rank  0: 800.00
+     rank  1: 900.00
+ [2026-11-22 10:00:22.000000] iteration        3/     100 | consumed samples:          384 | \
+elapsed time per iteration (ms): 1600.0 | global batch size:   128 | a field of a newer version: 7 |
+"""
+
+NEMO = """\
+[NeMo I 2026-11-22 10:00:00 exp_manager:396] Experiments will be logged
+Training epoch 0, iteration 0/99 | global_batch_size: 32 | global_step: 0 | train_step_timing in s: 23.52
+Training epoch 0, iteration 1/99 | lr: 2e-05 | global_batch_size: 32 | global_step: 1 | reduced_train_loss: 1.31 | \
+train_step_timing in s: 2.5 | TFLOPS_per_GPU: 1.2e+03 | consumed_samples: 64
+Training epoch 0, iteration 2/99 | lr: 4e-05 | global_batch_size: 32 | global_step: 2 | reduced_train_loss: 1.3 | \
+train_step_timing in s: 2.0 | consumed_samples: 96
+"""
+
+NEMO_BAR = (
+    "[NeMo I 2026-11-22 10:00:40 nlp_overrides:480] begin\n"
+    "Epoch 0: :   3%|▎     | 1/30 [00:30<10:00, loss=11.5, global_step=0.000, train_step_timing in s=30.00]\r"
+    "Epoch 0: :   6%|▋     | 2/30 [00:40<09:50, loss=11.4, global_step=1.000, train_step_timing in s=10.00]\r"
+    "Epoch 0: :   6%|▋     | 2/30 [00:40<09:50, loss=11.4, global_step=1.000, train_step_timing in s=10.00]\r"
+    "Epoch 0: :  10%|█     | 3/30 [01:20<09:40, loss=11.3, global_step=2.000, train_step_timing in s=10.50]"
+)
+
+DEEPSPEED = """\
+[2026-11-22 10:00:10,000] [INFO] [logging.py:96:log_dist] [Rank 0] step=10, skipped=0, lr=[0.0003], mom=[(0.9, 0.999)]
+[2026-11-22 10:00:10,004] [INFO] [timer.py:260:stop] epoch=0/micro_step=10/global_step=10, \
+RunningAvgSamplesPerSec=110.8, CurrSamplesPerSec=111.25, MemAllocated=1.87GB, MaxMemAllocated=6.12GB
+[2026-11-22 10:00:10,005] [INFO] [logging.py:96:log_dist] [Rank 0] time (ms) | fwd: 100.25 | bwd: 300.00 | \
+bwd_inner: 250.50 | bwd_allreduce: 49.50 | step: 20.00
+[2026-11-22 10:00:15,000] [INFO] [logging.py:96:log_dist] [Rank 0] step=20, skipped=0, lr=[0.0004], mom=[(0.9, 0.999)]
+[2026-11-22 10:00:15,004] [INFO] [timer.py:260:stop] epoch=0/micro_step=20/global_step=20, \
+RunningAvgSamplesPerSec=111.2, CurrSamplesPerSec=112.5, MemAllocated=1.87GB, MaxMemAllocated=6.12GB
+"""
+
+MLPERF = """\
+:::MLLOG {"namespace": "", "time_ms": 1795341600000, "event_type": "POINT_IN_TIME", "key": "global_batch_size", \
+"value": 8, "metadata": {"file": "train.py", "lineno": 215}}
+:::MLLOG {"namespace": "", "time_ms": 1795341610000, "event_type": "INTERVAL_START", "key": "block_start", \
+"value": null, "metadata": {"file": "train.py", "lineno": 146, "samples_count": 0}}
+0: :::MLLOG {"namespace": "", "time_ms": 1795341810000, "event_type": "POINT_IN_TIME", "key": "tracked_stats", \
+"value": {"throughput": 2.5, "new": 1}, "metadata": {"file": "train.py", "lineno": 161, "step": 400}}
+:::MLLOG {"namespace": "", "time_ms": 1795341810000, "event_type": "INTERVAL_END", "key": "block_stop", \
+"value": null, "metadata": {"file": "train.py", "lineno": 112, "samples_count": 400}}
+"""
+
+NVIDIA_SMI = """\
+timestamp, index, clocks.current.sm [MHz], power.draw [W], utilization.gpu [%], memory.used [MiB], \
+clocks_event_reasons.active, name, fan.speed [%]
+2026/11/22 10:00:00.125, 0, 1980 MHz, 631.95 W, 100 %, 19818 MiB, 0x0000000000000004, NVIDIA H100 80GB HBM3, [N/A]
+2026/11/22 10:00:00.250, 1, 345 MHz, [Not Supported], 0 %, 4 MiB, 0x0000000000000001, NVIDIA H100 80GB HBM3, [N/A]
+timestamp, index, clocks.current.sm [MHz], power.draw [W], utilization.gpu [%], memory.used [MiB], \
+clocks_event_reasons.active, name, fan.speed [%]
+2026/11/22 10:00:01.125, 0, 1965 MHz, 640.00 W, 99 %, 19818 MiB, 0x0000000000000000, NVIDIA H100 80GB HBM3, [N/A]
+"""
+
+NVIDIA_SMI_DMON = """\
+#Date       Time        gpu    pwr  gtemp  mtemp     sm    mem   mclk   pclk
+#YYYYMMDD   HH:MM:SS    Idx      W      C      C      %      %    MHz    MHz
+ 20261122   10:00:00      0    631     63     57    100     10   2619   1980
+ 20261122   10:00:00      1    630     63      -    100     10   2619   1980
+ 20261122   10:00:01      0    634     64     58     99     10   2619   1965
+"""
+
+DCGMI_DMON = """\
+#Entity   SMCLK             GPUTL             POWER             SMACT        NEWFD
+ID                                             W
+GPU 1     1410              100               385.500           0.932        7
+GPU 0     1410              99                380.250           N/A          7
+#Entity   SMCLK             GPUTL             POWER             SMACT        NEWFD
+ID                                             W
+GPU 1     1395              98                386.500           0.925        7
+GPU 0     N/A               99                381.250           0.915        7
+"""
+
+ETHTOOL = """\
+2026-11-22T10:00:00+00:00
+NIC statistics:
+     rx_bytes_phy: 1000
+     rx_prio3_pause: 4
+     a counter of a newer driver: 5
+Sun Nov 22 10:00:10 UTC 2026
+NIC statistics:
+     rx_bytes_phy: 251000
+     rx_prio3_pause: 9
+     a counter of a newer driver: 5
+"""
+
+INFINIBAND = """\
+1795341600
+/sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_data:1000
+/sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence:3
+/sys/class/infiniband/mlx5_0/ports/1/state:4: ACTIVE
+/sys/class/infiniband/mlx5_0/ports/1/phys_state:5: LinkUp
+/sys/class/infiniband/mlx5_0/ports/1/rate:400 Gb/sec (4X NDR)
+/sys/class/infiniband/mlx5_0/ports/1/counters/a_new_counter:7
+/sys/class/infiniband/mlx5_0/ports/1/link_layer:InfiniBand
+1795341610.5
+/sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_data:2000
+"""
+
+VLLM = """\
+(APIServer pid=1) INFO 11-22 09:59:50 [core.py:80] Initializing a V1 LLM engine (v0.11.0) with config: \
+model='org/model-8b', served_model_name=chat-model, tensor_parallel_size=1
+(APIServer pid=1) INFO 11-22 10:00:00 [loggers.py:273] Engine 000: Avg prompt throughput: 1254.4 tokens/s, \
+Avg generation throughput: 29.2 tokens/s, Running: 10 reqs, Waiting: 4 reqs, GPU KV cache usage: 57.9%, \
+Prefix cache hit rate: 40.5%, MM cache hit rate: 1.5%
+INFO:     127.0.0.1:41000 - "POST /v1/completions HTTP/1.1" 200 OK
+(APIServer pid=1) INFO 11-22 10:00:10 [loggers.py:273] Engine 001: Avg prompt throughput: 0.0 tokens/s, \
+Avg generation throughput: 7.2 tokens/s, Running: 9 reqs, Waiting: 1 reqs, GPU KV cache usage: 68.8%, \
+Prefix cache hit rate: 0.0%
+"""
+
+SGLANG = """\
+[2026-11-22 10:00:00 DP0 TP0] Decode batch, #running-req: 5, #token: 20800, token usage: 0.29, cuda graph: True, \
+gen throughput (token/s): 144.95, #queue-req: 0
+[2026-11-22 10:00:00 DP0 TP0] Decode batch, #running-req: 6, #token: 20900, token usage: 0.30, cuda graph: True, \
+gen throughput (token/s): 150.5, #queue-req: 2
+[2026-11-22 10:00:01 DP1 TP0] Prefill batch, #new-seq: 1, #new-token: 300, #cached-token: 100, full token usage: 0.01, \
+#running-req: 0, #queue-req: 1, cuda graph: False, input throughput (token/s): 8072.80
+"""
+
+ARTEFACTS = {
+    "megatron-log": MEGATRON,
+    "nemo-log": NEMO,
+    "deepspeed-log": DEEPSPEED,
+    "mlperf-log": MLPERF,
+    "nvidia-smi": NVIDIA_SMI,
+    "nvidia-smi-dmon": NVIDIA_SMI_DMON,
+    "dcgmi-dmon": DCGMI_DMON,
+    "ethtool-statistics": ETHTOOL,
+    "infiniband-counters": INFINIBAND,
+    "vllm-log": VLLM,
+    "sglang-log": SGLANG,
+}
+"""By kind of input."""
+
+START = 1795341600.0
+"""2026-11-22 10:00:00 UTC, when all of them begin."""
