@@ -1,7 +1,7 @@
 """Inputs of kind `deepspeed-log`: the output of DeepSpeed.
 
-Lines of its throughput timer and of its pipeline engine give steps and samples a second; a breakdown of wall-clock times
-gives what a rank computes and communicates.
+Lines of its throughput timer and of its pipeline engine give steps and samples a second; a breakdown of wall-clock
+times gives what a rank computes and communicates.
 """
 
 import re

@@ -7,7 +7,7 @@ header needs the label `query`: what was given to `--query-gpu`.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
@@ -33,6 +33,8 @@ ALIASES = {
     "gpu_bus_id": "pci.bus_id",
     "clocks_throttle_reasons.active": "clocks_event_reasons.active",
 }
+SUBSTITUTES = {"clocks.current.graphics": "clocks.current.sm", "power.draw.instant": "power.draw"}
+"""Columns that stand for another one in a log without it."""
 IDENTITY = {"index": "gpu", "uuid": "uuid", "pci.bus_id": "pci_bus_id", "hostname": "node"}
 """Columns that say where a row is from, and the labels that they become."""
 UNITS = {"MHz": ("clock_hz", 1e6), "W": ("watts", 1.0), "%": ("ratio", 0.01), "MiB": ("bytes", 2.0**20)}
@@ -107,7 +109,10 @@ class CsvReader:
             raise self.input_error(number, "no column index or uuid", "the GPU of each row", hint)
         if len(names) > MAX_COLUMNS or len(set(names)) < len(names):
             raise self.input_error(number, "too many columns, or two of one name", f"at most {MAX_COLUMNS} names")
-        self.columns = columns
+        self.columns = [
+            replace(column, name=other) if (other := SUBSTITUTES.get(column.name)) and other not in names else column
+            for column in columns
+        ]
 
 
 def parse_cell(column: Column, cell: str) -> tuple[str, float] | None:

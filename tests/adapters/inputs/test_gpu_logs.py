@@ -77,6 +77,14 @@ def test_units_may_be_in_the_header_alone_or_nowhere():
     assert samples(read(nvidia_smi, f"{row}\n", query="timestamp,index,clocks.sm,power.draw")) == expected
 
 
+def test_a_column_stands_for_one_that_was_not_asked_for():
+    text = "timestamp, index, clocks.gr [MHz], power.draw.instant [W]\n2026/11/22 10:00:00.000, 0, 1410 MHz, 70.00 W\n"
+    assert {metric for metric, _ in samples(read(nvidia_smi, text))} == {
+        "nvidia_smi_clocks_current_sm_clock_hz",
+        "nvidia_smi_power_draw_watts",
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
