@@ -8,6 +8,7 @@ header needs the label `query`: what was given to `--query-gpu`.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
@@ -21,6 +22,7 @@ from skewscope.kb.problems import InputError, Problem
 
 LABEL = "nvidia-smi CSV log"
 MAX_COLUMNS = 1000
+CACHED_CELLS = 1 << 16
 HINT = "Take it with `nvidia-smi --query-gpu=timestamp,index,... --format=csv -l 1`."
 
 # Names that the query takes, and the older ones, by the name that the header prints.
@@ -115,6 +117,7 @@ class CsvReader:
         ]
 
 
+@lru_cache(CACHED_CELLS)
 def parse_cell(column: Column, cell: str) -> tuple[str, float] | None:
     """Returns the metric and the number of a cell in the exporter's unit; None where it has none."""
     stem = "nvidia_smi_" + column.name.replace(".", "_")
@@ -132,6 +135,8 @@ def parse_cell(column: Column, cell: str) -> tuple[str, float] | None:
 
 def parse_header(text: str) -> list[Column]:
     """Returns the columns of a header; none where the line is not one."""
+    if text[:1].isdecimal():
+        return []
     cells = split_cells(text)
     if len(cells) < 2 or not any(KNOWN.match(cell) or cell in ("timestamp", "index", "uuid") for cell in cells):
         return []
