@@ -3,6 +3,22 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+CERTAIN, LIKELY, GUESS = "certain", "likely", "a guess"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Assumption:
+    """Something that was inferred, from what, and how sure it is."""
+
+    what: str
+    basis: str
+    """Labels or names from which it follows."""
+    certainty: str = LIKELY
+    """CERTAIN, LIKELY or GUESS."""
+
+    def __str__(self) -> str:
+        return f"{self.what}: from {self.basis} ({self.certainty})"
+
 
 @dataclass(frozen=True, slots=True)
 class PortDraft:
@@ -30,6 +46,10 @@ class NodeDraft:
     switch: str = ""
     """Its leaf switch, if only that is known."""
     ports: tuple[PortDraft, ...] = ()
+    aliases: tuple[str, ...] = ()
+    """Further host names and addresses."""
+    gpu_ids: tuple[str, ...] = ()
+    """UUID of each GPU in the order of their indices, where no label gives an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +62,9 @@ class GroupDraft:
     """What is a guess; '' for nothing."""
     members: tuple[str, ...]
     pool: str = ""
+    front_end: str = ""
+    engine: tuple[tuple[str, str], ...] = ()
+    """Labels by which the series of its serving engine are told apart, sorted."""
 
 
 @dataclass
@@ -52,6 +75,7 @@ class TopologyDraft:
     groups: list[GroupDraft] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     """What was omitted, and why."""
+    assumptions: list[Assumption] = field(default_factory=list)
 
     def add(self, nodes: Iterable[NodeDraft]) -> None:
         """Merges nodes; the first value of a field counts."""
@@ -68,4 +92,6 @@ def _merge_nodes(known: NodeDraft, more: NodeDraft) -> NodeDraft:
         addresses=known.addresses or more.addresses,
         switch=known.switch or more.switch,
         ports=known.ports or more.ports,
+        aliases=known.aliases or more.aliases,
+        gpu_ids=known.gpu_ids or more.gpu_ids,
     )

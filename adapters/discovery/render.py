@@ -3,6 +3,7 @@
 import ipaddress
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 from skewscope.adapters.discovery.draft import GroupDraft, NodeDraft, PortDraft, TopologyDraft
 from skewscope.engine.model.topology_file import GROUP_WITHOUT, NODE_WITHOUT
@@ -15,6 +16,22 @@ def render_topology(drawn: TopologyDraft) -> str:
     return "\n".join([*_render_lines(drawn), ""])
 
 
+def render_inferred(drawn: TopologyDraft) -> str:
+    """Returns the text of a topology.yaml without marks; what was assumed is in its comments."""
+    head = ["# Inferred by `skewscope diagnose`. Edit it, and give it back with --topology."]
+    head += [f"# {_to_one_line(str(each))}" for each in drawn.assumptions]
+    bare = TopologyDraft(
+        {
+            name: replace(node, ports=tuple(replace(port, guess="") for port in node.ports))
+            for name, node in drawn.nodes.items()
+        },
+        [replace(group, guess="") for group in drawn.groups],
+    )
+    lines = [line for line in _render_lines(bare) if not line.lstrip().startswith("#")]
+    unknown = f"  {FILL_IN_MARK} how many?"
+    return "\n".join([*head, *(line.removesuffix(unknown) for line in lines), ""])
+
+
 def count_marks(text: str) -> int:
     """Returns the number of marks."""
     return text.count(FILL_IN_MARK)
@@ -22,7 +39,7 @@ def count_marks(text: str) -> int:
 
 def _render_lines(drawn: TopologyDraft) -> Iterator[str]:
     yield "# Found by `skewscope topology discover`. Review the marks FILL IN: no scheduler provides these values."
-    yield from (f"# {_to_one_line(remark)}" for remark in drawn.remarks)
+    yield from (f"# {_to_one_line(str(remark))}" for remark in (*drawn.assumptions, *drawn.remarks))
     yield "version: 1"
     yield "nodes:"
     names = {node.name for node in drawn.nodes.values() if not set(node.name) & set(NODE_WITHOUT)}
@@ -55,12 +72,17 @@ def _is_valid_group(group: GroupDraft, names: set[str]) -> bool:
 
 def _render_node(node: NodeDraft) -> Iterator[str]:
     yield f"  - name: {_quote(node.name)}"
+    if node.aliases:
+        yield f"    aliases: {_render_list(node.aliases)}"
     rack = node.rack or node.switch
     if rack:
         yield f"    rack: {_quote(rack)}" + (
             "" if node.rack else f"  {FILL_IN_MARK} this is the leaf switch; is it the rack?"
         )
-    yield f"    gpus: {node.gpus}" + ("" if node.gpus else f"  {FILL_IN_MARK} how many?")
+    if node.gpu_ids:
+        yield "    gpus: [" + ", ".join(f"{{uuid: {_quote(text)}}}" for text in node.gpu_ids) + "]"
+    else:
+        yield f"    gpus: {node.gpus}" + ("" if node.gpus else f"  {FILL_IN_MARK} how many?")
     yield f"    {FILL_IN_MARK} dpu: {{sees: [north-south, east-west]}}, whichever networks it is attached to"
     ports = node.ports or _address_only_port(node)
     if ports:
@@ -96,6 +118,11 @@ def _render_group(group: GroupDraft) -> Iterator[str]:
     yield f"  - name: {_quote(group.name)}"
     yield f"    kind: {group.kind}" + (f"  {FILL_IN_MARK} {_to_one_line(group.guess)}" if group.guess else "")
     yield f"    members: {_render_list(group.members)}"
+    if group.front_end:
+        yield f"    front_end: {_quote(group.front_end)}"
+    if group.engine:
+        labels = ", ".join(f"{name}: {_quote(value)}" for name, value in group.engine)
+        yield f"    engine: {{{labels}}}"
 
 
 def _is_address(text: str) -> bool:

@@ -29,6 +29,7 @@ from skewscope.adapters.inputs.merge import (
     move_to_files,
 )
 from skewscope.adapters.mapping.engines import EngineLedger, engine_signals
+from skewscope.adapters.mapping.name_mapping import NameMapping, read_mapping
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry, UnmappedMetric
 from skewscope.adapters.runtime.processes import ProcessEndedError, map_parallel
 from skewscope.engine.ingest.feed import Block, SeriesTable
@@ -36,6 +37,7 @@ from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.topology_file import parse_topology
 from skewscope.kb import yamlfile
 from skewscope.kb.field_reader import FieldReader, is_finite_number
+from skewscope.kb.loader import catalogue
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem, join_names, suggest_name
 from skewscope.kb.yamlfile import FieldPath, type_label
@@ -71,6 +73,8 @@ class Recording:
     end: float | None = None
     version: int = 1
     topology_hash: str = ""
+    mapping: NameMapping = field(default_factory=NameMapping)
+    """Names of metrics beside those of the catalogue."""
 
     def resolve_path(self, path: str) -> Path:
         """Returns the absolute path of a path in the folder.
@@ -159,7 +163,7 @@ def open_recording(path: Path) -> Recording:
         found = "a file" if folder.exists() else "no such folder"
         raise InputError([Problem(str(folder), 0, "", found, f"a recording: a folder with {RECORDING_FILE}")])
     fields = FieldReader(yamlfile.read(folder / RECORDING_FILE))
-    if fields.check_keys((), ("version", "topology", "inputs"), ("start", "end", "note")):
+    if fields.check_keys((), ("version", "topology", "inputs"), ("start", "end", "mapping", "note")):
         fields.check_version()
     start, end = (_parse_time(fields, (name,)) for name in ("start", "end"))
     if start is not None and end is not None and end < start:
@@ -168,9 +172,10 @@ def open_recording(path: Path) -> Recording:
     # Names cannot be checked against a topology with problems.
     checked = cluster if digest else None
     inputs = tuple(_parse_input(fields, path, folder, checked) for path in fields.item_paths(("inputs",), MAX_INPUTS))
+    mapping = _parse_mapping_file(fields, folder)
     if fields.problems:
         raise InputError(set(fields.problems))
-    return Recording(folder, cluster, inputs, start, end, fields.value_at(("version",)), digest)
+    return Recording(folder, cluster, inputs, start, end, fields.value_at(("version",)), digest, mapping)
 
 
 def clip_recording(recording: Recording, start: float | None, end: float | None) -> Recording:
@@ -218,6 +223,15 @@ def _parse_topology(fields: FieldReader, folder: Path) -> tuple[Topology, str]:
     # The hash is of the content, not of its formatting.
     content = json.dumps(document.data, sort_keys=True, default=str)
     return read, hashlib.sha256(content.encode()).hexdigest()
+
+
+def _parse_mapping_file(fields: FieldReader, folder: Path) -> NameMapping:
+    name = _parse_path(fields, ("mapping",), folder, is_folder=False)
+    try:
+        return read_mapping(folder / name, catalogue()) if name else NameMapping()
+    except InputError as error:
+        fields.problems += error.problems
+        return NameMapping()
 
 
 def _parse_path(fields: FieldReader, at: FieldPath, folder: Path, *, is_folder: bool) -> str:
@@ -306,7 +320,7 @@ def _check_labels(fields: FieldReader, at: FieldPath, labels: dict[str, str], cl
 
 
 def load(
-    recording: Recording, catalogue: Catalogue, progress: Progress | None = None, workers: int | None = None
+    recording: Recording, known: Catalogue, progress: Progress | None = None, workers: int | None = None
 ) -> RecordingData:
     """Reads all inputs of a recording in `workers` processes (None: one per processor).
 
@@ -314,7 +328,7 @@ def load(
         InputError: all problems of the inputs.
     """
     inputs = sorted(recording.inputs, key=lambda source: (source.kind, source.path, source.labels, source.line))
-    names = MetricResolver(catalogue, recording.topology)
+    names = MetricResolver(known, recording.topology, recording.mapping)
     spill = _SampleSpill()
     results = _read_all(recording, names, inputs, progress or (lambda _, __: None), workers, spill)
     if problems := [problem for each in results for problem in each.problems]:
@@ -341,6 +355,8 @@ def _input_hash(recording: Recording, inputs: list[Input], results: list[InputRe
     """Returns a hash of the content, independent of names and order of the inputs."""
     content = sorted([s.kind, list(map(list, s.labels)), t.digest] for s, t in zip(inputs, results, strict=True))
     whole = [recording.version, recording.topology_hash, recording.start, recording.end, content]
+    if recording.mapping.text:
+        whole.append(hashlib.sha256(recording.mapping.text.encode()).hexdigest())
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
 
 

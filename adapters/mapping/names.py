@@ -23,6 +23,7 @@ from skewscope.adapters.mapping.entities import (
     LabelReader,
     UnmappedError,
 )
+from skewscope.adapters.mapping.name_mapping import NameMapping, TranslatedSeries
 from skewscope.adapters.mapping.scales import implied_scale
 from skewscope.engine.ingest.feed import SeriesKey, SeriesTable
 from skewscope.engine.model.topology import Topology
@@ -139,10 +140,11 @@ class SeriesRegistry(SeriesTable):
 
 
 class MetricResolver:
-    """Resolves metric names of one catalogue for one topology."""
+    """Resolves metric names of one catalogue for one topology; names of a mapping file come first."""
 
-    def __init__(self, catalogue: Catalogue, topology: Topology) -> None:
+    def __init__(self, catalogue: Catalogue, topology: Topology, mapping: NameMapping | None = None) -> None:
         self._mappings = build_index(catalogue)
+        self._name_mapping = mapping or NameMapping()
         self._entity_resolver = EntityResolver(topology)
         self._signal_ids = tuple(catalogue.signals)
         self._histograms = frozenset(s.id for s in catalogue.signals.values() if s.type == "histogram")
@@ -151,6 +153,14 @@ class MetricResolver:
     def metrics(self) -> Collection[str]:
         """All metric names that deliver a signal."""
         return self._mappings.keys()
+
+    def origins(self, metric: str) -> tuple[MetricMapping, ...]:
+        """Returns the signals that a name of the catalogue delivers."""
+        return self._mappings.get(metric, ())
+
+    def translate(self, metric: str, labels: Mapping[str, str]) -> TranslatedSeries:
+        """Returns a series under the names that the mapping file gives it, unchanged where it gives none."""
+        return self._name_mapping.translate(metric, labels) or TranslatedSeries(metric, labels)
 
     def find_node(self, host: str) -> str:
         """Returns the node of a host name or address; '' for none."""
@@ -165,6 +175,10 @@ class MetricResolver:
         Raises:
             UnmappedError: there is none; the text says why.
         """
+        if found := self._name_mapping.translate(metric, {**labels, **static}):
+            own = {label: value for label, value in found.labels.items() if label not in static}
+            scaled = (origin._replace(scale=found.scale) for origin in self.origins(found.metric))
+            return [self._map_series(origin, own, found.labels) for origin in scaled]
         origins = self._mappings.get(metric, ())
         if not origins:
             raise UnmappedError("no signal of the catalogue has this name")
@@ -215,7 +229,7 @@ class MetricResolver:
 
     def metric_name(self, signal: str, labels: Mapping[str, str]) -> str:
         """Returns the metric name of a signal in a table: a signal id maps to its canonical name."""
-        if "." not in signal:
+        if "." not in signal or self._name_mapping.translate(signal, labels):
             return signal
         bucket = signal in self._histograms and "le" in labels
         return "skewscope_" + signal.replace(".", "_") + ("_bucket" if bucket else "")

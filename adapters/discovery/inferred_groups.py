@@ -1,0 +1,269 @@
+"""Parallel groups out of labels of ranks, and replicas out of labels of serving engines."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from skewscope.adapters.discovery.draft import CERTAIN, GUESS, LIKELY, Assumption, GroupDraft
+from skewscope.adapters.discovery.hosts import bare_host
+from skewscope.adapters.mapping.entities import GPU_LABELS, GPU_PATTERN
+from skewscope.engine.model.topology_file import GROUP_WITHOUT, NODE_WITHOUT
+
+GROUP_LABELS = ("group", "comm_name", "replica")
+POD_LABELS = ("pod", "exported_pod")
+ENGINE_LABELS = ("pod", "instance", "container", "service", "job", "model_name", "engine")
+"""Labels that may tell serving engines apart, the strongest first."""
+PARALLELISM = {
+    "tensor": "tensor-parallel",
+    "pipeline": "pipeline-parallel",
+    "data": "data-parallel",
+    "expert": "expert-parallel",
+}
+MAX_RANKS = 100_000
+
+
+@dataclass
+class RankLabels:
+    """What the series of one group say of its ranks."""
+
+    nodes: dict[str, str] = field(default_factory=dict)
+    """Node of each rank, '' where no label gives it."""
+    gpus: dict[str, int] = field(default_factory=dict)
+    global_ranks: dict[str, str] = field(default_factory=dict)
+    kind: str = ""
+
+    def add(self, labels: Mapping[str, str], node: str) -> None:
+        """Adds the labels of a series."""
+        self.kind = self.kind or PARALLELISM.get(labels.get("parallelism", "").removesuffix("-parallel"), "")
+        rank = labels.get("rank") or labels.get("member") or ""
+        if not rank or len(self.nodes) >= MAX_RANKS:
+            return
+        if node or rank not in self.nodes:
+            self.nodes[rank] = node
+        if text := labels.get("global_rank", ""):
+            self.global_ranks[rank] = text
+        gpu = GPU_PATTERN.fullmatch(next((labels[label] for label in GPU_LABELS if labels.get(label)), ""))
+        if gpu:
+            self.gpus[rank] = int(gpu[1])
+
+
+class EngineIdentity(NamedTuple):
+    """One serving engine: what its series have in common."""
+
+    node: str
+    labels: tuple[tuple[str, str], ...]
+    """Those of its labels that tell engines apart, the strongest first."""
+    prefix: str
+    """Which kind of engine: the first part of its metrics' names."""
+
+
+@dataclass
+class GroupFinder:
+    """Collects series of ranks, groups and engines, and drafts groups of them."""
+
+    ranks: dict[str, RankLabels] = field(default_factory=lambda: defaultdict(RankLabels))
+    engines: dict[EngineIdentity, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
+    """Names of models and indices of engines of each place that serves."""
+    node_of_pod: Mapping[str, str] = field(default_factory=dict)
+    gpus_of_pod: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """GPUs (`node/gpuN`) by the pod that uses them."""
+    new_nodes: set[str] = field(default_factory=set)
+    """Nodes that no label names: one for each rank."""
+    assumptions: list[Assumption] = field(default_factory=list)
+
+    def add_rank(self, labels: Mapping[str, str], node: str) -> None:
+        """Adds a series of a rank or a group."""
+        name = next((labels[label] for label in GROUP_LABELS if labels.get(label)), "")
+        if name or labels.get("rank"):
+            self.ranks[name or "job"].add(labels, node)
+
+    def add_engine(self, metric: str, labels: Mapping[str, str], node: str) -> None:
+        """Adds a series of a serving engine; `node` is its host where a label other than `instance` says it."""
+        if name := labels.get("replica") or labels.get("group"):
+            self.ranks[name].nodes.setdefault("", node)
+            return
+        pod, instance = labels.get("pod", ""), labels.get("instance", "")
+        place = [("pod", pod), ("instance", instance)]
+        if not pod and not instance.rpartition(":")[2].isdigit():
+            # A host alone does not tell its engines apart.
+            place += [(label, labels.get(label, "")) for label in ("container", "service", "job")]
+        own = tuple((label, value) for label, value in place if value)
+        seen = self.engines[EngineIdentity(node, own, metric.partition(":")[0].partition("_")[0])]
+        for label in ("model_name", "engine"):
+            if value := labels.get(label):
+                seen.add((label, value))
+
+    def add_gpu(self, labels: Mapping[str, str], gpu: str) -> None:
+        """Adds a series of a GPU that says which pod uses it."""
+        for label in POD_LABELS:
+            if pod := labels.get(label):
+                self.gpus_of_pod[pod].add(gpu)
+
+    def draft_groups(self, gpus: Mapping[str, int]) -> list[GroupDraft]:
+        """Returns all groups; `gpus` is the number of GPUs of each node."""
+        groups = [self._rank_group(name, labels) for name, labels in sorted(self.ranks.items())]
+        found = [group for group in groups if group.members]
+        names = {group.name for group in found}
+        engines = [group for group in self._engine_groups(gpus) if group.name not in names]
+        return [group for group in (*found, *engines) if not set(group.name) & set(GROUP_WITHOUT)]
+
+    def _rank_group(self, name: str, labels: RankLabels) -> GroupDraft:
+        served = "" in labels.nodes
+        ranks = sorted((rank for rank in labels.nodes if rank), key=_rank_key)
+        members = self._rank_members(name, labels, ranks)
+        front = labels.nodes.get("", "")
+        if served and not members and front:
+            members = [front]
+        kind = labels.kind or ("tensor-parallel" if served else "data-parallel")
+        if members:
+            basis = "the label `parallelism`" if labels.kind else "nothing: no label says it"
+            self.assumptions.append(
+                Assumption(f"{kind} groups", basis, CERTAIN if labels.kind else GUESS)
+            )
+        front = front or (members[0].partition("/")[0] if served and members else "")
+        return GroupDraft(name, kind, "" if labels.kind else "its kind", tuple(dict.fromkeys(members)), "", front)
+
+    def _rank_members(self, name: str, labels: RankLabels, ranks: list[str]) -> list[str]:
+        """Returns the member of each rank: a node, a GPU of a node, or a node of its own where no label names one."""
+        on_node = Counter(labels.nodes[rank] for rank in ranks)
+        places: Counter[str] = Counter()
+        members = []
+        for rank in ranks:
+            node = labels.nodes[rank]
+            if not rank.isdigit():
+                members.append(rank)
+                self.new_nodes.add(rank.partition("/gpu")[0])
+            elif not node:
+                members.append(self._rank_node(name, labels, rank))
+            elif rank in labels.gpus or on_node[node] > 1:
+                members.append(f"{node}/gpu{labels.gpus.get(rank, places[node])}")
+                places[node] += 1
+            else:
+                members.append(node)
+        if any(on_node[node] > 1 for node in places) and not labels.gpus:
+            self.assumptions.append(Assumption("ranks of a node are its GPUs in order", "the label `rank`", LIKELY))
+        return members
+
+    def _rank_node(self, name: str, labels: RankLabels, rank: str) -> str:
+        """Returns a new node for a rank that no label places."""
+        own = labels.global_ranks.get(rank) or rank
+        is_sole = len(self.ranks) == 1 or bool(labels.global_ranks)
+        node = f"rank{own}" if is_sole else f"{name}.rank{own}"
+        self.new_nodes.add(node)
+        self.assumptions.append(Assumption("a node for each rank", "no label of a host on ranks", GUESS))
+        return node
+
+    def _engine_groups(self, gpus: Mapping[str, int]) -> list[GroupDraft]:
+        """Returns a group for each serving engine, in pools of those that serve the same model."""
+        by_node: dict[str, list[EngineIdentity]] = defaultdict(list)
+        for engine in sorted({self._place_engine(each) for each in _split_engines(self.engines)}):
+            by_node[engine.node].append(engine)
+        groups: list[GroupDraft] = []
+        for node, some in sorted(by_node.items()):
+            telling = _telling_labels(some)
+            groups += filter(None, (self._engine_group(engine, telling, len(some), gpus) for engine in some if node))
+        if groups:
+            used = sorted({label for group in groups for label, _ in group.engine}) or ["the host of the engine"]
+            self.assumptions.append(Assumption(_count(len(groups), "replica"), ", ".join(used), LIKELY))
+            self.assumptions.append(
+                Assumption("replicas of one model share their requests (a pool)", "the label `model_name`", LIKELY)
+            )
+        return groups
+
+    def _place_engine(self, engine: EngineIdentity) -> EngineIdentity:
+        """Returns an engine with its node: a label, its pod's node, that of its pod's GPUs, or the scraped host."""
+        labels = dict(engine.labels)
+        pod = labels.get("pod", "")
+        of_gpus = sorted(gpu.partition("/")[0] for gpu in self.gpus_of_pod.get(pod, ()))
+        node = engine.node or self.node_of_pod.get(pod, "") or next(iter(of_gpus), "")
+        return engine._replace(node=node or bare_host(labels.get("instance", "")))
+
+    def _engine_group(
+        self, engine: EngineIdentity, telling: list[str], beside: int, gpus: Mapping[str, int]
+    ) -> GroupDraft | None:
+        """Returns the group of an engine; `beside` counts the engines of its node."""
+        labels = dict(engine.labels)
+        own = tuple((label, labels[label]) for label in telling if label in labels)
+        members = self._engine_members(labels, engine.node, gpus, alone=beside == 1)
+        if set(engine.node) & set(NODE_WITHOUT):
+            return None
+        # Where a node has one engine, the node is enough; otherwise its labels decide.
+        decides = tuple(sorted(own)) if beside > 1 or labels.get("pod") else ()
+        name = _engine_name(engine, own if beside > 1 else ())
+        model = labels.get("model_name") or "engines"
+        return GroupDraft(name, "tensor-parallel", "its kind", members, _valid_name(model), engine.node, decides)
+
+    def _engine_members(
+        self, labels: Mapping[str, str], node: str, gpus: Mapping[str, int], *, alone: bool
+    ) -> tuple[str, ...]:
+        """Returns the GPUs of an engine's pod, or of its node where it is the only engine there, or the node."""
+        if own := self.gpus_of_pod.get(labels.get("pod", "")):
+            return tuple(sorted(own, key=lambda gpu: (gpu.partition("/")[0], len(gpu), gpu)))
+        if alone and gpus.get(node):
+            return tuple(f"{node}/gpu{n}" for n in range(gpus[node]))
+        return (node,) if node else ()
+
+
+def _split_engines(found: Mapping[EngineIdentity, set[tuple[str, str]]]) -> list[EngineIdentity]:
+    """Returns the engines of all places that serve.
+
+    An `instance` that several nodes share is that of an aggregator and is left out. A place with several models has an
+    engine for each; the index of an engine counts only where nothing else names a place.
+    """
+    nodes: dict[str, set[str]] = defaultdict(set)
+    for engine in found:
+        nodes[dict(engine.labels).get("instance", "")].add(engine.node)
+    merged: dict[EngineIdentity, set[tuple[str, str]]] = defaultdict(set)
+    for engine, more in found.items():
+        own = [pair for pair in engine.labels if pair[0] != "instance" or len(nodes[pair[1]]) < 2]
+        merged[engine._replace(labels=tuple(own))] |= more
+    split = []
+    for engine, more in merged.items():
+        models = sorted(pair for pair in more if pair[0] == "model_name")
+        indices = sorted(pair for pair in more if pair[0] == "engine") if not engine.labels else []
+        for model in models or [("model_name", "")]:
+            for index in indices or [("engine", "")]:
+                split.append(engine._replace(labels=(*engine.labels, *(pair for pair in (model, index) if pair[1]))))
+    return split
+
+
+def _telling_labels(engines: list[EngineIdentity]) -> list[str]:
+    """Returns the fewest labels, strongest first, that tell the engines of one node apart."""
+    telling: list[str] = []
+    for label in ENGINE_LABELS:
+        values = [dict(engine.labels).get(label, "") for engine in engines]
+        if label == "pod" and any(values):
+            telling.append(label)
+        elif len(set(values)) > 1:
+            telling.append(label)
+        keys = {tuple(dict(engine.labels).get(name, "") for name in telling) for engine in engines}
+        if telling and len(keys) == len(engines):
+            break
+    return telling
+
+
+def _engine_name(engine: EngineIdentity, own: tuple[tuple[str, str], ...]) -> str:
+    """Returns a name of a replica: its pod, or its engine, node and what tells it from others there."""
+    labels = dict(own)
+    if pod := dict(engine.labels).get("pod"):
+        rest = [value for label, value in own if label != "pod"]
+    else:
+        port = labels.pop("instance", "").rpartition(":")[2]
+        rest = [port, *labels.values()]
+    head = pod or f"{engine.prefix}-{engine.node}"
+    name = "-".join(filter(None, (head, *rest)))
+    return _valid_name(name.replace("/", "-").replace(" ", "-"))
+
+
+def _valid_name(text: str) -> str:
+    """Returns a text without the characters that names of groups and pools must not have."""
+    return "".join(c if c not in GROUP_WITHOUT and c.isprintable() else "-" for c in text)[:200]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _rank_key(rank: str) -> tuple[int, str]:
+    return (int(rank), "") if rank.isdigit() and len(rank) < 10 else (1 << 40, rank)

@@ -1,0 +1,34 @@
+"""Series as an inference sees them: metric, labels, and the kinds of entities that the metric measures."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from skewscope.adapters.mapping.entities import ENTITY_KINDS
+from skewscope.adapters.mapping.names import MetricResolver
+
+HELPER_METRICS = ("node_uname_info", "kube_pod_info")
+"""Metrics that deliver no signal but tie names of hosts and pods together."""
+
+
+class ObservedSeries(NamedTuple):
+    """One series."""
+
+    metric: str
+    labels: Mapping[str, str]
+    kinds: frozenset[str]
+    """Kinds of entities; none for a metric that the catalogue does not know."""
+
+
+def observe_series(
+    found: Iterable[tuple[str, Mapping[str, str]]], names: MetricResolver
+) -> Iterator[ObservedSeries]:
+    """Yields the series whose metrics are known, with the labels that a mapping gives them."""
+    kinds_of: dict[str, frozenset[str]] = {}
+    for metric, labels in found:
+        translated = names.translate(metric, labels)
+        known, own = translated.metric, translated.labels
+        if known not in kinds_of:
+            words = (origin.entity_word for origin in names.origins(known))
+            kinds_of[known] = frozenset(ENTITY_KINDS[word] for word in words if word in ENTITY_KINDS)
+        if kinds_of[known] or known in HELPER_METRICS:
+            yield ObservedSeries(known, own, kinds_of[known])
