@@ -5,7 +5,7 @@ GPU or a port that no series names does not exist for the inference.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from skewscope.adapters.discovery.draft import CERTAIN, GUESS, LIKELY, Assumption, NodeDraft, TopologyDraft
@@ -15,6 +15,9 @@ from skewscope.adapters.discovery.inferred_ports import PortLabels, draft_ports
 from skewscope.adapters.discovery.observed_series import ObservedSeries
 from skewscope.adapters.mapping.entities import GPU_LABELS, GPU_PATTERN, UUID_LABELS
 from skewscope.engine.model.topology_file import MAX_GPUS, NODE_WITHOUT
+
+DIRECT_KINDS = HOST_BOUND - {"replica", "rank"}
+"""Kinds whose series say that a node exists; hosts of ranks and engines are settled with their groups."""
 
 
 @dataclass
@@ -35,14 +38,14 @@ def infer_topology(series: Iterable[ObservedSeries]) -> TopologyDraft:
     groups = GroupFinder(node_of_pod=hosts.node_of_pod)
     for one in found:
         node = hosts.find_node(one.labels)
-        # The host of an engine is settled with its group: it may be a pod of its own.
-        if node and (one.kinds & HOST_BOUND - {"replica"} or one.metric == "node_uname_info"):
+        if node and (one.kinds & DIRECT_KINDS or one.metric == "node_uname_info"):
             _add_series(nodes[node], one)
         _add_to_groups(groups, one, node, hosts)
     counts = {name: len(labels.uuids) or max(labels.gpus, default=-1) + 1 for name, labels in nodes.items()}
     draft = TopologyDraft()
     draft.groups = groups.draft_groups(counts)
-    names = {*nodes, *groups.new_nodes, *(group.front_end for group in draft.groups if group.front_end)}
+    members = {member.rpartition("/gpu")[0] or member for group in draft.groups for member in group.members}
+    names = {*nodes, *members, *(group.front_end for group in draft.groups if group.front_end)}
     ports, assumed = draft_ports({name: nodes[name].ports for name in sorted(names) if name in nodes})
     aliases = hosts.aliases
     draft.add(
@@ -56,7 +59,7 @@ def infer_topology(series: Iterable[ObservedSeries]) -> TopologyDraft:
         for name in sorted(names)
         if not set(name) & set(NODE_WITHOUT)
     )
-    draft.assumptions = [*_node_assumptions(hosts, draft, groups), *assumed, *sorted(set(groups.assumptions))]
+    draft.assumptions = [*_node_assumptions(hosts, draft), *assumed, *sorted(set(groups.assumptions))]
     return draft
 
 
@@ -92,7 +95,7 @@ def _count_gpus(name: str, nodes: dict[str, NodeLabels], draft: TopologyDraft) -
     return max(len(own.uuids) if not own.gpus else 0, *(n + 1 for n in (*own.gpus, *named, -1)))
 
 
-def _node_assumptions(hosts: HostNames, draft: TopologyDraft, groups: GroupFinder) -> Iterable[Assumption]:
+def _node_assumptions(hosts: HostNames, draft: TopologyDraft) -> Iterator[Assumption]:
     """Yields from which labels the nodes and their GPUs are."""
     for label, names in sorted(hosts.labels_used.items()):
         certainty = LIKELY if label == "instance" else CERTAIN
@@ -112,5 +115,3 @@ def _node_assumptions(hosts: HostNames, draft: TopologyDraft, groups: GroupFinde
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
-
-

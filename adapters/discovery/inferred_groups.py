@@ -68,8 +68,6 @@ class GroupFinder:
     node_of_pod: Mapping[str, str] = field(default_factory=dict)
     gpus_of_pod: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """GPUs (`node/gpuN`) by the pod that uses them."""
-    new_nodes: set[str] = field(default_factory=set)
-    """Nodes that no label names: one for each rank."""
     assumptions: list[Assumption] = field(default_factory=list)
 
     def add_rank(self, labels: Mapping[str, str], node: str) -> None:
@@ -118,9 +116,7 @@ class GroupFinder:
         kind = labels.kind or ("tensor-parallel" if served else "data-parallel")
         if members:
             basis = "the label `parallelism`" if labels.kind else "nothing: no label says it"
-            self.assumptions.append(
-                Assumption(f"{kind} groups", basis, CERTAIN if labels.kind else GUESS)
-            )
+            self.assumptions.append(Assumption(f"{kind} groups", basis, CERTAIN if labels.kind else GUESS))
         front = front or (members[0].partition("/")[0] if served and members else "")
         return GroupDraft(name, kind, "" if labels.kind else "its kind", tuple(dict.fromkeys(members)), "", front)
 
@@ -133,7 +129,6 @@ class GroupFinder:
             node = labels.nodes[rank]
             if not rank.isdigit():
                 members.append(rank)
-                self.new_nodes.add(rank.partition("/gpu")[0])
             elif not node:
                 members.append(self._rank_node(name, labels, rank))
             elif rank in labels.gpus or on_node[node] > 1:
@@ -150,7 +145,6 @@ class GroupFinder:
         own = labels.global_ranks.get(rank) or rank
         is_sole = len(self.ranks) == 1 or bool(labels.global_ranks)
         node = f"rank{own}" if is_sole else f"{name}.rank{own}"
-        self.new_nodes.add(node)
         self.assumptions.append(Assumption("a node for each rank", "no label of a host on ranks", GUESS))
         return node
 
@@ -224,7 +218,8 @@ def _split_engines(found: Mapping[EngineIdentity, set[tuple[str, str]]]) -> list
         indices = sorted(pair for pair in more if pair[0] == "engine") if not engine.labels else []
         for model in models or [("model_name", "")]:
             for index in indices or [("engine", "")]:
-                split.append(engine._replace(labels=(*engine.labels, *(pair for pair in (model, index) if pair[1]))))
+                more = tuple(pair for pair in (model, index) if pair[1])
+                split.append(engine._replace(labels=(*engine.labels, *more)))
     return split
 
 
@@ -233,9 +228,7 @@ def _telling_labels(engines: list[EngineIdentity]) -> list[str]:
     telling: list[str] = []
     for label in ENGINE_LABELS:
         values = [dict(engine.labels).get(label, "") for engine in engines]
-        if label == "pod" and any(values):
-            telling.append(label)
-        elif len(set(values)) > 1:
+        if (label == "pod" and any(values)) or len(set(values)) > 1:
             telling.append(label)
         keys = {tuple(dict(engine.labels).get(name, "") for name in telling) for engine in engines}
         if telling and len(keys) == len(engines):

@@ -6,8 +6,8 @@ order does where a node has equally many of both.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from skewscope.adapters.discovery.draft import CERTAIN, GUESS, LIKELY, Assumption, PortDraft
 from skewscope.adapters.discovery.ports import VIRTUAL_DEVICE
@@ -18,6 +18,7 @@ RDMA_DEVICE = re.compile(r"(?:mlx[45]|bnxt_re|irdma|ionic|rocep|efa|hfi1|qedr|er
 FRONT_INTERFACE = re.compile(r"(?:eth0|eno\d+\w*|em\d+|ens[1-9]\w*|mgmt\d*)")
 RAIL_INTERFACE = re.compile(r"(?:ib\d+|ibs\w+|rail\d+|gpu\d+rdma\d+|rdma\d+)")
 NUMBER = re.compile(r"(\d+)")
+NETWORK_GUESS = "its network is taken from its name"
 MAX_DEVICES = 256
 """Devices of one node."""
 
@@ -47,46 +48,62 @@ class PortLabels:
                 self.pairs.add((found[0], found[1]))
 
 
+Uses = dict[tuple[str, str, str], int]
+"""Number of ports by what was assumed of them, from what, and how sure it is."""
+
+
 def draft_ports(found: Mapping[str, PortLabels]) -> tuple[dict[str, tuple[PortDraft, ...]], list[Assumption]]:
     """Returns the ports of each node, and what was assumed of them."""
     ports = {}
-    used: dict[tuple[str, str, str], int] = defaultdict(int)
+    used: Uses = defaultdict(int)
     for node, labels in found.items():
-        drafts = [*_named_ports(labels, used), *_device_ports(labels, used)]
+        drafts = _join_ports(list(_named_ports(labels)), list(_device_ports(labels, used)), used)
         ports[node] = tuple(draft for draft in drafts if not set(draft.name) & set(NAME_WITHOUT))
-    assumed = [Assumption(f"{what} ({count} ports)", basis, sure) for (what, basis, sure), count in sorted(used.items())]
+        for draft in ports[node]:
+            used[f"{draft.network} ports", "names of ports, interfaces and RDMA devices", LIKELY] += 1
+    assumed = [Assumption(f"{count} {what}", basis, sure) for (what, basis, sure), count in sorted(used.items())]
     return ports, assumed
 
 
-def _named_ports(labels: PortLabels, used: dict[tuple[str, str, str], int]) -> Iterable[PortDraft]:
+def _named_ports(labels: PortLabels) -> Iterator[PortDraft]:
+    """Yields the ports that the label `port` names."""
     for name in sorted(labels.names, key=_natural_key):
         is_front = name in ("ns", "front") or bool(FRONT_INTERFACE.fullmatch(name))
-        network = "north-south" if is_front else "east-west"
-        used[f"{network} ports", "the names of the label `port`", GUESS] += 1
-        yield PortDraft(name, network, "its network is taken from its name")
+        yield PortDraft(name, "north-south" if is_front else "east-west", NETWORK_GUESS)
 
 
-def _device_ports(labels: PortLabels, used: dict[tuple[str, str, str], int]) -> Iterable[PortDraft]:
+def _device_ports(labels: PortLabels, used: Uses) -> Iterator[PortDraft]:
+    """Yields the ports that devices name."""
     rdma = sorted((d for d in labels.devices if RDMA_DEVICE.fullmatch(d)), key=_natural_key)
     plain = sorted((d for d in labels.devices if not RDMA_DEVICE.fullmatch(d)), key=_natural_key)
     partner = _pair_devices(rdma, plain, labels.pairs, used)
     for device in rdma:
         interface = partner.get(device, "")
-        name = interface or device.replace(":", "-")
         is_front = bool(FRONT_INTERFACE.fullmatch(interface)) and len(rdma) > 1
+        devices = tuple(filter(None, (device, interface)))
         network = "north-south" if is_front else "east-west"
-        used[f"{network} ports", "names of RDMA devices and interfaces", LIKELY] += 1
-        yield PortDraft(name, network, "its network is taken from its name", devices=tuple(filter(None, (device, interface))))
+        yield PortDraft(interface or device.replace(":", "-"), network, NETWORK_GUESS, devices=devices)
     for interface in plain:
         if interface not in partner.values():
             network = "east-west" if RAIL_INTERFACE.fullmatch(interface) else "north-south"
-            used[f"{network} ports", "names of interfaces", LIKELY] += 1
-            yield PortDraft(interface, network, "its network is taken from its name", devices=(interface,))
+            yield PortDraft(interface, network, NETWORK_GUESS, devices=(interface,))
 
 
-def _pair_devices(
-    rdma: list[str], plain: list[str], pairs: set[tuple[str, str]], used: dict[tuple[str, str, str], int]
-) -> dict[str, str]:
+def _join_ports(named: list[PortDraft], devices: list[PortDraft], used: Uses) -> list[PortDraft]:
+    """Returns the ports of a node; named ports take the devices of equally many others, network by network."""
+    joined = []
+    for network in ("north-south", "east-west"):
+        own = [port for port in named if port.network == network]
+        others = [port for port in devices if port.network == network]
+        if own and len(own) == len(others):
+            used["ports and their devices", "the order of their names", GUESS] += len(own)
+            others = [replace(port, devices=other.devices) for port, other in zip(own, others, strict=True)]
+            own = []
+        joined += [*own, *others]
+    return joined
+
+
+def _pair_devices(rdma: list[str], plain: list[str], pairs: set[tuple[str, str]], used: Uses) -> dict[str, str]:
     """Returns the interface of each RDMA device."""
     known = {(a if a in rdma else b): (b if a in rdma else a) for a, b in pairs if (a in rdma) != (b in rdma)}
     if known:

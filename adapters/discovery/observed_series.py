@@ -19,9 +19,7 @@ class ObservedSeries(NamedTuple):
     """Kinds of entities; none for a metric that the catalogue does not know."""
 
 
-def observe_series(
-    found: Iterable[tuple[str, Mapping[str, str]]], names: MetricResolver
-) -> Iterator[ObservedSeries]:
+def observe_series(found: Iterable[tuple[str, Mapping[str, str]]], names: MetricResolver) -> Iterator[ObservedSeries]:
     """Yields the series whose metrics are known, with the labels that a mapping gives them."""
     kinds_of: dict[str, frozenset[str]] = {}
     for metric, labels in found:

@@ -289,6 +289,30 @@ class ExpositionReader:
         return Block(times[wanted], numbers[wanted], values[wanted])
 
 
+def list_series(stream: ByteStream, file: str) -> list[tuple[str, Labels]]:
+    """Returns metric name and labels of each series of a text, in the order of their first lines.
+
+    Lines that do not parse are left out: `read` reports them.
+
+    Raises:
+        InputError: the text cannot be read, or has too many series.
+    """
+    page = ParseState(file, None)
+    keys: dict[bytes, None] = {}
+    for _, lines in _read_lines(stream, page):
+        keys.update(dict.fromkeys(_split_columns(lines)[0]))
+        if len(keys) > MAX_SERIES:
+            page.add_problem(0, f"more than {MAX_SERIES} series", "fewer", "Does a label hold an id or a time?")
+            raise InputError(page.problems)
+    found = []
+    for key in keys:
+        match = openmetrics_grammar.SERIES.match(key)
+        if match and match.end() == len(key) and not key.startswith(b"#"):
+            with suppress(ValueError):
+                found.append(openmetrics_grammar.parse_series(match))
+    return found
+
+
 def concat_blocks(blocks: Sequence[Block]) -> Block:
     """Concatenates blocks, in their order."""
     parts = [block for block in blocks if len(block)]

@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 
 MAX_LABELS = 128
+RECOGNISED_LINES = 20
+"""Lines by which the format of a file is recognised."""
 SAMPLE_SYNTAX = 'a sample: name{label="value",...} number [time]'
 METRIC_TYPES = ("counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset", "unknown", "untyped")
 
@@ -120,6 +122,20 @@ def guess_format(text: bytes) -> str:
     if re.search(rb"=[^\"]", text.partition(b"{")[2].partition(b"}")[0]):
         return "Label values stand in double quotes."
     return ""
+
+
+def looks_like_exposition(head: bytes, *, timed: bool) -> bool:
+    """Returns whether the start of a file is OpenMetrics or Prometheus text, with times or without them."""
+    lines = [line for line in head.split(b"\n")[:-1] if line.strip()]
+    samples = [line for line in lines if not line.startswith(b"#")][:RECOGNISED_LINES]
+    if not samples or (not any(b"{" in line for line in samples) and not head.startswith(b"# ")):
+        return False
+    for line in samples:
+        match = SERIES.match(line)
+        rest = REST.fullmatch(line, match.end()) if match and match["name"] else None
+        if rest is None or not NUMBER.fullmatch(rest["value"]) or (rest["time"] is not None) != timed:
+            return False
+    return True
 
 
 def format_series(name: str, labels: Mapping[str, str]) -> str:

@@ -1,6 +1,7 @@
-"""Inputs of kind `parquet`: a long table with the columns time, signal, value, and one per label.
+"""Inputs of kind `parquet`: a long table with the columns time, signal, value and one per label, or a wide table.
 
-Files that a controller records have another layout, read by `adapters.formats.wide_parquet`.
+A wide table has a column for each metric. Files that a controller records have another layout, read by
+`adapters.formats.wide_parquet`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from skewscope.adapters.formats import wide_parquet
 from skewscope.adapters.formats.openmetrics import MAX_SAMPLES, MAX_SECONDS, concat_blocks
 from skewscope.adapters.formats.openmetrics_grammar import MAX_LABELS
 from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.inputs.table_layout import find_layout, long_batches
 from skewscope.adapters.mapping.entities import UnmappedError
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
@@ -25,6 +27,8 @@ MAX_GROUP_BYTES = 2 << 30
 MAX_CODES = 1 << 20
 """Numbers that are renumbered through a table; more are sorted."""
 COLUMNS = ("time", "signal", "value")
+LABEL = "Parquet table of samples"
+MAX_COLUMNS = 4096
 
 
 @dataclass
@@ -34,7 +38,7 @@ class LongTableReader:
     file: str
     source: Input
     registry: SeriesRegistry
-    resolver: MetricResolver
+    resolver: MetricResolver | None
     targets: dict[tuple[str | None, ...], list[tuple[int, float]]] = field(default_factory=dict)
 
     def input_error(self, column: str, found: str, expected: str, hint: str = "") -> InputError:
@@ -57,12 +61,65 @@ def read(source: Input, recording: Recording, registry: SeriesRegistry, names: M
         with pq.ParquetFile(recording.resolve_path(source.path)) as file:
             if wide_parquet.is_wide(file.schema_arrow.names):
                 return _read_wide(file, recording, table)
-            labels = _check_schema(file, table, pa.types)
-            batches = file.iter_batches(batch_size=ROWS, columns=[*COLUMNS, *labels])
-            return concat_blocks([block for batch in batches for block in _read_batch(batch, labels, table)])
+            parts = _long_parts(file, table, pa.types)
+            return concat_blocks([block for batch, labels in parts for block in read_batch(batch, labels, table)])
     except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError) as error:
         text = " ".join(str(error).split())[:200]
         raise table.input_error("", f"no readable Parquet ({text})", "a whole Parquet file") from None
+
+
+def recognise(head: bytes, _name: str) -> bool:
+    """Returns whether a file is a Parquet file."""
+    return head.startswith(b"PAR1")
+
+
+def scan(source: Input, recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yields metric and labels of the series of a table, as often as they occur; none of a controller's file.
+
+    Raises:
+        InputError: the file is not a Parquet file, or has other columns.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    table = LongTableReader(recording.display_path(source.path), source, SeriesRegistry(), None)
+    try:
+        with pq.ParquetFile(recording.resolve_path(source.path)) as file:
+            if not wide_parquet.is_wide(file.schema_arrow.names):
+                for batch, labels in _long_parts(file, table, pa.types, values=False):
+                    yield from scan_batch(batch, labels)
+    except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise table.input_error("", f"no readable Parquet ({text})", "a whole Parquet file") from None
+
+
+def scan_batch(batch: Any, labels: list[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yields metric and labels of each series of a batch."""
+    if batch.num_rows:
+        for signal, *values in distinct_texts(batch, ["signal", *labels])[1]:
+            yield signal or "", {name: value for name, value in zip(labels, values, strict=True) if value}
+
+
+def _long_parts(
+    file: Any, table: LongTableReader, types: Any, *, values: bool = True
+) -> Iterator[tuple[Any, list[str]]]:
+    """Yields batches in the long layout with the names of their labels; without `values` only what scans need."""
+    schema = file.schema_arrow
+
+    def is_number(name: str) -> bool:
+        return bool(types.is_integer(schema.field(name).type) or types.is_floating(schema.field(name).type))
+
+    layout = None if {"signal", "value"} & set(schema.names) else find_layout(schema.names, is_number)
+    if layout is None:
+        labels = _check_schema(file, table, types)
+        for batch in file.iter_batches(batch_size=ROWS, columns=[*(COLUMNS if values else ["signal"]), *labels]):
+            yield batch, labels
+        return
+    if len(schema.names) > MAX_COLUMNS or file.metadata.num_rows * len(layout.metrics) > MAX_SAMPLES:
+        found = f"{file.metadata.num_rows} rows of {len(schema.names)} columns"
+        raise table.input_error("", found, f"at most {MAX_COLUMNS} columns and {MAX_SAMPLES} samples")
+    for batch in file.iter_batches(batch_size=ROWS):
+        yield from ((part, list(layout.labels)) for part in long_batches(batch, layout))
 
 
 def _read_wide(file: Any, recording: Recording, table: LongTableReader) -> Block:
@@ -118,12 +175,12 @@ def _check_label(kind: Any, name: str, table: LongTableReader, types: Any) -> Pr
     return None
 
 
-def _read_batch(batch: Any, labels: list[str], table: LongTableReader) -> Iterator[Block]:
+def read_batch(batch: Any, labels: list[str], table: LongTableReader) -> Iterator[Block]:
     """Yields the samples of a batch of rows, one block per target that a row may have."""
     if not batch.num_rows:
         return
     time, value = _read_times(batch.column("time"), table), _read_floats(batch.column("value"))
-    row_of, texts = _distinct_texts(batch, ["signal", *labels])
+    row_of, texts = distinct_texts(batch, ["signal", *labels])
     targets = [_targets_of(text, labels, table) for text in texts]
     for n in range(max(map(len, targets))):
         number = np.array([each[n][0] if len(each) > n else -1 for each in targets], np.int32)[row_of]
@@ -132,7 +189,7 @@ def _read_batch(batch: Any, labels: list[str], table: LongTableReader) -> Iterat
         yield Block(time[wanted], number[wanted], (value * scale)[wanted])
 
 
-def _distinct_texts(batch: Any, columns: list[str]) -> tuple[NDArray[np.intp], list[tuple[str | None, ...]]]:
+def distinct_texts(batch: Any, columns: list[str]) -> tuple[NDArray[np.intp], list[tuple[str | None, ...]]]:
     """Returns [row] the number of its combination of texts, and the combinations."""
     codes = np.zeros(batch.num_rows, np.int64)
     words = []
@@ -180,6 +237,7 @@ def _targets_of(text: tuple[str | None, ...], labels: list[str], table: LongTabl
 def _resolve(signal: str, labels: Mapping[str, str | None], table: LongTableReader) -> list[tuple[int, float]]:
     given = {name: value for name, value in labels.items() if value}
     names, registry = table.resolver, table.registry
+    assert names is not None
     try:
         mapped = names.resolve(names.metric_name(signal, given), given, dict(table.source.labels))
     except UnmappedError as reason:

@@ -7,6 +7,13 @@ from skewscope.engine.ingest.feed import Block
 
 NEEDS = ("node", "port")
 """Labels that identify the port of the packets."""
+LABEL = "packet capture (pcap)"
+MAGIC = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1", b"\x0a\x0d\x0d\x0a")
+
+
+def recognise(head: bytes, _name: str) -> bool:
+    """Returns whether a file is a capture, by its first bytes."""
+    return head.startswith(MAGIC)
 
 
 def read(source: Input, recording: Recording, registry: SeriesRegistry, _: MetricResolver) -> Block:

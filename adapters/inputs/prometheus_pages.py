@@ -1,10 +1,19 @@
 """Inputs of kind `prometheus-pages`: a folder with one page per scrape, named by its time in seconds since 1970."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from skewscope.adapters.formats.compression import open_stream
-from skewscope.adapters.formats.openmetrics import MAX_FAULTS, MAX_SAMPLES, MAX_SECONDS, ExpositionReader, concat_blocks
+from skewscope.adapters.formats.openmetrics import (
+    MAX_FAULTS,
+    MAX_SAMPLES,
+    MAX_SECONDS,
+    ExpositionReader,
+    concat_blocks,
+    list_series,
+)
+from skewscope.adapters.formats.openmetrics_grammar import looks_like_exposition
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
@@ -14,6 +23,26 @@ MAX_PAGE_BYTES = 256 << 20
 PAGE_NAME = re.compile(r"(?P<time>\d+(?:\.\d+)?)(?:\.[a-z]+)*", re.ASCII)
 FOLDER = True
 """An input of this kind is a folder."""
+LABEL = "folder of Prometheus pages that are named by their times"
+
+
+def recognise(head: bytes, name: str) -> bool:
+    """Returns whether a file is one of the pages: exposition text without times, named by a time."""
+    return parse_page_time(name) is not None and looks_like_exposition(head, timed=False)
+
+
+def scan(source: Input, recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yields metric and labels of the series of the first and the last page.
+
+    Raises:
+        InputError: a page cannot be read, or its name is not a time.
+    """
+    pages = list_pages(recording, source)
+    for _, name in [*pages[:1], *pages[1:][-1:]]:
+        shown = f"{source.path}/{name}"
+        with open_stream(recording.resolve_path(shown), MAX_PAGE_BYTES) as stream:
+            for metric, labels in list_series(stream, recording.display_path(shown)):
+                yield metric, dict(labels)
 
 
 def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:

@@ -218,11 +218,26 @@ def _parse_topology(fields: FieldReader, folder: Path) -> tuple[Topology, str]:
         return Topology(), ""
     read, problems = parse_topology(document)
     fields.problems += problems
+    return (Topology(), "") if problems else (read, _topology_hash(document))
+
+
+def parse_topology_file(text: str, file: str) -> tuple[Topology, str]:
+    """Returns the topology in the text of a file, and the hash of its content.
+
+    Raises:
+        InputError: all problems of the topology.
+    """
+    document = yamlfile.parse(text, file)
+    read, problems = parse_topology(document)
     if problems:
-        return Topology(), ""
-    # The hash is of the content, not of its formatting.
+        raise InputError(problems)
+    return read, _topology_hash(document)
+
+
+def _topology_hash(document: yamlfile.Document) -> str:
+    """Returns a hash of the content, not of its formatting."""
     content = json.dumps(document.data, sort_keys=True, default=str)
-    return read, hashlib.sha256(content.encode()).hexdigest()
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _parse_mapping_file(fields: FieldReader, folder: Path) -> NameMapping:

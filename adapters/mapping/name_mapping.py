@@ -70,6 +70,14 @@ class NameMapping:
             for rule in self.rules
         ]
 
+    def may_map(self, metric: str) -> bool:
+        """Returns whether a rule has this metric's name; its labels decide."""
+        return any(
+            name.fullmatch(metric.removesuffix(part))
+            for name, _, rule in self._compiled
+            for part in (PARTS if rule.is_histogram else ("",))
+        )
+
     def translate(self, metric: str, labels: Mapping[str, str]) -> TranslatedSeries | None:
         """Returns a series as its rule maps it; None where no rule fits."""
         for name, wanted, rule in self._compiled:

@@ -136,7 +136,7 @@ class PrometheusQuerySource:
         answer = await fetch(
             f"{self.settings.url}/api/v1/label/{quote('__name__')}/values", self.settings.fetch_options
         )
-        there = await asyncio.to_thread(_parse_response, answer, self.settings.fetch_options)
+        there = await asyncio.to_thread(parse_response, answer, self.settings.fetch_options)
         if not isinstance(there, list):
             raise PrometheusResponseError("no list of names")
         return tuple(sorted({name for name in there if isinstance(name, str)} & set(self.context.names.metrics)))
@@ -154,8 +154,8 @@ class PrometheusQuerySource:
 
     def _parse_batch(self, answer: bytes) -> SourceBatch | None:
         """Returns the new samples of an answer."""
-        data, rows = _parse_response(answer, self.settings.fetch_options), SourceBatchBuilder()
-        for labelled, samples in _parse_matrix(data):
+        data, rows = parse_response(answer, self.settings.fetch_options), SourceBatchBuilder()
+        for labelled, samples in parse_matrix(data):
             targets = self.mapper.lookup(tuple(sorted(labelled.items())), _split_name, labelled)
             for time, value in samples if targets else ():
                 rows.add(targets, time, value)
@@ -186,7 +186,7 @@ def build_selectors(names: Sequence[str], match: Labels) -> Iterator[str]:
         yield f'{{__name__=~"{"|".join(some)}"{more}}}'
 
 
-def _parse_response(answer: bytes, options: FetchOptions) -> Any:
+def parse_response(answer: bytes, options: FetchOptions) -> Any:
     """Returns the data of an answer.
 
     Raises:
@@ -212,7 +212,7 @@ def _split_name(labelled: Mapping[str, str]) -> tuple[str, Labels]:
     return labelled.get("__name__", ""), tuple(own)
 
 
-def _parse_matrix(data: Any) -> Iterator[tuple[Mapping[str, str], Iterable[tuple[float, float]]]]:
+def parse_matrix(data: Any) -> Iterator[tuple[Mapping[str, str], Iterable[tuple[float, float]]]]:
     """Yields labels and samples of each series.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, suggest_name
-from skewscope.tui.cli import agent, controller, reports, rules, silences, simulate, topology
+from skewscope.tui.cli import agent, controller, diagnose, reports, rules, silences, simulate, topology
 from skewscope.tui.cli.catalogue import kb
 from skewscope.tui.cli.options import (
     check_choices,
@@ -183,6 +183,9 @@ def _open_console(recording: Path | None, options: launcher.LaunchOptions) -> in
     from skewscope.adapters.inputs.recording import demo_path  # noqa: PLC0415
 
     return launcher.open_console(recording or demo_path(), options)
+
+
+cli.add_command(diagnose.diagnose)
 
 
 @cli.command("replay", cls=DiagnoseCommand)

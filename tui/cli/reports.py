@@ -105,7 +105,7 @@ def report(ctx: click.Context, recording: Path | None, html: bool, why: bool, ou
         clear_progress(wanted=True)
     names = DisplayNames(load_catalogue(), outcome.incidents)
     if html:
-        write_output(_html_report(path.name, history, outcome, names), output)
+        write_output(html_report(path.name, history, outcome, names), output)
     elif output:
         write_output(text.to_plain_text(lines(path.name, outcome, names, 100, why=why), ascii_=is_ascii_only()), output)
     else:
@@ -113,7 +113,8 @@ def report(ctx: click.Context, recording: Path | None, html: bool, why: bool, ou
     ctx.exit(findings_exit_code(recording, outcome.incidents))
 
 
-def _html_report(name: str, history: "ViewHistory", outcome: "ReplayResult", names: "DisplayNames") -> str:
+def html_report(name: str, history: "ViewHistory", outcome: "ReplayResult", names: "DisplayNames") -> str:
+    """Returns a self-contained HTML page of a replay."""
     from skewscope.tui.render.html_report import HtmlReportData, render_html  # noqa: PLC0415
     from skewscope.tui.render.report import unused_sentences, verdict_line, watch_summary  # noqa: PLC0415
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, suggest_name
 
 if TYPE_CHECKING:
+    from skewscope.adapters.inputs.recording import Recording
     from skewscope.adapters.runtime.channel import ControllerEndpoint
     from skewscope.adapters.runtime.replay import Progress
     from skewscope.adapters.view.builder import ViewHistory
@@ -68,7 +69,7 @@ def operator_name() -> str:
         return "operator"
 
 
-def open_console(recording: Path, options: LaunchOptions) -> int:
+def open_console(recording: "Path | Recording", options: LaunchOptions) -> int:
     """Show a recording in the console; returns the exit code.
 
     Raises:
@@ -76,7 +77,8 @@ def open_console(recording: Path, options: LaunchOptions) -> int:
     """
     from skewscope.adapters.inputs.recording import open_recording  # noqa: PLC0415
 
-    open_recording(recording)  # report a faulty recording before a screen opens
+    if isinstance(recording, Path):
+        open_recording(recording)  # report a faulty recording before a screen opens
     from multiprocessing import resource_tracker  # noqa: PLC0415
 
     resource_tracker.ensure_running()  # reader processes need it, and the console takes over standard error
@@ -153,7 +155,7 @@ def _run_console(options: LaunchOptions, read: Callable[["ViewHistory", "Progres
     return console.return_code or 0
 
 
-def _read_recording(recording: Path, history: "ViewHistory", report_progress: "Progress") -> None:
+def _read_recording(recording: "Path | Recording", history: "ViewHistory", report_progress: "Progress") -> None:
     from skewscope.adapters.runtime.replay import replay  # noqa: PLC0415
 
     replay(recording, progress=report_progress, history=history, workers=None)

@@ -1,0 +1,205 @@
+"""Inputs of kind `csv`: a table of samples with a header, long (time, signal, value, labels) or wide (see `parquet`).
+
+Columns are separated by commas, semicolons or tabs. Times are seconds since 1970 (larger numbers are milliseconds,
+microseconds or nanoseconds) or ISO 8601; UTC where they have no zone. Empty cells and `N/A` are no samples.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from skewscope.adapters.formats.compression import open_stream
+from skewscope.adapters.formats.openmetrics import MAX_SAMPLES, MAX_SECONDS
+from skewscope.adapters.inputs.parquet import LongTableReader, read_batch, scan_batch
+from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.inputs.table_layout import EXPECTED, TIME_NAMES, TableLayout, find_layout, long_batches
+from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
+from skewscope.engine.ingest.feed import Block, concat_blocks
+from skewscope.kb.problems import InputError, Problem
+
+LABEL = "CSV table of samples"
+BLOCK_BYTES = 4 << 20
+MAX_COLUMNS = 4096
+SEPARATORS = ",;\t"
+EMPTY_CELLS = ["", "N/A", "NA", "n/a", "null", "None", "NaN", "nan", "[N/A]"]
+COLUMN_NAME = re.compile(r'"?[A-Za-z_][\w.:/ {}=-]*"?')
+NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+TIME_UNITS = (1.0, 1e3, 1e6, 1e9)
+"""Seconds, milliseconds, microseconds and nanoseconds: numbers of them in a second."""
+
+
+def recognise(head: bytes, name: str) -> bool:
+    """Returns whether a file is a table of samples: by its name, and a header with a column of times."""
+    if not re.search(r"\.(?:csv|tsv)(?:\.zst|\.gz)?$", name.lower()):
+        return False
+    names = _header_names(head)
+    times = {each.lower() for each in names} & set(TIME_NAMES)
+    # nvidia-smi writes units in brackets.
+    return bool(times) and len(names) > 1 and all(COLUMN_NAME.fullmatch(each) for each in names)
+
+
+def _header_names(head: bytes) -> list[str]:
+    line = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0].decode("utf-8", "replace").strip()
+    return [each.strip().strip('"') for each in line.split(_separator(line))]
+
+
+def _separator(line: str) -> str:
+    return max(SEPARATORS, key=line.count)
+
+
+def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
+    """Returns the samples of the table.
+
+    Raises:
+        InputError: the file is no such table.
+    """
+    table = LongTableReader(recording.display_path(source.path), source, registry, names)
+    path = recording.resolve_path(source.path)
+    return concat_blocks(
+        [block for batch, labels in _long_table(path, table.file) for block in read_batch(batch, labels, table)]
+    )
+
+
+def scan(source: Input, recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yields metric and labels of the series, as often as they occur."""
+    for batch, labels in _long_table(recording.resolve_path(source.path), recording.display_path(source.path)):
+        yield from scan_batch(batch, labels)
+
+
+@dataclass
+class _CsvFile:
+    """One file while it is read."""
+
+    file: str
+    rows: int = 0
+    """Rows before the current batch."""
+
+    def problem(self, row: int, column: str, found: str, expected: str, hint: str = "") -> InputError:
+        """Returns the error of a cell; rows count from 0, below the header."""
+        return InputError([Problem(self.file, row + 2, column, found, expected, hint)])
+
+
+def _long_table(path: Path, shown: str) -> Iterator[tuple[Any, list[str]]]:
+    """Yields batches in the long layout, with the names of their labels."""
+    import pyarrow as pa  # noqa: PLC0415 - needed for tables only
+
+    state = _CsvFile(shown)
+    layout: TableLayout | None = None
+    try:
+        with open_stream(path) as stream:
+            for batch in _read_batches(stream, state):
+                layout = layout or _layout_of(batch, state)
+                for part in long_batches(_convert(batch, layout, state), layout):
+                    yield part, list(layout.labels)
+                state.rows += batch.num_rows
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise InputError([Problem(shown, 0, "", f"no readable table ({text})", EXPECTED)]) from None
+
+
+def _read_batches(stream: Any, state: _CsvFile) -> Iterator[Any]:
+    """Yields batches whose columns are texts."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.csv as pacsv  # noqa: PLC0415
+
+    head = stream.peek(1 << 16)
+    names = _header_names(head)
+    if not head.strip() or len(names) > MAX_COLUMNS or len(set(names)) < len(names):
+        found = (
+            "an empty file"
+            if not head.strip()
+            else f"a header of {len(names)} columns, {len(set(names))} of them different"
+        )
+        raise InputError([Problem(state.file, 1, "", found, EXPECTED)])
+
+    def refuse(row: Any) -> str:
+        line = row.number or state.rows + 2
+        found = f"{row.actual_columns} columns in {row.text[:60]!r}"
+        raise InputError([Problem(state.file, line, "", found, f"{row.expected_columns} columns")])
+
+    line = head.partition(b"\n")[0].decode("utf-8", "replace")
+    reader = pacsv.open_csv(
+        stream,
+        pacsv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, column_names=names, skip_rows=1),
+        pacsv.ParseOptions(delimiter=_separator(line), invalid_row_handler=refuse),
+        pacsv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True, null_values=EMPTY_CELLS
+        ),
+    )
+    yield from reader
+
+
+def _layout_of(batch: Any, state: _CsvFile) -> TableLayout:
+    def is_number(name: str) -> bool:
+        texts = (text for text in batch.column(name).to_pylist() if text is not None)
+        some = [text for _, text in zip(range(100), texts, strict=False)]
+        # A cell that is no number among many that are is an error of its line, not a label.
+        return sum(bool(NUMBER.fullmatch(text.strip())) for text in some) * 2 > len(some)
+
+    found = find_layout(batch.schema.names, is_number)
+    if found is None:
+        shown = ", ".join(batch.schema.names)[:200]
+        raise InputError([Problem(state.file, 1, "", f"the columns {shown}", EXPECTED)])
+    return found
+
+
+def _convert(batch: Any, layout: TableLayout, state: _CsvFile) -> Any:
+    """Returns a batch with times and values as numbers; rows without a time are an error."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    numbers = [layout.value] if layout.signal else list(layout.metrics)
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    for name in numbers:
+        columns[name] = _to_numbers(columns[name], name, state)
+    columns[layout.time] = pa.array(_to_times(columns[layout.time], layout.time, state))
+    if state.rows * len(numbers) > MAX_SAMPLES:
+        raise state.problem(state.rows, "", f"more than {MAX_SAMPLES} samples", "fewer", "Cut it into shorter ones.")
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _to_numbers(column: Any, name: str, state: _CsvFile) -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    try:
+        return pc.utf8_trim_whitespace(column).cast(pa.float64())
+    except pa.ArrowInvalid:
+        for row, text in enumerate(column.to_pylist()):
+            if text is not None and not NUMBER.fullmatch(text.strip()):
+                hint = "A label? Name its column as Skewscope does: node, gpu, port, device, rank, ..."
+                raise state.problem(
+                    state.rows + row, name, f"{text!r:.40}", "a number, or an empty cell", hint
+                ) from None
+        raise
+
+
+def _to_times(column: Any, name: str, state: _CsvFile) -> Any:
+    """Returns [row] float64 seconds since 1970."""
+    texts = column.to_pylist()
+    seconds: dict[str, float] = {}
+    for row, text in enumerate(texts):
+        if text is None or (text not in seconds and not _add_time(text, seconds)):
+            expected = "seconds since 1970, or a date with a time (2026-11-21T17:30:00Z)"
+            raise state.problem(state.rows + row, name, f"{text!r:.40}" if text else "no time", expected)
+    return np.array([seconds[text] for text in texts], np.float64)
+
+
+def _add_time(text: str, seconds: dict[str, float]) -> bool:
+    """Adds the time of a text; returns whether it is one."""
+    bare = text.strip()
+    if NUMBER.fullmatch(bare):
+        number = float(bare)
+        unit = next((unit for unit in TIME_UNITS if number / unit < MAX_SECONDS), 0.0)
+        if unit and number >= 0:
+            seconds[text] = number / unit
+        return text in seconds
+    with suppress(ValueError, OverflowError):
+        when = datetime.fromisoformat(bare.replace("/", "-"))
+        seconds[text] = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    return text in seconds

@@ -1,0 +1,169 @@
+"""Makes a recording of files that nobody described: finds their kinds and infers the topology that they come from."""
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import yaml
+
+from skewscope.adapters.discovery.draft import GUESS, Assumption, TopologyDraft
+from skewscope.adapters.discovery.inference import infer_topology
+from skewscope.adapters.discovery.render import render_inferred
+from skewscope.adapters.formats.topology_text import format_topology
+from skewscope.adapters.inputs.recognition import find_inputs
+from skewscope.adapters.inputs.recording import (
+    RECORDING_FILE,
+    Input,
+    Recording,
+    input_readers,
+    open_recording,
+    parse_topology_file,
+)
+from skewscope.adapters.inputs.series_scan import scan_inputs
+from skewscope.adapters.mapping.name_mapping import NameMapping
+from skewscope.adapters.mapping.names import MetricResolver
+from skewscope.engine.model.topology import Topology
+from skewscope.kb import yamlfile
+from skewscope.kb.loader import catalogue
+from skewscope.kb.problems import InputError, Problem, join_names
+
+TOPOLOGY_FILE, MAPPING_FILE = "topology.yaml", "mapping.yaml"
+INPUT_FOLDER = "inputs"
+NOTE = "written by skewscope diagnose"
+
+
+@dataclass(frozen=True)
+class DraftRecording:
+    """A recording of files, with what was assumed to read them."""
+
+    recording: Recording
+    topology_text: str
+    assumptions: tuple[Assumption, ...] = ()
+    unknown: Counter[str] = field(default_factory=Counter)
+    """Number of series of each metric that no signal has."""
+    skipped: tuple[str, ...] = ()
+    """Files of folders of which no kind is known."""
+
+
+def draft_recording(
+    paths: Sequence[Path],
+    topology: Path | None = None,
+    mapping: NameMapping | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> DraftRecording:
+    """Returns a recording of files and folders; without a topology, one is inferred from their labels.
+
+    Raises:
+        InputError: a file cannot be read or is of no known kind, or nothing in them is known.
+    """
+    missing = [path for path in paths if not path.exists()]
+    if missing:
+        raise InputError(Problem(str(path), 0, "", "no such file or folder", "one") for path in missing)
+    folder = _common_folder(paths)
+    found = find_inputs(paths, folder)
+    text = yamlfile.read_text(topology, str(topology)) if topology else ""
+    known, digest = parse_topology_file(text, str(topology)) if topology else (Topology(), "")
+    inputs = tuple(_place_capture(source, known) for source in found.inputs)
+    raw = Recording(folder, known, inputs, topology_hash=digest, mapping=mapping or NameMapping())
+    names = MetricResolver(catalogue(), Topology(), raw.mapping)
+    scan = scan_inputs(raw, names, progress)
+    if topology:
+        return DraftRecording(raw, text, (), scan.unknown, tuple(found.skipped))
+    draft = infer_topology(scan.series)
+    if scan.nodes_of_files:
+        draft.assumptions.insert(0, Assumption(_nodes_of_files(scan.nodes_of_files), "the names of files", GUESS))
+    _check_found(draft, paths, scan.unknown)
+    text = render_inferred(draft)
+    read, digest = parse_topology_file(text, TOPOLOGY_FILE)
+    whole = replace(raw, topology=read, topology_hash=digest, inputs=tuple(scan.inputs))
+    return DraftRecording(whole, text, tuple(draft.assumptions), scan.unknown, tuple(found.skipped))
+
+
+def describe_recording(folder: Path) -> DraftRecording:
+    """Returns a recording that is described already.
+
+    Raises:
+        InputError: all problems of its description.
+    """
+    recording = open_recording(folder)
+    return DraftRecording(recording, format_topology(recording.topology))
+
+
+def _nodes_of_files(names: list[str]) -> str:
+    return f"node {names[0]}" if len(names) == 1 else f"nodes {join_names(sorted(set(names)), 3)}"
+
+
+def _common_folder(paths: Sequence[Path]) -> Path:
+    """Returns the folder that contains all paths, relative where it is below the current one."""
+    whole = [path.resolve() for path in paths]
+    found = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in whole]))
+    here = Path.cwd().resolve()
+    return found.relative_to(here) if found.is_relative_to(here) else found
+
+
+def _place_capture(source: Input, topology: Topology) -> Input:
+    """Returns the input of a capture with the port that its name says: `node-port.pcap` or `node_port.pcap`."""
+    if "port" not in getattr(input_readers()[source.kind], "NEEDS", ()):
+        return source
+    stem = Path(source.path).name.partition(".pcap")[0]
+    for port in topology.port.values():
+        if stem in (f"{port.node}-{port.name}", f"{port.node}_{port.name}"):
+            return replace(source, labels=(("node", port.node), ("port", port.name)))
+    expected = "--topology FILE, and a name such as n0-eth0.pcap for port eth0 of node n0"
+    hint = "A capture does not say where it was taken; or describe it in a recording.yaml."
+    raise InputError([Problem(source.path, 0, "", "a capture of an unknown port", expected, hint)])
+
+
+def _check_found(draft: TopologyDraft, paths: Sequence[Path], unknown: Counter[str]) -> None:
+    """Raises InputError where no series says of what it is."""
+    if draft.nodes:
+        return
+    where = str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+    names = [name for name, _ in unknown.most_common(3)]
+    found = f"no metric that is known, but {len(unknown)} others ({join_names(names, 3)})" if unknown else "no series"
+    hint = "--mapping FILE maps your names: docs/mapping.md shows how."
+    raise InputError([Problem(where, 0, "", found, "metrics of exporters that the catalogue lists", hint)])
+
+
+def save_recording(draft: DraftRecording, folder: Path) -> None:
+    """Writes a recording to a new folder: its description, the topology and copies of the inputs.
+
+    Raises:
+        InputError: the folder exists and is not empty.
+    """
+    check_new_folder(folder)
+    (folder / INPUT_FOLDER).mkdir(parents=True)
+    inputs: list[dict[str, object]] = []
+    for number, source in enumerate(draft.recording.inputs):
+        origin = draft.recording.resolve_path(source.path)
+        name = f"{INPUT_FOLDER}/{number:03d}-{origin.name}"
+        if origin.is_dir():
+            shutil.copytree(origin, folder / name)
+        else:
+            shutil.copyfile(origin, folder / name)
+        labels = {"labels": dict(source.labels)} if source.labels else {}
+        inputs.append({"kind": source.kind, "path": name, **labels})
+    write_description(folder, draft.topology_text, inputs, draft.recording)
+
+
+def check_new_folder(folder: Path) -> None:
+    """Raises InputError where a folder exists and is not empty."""
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise InputError([Problem(str(folder), 0, "", "an existing path", "a new or empty folder")])
+
+
+def write_description(folder: Path, topology_text: str, inputs: list[dict[str, object]], recording: Recording) -> None:
+    """Writes `recording.yaml`, the topology and the mapping file of a recording."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / TOPOLOGY_FILE).write_text(topology_text, encoding="utf-8")
+    whole: dict[str, object] = {"version": 1, "topology": TOPOLOGY_FILE, "note": NOTE}
+    whole |= {"start": recording.start} if recording.start is not None else {}
+    whole |= {"end": recording.end} if recording.end is not None else {}
+    if recording.mapping.text:
+        (folder / MAPPING_FILE).write_text(recording.mapping.text, encoding="utf-8")
+        whole["mapping"] = MAPPING_FILE
+    text = yaml.safe_dump({**whole, "inputs": inputs}, sort_keys=False, allow_unicode=True)
+    (folder / RECORDING_FILE).write_text(text, encoding="utf-8")

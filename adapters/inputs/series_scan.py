@@ -1,0 +1,89 @@
+"""Lists the series of inputs before they are read: metric and labels of each, for the inference of a topology."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+from skewscope.adapters.discovery.hosts import HOST_BOUND, HOST_LABELS
+from skewscope.adapters.discovery.observed_series import HELPER_METRICS, ObservedSeries, observe_series
+from skewscope.adapters.formats.compression import open_stream
+from skewscope.adapters.inputs.recording import Input, Recording, input_readers
+from skewscope.adapters.mapping.names import MetricResolver
+from skewscope.engine.model.topology_file import NODE_WITHOUT
+
+MAX_SERIES = 2_000_000
+SELF_PLACED = frozenset(("pod", "rank", "group", "replica"))
+"""Labels that place a series without a host."""
+
+
+@dataclass
+class SeriesScan:
+    """The series of several inputs."""
+
+    inputs: list[Input] = field(default_factory=list)
+    """With the label `node` of those whose file stands for a node."""
+    series: list[ObservedSeries] = field(default_factory=list)
+    unknown: Counter[str] = field(default_factory=Counter)
+    """Number of series of each metric that no signal has."""
+    nodes_of_files: list[str] = field(default_factory=list)
+    """Nodes that are named after their files."""
+
+
+def scan_inputs(
+    recording: Recording, names: MetricResolver, progress: Callable[[str, float], None] | None = None
+) -> SeriesScan:
+    """Lists the series of all inputs of a recording, whose topology need not be known.
+
+    Raises:
+        InputError: an input cannot be read.
+    """
+    scan = SeriesScan()
+    for number, source in enumerate(recording.inputs):
+        if progress:
+            progress(f"look at {source.path}", number / len(recording.inputs))
+        _scan_input(source, recording, names, scan)
+    return scan
+
+
+def _scan_input(source: Input, recording: Recording, names: MetricResolver, scan: SeriesScan) -> None:
+    distinct: dict[tuple[str, tuple[tuple[str, str], ...]], None] = {}
+    for metric, labels in _list_series(source, recording):
+        distinct.setdefault((names.metric_name(metric, labels), tuple(sorted(labels.items()))))
+        if len(distinct) > MAX_SERIES:
+            break
+    static = dict(source.labels)
+    found = []
+    for metric, pairs in distinct:
+        own = {**dict(pairs), **static}
+        observed = list(observe_series([(metric, own)], names))
+        found += observed
+        if not observed and not metric.endswith("_created") and metric not in HELPER_METRICS:
+            scan.unknown[metric] += 1
+    named = _node_of_file(source, found)
+    if named:
+        source = replace(source, labels=tuple(sorted([*source.labels, ("node", named)])))
+        found = [one._replace(labels={**one.labels, "node": named}) for one in found]
+        scan.nodes_of_files.append(named)
+    scan.inputs.append(source)
+    scan.series += found
+
+
+def _list_series(source: Input, recording: Recording) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yields metric and labels of the series of an input; some may come repeatedly."""
+    module = input_readers()[source.kind]
+    if scan := getattr(module, "scan", None):
+        yield from scan(source, recording)
+    elif read_series := getattr(module, "read_series", None):
+        with open_stream(recording.resolve_path(source.path)) as stream:
+            for one in read_series(stream, recording.display_path(source.path), dict(source.labels)):
+                yield one.metric, dict(one.labels)
+
+
+def _node_of_file(source: Input, series: list[ObservedSeries]) -> str:
+    """Returns the node that the name of a file stands for, if no series says where it is from; '' otherwise."""
+    placed = [one for one in series if one.kinds & HOST_BOUND]
+    if not placed or any(one.labels.get(label) for one in placed for label in (*HOST_LABELS, *SELF_PLACED)):
+        return ""
+    stem = PurePosixPath(source.path).name.partition(".")[0]
+    return "".join(c if c not in NODE_WITHOUT and c.isprintable() else "-" for c in stem)[:100] or "host"

@@ -1,0 +1,267 @@
+"""The command `diagnose`: a first answer on one's own data, with nothing described by hand."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from skewscope.kb.problems import InputError, Problem, join_names
+from skewscope.tui.cli.options import json_option, load_catalogue, parse_time, why_option
+from skewscope.tui.cli.reports import ReportCommand, html_report
+from skewscope.tui.cli.terminal import (
+    clear_progress,
+    findings_exit_code,
+    is_ascii_only,
+    output_width,
+    print_lines,
+    progress_bar,
+    write_output,
+)
+from skewscope.tui.render import text
+from skewscope.tui.render.text import Line, line, wrap
+
+if TYPE_CHECKING:
+    from skewscope.adapters.inputs.draft_recording import DraftRecording
+    from skewscope.adapters.mapping.name_mapping import NameMapping
+    from skewscope.adapters.runtime.replay import ReplayResult
+    from skewscope.adapters.view.builder import ViewHistory
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+SCHEMES = ("http://", "https://")
+DRAFT_SHARE = 0.1
+"""Share of the progress bar until the data is replayed."""
+MAX_NAMED = 3
+"""Unknown metrics that the short report names."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnoseOptions:
+    """The options of `diagnose`."""
+
+    topology: Path | None
+    mapping: Path | None
+    save: Path | None
+    redact: bool
+    html: Path | None
+    console: bool
+    as_json: bool
+    why: bool
+    since: str | None
+    until: str | None
+    token_file: Path | None
+    no_progress: bool
+
+
+@click.command("diagnose", cls=ReportCommand)
+@click.argument("where", nargs=-1, required=True, metavar="WHERE...")
+@click.option("--topology", type=FILE, metavar="FILE", help="Use this topology instead of inferring one.")
+@click.option("--mapping", type=FILE, metavar="FILE", help="Map names and labels by this file (docs/mapping.md).")
+@click.option(
+    "--save", type=click.Path(path_type=Path), metavar="FOLDER", help="Write a recording, to edit and replay."
+)
+@click.option("--redact", is_flag=True, help="Replace all names by pseudonyms, in the answer and in what is saved.")
+@click.option("--html", type=FILE, metavar="FILE", help="Write the answer as an HTML page too.")
+@click.option("--console", is_flag=True, help="Open the answer in the console.")
+@click.option("--since", metavar="TIME", help="Begin of the data: a time, or how long before the end (90m, 6h, 2d).")
+@click.option("--until", metavar="TIME", help="End of the data (default: now for a server, else all).")
+@click.option("--token-file", type=FILE, metavar="FILE", help="File with a bearer token for the server.")
+@click.option("--no-progress", is_flag=True, help="Hide the progress bar.")
+@json_option
+@why_option
+@click.pass_context
+def diagnose(ctx: click.Context, /, where: tuple[str, ...], **options: Any) -> None:
+    """Diagnose your own data; the topology is inferred from its labels.
+
+    WHERE is the URL of a Prometheus server (its last hour, unless --since says otherwise), an OpenMetrics dump, a file
+    or folder of CSV or Parquet tables, a log, trace or dump that a known tool wrote, or a recording. For example:
+    `diagnose http://prometheus:9090 --since 6h`, or `diagnose metrics.om`.
+    """
+    given = DiagnoseOptions(**options)
+    if given.console and (given.as_json or given.html):
+        raise click.UsageError("Give either --console, or --json or --html.")
+    report = progress_bar(text.sanitise(Path(where[0]).name or where[0]), wanted=not given.no_progress)
+    with ExitStack() as stack:
+        stack.callback(clear_progress, wanted=not given.no_progress)
+        draft = _prepare(where, given, stack, report or _drop_progress)
+        if given.console:
+            from skewscope.tui.console import launcher  # noqa: PLC0415
+
+            clear_progress(wanted=not given.no_progress)
+            ctx.exit(launcher.open_console(draft.recording, launcher.LaunchOptions(is_ascii_only())))
+        outcome = _answer(where, draft, given, report or _drop_progress)
+        ctx.exit(findings_exit_code(draft.recording.path, outcome.incidents))
+
+
+def _drop_progress(_stage: str, _share: float) -> None:
+    pass
+
+
+def _prepare(
+    where: tuple[str, ...], given: DiagnoseOptions, stack: ExitStack, report: Callable[[str, float], None]
+) -> "DraftRecording":
+    """Returns the recording to replay: saved, and redacted, where that is wanted."""
+    from skewscope.adapters.inputs.draft_recording import check_new_folder, save_recording  # noqa: PLC0415
+
+    if given.save:
+        check_new_folder(given.save)
+    draft = _draft(where, given, stack, lambda stage, share: report(stage, DRAFT_SHARE * share))
+    if given.redact:
+        from skewscope.adapters.inputs.redaction import redact_recording  # noqa: PLC0415
+
+        folder = given.save or Path(stack.enter_context(TemporaryDirectory(prefix="skewscope-"))) / "redacted"
+        return redact_recording(draft, folder)
+    if given.save:
+        save_recording(draft, given.save)
+    return draft
+
+
+def _draft(
+    where: tuple[str, ...], given: DiagnoseOptions, stack: ExitStack, report: Callable[[str, float], None]
+) -> "DraftRecording":
+    """Returns a recording of a server's answers, of files, or the recording that a folder is."""
+    from skewscope.adapters.inputs.draft_recording import describe_recording, draft_recording  # noqa: PLC0415
+    from skewscope.adapters.inputs.recording import RECORDING_FILE, clip_recording  # noqa: PLC0415
+
+    mapping = _read_mapping(given.mapping)
+    servers = [each for each in where if each.startswith(SCHEMES)]
+    if servers:
+        if len(where) > 1:
+            raise click.UsageError("Give one server, or files and folders.")
+        return _draft_of_server(servers[0], given, mapping, stack, report)
+    paths = [Path(each) for each in where]
+    if len(paths) == 1 and (paths[0] / RECORDING_FILE).is_file() and not (given.topology or given.mapping):
+        draft = describe_recording(paths[0])
+    else:
+        draft = draft_recording(paths, given.topology, mapping, report)
+    span = _absolute_time(given.since), _absolute_time(given.until)
+    return replace(draft, recording=clip_recording(draft.recording, *span))
+
+
+def _draft_of_server(
+    url: str,
+    given: DiagnoseOptions,
+    mapping: "NameMapping | None",
+    stack: ExitStack,
+    report: Callable[[str, float], None],
+) -> "DraftRecording":
+    """Returns a recording of what a Prometheus server has of a span."""
+    from skewscope.adapters.inputs.draft_recording import draft_recording  # noqa: PLC0415
+    from skewscope.adapters.inputs.prometheus_download import download  # noqa: PLC0415
+
+    folder = Path(stack.enter_context(TemporaryDirectory(prefix="skewscope-")))
+    found = download(_server_span(url, given), folder, mapping, report)
+    draft = draft_recording([found.path], given.topology, mapping)
+    return replace(draft, unknown=found.unknown)
+
+
+def _server_span(url: str, given: DiagnoseOptions) -> Any:
+    """Returns server, span and token."""
+    import time  # noqa: PLC0415
+
+    from skewscope.adapters.discovery.prometheus import DEFAULT_SPAN, ServerSpan  # noqa: PLC0415
+
+    end = _absolute_time(given.until) or time.time()
+    begin = end - DEFAULT_SPAN
+    if given.since:
+        length = _duration(given.since)
+        begin = end - length if length else parse_time(given.since)
+    if begin >= end:
+        raise click.BadParameter("--since is not before --until.")
+    return ServerSpan(url, begin, end, given.token_file)
+
+
+def _duration(text: str) -> float:
+    """Returns seconds of `90m`; 0 for other texts."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+    return float(text[:-1]) * units[text[-1]] if text[-1:] in units and text[:-1].isdigit() else 0.0
+
+
+def _absolute_time(text: str | None) -> float | None:
+    if text and _duration(text):
+        raise click.BadParameter(f"{text!r}: files need a time such as 2026-11-21T17:30:00Z; a server takes {text}.")
+    return parse_time(text) if text else None
+
+
+def _read_mapping(path: Path | None) -> "NameMapping | None":
+    from skewscope.adapters.mapping.name_mapping import read_mapping  # noqa: PLC0415
+
+    return read_mapping(path, load_catalogue()) if path else None
+
+
+def _answer(
+    where: tuple[str, ...], draft: "DraftRecording", given: DiagnoseOptions, report: Callable[[str, float], None]
+) -> "ReplayResult":
+    """Replay the recording, and print or write the answer."""
+    from skewscope.adapters.runtime.replay import replay  # noqa: PLC0415
+    from skewscope.adapters.view.builder import ViewHistory  # noqa: PLC0415
+
+    history = ViewHistory() if given.html else None
+    outcome = replay(
+        draft.recording,
+        progress=lambda stage, share: report(stage, DRAFT_SHARE + (1 - DRAFT_SHARE) * share),
+        workers=None,
+        history=history,
+    )
+    clear_progress(wanted=not given.no_progress)
+    if not outcome.samples:
+        raise InputError([_no_samples(where, outcome)])
+    title = "redacted" if given.redact else join_names([Path(each).name or each for each in where], 2)
+    if given.as_json:
+        for incident in outcome.incidents:
+            click.echo(incident.as_line())
+    else:
+        _print_answer(title, draft, outcome, why=given.why)
+    if given.html and history is not None:
+        write_output(_page(title, history, outcome), given.html)
+    if given.save:
+        click.echo(text.sanitise(f"Saved: skewscope replay {given.save}"), err=True)
+    return outcome
+
+
+def _no_samples(where: tuple[str, ...], outcome: "ReplayResult") -> Problem:
+    reasons = [f"{key} ({count})" for key, count in list(outcome.unmapped.items())[:3]]
+    found = f"no sample that belongs to an entity ({'; '.join(reasons)})" if reasons else "no sample"
+    return Problem(where[0], 0, "", found, "samples with times in the span", "--save and edit its topology.yaml?")
+
+
+def _page(title: str, history: "ViewHistory", outcome: "ReplayResult") -> str:
+    from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
+
+    return html_report(title, history, outcome, DisplayNames(load_catalogue(), outcome.incidents))
+
+
+def _print_answer(title: str, draft: "DraftRecording", outcome: "ReplayResult", *, why: bool) -> None:
+    from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
+    from skewscope.tui.render.report import report_lines  # noqa: PLC0415
+
+    columns = output_width()
+    names = DisplayNames(load_catalogue(), outcome.incidents)
+    assumed = [part for each in _assumption_lines(draft, why=why) for part in wrap(each, min(columns, 110), 2)]
+    print_lines([*assumed, *([()] if assumed else []), *report_lines(title, outcome, names, columns, why=why)])
+
+
+def _assumption_lines(draft: "DraftRecording", *, why: bool) -> Iterator[Line]:
+    """Yields what was assumed: one line for the guesses and one for unknown names, or with `why` all."""
+    from skewscope.adapters.discovery.draft import GUESS  # noqa: PLC0415
+    from skewscope.adapters.discovery.nearest_metric import NearestMetric  # noqa: PLC0415
+
+    if why:
+        yield from (line(f"Assumed {each}") for each in draft.assumptions)
+    elif draft.assumptions:
+        guesses = [each.what for each in draft.assumptions if each.certainty == GUESS]
+        guessed = f" Guessed: {'; '.join(guesses)}." if guesses else ""
+        yield line(f"The topology is inferred from labels.{guessed} --why says from which; --save FOLDER to edit it.")
+    if draft.skipped:
+        yield line(f"{len(draft.skipped)} files of no known kind: {join_names(list(draft.skipped), 3)}.")
+    if not draft.unknown:
+        return
+    nearest = NearestMetric(load_catalogue())
+    named = sorted(draft.unknown) if why else [name for name, _ in draft.unknown.most_common(200)]
+    pairs = [(name, near) for name in named if (near := nearest.find(name))]
+    shown = pairs if why else pairs[:MAX_NAMED]
+    close = ", ".join(f"{name} ({near}?)" for name, near in shown) or join_names(named, MAX_NAMED)
+    yield line(f"{len(draft.unknown)} metrics have names that are not known: {close}. --mapping FILE maps them.")
