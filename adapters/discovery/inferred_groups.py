@@ -213,9 +213,9 @@ def _split_engines(found: Mapping[EngineIdentity, set[tuple[str, str]]]) -> list
         own = [pair for pair in engine.labels if pair[0] != "instance" or len(nodes[pair[1]]) < 2]
         merged[engine._replace(labels=tuple(own))] |= more
     split = []
-    for engine, more in merged.items():
-        models = sorted(pair for pair in more if pair[0] == "model_name")
-        indices = sorted(pair for pair in more if pair[0] == "engine") if not engine.labels else []
+    for engine, given in merged.items():
+        models = sorted(pair for pair in given if pair[0] == "model_name")
+        indices = sorted(pair for pair in given if pair[0] == "engine") if not engine.labels else []
         for model in models or [("model_name", "")]:
             for index in indices or [("engine", "")]:
                 more = tuple(pair for pair in (model, index) if pair[1])

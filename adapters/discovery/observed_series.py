@@ -8,6 +8,8 @@ from skewscope.adapters.mapping.names import MetricResolver
 
 HELPER_METRICS = ("node_uname_info", "kube_pod_info")
 """Metrics that deliver no signal but tie names of hosts and pods together."""
+MAX_VALUE = 1000
+"""Characters of a label's value."""
 
 
 class ObservedSeries(NamedTuple):
@@ -29,4 +31,6 @@ def observe_series(found: Iterable[tuple[str, Mapping[str, str]]], names: Metric
             words = (origin.entity_word for origin in names.origins(known))
             kinds_of[known] = frozenset(ENTITY_KINDS[word] for word in words if word in ENTITY_KINDS)
         if kinds_of[known] or known in HELPER_METRICS:
-            yield ObservedSeries(known, own, kinds_of[known])
+            # Other values cannot stand in a topology.
+            usable = {label: value for label, value in own.items() if value.isprintable() and len(value) <= MAX_VALUE}
+            yield ObservedSeries(known, usable, kinds_of[known])

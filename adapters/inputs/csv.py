@@ -7,7 +7,7 @@ microseconds or nanoseconds) or ISO 8601; UTC where they have no zone. Empty cel
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,8 @@ class _CsvFile:
     file: str
     rows: int = 0
     """Rows before the current batch."""
+    problems: list[Problem] = field(default_factory=list)
+    """Of rows with a wrong number of columns."""
 
     def problem(self, row: int, column: str, found: str, expected: str, hint: str = "") -> InputError:
         """Returns the error of a cell; rows count from 0, below the header."""
@@ -100,7 +102,7 @@ def _long_table(path: Path, shown: str) -> Iterator[tuple[Any, list[str]]]:
                 state.rows += batch.num_rows
     except (pa.ArrowException, UnicodeDecodeError) as error:
         text = " ".join(str(error).split())[:200]
-        raise InputError([Problem(shown, 0, "", f"no readable table ({text})", EXPECTED)]) from None
+        raise InputError(state.problems or [Problem(shown, 0, "", f"no readable table ({text})", EXPECTED)]) from None
 
 
 def _read_batches(stream: Any, state: _CsvFile) -> Iterator[Any]:
@@ -121,7 +123,8 @@ def _read_batches(stream: Any, state: _CsvFile) -> Iterator[Any]:
     def refuse(row: Any) -> str:
         line = row.number or state.rows + 2
         found = f"{row.actual_columns} columns in {row.text[:60]!r}"
-        raise InputError([Problem(state.file, line, "", found, f"{row.expected_columns} columns")])
+        state.problems.append(Problem(state.file, line, "", found, f"{row.expected_columns} columns"))
+        return "error"
 
     line = head.partition(b"\n")[0].decode("utf-8", "replace")
     reader = pacsv.open_csv(

@@ -348,7 +348,7 @@ def load(
     results = _read_all(recording, names, inputs, progress or (lambda _, __: None), workers, spill)
     if problems := [problem for each in results for problem in each.problems]:
         raise InputError(set(problems))
-    ledger, own = EngineLedger(recording.topology), engine_signals(catalogue)
+    ledger, own = EngineLedger(recording.topology), engine_signals(known)
     kept, claimed = drop_rival_engines([each.samples for each in results], ledger, own)
     samples, table, doubles = merge_inputs(kept, spill.scratch)
     counts: Counter[tuple[str, str]] = sum((each.unmapped for each in results), Counter())

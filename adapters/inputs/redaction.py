@@ -53,8 +53,10 @@ class Pseudonyms:
             "replica": lambda name: self.groups.get(name, "unknown"),
             "pool": lambda name: self.pools.get(name, "unknown"),
             "peer": lambda name: ">".join(self._end(end) for end in name.split(">")),
-            "link": lambda name: "--".join(self._end(end) for end in name.split("--")),
+            "link": self._link,
         }
+        pairs = (sorted((port.id, port.peer)) for port in self.topology.port.values() if port.peer)
+        self._links = {"--".join(pair): pair for pair in pairs}
 
     def port(self, name: str) -> str:
         """Returns the new name of `node/port`."""
@@ -71,6 +73,11 @@ class Pseudonyms:
     def _rank(self, name: str) -> str:
         group, _, member = name.partition(":")
         return f"{self.groups.get(group, 'unknown')}:{self.member(member)}"
+
+    def _link(self, name: str) -> str:
+        """Returns the new name of a link, or of the port that stands for one."""
+        pair = self._links.get(name)
+        return "--".join(sorted(map(self.port, pair))) if pair else self.port(name)
 
     def _end(self, name: str) -> str:
         return self.port(name) if name in self.topology.port else self.member(name)
