@@ -218,8 +218,8 @@ def _split_engines(found: Mapping[EngineIdentity, set[tuple[str, str]]]) -> list
         indices = sorted(pair for pair in given if pair[0] == "engine") if not engine.labels else []
         for model in models or [("model_name", "")]:
             for index in indices or [("engine", "")]:
-                more = tuple(pair for pair in (model, index) if pair[1])
-                split.append(engine._replace(labels=(*engine.labels, *more)))
+                own_labels = (*engine.labels, *(pair for pair in (model, index) if pair[1]))
+                split.append(engine._replace(labels=own_labels))
     return split
 
 

@@ -16,7 +16,7 @@ def render_topology(drawn: TopologyDraft) -> str:
     return "\n".join([*_render_lines(drawn), ""])
 
 
-def render_inferred(drawn: TopologyDraft) -> str:
+def render_draft(drawn: TopologyDraft) -> str:
     """Returns the text of a topology.yaml without marks; what was assumed is in its comments."""
     head = ["# Inferred by `skewscope diagnose`. Edit it, and give it back with --topology."]
     head += [f"# {_to_one_line(str(each))}" for each in drawn.assumptions]

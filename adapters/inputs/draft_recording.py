@@ -11,7 +11,7 @@ import yaml
 
 from skewscope.adapters.discovery.draft import GUESS, Assumption, TopologyDraft
 from skewscope.adapters.discovery.inference import infer_topology
-from skewscope.adapters.discovery.render import render_inferred
+from skewscope.adapters.discovery.render import render_draft
 from skewscope.adapters.formats.topology_text import format_topology
 from skewscope.adapters.inputs.recognition import find_inputs
 from skewscope.adapters.inputs.recording import (
@@ -76,7 +76,7 @@ def draft_recording(
     if scan.nodes_of_files:
         draft.assumptions.insert(0, Assumption(_nodes_of_files(scan.nodes_of_files), "the names of files", GUESS))
     _check_found(draft, paths, scan.unknown)
-    text = render_inferred(draft)
+    text = render_draft(draft)
     read, digest = parse_topology_file(text, TOPOLOGY_FILE)
     whole = replace(raw, topology=read, topology_hash=digest, inputs=tuple(scan.inputs))
     return DraftRecording(whole, text, tuple(draft.assumptions), scan.unknown, tuple(found.skipped))
@@ -105,7 +105,7 @@ def _common_folder(paths: Sequence[Path]) -> Path:
 
 
 def _place_capture(source: Input, topology: Topology) -> Input:
-    """Returns the input of a capture with the port that its name says: `node-port.pcap` or `node_port.pcap`."""
+    """Returns the input of a capture with the port that its name says: node, `-` or `_`, port."""
     if "port" not in getattr(input_readers()[source.kind], "NEEDS", ()):
         return source
     stem = Path(source.path).name.partition(".pcap")[0]

@@ -6,7 +6,7 @@ from skewscope.adapters.discovery.draft import GUESS
 from skewscope.adapters.discovery.inference import infer_topology
 from skewscope.adapters.discovery.nearest_metric import NearestMetric
 from skewscope.adapters.discovery.observed_series import observe_series
-from skewscope.adapters.discovery.render import render_inferred
+from skewscope.adapters.discovery.render import render_draft
 from skewscope.adapters.mapping.entities import UnmappedError
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.engine.model.topology import Topology
@@ -20,7 +20,7 @@ RDMA, STEP = "node_infiniband_port_data_received_bytes_total", "skewscope_step_d
 
 def infer(*series):
     draft = infer_topology(observe_series(series, MetricResolver(catalogue(), Topology())))
-    return parse_valid_topology(parse(render_inferred(draft))), draft
+    return parse_valid_topology(parse(render_draft(draft))), draft
 
 
 def entity(topology, metric, labels):

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -25,7 +26,10 @@ LONG = "time,signal,value,host,gpu\n" + "".join(
     for t in range(45)
     for gpu in range(8)
 )
-WIDE = "timestamp;host;gpu;DCGM_FI_DEV_SM_CLOCK;DCGM_FI_DEV_GPU_TEMP\n2025-06-15T15:06:40Z;h;0;1410;\n1750000001000;h;0;N/A;40\n"
+WIDE = (
+    "timestamp;host;gpu;DCGM_FI_DEV_SM_CLOCK;DCGM_FI_DEV_GPU_TEMP\n"
+    "2025-06-15T15:06:40Z;h;0;1410;\n1750000001000;h;0;N/A;40\n"
+)
 DUMP = '# TYPE x gauge\nDCGM_FI_DEV_SM_CLOCK{Hostname="h",gpu="0"} 1410 1750000000\n# EOF\n'
 PAGE = 'DCGM_FI_DEV_SM_CLOCK{gpu="0"} 1410\n'
 
@@ -75,7 +79,6 @@ def test_a_wide_table_is_read_as_a_long_one(tmp_path):
 
 
 def test_parquet_tables_are_long_or_wide(tmp_path):
-    import pyarrow as pa
 
     wide = pa.table({"ts": [1750000000.0], "host": ["h"], "gpu": [1], "DCGM_FI_DEV_SM_CLOCK": [1410]})
     pq.write_table(wide, tmp_path / "a.parquet")
