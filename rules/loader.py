@@ -10,9 +10,11 @@ from typing import Any
 
 from skewscope.kb.garbage import pause_collection
 from skewscope.kb.latest_cache import cache_latest
+from skewscope.kb.loader import catalogue as installed_catalogue
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem, suggest_name
 from skewscope.kb.yamlfile import Document, FieldPath, read
+from skewscope.rules import rule_cache
 from skewscope.rules.entity_kinds import PEER_CHOICES, PEER_DEFAULTS
 from skewscope.rules.expression import Expr, Peers
 from skewscope.rules.language import ExpressionContext, compile_expression, compile_let
@@ -31,12 +33,35 @@ def load(catalogue: Catalogue, folder: Path = RULES_FOLDER) -> tuple[Mapping[str
     """Load every rule of a folder by id; return the problems of the others too."""
     if folder != RULES_FOLDER:
         return _load_folder(catalogue, folder)
-    found, problems = _load_builtin(catalogue)
+    found, problems = _parse_builtin(catalogue)
     return found, list(problems)
 
 
 @cache_latest
-def _load_builtin(catalogue: Catalogue) -> tuple[Mapping[str, Rule], list[Problem]]:
+def load_builtin(catalogue: Catalogue) -> tuple[Mapping[str, Rule], list[Problem]]:
+    """Load the installed rules to evaluate them, without their documents: they are parsed only after a change."""
+    if catalogue is not installed_catalogue():
+        return _parse_builtin(catalogue)
+    with pause_collection():
+        known = rule_cache.read(RULES_FOLDER)
+    if known is not None:
+        return known, []
+    state = _digest_or_empty()
+    rules, problems = _parse_builtin(catalogue)
+    if state and not problems and state == _digest_or_empty():
+        rule_cache.write(RULES_FOLDER, state, rules)
+    return rules, problems
+
+
+def _digest_or_empty() -> str:
+    try:
+        return rule_cache.digest(RULES_FOLDER)
+    except OSError:
+        return ""
+
+
+@cache_latest
+def _parse_builtin(catalogue: Catalogue) -> tuple[Mapping[str, Rule], list[Problem]]:
     """Load the installed rules, once for several replays."""
     with pause_collection():
         return _load_folder(catalogue, RULES_FOLDER)

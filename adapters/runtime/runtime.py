@@ -20,7 +20,7 @@ from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, join_names
-from skewscope.rules.loader import load as load_rules
+from skewscope.rules.loader import load_builtin as load_rules
 from skewscope.rules.policy import load as load_policies
 
 SILENT_AFTER = 10.0
