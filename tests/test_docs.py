@@ -13,7 +13,7 @@ from skewscope.kb import yamlfile
 from skewscope.tui.cli.main import cli
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("*/schema/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/schema/*.md")])
 EXAMPLES = "<|my[-_]|csv_file|webhook|cpufreq"
 FLOORS = ("kb", "rules", "engine", "adapters", "tui", "tests", "bench", "deploy", "docs")
 

@@ -68,8 +68,10 @@ class MlperfParser:
     def _read_stats(self, stats: dict[str, Any], line: LogLine, steps: StepReader) -> None:
         seconds = next((found for name in STEP_TIMES if (found := positive_number(stats.get(name)))), None)
         if seconds is not None and line.time is not None:
+            # The first step is the set-up as well.
+            if self.timed:
+                steps.collector.add(STEP_DURATION, {"group": steps.group}, line.time, seconds, line.number)
             self.timed, self.derived, self.block = True, None, None
-            steps.collector.add(STEP_DURATION, {"group": steps.group}, line.time, seconds, line.number)
         if rate := positive_number(stats.get("throughput")):
             self.derived = self.block = None
             self._add_rate(line, rate, steps)

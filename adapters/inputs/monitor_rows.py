@@ -62,7 +62,7 @@ class RoundTimes:
         hint = (
             ""
             if given
-            else "; give the input the labels start and period, or take it through `ts '%Y-%m-%dT%H:%M:%SZ'`"
+            else "; give the input the labels start and period, or take it through `ts '%Y-%m-%dT%H:%M:%S%z'`"
         )
         return f"its rows have no times: rounds are {self._period:g} s apart from {self._start:g} s on{hint}"
 

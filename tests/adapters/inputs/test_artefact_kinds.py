@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from skewscope.adapters.inputs.recording import input_readers
 from skewscope.kb.problems import InputError
 from tests.support.artefacts import ARTEFACTS
 
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 NAMES = {"ethtool-statistics": "n0-eth0.txt"}
 EVERY = pytest.mark.parametrize("kind", ARTEFACTS)
 
@@ -25,6 +27,14 @@ def test_a_file_is_recognised_as_its_kind_and_as_no_other(kind):
     head = ARTEFACTS[kind].encode()
     found = [k for k, reader in input_readers().items() if hasattr(reader, "recognise") and reader.recognise(head, "f")]
     assert found == [kind]
+
+
+@EVERY
+def test_a_page_of_each_kind_shows_its_command_and_its_answer(kind):
+    page = (DOCS / "artefacts" / f"{kind}.md").read_text()
+    assert f"{{kind: {kind}, " in page
+    assert "```\n" + kind in page
+    assert f"(artefacts/{kind}.md)" in (DOCS / "recordings.md").read_text()
 
 
 @EVERY

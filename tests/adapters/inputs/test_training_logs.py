@@ -110,7 +110,8 @@ def test_mlperf_without_a_throughput_has_that_of_its_blocks():
 
 def test_mlperf_that_tracks_each_step_has_its_time():
     text = MLPERF.replace('{"throughput": 2.5, "new": 1}', '{"train_step_time": 5.25}')
-    assert samples(read(mlperf_log, text)) == {(DURATION, ""): [(210, 5.25)]}
+    step = text.splitlines()[2]
+    assert samples(read(mlperf_log, f"{text}{step}\n")) == {(DURATION, ""): [(210, 5.25)]}
 
 
 @pytest.mark.parametrize(
