@@ -5,8 +5,10 @@ exporter name is used if a reader maps it to that series only; otherwise the can
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from uuid import NAMESPACE_DNS, uuid5
 
+from skewscope.adapters.mapping.engines import identity_labels
 from skewscope.adapters.mapping.entities import UnmappedError
 from skewscope.adapters.mapping.names import MetricMapping, MetricResolver, build_index
 from skewscope.adapters.simulator.exporters import EXPORTERS, SIGNALS_WITHOUT_EXPORTER, source_of
@@ -59,8 +61,15 @@ class ExporterNaming:
             read = self._names.resolve(name, labels, {})
         except UnmappedError:
             return None
-        same = len(read) == 1 and read[0].key == key
+        same = len(read) == 1 and _drop_identity(read[0].key, labels) == key
         return ExportedSeries({"signal": name, **labels}, read[0].scale, origin.exporter) if same else None
+
+
+def _drop_identity(key: SeriesKey, labels: Labels) -> SeriesKey:
+    """Returns a series of an engine without the labels that tell it from other engines."""
+    own = {f"{label}={labels[label]}" for label in identity_labels(labels) if label in labels}
+    parts = (part for part in key.selector.split(",") if key.kind != "replica" or part not in own)
+    return replace(key, selector=",".join(parts))
 
 
 def exporter_names(catalogue: Catalogue) -> dict[tuple[str, str], list[NamedOrigin]]:
@@ -160,8 +169,8 @@ def _gpu_labels(topology: Topology, key: SeriesKey) -> Labels:
 
 
 def _engine_labels(topology: Topology, key: SeriesKey) -> Labels:
-    """Returns labels of an engine: its model, and the node of its pod. `engine` would make it another series."""
-    return {"model_name": SERVED_MODEL, "node": _exporter_node(topology, key)}
+    """Returns labels of an engine: its model, its address, and its node. `engine` would make it another series."""
+    return {"model_name": SERVED_MODEL, "node": _exporter_node(topology, key), **_instance_labels(8000)(topology, key)}
 
 
 def _member_labels(topology: Topology, key: SeriesKey) -> Labels:

@@ -1,4 +1,4 @@
-"""The `topology` commands: draft a topology from a scheduler's data."""
+"""The `topology` commands: draft a topology from a scheduler's data or a Prometheus server."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -31,25 +31,45 @@ def _file_option(name: str, what: str) -> Callable[[CommandT], CommandT]:
 
 @click.group("topology", cls=TopologyGroup)
 def topology() -> None:
-    """Draft a topology.yaml from a scheduler's data."""
+    """Draft a topology.yaml from a scheduler's data or a Prometheus server."""
 
 
 @topology.command("discover")
 @_file_option("--slurm", "topology.conf, or the output of `scontrol show topology` or `scontrol show nodes`.")
 @_file_option("--kubernetes", "The output of `kubectl get nodes,pods -A -o json`.")
 @_file_option("--ports", "A page of node_exporter, in a file named as the node.")
-def discover(slurm: tuple[Path, ...], kubernetes: tuple[Path, ...], ports: tuple[Path, ...]) -> None:
-    """Write a topology.yaml from a scheduler's data; unknown parts are marked.
+@click.option("--prometheus", metavar="URL", help="A Prometheus server: the series of its last hour.")
+@click.option("--token-file", type=FILE, metavar="FILE", help="File with a bearer token for --prometheus.")
+def discover(prometheus: str | None, token_file: Path | None, **files: tuple[Path, ...]) -> None:
+    """Write a topology.yaml from a scheduler's data or a Prometheus server; unknown parts are marked.
 
-    `-` reads standard input. Each option may be repeated.
+    `-` reads standard input. Each option of a file may be repeated. What a scheduler says of a node counts before what
+    its metrics say.
     """
-    if not (slurm or kubernetes or ports):
-        raise click.UsageError("Give at least one of --slurm, --kubernetes and --ports.")
+    if not (any(files.values()) or prometheus):
+        raise click.UsageError("Give at least one of --slurm, --kubernetes, --ports and --prometheus.")
     from skewscope.adapters.discovery.render import count_marks, render_topology  # noqa: PLC0415
 
-    text = render_topology(_build_draft(slurm, kubernetes, ports))
+    draft = _build_draft(files["slurm"], files["kubernetes"], files["ports"])
+    if prometheus:
+        _add_server(draft, prometheus, token_file)
+    text = render_topology(draft)
     click.echo(text, nl=False)
     click.echo(f"{count_marks(text)} places to complete; search for FILL IN.", err=True)
+
+
+def _add_server(draft: "TopologyDraft", url: str, token_file: Path | None) -> None:
+    """Add what the series of a Prometheus server name, and print from which labels."""
+    import asyncio  # noqa: PLC0415
+
+    from skewscope.adapters.discovery.prometheus import discover_topology  # noqa: PLC0415
+
+    found = asyncio.run(discover_topology(url, token_file))
+    draft.add(found.nodes.values())
+    draft.groups += [group for group in found.groups if group.name not in {each.name for each in draft.groups}]
+    draft.assumptions += found.assumptions
+    for each in found.assumptions:
+        click.echo(f"found {each}", err=True)
 
 
 def _build_draft(slurms: tuple[Path, ...], kubes: tuple[Path, ...], pages: tuple[Path, ...]) -> "TopologyDraft":
