@@ -21,6 +21,8 @@ PARALLELISM = {
     "expert": "expert-parallel",
 }
 MAX_RANKS = 100_000
+CANONICAL = "skewscope"
+"""First part of names that are those of no engine."""
 
 
 @dataclass
@@ -100,19 +102,21 @@ class GroupFinder:
 
     def draft_groups(self, gpus: Mapping[str, int]) -> list[GroupDraft]:
         """Returns all groups; `gpus` is the number of GPUs of each node."""
-        groups = [self._rank_group(name, labels) for name, labels in sorted(self.ranks.items())]
+        groups = [self._rank_group(name, labels, gpus) for name, labels in sorted(self.ranks.items())]
         found = [group for group in groups if group.members]
         names = {group.name for group in found}
         engines = [group for group in self._engine_groups(gpus) if group.name not in names]
         return [group for group in (*found, *engines) if not set(group.name) & set(GROUP_WITHOUT)]
 
-    def _rank_group(self, name: str, labels: RankLabels) -> GroupDraft:
+    def _rank_group(self, name: str, labels: RankLabels, gpus: Mapping[str, int]) -> GroupDraft:
         served = "" in labels.nodes
         ranks = sorted((rank for rank in labels.nodes if rank), key=_rank_key)
         members = self._rank_members(name, labels, ranks)
         front = labels.nodes.get("", "")
         if served and not members and front:
             members = [front]
+        elif not served and not ranks:
+            members = self._job_members(name, gpus)
         kind = labels.kind or ("tensor-parallel" if served else "data-parallel")
         if members:
             basis = "the label `parallelism`" if labels.kind else "nothing: no label says it"
@@ -139,6 +143,13 @@ class GroupFinder:
         if any(on_node[node] > 1 for node in places) and not labels.gpus:
             self.assumptions.append(Assumption("ranks of a node are its GPUs in order", "the label `rank`", LIKELY))
         return members
+
+    def _job_members(self, name: str, gpus: Mapping[str, int]) -> list[str]:
+        """Returns the members of a job whose series name no rank: all nodes with GPUs, else one that stands for it."""
+        members = sorted(node for node, number in gpus.items() if number)
+        what = f"all nodes with GPUs work for {name}" if members else f"a node that stands for all of {name}"
+        self.assumptions.append(Assumption(what, "no label of a rank", GUESS))
+        return members or [_valid_name(f"{name}-nodes")]
 
     def _rank_node(self, name: str, labels: RankLabels, rank: str) -> str:
         """Returns a new node for a rank that no label places."""
@@ -212,6 +223,7 @@ def _split_engines(found: Mapping[EngineIdentity, set[tuple[str, str]]]) -> list
     for engine, more in found.items():
         own = [pair for pair in engine.labels if pair[0] != "instance" or len(nodes[pair[1]]) < 2]
         merged[engine._replace(labels=tuple(own))] |= more
+    _merge_canonical(merged)
     split = []
     for engine, given in merged.items():
         models = sorted(pair for pair in given if pair[0] == "model_name")
@@ -221,6 +233,13 @@ def _split_engines(found: Mapping[EngineIdentity, set[tuple[str, str]]]) -> list
                 own_labels = (*engine.labels, *(pair for pair in (model, index) if pair[1]))
                 split.append(engine._replace(labels=own_labels))
     return split
+
+
+def _merge_canonical(engines: dict[EngineIdentity, set[tuple[str, str]]]) -> None:
+    """Adds what was read under canonical names to the engine of the same place."""
+    of_place = {engine[:2]: engine for engine in sorted(engines) if engine.prefix != CANONICAL}
+    for engine in [each for each in engines if each.prefix == CANONICAL and each[:2] in of_place]:
+        engines[of_place[engine[:2]]] |= engines.pop(engine)
 
 
 def _telling_labels(engines: list[EngineIdentity]) -> list[str]:

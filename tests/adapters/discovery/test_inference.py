@@ -126,6 +126,19 @@ def test_ranks_without_hosts_get_a_node_each():
     assert any("each rank" in each.what for each in draft.assumptions)
 
 
+def test_a_job_whose_series_name_no_rank_has_the_nodes_with_gpus_else_one_that_stands_for_it():
+    job = (STEP, {"group": "job"})
+    gpus = [(CLOCK, {"Hostname": host, "gpu": "0"}) for host in ("n1", "n0")]
+    assert infer(job)[0].groups[0].members == ("job-nodes",)
+    assert infer(job, *gpus)[0].groups[0].members == ("n0", "n1")
+
+
+def test_what_an_engine_has_under_canonical_names_is_no_second_engine():
+    names = (WAITING, "skewscope_serve_gen_throughput")
+    found, _ = infer(*((name, {"instance": "s0:8000", "model_name": "m"}) for name in names))
+    assert [group.name for group in found.groups] == ["vllm-s0"]
+
+
 def test_several_ranks_of_a_host_are_its_gpus():
     found, _ = infer(*((STEP, {"group": "job", "rank": str(n), "node": f"h{n // 2}"}) for n in range(4)))
     assert found.groups[0].members == ("h0/gpu0", "h0/gpu1", "h1/gpu0", "h1/gpu1")
