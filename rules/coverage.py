@@ -3,15 +3,21 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from skewscope.kb.exporter_settings import SignalSource, find_signal_source, load_settings
 from skewscope.kb.model import Catalogue, Condition
+from skewscope.kb.signatures import is_detectable
 from skewscope.rules.model import EvidenceItem, Rule
 
-VERDICTS = ("full", "partial", "seen", "blind", "hidden")
-"""full, partial: a rule judges it with all or some of its evidence; seen: its signals are available, but there is no
-rule; blind: signals are missing; hidden: no signal shows it."""
+VERDICTS = ("full", "partial", "candidate", "seen", "blind", "hidden")
+"""full, partial: a rule judges it with all or some of its evidence; candidate: no rule can, but symptoms that it causes
+are detected; seen: its signals are available, but there is no rule; blind: signals are missing; hidden: no signal shows
+it."""
 
 VISIBLE_VERDICTS = ("visible", "relayed", "partial")
 """Verdicts of the catalogue that mean some visibility, the best first."""
+
+MIN_SHARED = 2
+"""Signals that only one exporter explains for it to count as present."""
 
 DPU_READABLE = ("direct", "partial", "proxy")
 """Kinds of access with which a DPU reads a signal itself."""
@@ -47,6 +53,14 @@ class MissingSignal:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstAddition:
+    """The missing signal to add first, and how."""
+
+    missing: MissingSignal
+    source: SignalSource
+
+
+@dataclass(frozen=True, slots=True)
 class CoverageReport:
     """Coverage of all conditions, and the signals that would improve it."""
 
@@ -79,24 +93,53 @@ def count_exporter_signals(catalogue: Catalogue) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def compute_coverage(rules: Iterable[Rule], conditions: Iterable[Condition], signals: frozenset[str]) -> CoverageReport:
-    """Compute which conditions these rules can diagnose, or the catalogue calls visible, from these signals."""
+def symptom_signals(catalogue: Catalogue) -> dict[str, frozenset[str]]:
+    """Returns for each condition the signals in which the detector of symptoms can find it."""
+    return {
+        name: frozenset(
+            item.signal for item in condition.signature if is_detectable(item, catalogue.signals[item.signal])
+        )
+        for name, condition in catalogue.conditions.items()
+    }
+
+
+def compute_coverage(
+    rules: Iterable[Rule],
+    conditions: Iterable[Condition],
+    signals: frozenset[str],
+    detectable: Mapping[str, frozenset[str]] | None = None,
+) -> CoverageReport:
+    """Compute which conditions these rules can diagnose, or the catalogue calls visible, from these signals.
+
+    Args:
+        rules: the rules in force.
+        conditions: those of the catalogue.
+        signals: the available ones.
+        detectable: by condition, the signals in which the detector of symptoms can find it.
+    """
+    shown = {name: not signals.isdisjoint(some) for name, some in (detectable or {}).items()}
     judged: dict[str, list[ConditionCoverage]] = {}
     for rule in rules:
         judged.setdefault(rule.condition, []).append(_cover_rule(rule, signals))
     held = [c for c in conditions if c.maturity != "withdrawn"]
-    covered = [_cover_condition(c, judged.get(c.id, []), signals) for c in held]
+    covered = [_cover_condition(c, judged.get(c.id, []), signals, shows=shown.get(c.id, False)) for c in held]
     covered.sort(key=lambda c: (VERDICTS.index(c.verdict), c.condition))
     return CoverageReport(
         tuple(covered), _rank_missing_signals(covered, [c for found in judged.values() for c in found])
     )
 
 
-def _cover_condition(c: Condition, judged: list[ConditionCoverage], signals: frozenset[str]) -> ConditionCoverage:
+def _cover_condition(
+    c: Condition, judged: list[ConditionCoverage], signals: frozenset[str], *, shows: bool
+) -> ConditionCoverage:
+    """Returns the coverage of a condition; `shows` says whether symptoms that it causes are detected."""
     sight, missing, share = _visibility(c, signals)
     if judged:
         best = min(judged, key=_sort_key)
-        return ConditionCoverage(c.id, best.verdict, best.rule, best.share, best.blocking, best.missing, sight)
+        verdict = "candidate" if shows and best.verdict == "blind" else best.verdict
+        return ConditionCoverage(c.id, verdict, best.rule, best.share, best.blocking, best.missing, sight)
+    if shows:
+        return ConditionCoverage(c.id, "candidate", "", share, (), missing, sight)
     if sight:
         return ConditionCoverage(c.id, "seen", "", 1.0, (), (), sight)
     return ConditionCoverage(c.id, "blind" if missing else "hidden", "", share, missing, missing, "")
@@ -123,7 +166,7 @@ def _cover_rule(rule: Rule, signals: frozenset[str]) -> ConditionCoverage:
     total = sum(item.weight for item in rule.evidence)
     seen = sum(item.weight for item in rule.evidence if _missing_signals(item, signals) == ())
     missing = tuple(sorted({name for item in rule.evidence for name in _missing_signals(item, signals)}))
-    blocking = _blocking_signals(rule, signals)
+    blocking = blocking_signals(rule, signals)
     verdict = "blind" if blocking else "partial" if missing else "full"
     return ConditionCoverage(
         rule.condition, verdict, rule.id, round(seen / total, 3) if total else 0.0, blocking, missing
@@ -134,7 +177,7 @@ def _missing_signals(item: EvidenceItem, signals: frozenset[str]) -> tuple[str, 
     return item.when.missing_signals(signals)
 
 
-def _blocking_signals(rule: Rule, signals: frozenset[str]) -> tuple[str, ...]:
+def blocking_signals(rule: Rule, signals: frozenset[str]) -> tuple[str, ...]:
     """Returns the missing signals that keep the rule from firing: of required items, or of the weight that it needs."""
     pro = [item for item in rule.evidence if not item.against]
     needed = {name for item in pro if item.required for name in _missing_signals(item, signals)}
@@ -153,7 +196,7 @@ def _rank_missing_signals(
     for each in covered:
         for name in (*each.missing, *each.blocking):
             helps.setdefault(name, set()).add(each.condition)
-    blind = {each.condition for each in covered if each.verdict == "blind"}
+    blind = {each.condition for each in covered if each.verdict in {"blind", "candidate"}}
     for each in _with_alternatives(covered, every):
         if each.condition in blind and len(each.blocking) == 1:
             opens.setdefault(each.blocking[0], set()).add(each.condition)
@@ -168,6 +211,32 @@ def _with_alternatives(
     """Yield the coverage of each condition by every rule, and of conditions without one."""
     yield from every
     yield from (each for each in covered if not each.rule)
+
+
+def choose_first_addition(found: CoverageReport, catalogue: Catalogue, signals: frozenset[str]) -> FirstAddition | None:
+    """Returns the most useful signal of an exporter that is there, else of any; None if nothing helps."""
+    present = present_exporters(catalogue, signals)
+    ways = [(unlock, find_signal_source(catalogue.signals[unlock.signal], present)) for unlock in found.unlocks]
+    known = [FirstAddition(unlock, way) for unlock, way in ways if way is not None and way.setting]
+    near = [each for each in known if each.source.exporter in present]
+    return next(iter(near or known), None)
+
+
+def present_exporters(catalogue: Catalogue, signals: frozenset[str]) -> frozenset[str]:
+    """Returns exporters that explain most of some signals: repeatedly the one that has most of the rest.
+
+    A single signal makes no exporter: others may deliver it too.
+    """
+    names = sorted({setting.exporter for setting in load_settings()})
+    offers = {name: exported_signals(catalogue, [name]) for name in names}
+    found: set[str] = set()
+    rest = signals
+    while best := max(offers, key=lambda name: (len(offers[name] & rest), name)):
+        if len(offers[best] & rest) < MIN_SHARED:
+            break
+        found.add(best)
+        rest -= offers[best]
+    return frozenset(found)
 
 
 def count_verdicts(found: CoverageReport) -> Mapping[str, int]:

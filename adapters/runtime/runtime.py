@@ -20,6 +20,7 @@ from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, join_names
+from skewscope.rules.coverage import blocking_signals, symptom_signals
 from skewscope.rules.loader import load_builtin as load_rules
 from skewscope.rules.policy import load as load_policies
 
@@ -203,14 +204,15 @@ class TelemetryCoverage:
         return self._unjudged
 
     def _find_unjudged(self, delivered: frozenset[str], rules: tuple[str, ...]) -> Mapping[str, LackingSignals]:
-        by_condition: dict[str, list[set[str]]] = {}
+        """Returns the conditions of which neither a rule nor a symptom can tell, by kind of telemetry."""
+        by_condition: dict[str, list[tuple[str, ...]]] = {}
         for name in rules:
             rule = self.engine.rules[name]
-            needed = (item.when.missing_signals(delivered) for item in rule.evidence if item.is_needed)
-            by_condition.setdefault(rule.condition, []).append({name for names in needed for name in names})
+            by_condition.setdefault(rule.condition, []).append(blocking_signals(rule, delivered))
+        shown = symptom_signals(self.engine.catalogue)
         found: dict[str, LackingSignals] = {}
         for condition, lacking in sorted(by_condition.items()):
-            if not all(lacking):
+            if not all(lacking) or not delivered.isdisjoint(shown[condition]):
                 continue
             for signal in sorted(min(lacking, key=_size_then_names)):
                 one = found.setdefault(_telemetry_of(signal), LackingSignals())

@@ -113,7 +113,7 @@ def told_there(problem: Problem, document: Document, where: Where) -> bool:
 @pytest.mark.parametrize(
     ("kind", "id_", "stride"),
     [
-        *(pytest.param(kind, most(kind), 7, id=f"{kind} {most(kind)}") for kind in KINDS),
+        *(pytest.param(kind, most(kind), 29, id=f"{kind} {most(kind)}") for kind in KINDS),
         *(pytest.param(*one.values, 1, marks=pytest.mark.slow) for one in SAMPLE),
     ],
 )

@@ -2,11 +2,22 @@ from dataclasses import replace
 
 import pytest
 
+from skewscope.kb.exporter_settings import find_signal_source, load_settings
+from skewscope.kb.loader import catalogue
 from skewscope.kb.model import Catalogue, Condition, Observability, Signal
-from skewscope.rules.coverage import compute_coverage, count_exporter_signals, dpu_readable_signals, exported_signals
+from skewscope.kb.problems import InputError
+from skewscope.rules.coverage import (
+    choose_first_addition,
+    compute_coverage,
+    count_exporter_signals,
+    dpu_readable_signals,
+    exported_signals,
+    symptom_signals,
+)
 from skewscope.rules.expression import Expr, Peers
+from skewscope.rules.loader import load_strict
 from skewscope.rules.model import EntityFilter, EvidenceItem, Rule, ScoreThreshold
-from skewscope.tui.render.coverage import coverage_lines
+from skewscope.tui.render.coverage import addition_sentence, coverage_lines
 from skewscope.tui.render.text import to_plain_text
 
 
@@ -106,6 +117,47 @@ def test_a_condition_without_a_rule_is_judged_by_what_the_catalogue_says_it_need
     assert (found.verdict, found.sight, found.missing) == (verdict, sight, missing)
 
 
+def test_a_blind_condition_that_shows_in_a_symptom_is_a_candidate():
+    held, detectable = [condition("tp-straggler"), condition("x")], {"tp-straggler": {"rate"}, "x": {"rate"}}
+    found = {c.condition: c for c in compute_coverage([LATE], held, frozenset({"rate"}), detectable).conditions}
+    assert (found["tp-straggler"].verdict, found["tp-straggler"].blocking) == ("candidate", ("lag",))
+    assert found["x"].verdict == "candidate"
+    without = compute_coverage([LATE], held, frozenset({"loss"}), detectable).conditions
+    assert {c.verdict for c in without} == {"blind", "hidden"}
+
+
+def test_every_condition_with_a_signature_can_show_in_a_symptom():
+    known = catalogue()
+    shown = symptom_signals(known)
+    assert not {name for name, one in known.conditions.items() if one.signature and not shown[name]}
+
+
+def test_the_signal_to_add_first_comes_from_an_exporter_that_is_there():
+    known = catalogue()
+    rules = load_strict(known).values()
+    for exporter, lacking in (("dcgm", "gpu.sm_clock"), ("vllm", "serve.kv_usage")):
+        signals = exported_signals(known, [exporter]) - {lacking}
+        found = compute_coverage(rules, known.conditions.values(), signals, symptom_signals(known))
+        first = choose_first_addition(found, known, signals)
+        assert (first.missing.signal, first.source.exporter) == (lacking, exporter)
+        assert first.source.setting
+        assert addition_sentence(first) in to_plain_text(coverage_lines(found, {}, first))
+
+
+def test_settings_are_of_exporters_of_the_catalogue():
+    assert {setting.exporter for setting in load_settings()} <= set(count_exporter_signals(catalogue()))
+    ethtool = replace(SIGNALS[0], sources={"node_exporter": ("node_ethtool_x",)})
+    assert find_signal_source(ethtool).setting == "node_exporter --collector.ethtool"
+    assert find_signal_source(SIGNALS[0]) is None
+
+
+def test_a_fault_in_the_settings_is_told_with_its_line(tmp_path):
+    path = tmp_path / "settings.yaml"
+    path.write_text("version: 1\nsettings:\n- {exporter: dcgm, sett: x}\n")
+    with pytest.raises(InputError, match=r"settings\.yaml:3"):
+        load_settings(path)
+
+
 def test_a_condition_that_was_given_up_is_not_counted():
     assert compute_coverage([], [condition("x", maturity="withdrawn")], frozenset()).conditions == ()
 
@@ -135,7 +187,7 @@ def test_the_picture_is_told_in_words():
         coverage_lines(compute_coverage([LATE, LOST], held, frozenset({"lag", "rate"})), {"loss": "Loss"})
     )
     assert "Of 3 conditions, rules judge 0 with all evidence and 1 with part of it." in shown
-    assert "1 more are visible" in shown
+    assert "0 more can only be causes of symptoms, 1 are visible but have no rule yet." in shown
     assert "needs loss" in shown
 
 

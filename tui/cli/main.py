@@ -288,7 +288,13 @@ def coverage_(recording: Path | None, topology: Path | None, sources: tuple[str,
     """
     if recording and (topology or sources):
         raise click.UsageError("Give --replay, or --topology and --source.")
-    from skewscope.rules.coverage import compute_coverage, count_exporter_signals, exported_signals  # noqa: PLC0415
+    from skewscope.rules.coverage import (  # noqa: PLC0415
+        choose_first_addition,
+        compute_coverage,
+        count_exporter_signals,
+        exported_signals,
+        symptom_signals,
+    )
     from skewscope.tui.render.coverage import coverage_lines  # noqa: PLC0415
 
     known = load_catalogue()
@@ -297,11 +303,12 @@ def coverage_(recording: Path | None, topology: Path | None, sources: tuple[str,
         signals = _readable_signals(topology) | exported_signals(known, named)
     else:
         signals = frozenset(_replay(recording).signals)
-    found = compute_coverage(rules.load_rules().values(), known.conditions.values(), signals)
+    found = compute_coverage(rules.load_rules().values(), known.conditions.values(), signals, symptom_signals(known))
     if as_json:
         print_json(found)
     else:
-        print_lines(coverage_lines(found, {id_: signal.name for id_, signal in known.signals.items()}))
+        first = choose_first_addition(found, known, signals)
+        print_lines(coverage_lines(found, {id_: signal.name for id_, signal in known.signals.items()}, first))
 
 
 def _readable_signals(path: Path | None) -> frozenset[str]:

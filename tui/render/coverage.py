@@ -2,14 +2,23 @@
 
 from collections.abc import Mapping
 
-from skewscope.rules.coverage import VERDICTS, ConditionCoverage, CoverageReport, count_verdicts
+from skewscope.rules.coverage import VERDICTS, ConditionCoverage, CoverageReport, FirstAddition, count_verdicts
 from skewscope.tui.render.blocks import table_lines
 from skewscope.tui.render.text import Line, line
+from skewscope.tui.render.units import format_count
 
-_VERDICT_ROLES = {"full": "ok", "partial": "warn", "seen": "warn", "blind": "crit", "hidden": "dim"}
+_VERDICT_ROLES = {
+    "full": "ok",
+    "partial": "warn",
+    "candidate": "warn",
+    "seen": "warn",
+    "blind": "crit",
+    "hidden": "dim",
+}
 _VERDICT_LABELS = {
     "full": "all evidence",
     "partial": "part of it",
+    "candidate": "symptoms only",
     "seen": "visible, no rule",
     "blind": "blind",
     "hidden": "hidden",
@@ -18,15 +27,22 @@ MAX_UNLOCKS = 10
 MAX_CONDITIONS = 3
 
 
-def coverage_lines(found: CoverageReport, names: Mapping[str, str]) -> list[Line]:
-    """Returns the coverage as lines; `names` maps signal ids to names."""
+def coverage_lines(found: CoverageReport, names: Mapping[str, str], first: FirstAddition | None = None) -> list[Line]:
+    """Returns the coverage as lines.
+
+    Args:
+        found: the coverage.
+        names: names of signals by id.
+        first: the signal to add first.
+    """
     by = count_verdicts(found)
     total = len(found.conditions)
     judged = f"Of {total} conditions, rules judge {by['full']} with all evidence and {by['partial']} with part of it."
-    seen = f"{by['seen']} more are visible in the available signals but have no rule yet."
+    seen = f"{by['candidate']} more can only be causes of symptoms, {by['seen']} are visible but have no rule yet."
     blind = f"{by['blind']} are blind because signals are missing, {by['hidden']} show in no signal."
     out = [line(judged, "title"), line(f"{seen} {blind}"), ()]
     out += _unlock_lines(found, names)
+    out += [line(addition_sentence(first)), ()] if first else []
     rows = [
         (c.condition, _VERDICT_LABELS[c.verdict], f"{round(100 * c.share)} %", _explain_verdict(c))
         for c in found.conditions
@@ -49,6 +65,14 @@ def _unlock_lines(found: CoverageReport, names: Mapping[str, str]) -> list[Line]
         *table_lines(rows, ("signal", "name", "helps", "enables alone")),
         (),
     ]
+
+
+def addition_sentence(first: FirstAddition) -> str:
+    """Returns which signal to add first, from where, and what it helps with."""
+    missing, source = first.missing, first.source
+    opens = f"enables {_format_conditions(missing.opens)}"
+    gain = opens if missing.opens else f"helps with {format_count(missing.helps, 'condition')}"
+    return f"Add first: {missing.signal}, which is {source.metric} ({source.setting}); it {gain}."
 
 
 def _format_conditions(conditions: tuple[str, ...]) -> str:

@@ -26,6 +26,7 @@ def told(incidents):
     return [i.as_json() | {"input_hash": ""} for i in incidents]
 
 
+@pytest.mark.slow
 def test_the_same_samples_replayed_give_the_same_incidents_as_live(tmp_path: Path):
     # One fault that is over by then, and one that is not.
     recording, loaded = demo(75.0)

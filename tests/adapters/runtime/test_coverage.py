@@ -1,11 +1,18 @@
 """Which reporters of a fleet deliver telemetry, and what is unknown without them."""
 
-import numpy as np
+import json
 
+import numpy as np
+import pytest
+
+from skewscope.adapters.inputs.recording import open_recording
+from skewscope.adapters.runtime.replay import replay
 from skewscope.adapters.runtime.runtime import SILENT_AFTER, Span, build_runtime
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
 from skewscope.engine.model.topology import Group, Node, Port, Topology
 from skewscope.kb.loader import catalogue
+from skewscope.rules.coverage import compute_coverage, symptom_signals
+from skewscope.rules.loader import load_strict
 
 NODES = Topology(nodes=tuple(Node(f"n{n}", gpus=2) for n in range(3)))
 T0 = 1_800_000_000.0
@@ -63,3 +70,21 @@ def test_groups_whose_rounds_cannot_be_read_are_named_once():
         runtime.step(T0, Block(np.full(3, T0), np.array(list(keys.values()), np.int32), unreadable))
         told = [text for text in runtime.snapshot(T0, Span(T0, T0)).missing if text.startswith("No rounds")]
     assert told == ["No rounds can be read in the packets of A: which member is late is unknown."]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["minibatch-job-1", "ranks-lock-gil-1st"])
+def test_what_is_told_is_covered_and_what_cannot_be_judged_is_not_told(shared, name):
+    known = catalogue()
+    outcome = replay(open_recording(shared / "real" / name))
+    found = compute_coverage(
+        load_strict(known).values(), known.conditions.values(), frozenset(outcome.signals), symptom_signals(known)
+    )
+    verdicts = {one.condition: one.verdict for one in found.conditions}
+    diagnoses = {incident.condition for incident in outcome.incidents if not incident.is_symptom}
+    symptoms = [json.loads(incident.as_line()) for incident in outcome.incidents if incident.is_symptom]
+    candidates = {each["condition"] for symptom in symptoms for each in symptom["candidates"]}
+    assert {verdicts[name] for name in diagnoses} <= {"full", "partial"}
+    assert {verdicts[name] for name in candidates} <= {"full", "partial", "candidate"}
+    counts = [int(text.split("; ")[1].split()[0]) for text in outcome.snapshots[-1].missing if "; " in text]
+    assert max(counts) <= sum(verdict in {"blind", "hidden"} for verdict in verdicts.values())
