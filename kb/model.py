@@ -277,7 +277,7 @@ class Symptom:
     """Roles of the signals that can show it."""
     basis: str
     instead: Mapping[str, str] = field(default_factory=dict)
-    """By form of the deviation (peers, moving, zero, less, repeats, start): id of the symptom told instead."""
+    """By form of the deviation (past, peers, moving, zero, less, repeats, start): id of the symptom told instead."""
     file: str = ""
 
 

@@ -503,34 +503,45 @@ class SymptomDetector:
 
     def _past_deviations(self) -> Iterator[Deviation]:
         shifts, signals, places = self.shifts, self.cells.signals, self.cells.places
-        for cell in self._shifted_cells().tolist():
+        shared: dict[DeviationKey, Deviation] = {}
+        for cell, group in self._shifted_cells().items():
             if not self._is_load_known(cell, float(shifts.since[cell])):
                 continue
             direction = "up" if shifts.shift[cell] > 0 else "down"
             since, value, before = float(shifts.since[cell]), shifts.level(cell), float(shifts.before[cell])
-            yield Deviation(signals[cell], places[cell], PAST, direction, since, value, before)
+            found = Deviation(signals[cell], group or places[cell], PAST, direction, since, value, before)
+            if group is None:
+                yield found
+            elif found.key not in shared or found.size > shared[found.key].size:
+                shared[found.key] = found
+        yield from shared.values()
         for cell in np.flatnonzero(shifts.slow_start).tolist():
             value, after = float(shifts.start_low[cell]), shifts.level(cell)
             since = float(shifts.start_since[cell])
             yield Deviation(signals[cell], places[cell], START, "up", since, value, after)
 
-    def _shifted_cells(self) -> Index:
-        """Returns the cells shifted against their past; one that has peers only where half of these are, too.
+    def _shifted_cells(self) -> Mapping[int, Entity | None]:
+        """Returns the cells shifted against their past, each with the group of which most members are, if any.
 
         A single one that differs from its peers is judged by these: what it shares with them is the work.
         """
         shift, cells = self.shifts.shift, self.cells
         if not shift.any():
-            return np.empty(0, np.intp)
+            return {}
         numbers, at = cells.pair_set, cells.pair_cell
         counted = self.peers.compared
         sets = len(cells.set_sizes)
         size = np.bincount(numbers[counted], minlength=sets)
         hit = np.bincount(numbers[counted & (shift[at] != 0)], minlength=sets)
-        alone = counted & (size[numbers] >= MIN_PEERS) & (2 * hit[numbers] < size[numbers])
+        told = counted & (size[numbers] >= MIN_PEERS)
         single = np.zeros(len(cells), bool)
-        single[at[alone]] = True
-        return np.flatnonzero((shift != 0) & ~single)
+        single[at[told & (2 * hit[numbers] < size[numbers])]] = True
+        found: dict[int, Entity | None] = dict.fromkeys(np.flatnonzero((shift != 0) & ~single).tolist())
+        for pair in np.flatnonzero(told & (shift[at] != 0) & (2 * hit[numbers] > size[numbers])).tolist():
+            cell, place = int(at[pair]), cells.set_places.get(int(numbers[pair]))
+            if cell in found and cells.places[cell].kind == "rank" and place is not None and place.kind == "group":
+                found[cell] = found[cell] or place
+        return found
 
     def _is_load_known(self, cell: int, since: float) -> bool:
         """Returns whether the load that a cell needs has been sampled since a time: it may have ended with the work."""
@@ -550,11 +561,14 @@ class SymptomDetector:
                 continue
             number = int(cells.pair_set[pair])
             odd[cell] = True
-            middle, ratio = float(peers.median[number]), float(peers.ratio[pair])
+            middle, ratio = float(peers.median[number]), peers.level(pair)
             direction = "up" if ratio > 1 else "down"
             if self._is_yield[cell]:
                 middle *= float(cells.value[self._given[cell]])
-            since, value = peers.since(pair), float(cells.value[cell])
+            now = float(cells.value[cell])
+            # What is late now and then may be early now: its usual lateness is told.
+            is_typical = (now > middle) == (ratio > 1) and not peers.repeats.found[pair]
+            since, value = peers.since(pair), now if is_typical else ratio * middle
             yield Deviation(cells.signals[cell], cells.places[cell], PEERS, direction, since, value, middle)
         moving, places = peers.moving_sets().tolist(), cells.set_places
         told = set(cells.pair_set[odd[cells.pair_cell]].tolist()) if moving else set()

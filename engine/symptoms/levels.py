@@ -273,10 +273,18 @@ MIN_LATE_SET = 8
 """Members from which on the peers are a measure for one step."""
 FEW = 8
 """A part of so many members may be late at once, such as those of one host; more of them are no exception."""
+REPEAT_S = 30.0
+"""Memory of the single late steps of a member..."""
+MIN_REPEATS = 2.4
+"""...of which so many count as late again and again: three, seven seconds apart."""
+LEAST_LOST = 0.05
+"""Share of the time by which repeated steps are late that matters: a second each minute for a checkpoint does not."""
 STANDING_RUN = 5
 """Samples in a row at that ratio."""
 MIN_MOVING_SIZE = 4
 """Members from which on one can tell that the slow one changes."""
+MOVING_FLOORS = 2.0
+"""The worst of all members differs by so many times the least difference of one before it matters."""
 UNCOMPARED_ROLES = frozenset({"share", "progress", "errors", "state"})
 """Roles that are compared in other ways."""
 STANDING_ROLES = frozenset({"time-per-work", "capacity"})
@@ -310,6 +318,7 @@ class PeerRatios:
         """[pair] whether one step counts."""
         self._late_since = np.empty(0)
         """[pair] when a single step was late at the last comparison."""
+        self.repeats = RepeatedSteps(self.cells)
         self.ratio = np.empty(0)
         self.median = np.empty(0)
         """[set]"""
@@ -356,7 +365,9 @@ class PeerRatios:
         self.moving.started[:] = True
         ranks = np.array([one.kind == "rank" for one in cells.places], bool)
         trains = np.array([cells.serving_group(n) is None for n in range(len(cells))], bool)
-        self._may_be_late = (is_work & ranks & trains)[at] & (cells.set_sizes >= MIN_LATE_SET)[cells.pair_set]
+        is_step = (is_work & up & ranks & trains)[at]
+        self._may_be_late = is_step & (cells.set_sizes >= MIN_LATE_SET)[cells.pair_set]
+        self.repeats.grow(is_step & self.compared)
         self._late_since = widen(self._late_since, pairs, np.nan)
         self._waiting, self._distinct_new = (
             widen(self._waiting, pairs, False),
@@ -411,8 +422,11 @@ class PeerRatios:
         time = np.full(len(pairs), t)
         self.shifts.step(pairs, ratio, time)
         self._count_standing(pairs, ratio, t)
-        self._find_late(pairs, (value - middle)[known], t)
-        self._compare_moving(pairs, ratio, t)
+        late_by = (value - middle)[known]
+        self._find_late(pairs, late_by, t)
+        self.repeats.step(pairs[self.shifts.count[pairs] >= MIN_PAST], self.ratio, usable, self.median, t)
+        matters = late_by >= MOVING_FLOORS * floor[at[pairs]]
+        self._compare_moving(pairs, np.where(matters, ratio, np.minimum(ratio, 1.0)), t)
 
     def _count_standing(self, pairs: Index, ratio: F64, t: float) -> None:
         limits = self.shifts.limits
@@ -451,23 +465,100 @@ class PeerRatios:
         pairs = cells[self.cells.pair_cell]
         self.shifts.drop(pairs)
         self._standing[pairs], self._late_since[pairs] = 0, np.nan
+        self.repeats.drop(pairs)
         self.moving.drop(np.bincount(self.cells.pair_set[pairs], minlength=self.moving.size) > 0)
 
     def odd_pairs(self) -> Index:
         """Returns the pairs that are outliers now."""
         long = self._standing >= STANDING_RUN
-        return np.flatnonzero((self.shifts.shift != 0) | long | ~np.isnan(self._late_since))
+        return np.flatnonzero((self.shifts.shift != 0) | long | ~np.isnan(self._late_since) | self.repeats.found)
 
     def since(self, pair: int) -> float:
         """Since when a pair is an outlier, seconds."""
         if self.shifts.shift[pair]:
             return float(self.shifts.since[pair])
-        stands = self._standing[pair] >= STANDING_RUN
-        return float(self._standing_since[pair] if stands else self._late_since[pair])
+        if self._standing[pair] >= STANDING_RUN:
+            return float(self._standing_since[pair])
+        return float(self.repeats.since[pair] if self.repeats.found[pair] else self._late_since[pair])
+
+    def level(self, pair: int) -> float:
+        """Returns the ratio of a pair that is an outlier: of its shift, of its last late step, or the newest one."""
+        median = float(self.median[self.cells.pair_set[pair]])
+        if self.shifts.shift[pair]:
+            return self.shifts.level(pair)
+        if self.repeats.found[pair] and median > 0:
+            return float(min(self.repeats.value[pair] / median, MAX_RATIO))
+        return float(self.ratio[pair])
 
     def moving_sets(self) -> Index:
         """Returns the sets in which some member is an outlier and no member remains the one."""
         return np.flatnonzero((self.moving.shift > 0) & (self._worst_run < STANDING_RUN))
+
+
+@dataclass
+class RepeatedSteps:
+    """Members of which single steps take far longer than those of all others, again and again. Arrays are [pair].
+
+    Pauses that hit the members in turn, as when each collects garbage at its own time, count for none of them.
+    """
+
+    cells: JudgedCells
+    found: Mask = field(default_factory=lambda: np.empty(0, bool))
+    since: F64 = field(default_factory=lambda: np.empty(0))
+    """When the first of the late steps was, s."""
+    value: F64 = field(default_factory=lambda: np.empty(0))
+    """Of the last late step."""
+
+    def __post_init__(self) -> None:
+        self._judged: Mask = np.empty(0, bool)
+        self._was_late: Mask = np.empty(0, bool)
+        self._count, self._lost, self._time = (np.empty(0) for _ in range(3))
+        """Late steps less those of others, seconds lost with them, and when both were last updated."""
+
+    def grow(self, judged: Mask) -> None:
+        """Makes room for new pairs; `judged` [pair] says which are steps of members."""
+        self._judged = judged
+        self.found, self._was_late = (widen(old, len(judged), False) for old in (self.found, self._was_late))
+        self.since, self.value, self._time = (widen(old, len(judged)) for old in (self.since, self.value, self._time))
+        self._count, self._lost = (widen(old, len(judged), 0.0) for old in (self._count, self._lost))
+
+    def step(self, pairs: Index, ratio: F64, usable: F64, median: F64, t: float) -> None:
+        """Takes in newly compared pairs.
+
+        Args:
+            pairs: those.
+            ratio: [pair] to the median of its set.
+            usable: [cell] newest values.
+            median: [set]
+            t: time of the tick, seconds.
+        """
+        pairs = pairs[self._judged[pairs]]
+        late = ratio[pairs] > TAIL
+        begins = late & ~self._was_late[pairs]
+        self._was_late[pairs] = late
+        if not (begins.any() or self.found[pairs].any()):
+            return
+        numbers = self.cells.pair_set
+        late_in = np.bincount(numbers[pairs[late]], minlength=len(median))
+        begin_in = np.bincount(numbers[pairs[begins]], minlength=len(median))
+        kept = np.nan_to_num(np.exp((self._time[pairs] - t) / REPEAT_S))
+        alone = begins & (late_in[numbers[pairs]] == 1)
+        others = begin_in[numbers[pairs]] - begins
+        self._time[pairs] = t
+        self._count[pairs] = np.maximum(kept * self._count[pairs] - others, 0.0) + alone
+        at = pairs[alone]
+        first = self._count[at] < 1 + 1 / np.e
+        self.since[at[first]], self._lost[at[first]] = t, 0.0
+        self.value[at] = usable[self.cells.pair_cell[at]]
+        self._lost[at] += self.value[at] - median[numbers[at]]
+        with np.errstate(all="ignore"):
+            share = self._lost[pairs] * (1 - 1 / self._count[pairs]) / (t - self.since[pairs])
+        often = (self._count[pairs] >= MIN_REPEATS) & (share >= LEAST_LOST)
+        self.found[pairs] = often | self.found[pairs] & (self._count[pairs] >= HALF * MIN_REPEATS)
+
+    def drop(self, pairs: Mask) -> None:
+        """Forgets the late steps of some pairs."""
+        self.found[pairs], self._count[pairs] = False, 0.0
 
 
 def row_median(values: F64) -> F64:

@@ -115,7 +115,7 @@ class _GroupBucket:
         chained = ~np.isnan(self.pauses.table(room, latest)[0]).all(axis=(1, 2))
         middle = np.where(new, _group_pace(said, ~np.isnan(heard[0]), chained), np.nan)
         period = middle[list(PACE_SIGNALS).index("wire.port_round_period")]
-        self.period = np.where(np.isnan(period), self.period, period)
+        before, self.period = self.period, np.where(np.isnan(period), self.period, period)
         lag, last = merge_lags(heard[0], heard[2], self.period)
         high = np.fmax(nan_median(np.moveaxis(heard[1], 1, 2)), lag)
         spot = anew[:, None]
@@ -123,7 +123,7 @@ class _GroupBucket:
         slowest = np.where(np.isnan(stage), np.nan, _is_slowest_stage(stage))
         paused, again = _recent_values(self.pauses, room, (latest, age), reach)
         # A port that carries little of a member's traffic pauses longer: its busiest port counts.
-        self.agrees = _agrees(said, middle)
+        self.agrees = _agrees(said, middle, before)
         paused[:2] = np.where(self.agrees[..., None], paused[:2], np.nan)
         paused = _with_open_rounds(paused, self.pauses.table(room, latest))
         pause, p95, stopped = (np.fmin.reduce(layer, axis=1) for layer in paused)
@@ -304,12 +304,15 @@ def _group_pace(said: F64, heard: Mask, chained: Mask) -> F64:
     return middle
 
 
-def _agrees(said: F64, middle: F64) -> Mask:
-    """Returns [group, receiver] whether a receiver's period is about its group's, as far as it is known."""
+def _agrees(said: F64, middle: F64, before: F64) -> Mask:
+    """Returns [group, receiver] whether a receiver's period is about its group's, now or before, as far as known.
+
+    Where a tick has few rounds, one that takes longer may count in this tick at some ports and in the next at others.
+    """
     which = list(PACE_SIGNALS).index("wire.port_round_period")
     with np.errstate(invalid="ignore"):
-        apart = np.abs(np.log(said[which] / middle[which][:, None]))
-        return np.asarray(~(apart > np.log(SAME_PERIOD)))
+        now, past = (np.abs(np.log(said[which] / period[:, None])) for period in (middle[which], before))
+        return np.asarray(~((now > np.log(SAME_PERIOD)) & ~(past <= np.log(SAME_PERIOD))))
 
 
 def _with_open_rounds(recent: F64, newest: F64) -> F64:

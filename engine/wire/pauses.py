@@ -193,7 +193,7 @@ class RoundPattern:
                     best, weight, shortest = size, paused, COMPARABLE_SHARE * limit
                 elif size == best:
                     weight = paused
-            elif np.isnan(best) and self._is_recent(limit):
+            elif np.isnan(best) and self._is_recent(limit) and not self._are_rare(stretches, limit):
                 return UNDECIDED if len(stretches) > 1 else np.nan
         return best
 
@@ -207,6 +207,13 @@ class RoundPattern:
         """Returns whether the last pause longer than `limit` still outweighs the shorter ones since."""
         last = np.flatnonzero(self.pauses > limit)[-1:]
         return len(last) > 0 and float(self.pauses[last[0] + 1 :].sum()) < OUTWEIGHED_SHARE * limit
+
+    def _are_rare(self, stretches: F64, limit: float) -> bool:
+        """Returns whether pauses longer than `limit` come after many known rounds, whose pauses outweigh them."""
+        if np.isnan(self.bytes) or stretches.min(initial=np.inf) <= MAX_MULTIPLE * self.bytes:
+            return False
+        usual = self.limit / LONG_SHARE * float(stretches.mean()) / self.bytes
+        return usual > OUTWEIGHED_SHARE * float(self.pauses[self.pauses > limit].mean())
 
     def _is_known(self, limits: F64) -> bool:
         """Returns whether the known number of bytes still repeats, as far as that can be told."""

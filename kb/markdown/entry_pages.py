@@ -20,6 +20,7 @@ from skewscope.kb.model import Catalogue, Finding, Mitigation, Signal, Source, S
 
 FORM_LABELS = {
     "peers": "one member deviates from its peers",
+    "past": "it differs from its own past",
     "moving": "some member always does, not always the same",
     "zero": "it falls to zero",
     "less": "it falls far below what its siblings let expect",
