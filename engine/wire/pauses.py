@@ -210,7 +210,7 @@ class RoundPattern:
 
     def _are_rare(self, stretches: F64, limit: float) -> bool:
         """Returns whether pauses longer than `limit` come after many known rounds, whose pauses outweigh them."""
-        if np.isnan(self.bytes) or stretches.min(initial=np.inf) <= MAX_MULTIPLE * self.bytes:
+        if np.isnan(self.bytes) or not len(stretches) or np.median(stretches) <= MAX_MULTIPLE * self.bytes:
             return False
         usual = self.limit / LONG_SHARE * float(stretches.mean()) / self.bytes
         return usual > OUTWEIGHED_SHARE * float(self.pauses[self.pauses > limit].mean())

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skewscope.engine.model.topology import Node, Port, Topology
-from tests.support.symptom_world import SymptomWorld
+from tests.support.symptom_world import START, SymptomWorld
 
 STEP = ("step.duration", "group", "A")
 
@@ -120,6 +120,37 @@ def test_one_late_step_of_one_member_is_told_once():
 @pytest.mark.parametrize(("size", "late", "seconds"), [(16, 1, 2.0), (16, 8, 5.0), (4, 1, 5.0)])
 def test_one_late_step_that_is_short_or_of_many_is_silent(size, late, seconds):
     assert not stalled(size, late, seconds).incidents()
+
+
+def paused(every, seconds, turns, size=4):
+    """Members that pause one after the other, `turns` of them, every so many steps."""
+    world = SymptomWorld(size)
+    for n, row in enumerate(noise(4, 70, size)):
+        if n >= 20 and n % every == 0:
+            row[n // every % turns] += seconds / 0.3
+        world.tick(computing(0.3 * row))
+    return world
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_member_that_pauses_again_and_again_is_told(size):
+    (incident,) = paused(5, 1.5, 1, size).incidents()
+    assert (incident.condition, incident.name) == ("late-member", "n0")
+    assert "is 1.8 s, 6" in incident.summary or "is 1.79 s, 6" in incident.summary or "is 1.81 s, 6" in incident.summary
+    assert 30 <= incident.opened_at - START <= 32
+
+
+@pytest.mark.parametrize(("every", "seconds", "turns"), [(5, 1.5, 4), (25, 1.5, 1), (5, 0.5, 1)])
+def test_pauses_in_turn_and_rare_and_short_ones_are_silent(every, seconds, turns):
+    assert not paused(every, seconds, turns).incidents()
+
+
+def test_what_takes_longer_at_all_members_is_told_of_their_group():
+    world = SymptomWorld()
+    for n, row in enumerate(noise(4, 60, 4)):
+        world.tick(computing(row * (1.5 if n >= 30 else 1.0)))
+    (incident,) = world.incidents()
+    assert (incident.condition, incident.kind, incident.name) == ("slow-steps", "group", "A")
 
 
 def test_a_step_that_is_polled_again_is_no_new_step():

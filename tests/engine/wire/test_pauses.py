@@ -103,6 +103,15 @@ def test_pauses_for_collections_of_garbage_begin_no_rounds() -> None:
     assert pattern.bytes == 1e6
 
 
+def test_a_few_checkpoints_leave_known_rounds_known() -> None:
+    pattern, sent = RoundPattern(), 0.0
+    for chunk in range(6):
+        pauses = [0.07] * 50 if chunk < 3 else [*[0.07] * 35, 1.5, *[0.07] * 5]
+        pattern.learn(np.array(pauses), sent + 1e6 * np.arange(1, len(pauses) + 1))
+        sent += 1e6 * len(pauses)
+        assert pattern.bytes == 1e6
+
+
 def test_idle_spells_between_requests_are_no_rounds() -> None:
     rng = np.random.default_rng(4)
     time, shift = [], 0.0
