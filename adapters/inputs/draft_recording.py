@@ -139,7 +139,9 @@ def save_recording(draft: DraftRecording, folder: Path) -> None:
     inputs: list[dict[str, object]] = []
     for number, source in enumerate(draft.recording.inputs):
         origin = draft.recording.resolve_path(source.path)
-        name = f"{INPUT_FOLDER}/{number:03d}-{origin.name}"
+        # The file keeps its own name: it may be what says host, device or time.
+        name = f"{INPUT_FOLDER}/{number:03d}/{origin.name}"
+        (folder / name).parent.mkdir()
         if origin.is_dir():
             shutil.copytree(origin, folder / name)
         else:
