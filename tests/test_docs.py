@@ -8,8 +8,10 @@ from pathlib import Path
 import click
 import pytest
 
+from skewscope.adapters.mapping.name_mapping import parse_mapping
 from skewscope.engine.model.topology_file import parse_topology
 from skewscope.kb import yamlfile
+from skewscope.kb.loader import catalogue
 from skewscope.tui.cli.main import cli
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -93,8 +95,21 @@ def check_command(command: click.Command, words: list[str], line: str) -> None:
 
 
 def test_the_topology_of_the_documentation_is_valid():
-    page = (ROOT / "docs" / "recordings.md").read_text()
+    page = (ROOT / "docs" / "topology.md").read_text()
     example = next(text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "nodes:" in text)
     topology, problems = parse_topology(yamlfile.parse(example))
     assert not problems
     assert topology.groups
+
+
+def test_the_mapping_of_the_documentation_is_valid():
+    page = (ROOT / "docs" / "mapping.md").read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert len(parse_mapping(example, "mapping.md", catalogue()).rules) == 4
+
+
+def test_the_topology_page_names_every_field():
+    page = (ROOT / "docs" / "topology.md").read_text()
+    source = (ROOT / "engine" / "model" / "topology_file.py").read_text()
+    fields = re.findall(r'"([a-z_]+)"', " ".join(re.findall(r"check_keys\([^\n]*", source)))
+    assert not [name for name in fields if not re.search(rf"\b{name}\b", page)]

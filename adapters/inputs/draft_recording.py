@@ -46,6 +46,8 @@ class DraftRecording:
     """Number of series of each metric that no signal has."""
     skipped: tuple[str, ...] = ()
     """Files of folders of which no kind is known."""
+    note: str = ""
+    """What else should be known of it."""
 
 
 def draft_recording(

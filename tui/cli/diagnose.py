@@ -1,5 +1,6 @@
 """The command `diagnose`: a first answer on one's own data, with nothing described by hand."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -34,6 +35,8 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 SCHEMES = ("http://", "https://")
 DRAFT_SHARE = 0.1
 """Share of the progress bar until the data is replayed."""
+OWN_PREFIXES = ("up", "scrape_", "go_", "process_", "python_", "prometheus_", "promhttp_", "ALERTS", "net_conntrack_")
+"""How names of metrics begin by which a server or an exporter describes itself."""
 MAX_NAMED = 3
 """Unknown metrics that the short report names."""
 
@@ -155,7 +158,8 @@ def _draft_of_server(
     folder = Path(stack.enter_context(TemporaryDirectory(prefix="skewscope-")))
     found = download(_server_span(url, given), folder, mapping, report)
     draft = draft_recording([found.path], given.topology, mapping)
-    return replace(draft, unknown=found.unknown)
+    begin = "" if given.since else "--since 6h asks for more than the last hour"
+    return replace(draft, unknown=found.unknown, note=begin)
 
 
 def _server_span(url: str, given: DiagnoseOptions) -> Any:
@@ -255,13 +259,17 @@ def _assumption_lines(draft: "DraftRecording", *, why: bool) -> Iterator[Line]:
         guesses = [each.what for each in draft.assumptions if each.certainty == GUESS]
         guessed = f" Guessed: {'; '.join(guesses)}." if guesses else ""
         yield line(f"The topology is inferred from labels.{guessed} --why says from which; --save FOLDER to edit it.")
+    if draft.note:
+        yield line(f"{draft.note}.")
     if draft.skipped:
         yield line(f"{len(draft.skipped)} files of no known kind: {join_names(list(draft.skipped), 3)}.")
-    if not draft.unknown:
+    unknown = Counter({name: n for name, n in draft.unknown.items() if not name.startswith(OWN_PREFIXES)})
+    if not unknown:
         return
     nearest = NearestMetric(load_catalogue())
-    named = sorted(draft.unknown) if why else [name for name, _ in draft.unknown.most_common(200)]
+    named = sorted(unknown) if why else [name for name, _ in unknown.most_common(200)]
     pairs = [(name, near) for name in named if (near := nearest.find(name))]
     shown = pairs if why else pairs[:MAX_NAMED]
     close = ", ".join(f"{name} ({near}?)" for name, near in shown) or join_names(named, MAX_NAMED)
-    yield line(f"{len(draft.unknown)} metrics have names that are not known: {close}. --mapping FILE maps them.")
+    have = "1 metric has a name that is" if len(unknown) == 1 else f"{len(unknown)} metrics have names that are"
+    yield line(f"{have} not known: {close}. --mapping FILE maps such names.")

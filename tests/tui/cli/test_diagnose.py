@@ -1,0 +1,192 @@
+"""`skewscope diagnose` on files and on a server, and what it says where there is nothing to diagnose."""
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from click.testing import CliRunner
+
+from skewscope.tui.cli.main import cli
+
+BEGIN = 1750000000.0
+SERIES = [
+    {"__name__": "DCGM_FI_DEV_SM_CLOCK", "Hostname": "gpu-host", "gpu": str(gpu), "instance": "10.0.0.1:9400"}
+    for gpu in range(8)
+]
+SAMPLES = {gpu: [[BEGIN + t, str(1980 - 900 * (gpu == 3 and t > 30))] for t in range(45)] for gpu in range(8)}
+
+
+class FakePrometheus(BaseHTTPRequestHandler):
+    """Answers as a Prometheus server with one metric."""
+
+    names = ("DCGM_FI_DEV_SM_CLOCK", "up", "my_own_thing")
+    asked = ()
+
+    def do_GET(self):
+        parts = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        type(self).asked = (*self.asked, parts.path)
+        if parts.path.endswith("/values"):
+            data = list(self.names)
+        elif parts.path.endswith("/series"):
+            data = SERIES
+        else:
+            data = {"resultType": "matrix", "result": list(self.matrix(query))}
+        body = json.dumps({"status": "success", "data": data}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def matrix(self, query):
+        end = float(query["time"])
+        begin = end - int(query["query"].rpartition("[")[2].removesuffix("ms]")) / 1000
+        for labels in SERIES:
+            values = [pair for pair in SAMPLES[int(labels["gpu"])] if begin <= pair[0] <= end]
+            yield {"metric": labels, "values": values}
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def server(handler):
+    running = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=running.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{running.server_port}"
+    finally:
+        running.shutdown()
+        running.server_close()
+        thread.join()
+
+
+def run(*words):
+    return CliRunner().invoke(cli, ["diagnose", *map(str, words)])
+
+
+def test_a_server_is_diagnosed_saved_and_redacted(tmp_path):
+    with server(FakePrometheus) as url:
+        found = run(url, "--since", "1h", "--until", BEGIN + 3000, "--save", tmp_path / "saved", "--why")
+        assert found.exit_code == 1, found.output
+    assert "Assumed 1 node: from the label `Hostname` (certain)" in found.stdout
+    assert "gpu-host/gpu3" in found.stdout
+    assert "my_own_thing" in found.stdout
+    assert "up," not in found.stdout
+    again = run(tmp_path / "saved", "--redact", "--json", "--html", tmp_path / "page.html")
+    assert [json.loads(line)["entity"]["name"] for line in again.stdout.splitlines()] == ["node-1/gpu3"]
+    page = (tmp_path / "page.html").read_text()
+    assert "node-1/gpu3" in page
+    assert "gpu-host" not in page + again.output
+
+
+def test_an_answer_that_is_too_large_is_asked_for_in_halves(tmp_path, monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.discovery.prometheus.MAX_ANSWER_BYTES", 6000)
+    asked = type("Counted", (FakePrometheus,), {})
+    with server(asked) as url:
+        found = run(url, "--since", BEGIN - 1000, "--until", BEGIN + 45, "--json")
+    assert found.exit_code == 2
+    assert "a page of more than 6000 bytes" in found.stderr
+    assert len([path for path in asked.asked if path.endswith("/query")]) > 3
+
+
+@pytest.mark.parametrize(
+    ("names", "error"),
+    [
+        ((), "found no metric, expected metrics of exporters"),
+        (("a", "b"), "found 2 metrics, none of them known (a, b)"),
+    ],
+)
+def test_a_server_without_known_metrics(names, error):
+    with server(type("Bare", (FakePrometheus,), {"names": names})) as url:
+        found = run(url)
+    assert found.exit_code == 2
+    assert error in found.stderr
+
+
+def test_a_server_without_samples_in_the_span():
+    with server(FakePrometheus) as url:
+        found = run(url, "--until", "2025-01-01T00:00:00Z")
+    assert found.exit_code == 2
+    assert "found no sample in 3600 s" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("http://127.0.0.1:1",), "Is it running, and is the address right?"),
+        (("http://",), "found an invalid address"),
+        (("nothing-here",), "found no such file or folder"),
+        (("http://a", "b"), "Give one server, or files and folders."),
+        (("a", "--console", "--json"), "Give either --console, or --json or --html."),
+        ((__file__, "--mapping", "nothing.yaml"), "no readable file"),
+        ((__file__,), "found a file of no known kind"),
+    ],
+)
+def test_what_cannot_be_diagnosed(words, error):
+    found = run(*words)
+    assert found.exit_code == 2
+    assert error in found.stderr
+
+
+def test_discovery_says_from_which_label():
+    with server(FakePrometheus) as url:
+        found = CliRunner().invoke(cli, ["topology", "discover", "--prometheus", url])
+    assert found.exit_code == 0
+    assert "found 8 GPUs: from the highest index on each node (likely)" in found.stderr
+    assert 'name: "gpu-host"' in found.stdout
+
+
+PAGES = ("dcgm", "node_exporter", "vllm")
+CONFIG = """
+global: {{scrape_interval: 1s}}
+scrape_configs:
+{jobs}
+"""
+JOB = (
+    "- {{job_name: {page}, honor_labels: true, metrics_path: /metrics/{page}, "
+    "static_configs: [{{targets: ['127.0.0.1:{port}']}}]}}"
+)
+
+
+def wait_for(url):
+    for _ in range(300):
+        try:
+            return urllib.request.urlopen(url, timeout=5).read()
+        except OSError:
+            time.sleep(0.2)
+    raise TimeoutError(url)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("prometheus"), reason="Prometheus is not installed")
+def test_a_real_prometheus_leads_to_the_injected_fault(tmp_path):
+    ports = 19555, 19556
+    jobs = "\n".join(JOB.format(page=page, port=ports[0]) for page in PAGES)
+    (tmp_path / "prometheus.yml").write_text(CONFIG.format(jobs=jobs))
+    simulate = [sys.executable, "-m", "skewscope.tui.cli.main", "simulate", "--serve", str(ports[0])]
+    simulate += ["--names", "exporters", "--nodes", "8", "--seconds", "115", "--severity", "heavy", "--seed", "3"]
+    store = ["prometheus", f"--config.file={tmp_path / 'prometheus.yml'}", f"--storage.tsdb.path={tmp_path / 'data'}"]
+    store += [f"--web.listen-address=127.0.0.1:{ports[1]}", "--log.level=error"]
+    with (
+        subprocess.Popen([*simulate, "--condition", "gpu-thermal-throttle"], stdout=subprocess.DEVNULL) as fleet,
+        subprocess.Popen(store) as prometheus,
+    ):
+        try:
+            wait_for(f"http://127.0.0.1:{ports[1]}/-/ready")
+            fleet.wait(180)
+            found = run(f"http://127.0.0.1:{ports[1]}", "--json")
+        finally:
+            fleet.terminate()
+            prometheus.terminate()
+    told = [json.loads(line) for line in found.stdout.splitlines()]
+    assert ("gpu-thermal-throttle", "node0000/gpu1") in [(one["condition"], one["entity"]["name"]) for one in told]
