@@ -19,7 +19,8 @@ from skewscope.engine.ingest.feed import Block
 LABEL = "DeepSpeed training log"
 EXAMPLE = "`... global_step=10, RunningAvgSamplesPerSec=110.9, CurrSamplesPerSec=111.3, ...`"
 THROUGHPUT = re.compile(
-    r"global_step=(?P<step>\d+), RunningAvgSamplesPerSec=[^,]*, CurrSamplesPerSec=(?P<rate>\d+\.\d+)"
+    r"(?:global_step=(?P<step>\d+), RunningAvgSamplesPerSec=[^,]*, Curr|\b\d+/(?P<old_step>\d+), )"
+    r"SamplesPerSec=(?P<rate>\d+\.\d+)"
 )
 PROGRESS = re.compile(r"\[Rank \d+\] step=(?P<step>\d+), skipped=\d+")
 PIPELINE = re.compile(
@@ -40,7 +41,7 @@ class DeepspeedParser:
     def read_line(self, line: LogLine, steps: StepReader) -> None:
         """Adds what a line says of the steps."""
         if match := THROUGHPUT.search(line.text):
-            steps.add_progress(line, int(match["step"]))
+            steps.add_progress(line, int(match["step"] or match["old_step"]))
             steps.add_rate(line, float(match["rate"]))
         elif match := PROGRESS.search(line.text):
             steps.add_progress(line, int(match["step"]))

@@ -70,7 +70,8 @@ class StepReader:
 
     def add_progress(self, line: LogLine, step: int) -> None:
         """Adds the mean time of the steps since the last one, by the times of their lines."""
-        if line.time is None or step == self.step:
+        if line.time is None or step == self.step or (self._has_stamps and line.time == self.time):
+            # Stamps of whole seconds may be those of several lines.
             return
         if self.step is not None and step > self.step and line.time > self.time:
             self.collector.add(

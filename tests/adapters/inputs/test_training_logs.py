@@ -89,6 +89,12 @@ def test_deepspeed_gives_steps_by_their_stamps_rates_and_the_breakdown_of_a_rank
     }
 
 
+def test_the_lines_that_deepspeed_printed_at_first_are_read():
+    line = "worker-0: [INFO 2026-11-22 10:00:{:02d}] 0/{}, SamplesPerSec=1292.5\n"
+    found = samples(read(deepspeed_log, line.format(5, 50) + line.format(5, 75) + line.format(10, 100)))
+    assert found == {(DURATION, ""): [(10, 0.1)], (RATE, ""): [(5, 1292.5), (5, 1292.5), (10, 1292.5)]}
+
+
 def test_deepspeeds_pipeline_engine_prints_no_times():
     text = "".join(
         f"steps: {n} loss: 0.5000 iter time (s): {s:.3f} samples/sec: {128 / s:.3f}\n"
