@@ -80,6 +80,12 @@ def _overall(found: Assessment) -> Iterator[str]:
         "<= 0.05",
     )
     yield from _table_row(
+        "expected calibration error of symptoms",
+        _format_value(alone.symptom_calibration_error),
+        _format_value(two.symptom_calibration_error),
+        "",
+    )
+    yield from _table_row(
         "error of the stated share of lost rounds", _format_value(alone.cost_error), _format_value(two.cost_error), ""
     )
     yield ""

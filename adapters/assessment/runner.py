@@ -59,6 +59,8 @@ class ReportedIncident:
     candidate_locations: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Candidates with other locations, and the names of these."""
     is_symptom: bool = False
+    probability: float | None = None
+    """Of a symptom: the probability of its first candidate."""
 
     @property
     def is_diagnosis(self) -> bool:
@@ -180,6 +182,7 @@ def to_reported_incidents(
             _affected_nodes(one, topology),
             one.elsewhere,
             one.is_symptom,
+            next(iter(one.probabilities), None),
         )
         for one in found
     )

@@ -89,6 +89,10 @@ class AssessmentScore:
     """(stated, actual) share of the job's lost rounds, where both are known."""
     root_outcomes: list[tuple[float, bool]] = field(default_factory=list)
     """Confidence of each root, including suspicions, and whether it was right."""
+    symptom_outcomes: list[tuple[float, bool]] = field(default_factory=list)
+    """Confidence of each symptom, and whether any fault was there when it opened."""
+    candidate_outcomes: list[tuple[float, bool]] = field(default_factory=list)
+    """Probability of the first candidate of each symptom during a fault, and whether it was right."""
     ambiguous: list[tuple[str, ReportedIncident]] = field(default_factory=list)
     """Incidents that name several indistinguishable candidates, and which of these was right. Neither an error nor a
     true positive.
@@ -131,20 +135,17 @@ class AssessmentScore:
     @property
     def reliability(self) -> list[ReliabilityBin]:
         """Returns roots by confidence in ten bins of equal width, with the share that was right."""
-        bins = []
-        for n in range(BINS):
-            own = [(said, right) for said, right in self.root_outcomes if min(int(said * BINS), BINS - 1) == n]
-            if own:
-                said, right = (np.array(column, float) for column in zip(*own, strict=True))
-                bins.append(ReliabilityBin(len(own), float(said.mean()), float(right.mean())))
-        return bins
+        return reliability_bins(self.root_outcomes)
 
     @property
     def calibration_error(self) -> float:
-        """Expected calibration error: mean gap between confidence and accuracy of the bins, weighted by size."""
-        whole = sum(one.count for one in self.reliability)
-        errors = (one.count * abs(one.mean_confidence - one.accuracy) for one in self.reliability)
-        return sum(errors) / whole if whole else float("nan")
+        """Expected calibration error of roots."""
+        return expected_calibration_error(self.root_outcomes)
+
+    @property
+    def symptom_calibration_error(self) -> float:
+        """Expected calibration error of symptoms: whether something is wrong where they are."""
+        return expected_calibration_error(self.symptom_outcomes)
 
     @property
     def cost_error(self) -> float:
@@ -161,6 +162,24 @@ class AssessmentScore:
         return (
             poisson_upper_limit(len(self.false_alarms)) / self.quiet_node_days if self.quiet_node_days else float("nan")
         )
+
+
+def reliability_bins(outcomes: Iterable[tuple[float, bool]]) -> list[ReliabilityBin]:
+    """Returns outcomes by confidence in ten bins of equal width, with the share that was right."""
+    known, bins = list(outcomes), []
+    for n in range(BINS):
+        own = [(said, right) for said, right in known if min(int(said * BINS), BINS - 1) == n]
+        if own:
+            said, right = (np.array(column, float) for column in zip(*own, strict=True))
+            bins.append(ReliabilityBin(len(own), float(said.mean()), float(right.mean())))
+    return bins
+
+
+def expected_calibration_error(outcomes: Iterable[tuple[float, bool]]) -> float:
+    """Returns the mean gap between confidence and accuracy of the bins, weighted by size; NaN without outcomes."""
+    bins = reliability_bins(outcomes)
+    whole = sum(one.count for one in bins)
+    return sum(one.count * abs(one.mean_confidence - one.accuracy) for one in bins) / whole if whole else float("nan")
 
 
 def to_json(score: AssessmentScore) -> dict[str, Any]:
@@ -184,12 +203,12 @@ def to_json(score: AssessmentScore) -> dict[str, Any]:
         "placed": _json_number(score.located_share),
         "delay": _json_number(score.delay),
         "calibration_error": _json_number(score.calibration_error),
+        "symptom_calibration_error": _json_number(score.symptom_calibration_error),
+        "symptom_reliability": _bins_to_json(score.symptom_outcomes),
+        "candidate_reliability": _bins_to_json(score.candidate_outcomes),
         "cost_error": _json_number(score.cost_error),
         "costs_stated": len(score.cost_pairs),
-        "reliability": [
-            {"told": b.count, "said": _json_number(b.mean_confidence), "right": _json_number(b.accuracy)}
-            for b in score.reliability
-        ],
+        "reliability": _bins_to_json(score.root_outcomes),
         "false_alarms": [_alarm_to_json(run, reported) for run, reported in score.false_alarms],
         "quiet_symptoms": [_alarm_to_json(run, reported) for run, reported in score.quiet_symptoms],
         "left_open": [
@@ -201,6 +220,13 @@ def to_json(score: AssessmentScore) -> dict[str, Any]:
         "conditions": each,
         "confusion": confusion,
     }
+
+
+def _bins_to_json(outcomes: Iterable[tuple[float, bool]]) -> list[dict[str, Any]]:
+    return [
+        {"told": b.count, "said": _json_number(b.mean_confidence), "right": _json_number(b.accuracy)}
+        for b in reliability_bins(outcomes)
+    ]
 
 
 def _alarm_to_json(run: str, reported: ReportedIncident) -> dict[str, Any]:
@@ -243,6 +269,7 @@ def _score_run(run: AssessmentRun, score: AssessmentScore) -> None:
     named = [reported for reported in run.incidents if not reported.is_symptom]
     roots = [reported for reported in named if reported.is_diagnosis]
     score.root_outcomes += [(reported.confidence, _is_right(reported, run)) for reported in named if not reported.root]
+    _score_symptoms(symptoms, run, score)
     used: set[int] = set()
     for truth in run.labels:
         own = _match_incident(truth, roots, used)
@@ -273,6 +300,16 @@ def _score_run(run: AssessmentRun, score: AssessmentScore) -> None:
         score.quiet_node_days += run.nodes * run.duration / 86400
         score.false_alarms += [(run.name, reported) for reported in roots]
         score.quiet_symptoms += [(run.name, reported) for reported in symptoms if not reported.root]
+
+
+def _score_symptoms(symptoms: Iterable[ReportedIncident], run: AssessmentRun, score: AssessmentScore) -> None:
+    """Records whether something was wrong when each symptom opened, and whether its first candidate was."""
+    for reported in symptoms:
+        around = [truth for truth in run.labels if _is_during(truth, reported)]
+        score.symptom_outcomes.append((reported.confidence, bool(around)))
+        if around and reported.candidates and reported.probability is not None:
+            is_named = any(truth.condition == reported.candidates[0] for truth in around)
+            score.candidate_outcomes.append((reported.probability, is_named))
 
 
 def calibration_samples(runs: Iterable[AssessmentRun], causes: CauseGraph) -> list[CalibrationSample]:

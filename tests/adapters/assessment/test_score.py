@@ -86,6 +86,17 @@ def test_a_symptom_is_no_diagnosis_and_is_counted_apart():
     assert to_json(quiet)["quiet_symptoms"][0]["condition"] == "slow-steps"
 
 
+def test_a_symptom_is_right_while_a_fault_is_there_and_so_is_a_candidate_that_names_it():
+    first = replace(told("slow-steps"), is_symptom=True, candidates=("tp-straggler", "pp-bubble"), probability=0.6)
+    other = replace(first, candidates=("pp-bubble",), probability=0.3, confidence=0.7)
+    found = score(first, other)
+    assert found.symptom_outcomes == [(0.9, True), (0.7, True)]
+    assert found.candidate_outcomes == [(0.6, True), (0.3, False)]
+    assert score(first, truths=()).symptom_outcomes == [(0.9, False)]
+    assert score(first, truths=()).candidate_outcomes == []
+    assert to_json(found)["symptom_reliability"][-1] == {"told": 1, "said": 0.9, "right": 1.0}
+
+
 def test_one_of_several_that_cannot_be_told_apart_is_no_error_and_finds_nothing():
     unsure = replace(told("pp-bubble"), candidates=("fabric-loss", "tp-straggler"))
     found = score(unsure)
