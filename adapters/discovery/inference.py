@@ -13,7 +13,7 @@ from skewscope.adapters.discovery.hosts import HOST_BOUND, HostNames
 from skewscope.adapters.discovery.inferred_groups import GroupFinder
 from skewscope.adapters.discovery.inferred_ports import PortLabels, draft_ports
 from skewscope.adapters.discovery.observed_series import ObservedSeries
-from skewscope.adapters.mapping.entities import GPU_LABELS, GPU_PATTERN, UUID_LABELS
+from skewscope.adapters.mapping.entities import GPU_ID_LABELS, GPU_LABELS, GPU_PATTERN
 from skewscope.engine.model.topology_file import MAX_GPUS, NODE_WITHOUT
 
 DIRECT_KINDS = HOST_BOUND - {"replica", "rank"}
@@ -26,7 +26,7 @@ class NodeLabels:
 
     gpus: set[int] = field(default_factory=set)
     uuids: set[str] = field(default_factory=set)
-    """UUIDs of series without an index."""
+    """UUIDs, or else PCI addresses, of series without an index."""
     ports: PortLabels = field(default_factory=PortLabels)
 
 
@@ -66,7 +66,7 @@ def infer_topology(series: Iterable[ObservedSeries]) -> TopologyDraft:
 def _add_series(node: NodeLabels, one: ObservedSeries) -> None:
     if "gpu" in one.kinds and not one.labels.get("GPU_I_ID"):
         text = next((one.labels[label] for label in GPU_LABELS if one.labels.get(label)), "")
-        uuid = next((one.labels[label] for label in UUID_LABELS if one.labels.get(label)), "")
+        uuid = next((one.labels[label] for label in GPU_ID_LABELS if one.labels.get(label)), "")
         match = GPU_PATTERN.fullmatch(text)
         if match and int(match[1]) < MAX_GPUS:
             node.gpus.add(int(match[1]))
@@ -110,7 +110,7 @@ def _node_assumptions(hosts: HostNames, draft: TopologyDraft) -> Iterator[Assump
         by_uuid = sum(len(node.gpu_ids) for node in draft.nodes.values())
         yield Assumption(f"{_count(gpus - by_uuid, 'GPU')}", "the highest index on each node", LIKELY)
         if by_uuid:
-            yield Assumption(f"the order of {_count(by_uuid, 'GPU')}", "their UUIDs", GUESS)
+            yield Assumption(f"the order of {_count(by_uuid, 'GPU')}", "their UUIDs or PCI addresses", GUESS)
 
 
 def _count(number: int, noun: str) -> str:

@@ -80,7 +80,8 @@ def _render_node(node: NodeDraft) -> Iterator[str]:
             "" if node.rack else f"  {FILL_IN_MARK} this is the leaf switch; is it the rack?"
         )
     if node.gpu_ids:
-        yield "    gpus: [" + ", ".join(f"{{uuid: {_quote(text)}}}" for text in node.gpu_ids) + "]"
+        named = (f"{{{'pci' if ':' in text else 'uuid'}: {_quote(text)}}}" for text in node.gpu_ids)
+        yield "    gpus: [" + ", ".join(named) + "]"
     else:
         yield f"    gpus: {node.gpus}" + ("" if node.gpus else f"  {FILL_IN_MARK} how many?")
     yield f"    {FILL_IN_MARK} dpu: {{sees: [north-south, east-west]}}, whichever networks it is attached to"

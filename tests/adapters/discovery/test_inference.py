@@ -56,6 +56,12 @@ def test_gpus_with_a_uuid_only_are_counted_and_found_again():
     assert any(each.certainty == GUESS and "UUID" in each.basis for each in draft.assumptions)
 
 
+def test_gpus_with_a_pci_address_only_are_numbered_by_it():
+    labels = [{"node": "a", "pci_bus_id": f"00000000:{bus}:00.0"} for bus in ("9D", "1B")]
+    found, _ = infer(*((CLOCK, each) for each in labels))
+    assert [entity(found, CLOCK, each) for each in labels] == ["a/gpu1", "a/gpu0"]
+
+
 def test_rdma_devices_and_interfaces_are_paired_in_their_order():
     devices = [(RDMA, {"instance": "a:9100", "device": f"mlx5_{n}", "port": "1"}) for n in (0, 1, 10)]
     found, _ = infer(*devices, *((RECEIVED, {"instance": "a:9100", "device": d}) for d in ("eth0", "ib0", "ib1", "lo")))
