@@ -22,6 +22,7 @@ from skewscope.adapters.formats.flight_recorder import (
 )
 from skewscope.adapters.formats.plain_pickle import MAX_BYTES
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, samples_to_block
+from skewscope.adapters.inputs.process_groups import rank_labels
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
@@ -39,20 +40,6 @@ HOLD_STEP_S = 1.0
 MAX_HOLD_S = 300.0
 """Rules look back over no more."""
 PENDING, OVER = 1.0, 0.0
-UNDESCRIBED = frozenset({"", "undefined"})
-PARALLELISM = (
-    ("expert_data", "data"),
-    ("expert", "expert"),
-    ("ep", "expert"),
-    ("pipeline", "pipeline"),
-    ("pp", "pipeline"),
-    ("data", "data"),
-    ("dp", "data"),
-    ("fsdp", "data"),
-    ("tensor", "tensor"),
-    ("tp", "tensor"),
-)
-"""Words of a group's description and what they say of it; the first that occurs counts."""
 
 
 def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
@@ -245,19 +232,6 @@ def _add_durations(collector: SeriesCollector, dump: FlightRecorderDump, rank: i
 
 def _group_labels(group: ProcessGroup, rank: int) -> dict[str, str]:
     """Returns the labels of a rank in a group; none for a group of one, which waits for no other."""
-    if len(group.ranks) < 2 or rank not in group.ranks:
+    if len(group.ranks) < 2:
         return {}
-    return {
-        "group": f"{group.description}-{group.name}" if group.description not in UNDESCRIBED else group.name,
-        "rank": str(group.ranks.index(rank)),
-        "nranks": str(len(group.ranks)),
-        "global_rank": str(rank),
-        "parallelism": _parallelism(group.description),
-    }
-
-
-def _parallelism(description: str) -> str:
-    """Returns which parallelism a group's description names; '' for none."""
-    text = "_".join(re.findall(r"[a-z0-9]+", description.lower()))
-    words = {*text.split("_")}
-    return next((kind for word, kind in PARALLELISM if word in words or ("_" in word and word in text)), "")
+    return rank_labels(group.name, group.description, group.ranks, rank)

@@ -1,0 +1,136 @@
+"""Reads a large JSON object piece by piece: the elements of its long arrays one by one, its other members whole.
+
+Memory is that of one element, so a trace of many gigabytes can be read; sizes and depth are limited.
+"""
+
+import codecs
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from io import BufferedReader
+from typing import Any
+
+from skewscope.kb.problems import InputError, Problem
+
+CHUNK = 1 << 20
+MAX_ELEMENT = 64 << 20
+"""Characters of one element, or of a member that is read whole."""
+SPACE = " \t\r\n"
+TRUNCATED = "Copy the file again; was the process ended while it wrote?"
+
+
+def iter_members(stream: BufferedReader, file: str, arrays: Collection[str]) -> Iterator[tuple[str, Any]]:
+    """Yields (name, value) of each member of an object in the order of the file.
+
+    A member in `arrays` that is an array is yielded as one pair for each of its elements.
+
+    Raises:
+        InputError: the text is no JSON object, is cut off, or an element is too large.
+    """
+    reader = _JsonReader(stream, file)
+    reader.expect("{")
+    if reader.take_if("}"):
+        return
+    while True:
+        name = reader.value()
+        if not isinstance(name, str):
+            raise reader.error(f"{name!r:.40}", "the name of a member")
+        reader.expect(":")
+        if name in arrays and reader.take_if("["):
+            yield from ((name, element) for element in reader.elements())
+        else:
+            yield name, reader.value()
+        if reader.take_if("}"):
+            return
+        reader.expect(",")
+
+
+@dataclass
+class _JsonReader:
+    """A window on the text of a stream."""
+
+    stream: BufferedReader
+    file: str
+    text: str = ""
+    at: int = 0
+    line: int = 1
+    is_over: bool = False
+    _decoder: json.JSONDecoder = field(default_factory=lambda: json.JSONDecoder(strict=False))
+    _bytes: codecs.IncrementalDecoder = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
+
+    def error(self, found: str, expected: str, hint: str = "") -> InputError:
+        """Returns the error of the current place."""
+        line = self.line + self.text.count("\n", 0, self.at)
+        return InputError([Problem(self.file, line, "", found, expected, hint)])
+
+    def elements(self) -> Iterator[Any]:
+        """Yields the elements of an array whose bracket was taken."""
+        if self.take_if("]"):
+            return
+        while True:
+            yield self.value()
+            if self.take_if("]"):
+                return
+            self.expect(",")
+
+    def value(self) -> Any:
+        """Returns the next value."""
+        while True:
+            self._skip_space()
+            try:
+                value, end = self._decoder.raw_decode(self.text, self.at)
+            except RecursionError:
+                raise self.error("values nested too deeply", "a flat trace") from None
+            except ValueError as error:
+                if self.is_over:
+                    raise self._broken(error) from None
+            else:
+                # A number at the end of the window may go on.
+                if end < len(self.text) or self.is_over:
+                    self.at = end
+                    return value
+            self._read()
+
+    def _broken(self, error: ValueError) -> InputError:
+        if isinstance(error, json.JSONDecodeError) and error.pos < len(self.text) - 1:
+            self.at = error.pos
+        if not self.text[self.at :].strip() or self.at >= len(self.text) - 1:
+            return self.error("the end of the file", "the rest of the trace", TRUNCATED)
+        return self.error(f"{self.text[self.at : self.at + 40]!r}", "JSON", TRUNCATED)
+
+    def expect(self, mark: str) -> None:
+        """Takes a mark.
+
+        Raises:
+            InputError: something else comes next.
+        """
+        if not self.take_if(mark):
+            found = self.text[self.at : self.at + 40]
+            raise self.error(repr(found) if found else "the end of the file", repr(mark), "" if found else TRUNCATED)
+
+    def take_if(self, mark: str) -> bool:
+        """Takes a mark if it comes next; returns whether it does."""
+        self._skip_space()
+        if self.text[self.at : self.at + 1] != mark:
+            return False
+        self.at += 1
+        return True
+
+    def _skip_space(self) -> None:
+        while True:
+            while self.at < len(self.text) and self.text[self.at] in SPACE:
+                self.at += 1
+            if self.at < len(self.text) or self.is_over:
+                return
+            self._read()
+
+    def _read(self) -> None:
+        """Adds text to the window; what was taken leaves it."""
+        if len(self.text) - self.at > MAX_ELEMENT:
+            raise self.error(f"an element of more than {MAX_ELEMENT} characters", "smaller ones")
+        # Doubling keeps the repeated parsing of a long element short.
+        data = self.stream.read(max(CHUNK, len(self.text) - self.at))
+        self.is_over = not data
+        self.line += self.text.count("\n", 0, self.at)
+        self.text = self.text[self.at :] + self._bytes.decode(data, final=not data)
+        self.at = 0
