@@ -16,6 +16,7 @@ CHUNK = 1 << 20
 MAX_ELEMENT = 64 << 20
 """Characters of one element, or of a member that is read whole."""
 SPACE = " \t\r\n"
+DELIMITERS = frozenset(SPACE + ",:]}")
 TRUNCATED = "Copy the file again; was the process ended while it wrote?"
 
 
@@ -86,17 +87,17 @@ class _JsonReader:
                     raise self._broken(error) from None
             else:
                 # A number at the end of the window may go on.
-                if end < len(self.text) or self.is_over:
+                if self.text[end : end + 1] in DELIMITERS or self.is_over:
                     self.at = end
                     return value
             self._read()
 
     def _broken(self, error: ValueError) -> InputError:
-        if isinstance(error, json.JSONDecodeError) and error.pos < len(self.text) - 1:
-            self.at = error.pos
-        if not self.text[self.at :].strip() or self.at >= len(self.text) - 1:
+        at = error.pos if isinstance(error, json.JSONDecodeError) else self.at
+        if at >= len(self.text.rstrip()) or str(error).startswith("Unterminated"):
             return self.error("the end of the file", "the rest of the trace", TRUNCATED)
-        return self.error(f"{self.text[self.at : self.at + 40]!r}", "JSON", TRUNCATED)
+        self.at = at
+        return self.error(f"{self.text[at : at + 40]!r}", "JSON")
 
     def expect(self, mark: str) -> None:
         """Takes a mark.

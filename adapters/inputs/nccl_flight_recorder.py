@@ -48,9 +48,21 @@ def read(source: Input, recording: Recording, registry: SeriesRegistry, names: M
     Raises:
         InputError: all problems of the dumps.
     """
+    return samples_to_block(_read_input(source, recording), source, registry, names)
+
+
+def scan(source: Input, recording: Recording) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yields metric and labels of each series, for the inference of a topology.
+
+    Raises:
+        InputError: all problems of the dumps.
+    """
+    yield from ((one.metric, dict(one.labels)) for one in _read_input(source, recording))
+
+
+def _read_input(source: Input, recording: Recording) -> list[LabelledSeries]:
     folder = recording.resolve_path(source.path)
-    series = read_series(folder, recording.display_path(source.path), dict(source.labels))
-    return samples_to_block(series, source, registry, names)
+    return read_series(folder, recording.display_path(source.path), dict(source.labels))
 
 
 def recognise(head: bytes, name: str) -> bool:  # noqa: ARG001 - dumps have any name

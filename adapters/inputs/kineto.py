@@ -1,0 +1,179 @@
+"""Inputs of kind `kineto`: the trace that PyTorch's profiler wrote for one rank (Chrome trace JSON).
+
+Of each step it gives how long the rank worked, how long it communicated, and how long it only waited in communication.
+A diagnosis looks once a second; shorter steps are laid one second apart.
+"""
+
+import re
+from collections.abc import Mapping
+from io import BufferedReader
+from itertools import pairwise
+from pathlib import PurePath
+
+import numpy as np
+
+from skewscope.adapters.formats.kineto import ProfilerTrace, TraceGroup, covered_time, is_profiler_trace, read_trace
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
+from skewscope.adapters.inputs.process_groups import rank_labels
+from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
+from skewscope.engine.ingest.feed import Block
+from skewscope.engine.model.arrays import F64
+from skewscope.kb.problems import InputError, Problem
+
+LABEL = "PyTorch profiler trace (Kineto)"
+MAX_TRACE_BYTES = 16 << 30
+RANK_IN_NAME = re.compile(r"rank[-_ ]?(\d{1,7})", re.IGNORECASE | re.ASCII)
+STEP_SPACING_S = 1.0
+"""Least seconds between two steps: a diagnosis takes one value a second of each series."""
+MIN_STEPS = 5
+"""Steps after which a member that is slower than its peers is told."""
+
+
+def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
+    """Returns the samples of the trace.
+
+    Raises:
+        InputError: the file is no trace, or damaged.
+    """
+    return read_artefact(read_series, source, recording, (registry, names), MAX_TRACE_BYTES)
+
+
+def recognise(head: bytes, name: str) -> bool:  # noqa: ARG001 - traces have any name
+    """Returns whether a file is a trace of PyTorch's profiler, by its first bytes."""
+    return is_profiler_trace(head)
+
+
+def read_series(file: BufferedReader, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
+    """Returns the series of a trace.
+
+    Raises:
+        InputError: the file is no trace, is damaged, or does not say its rank or its steps.
+    """
+    trace = read_trace(file, name)
+    if not trace.steps:
+        hint = "Call `step()` of the profiler after each step of the program."
+        raise InputError([Problem(name, 0, "traceEvents", "no step", "events named ProfilerStep#N", hint)])
+    rank = _find_rank(trace, name, labels)
+    groups = {group.name: group for group in trace.groups if rank in group.ranks}
+    world = max(groups.values(), key=lambda group: len(group.ranks), default=_whole_job(trace, rank))
+    windows = _step_windows(trace)
+    times = _step_times(trace, windows)
+    collector = SeriesCollector(name, _note(trace, windows))
+    place = rank_labels(world.name, world.description, world.ranks, rank)
+    for metric, values in _step_values(trace, windows).items():
+        # The duration is the group's; it is taken of one rank.
+        if metric != "skewscope_step_duration":
+            _add_all(collector, metric, place, times, values)
+        elif place["rank"] == "0":
+            _add_all(collector, metric, {"group": place["group"]}, times, values)
+    for (used, is_transfer), spans in _spans_by_group(trace, groups, world).items():
+        metric = "skewscope_nccl_p2p_time" if is_transfer else "skewscope_nccl_coll_time"
+        own = rank_labels(used.name, used.description, used.ranks, rank)
+        _add_all(collector, metric, own, times, _mean_lengths(spans, windows))
+    return collector.series()
+
+
+def _find_rank(trace: ProfilerTrace, name: str, labels: Mapping[str, str]) -> int:
+    """Returns the rank in the job: as the input's labels say, the trace, or the file's name."""
+    given = labels.get("global_rank", labels.get("rank", ""))
+    if given.isdecimal() and len(given) < 8:
+        return int(given)
+    if trace.rank is not None:
+        return trace.rank
+    if match := RANK_IN_NAME.search(PurePath(name).name):
+        return int(match[1])
+    hint = "Give the input the label `rank`, or name the file after its rank, as in rank3.json."
+    raise InputError([Problem(name, 0, "distributedInfo.rank", "no rank", "the rank of the process", hint)])
+
+
+def _spans_by_group(
+    trace: ProfilerTrace, groups: Mapping[str, TraceGroup], world: TraceGroup
+) -> dict[tuple[TraceGroup, bool], F64]:
+    """Returns [operation, (begin, end)] by group, and whether they are transfers between two ranks.
+
+    An operation without the name of its group is the only group's; where there are several, it is left out.
+    """
+    found: dict[tuple[TraceGroup, bool], F64] = {}
+    for (name, is_transfer), spans in trace.communication.items():
+        group = groups.get(name) or (world if not name and len(groups) < 2 else None)
+        if group is not None:
+            before = found.get((group, is_transfer), np.empty((0, 2)))
+            found[group, is_transfer] = np.concatenate((before, spans))
+    return found
+
+
+def _whole_job(trace: ProfilerTrace, rank: int) -> TraceGroup:
+    """Returns the group of all ranks where a trace lists no groups."""
+    return TraceGroup("0", "default_pg", range(max(trace.world_size, rank + 1)))
+
+
+def _step_windows(trace: ProfilerTrace) -> F64:
+    """Returns [step, (begin, end)] microseconds; a step lasts until the next one begins."""
+    following = [
+        after.begin if after.number == step.number + 1 else min(step.end, after.begin)
+        for step, after in pairwise(trace.steps)
+    ]
+    begins = [step.begin for step in trace.steps]
+    return np.column_stack((begins, [*following, trace.steps[-1].end]))
+
+
+def _step_times(trace: ProfilerTrace, windows: F64) -> F64:
+    """Returns [step] seconds: when it ended, or one second behind the one before."""
+    ends = np.array([trace.seconds(end) for end in windows[:, 1]])
+    if _median_length(windows) >= STEP_SPACING_S:
+        return ends
+    begin = trace.seconds(float(windows[0, 0]))
+    return np.array([begin + STEP_SPACING_S * n for n in range(1, len(windows) + 1)])
+
+
+def _median_length(windows: F64) -> float:
+    """Returns the median length of a step, in seconds."""
+    return float(np.median(windows[:, 1] - windows[:, 0])) / 1e6
+
+
+def _note(trace: ProfilerTrace, windows: F64) -> str:
+    """Returns what is assumed, in one line."""
+    count, length = len(windows), _median_length(windows)
+    notes = []
+    if length < STEP_SPACING_S:
+        notes.append(f"{count} steps of {1e3 * length:.3g} ms are laid one second apart, the pace of a diagnosis")
+    if count < MIN_STEPS:
+        notes.append(f"fewer than {MIN_STEPS} steps, of which no slow rank is told")
+    if not trace.has_clock:
+        notes.append("its times do not count from 1970")
+    return "; ".join(notes)
+
+
+def _step_values(trace: ProfilerTrace, windows: F64) -> dict[str, F64]:
+    """Returns [step] seconds by metric."""
+    edges = windows.reshape(-1)
+    communication = np.concatenate([np.empty((0, 2)), *trace.communication.values()])
+    computes = covered_time(trace.computation, edges)[::2]
+    communicates = covered_time(communication, edges)[::2]
+    either = covered_time(np.concatenate((trace.computation, communication)), edges)[::2]
+    duration, exposed = windows[:, 1] - windows[:, 0], either - computes
+    found = {"skewscope_step_duration": duration / 1e6}
+    if len(communication):
+        found["skewscope_step_comm_time"] = communicates / 1e6
+        found["skewscope_step_wait_time"] = exposed / 1e6
+        # What is not waiting is the rank's own: computing, launching, loading.
+        found["skewscope_step_compute_time"] = (duration - exposed) / 1e6
+    return found
+
+
+def _mean_lengths(spans: F64, windows: F64) -> F64:
+    """Returns [step] the mean microseconds of the operations that end in it; NaN where none does."""
+    begin, end = spans.T
+    step = np.searchsorted(windows[:, 0], end) - 1
+    inside = (step >= 0) & (end <= windows[np.maximum(step, 0), 1])
+    counts = np.bincount(step[inside], minlength=len(windows))
+    sums = np.bincount(step[inside], weights=(end - begin)[inside], minlength=len(windows))
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def _add_all(collector: SeriesCollector, metric: str, labels: Mapping[str, str], times: F64, values: F64) -> None:
+    """Adds the values that are known."""
+    for time, value in zip(times.tolist(), values.tolist(), strict=True):
+        if value == value:  # noqa: PLR0124 - NaN is not equal to itself
+            collector.add(metric, labels, time, value)
