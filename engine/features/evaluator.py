@@ -124,7 +124,7 @@ class Evaluator:
             args if op.reads is Reads.VALUES and op.junction is None else ()
             for op, args in zip(self._operators, self._args, strict=True)
         ]
-        """The arguments whose values are computed first."""
+        """The arguments whose values are computed first; of those that are joined, the ones that settled it last."""
         self._special: list[Callable[[], Any] | None] = [None] * len(self._operators)
         """How to evaluate operators that are not given the values of all arguments."""
         for n, op in enumerate(self._operators):
@@ -349,11 +349,13 @@ class Evaluator:
         stale[n] = False
         if self._constants[n] is not None:
             return
-        before, special = values[n], self._special[n]
+        before, special, reads = values[n], self._special[n], self._reads[n]
         if special is not None:
+            if before is not None and reads and self._are_unchanged(reads, self._checked_at[n]):
+                self._checked_at[n] = self._step
+                return
             found = special()
         else:
-            reads = self._reads[n]
             for arg in reads:
                 if stale[arg] or values[arg] is None:
                     self._refresh(arg)
@@ -374,6 +376,15 @@ class Evaluator:
         """Whether the values of an expression are kept as long as they do not change."""
         return bool(self._is_kept[number])
 
+    def _are_unchanged(self, numbers: Iterable[int], step: int) -> bool:
+        """Whether the values of some expressions are those of a step; stops at the first that are not."""
+        for n in numbers:
+            if self._stale[n] or self._values[n] is None:
+                self._refresh(n)
+            if self._changed_at[n] > step:
+                return False
+        return True
+
     def is_steady(self, numbers: Iterable[int]) -> bool:
         """Whether the values of some expressions are kept, and none that may be known grows with the clock."""
         follows_clock = self._dependents[-1] & self._active
@@ -384,13 +395,7 @@ class Evaluator:
 
         Call it with numpy's warnings switched off.
         """
-        stale, changed_at = self._stale, self._changed_at
-        for n in numbers:
-            if stale[n]:
-                self._refresh(n)
-            if changed_at[n] > step:
-                return True
-        return False
+        return not self._are_unchanged(numbers, step)
 
     def stale_numbers(self) -> int:
         """Returns the expressions that may have changed since they were last asked for, as the bits of a number."""
@@ -413,17 +418,20 @@ class Evaluator:
         kind = self.expressions[n].kind
         size = self.entities.count(kind) if kind else 1
         truth: Truth = _broadcast(self._value(order[0]), size)
+        used = 1
         for arg in order[1:]:
             is_open = truth != junction.settled
             count = np.count_nonzero(is_open)
             if not count:
                 break
+            used += 1
             if size <= MAX_KEPT_SIZE or SUBSET_FACTOR * count >= size:
                 truth = junction.join(truth, self._value(arg))
             else:
                 indices = np.flatnonzero(is_open)
                 truth = truth.copy()
                 truth[indices] = junction.join(truth[indices], self._subset_value(arg, self.subset_of(kind, indices)))
+        self._reads[n] = tuple(order[:used]) if self._is_kept[n] else ()
         return truth
 
     def _sample(self, numbers: Sequence[int]) -> tuple[F64, F64 | float]:

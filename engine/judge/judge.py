@@ -237,11 +237,11 @@ class Judge:
         if out is not None:
             truth[out] = NO
         for n, number in enumerate(parts):
-            self._used.add(number)
             left = truth != NO
             count = np.count_nonzero(left)
             if not count:
                 break
+            self._used.add(number)
             if count == self._size:
                 truth = np.minimum(truth, self.evaluator.value(number)[self._selector])
             else:
