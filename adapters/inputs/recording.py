@@ -45,6 +45,10 @@ from skewscope.kb.yamlfile import FieldPath, type_label
 RECORDING_FILE = "recording.yaml"
 MAX_INPUTS = 100_000
 MAX_FILES = 1_000_000
+MIN_PARALLEL_BYTES = 1 << 20
+"""So little is never read by processes of their own."""
+BYTES_PER_WORKER = 16 << 20
+"""Bytes of input for each reader process: starting one costs as much as reading a third of this."""
 
 Progress = Callable[[str, float], None]
 """Receives the input that was just read, and the share of all bytes that is done."""
@@ -337,7 +341,7 @@ def _check_labels(fields: FieldReader, at: FieldPath, labels: dict[str, str], cl
 def load(
     recording: Recording, known: Catalogue, progress: Progress | None = None, workers: int | None = None
 ) -> RecordingData:
-    """Reads all inputs of a recording in `workers` processes (None: one per processor).
+    """Reads all inputs of a recording in `workers` processes (None: as many as pay for themselves).
 
     Raises:
         InputError: all problems of the inputs.
@@ -416,9 +420,10 @@ def _read_inputs(
     recording: Recording, names: MetricResolver, inputs: list[Input], sizes: list[int], workers: int | None
 ) -> Iterator[tuple[int, InputResult]]:
     """Yields (index, result) of each input as they become ready."""
-    workers = min(workers or os.cpu_count() or 1, len(inputs))
-    # A process costs more than reading little data.
-    if workers < 2 or sum(sizes) < 1 << 20:
+    if workers is None:
+        workers = min(os.cpu_count() or 1, sum(sizes) // BYTES_PER_WORKER)
+    workers = min(workers, len(inputs))
+    if workers < 2 or sum(sizes) < MIN_PARALLEL_BYTES:
         for index, source in enumerate(inputs):
             yield index, read_input(recording, names, source)
         return

@@ -65,7 +65,7 @@ def replay(
     Args:
         path: folder of the recording, or an opened recording.
         progress: receives the progress.
-        workers: processes that read the inputs; None: one per processor. More than one are spawned, so a script that
+        workers: processes that read the inputs; None: as many as pay. More than one are spawned, so a script that
             asks for them needs `if __name__ == "__main__"`.
         keep_snapshots: keep the snapshot of every tick, not only the last one.
         through: builds a filter of samples for a topology, to test what a diagnosis rests on.

@@ -192,7 +192,9 @@ cli.add_command(diagnose.diagnose)
 @click.argument("recordings", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORDING...")
 @json_option
 @why_option
-@click.option("--workers", type=click.IntRange(1, 256), help="Reader processes (default: one per core).")
+@click.option(
+    "--workers", type=click.IntRange(1, 256), help="Reader processes (default: one per core, fewer for little data)."
+)
 @click.option("--no-progress", is_flag=True, help="Hide the progress bar.")
 @click.option("--from", "begin", type=parse_time, metavar="TIME", help="Only data from this time on.")
 @click.option("--to", "end", type=parse_time, metavar="TIME", help="Only data up to this time.")
