@@ -245,7 +245,22 @@ def _print_answer(title: str, draft: "DraftRecording", outcome: "ReplayResult", 
     columns = output_width()
     names = DisplayNames(load_catalogue(), outcome.incidents)
     assumed = [part for each in _assumption_lines(draft, why=why) for part in wrap(each, min(columns, 110), 2)]
-    print_lines([*assumed, *([()] if assumed else []), *report_lines(title, outcome, names, columns, why=why)])
+    added = [part for each in _addition_lines(outcome) for part in wrap(each, min(columns, 110), 2)]
+    report = report_lines(title, outcome, names, columns, why=why)
+    print_lines([*assumed, *([()] if assumed else []), *report, *([()] if added else []), *added])
+
+
+def _addition_lines(outcome: "ReplayResult") -> Iterator[Line]:
+    """Yields the signal that would help most with this data, and how its exporter is told to deliver it."""
+    from skewscope.rules.coverage import choose_first_addition, compute_coverage, symptom_signals  # noqa: PLC0415
+    from skewscope.rules.loader import load_builtin  # noqa: PLC0415
+    from skewscope.tui.render.coverage import addition_sentence  # noqa: PLC0415
+
+    known, signals = load_catalogue(), frozenset(outcome.signals)
+    rules, _ = load_builtin(known)
+    found = compute_coverage(rules.values(), known.conditions.values(), signals, symptom_signals(known))
+    if first := choose_first_addition(found, known, signals):
+        yield line(addition_sentence(first))
 
 
 def _assumption_lines(draft: "DraftRecording", *, why: bool) -> Iterator[Line]:
