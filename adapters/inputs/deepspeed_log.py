@@ -19,15 +19,16 @@ from skewscope.engine.ingest.feed import Block
 LABEL = "DeepSpeed training log"
 EXAMPLE = "`... global_step=10, RunningAvgSamplesPerSec=110.9, CurrSamplesPerSec=111.3, ...`"
 THROUGHPUT = re.compile(
-    r"(?:global_step=(?P<step>\d+), RunningAvgSamplesPerSec=[^,]*, Curr|\b\d+/(?P<old_step>\d+), )"
-    r"SamplesPerSec=(?P<rate>\d+\.\d+)"
+    r"(?:global_step=(?P<step>\d{1,15}), RunningAvgSamplesPerSec=[^,]*, Curr|\b\d+/(?P<old_step>\d{1,15}), )"
+    r"SamplesPerSec=(?P<rate>\d{1,15}\.\d+)"
 )
-PROGRESS = re.compile(r"\[Rank \d+\] step=(?P<step>\d+), skipped=\d+")
+PROGRESS = re.compile(r"\[Rank \d+\] step=(?P<step>\d{1,15}), skipped=\d+")
 PIPELINE = re.compile(
-    r"steps: (?P<step>\d+) loss: .*?iter time \(s\): (?P<seconds>\d+\.\d+) samples/sec: (?P<rate>\d+\.\d+)"
+    r"steps: (?P<step>\d{1,15}) loss: .*?iter time \(s\): (?P<seconds>\d{1,15}\.\d+) "
+    r"samples/sec: (?P<rate>\d{1,15}\.\d+)"
 )
 BREAKDOWN = re.compile(r"\[Rank (?P<rank>\d{1,7})\] time \(ms\) (?P<timers>\|.*)")
-TIMER = re.compile(r"\| (?P<name>[\w-]+): (?P<ms>\d+\.\d+)")
+TIMER = re.compile(r"\| (?P<name>[\w-]+): (?P<ms>\d{1,15}\.\d+)")
 FORWARD, COMPUTE, EXCHANGE = (
     ("fwd", "forward"),
     ("bwd_inner", "backward_inner"),

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 from skewscope.adapters.formats.log_lines import file_stem
 from skewscope.adapters.mapping.entities import NODE_LABELS
+from skewscope.kb.problems import InputError, Problem
 
+MAX_HELD = 5_000_000
 SERVER_LABELS = ("replica", "group", "pod")
 
 
@@ -25,6 +27,14 @@ def find_instance(labels: Mapping[str, str], file: str) -> tuple[str, str]:
         server,
         f"nothing in it names its server: {server!r}, by the file's name, is taken; the label instance says another",
     )
+
+
+def check_size(count: int, file: str, line: int) -> None:
+    """Raises InputError where more is held of a log than fits in memory."""
+    if count > MAX_HELD:
+        raise InputError(
+            [Problem(file, line, "", f"more than {MAX_HELD} samples or lines of them", "fewer", "Split it.")]
+        )
 
 
 def join_notes(*notes: str) -> str:

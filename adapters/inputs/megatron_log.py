@@ -18,12 +18,12 @@ from skewscope.engine.ingest.feed import Block
 
 LABEL = "Megatron-LM training log"
 EXAMPLE = "`iteration 10/ 100 | ... elapsed time per iteration (ms): 123.4 |`"
-ITERATION = re.compile(r"\biteration[ =]+(?P<iteration>\d+)/ *\d+ \|")
-ELAPSED = re.compile(r"elapsed[ _]time[ _]per[ _]iteration[ _](?:\(ms\): |ms=) *(?P<ms>\d+(?:\.\d+)?)")
-BATCH = re.compile(r"global[ _]batch[ _]size[:=] *(?P<samples>\d+)")
+ITERATION = re.compile(r"\biteration[ =]+(?P<iteration>\d{1,15})/ *\d+ \|")
+ELAPSED = re.compile(r"elapsed[ _]time[ _]per[ _]iteration[ _](?:\(ms\): |ms=) *(?P<ms>\d{1,15}(?:\.\d+)?)")
+BATCH = re.compile(r"global[ _]batch[ _]size[:=] *(?P<samples>\d{1,15})")
 RANK_TABLE = re.compile(r"(?:^|[ \]:])times across ranks \(ms\):")
 TIMER = re.compile(r"^.{0,64}?  (?P<name>[a-z][a-z-]*):$")
-RANK_TIME = re.compile(r"^.{0,64}?     rank +(?P<rank>\d{1,7}): (?P<ms>\d+\.\d+)$")
+RANK_TIME = re.compile(r"^.{0,64}?     rank +(?P<rank>\d{1,7}): (?P<ms>\d{1,15}\.\d+)$")
 COMPUTE_TIMERS = frozenset(("forward-compute", "backward-compute"))
 COMPUTE_TIME = "skewscope_step_compute_time"
 

@@ -13,11 +13,11 @@ from skewscope.engine.ingest.feed import Block
 
 LABEL = "NeMo training log"
 EXAMPLE = "`iteration 10/99 | ... global_step: 10 | ... train_step_timing in s: 2.345`"
-NUMBER = r"(?P<number>\d+(?:\.\d*)?(?:e[+-]?\d+)?)"
+NUMBER = r"(?P<number>\d{1,15}(?:\.\d*)?(?:e[+-]?\d\d?)?)"
 TIMING = re.compile(r"train_step_timing in s[:=] ?" + NUMBER)
 STEP = re.compile(r"global_step[:=] ?" + NUMBER)
 BATCH = re.compile(r"global_batch_size[:=] ?" + NUMBER)
-BAR = re.compile(r"\| (?P<done>\d+)/\d+ \[(?:(?P<hours>\d+):)?(?P<minutes>\d+):(?P<seconds>\d\d)<")
+BAR = re.compile(r"\| (?P<done>\d{1,15})/\d+ \[(?:(?P<hours>\d{1,6}):)?(?P<minutes>\d{1,6}):(?P<seconds>\d\d)<")
 MAX_EXACT_STEP = 999
 """Progress bars print larger steps rounded: 2e+3."""
 

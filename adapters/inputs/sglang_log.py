@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.formats.log_times import DayTimes, find_stamp, parse_offset
-from skewscope.adapters.inputs.file_origin import find_instance, join_notes
+from skewscope.adapters.inputs.file_origin import check_size, find_instance, join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -68,6 +68,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
             note, time = DATELESS, _read_clock(text, number, name, days)
         for metric, value in _read_fields(batch):
             newest[metric, ranks.get("DP", ""), time] = value, number
+        check_size(len(newest), name, number)
     if not newest:
         raise InputError([Problem(name, 0, "", "no line of a batch", f"lines such as {EXAMPLE}")])
     instance, unnamed = find_instance(labels, name)

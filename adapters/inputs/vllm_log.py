@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.formats.log_times import ASSUMED_YEAR, MAX_STAMP_COLUMN, ShortDates
-from skewscope.adapters.inputs.file_origin import find_instance, join_notes
+from skewscope.adapters.inputs.file_origin import check_size, find_instance, join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -53,6 +53,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
         dates.learn_year(text)
         if STATISTICS in text:
             lines.append((number, text[: MAX_STAMP_COLUMN * 4]))
+            check_size(len(lines), name, number)
         elif match := SERVED.search(text) or MODEL.search(text):
             model = match["model"]
     if not lines:
