@@ -187,7 +187,7 @@ class RoundPattern:
         for limit in limits.tolist():
             stretches = self._stretches(limit)
             if len(stretches) >= MIN_STRETCHES:
-                size, paused = _repeated(stretches), self._paused_per_byte(limit)
+                size, paused = _repeated(stretches, self.bytes), self._paused_per_byte(limit)
                 is_rare = best > MAX_MULTIPLE * size and paused > (1 + OUTWEIGHED_SHARE) * weight
                 if (np.isnan(best) and not np.isnan(size)) or (is_rare and limit >= shortest):
                     best, weight, shortest = size, paused, COMPARABLE_SHARE * limit
@@ -229,7 +229,7 @@ class RoundPattern:
         if not (times >= 2 and abs(self.bytes - times * repeats) <= REPEAT_TOLERANCE * repeats):
             return False
         told = [t for t in map(self._stretches, limits.tolist()) if len(t) >= MIN_STRETCHES]
-        first = next(t for t in told if _repeated(t) == repeats)
+        first = next(t for t in told if _repeated(t, self.bytes) == repeats)
         return _fit(first, self.bytes) < REPEATING_SHARE
 
     def _usual_length(self, limits: F64) -> float:
@@ -259,9 +259,9 @@ def _octaves(lengths: F64) -> I64:
     return np.asarray(np.clip(np.floor(np.log2(lengths)) - FIRST_OCTAVE, 0, OCTAVES - 1).astype(np.int64))
 
 
-def _repeated(stretches: F64) -> float:
-    """Returns the bytes of which most stretches are multiples; NaN if there are none."""
-    tried = np.unique(stretches)
+def _repeated(stretches: F64, known: float) -> float:
+    """Returns the bytes of which most stretches are multiples, `known` ones or one of them; NaN if there are none."""
+    tried = np.unique(stretches if np.isnan(known) else np.append(stretches, known))
     fits = np.array([_fit(stretches, size) for size in tried.tolist()])
     best = np.flatnonzero(fits >= fits.max() - FIT_MARGIN)[-1]
     return float(tried[best]) if fits[best] >= REPEATING_SHARE else np.nan
