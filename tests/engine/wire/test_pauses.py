@@ -96,7 +96,7 @@ def test_rounds_that_were_taken_for_one_are_told_apart_later() -> None:
 
 def test_missed_pauses_do_not_make_several_rounds_of_a_known_one() -> None:
     pattern = RoundPattern()
-    pattern.learn(np.full(8, 0.07), 1e6 * np.arange(8))
+    pattern.learn(np.full(8, 0.05), 1e6 * np.arange(8))
     pattern.learn(np.full(25, 0.07), 1e6 * (8 + np.cumsum([2, 4, 2, 3, 2] * 5)))
     assert pattern.bytes == 1e6
 
