@@ -300,7 +300,9 @@ def list_series(stream: ByteStream, file: str) -> list[tuple[str, Labels]]:
     page = ParseState(file, None)
     keys: dict[bytes, None] = {}
     for _, lines in _read_lines(stream, page):
-        keys.update(dict.fromkeys(_split_columns(lines)[0]))
+        # One search a line is half the time of splitting off value and timestamp.
+        heads = [line[: line.rfind(b"}") + 1] or line.partition(b" ")[0] for line in _drop_exemplars(lines)]
+        keys.update(dict.fromkeys(heads))
         if len(keys) > MAX_SERIES:
             page.add_problem(0, f"more than {MAX_SERIES} series", "fewer", "Does a label hold an id or a time?")
             raise InputError(page.problems)
@@ -311,6 +313,14 @@ def list_series(stream: ByteStream, file: str) -> list[tuple[str, Labels]]:
             with suppress(ValueError):
                 found.append(openmetrics_grammar.parse_series(match))
     return found
+
+
+def _drop_exemplars(lines: list[bytes]) -> list[bytes]:
+    """Returns the lines, those with exemplars cut after the labels of their series."""
+    if not any(b" # {" in line for line in lines):
+        return lines
+    cut = (openmetrics_grammar.SERIES.match(line) if b" # {" in line else None for line in lines)
+    return [match[0] if match else line for match, line in zip(cut, lines, strict=True)]
 
 
 def concat_blocks(blocks: Sequence[Block]) -> Block:

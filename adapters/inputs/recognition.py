@@ -25,6 +25,8 @@ class FoundInputs:
     """Paths relative to `folder`."""
     skipped: list[str] = field(default_factory=list)
     """Files in folders of which no kind is known."""
+    known: set[Input] = field(default_factory=set)
+    """The same inputs, to look them up."""
 
 
 def known_kinds() -> list[str]:
@@ -103,7 +105,8 @@ def _walk(folder: Path, depth: int) -> Iterator[Path]:
 def _add_input(kind: str, path: Path, folder: Path, found: FoundInputs) -> None:
     whole = path.parent if getattr(input_readers()[kind], "FOLDER", False) else path
     source = Input(kind, str(PurePosixPath(whole.resolve().relative_to(folder.resolve()))))
-    if source not in found.inputs[-1:]:
+    if source not in found.known:
+        found.known.add(source)
         found.inputs.append(source)
 
 

@@ -303,3 +303,20 @@ def test_pages_of_real_exporters_are_read_as_the_reference_client_does(shared, f
         assert bare[0] == bare[1], page
         compared += 1
     assert compared
+
+
+def test_series_are_listed_without_their_samples():
+    text = b"""# TYPE a counter
+a_total{x="1 } # {",y="\\"}"} 1 1750000000
+a_total{x="1 } # {",y="\\"}"} 2 1750000001
+b_bucket{le="1"} 3 1750000000 # {trace="t"} 0.5
+c 1 1750000000
+broken{ 1 2
+# EOF
+"""
+    found = openmetrics.list_series(io.BytesIO(text), "text")
+    assert found == [
+        ("a_total", (("x", "1 } # {"), ("y", '"}'))),
+        ("b_bucket", (("le", "1"),)),
+        ("c", ()),
+    ]
