@@ -124,6 +124,7 @@ def test_ticks_of_a_gauge_that_is_read_rarely_are_left_out():
     assert steps < 225
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["minibatch-job-1", "ranks-lock-gil-1st"])
 def test_a_recording_gives_the_same_bytes_as_with_every_tick(shared, name, monkeypatch):
     recording = open_recording(shared / "real" / name)

@@ -69,7 +69,7 @@ async def passed(clock, times):
         await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("jump", [-3600.0, -86400.0, 3600.0])
+@pytest.mark.parametrize("jump", [pytest.param(-3600.0, marks=pytest.mark.slow), -86400.0, 3600.0])
 def test_a_clock_that_jumps_stops_no_diagnosing(settings, jump):
     times = ticking(settings, jump)
     after = [t for t in times if abs(t - NOW - jump) < 60.0]

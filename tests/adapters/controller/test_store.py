@@ -129,6 +129,7 @@ def test_a_store_of_a_newer_version_and_what_is_none_are_refused(tmp_path):
             Store(tmp_path / name)
 
 
+@pytest.mark.slow
 def test_a_controller_that_is_killed_loses_nothing_that_it_told(tmp_path):
     """A child writes ticks and says after each what it has kept; whenever it is killed, all that is there."""
     path = tmp_path / "s.db"

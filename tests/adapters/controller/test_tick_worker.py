@@ -52,6 +52,7 @@ def full(store, *, is_full):
     store._connection.execute(f"PRAGMA max_page_count = {pages if is_full else 1 << 30}")
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_no_diagnosing_and_loses_nothing(tmp_path, caplog):
     recording, loaded = demo(75.0)
     found = {}
