@@ -83,10 +83,10 @@ def _add_step(collector: SeriesCollector, place: Mapping[str, str], time: float,
 
 def _find_rank(name: str, labels: Mapping[str, str]) -> str:
     """Returns the rank in the job: as the input's labels say, or the file's name."""
-    given = labels.get("global_rank", labels.get("rank", ""))
+    given = labels.get("global_rank", "")
     if given.isdecimal() and len(given) < 8:
         return str(int(given))
     if match := RANK_IN_NAME.search(PurePath(name).name):
         return str(int(match[1]))
-    hint = "Give the input the label `rank`, or name the file after its rank, as in trace.3.et."
+    hint = "Give the input the label `global_rank`, or name the file after its rank, as in trace.3.et."
     raise InputError([Problem(name, 0, "", "a name without a rank", "one such as trace.3.et", hint)])

@@ -76,14 +76,14 @@ def read_series(file: BufferedReader, name: str, labels: Mapping[str, str]) -> l
 
 def _find_rank(trace: ProfilerTrace, name: str, labels: Mapping[str, str]) -> int:
     """Returns the rank in the job: as the input's labels say, the trace, or the file's name."""
-    given = labels.get("global_rank", labels.get("rank", ""))
+    given = labels.get("global_rank", "")
     if given.isdecimal() and len(given) < 8:
         return int(given)
     if trace.rank is not None:
         return trace.rank
     if match := RANK_IN_NAME.search(PurePath(name).name):
         return int(match[1])
-    hint = "Give the input the label `rank`, or name the file after its rank, as in rank3.json."
+    hint = "Give the input the label `global_rank`, or name the file after its rank, as in rank3.json."
     raise InputError([Problem(name, 0, "distributedInfo.rank", "no rank", "the rank of the process", hint)])
 
 

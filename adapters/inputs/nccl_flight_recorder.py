@@ -6,7 +6,7 @@ pending operation of the set ran out of its own, for five minutes at most.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import numpy as np
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.flight_recorder import (
     FlightRecorderDump,
+    GroupStatus,
     ProcessGroup,
     RecordedOperation,
     is_flight_recorder_dump,
@@ -33,6 +34,7 @@ FOLDER = True
 """An input of this kind is a folder."""
 LABEL = "NCCL flight recorder dump"
 RANK_IN_NAME = re.compile(r"(\d{1,7})(?:\.(?:json|pkl|pickle|gz|zst))*$", re.ASCII)
+COUNTED_NAME = re.compile(r"\d{1,18}", re.ASCII)
 HEAD_BYTES = 1 << 16
 MAX_PROBLEMS = 20
 HOLD_STEP_S = 1.0
@@ -87,6 +89,9 @@ def read_series(folder: Path, name: str, labels: Mapping[str, str]) -> list[Labe
             break
     if not dumps and not problems:
         problems.append(Problem(name, 0, "", "no dump of the flight recorder", "one file for each rank"))
+    elif not problems and not any(dump.operations for dump in dumps.values()):
+        hint = "Was the recorder on? TORCH_FR_BUFFER_SIZE is the number of operations that it keeps."
+        problems.append(Problem(name, 0, "entries", "no operation in any dump", "the newest ones of each rank", hint))
     if problems:
         raise InputError(problems)
     return DumpSet(name, dumps).series()
@@ -127,13 +132,19 @@ class DumpSet:
         """Returns the series of all ranks: collectives begun, state of the newest, times of those that are over."""
         last, end = self._last_time(), self._end_time()
         collector = SeriesCollector(self.name, self._note(end - last))
+        hold = np.arange(last, end + HOLD_STEP_S, HOLD_STEP_S)
+        waiting = {each.group for each in self._operations() if each.is_pending}
         numbers = self._group_places()
         for rank, dump in sorted(self.dumps.items()):
-            for group in dump.groups.values():
-                _add_durations(collector, dump, rank, group)
-            groups = _groups_by_number(dump, numbers.get(_shape(dump), {}))
-            for number, group in sorted(groups.items()):
-                _add_progress(collector, dump, rank, (number, group), np.arange(last, end + HOLD_STEP_S, HOLD_STEP_S))
+            operations: dict[int, list[RecordedOperation]] = {}
+            for each in dump.operations:
+                operations.setdefault(each.group_number, []).append(each)
+            for number, group in sorted(_groups_by_number(dump, numbers.get(_shape(dump), {})).items()):
+                if labels := _group_labels(group, rank):
+                    own = operations.get(number, [])
+                    _add_durations(collector, labels, own)
+                    times = hold if group.name in waiting else hold[:1]
+                    _add_progress(collector, labels, own, dump.status.get(number), times)
         return collector.series()
 
     def _operations(self) -> Iterator[RecordedOperation]:
@@ -184,7 +195,7 @@ class DumpSet:
 
 def _ordered_names(dump: FlightRecorderDump) -> list[str]:
     """Returns the names of the groups in the order in which they were made: PyTorch counts them."""
-    return sorted(dump.groups, key=lambda name: (int(name), "") if name.isdecimal() else (-1, name))
+    return sorted(dump.groups, key=lambda name: (int(name), "") if COUNTED_NAME.fullmatch(name) else (-1, name))
 
 
 def _shape(dump: FlightRecorderDump) -> tuple[str, ...]:
@@ -209,35 +220,31 @@ def _find_group(dump: FlightRecorderDump, operation: RecordedOperation) -> Proce
 
 def _add_progress(
     collector: SeriesCollector,
-    dump: FlightRecorderDump,
-    rank: int,
-    numbered: tuple[int, ProcessGroup],
+    labels: Mapping[str, str],
+    operations: Sequence[RecordedOperation],
+    status: GroupStatus | None,
     hold: F64,
 ) -> None:
     """Adds how many collectives a rank began in a group, and whether one is pending, also at the times `hold`."""
-    number, group = numbered
-    labels = _group_labels(group, rank)
-    if not labels:
-        return
-    own = [each for each in dump.operations if each.group_number == number and not each.is_transfer]
-    for each in own:
+    collectives = [each for each in operations if not each.is_transfer]
+    for each in collectives:
         collector.add("skewscope_nccl_coll_seq", labels, each.created, each.sequence)
         collector.add("skewscope_nccl_op_state", labels, each.created, PENDING if each.is_pending else OVER)
-    status = dump.status.get(number)
-    begun = max([each.sequence for each in own] + ([status.enqueued] if status else []), default=-1)
+    begun = max([each.sequence for each in collectives] + ([status.enqueued] if status else []), default=-1)
     if begun < 0:
         return
-    state = PENDING if any(each.is_pending for each in own) else OVER
+    state = PENDING if any(each.is_pending for each in collectives) else OVER
     for time in hold.tolist():
         collector.add("skewscope_nccl_coll_seq", labels, time, begun)
         collector.add("skewscope_nccl_op_state", labels, time, state)
 
 
-def _add_durations(collector: SeriesCollector, dump: FlightRecorderDump, rank: int, group: ProcessGroup) -> None:
-    """Adds the times of the operations of a group that are over."""
-    labels = _group_labels(group, rank)
-    for each in dump.operations if labels else ():
-        if each.group == group.name and each.duration is not None:
+def _add_durations(
+    collector: SeriesCollector, labels: Mapping[str, str], operations: Iterable[RecordedOperation]
+) -> None:
+    """Adds the times of the operations that are over."""
+    for each in operations:
+        if each.duration is not None:
             metric = "skewscope_nccl_p2p_time" if each.is_transfer else "skewscope_nccl_coll_time"
             collector.add(metric, labels, each.created + each.duration, 1e6 * each.duration)
 

@@ -115,7 +115,7 @@ def test_a_slow_rank_is_the_answer(tmp_path):
 def test_the_rank_is_of_the_labels_of_the_trace_or_of_the_name():
     nameless = trace(0, steps(5, 20))
     del nameless["distributedInfo"]
-    for name, labels, rank in (("a-rank_3.json", {}, "3"), ("rank3.json", {"rank": "1"}, "1")):
+    for name, labels, rank in (("a-rank_3.json", {}, "3"), ("rank3.json", {"global_rank": "1"}, "1")):
         assert dict(read(nameless, name, labels)[0].labels)["global_rank"] == rank
     with pytest.raises(InputError, match="found no rank"):
         read(nameless, "trace.json")

@@ -184,6 +184,11 @@ def test_names_without_a_rank_second_dumps_and_folders_without_dumps_are_told(tm
         read_series(tmp_path / "empty", "d", {})
 
 
+def test_dumps_without_any_operation_are_told(tmp_path):
+    with pytest.raises(InputError, match="no operation in any dump"):
+        read_series(write(tmp_path, {0: dump([]), 1: dump([])}), "d", {})
+
+
 def test_only_dumps_are_recognised():
     assert recognise(pickle.dumps(dump([]), 2), "x")
     assert recognise(json.dumps(dump([operation(1, 1)])).encode(), "x")
