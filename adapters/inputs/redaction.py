@@ -90,10 +90,18 @@ class Pseudonyms:
         return SeriesKey(key.signal, key.kind, entity, ",".join(parts))
 
     def _part(self, part: str) -> str:
+        """Returns a part of a selector: a label with its value, or a bare text, such as the name of a group."""
         label, mark, value = part.partition("=")
-        if not mark:
-            return part if PLAIN_TOKEN.fullmatch(part) else self.texts.get(part, "text")
-        return f"{label}={self.texts.get(value, 'text')}"
+        if mark:
+            return f"{label}={self._text(value)}"
+        return part if PLAIN_TOKEN.fullmatch(part) and part not in self.groups else self._text(part)
+
+    def _text(self, value: str) -> str:
+        """Returns the new name of an entity, or the pseudonym of another text."""
+        for names in (self.groups, self.nodes, self.pools):
+            if value in names:
+                return names[value]
+        return self.port(value) if value in self.topology.port else self.texts.get(value, "text")
 
     def renamed_topology(self) -> Topology:
         """Returns the topology under the new names, without addresses, devices and labels of engines."""

@@ -160,6 +160,12 @@ def test_the_demo_is_redacted(tmp_path):
     assert open_recording(tmp_path / "redacted").topology.pools
 
 
+@pytest.mark.slow
+def test_the_redacted_demo_replays_to_the_same_incidents(tmp_path):
+    redact_recording(describe_recording(demo_path()), tmp_path / "redacted")
+    assert incidents(tmp_path / "redacted") == incidents(demo_path())
+
+
 NAMES = st.text("abcXYZ019-._é", min_size=3, max_size=12).filter(lambda text: text.strip(".-_"))
 
 
@@ -171,7 +177,7 @@ def test_no_name_is_left_under_pseudonyms(names):
     groups = (Group(group, "tensor-parallel", (f"{a}/gpu0", b), a, (("model_name", model),)),)
     whole = Topology(nodes, groups, (Pool(pool, (group,)),))
     keys = [
-        SeriesKey("s", kind, entity, f"{model},model_name={uuid},tx,bucket:0.5")
+        SeriesKey("s", kind, entity, f"{group},{model},model_name={uuid},tx,bucket:0.5")
         for kind, entity in (
             *(("node", a), ("port", f"{a}/{port}"), ("gpu", f"{a}/gpu1"), ("rank", f"{group}:{b}"), ("pool", pool)),
             *(
