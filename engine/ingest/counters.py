@@ -249,6 +249,8 @@ class CounterRenewals:
         """Whether the newest reading repeats the last one before the next renewal is due."""
         self._poll = np.empty(0)
         """Seconds between readings."""
+        self._has_rare = False
+        """Whether any was ever known to be renewed more rarely than it is read."""
 
     def learn(self, found: SortedSamples, last: F64, period: F64) -> None:
         """Take in readings of counters.
@@ -271,7 +273,9 @@ class CounterRenewals:
             self._interval[at[several]], self._alike[at[several]] = np.nan, 0
             self._changed_at[at[several]] = changed_at[several]
         waits = time - self._changed_at[at] < REST_INTERVALS * self._interval[at]
-        self._held[at] = (changes == 0) & waits & self._is_rare(at)
+        rare = self._is_rare(at)
+        self._has_rare |= bool(rare.any())
+        self._held[at] = (changes == 0) & waits & rare
 
     def _grow(self, size: int) -> None:
         if size > len(self._held):
@@ -302,6 +306,8 @@ class CounterRenewals:
 
     def read_times(self, series: Index | slice, times: F64) -> F64:
         """Returns [series] seconds of the newest readings that were no repetition, given the times of all readings."""
+        if not self._has_rare:
+            return times
         known, place = self._places(series)
         if not known.any() or not self._held[place].any():
             return times
@@ -309,6 +315,8 @@ class CounterRenewals:
 
     def stretched_periods(self, series: Index | slice, periods: F64) -> F64:
         """Returns [series] seconds between readings that are no repetitions, given those between all readings."""
+        if not self._has_rare:
+            return periods
         known, place = self._places(series)
         if not known.any():
             return periods
