@@ -3,7 +3,7 @@ import pickle
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skewscope.adapters.formats.plain_pickle import MAX_DEPTH, parse_pickle
@@ -23,6 +23,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(max_examples=50, deadline=None)
 @given(VALUES, st.sampled_from([3, 4, 5]))
 def test_a_plain_value_is_read_as_it_was_written(value, protocol):
     assert parse_pickle(pickle.dumps(value, protocol), "dump") == value
