@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from skewscope.adapters.formats.plain_pickle import MAX_BYTES, parse_pickle
@@ -232,13 +233,18 @@ class _DumpReader:
 def _parse_ranks(value: object) -> tuple[int, ...] | None:
     """Returns the ranks of a text such as '[0, 1]' or of a list; None where it is neither."""
     if isinstance(value, str):
-        text = value.strip()
-        if not re.fullmatch(r"\[[\d,\s]*\]", text):
-            return None
-        return tuple(int(word) for word in re.findall(r"\d{1,9}", text))
+        return _parse_rank_text(value)
     if isinstance(value, list | tuple) and all(type(each) is int for each in value):
         return tuple(value)
     return None
+
+
+@lru_cache(maxsize=4096)
+def _parse_rank_text(text: str) -> tuple[int, ...] | None:
+    """Returns the ranks of a text; the dumps of a job repeat the same ones."""
+    if not re.fullmatch(r"\s*\[[\d,\s]*\]\s*", text, re.ASCII):
+        return None
+    return tuple(int(word) for word in re.findall(r"\d{1,9}", text, re.ASCII))
 
 
 def _to_int(value: object) -> int | None:

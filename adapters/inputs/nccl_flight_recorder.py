@@ -185,7 +185,8 @@ class DumpSet:
                 f"a dump does not say when it was written; its state is held for {hold:.0f} s, as it is written when a "
                 "pending operation runs out of its time"
             )
-        members = {rank for dump in self.dumps.values() for group in dump.groups.values() for rank in group.ranks}
+        groups = {group.ranks for dump in self.dumps.values() for group in dump.groups.values()}
+        members = {rank for ranks in groups for rank in ranks}
         if missing := sorted(members - set(self.dumps)):
             notes.append(f"no dump of {len(missing)} of {len(members)} ranks: {join_names([str(r) for r in missing])}")
         if newer := sorted({dump.version for dump in self.dumps.values() if dump.is_newer}):
