@@ -81,6 +81,8 @@ def _add_to_groups(groups: GroupFinder, one: ObservedSeries, node: str, hosts: H
         groups.add_engine(one.metric, one.labels, hosts.find_node({**one.labels, "instance": ""}))
     if one.kinds & {"rank", "group"}:
         groups.add_rank(one.labels, node)
+    elif one.kinds & {"port", "peer"}:
+        groups.add_host(one.labels, node)
     if "gpu" in one.kinds and node:
         text = next((one.labels[label] for label in GPU_LABELS if one.labels.get(label)), "")
         if match := GPU_PATTERN.fullmatch(text):

@@ -34,6 +34,8 @@ class RankLabels:
     gpus: dict[str, int] = field(default_factory=dict)
     global_ranks: dict[str, str] = field(default_factory=dict)
     kind: str = ""
+    hosts: set[str] = field(default_factory=set)
+    """Nodes with series that name the group but no rank."""
 
     def add(self, labels: Mapping[str, str], node: str) -> None:
         """Adds the labels of a series."""
@@ -78,6 +80,11 @@ class GroupFinder:
         if name or labels.get("rank"):
             self.ranks[name or "job"].add(labels, node)
 
+    def add_host(self, labels: Mapping[str, str], node: str) -> None:
+        """Adds a series of a port that says for which group it was measured."""
+        if (name := labels.get("group")) and node:
+            self.ranks[name].hosts.add(node)
+
     def add_engine(self, metric: str, labels: Mapping[str, str], node: str) -> None:
         """Adds a series of a serving engine; `node` is its host where a label other than `instance` says it."""
         if name := labels.get("replica") or labels.get("group"):
@@ -113,7 +120,10 @@ class GroupFinder:
         ranks = sorted((rank for rank in labels.nodes if rank), key=_rank_key)
         members = self._rank_members(name, labels, ranks)
         front = labels.nodes.get("", "")
-        if served and not members and front:
+        if labels.hosts and not members:
+            members = sorted(labels.hosts)
+            self.assumptions.append(Assumption("the order of ranks", "names of hosts with the label `group`", GUESS))
+        elif served and not members and front:
             members = [front]
         elif not served and not ranks:
             members = self._job_members(name, gpus)

@@ -145,6 +145,15 @@ def test_what_an_engine_has_under_canonical_names_is_no_second_engine():
     assert [group.name for group in found.groups] == ["vllm-s0"]
 
 
+def test_ports_that_name_their_group_make_its_members():
+    lag = [("skewscope_wire_own_pause", {"node": f"n{n}", "port": "ew", "group": "AB"[n // 2]}) for n in range(4)]
+    found, _ = infer(*lag, ("skewscope_serve_waiting", {"replica": "A"}))
+    assert [(g.name, g.kind, g.members, g.front_end) for g in found.groups] == [
+        ("A", "tensor-parallel", ("n0", "n1"), "n0"),
+        ("B", "data-parallel", ("n2", "n3"), ""),
+    ]
+
+
 def test_several_ranks_of_a_host_are_its_gpus():
     found, _ = infer(*((STEP, {"group": "job", "rank": str(n), "node": f"h{n // 2}"}) for n in range(4)))
     assert found.groups[0].members == ("h0/gpu0", "h0/gpu1", "h1/gpu0", "h1/gpu1")
