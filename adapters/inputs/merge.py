@@ -13,10 +13,18 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.adapters.mapping.engines import EngineLedger, mask_other_replicas, split_key
+from skewscope.adapters.mapping.engines import (
+    EngineLedger,
+    engine_counters,
+    engine_signals,
+    find_mixed_counters,
+    mask_other_replicas,
+    split_key,
+)
 from skewscope.adapters.mapping.names import UnmappedMetric
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable, empty_block, merge_blocks
 from skewscope.engine.model.arrays import F64, I32
+from skewscope.kb.model import Catalogue
 
 Subject = tuple[str, str, str]
 
@@ -124,14 +132,14 @@ def merge_inputs(
 
 
 def drop_rival_engines(
-    pieces: Sequence[InputSamples], ledger: EngineLedger, signals: frozenset[str]
+    pieces: Sequence[InputSamples], ledger: EngineLedger, catalogue: Catalogue
 ) -> tuple[list[InputSamples], list[UnmappedMetric]]:
     """Returns the inputs without series of replicas that several engines claim, and what was left out.
 
     Args:
         pieces: samples of each input.
         ledger: an empty one of the topology.
-        signals: those that engines report of themselves.
+        catalogue: says which signals engines report of themselves.
     """
     watched = [{n: found for n, key in enumerate(piece.keys) if (found := split_key(key))} for piece in pieces]
     identities = {found for each in watched for found in each.values()}
@@ -142,7 +150,10 @@ def drop_rival_engines(
             time = piece.block.time[piece.block.series == number] if shared[place] > 1 else piece.block.time[:0]
             if len(time):
                 ledger.note(place, identity, float(time.min()), float(time.max()))
+    signals, counters = engine_signals(catalogue), engine_counters(catalogue)
     claimed = ledger.claimed_replicas()
+    for piece in pieces:
+        claimed = {**find_mixed_counters(piece.keys, piece.block, counters), **claimed}
     if not claimed:
         return list(pieces), []
     kept, gone = [], []

@@ -28,7 +28,7 @@ from skewscope.adapters.inputs.merge import (
     merge_inputs,
     move_to_files,
 )
-from skewscope.adapters.mapping.engines import EngineLedger, engine_signals
+from skewscope.adapters.mapping.engines import EngineLedger
 from skewscope.adapters.mapping.name_mapping import NameMapping, read_mapping
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry, UnmappedMetric
 from skewscope.adapters.runtime.processes import ProcessEndedError, map_parallel
@@ -352,8 +352,7 @@ def load(
     results = _read_all(recording, names, inputs, progress or (lambda _, __: None), workers, spill)
     if problems := [problem for each in results for problem in each.problems]:
         raise InputError(set(problems))
-    ledger, own = EngineLedger(recording.topology), engine_signals(known)
-    kept, claimed = drop_rival_engines([each.samples for each in results], ledger, own)
+    kept, claimed = drop_rival_engines([each.samples for each in results], EngineLedger(recording.topology), known)
     samples, table, doubles = merge_inputs(kept, spill.scratch)
     counts: Counter[tuple[str, str]] = sum((each.unmapped for each in results), Counter())
     times = samples.span()

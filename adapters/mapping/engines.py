@@ -5,11 +5,13 @@ engine, and whose samples overlap in time, are of two engines; one that follows 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from skewscope.engine.ingest.feed import SeriesKey
+import numpy as np
+
+from skewscope.engine.ingest.feed import Block, SeriesKey
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue
 
@@ -17,6 +19,15 @@ WATCHED_SIGNALS = frozenset(("serve.running", "serve.waiting", "serve.kv_usage")
 """Signals of which each engine, or each of its ranks, has one series."""
 LOOSE_LABELS = ("model_name", "service", "container", "job", "exported_instance")
 """Labels that tell engines apart where neither an instance with a port nor a pod does."""
+PART_LABELS = frozenset(
+    (
+        *("engine_type", "engine_index", "dp_rank", "tp_rank", "pp_rank", "cp_rank", "moe_ep_rank", "rank", "model"),
+        *("dynamo_component", "dynamo_endpoint", "dynamo_namespace", "request_type", "kv_cache_block_type", "version"),
+    )
+)
+"""Labels by which series of one engine differ."""
+MIN_STEPS, MAX_FALLS = 8, 0.25
+"""A counter of so many steps falls in no more than this share of them: a restart is one fall."""
 RELEASE_S = 300.0
 """Seconds of silence after which an engine is gone: as long as Prometheus returns an old sample."""
 ONE_ENGINE_KINDS = frozenset(("tensor-parallel", "pipeline-parallel"))
@@ -55,10 +66,19 @@ def split_key(key: SeriesKey) -> tuple[EnginePlace, Identity] | None:
     """Returns place and identity of a watched series of an engine; None for others."""
     if key.kind != "replica" or key.signal not in WATCHED_SIGNALS:
         return None
-    names = ("instance", "pod", *LOOSE_LABELS)
     parts = key.selector.split(",") if key.selector else []
+    labels = dict(part.partition("=")[::2] for part in parts if "=" in part)
+    names = {"instance", "pod", *LOOSE_LABELS}
+    if not labels.get("pod") and not PORT.search(labels.get("instance", "")):
+        # Without an address or a pod any other label may be the one that tells engines apart.
+        names |= labels.keys() - PART_LABELS
     own = tuple(part for part in parts if part.partition("=")[0] in names and "=" in part)
     return EnginePlace(key.entity, key.signal, tuple(part for part in parts if part not in own)), own
+
+
+def engine_counters(catalogue: Catalogue) -> frozenset[str]:
+    """Returns the counters that engines report of themselves."""
+    return frozenset(name for name in engine_signals(catalogue) if catalogue.signals[name].type == "counter")
 
 
 def engine_signals(catalogue: Catalogue) -> frozenset[str]:
@@ -118,6 +138,35 @@ class EngineLedger:
         if group.kind not in ONE_ENGINE_KINDS:
             return len(group.members), False
         return 1 if group.front_end else len({self.topology.node_of[member] for member in group.members}), True
+
+
+def find_mixed_counters(keys: Sequence[SeriesKey], block: Block, counters: frozenset[str]) -> dict[str, str]:
+    """Returns replicas with a counter of which every other sample is of another engine, each with a sentence.
+
+    Two engines with the same labels are one series for their store: such a counter goes back and forth.
+
+    Args:
+        keys: [series] those of the block.
+        block: samples in any order.
+        counters: ids of the signals that are counters of engines.
+    """
+    some = [n for n, key in enumerate(keys) if key.kind == "replica" and key.signal in counters]
+    if not some:
+        return {}
+    at = np.flatnonzero(np.isin(block.series, some))
+    at = at[np.lexsort((block.time[at], block.series[at]))]
+    series, value = block.series[at], block.value[at]
+    is_step = series[1:] == series[:-1]
+    falls = np.bincount(series[1:][is_step & (value[1:] < value[:-1])], minlength=len(keys))
+    steps = np.bincount(series[1:][is_step], minlength=len(keys))
+    mixed = np.flatnonzero((steps >= MIN_STEPS) & (falls > MAX_FALLS * steps)).tolist()
+    return {
+        keys[n].entity: (
+            f"a counter of replica {keys[n].entity} goes back and forth, as if two engines had the same labels, so "
+            "none is used: a label `instance` with the port of each decides"
+        )
+        for n in mixed
+    }
 
 
 def _host_of(identity: Identity) -> str:

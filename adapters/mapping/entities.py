@@ -40,6 +40,10 @@ ENTITY_KINDS = {
 }
 
 
+DECIDES = " decides"
+"""The end of a reason that names the label or field which would tell the entities apart."""
+
+
 class UnmappedError(LookupError):
     """The labels match no entity of the topology; the text says why."""
 

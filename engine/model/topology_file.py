@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology, canonical_gpu_id
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.problems import InputError, Problem, join_names
-from skewscope.kb.yamlfile import Document, FieldPath
+from skewscope.kb.yamlfile import Document, FieldPath, type_label
 
 NETWORKS = ("north-south", "east-west")
 GROUP_KINDS = ("tensor-parallel", "pipeline-parallel", "data-parallel", "expert-parallel", "prefill-decode")
 MAX_GPUS = 1024
-ENGINE_LABELS = ("instance", "pod", "model_name", "engine", "namespace", "container", "service", "job")
-"""Labels that may tell the serving engine of one group from that of another."""
+LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+MAX_ENGINE_LABELS = 16
 
 # Entity names are built as node/port, group:member and a>b; a selector's parts are told apart by commas.
 NODE_WITHOUT = "/>:,"
@@ -152,9 +152,19 @@ def _group(fields: FieldReader, path: FieldPath) -> Group:
 
 def _engine_labels(fields: FieldReader, path: FieldPath) -> tuple[tuple[str, str], ...]:
     """Labels that series of a group's engine have, sorted."""
-    if fields.value_at(path) is None or not fields.check_keys(path, (), ENGINE_LABELS):
+    value = fields.value_at(path)
+    if value is None:
         return ()
-    return tuple((name, text) for name in sorted(ENGINE_LABELS) if (text := fields.text((*path, name))))
+    if not isinstance(value, dict) or not 0 < len(value) <= MAX_ENGINE_LABELS:
+        fields.add_problem(path, type_label(value), f"1 to {MAX_ENGINE_LABELS} labels such as {{instance: 'n0:8000'}}")
+        return ()
+    found = []
+    for name in sorted(map(str, value)):
+        if LABEL_NAME.fullmatch(name):
+            found.append((name, fields.required_text((*path, name))))
+        else:
+            fields.add_problem(path, f"{name!r:.40}", "a label's name")
+    return tuple(found)
 
 
 def _pool(fields: FieldReader, path: FieldPath) -> Pool:

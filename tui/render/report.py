@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from skewscope.adapters.mapping.entities import DECIDES
 from skewscope.engine.model.incident import DIAGNOSIS, Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.problems import join_names
@@ -180,10 +181,14 @@ def unused_sentences(unmapped: Mapping[str, int]) -> list[str]:
 
 
 def unused_summary(unmapped: Mapping[str, int]) -> list[str]:
-    """Returns one sentence on samples that were not used, none if all were."""
+    """Returns a sentence for each label that would decide, and one on all other samples that were not used."""
+    undecided = {key: count for key, count in unmapped.items() if key.endswith(DECIDES)}
+    reasons = sorted({key.partition(": ")[2] for key in undecided})
+    unmapped = {key: count for key, count in unmapped.items() if key not in undecided}
     metrics = {key.partition(": ")[0] for key in unmapped}
     samples, names = units.format_count(sum(unmapped.values()), "sample"), units.format_count(len(metrics), "metric")
-    return [f"{samples} of {names} could not be used"] if metrics else []
+    other = [f"{samples} of {names} could not be used"] if metrics else []
+    return [*(f"{reason[0].upper()}{reason[1:]}" for reason in reasons), *other]
 
 
 def source_lines(found: Sequence["SourceState"], columns: int) -> list[Line]:

@@ -47,11 +47,12 @@ def samples(found, *times):
         ({"instance": "n0", "pod": "a"}, {"instance": "n0", "pod": "b"}, "pod"),
         ({"instance": "n0", "model_name": "a"}, {"instance": "n0", "model_name": "b"}, "model_name"),
         ({"node": "n0", "job": "a"}, {"node": "n0", "job": "b"}, "job"),
+        ({"instance": "n0", "port": "1"}, {"instance": "n0", "port": "2"}, "port"),
     ],
 )
 def test_of_two_engines_at_once_neither_is_used_and_the_label_is_named(first, second, label):
     found = keys(first, second)
-    kept, gone = drop_rival_engines([samples(found, *[(0, 60)] * 4)], EngineLedger(TOPOLOGY), OF_ENGINES)
+    kept, gone = drop_rival_engines([samples(found, *[(0, 60)] * 4)], EngineLedger(TOPOLOGY), catalogue())
     assert not kept[0].keys
     assert not len(kept[0].block)
     assert {each.metric for each in gone} == {"serve.running", "serve.generation_tokens"}
@@ -70,17 +71,29 @@ def test_of_two_engines_at_once_neither_is_used_and_the_label_is_named(first, se
 )
 def test_one_engine_is_not_taken_for_two(engines, spans):
     given_ = samples(keys(*engines, metrics=("vllm:num_requests_running",)), *spans)
-    kept, gone = drop_rival_engines([given_], EngineLedger(TOPOLOGY), OF_ENGINES)
+    kept, gone = drop_rival_engines([given_], EngineLedger(TOPOLOGY), catalogue())
     assert not gone
     assert kept[0] is given_
+
+
+def test_two_engines_with_the_same_labels_are_none():
+    (key,) = keys({"instance": "n0"}, metrics=("vllm:generation_tokens_total",))
+    time = np.arange(40.0)
+    both = np.where(time % 2, 1e6 + 10 * time, 5 * time)
+    mixed = InputSamples((key,), (1,), Block(time, np.zeros(40, np.int32), both))
+    kept, gone = drop_rival_engines([mixed], EngineLedger(TOPOLOGY), catalogue())
+    assert not kept[0].keys
+    assert "a label `instance` with the port of each decides" in gone[0].reason
+    restarted = InputSamples((key,), (1,), Block(time, np.zeros(40, np.int32), time % 20))
+    assert drop_rival_engines([restarted], EngineLedger(TOPOLOGY), catalogue()) == ([restarted], [])
 
 
 @given(st.permutations(range(4)))
 def test_the_order_of_inputs_decides_nothing(order):
     found = keys({"instance": "n0:8000"}, {"instance": "n0:8001"})
     parts = [samples([key], (0, 9)) for key in found]
-    _, gone = drop_rival_engines([parts[n] for n in order], EngineLedger(TOPOLOGY), OF_ENGINES)
-    assert sorted(gone) == sorted(drop_rival_engines(parts, EngineLedger(TOPOLOGY), OF_ENGINES)[1])
+    _, gone = drop_rival_engines([parts[n] for n in order], EngineLedger(TOPOLOGY), catalogue())
+    assert sorted(gone) == sorted(drop_rival_engines(parts, EngineLedger(TOPOLOGY), catalogue())[1])
 
 
 def test_live_a_second_engine_stops_the_first_until_it_is_gone():

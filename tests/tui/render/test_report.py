@@ -4,6 +4,7 @@ import pytest
 
 from skewscope.tui.render import report
 from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.report import unused_summary
 from skewscope.tui.render.text import line_width, to_plain_text
 from tests.tui.samples import ABNORMAL, INCIDENTS, SYMPTOM, catalogue, healthy, many, outcome
 
@@ -83,3 +84,9 @@ def test_a_source_that_went_silent_is_named_without_its_table():
 def test_a_hostile_name_reaches_no_terminal():
     bad = replace(INCIDENTS[0], name="n\x1b[2J2\u202e")
     assert "\x1b" not in text(outcome((bad,)))
+
+
+def test_a_label_that_would_decide_is_named_in_the_short_report():
+    reason = "two engines report for replica A (port 1 and 2), so neither is used: `engine: {port: ...}` decides"
+    found = unused_summary({f"serve.running: {reason}": 3, f"serve.waiting: {reason}": 3, "x: no such name": 2})
+    assert found == [reason.replace("two", "Two", 1), "2 samples of 1 metric could not be used"]
