@@ -1,7 +1,9 @@
 """Reader of recording folders: checks the description and loads all inputs as one block of samples.
 
 The reader of inputs of kind `some-kind` is the function `read` of the module `some_kind` in this folder. The module may
-define `NEEDS` (required labels) and `FOLDER` (whether the path is a folder).
+define `NEEDS` (required labels) and `FOLDER` (whether the path is a folder). `LABEL` is what messages call the kind,
+`recognise` tells it by a file's first bytes and name, and `scan` or `read_series` lists its series for the inference of a
+topology.
 """
 
 import datetime as dt
