@@ -2,8 +2,8 @@
 
 The reader of inputs of kind `some-kind` is the function `read` of the module `some_kind` in this folder. The module may
 define `NEEDS` (required labels) and `FOLDER` (whether the path is a folder). `LABEL` is what messages call the kind,
-`recognise` tells it by a file's first bytes and name, and `scan` or `read_series` lists its series for the inference of a
-topology.
+`recognise` tells it by a file's first bytes and name, and `scan` or `read_series` lists its series for the inference of
+a topology.
 """
 
 import datetime as dt
