@@ -37,5 +37,5 @@ def test_the_faulty_rank_of_a_real_job_is_told(place: str, jobs: Jobs, tmp_path:
     (label,) = labels
     first = min(found, key=lambda one: one.opened_at)
     assert first.condition in label["condition"]
-    assert first.entity.name.rpartition(":")[2] in label["entity"]
+    assert first.name.rpartition(":")[2] in label["entity"]
     assert label["start"] <= first.opened_at <= label["start"] + SEEN

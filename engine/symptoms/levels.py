@@ -285,6 +285,8 @@ MIN_MOVING_SIZE = 4
 """Members from which on one can tell that the slow one changes."""
 MOVING_FLOORS = 2.0
 """The worst of all members differs by so many times the least difference of one before it matters."""
+TINY = 1e-12
+"""In place of a least difference of zero."""
 UNCOMPARED_ROLES = frozenset({"share", "progress", "errors", "state"})
 """Roles that are compared in other ways."""
 STANDING_ROLES = frozenset({"time-per-work", "capacity"})
@@ -325,6 +327,8 @@ class PeerRatios:
         self.worst = np.empty(0, np.intp)
         """[set] the pair with the largest ratio, and how often in a row it was the same one."""
         self._worst_run = np.empty(0, np.int64)
+        self._floors = np.empty(0)
+        """[set] by how many least differences the worst of its members has been late of late."""
 
     def grow(self, is_distinct: Mask, min_time: F64) -> None:
         """Makes room for new cells; arguments are [cell]."""
@@ -379,6 +383,7 @@ class PeerRatios:
             widen(self.ratio, pairs, np.nan),
         )
         self.worst, self._worst_run = widen(self.worst, sets, -1), widen(self._worst_run, sets, 0)
+        self._floors = widen(self._floors, sets, 0.0)
 
     def step(self, t: float, usable: F64, floor: F64, new: Mask, distinct: Mask) -> None:
         """Compares the sets of which every member has a new sample since the last time.
@@ -425,8 +430,7 @@ class PeerRatios:
         late_by = (value - middle)[known]
         self._find_late(pairs, late_by, t)
         self.repeats.step(pairs[self.shifts.count[pairs] >= MIN_PAST], self.ratio, usable, self.median, t)
-        matters = late_by >= MOVING_FLOORS * floor[at[pairs]]
-        self._compare_moving(pairs, np.where(matters, ratio, np.minimum(ratio, 1.0)), t)
+        self._compare_moving(pairs, ratio, late_by / np.maximum(floor[at[pairs]], TINY), t)
 
     def _count_standing(self, pairs: Index, ratio: F64, t: float) -> None:
         limits = self.shifts.limits
@@ -448,7 +452,8 @@ class PeerRatios:
         many = FEW * np.bincount(numbers[stalled & self.compared], minlength=len(self.median)) > self.cells.set_sizes
         self._late_since[late[~many[numbers[late]]]] = t
 
-    def _compare_moving(self, pairs: Index, ratio: F64, t: float) -> None:
+    def _compare_moving(self, pairs: Index, ratio: F64, floors: F64, t: float) -> None:
+        """Takes in the largest ratio of each set; `floors` [pairs] is by how many least differences each is late."""
         numbers = self.cells.pair_set[pairs]
         order = np.lexsort((pairs, -ratio, numbers))
         first = np.append(True, np.diff(numbers[order]) != 0)
@@ -456,6 +461,7 @@ class PeerRatios:
         same = self.worst[at] == worst
         self._worst_run[at] = np.where(same, self._worst_run[at] + 1, 1)
         self.worst[at] = worst
+        self._floors[at] += HALF * (floors[order][first] - self._floors[at])
         self.moving.step(at, top, np.full(len(at), t))
 
     # --- results
@@ -492,7 +498,8 @@ class PeerRatios:
 
     def moving_sets(self) -> Index:
         """Returns the sets in which some member is an outlier and no member remains the one."""
-        return np.flatnonzero((self.moving.shift > 0) & (self._worst_run < STANDING_RUN))
+        matters = self._floors >= MOVING_FLOORS
+        return np.flatnonzero((self.moving.shift > 0) & (self._worst_run < STANDING_RUN) & matters)
 
 
 @dataclass
