@@ -190,3 +190,41 @@ def test_a_real_prometheus_leads_to_the_injected_fault(tmp_path):
             prometheus.terminate()
     told = [json.loads(line) for line in found.stdout.splitlines()]
     assert ("gpu-thermal-throttle", "node0000/gpu1") in [(one["condition"], one["entity"]["name"]) for one in told]
+
+
+def engine_dump(labels):
+    """Returns an OpenMetrics text of two engines for six minutes; a queue grows at the second one after three."""
+    rows = {"vllm:num_requests_running": [], "vllm:num_requests_waiting": []}
+    for t in range(0, 360, 5):
+        for n, own in enumerate(labels):
+            waits = (t - 180) // 5 if n == 1 and t > 180 else t % 2
+            for name, value in (("vllm:num_requests_running", 10 + t % 3), ("vllm:num_requests_waiting", waits)):
+                rows[name].append(f"{name}{{{own}}} {value} {BEGIN + t:.0f}")
+    parts = [line for name, lines in rows.items() for line in (f"# TYPE {name} gauge", *sorted(lines))]
+    return "\n".join([*parts, "# EOF", ""])
+
+
+@pytest.mark.parametrize("label", ["instance", "pod"])
+def test_of_two_engines_on_one_host_the_ill_one_is_named(tmp_path, label):
+    labels = {
+        "instance": ['instance="n0:8000"', 'instance="n0:8001"'],
+        "pod": ['instance="n0",pod="vllm-8000"', 'instance="n0",pod="vllm-8001"'],
+    }[label]
+    path = tmp_path / "engines.om"
+    path.write_text(engine_dump(labels))
+    done = CliRunner().invoke(cli, ["diagnose", str(path), "--json", "--no-progress"])
+    found = [json.loads(line)["entity"]["name"] for line in done.stdout.splitlines()]
+    assert found
+    assert all(name.endswith("8001") for name in found), found
+
+
+def test_without_a_label_that_is_known_neither_engine_is_used_and_the_label_is_named(tmp_path):
+    path = tmp_path / "engines.om"
+    name = "node_netstat_Tcp_RetransSegs"
+    steady = "".join(f'{name}{{instance="n0:9100"}} 1 {BEGIN + t:.0f}\n' for t in range(0, 360, 15))
+    dump = engine_dump(['instance="n0",slot="8000"', 'instance="n0",slot="8001"']).removesuffix("# EOF\n")
+    path.write_text(f"{dump}# TYPE {name} unknown\n{steady}# EOF\n")
+    done = CliRunner().invoke(cli, ["diagnose", str(path), "--no-progress"])
+    text = " ".join(done.stdout.split())
+    assert "no diagnosis and no symptom" in text
+    assert "(slot 8000 and 8001), so neither is used: `engine: {slot: ...}` of a group" in text
