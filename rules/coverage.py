@@ -166,7 +166,7 @@ def _cover_rule(rule: Rule, signals: frozenset[str]) -> ConditionCoverage:
     total = sum(item.weight for item in rule.evidence)
     seen = sum(item.weight for item in rule.evidence if _missing_signals(item, signals) == ())
     missing = tuple(sorted({name for item in rule.evidence for name in _missing_signals(item, signals)}))
-    blocking = blocking_signals(rule, signals)
+    blocking = rule.blocking_signals(signals)
     verdict = "blind" if blocking else "partial" if missing else "full"
     return ConditionCoverage(
         rule.condition, verdict, rule.id, round(seen / total, 3) if total else 0.0, blocking, missing
@@ -175,17 +175,6 @@ def _cover_rule(rule: Rule, signals: frozenset[str]) -> ConditionCoverage:
 
 def _missing_signals(item: EvidenceItem, signals: frozenset[str]) -> tuple[str, ...]:
     return item.when.missing_signals(signals)
-
-
-def blocking_signals(rule: Rule, signals: frozenset[str]) -> tuple[str, ...]:
-    """Returns the missing signals that keep the rule from firing: of required items, or of the weight that it needs."""
-    pro = [item for item in rule.evidence if not item.against]
-    needed = {name for item in pro if item.required for name in _missing_signals(item, signals)}
-    needed.update(rule.applies_when.missing_signals(signals) if rule.applies_when else ())
-    within_reach = sum(item.weight for item in pro if not _missing_signals(item, signals))
-    if not needed and within_reach < rule.fire.score:
-        needed = {name for item in pro for name in _missing_signals(item, signals)}
-    return tuple(sorted(needed))
 
 
 def _rank_missing_signals(

@@ -1,5 +1,6 @@
 """A rule as a frozen value. `schema/rule.md` describes the fields."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from skewscope.kb.yamlfile import Document
@@ -136,3 +137,13 @@ class Rule:
         """Returns all expressions to evaluate, in a fixed order."""
         rest = [expr for expr in (self.applies_when, self.impact) if expr]
         return (*(item.when for item in self.evidence), *rest)
+
+    def blocking_signals(self, there: Collection[str]) -> tuple[str, ...]:
+        """Returns the missing signals that keep it from firing: of needed items, or of the weight that it needs."""
+        pro = [item for item in self.evidence if not item.against]
+        needed = {name for item in pro if item.is_needed for name in item.when.missing_signals(there)}
+        needed.update(self.applies_when.missing_signals(there) if self.applies_when else ())
+        within_reach = sum(item.weight for item in pro if not item.when.missing_signals(there))
+        if not needed and within_reach < self.fire.score:
+            needed = {name for item in pro for name in item.when.missing_signals(there)}
+        return tuple(sorted(needed))

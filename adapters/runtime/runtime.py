@@ -20,7 +20,7 @@ from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, join_names
-from skewscope.rules.coverage import blocking_signals, symptom_signals
+from skewscope.rules.coverage import symptom_signals
 from skewscope.rules.loader import load_builtin as load_rules
 from skewscope.rules.policy import load as load_policies
 
@@ -118,6 +118,8 @@ class TelemetryCoverage:
     """Number of each signal of the table."""
     _signal_of_series: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
     """[series] number of its signal."""
+    _shown: Mapping[str, frozenset[str]] = field(init=False)
+    """By condition: signals in which it can show as a symptom."""
     _unjudged_key: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
     _unjudged: Mapping[str, LackingSignals] = field(default_factory=dict)
     _missing_key: tuple[object, ...] = ()
@@ -127,6 +129,7 @@ class TelemetryCoverage:
     """(series of the table, [k] those that say whether rounds can be read)."""
 
     def __post_init__(self) -> None:
+        self._shown = symptom_signals(self.engine.catalogue)
         self._reporters = expected_reporters(self.topology)
         self._reporter_numbers = {
             kind: {name: n for n, name in enumerate(who)} for kind, who in self._reporters.items()
@@ -208,11 +211,10 @@ class TelemetryCoverage:
         by_condition: dict[str, list[tuple[str, ...]]] = {}
         for name in rules:
             rule = self.engine.rules[name]
-            by_condition.setdefault(rule.condition, []).append(blocking_signals(rule, delivered))
-        shown = symptom_signals(self.engine.catalogue)
+            by_condition.setdefault(rule.condition, []).append(rule.blocking_signals(delivered))
         found: dict[str, LackingSignals] = {}
         for condition, lacking in sorted(by_condition.items()):
-            if not all(lacking) or not delivered.isdisjoint(shown[condition]):
+            if not all(lacking) or not delivered.isdisjoint(self._shown[condition]):
                 continue
             for signal in sorted(min(lacking, key=_size_then_names)):
                 one = found.setdefault(_telemetry_of(signal), LackingSignals())
