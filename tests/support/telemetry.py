@@ -1,10 +1,12 @@
 """A small catalogue, a small cluster, and recordings of them, for tests of readers."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.topology_file import parse_topology
 from skewscope.kb.model import Catalogue, Signal
@@ -113,3 +115,9 @@ def record(folder: Path, inputs: list[dict[str, Any]], files: dict[str, str | by
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data if isinstance(data, bytes) else data.encode())
     return folder
+
+
+def without_instance(key: SeriesKey) -> SeriesKey:
+    """Returns a series without the address that tells its engine from others."""
+    parts = (part for part in key.selector.split(",") if not part.startswith("instance="))
+    return replace(key, selector=",".join(parts))

@@ -16,6 +16,7 @@ from skewscope.adapters.simulator.exporters import EXPORTERS, PROFILE_PERIODS, S
 from skewscope.adapters.simulator.fleet import FleetPlan, build_fleet
 from skewscope.engine.ingest.feed import SeriesKey, SeriesTable
 from skewscope.kb.loader import catalogue
+from tests.support.telemetry import without_instance
 
 KNOWN = catalogue()
 FLEET = build_fleet(FleetPlan(16))
@@ -36,12 +37,6 @@ def both(tmp_path, scenario):
         recorded(tmp_path / "exporters", scenario, lambda keys, topology: name_series(keys, KNOWN, topology)),
         recorded(tmp_path / "canonical", scenario, lambda keys, _topology: recording_writer.canonical_series(keys)),
     )
-
-
-def without_instance(key):
-    """Returns a series without the address that tells its engine from others."""
-    parts = (part for part in key.selector.split(",") if not part.startswith("instance="))
-    return replace(key, selector=",".join(parts))
 
 
 @pytest.mark.parametrize("fabric", ["roce", pytest.param("infiniband", marks=pytest.mark.slow)])
