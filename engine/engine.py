@@ -139,7 +139,7 @@ class Engine:
         if self._symptoms is None:
             return changes
         places = [DiagnosedPlace(*place) for place in self._tracker.recent_places()]
-        return (*changes, *self._symptoms.step(t, places))
+        return (*changes, *self._symptoms.step(t, places, sampled=len(block) > 0 or len(frames) > 0))
 
     def skip(self, t: float) -> None:
         """Leaves out a tick without samples that ends at `t`, before `next_change`: only its time counts."""

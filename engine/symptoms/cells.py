@@ -398,12 +398,17 @@ class JudgedCells:
 
     # --- samples
 
+    @property
+    def turns(self) -> int:
+        """Seconds in which each cell has its turn once."""
+        return -(-len(self) // CELLS_PER_TICK)
+
     def read(self, t: float) -> NewSamples:
         """Takes in the newest samples of the tick that ends at `t` seconds and returns those that are new.
 
         Of more than CELLS_PER_TICK cells a part has its turn in each second, by the time of the data.
         """
-        turns = -(-len(self) // CELLS_PER_TICK)
+        turns = self.turns
         some = np.arange(int(t) % turns, len(self), turns) if turns > 1 else np.arange(len(self))
         series = self.series[some]
         latest, times = self.state.latest[series], self.state.times[series]

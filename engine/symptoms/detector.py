@@ -4,6 +4,7 @@ Each series keeps its own sampling period. A repeated value of a gauge that is h
 rates are judged, between two changes of the counter. What a signal is compared with is said by its `judged` block.
 """
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -553,7 +554,7 @@ class SymptomDetector:
         best: dict[int, int] = {}
         for pair in peers.odd_pairs().tolist():
             cell = int(cells.pair_cell[pair])
-            if cell not in best or abs(np.log(peers.ratio[pair])) > abs(np.log(peers.ratio[best[cell]])):
+            if cell not in best or _distance(peers.ratio[pair]) > _distance(peers.ratio[best[cell]]):
                 best[cell] = pair
         odd = np.zeros(len(cells), bool)
         for cell, pair in sorted(best.items()):
@@ -581,3 +582,8 @@ class SymptomDetector:
                 continue
             top = middle * peers.moving.level(number)
             yield Deviation(cells.signals[cell], places[number], MOVING, "uneven", since, top, middle)
+
+
+def _distance(ratio: float) -> float:
+    """Returns how far a ratio is from one, on a logarithmic scale."""
+    return abs(math.log(ratio)) if ratio > 0 else math.inf

@@ -294,14 +294,24 @@ class SymptomTracker:
         self._cells_at: dict[str, dict[Entity, list[int]]] = {}
         """The cells of each place, by the names of the nodes that it lies on; '' for none."""
         self._cells_seen = 0
+        self._t = -math.inf
+        self._unread_until = -math.inf
+        """Time until which samples wait for the turn of their cells."""
 
-    def step(self, t: float, diagnoses: Sequence[DiagnosedPlace]) -> tuple[IncidentChange, ...]:
+    def step(
+        self, t: float, diagnoses: Sequence[DiagnosedPlace], *, sampled: bool = True
+    ) -> tuple[IncidentChange, ...]:
         """Updates the symptoms after the tick that ends at `t`; returns the changes.
 
         Args:
             t: end of the tick, seconds since 1970.
             diagnoses: the incidents of the rules that may explain symptoms.
+            sampled: whether samples came in the tick.
         """
+        # Where cells take turns, the samples of a tick are read until each had its turn.
+        if sampled and self.detector.cells.turns > 1:
+            self._unread_until = t + self.detector.cells.turns
+        self._t = t
         self.detector.step(t)
         self._index_cells(INDEXED_PER_TICK)
         deviations = self.detector.deviations
@@ -323,7 +333,8 @@ class SymptomTracker:
 
     def next_change(self) -> float:
         """Returns the time in seconds before which a step without samples would change nothing."""
-        return min((one.ended_at + CLEAR_S for one in self._open()), default=math.inf)
+        cleared = min((one.ended_at + CLEAR_S for one in self._open()), default=math.inf)
+        return min(cleared, self._t if self._t < self._unread_until else math.inf)
 
     def _open(self) -> list[SymptomState]:
         return [one for one in self.symptoms.values() if one.resolved_at is None]

@@ -63,7 +63,7 @@ class SymptomWorld:
         self.state.begin_tick(self.t)
         self.state.ingest(block, self.table)
         self.state.refresh()
-        return self.tracker.step(self.t, ())
+        return self.tracker.step(self.t, (), sampled=bool(items))
 
     def found(self) -> set[tuple[str, str, str]]:
         """Returns (signal, entity, direction) of the deviations that hold."""

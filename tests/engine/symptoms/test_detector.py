@@ -303,3 +303,16 @@ def test_losses_wait_until_it_is_known_what_was_sent_meanwhile():
         counts = {"flow.tcp_retrans": lost} | ({"host.tcp_out_segs": 1e5 * max(n - 62, 0) + n} if n % 15 == 0 else {})
         world.tick({(name, "node", "n0"): value for name, value in counts.items()})
     assert not world.incidents()
+
+
+def test_cells_that_take_turns_are_all_read_though_ticks_without_samples_are_left_out(monkeypatch):
+    monkeypatch.setattr("skewscope.engine.symptoms.cells.CELLS_PER_TICK", 3)
+    world = SymptomWorld()
+    names = [f"n{node}/gpu{gpu}" for node in range(4) for gpu in range(4)]
+    for _ in range(3):
+        world.tick({("gpu.sm_clock", "gpu", name): 1980.0 for name in names}, pause=30 - world.t % 30)
+        sampled = world.t
+        while world.tracker.next_change() <= world.t:
+            world.tick({})
+        assert world.t - sampled <= world.tracker.detector.cells.turns
+    assert set(world.tracker.detector.cells.time.tolist()) == {sampled}
