@@ -365,10 +365,12 @@ class PeerRatios:
         first[cells.pair_set[::-1]] = at[::-1]
         slow = up & stands
         of_sets = replace(limits, up=slow, down=np.zeros(len(least), bool)).of(first)
-        self.moving.grow(replace(of_sets, up=of_sets.up & (cells.set_sizes >= MIN_MOVING_SIZE)))
+        trains = np.array([cells.serving_group(n) is None for n in range(len(cells))], bool)
+        # Replicas of a serving pool do not wait for each other: that the slow one changes is a rolling restart.
+        waits = trains[first] | ~np.isin(np.arange(sets), self._pools())
+        self.moving.grow(replace(of_sets, up=of_sets.up & (cells.set_sizes >= MIN_MOVING_SIZE) & waits))
         self.moving.started[:] = True
         ranks = np.array([one.kind == "rank" for one in cells.places], bool)
-        trains = np.array([cells.serving_group(n) is None for n in range(len(cells))], bool)
         is_step = (is_work & up & ranks & trains)[at]
         self._may_be_late = is_step & (cells.set_sizes >= MIN_LATE_SET)[cells.pair_set]
         self.repeats.grow(is_step & self.compared)
@@ -384,6 +386,10 @@ class PeerRatios:
         )
         self.worst, self._worst_run = widen(self.worst, sets, -1), widen(self._worst_run, sets, 0)
         self._floors = widen(self._floors, sets, 0.0)
+
+    def _pools(self) -> list[int]:
+        """Returns the sets that are the members of a pool."""
+        return [number for number, place in self.cells.set_places.items() if place.kind == "pool"]
 
     def step(self, t: float, usable: F64, floor: F64, new: Mask, distinct: Mask) -> None:
         """Compares the sets of which every member has a new sample since the last time.

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skewscope.engine.model.topology import Node, Port, Topology
-from tests.support.symptom_world import START, SymptomWorld
+from skewscope.engine.symptoms.levels import PeerRatios
+from tests.support.symptom_world import START, SymptomWorld, pool_of_replicas
 
 STEP = ("step.duration", "group", "A")
 
@@ -316,3 +317,17 @@ def test_cells_that_take_turns_are_all_read_though_ticks_without_samples_are_lef
             world.tick({})
         assert world.t - sampled <= world.tracker.detector.cells.turns
     assert set(world.tracker.detector.cells.time.tolist()) == {sampled}
+
+
+def test_a_rolling_restart_of_a_pool_is_no_unevenness_of_its_replicas(monkeypatch):
+    def found():
+        world = SymptomWorld(fleet=pool_of_replicas(6, 1))
+        for n, wobble in enumerate(noise(3, 100, 6)):
+            slow = 16 ** (np.arange(6) == (n // 3) % 6) if n >= 60 else 1.0
+            world.tick({("step.duration", "group", name): v for name, v in zip("ABCDEF", wobble * slow, strict=True)})
+        return {incident.condition for incident in world.incidents()}
+
+    assert "uneven-members" not in found()
+    # Members of a group wait for each other: there it is one.
+    monkeypatch.setattr(PeerRatios, "_pools", lambda _: [])
+    assert "uneven-members" in found()
