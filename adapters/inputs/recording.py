@@ -98,13 +98,9 @@ class Recording:
         return str(self.path / path)
 
     def list_files(self, path: str) -> list[str]:
-        """Returns the names of the files in a folder, sorted, without hidden ones and folders."""
+        """Returns the names of the files in a folder, sorted, without hidden ones."""
         try:
-            names = sorted(
-                each.name
-                for each in self.resolve_path(path).iterdir()
-                if not each.name.startswith(".") and not each.is_dir()
-            )
+            names = sorted(each.name for each in self.resolve_path(path).iterdir() if not each.name.startswith("."))
         except OSError as error:
             raise InputError(
                 [Problem(self.display_path(path), 0, "", f"no readable folder ({error.strerror})", "one")]

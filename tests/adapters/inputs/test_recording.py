@@ -337,9 +337,3 @@ def test_every_real_recording_loads_without_its_packets(shared, tmp_path):
         found = load(open_recording(copy), real_catalogue(shared))
         assert len(found.block) > 10_000
         assert {key.entity for key in found.table.keys if key.kind == "replica"} == {"A", "B"}
-
-
-def test_a_folder_of_pages_may_hold_other_folders(tmp_path):
-    folder = record(tmp_path / "r", [{"kind": "prometheus-pages", "path": "pages"}], {"pages/1700000000.prom": ""})
-    (folder / "pages" / "more").mkdir()
-    assert open_recording(folder).list_files("pages") == ["1700000000.prom"]
