@@ -1,12 +1,13 @@
 """The controller's own metrics and its incidents, as Prometheus text."""
 
 import resource
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from skewscope.adapters.controller import incident_metrics
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.incident_metrics import Family, Sample
 from skewscope.adapters.formats.exposition import ESCAPES
+from skewscope.adapters.sources.common.supervisor import SourceStatus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -20,7 +21,6 @@ def _metric_families(controller: Controller) -> Iterator[Family]:
     """Yields name, type, help text and samples of each metric."""
     pace, known, agents = controller.tick_stats, controller.last_result, controller.receiver.agents.values()
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    standings = controller.source_statuses()
     yield "skewscope_ticks_total", "counter", "Processed ticks.", [({}, pace.ticks)]
     yield (
         "skewscope_ticks_skipped_total",
@@ -46,6 +46,20 @@ def _metric_families(controller: Controller) -> Iterator[Family]:
         yield "skewscope_store_up", "gauge", "Whether the store can be written.", [({}, known.store_ok)]
         yield "skewscope_recording_up", "gauge", "Whether the recording can be written.", [({}, known.recording_ok)]
         yield "skewscope_last_tick_timestamp_seconds", "gauge", "End of the last tick.", [({}, known.snapshot.time)]
+    yield from _source_families(controller.source_statuses())
+    yield "skewscope_leads", "gauge", "Whether this controller is the one that notifies.", [({}, controller.is_leader)]
+    yield "skewscope_agents", "gauge", "Agents seen so far.", [({}, len(agents))]
+    if known is not None:
+        yield from incident_metrics.metric_families(known)
+    yield from _notifier_families(controller)
+    yield (
+        *("skewscope_agent_rows_repeated_total", "counter", "Duplicate rows."),
+        [({}, sum(agent.repeated_rows for agent in agents))],
+    )
+
+
+def _source_families(standings: Sequence[SourceStatus]) -> Iterator[Family]:
+    """Yields the metrics of sources."""
     yield (
         "skewscope_source_up",
         "gauge",
@@ -67,15 +81,6 @@ def _metric_families(controller: Controller) -> Iterator[Family]:
     yield (
         *("skewscope_source_restarts_total", "counter", "Restarts of the source."),
         [({"source": s.name}, s.restarts) for s in standings],
-    )
-    yield "skewscope_leads", "gauge", "Whether this controller is the one that notifies.", [({}, controller.is_leader)]
-    yield "skewscope_agents", "gauge", "Agents seen so far.", [({}, len(agents))]
-    if known is not None:
-        yield from incident_metrics.metric_families(known)
-    yield from _notifier_families(controller)
-    yield (
-        *("skewscope_agent_rows_repeated_total", "counter", "Duplicate rows."),
-        [({}, sum(agent.repeated_rows for agent in agents))],
     )
 
 
