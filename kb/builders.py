@@ -17,11 +17,13 @@ from skewscope.kb.model import (
     Lookalike,
     MissingRuleReason,
     Mitigation,
+    MitigationCommand,
     Observability,
     Signal,
     SignatureItem,
     Source,
     Symptom,
+    TargetChange,
 )
 from skewscope.kb.same_as import resolve_same_as
 
@@ -83,9 +85,10 @@ def _build_judgement(data: RawEntry) -> Judgement:
 def build_mitigation(data: RawEntry, file: str) -> Mitigation:
     """Builds a mitigation."""
     return Mitigation(
-        **_scalar_fields(data, "id name what actor effect cost risk undo verify basis"),
-        **_list_fields(data, "adapters"),
+        **_scalar_fields(data, "id name what actor effect cost risk undo verify basis no_command"),
         claims=_build_all(data.get("claims"), Claim),
+        changes=_build_all(data.get("changes"), TargetChange),
+        commands=_build_all(data.get("commands"), MitigationCommand),
         dpu=DpuCapability(**data["dpu"]),
         file=file,
     )

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from skewscope.kb.entry_kinds import builtin_folder
+from skewscope.kb.entry_kinds import KINDS, builtin_folder
 from skewscope.kb.entry_store import CatalogueEntry, EntryStore, open_entry_store
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.problems import InputError, Problem, suggest_name
+from skewscope.kb.unread_files import find_unread_files
 from skewscope.kb.yamlfile import read
 
 LintCheck = Callable[[EntryStore], Iterator[tuple[str, Problem]]]
@@ -20,6 +21,8 @@ Problems = Iterator[Problem]
 EntryProblems = Iterator[tuple[str, Problem]]
 
 EXCEPTIONS_FILE = "exceptions.yaml"
+SINGLE_FILES = ("catalogue.yaml", EXCEPTIONS_FILE, "exporter_settings.yaml")
+"""Files of a catalogue beside the folders of entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +82,11 @@ def all_lints() -> tuple[Lint, ...]:
 
 def lint_folder(folder: Path | None = None) -> tuple[Problem, ...]:
     """Returns all problems of the catalogue in a folder (default: the installed one)."""
-    store = open_entry_store(folder)
-    return tuple(
-        sorted({*store.problems, *run_lints(store, exceptions=(folder or builtin_folder()) / EXCEPTIONS_FILE)})
-    )
+    store, place = open_entry_store(folder), folder or builtin_folder()
+    strays = find_unread_files(place, KINDS, SINGLE_FILES)
+    # The store tells of those beside entries.
+    unread = {one for one in strays if Path(one.file).parent.name not in KINDS}
+    return tuple(sorted({*store.problems, *unread, *run_lints(store, exceptions=place / EXCEPTIONS_FILE)}))
 
 
 def run_lints(store: EntryStore, *, integrity_only: bool = False, exceptions: Path | None = None) -> Iterator[Problem]:

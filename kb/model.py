@@ -204,6 +204,39 @@ class DpuCapability:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetChange:
+    """A change at a router, scheduler or switch."""
+
+    kind: str
+    """deweight, limit, mark, mirror, drain, requeue, block or evict."""
+    of: str
+    """replica, node or port."""
+
+
+@dataclass(frozen=True, slots=True)
+class MitigationCommand:
+    """A command line, or a setting, that carries out a step of a mitigation. `{name}` is a placeholder."""
+
+    where: str
+    """Where it is run or written: login, node, dpu, switch, job, engine or router; once filled in, in words."""
+    tool: str
+    """A key of COMMAND_TOOLS, which says in what form `do` and `undo` are written."""
+    do: str
+    version: str
+    """Tool and version in which it was seen to exist; older ones may lack it."""
+    basis: str
+    undo: str = ""
+    undo_by_hand: str = ""
+    """How it is taken back where no command does, or why it cannot be."""
+    check: str = ""
+    """A command line that only reads, to see whether it took effect."""
+    needs: str = ""
+    """What it needs to work: rights, hardware, a restart."""
+    reads: bool = False
+    """Whether it changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Mitigation:
     """What to do about a condition."""
 
@@ -220,8 +253,13 @@ class Mitigation:
     """low, medium or high."""
     undo: str
     verify: str
-    adapters: tuple[str, ...]
     basis: str
+    changes: tuple["TargetChange", ...] = ()
+    """Changes at a target that carry it out, the mildest first; empty where it is done by hand."""
+    commands: tuple["MitigationCommand", ...] = ()
+    """What to type, in order."""
+    no_command: str = ""
+    """Why there is nothing to type."""
     file: str = ""
 
 

@@ -1,5 +1,6 @@
 """Parses YAML with line numbers from untrusted files: bounded size and depth, no aliases, no repeated keys."""
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,8 @@ def parse(text: str, file: str = "<text>") -> Document:
         raise _yaml_input_error(file, line, f"a character that does not print: {error.reason}") from None
     except UnicodeEncodeError as error:
         raise _yaml_input_error(file, text[: error.start].count("\n") + 1, "half a character") from None
+    except _NoFiniteNumberError as error:
+        raise InputError([_no_finite_number(file, error)]) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise _yaml_input_error(file, 0, str(error).rstrip(".")) from None
     finally:
@@ -133,6 +136,19 @@ def parse(text: str, file: str = "<text>") -> Document:
 
 def _yaml_input_error(file: str, line: int, why: str, hint: str = "") -> InputError:
     return InputError([Problem(file, line, "", f"text that is no YAML ({why})", "one YAML document", hint)])
+
+
+def _no_finite_number(file: str, error: "_NoFiniteNumberError") -> Problem:
+    hint = "Put it in quotes if it is text."
+    return Problem(file, error.line, format_path(error.path), error.text, "a finite number", hint)
+
+
+class _NoFiniteNumberError(Exception):
+    """A number such as `.nan`, `.inf` or `1.0e+999`, at a field: no comparison with it would mean anything."""
+
+    def __init__(self, path: FieldPath, line: int, text: str) -> None:
+        super().__init__(path, line, text)
+        self.path, self.line, self.text = path, line, text
 
 
 class _Composer:
@@ -186,7 +202,9 @@ class _Composer:
             else:
                 path = at if holder is root else (*at, slot)
                 made = self._construct(event)
-                self._lines[path] = key_line or event.start_mark.line + 1
+                self._lines[path] = line = key_line or event.start_mark.line + 1
+                if isinstance(made, float) and not math.isfinite(made):
+                    raise _NoFiniteNumberError(path, line, event.value)
                 if isinstance(holder, list):
                     holder.append(made)
                 else:

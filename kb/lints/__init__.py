@@ -1,6 +1,7 @@
 """The lints of the catalogue. The first line of each function states what must hold."""
 
 from skewscope.kb.lints import (
+    commands,
     conditions,
     findings,
     judgements,
@@ -14,6 +15,7 @@ from skewscope.kb.lints import (
 )
 
 __all__ = [
+    "commands",
     "conditions",
     "findings",
     "judgements",

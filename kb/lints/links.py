@@ -66,7 +66,7 @@ def entry_bases(entry: CatalogueEntry) -> Iterator[tuple[FieldPath, str]]:
             yield (field,), data[field]
     if "judged" in data:
         yield ("judged", "basis"), data["judged"]["basis"]
-    for field in ("causes", "effects", "lookalikes", "lookalikes_outside", "observability", "signature"):
+    for field in ("causes", "effects", "lookalikes", "lookalikes_outside", "observability", "signature", "commands"):
         for n, item in enumerate(data.get(field, ())):
             if "basis" in item:
                 yield (field, n, "basis"), item["basis"]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from skewscope.kb import citations
+from skewscope.kb.command_template import fill_command
 from skewscope.kb.judgement import describe_least
 from skewscope.kb.markdown.labels import (
     SEEN_DESCRIPTIONS,
@@ -15,7 +16,7 @@ from skewscope.kb.markdown.labels import (
     format_locator,
     format_seen,
 )
-from skewscope.kb.markdown.text import bullets, code, escape_text, heading, page, section, strong, table
+from skewscope.kb.markdown.text import bullets, code, code_block, escape_text, heading, page, section, strong, table
 from skewscope.kb.model import Catalogue, Finding, Mitigation, Signal, Source, Symptom
 
 FORM_LABELS = {
@@ -123,7 +124,7 @@ def mitigation_page(m: Mitigation, catalogue: Catalogue, users: References) -> s
         "Risk": escape_text(m.risk),
         "Undone by": escape_text(m.undo),
         "Checked by": escape_text(m.verify),
-        "Adapters": ", ".join(map(code, m.adapters)),
+        "Carried out as": ", ".join(f"{change.kind} of a {change.of}" for change in m.changes) or "by hand",
         "Rests on": format_basis(catalogue, m.basis),
     }
     return page(
@@ -132,10 +133,27 @@ def mitigation_page(m: Mitigation, catalogue: Catalogue, users: References) -> s
             code(m.id),
             escape_text(m.what),
             bullets(f"{name}: {value}" for name, value in facts.items() if value),
+            section("Commands", _command_blocks(m, catalogue)),
             section("What was reported", bullets(format_claims(catalogue, m.claims))),
             section("Helps against", bullets(_entry_links(catalogue, "conditions", users))),
         ]
     )
+
+
+def _command_blocks(m: Mitigation, catalogue: Catalogue) -> str:
+    """Returns each command in a block to copy, with its way back and what it rests on; '' without any."""
+    out = [escape_text(m.no_command)] if m.no_command else []
+    for command in (fill_command(one, {}) for one in m.commands):
+        seen = f"Seen in {escape_text(command.version)}; {format_basis(catalogue, command.basis)}."
+        needs = f" Needs {escape_text(command.needs)}." if command.needs else ""
+        out += [f"{strong(command.tool)} ({escape_text(command.where)}). {seen}{needs}", code_block(command.do)]
+        if command.undo:
+            out += ["To take it back:", code_block(command.undo)]
+        elif command.undo_by_hand:
+            out.append(f"To take it back: {escape_text(command.undo_by_hand)}")
+        if command.check:
+            out += ["To check:", code_block(command.check)]
+    return "\n\n".join(out)
 
 
 def source_page(s: Source, catalogue: Catalogue, users: References) -> str:

@@ -26,6 +26,14 @@ def code(text: str) -> str:
     return f"{fence}{pad}{one}{pad}{fence}" if one else ""
 
 
+def code_block(text: str) -> str:
+    """Formats one line as a block of code, to be copied as it is."""
+    one = " ".join(text.split())
+    fence = "`" * max(3, max(map(len, re.findall("`+", one)), default=0) + 1)
+    # Without a language: colours of variables are too pale to be read by everybody.
+    return f"{fence}text\n{one}\n{fence}"
+
+
 def link(text: str, target: str) -> str:
     """Formats a link; only its text where the address is not allowed."""
     if re.match(r"[a-z][a-z0-9+.-]*:", target, re.IGNORECASE) and not target.startswith(("https://", "http://")):

@@ -203,6 +203,39 @@ LINKS = {
 }
 
 SENSE = {
+    "neither commands nor a reason for none": Damage(
+        "mitigations/dual-home.yaml", block("mitigations/dual-home.yaml", "no_command"), "", "id:", "neither", "one of"
+    ),
+    "commands beside a reason for none": Damage(
+        ISOLATE, "\nbasis:", "\nno_command: A matter of cables.\nbasis:", "id:", "beside no_command", "one of the two"
+    ),
+    "a tool that is not known": Damage(
+        ISOLATE, "tool: sonic", "tool: sonik", "tool: sonik", "'sonik'", "a known tool", "'sonic'"
+    ),
+    "a command of another tool": Damage(
+        ISOLATE, "do: ip link", "do: ifconfig link", "do: ifconfig", "'ifconfig link", "begins with 'ip'"
+    ),
+    "a check with an unknown program": Damage(
+        ISOLATE, "check: ip -st", "check: top -st", "check: top", "'top'", "of a known tool"
+    ),
+    "a placeholder that is not known": Damage(
+        ISOLATE, "set dev {device} up", "set dev {devise} up", "undo: ip", "{devise}", "a known placeholder", "'device'"
+    ),
+    "a placeholder like no other": Damage(
+        ISOLATE, "set dev {device} up", "set dev {qqqqqqqq} up", "undo: ip", "{qqqqqqqq}", "a known placeholder", "kb/"
+    ),
+    "two commands in one": Damage(
+        ISOLATE, "{device} down", "{device} down; reboot", "do: ip", "the operator ';'", "one plain command line"
+    ),
+    "a placeholder inside quotes": Damage(
+        ISOLATE, "dev {device} down", "dev '{device}' down", "do: ip", "inside quotes", "one plain command line"
+    ),
+    "a command without a way back": Damage(
+        ISOLATE, "  undo: ip link set dev {device} up\n", "", "do: ip", "no way back", "one of undo"
+    ),
+    "a way back of what only reads": Damage(
+        ISOLATE, "  undo: ip link", "  reads: true\n  undo: ip link", "do: ip", "undo", "none, since it only reads"
+    ),
     "a unit nobody knows": Damage(LAG, "unit: s\n", "unit: parsec\n", "unit", "'parsec'", "a known unit"),
     "a unit misspelt": Damage(LAG, "unit: s\n", "unit: MiBs\n", "unit", "'MiBs'", "a known unit", "'MiBy'"),
     "a width of what is no counter": Damage(LAG, "fold:", "width_bits: 32\nfold:", "width", "of a gauge", "none"),
@@ -225,7 +258,7 @@ SENSE = {
         WANG, "doi:10.1109/ICCCN.2019.8846946", "somewhere", "locator", "'somewhere'", "can be found", "doi:"
     ),
     "a basis without a reason": Damage(
-        ISOLATE, JUDGED, "basis: judgement", "basis", "'judgement'", "'judgement: reason'"
+        ISOLATE, JUDGED, "basis: judgement", "\nbasis: judgement"[1:], "'judgement'", "'judgement: reason'"
     ),
     "a claim seen better than its source": Damage(
         LOSS,
@@ -512,7 +545,7 @@ def test_faults_of_several_files_and_kinds_are_told_at_once(copy):
 
 def test_several_faults_of_one_file_are_told_at_once_in_the_order_of_their_lines(copy):
     text = replaced(copy / ISOLATE, "risk: medium", "risk: mediun")
-    text = text.replace("actor: fabric", "actor: fabrik").replace(COST, "cost: ''").replace("undo:", "ondo:")
+    text = text.replace("actor: fabric", "actor: fabrik").replace(COST, "cost: ''").replace("\nundo:", "\nondo:")
     with written(copy / ISOLATE, text):
         problems = lint_folder(copy)
     fields = [p.field for p in problems if p.file.endswith(ISOLATE)]

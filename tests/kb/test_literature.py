@@ -110,9 +110,9 @@ def test_what_a_mitigation_claims_was_seen_as_the_fact_base_says(facts):
 
 
 def test_sources_are_those_of_the_fact_base(facts):
-    """Sources that were added later stand in the catalogue alone."""
+    """Sources that were added later stand in the catalogue alone, and so do the manuals of tools."""
     both = catalogue().sources.keys() & facts["sources"].keys()
-    assert len(both) > 0.9 * len(catalogue().sources)
+    assert len(both) > 0.9 * sum(source.kind != "documentation" for source in catalogue().sources.values())
     for id_ in both:
         one, fact = catalogue().sources[id_], facts["sources"][id_]
         kind = KINDS.get(fact["kind"], fact["kind"])
