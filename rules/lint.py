@@ -8,6 +8,7 @@ from pathlib import Path
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import Problem, join_names, suggest_name
+from skewscope.kb.unread_files import find_unread_files
 from skewscope.kb.yamlfile import read
 from skewscope.rules.case_file import CaseFile
 from skewscope.rules.case_file import load as load_cases
@@ -20,6 +21,8 @@ from skewscope.rules.policy import load as load_policies
 
 RULES_FOLDER = Path(__file__).parent
 EXCEPTIONS = RULES_FOLDER / "schema" / "exceptions.yaml"
+FOLDERS = ("", "cases", "policies")
+"""Folders below that of the rules whose files are read."""
 MIN_LET_TEXT = 24
 """Characters from which on a definition deserves a name although it is used once."""
 REQUIRED_CASE_KINDS = ("fires", "quiet", "boundary", "missing", "look-alike")
@@ -115,6 +118,7 @@ def lint_folder(catalogue: Catalogue, folder: Path = RULES_FOLDER) -> list[Probl
         *unclear,
         *check_references(policies, catalogue),
         *_check_advice(rules, policies),
+        *find_unread_files(folder, FOLDERS, (f"schema/{EXCEPTIONS.name}",)),
     ]
     if not unread:
         found += [finding.problem for finding in run_lints(LintContext(rules, files, catalogue), exempt)]

@@ -42,6 +42,8 @@ class FactType:
     topic: str = ""
 
 
+WORK_KINDS = ("inference", "training")
+"""What an entity may work on; a policy is for one of them, or for `both`."""
 ENTITY_KINDS = ("node", "port", "gpu", "rank", "group", "replica", "pool", "link", "peer", "fleet")
 YES_NO = FactProperty("text", ("no", "yes"))
 
@@ -109,6 +111,8 @@ class Policy:
     fact: str = ""
     """The fact it derives."""
     priority: int = 100
+    work: str = ""
+    """inference, training or both; '' if it does not say."""
     hash: str = ""
     document: Document = field(default=Document("<policy>", None), repr=False, compare=False)
 
@@ -174,6 +178,7 @@ def parse(document: Document, name: str = "") -> Policy:
         diagnosis=derive.get("diagnosis", ""),
         fact=derive.get("fact", ""),
         priority=data.get("priority", 100),
+        work=data.get("work", ""),
         hash=hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16],
         document=document,
     )

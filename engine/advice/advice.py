@@ -11,7 +11,7 @@ from skewscope.engine.incidents.alerts import Alert
 from skewscope.engine.model.incident import SEVERITIES, Advice
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.kb.model import Catalogue
-from skewscope.rules.policy import FACTS, FactProperty, Scalar
+from skewscope.rules.policy import FACTS, WORK_KINDS, FactProperty, Scalar
 
 MAX_TEXT = 200
 
@@ -74,6 +74,12 @@ class Conclusion:
     diagnosis: str = ""
     fact: str = ""
     hash: str = ""
+    work: str = ""
+    """Kind of work that its advice is for; '' and both: any."""
+
+    def suits(self, work: str) -> bool:
+        """Whether the advice is for an entity of a kind of work; '' is one of which nothing is known."""
+        return work in ("", self.work) or self.work not in WORK_KINDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,7 @@ def _variants(policy: Policy) -> Iterator[CompiledRule]:
         diagnosis=policy.diagnosis,
         fact=policy.fact,
         hash=policy.hash,
+        work=policy.work,
     )
     choices = [tuple(itertools.islice(_compile_pattern(p), MAX_RULES + 1)) for p in policy.when]
     every = itertools.islice(itertools.product(*choices), MAX_RULES + 1)

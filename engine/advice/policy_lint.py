@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from skewscope.engine.advice.advice import Program, ReferenceMatcher, build_fact, encode_value
 from skewscope.engine.advice.policy import compile_policies
 from skewscope.kb.model import Catalogue
-from skewscope.kb.problems import InputError, Problem
-from skewscope.rules.policy import FACTS, FactPattern, FieldPath, Policy, Scalar, check_references
+from skewscope.kb.problems import InputError, Problem, join_names
+from skewscope.rules.policy import FACTS, WORK_KINDS, FactPattern, FieldPath, Policy, Scalar, check_references
 
 PLACEHOLDERS = ("{entity}", "{condition}")
 LOWEST_CONFIDENCE: Mapping[str, Scalar] = {"confidence": 0.3, "coverage": 0.3, "scope": "rank", "moves": 0}
@@ -27,14 +27,29 @@ DEFAULT_TOPOLOGY: Mapping[str, Scalar] = {"nodes": 1, "front_end": "no"}
 def lint_policies(policies: Sequence[Policy], catalogue: Catalogue) -> list[Problem]:
     """Returns all problems of policies: references, the profile of the matchers, impossible or missing cases."""
     found = [*check_references(policies, catalogue), *_unused_facts(policies), *_unknown_placeholders(policies)]
+    found += _unstated_work(policies, catalogue)
     found += [problem for policy in policies for problem in _impossible_comparisons(policy)]
     try:
         program = compile_policies(policies)
     except InputError as error:
         found += error.problems
     else:
-        found += _missing_advice(policies, program)
+        found += _missing_advice(policies, program, catalogue)
     return sorted(set(found))
+
+
+def _unstated_work(policies: Iterable[Policy], catalogue: Catalogue) -> Iterator[Problem]:
+    """Yields a problem for each policy without the kind of work that it is for, or with one that no condition meets."""
+    for policy in policies:
+        conditions = [catalogue.conditions[topic] for topic in policy.when[0].topics if topic in catalogue.conditions]
+        met = {work for condition in conditions for work in condition.scope}
+        fitting = [work for work in WORK_KINDS if work in met] or list(WORK_KINDS)
+        if len(fitting) == len(WORK_KINDS):
+            fitting.append("both")
+        if policy.mitigation and policy.work not in fitting:
+            found = repr(policy.work) if policy.work else "no kind of work"
+            expected = f"{join_names(fitting)}: the work of {join_names(list(policy.when[0].topics))}"
+            yield policy.problem(("work",), found, expected, "Does it help training, inference or both?")
 
 
 def _unused_facts(policies: Iterable[Policy]) -> Iterator[Problem]:
@@ -89,21 +104,23 @@ def _is_possible(limits: Iterable[tuple[str, int]], top: int | None) -> bool:
     return low <= high
 
 
-def _missing_advice(policies: Sequence[Policy], program: Program) -> Iterator[Problem]:
-    """Yields a problem for each condition that has advice, but not for every severity and topology."""
+def _missing_advice(policies: Sequence[Policy], program: Program, catalogue: Catalogue) -> Iterator[Problem]:
+    """Yields a problem for each condition that has advice, but not for every severity, topology and kind of work."""
     first: dict[str, Policy] = {}
     for policy in policies:
         if policy.mitigation and policy.when[0].fact == "diagnosis":
             first |= {topic: first.get(topic, policy) for topic in policy.when[0].topics}
     for topic, policy in sorted(first.items()):
-        silent = sorted(_unadvised_cases(program, topic))
+        condition = catalogue.conditions.get(topic)
+        works = [work for work in WORK_KINDS if condition and work in condition.scope] or [""]
+        silent = sorted(_unadvised_cases(program, topic, works))
         if silent:
             found = f"nothing for {topic} where {silent[0]}"
             hint = "Some policy must advise on the bare diagnosis, if only last."
             yield policy.problem(("when", 0), found, "advice whatever the severity and the topology", hint)
 
 
-def _unadvised_cases(program: Program, topic: str) -> Iterator[str]:
+def _unadvised_cases(program: Program, topic: str, works: Iterable[str]) -> Iterator[str]:
     """Yields descriptions of the cases without advice."""
     matcher = ReferenceMatcher(program)
     cases: list[str] = []
@@ -114,5 +131,9 @@ def _unadvised_cases(program: Program, topic: str) -> Iterator[str]:
             matcher.assert_fact(build_fact("diagnosis", case, topic, {**LOWEST_CONFIDENCE, "severity": severity}))
             matcher.assert_fact(build_fact("topology", case, values={**DEFAULT_TOPOLOGY, **where}))
             cases.append(case)
-    advised = {one.entity for one in matcher.conclusions() if one.mitigation}
-    yield from (case for case in cases if case not in advised)
+    for work in works:
+        # Siblings are other replicas of a pool, which serves.
+        met = [case for case in cases if work != "training" or "siblings is 0" in case]
+        advised = {one.entity for one in matcher.conclusions() if one.mitigation and one.suits(work)}
+        suffix = f", for {work}" if work else ""
+        yield from (f"{case}{suffix}" for case in met if case not in advised)

@@ -120,6 +120,7 @@ when:
   - {fact: diagnosis, condition: extra-stage-refusal}
 unless: {fact: maintenance, entity: same}
 advise: {mitigation: isolate-link, why: "{entity} refuses packets; its other rails can carry the traffic."}
+work: inference
 """,
 }
 

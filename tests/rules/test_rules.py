@@ -50,7 +50,10 @@ def rules_by_id():
     return load_strict(known())
 
 
-@pytest.mark.parametrize("rule", [pytest.param("burst-admission-backlog-in-the-engine", marks=pytest.mark.slow), RULE])
+SLOWLY = [pytest.param(rule, marks=pytest.mark.slow) for rule in ("burst-admission-backlog-in-the-engine", RULE)]
+
+
+@pytest.mark.parametrize("rule", ["ingress-loss-on-the-wire", *SLOWLY])
 def test_a_case_goes_the_same_alone_and_beside_the_others(rule):
     # Also where it goes wrong: a changed rule fails some of them.
     changed = next(m.rule for m in generate_mutants(rules_by_id()[rule]) if "left out" in m.change)
@@ -59,7 +62,8 @@ def test_a_case_goes_the_same_alone_and_beside_the_others(rule):
         assert beside == [run_case(tried, each, known()) for each in cases(rule).cases]
 
 
-@pytest.mark.parametrize("rule", ["ingress-loss-on-the-wire", RULE])
+# `skewscope rules mutate` tries the changes of all rules.
+@pytest.mark.parametrize("rule", ["ingress-loss-on-the-wire", pytest.param(RULE, marks=pytest.mark.slow)])
 def test_most_changes_to_a_rule_make_a_case_fail(rule):
     every = list(generate_mutants(rules_by_id()[rule]))
     kept = [m.change for m in select_survivors(every, cases(rule).cases, known())]

@@ -20,6 +20,7 @@ def policy(**fields: Any) -> Policy:
     """Returns a policy from its fields, with default advice."""
     if "derive" not in fields:
         fields.setdefault("advise", {"mitigation": "rest", "why": "It is the thing to do."})
+        fields.setdefault("work", "both")
     return parse(yamlfile.parse(json.dumps(fields), "p.yaml"))
 
 

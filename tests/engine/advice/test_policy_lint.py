@@ -15,6 +15,7 @@ id: plain
 when:
   - {fact: diagnosis, condition: late}
 advise: {mitigation: rest, why: "{entity} is late, and others wait for it."}
+work: both
 """
 
 GOOD = """\
@@ -25,6 +26,7 @@ when:
 unless: {fact: maintenance, entity: same}
 advise: {mitigation: rest, why: "{entity} is late, and others wait for it."}
 priority: 10
+work: both
 """
 
 

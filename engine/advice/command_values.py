@@ -1,0 +1,96 @@
+"""The commands of a mitigation, filled in with the names of an incident and of the topology. Pure.
+
+A name is filled in only where the topology leaves no choice; otherwise the placeholder stays.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from skewscope.engine.model.incident import Incident
+from skewscope.engine.model.topology import Group, Node, Port, Topology
+from skewscope.kb.command_template import fill_command
+from skewscope.kb.model import Mitigation, MitigationCommand
+
+_gpu_name = re.compile(r"(?P<node>.+)/gpu(?P<index>0|[1-9]\d{0,3})")
+_rdma_device = re.compile(r"(mlx[45]|bnxt_re|irdma|erdma|rdmap|efa)_?[0-9a-z]*")
+_pci_address = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+
+def fill_commands(
+    mitigation: Mitigation, incident: Incident, topology: Topology | None = None
+) -> tuple[MitigationCommand, ...]:
+    """Returns the commands of a mitigation with the names of an incident; a name that is not certain stays open."""
+    values = placeholder_values(incident, topology or Topology())
+    return tuple(fill_command(command, values) for command in mitigation.commands)
+
+
+def placeholder_values(incident: Incident, topology: Topology) -> dict[str, str]:
+    """Returns what is known for the placeholders of `FILLED_PLACEHOLDERS`, unquoted."""
+    values = {"incident": incident.id, **_entity_values(incident, topology)}
+    if not incident.is_symptom:
+        values["condition"] = incident.condition
+    node = topology.node.get(values.get("node", ""))
+    if node is not None:
+        values |= _node_values(node, values.get("gpu", ""))
+    if "group" not in values and values.get("node"):
+        values |= _only("group", (g.name for g in topology.groups_on.get(values["node"], ()) if _has_gpu(g, values)))
+    pools = [pool for pool in topology.pools if values.get("group", "") in pool.replicas]
+    if len(pools) == 1:
+        values |= {"replica": values["group"], "pool": pools[0].name}
+    return values
+
+
+def _entity_values(incident: Incident, topology: Topology) -> Mapping[str, str]:
+    kind, name = incident.kind, incident.name
+    if kind == "rank":
+        return _rank_values(name, topology)
+    if kind in ("group", "replica"):
+        return {kind: name, "group": name, **_group_node(name, topology)}
+    if kind in ("port", "link"):
+        return _port_values(topology.port.get(name), name)
+    return _gpu_values(name) if kind == "gpu" else {kind: name} if kind in ("node", "pool") else {}
+
+
+def _rank_values(name: str, topology: Topology) -> Mapping[str, str]:
+    group, colon, member = name.rpartition(":")
+    place = _gpu_values(member) or {"node": topology.node_of.get(member, member)}
+    return {"rank": name, **({"group": group} if colon else {}), **place}
+
+
+def _group_node(name: str, topology: Topology) -> Mapping[str, str]:
+    found = topology.group.get(name)
+    return _only("node", (topology.node_of[member] for member in found.members)) if found else {}
+
+
+def _gpu_values(name: str) -> dict[str, str]:
+    found = _gpu_name.fullmatch(name)
+    return {"node": found["node"], "gpu": found["index"]} if found else {}
+
+
+def _port_values(port: Port | None, name: str) -> Mapping[str, str]:
+    if ">" in name:  # two ends: which one is meant is not known
+        return {}
+    if port is None:
+        node, slash, short = name.partition("/")
+        return {"node": node, "port": short} if slash else {}
+    rdma = [device for device in port.devices if _rdma_device.fullmatch(device)]
+    values = {"node": port.node, "port": port.name, "switch": port.switch, "peer_node": port.peer_node}
+    values |= _only("rdma_device", rdma)
+    return values | _only("device", (device for device in port.devices if device not in rdma))
+
+
+def _node_values(node: Node, gpu: str) -> Mapping[str, str]:
+    pci = (id_ for id_, index in node.gpu_ids if str(index) == gpu and _pci_address.fullmatch(id_))
+    return {"rack": node.rack, **_only("gpu_pci", pci)}
+
+
+def _has_gpu(group: Group, values: Mapping[str, str]) -> bool:
+    """Returns whether a group on the node has the GPU, where one is named."""
+    node = values["node"]
+    return "gpu" not in values or not {node, f"{node}/gpu{values['gpu']}"}.isdisjoint(group.members)
+
+
+def _only(name: str, found: Iterable[str]) -> dict[str, str]:
+    """Returns the name with its value if there is exactly one distinct value."""
+    distinct = set(found)
+    return {name: distinct.pop()} if len(distinct) == 1 else {}
