@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skewscope.engine.advice.advice import PolicyEvaluator
+from skewscope.engine.advice.advice import ContextFact, PolicyEvaluator
 from skewscope.engine.features.evaluator import unit_of
 from skewscope.engine.incidents.alerts import Calibration, EvidenceSpec, RuleInfo, load_calibration
 from skewscope.engine.incidents.tracker import IncidentTracker, order_for_contract
@@ -98,6 +98,8 @@ class Engine:
         calibration: Calibration | None = None,
         *,
         symptoms: bool = False,
+        also_read: Iterable[str] = (),
+        tick: float = TICK_S,
     ) -> None:
         """Builds the engine of one fleet.
 
@@ -108,13 +110,15 @@ class Engine:
             policies: selects advice; None: incidents carry no advice.
             calibration: calibration of confidence; None: the one shipped with the package.
             symptoms: whether to tell what is abnormal where no rule names a cause.
+            also_read: ids of signals that are kept though neither rules nor symptoms read them.
+            tick: seconds of data between two steps that have samples.
         """
         self.catalogue = catalogue
         self.topology = topology
         self.verdicts: Sequence[RuleVerdict] = ()
         is_small = len(topology.nodes) <= LARGE_FLEET_NODES
         judged = judged_signals(catalogue.signals) if symptoms and is_small else ()
-        self._detector = Detector(rules, catalogue, topology, TICK_S, [WireJoin(topology, TICK_S)], judged)
+        self._detector = Detector(rules, catalogue, topology, tick, [WireJoin(topology, tick)], {*judged, *also_read})
         self.rules: Mapping[str, Rule] = self._detector.rules
         infos = {rule.id: build_rule_info(rule, calibration) for rule in self.rules.values()}
         self._tracker = IncidentTracker(infos, catalogue, topology, policies)
@@ -173,6 +177,10 @@ class Engine:
         return self._tracker.locality.display_name(Entity(kind, name))
 
     # --- series
+
+    def set_context(self, context: Iterable[ContextFact]) -> None:
+        """Sets the facts that policies are told from outside, such as mitigations already tried; for the next tick."""
+        self._tracker.set_context(context)
 
     @property
     def rule_signals(self) -> frozenset[str]:

@@ -189,20 +189,21 @@ class Evaluator:
         """Marks the expressions that may have other values than in the tick before."""
         self._dirty_mask[:] = False
         counters = self._counters.changing(t, self._has_samples) if has_samples else ()
-        stores = chain(counters, self._windows.changing(t, has_samples=has_samples), self._learned)
-        self._mark_sources(
-            [
-                *np.flatnonzero(self.series_state.changed_signals[:-1]).tolist(),
-                *(self._source_of[id(store)] for store in stores if id(store) in self._source_of),
-                -1,
-            ]
-        )
+        signals = np.flatnonzero(self.series_state.changed_signals[:-1]).tolist()
+        self._mark_sources([*signals, *self._sources_of(chain(counters, self._learned)), -1])
+        self._mark_sources(self._sources_of(self._windows.changing(t, self._is_dirty, has_samples=has_samples)))
         self._learned = []
         for n in self._fleeting:
             self._stale[n], self._values[n] = True, None
 
+    def _sources_of(self, stores: Iterable[object]) -> list[int]:
+        """Returns the sources of those stores from which an operator reads."""
+        return [self._source_of[id(store)] for store in stores if id(store) in self._source_of]
+
     def _mark_sources(self, sources: Sequence[int]) -> None:
         """Marks what depends on some sources as changed in this tick."""
+        if not sources:
+            return
         self._step += 1
         dirty = self._dependents[sources].any(axis=0)
         self._dirty_mask |= dirty | self._is_planned_anew
@@ -314,12 +315,11 @@ class Evaluator:
     def _join_masks(self, suspicious: Mapping[int, Mask]) -> Callable[[BaselineSlice], Mask | None]:
         """Returns the masks by past: several expressions may share one."""
         frozen: dict[tuple[int, float], Mask] = {}
-        for number, past in self.baselines.items():
-            mask = suspicious.get(number)
+        for number, mask in suspicious.items():
+            past = self.baselines[number]
             key = past.number, past.memory
-            if mask is not None:
-                frozen[key] = frozen[key] | mask if key in frozen else mask
-        some = {key: mask for key, mask in frozen.items() if mask.any()}
+            frozen[key] = frozen[key] | mask if key in frozen else mask
+        some = {key: mask for key, mask in frozen.items() if np.count_nonzero(mask)}
         return lambda past: some.get((past.number, past.memory))
 
     def _is_dirty(self, n: int) -> bool:

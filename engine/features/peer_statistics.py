@@ -42,7 +42,7 @@ def leave_one_out(x: F64) -> tuple[F64, F64]:
 def _known_mask(x: F64) -> tuple[Mask, Index]:
     """Who is known, and how many in each row."""
     known = ~np.isnan(x)
-    if known.all():
+    if np.count_nonzero(known) == known.size:
         return known, np.full(len(x), x.shape[1])
     return known, known.sum(axis=1)
 
@@ -68,7 +68,7 @@ def sum_rows(rows: F64) -> F64:
 def inf_to_nan(x: F64) -> F64:
     """The value; what is infinite is unknown."""
     sound = np.isfinite(x)
-    return x if sound.all() else np.where(sound, x, np.nan)
+    return x if np.count_nonzero(sound) == sound.size else np.where(sound, x, np.nan)
 
 
 def _row_ranks(x: F64) -> np.ndarray:
@@ -151,8 +151,10 @@ def peer_median(x: F64) -> F64:
 
 def _sort_middle(x: F64, known: Mask) -> F64:
     """Each row in order as far as its middle needs it, with or without one of its members."""
+    if np.count_nonzero(known) < known.size:
+        return sort_rows(x)
     size = x.shape[1]
-    return sort_rows(x, range(max(size // 2 - 1, 0), min(size // 2 + 1 + size % 2, size)) if known.all() else None)
+    return sort_rows(x, range(max(size // 2 - 1, 0), min(size // 2 + 1 + size % 2, size)))
 
 
 def _median_without_self(ordered: F64, x: F64, count: np.ndarray) -> F64:
@@ -163,16 +165,16 @@ def _median_without_self(ordered: F64, x: F64, count: np.ndarray) -> F64:
     rest = np.maximum(count - 1, 0)
     low, high = np.maximum(rest - 1, 0) // 2, rest // 2
     middle = _order_statistic_without_self(ordered, x, low)
-    if (low != high).any():
+    if np.count_nonzero(low != high):
         middle = _midpoint(middle, _order_statistic_without_self(ordered, x, high))
-    return middle if rest.all() else np.where((rest > 0)[:, None], middle, np.nan)
+    return middle if np.count_nonzero(rest) == len(rest) else np.where((rest > 0)[:, None], middle, np.nan)
 
 
 def _order_statistic_without_self(ordered: F64, x: F64, place: np.ndarray) -> F64:
     """Returns [row, member] the order statistic at a place of each row without one member."""
     most = ordered.shape[1] - 1
     first = place[0] if len(place) else 0
-    if (place == first).all():
+    if np.count_nonzero(place == first) == len(place):
         here, next_ = ordered[:, first, None], ordered[:, min(first + 1, most), None]
     else:
         here, next_ = (np.take_along_axis(ordered, np.minimum(place + n, most)[:, None], axis=1) for n in (0, 1))
@@ -314,6 +316,24 @@ def column_quantile(x: F64, q: float) -> F64:
     ordered = sort_columns(x)
     a, b = (np.take_along_axis(ordered, n[None, :], axis=0)[0] for n in (lows, np.minimum(lows + 1, most)))
     return _interpolate(a, b, places - lows)
+
+
+def column_slope(y: F64, reference: F64, step: float) -> F64:
+    """Returns [column] the change per second, by least squares, of [slots, columns] values `step` seconds apart.
+
+    Values are taken from the reference of their column, or far from zero they would lose their digits.
+    """
+    known = ~np.isnan(y)
+    # Times count from the newest sample: the slope stays the same to the last bit until a sample comes or leaves.
+    newest = len(y) - 1 - np.argmax(known[::-1], axis=0)
+    x = (np.arange(len(y))[:, None] - newest) * step
+    count = known.sum(axis=0)
+    x, y = np.where(known, x, 0.0), np.where(known, y - reference, 0.0)
+    top = count * sum_rows(x * y) - sum_rows(x) * sum_rows(y)
+    below = count * sum_rows(x * x) - sum_rows(x) ** 2
+    found = np.full(len(count), np.nan)
+    np.divide(top, below, out=found, where=below > 0)
+    return found
 
 
 def _interpolate(a: F64, b: F64, share: F64 | float) -> F64:

@@ -83,6 +83,10 @@ class CounterSource(Protocol):
         """Returns the totals of counters and since when they count."""
 
 
+NO_LANE = np.full(1, np.nan)
+"""What a series without a lane reads."""
+
+
 class CounterHistory:
     """The totals of counters over time, in a ring: one column (lane) for each counter."""
 
@@ -178,14 +182,18 @@ class CounterHistory:
                 return tally.sum - sums, constant_array(took, len(sums))
         since, more = tally.time - times, tally.sum - sums
         short = ~(times >= tally.start_time)
-        if short.any():
+        if np.count_nonzero(short):
             since = np.where(short, tally.time - tally.start_time, since)
             more = np.where(short, tally.sum - tally.start_sum, more)
         good = tally.fresh & (since > 0)
         half = wide / 2
-        if not (since >= half).all():
+        if np.count_nonzero(since >= half) < len(since):
             good &= since + nan_to_zero(tally.period) >= half
-        return (more, since) if good.all() else (np.where(good, more, np.nan), np.where(good, since, np.nan))
+        return (
+            (more, since)
+            if np.count_nonzero(good) == len(good)
+            else (np.where(good, more, np.nan), np.where(good, since, np.nan))
+        )
 
     def _times_before(self, steps: SlotOffset, at: ColumnIndexer) -> F64:
         """Returns [lane] when counters were last read before so many slots; one time if it is the same for all."""
@@ -212,10 +220,8 @@ class CounterWindows:
     _index: Index | slice = field(default_factory=lambda: np.empty(0, np.intp))
     """The same as `series`, as a slice where they lie side by side."""
     _widened_window: float = 0.0  # shorter ones are widened to the periods of all counters; NaN while one is unknown
-    _whole_series: Index | None = None
-    """The series that were last seen to be all lanes in their order."""
-    _lanes_cache: dict[int, tuple[Index, Index]] = field(default_factory=dict)
-    """The lanes of series, by the identity of these."""
+    _lanes_cache: dict[int, tuple[Index, Index | None]] = field(default_factory=dict)
+    """The lanes of series, by the identity of these; None for those that are all lanes in their order."""
     _columns: tuple[ColumnLayout, ...] = ()
     _snapshot: CounterSnapshot | None = None
     _timestamp: CommonTimestamp | None = None
@@ -230,21 +236,13 @@ class CounterWindows:
         place = np.minimum(np.searchsorted(self._sorted, series), len(self._sorted) - 1)
         return np.where(self._sorted[place] == series, self._sorted_lanes[place], -1)
 
-    def _cached_lanes_of(self, series: Index) -> Index:
-        """The same, of series that will be asked for again."""
+    def _cached_lanes_of(self, series: Index) -> Index | None:
+        """The same, of series that will be asked for again; None for all lanes in their order."""
         known = self._lanes_cache.get(id(series))
         if known is None or known[0] is not series:
-            known = self._lanes_cache[id(series)] = series, self._lanes_of(series)
+            is_whole = np.array_equal(series.ravel(), self.series)
+            known = self._lanes_cache[id(series)] = series, None if is_whole else self._lanes_of(series)
         return known[1]
-
-    def _is_whole(self, series: Index) -> bool:
-        if (
-            self._whole_series is not series
-            and series.size == len(self.series)
-            and (series.ravel() == self.series).all()
-        ):
-            self._whole_series = series
-        return self._whole_series is series
 
     def step(self, t: float) -> None:
         """Take in the totals of the tick that ends at `t` seconds."""
@@ -292,7 +290,6 @@ class CounterWindows:
         first, size = int(self.series.min()), len(self.series)
         self._sorted_lanes = np.argsort(self.series, kind="stable")
         self._sorted = self.series[self._sorted_lanes]
-        self._whole_series = None
         straight = bool((self.series == np.arange(first, first + size)).all())
         self._index = slice(first, first + size) if straight else self.series
         self._columns = self.source.columns.columns_of(self.series)
@@ -309,14 +306,14 @@ class CounterWindows:
         if width not in self._increases:
             self._increases[width] = self.history.increase_over(window, self._snapshot)
         more, since = self._increases[width]
-        if self._is_whole(series):
-            return more.reshape(series.shape), since.reshape(series.shape)
         lane = self._cached_lanes_of(series)
-        more = np.append(more, np.nan)[lane]
+        if lane is None:
+            return more.reshape(series.shape), since.reshape(series.shape)
+        more = np.concatenate((more, NO_LANE))[lane]
         # Where all were read at the same time, a series without a lane still has no increase.
-        return more, constant_array(since[0], *lane.shape) if is_constant_array(since) else np.append(since, np.nan)[
-            lane
-        ]
+        return more, constant_array(since[0], *lane.shape) if is_constant_array(since) else np.concatenate(
+            (since, NO_LANE)
+        )[lane]
 
     def subset_increase_over(self, window: float, series: Index) -> tuple[F64, F64]:
         """The same as `over`, where only these series will be asked for."""

@@ -3,14 +3,14 @@
 Columns are entities, of one expression or of many side by side; a statistic is asked for some of them.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.features.peer_statistics import column_quantile, sum_rows
+from skewscope.engine.features.peer_statistics import column_quantile, column_slope
 from skewscope.engine.ingest.samples import (
     ALL_COLUMNS,
     CUMULATIVE_LAYERS,
@@ -33,10 +33,11 @@ from skewscope.engine.ingest.samples import (
     slot_for_reach,
     slot_for_window,
     split_by_width,
-    widen_window,
 )
 from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask
 
+SHARED_COLUMNS = 64
+"""So few columns for each expression that asks for a statistic, and it is computed for all of them at once."""
 MAX_WATCHED_COLUMNS = 1 << 12
 """Of more columns than this, every tick is taken to change some."""
 BLOCK_COLUMNS = 1 << 13
@@ -60,6 +61,7 @@ class SampleWindow:
         self.first: F64 = np.empty(0)
         self.sampling = SamplingPeriods(tick)
         self.size = 0
+        self.shared: dict[Hashable, F64 | None] = {}  # [column] statistics that several ask for; None: not computed
         self._time: F64 = np.empty(0)
         self._reference: F64 = np.empty(0)
         self._unsampled = np.empty(0, bool)
@@ -119,6 +121,7 @@ class SampleWindow:
     def advance(self, t: float) -> None:
         """Move on to the tick that ends at `t` seconds."""
         self._t, self._fresh = t, None
+        self.shared = dict.fromkeys(self.shared)
         self.ring.advance(t)
         if len(self._filled) > self.ring.depth:
             self._filled = {slot for slot in self._filled if slot > self.ring.current - self.ring.depth}
@@ -185,7 +188,7 @@ class SampleWindow:
     def _add_separate(self, value: F64, time: F64) -> None:
         self._full_since = self.ring.current + 1
         new = (np.abs(value) <= MAX_VALUE) & ~(time <= self.time) & ~np.isnan(time)
-        if new.all():
+        if np.count_nonzero(new) == len(new):
             self._add_samples(ALL_COLUMNS, value, time)
             return
         at = np.flatnonzero(new)
@@ -196,7 +199,7 @@ class SampleWindow:
         """Take in samples of the entities `at`; `every` has the values of all entities, `time` those of `at`."""
         self._filled.add(self.ring.current)
         self.sampling.learn(at, time - self.time[at])
-        if self._unsampled[at].any():
+        if np.count_nonzero(self._unsampled[at]):
             self._init_first_samples(at, every, time)
         self._time[at], self._shared_time = time, None
         self._newest_time = max(self._newest_time, float(time.max(initial=-np.inf)))
@@ -210,6 +213,7 @@ class SampleWindow:
     def add_late(self, t: float, at: SlotCounts, time: F64, value: F64) -> None:
         """Puts samples that came after later ones of their series into the slots of their time."""
         self._full_since = self.ring.current + 1
+        self.shared = dict.fromkeys(self.shared)
         good = (np.abs(value) <= MAX_VALUE) & ~np.isnan(self._reference[at])
         behind = self.ring.slots_behind(t, time)
         good &= behind < min(self.ring.depth - 1, self.ring.current + 1)
@@ -223,10 +227,7 @@ class SampleWindow:
         for name, amount in (("sum", away), ("count", np.ones_like(away)), ("square", away * away)):
             if name in self.ring.layers:
                 np.add.at(self.ring.layers[name], (rows, columns), amount[sample])
-        self._add_late_values((self.ring.current - behind) % self.ring.depth, at, value)
-
-    def _add_late_values(self, own: SlotCounts, at: SlotCounts, value: F64) -> None:
-        layers = self.ring.layers
+        own, layers = (self.ring.current - behind) % self.ring.depth, self.ring.layers
         if "low" in layers:
             np.fmin.at(layers["low"], (own, at), value)
         if "high" in layers:
@@ -311,19 +312,6 @@ class SampleWindow:
             enough = enough & (since >= window / 2)
         return steps, count, enough
 
-    def is_ripening(self, t: float, spans: Iterable[float], at: ColumnIndexer = ALL_COLUMNS) -> Mask:
-        """Returns [column] whether samples arrive and began less than `spans`, in seconds, before the tick at `t`.
-
-        Each span is widened to a few sampling periods. A period is not known before the second sample.
-        """
-        period, first = self.sampling.period[: self.size][at], self.first[at]
-        arrives = t - self.time[at] <= self.sampling.stale_after[: self.size][at]
-        needed = np.zeros(len(period))
-        for span in spans:
-            needed += widen_window(span, nan_to_zero(period))
-        found: Mask = arrives & (np.isnan(period) | (t - first + period < needed))
-        return found
-
     def next_stale_time(self) -> float:
         """Returns the time in seconds at which a column next becomes stale; now where there are too many to look at."""
         if self.size > MAX_WATCHED_COLUMNS:
@@ -364,12 +352,11 @@ class SampleWindow:
         at: ColumnIndexer = ALL_COLUMNS,
         count: F64 | None = None,
     ) -> F64:
-        """Mean of a window; NaN where it is empty."""
+        """Mean of a window; NaN where it is empty. Call it with numpy's warnings switched off."""
         if count is None:
             count = self._count(steps, skip, at)
         mean = self.ring.window_sum("sum", steps, skip, at)
-        with np.errstate(all="ignore"):
-            mean /= count
+        mean /= count
         mean += self._reference[at]
         return mean
 
@@ -382,18 +369,7 @@ class SampleWindow:
 
     def slope(self, steps: SlotOffset, at: ColumnIndexer = ALL_COLUMNS) -> F64:
         """Change per second, least squares over the slots of a window."""
-        y = self.ring.window_slots("last", steps, at)
-        known = ~np.isnan(y)
-        # Times count from the newest sample: the slope stays the same to the last bit until a sample comes or leaves.
-        newest = len(y) - 1 - np.argmax(known[::-1], axis=0)
-        x = (np.arange(len(y))[:, None] - newest) * self.ring.slot
-        count = known.sum(axis=0)
-        x, y = np.where(known, x, 0.0), np.where(known, y - self._reference[at], 0.0)
-        top = count * sum_rows(x * y) - sum_rows(x) * sum_rows(y)
-        below = count * sum_rows(x * x) - sum_rows(x) ** 2
-        found = np.full(len(count), np.nan)
-        np.divide(top, below, out=found, where=below > 0)
-        return found
+        return column_slope(self.ring.window_slots("last", steps, at), self._reference[at], self.ring.slot)
 
     def quantile(self, steps: SlotOffset, q: float, at: ColumnIndexer = ALL_COLUMNS) -> F64:
         """A quantile of the last samples of a window's slots, between neighbours by straight line."""
@@ -453,8 +429,21 @@ class WindowBuffer:
     spans: set[tuple[float, ...]] = field(default_factory=set)
     """Lengths in seconds of its windows, each followed by those that lie before it."""
 
-    def request(self, span: tuple[float, ...], layers: Collection[str]) -> None:
+    statistics: set[Hashable] = field(default_factory=set)
+    """What is asked of its windows."""
+
+    def statistic(self, key: Hashable, compute: Callable[[SampleWindow, ColumnIndexer], F64]) -> F64:
+        """Returns [entity] a statistic; others that ask the same window for it share the computation."""
+        if key not in self.window.shared:
+            return compute(self.window, self.columns)
+        found = self.window.shared[key]
+        if found is None:
+            found = self.window.shared[key] = compute(self.window, slice(0, self.window.size))
+        return found[self.columns]
+
+    def request(self, key: Hashable, span: tuple[float, ...], layers: Collection[str]) -> None:
         """Keep these layers for windows that follow one another back in time, of so many seconds each."""
+        self.statistics.add(key)
         self.spans.add(span)
         self.longest_window = max(self.longest_window, sum(span))
         self.layers |= {*layers}
@@ -470,7 +459,13 @@ class _WindowGroup:
     fitted_version: int = -1
     """The version of the sampling periods to which the slots were last fitted."""
     next_stale_time: float = -np.inf
+    """NaN while it and the next are to be looked up."""
     next_exit_time: float = -np.inf
+
+    def __post_init__(self) -> None:
+        asked = Counter(key for buffer in self.buffers for key in buffer.statistics)
+        shared = (key for key, n in asked.items() if n > 1 and self.window.size <= n * SHARED_COLUMNS)
+        self.window.shared = dict.fromkeys(shared)
 
     def step(self, t: float, sampled: Sampler) -> None:
         """Take in the values of the tick that ends at `t` seconds."""
@@ -480,15 +475,17 @@ class _WindowGroup:
                 for entities, when, what in buffer.late_samples():
                     self.window.add_late(t, entities + buffer.columns.start, when, what)
 
-    def update_next_change(self) -> None:
-        """Look up anew when a statistic may next change by itself."""
-        spans = {span for buffer in self.buffers for span in buffer.spans}
-        self.next_stale_time = self.window.next_stale_time()
-        self.next_exit_time = self.window.next_exit_time(spans, max(sum(span) for span in spans))
+    def update_next_change(self) -> float:
+        """Look up when a statistic may next change by itself, unless known; returns the time of the next stale one."""
+        if np.isnan(self.next_stale_time):
+            spans = {span for buffer in self.buffers for span in buffer.spans}
+            self.next_stale_time = self.window.next_stale_time()
+            self.next_exit_time = self.window.next_exit_time(spans, max(sum(span) for span in spans))
+        return self.next_stale_time
 
     def is_due(self, t: float, *, has_samples: bool) -> bool:
         """Returns whether a statistic may change in the tick that ends at `t` although none of its own samples came."""
-        return t >= self.next_stale_time - EDGE_S or (has_samples and t >= self.next_exit_time - EDGE_S)
+        return t >= self.update_next_change() - EDGE_S or (has_samples and t >= self.next_exit_time - EDGE_S)
 
     def fit_slots(self) -> bool:
         """Fits the slots of its expressions to their periods; whether any has changed."""
@@ -559,10 +556,11 @@ class WindowStore:
             buffer.window, buffer.columns = window, at
         return _WindowGroup(window, buffers)
 
-    def changing(self, t: float, *, has_samples: bool) -> Iterator[WindowBuffer]:
+    def changing(self, t: float, has_changed: Callable[[int], bool], *, has_samples: bool) -> Iterator[WindowBuffer]:
         """Yields the buffers of which statistics may change in the tick that ends at `t` although not sampled in it."""
         for group in self._groups:
-            if group.is_due(t, has_samples=has_samples):
+            is_fed = all(has_changed(buffer.number) for buffer in group.buffers)
+            if not is_fed and group.is_due(t, has_samples=has_samples):
                 yield from group.buffers
 
     def step(self, t: float, sampled: Sampler, has_changed: Callable[[int], bool], *, has_samples: bool) -> bool:
@@ -583,7 +581,7 @@ class WindowStore:
                 group.window.advance(t)
             else:
                 continue
-            group.update_next_change()
+            group.next_stale_time = np.nan
         fitted = fed and (self._steps < FIT_STEPS or self._steps % FIT_STEPS == 0) and self._fit_slots()
         self._steps += fed
         return fitted
@@ -597,4 +595,4 @@ class WindowStore:
 
     def next_stale_time(self) -> float:
         """Returns when a statistic may next become unknown, in seconds."""
-        return min((group.next_stale_time for group in self._groups), default=np.inf)
+        return min((group.update_next_change() for group in self._groups), default=np.inf)

@@ -417,7 +417,9 @@ class IncidentTracker:
         conclusions = self.policies.evaluate(build_facts(diagnoses, self.locality, self._context))
         self.alerts.derive(t, _derived_diagnoses(conclusions))
         shown = {entity.key: self.locality.display_name(entity)[1] for _, entity in self.alerts.active}
-        self._advice = rank_advice(conclusions, self.catalogue, shown)
+        works = {entity.key: self.locality.work_of(entity) for _, entity in self.alerts.active}
+        suited = [one for one in conclusions if one.suits(works.get(one.entity, ""))]
+        self._advice = rank_advice(suited, self.catalogue, shown)
         return self.alerts.version != version
 
     def _assign_advice(self) -> None:

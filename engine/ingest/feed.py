@@ -40,6 +40,9 @@ class SeriesTable:
             self.keys.append(key)
         return found
 
+    def __contains__(self, key: SeriesKey) -> bool:
+        return key in self._number
+
     def copy(self) -> "SeriesTable":
         """The same series under the same numbers, to which others may be added from now on."""
         return SeriesTable(list(self.keys), dict(self._number))

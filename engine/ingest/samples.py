@@ -228,16 +228,16 @@ class SamplingPeriods:
         known = self.period[at]
         # A steady period has nothing to teach, once it has been seen for long enough.
         new = (interval > 0) & ((interval != known) | np.isnan(self._first_intervals[WARM_UP_INTERVALS - 1, at]))
-        if not new.any():
+        if not np.count_nonzero(new):
             return
         self.version += 1
         some: Index = np.flatnonzero(new) if isinstance(at, slice) else at[new]
         interval = interval[new]
         young = np.isnan(self._first_intervals[WARM_UP_INTERVALS - 1, some])
-        if young.any():
+        if np.count_nonzero(young):
             self._collect(some[young], interval[young])
         old = ~young
-        if old.any():
+        if np.count_nonzero(old):
             some, interval = some[old], interval[old]
             known = self.period[some]
             known *= np.clip(interval / known, 0.5, 2.0) ** LEARNING_RATE
@@ -524,7 +524,7 @@ class SlotRing:
         deepest = min(longest, self.current + 1, self.depth)
         rows = (self.current - np.arange(deepest)[::-1]) % self.depth
         found = self.layers[name][rows, at] if isinstance(at, slice) else self.layers[name][rows[:, None], at]
-        if not isinstance(steps, int) and (steps < deepest).any():
+        if not isinstance(steps, int) and np.count_nonzero(steps < deepest):
             found[np.arange(deepest)[::-1, None] >= steps[None, :]] = np.nan
         return found
 

@@ -546,18 +546,19 @@ class Detector:
             self.entities.part_sets(scope, kind)
 
     def _frozen_masks(self) -> Mapping[int, Mask]:
+        """Returns [entity] what looks ill, for the baselines of which an entity does."""
         touched: dict[tuple[str, str], Mask] = {}
-        found = {}
+        found: dict[int, Mask] = {}
+        suspecting = {judge.rule.id for judge in self._feeders if np.count_nonzero(judge.suspicious)}
         for number, judges in self._baseline_judges.items():
             kind = self.evaluator.expressions[number].kind
-            mask = np.zeros(self.entities.count(kind), bool)
             for judge in judges:
-                if judge.suspicious.any():
-                    key = judge.rule.id, kind
-                    if key not in touched:
-                        touched[key] = self._affected_mask(judge, kind)
-                    mask |= touched[key]
-            found[number] = mask
+                key = judge.rule.id, kind
+                if judge.rule.id not in suspecting:
+                    continue
+                if key not in touched:
+                    touched[key] = self._affected_mask(judge, kind)
+                found[number] = found[number] | touched[key] if number in found else touched[key]
         return found
 
     def _affected_mask(self, judge: Judge, kind: str) -> Mask:

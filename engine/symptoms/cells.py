@@ -6,7 +6,7 @@ grow, so that what is learned about them stays in place when new series appear.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Protocol
 
 import numpy as np
@@ -119,6 +119,103 @@ CLIENT_SIDE = ("north-south",)
 MIN_RENEWALS = 2.5
 """A counter stands still when it has not changed for so many of its usual intervals between changes."""
 RENEWAL_LEARNING_RATE = 0.2
+
+
+MIN_CHANGES = 3
+"""Changes of a counter after which its usual pace is known."""
+STALL_RENEWALS = 5.0
+"""A counter has stopped when it has not changed for so many of its usual intervals..."""
+MIN_STALL_S = 10.0
+"""...and for at least so many seconds."""
+PENDING = 0.5
+"""A counter that has stood for this part of that time may be the one that is behind."""
+MIN_GROUP_STALL_S = 60.0
+"""A group that stands as a whole may wait for another one: that one is told first."""
+STEP_SIGNAL = "step.duration"
+"""Comes once a step, of a whole group."""
+PART_SIGNAL = "step.compute_time"
+"""What a member does of it."""
+STEP_SYMPTOM = "stopped-progress"
+MISSED_STEPS = 5.0
+"""A step that has not come for so many of its usual intervals..."""
+MIN_MISSED_S = 6.0
+"""...and for so many seconds..."""
+LONGEST_TIMES = 1.5
+"""...and for so many times the longest interval of late has stopped: checkpoints and evaluations take long."""
+LONGEST_MEMORY_S = 3600.0
+MIN_INTERVALS = 10
+BURST_S = 60.0
+"""Errors within this time belong together, and a burst of them ends after it."""
+MIN_ERRORS = 1.5
+"""Samples with new errors within a burst: one alone may be an event of no consequence."""
+MIN_QUIET_S = 30.0
+"""Seconds of observation before errors can begin."""
+USUAL_S = 900.0
+"""Memory of the usual share of samples with errors."""
+USUAL_SHARE = 0.02
+"""A counter that grows in more of its samples than this has errors that are usual for it."""
+MIN_BAD_SAMPLES = 2
+MIN_SILENCE_S = 60.0
+"""An exporter that restarts is silent for less (judgement; the rule for blackouts waits for about as long)."""
+FLAPS = 4
+"""Changes of a state..."""
+FLAP_S = 300.0
+"""...within this time that are flapping."""
+
+DISTINCT_ROLES = frozenset({"time-per-work", "wait", "latency", "spread"})
+"""Measured once per unit of work: a poll that repeats the value is no new measurement."""
+PAST_ROLES = frozenset(
+    {
+        "time-per-work",
+        "capacity",
+        "throughput",
+        "loss",
+        "wait",
+        "latency",
+        "queue",
+        "pressure",
+        "spread",
+        "utilisation",
+        "health",
+    }
+)
+MIN_RUN_S = {"time-per-work": 3.0, "capacity": 10.0, "wait": 10.0}
+"""Seconds that a shift must last, by role."""
+OTHER_MIN_RUN_S = 30.0
+"""Of roles that follow the load: a burst of requests is shorter."""
+LOADED_ROLES = frozenset({"time-per-work", "throughput", "wait", "progress"})
+"""Where requests are served, these count only while some are: an idle replica turns slowly."""
+POOLED_ROLES = frozenset({"workload", "throughput", "utilisation"})
+"""While a replica of a pool is out of service, the others take its load: these do not count then."""
+LEAST_SERVING_SHIFT = 0.5
+"""The steps of a replica become longer with its batches: in simulated traffic surges by an eighth, hence judgement."""
+LOAD_SHARE = 0.5
+"""A utilisation from which on a device is under load; other signals show load when they are above zero."""
+
+
+MIN_PEERS = 3
+"""Members of a set from which on it says more of a member than the member's own past."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftLimits:
+    """What counts as a shift, [series] each."""
+
+    least: F64
+    """Least relative change."""
+    floor: F64
+    """Least absolute change."""
+    up: Mask
+    """Whether higher is bad."""
+    down: Mask
+    min_time: F64
+    """Least seconds that a run must last."""
+    is_work: Mask
+    """Whether it is the time of work: one healthy value takes one from a run and does not end it."""
+
+    def of(self, series: Index) -> "ShiftLimits":
+        """Returns the limits of some series, in their order."""
+        return ShiftLimits(*(getattr(self, one.name)[series] for one in fields(self)))
 
 
 def judged_signals(signals: Mapping[str, Signal]) -> list[str]:
@@ -449,6 +546,39 @@ class JudgedCells:
         self.total[at], self.change_time[at] = totals[changed], times[changed]
         found: Index = cells[known]
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class CellRelations:
+    """The cells by which others are judged, [cell] each: the load that it follows, and what it is a part of."""
+
+    given: Index
+    """The cell that must show load, or -1."""
+    load: F64
+    """From which value on that one does."""
+    is_yield: Mask
+    """Whether it is compared per unit of the load that it follows."""
+    whole: Index
+    """The cell of which it is a part, or -1."""
+    least_part: F64
+
+
+def relate_cells(cells: JudgedCells, judged: Sequence[Judgement], serving: Sequence[bool]) -> CellRelations:
+    """Returns the relations of all cells; `judged` and `serving` are [cell]."""
+    size, signals, places = len(cells), cells.signals, cells.places
+    by_place = {(signals[n].id, places[n]): n for n in range(size)}
+    given = [by_place.get((one.given, places[n]), -1) if one.given else -1 for n, one in enumerate(judged)]
+    units = [signals[n].unit if n >= 0 else "" for n in given]
+    load = np.array([{"%": 100 * LOAD_SHARE, "1": LOAD_SHARE}.get(unit, 0.0) for unit in units])
+    follows = [one.role == "throughput" and serves for one, serves in zip(judged, serving, strict=True)]
+    whole = np.full(size, -1, np.intp)
+    for n, one in enumerate(judged):
+        if one.part_of:
+            group = Entity("group", places[n].name.split(":", 1)[0])
+            whole[n] = by_place.get((one.part_of, places[n]), by_place.get((one.part_of, group), -1))
+    at = np.array(given, np.intp)
+    least_part = np.array([one.least_part for one in judged])
+    return CellRelations(at, load, np.array(follows, bool) & (at >= 0), whole, least_part)
 
 
 def _groups_by_member(topology: Topology) -> Mapping[str, tuple[str, ...]]:

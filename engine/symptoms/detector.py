@@ -1,12 +1,12 @@
 """What is plainly abnormal: one generic detector over all judged series, driven by the catalogue's signal entries.
 
-Each series keeps its own sampling period. A repeated value of a gauge that is held is no new sample. Of counters the
-rates are judged, between two changes of the counter. What a signal is compared with is said by its `judged` block.
+Each series keeps its own sampling period. A repeated value of a held gauge is no new sample. Of counters the rates
+between two changes are judged. What a signal is compared with is said by its `judged` block.
 """
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,47 +15,51 @@ from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.symptoms.balance import IdlePaths, RequestShares, UnevenLinks, find_parallel_links
 from skewscope.engine.symptoms.cells import (
+    BURST_S,
+    DISTINCT_ROLES,
+    FLAP_S,
+    FLAPS,
+    LEAST_SERVING_SHIFT,
+    LOADED_ROLES,
+    LONGEST_MEMORY_S,
+    LONGEST_TIMES,
+    MIN_BAD_SAMPLES,
+    MIN_CHANGES,
+    MIN_ERRORS,
+    MIN_GROUP_STALL_S,
+    MIN_INTERVALS,
+    MIN_MISSED_S,
+    MIN_PEERS,
+    MIN_QUIET_S,
+    MIN_RUN_S,
+    MIN_SILENCE_S,
+    MIN_STALL_S,
+    MISSED_STEPS,
     MOVING,
+    OTHER_MIN_RUN_S,
+    PART_SIGNAL,
     PAST,
+    PAST_ROLES,
     PEERS,
+    PENDING,
+    POOLED_ROLES,
     REPEATS,
+    STALL_RENEWALS,
     START,
+    STEP_SIGNAL,
+    STEP_SYMPTOM,
+    USUAL_S,
+    USUAL_SHARE,
+    CellRelations,
     Deviation,
     DeviationKey,
     JudgedCells,
     NewSamples,
     SampleSource,
+    ShiftLimits,
+    relate_cells,
 )
-from skewscope.engine.symptoms.levels import LevelShifts, PeerRatios, ShiftLimits
-from skewscope.kb.model import Judgement
-
-MIN_CHANGES = 3
-"""Changes of a counter after which its usual pace is known."""
-STALL_RENEWALS = 5.0
-"""A counter has stopped when it has not changed for so many of its usual intervals..."""
-MIN_STALL_S = 10.0
-"""...and for at least so many seconds."""
-PENDING = 0.5
-"""A counter that has stood for this part of that time may be the one that is behind."""
-MIN_GROUP_STALL_S = 60.0
-"""A group that stands as a whole may wait for another one: that one is told first."""
-BURST_S = 60.0
-"""Errors within this time belong together, and a burst of them ends after it."""
-MIN_ERRORS = 1.5
-"""Samples with new errors within a burst: one alone may be an event of no consequence."""
-MIN_QUIET_S = 30.0
-"""Seconds of observation before errors can begin."""
-USUAL_S = 900.0
-"""Memory of the usual share of samples with errors."""
-USUAL_SHARE = 0.02
-"""A counter that grows in more of its samples than this has errors that are usual for it."""
-MIN_BAD_SAMPLES = 2
-MIN_SILENCE_S = 60.0
-"""An exporter that restarts is silent for less (judgement; the rule for blackouts waits for about as long)."""
-FLAPS = 4
-"""Changes of a state..."""
-FLAP_S = 300.0
-"""...within this time that are flapping."""
+from skewscope.engine.symptoms.levels import LevelShifts, PeerRatios
 
 
 @dataclass
@@ -136,6 +140,77 @@ class ProgressStops:
             stands = max(float(cells.time[cell]) for cell in group) - since >= MIN_GROUP_STALL_S
             if stands and self._first_pending > since + MIN_GROUP_STALL_S:
                 yield Deviation(cells.signals[group[0]], places[number], PAST, "stops", since, 0.0, 0.0)
+
+
+@dataclass
+class StepStops:
+    """Jobs whose next step does not come. Arrays are [job]; times are those of the ticks that brought the samples."""
+
+    cells: JudgedCells
+    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    next_stop: float = np.inf
+    """When the first of the steps that are due will count as missing, s."""
+
+    def __post_init__(self) -> None:
+        self._place, self._job, self._count = (np.empty(0, np.intp) for _ in range(3))
+        """[cell] position among the jobs, and its job, -1 for none; [job] samples. Parts: cells of members, by job."""
+        self._parts: dict[int, Index] = {}
+        self._last, self._usual, self._longest, self._value = (np.empty(0) for _ in range(4))
+        self.stopped: Mask = np.empty(0, bool)
+
+    def grow(self) -> None:
+        """Makes room for new cells; replicas that serve take no step without requests."""
+        cells = self.cells
+        at = [n for n, one in enumerate(cells.signals) if one.id == STEP_SIGNAL and cells.serving_group(n) is None]
+        more = len(at) - len(self.at)
+        self.at = np.array(at, np.intp)
+        self._place = np.full(len(cells), -1, np.intp)
+        self._place[self.at] = np.arange(len(at))
+        jobs = {cells.places[n].name: number for number, n in enumerate(at)}
+        self._job = np.array([jobs.get(one.name.split(":", 1)[0], -1) for one in cells.places], np.intp)
+        is_part = np.array([one.id == PART_SIGNAL for one in cells.signals], bool)
+        self._parts = {n: np.flatnonzero(is_part & (self._job == n)) for n in range(len(at))}
+        self._count = np.concatenate((self._count, np.zeros(more, np.intp)))
+        self._longest = np.concatenate((self._longest, np.zeros(more)))
+        for name in ("_last", "_usual", "_value"):
+            setattr(self, name, np.concatenate((getattr(self, name), np.full(more, np.nan))))
+        self.stopped = np.concatenate((self.stopped, np.zeros(more, bool)))
+
+    def step(self, t: float, new: NewSamples) -> bool:
+        """Takes in the samples of the tick that ends at `t` seconds; returns whether a job stopped or goes on."""
+        if not len(self.at):
+            return False
+        before, place = self.stopped, self._place[new.cells]
+        at = place[place >= 0]
+        self._value[at] = new.value[place >= 0]
+        interval, usual, goes = t - self._last[at], self._usual[at], ~before[at]
+        learned = usual + (np.minimum(interval, 4 * usual) - usual) / MIN_INTERVALS
+        self._usual[at] = np.where(goes, np.where(np.isnan(usual), interval, learned), usual)
+        faded = self._longest[at] * np.exp(-np.nan_to_num(interval) / LONGEST_MEMORY_S)
+        self._longest[at] = np.where(goes, np.fmax(faded, interval), faded)
+        self._count[at], self._last[at] = self._count[at] + 1, t
+        limit = np.maximum(MISSED_STEPS * self._usual, MIN_MISSED_S)
+        due = self._last + np.fmax(limit, LONGEST_TIMES * self._longest)
+        due = np.where(self._count > MIN_INTERVALS, due, np.inf)
+        self.stopped = due <= t
+        for n in np.flatnonzero(self.stopped).tolist():
+            # A fleet of which nothing comes any more has lost its telemetry, unless it is this job alone, and members
+            # that go on do not wait for one another.
+            others, parts = self.cells.time[self._job != n], self.cells.time[self._parts[n]]
+            goes_on = (parts > self._last[n] + 2 * self._usual[n]).any()
+            self.stopped[n] = not goes_on and (not len(others) or (others > self._last[n]).any())
+        self.next_stop = float(due[due > t].min(initial=np.inf))
+        return bool((self.stopped != before).any())
+
+    def deviations(self) -> Iterator[Deviation]:
+        """Yields the jobs whose step has not come."""
+        cells = self.cells
+        for n in np.flatnonzero(self.stopped).tolist():
+            cell, since, value = int(self.at[n]), float(self._last[n]), float(self._value[n])
+            # It is no longer the time of a step that is abnormal.
+            judged = replace(cells.judgement(cell), role="progress", symptom=STEP_SYMPTOM)
+            told = [replace(cells.signals[cell], judged=judged), *(cells.signals[part] for part in self._parts[n][:1])]
+            yield from (Deviation(signal, cells.places[cell], PAST, "stops", since, value, value) for signal in told)
 
 
 @dataclass
@@ -246,7 +321,8 @@ class StateChanges:
         at, value, time = place[mine], new.value[mine], new.time[mine]
         if not len(at):
             return
-        bad = np.where(self._bits[at], _extra_bits(value, self._nominal[at]), value != self._nominal[at])
+        bits = np.where((value >= 0) & (value < 2.0**62), value, 0.0).astype(np.int64) & ~self._nominal[at].astype(int)
+        bad = np.where(self._bits[at], bits != 0, value != self._nominal[at])
         good = ~bad
         was_bad = self._bad_count[at] > 0
         self._was_good[at[good]] = True
@@ -279,48 +355,6 @@ class StateChanges:
         return Deviation(signal, place, form, direction, since, value, float(self._nominal[n]))
 
 
-def _extra_bits(value: F64, nominal: F64) -> Mask:
-    """Returns whether a bitmask has bits that it has not in health."""
-    sound = np.where((value >= 0) & (value < 2.0**62), value, 0.0).astype(np.int64)
-    found: Mask = (sound & ~nominal.astype(np.int64)) != 0
-    return found
-
-
-DISTINCT_ROLES = frozenset({"time-per-work", "wait", "latency", "spread"})
-"""Measured once per unit of work: a poll that repeats the value is no new measurement."""
-PAST_ROLES = frozenset(
-    {
-        "time-per-work",
-        "capacity",
-        "throughput",
-        "loss",
-        "wait",
-        "latency",
-        "queue",
-        "pressure",
-        "spread",
-        "utilisation",
-        "health",
-    }
-)
-MIN_RUN_S = {"time-per-work": 3.0, "capacity": 10.0, "wait": 10.0}
-"""Seconds that a shift must last, by role."""
-OTHER_MIN_RUN_S = 30.0
-"""Of roles that follow the load: a burst of requests is shorter."""
-LOADED_ROLES = frozenset({"time-per-work", "throughput", "wait", "progress"})
-"""Where requests are served, these count only while some are: an idle replica turns slowly."""
-POOLED_ROLES = frozenset({"workload", "throughput", "utilisation"})
-"""While a replica of a pool is out of service, the others take its load: these do not count then."""
-LEAST_SERVING_SHIFT = 0.5
-"""The steps of a replica become longer with its batches: in simulated traffic surges by an eighth, hence judgement."""
-LOAD_SHARE = 0.5
-"""A utilisation from which on a device is under load; other signals show load when they are above zero."""
-
-
-MIN_PEERS = 3
-"""Members of a set from which on it says more of a member than the member's own past."""
-
-
 @dataclass
 class SymptomDetector:
     """Deviations of all judged series, updated with each tick."""
@@ -333,30 +367,22 @@ class SymptomDetector:
 
     def __post_init__(self) -> None:
         self.cells = JudgedCells(self.state, self.topology)
-        nothing = np.empty(0)
-        none = np.empty(0, bool)
+        nothing, none = np.empty(0), np.empty(0, bool)
         self.shifts = LevelShifts(ShiftLimits(nothing, nothing, none, none, nothing, none))
         self.peers = PeerRatios(self.cells, self.shifts)
         self.progress = ProgressStops(self.cells)
+        self.steps = StepStops(self.cells)
         self.errors = ErrorBursts(self.cells)
         self.states = StateChanges(self.cells)
         self.paths = IdlePaths(self.cells)
         links = find_parallel_links(self.topology)
         self.links = UnevenLinks(self.cells, links) if links else None
         self.requests = RequestShares(self.cells)
-        self._floor: F64 = nothing
+        self._floor, self._least_floor = nothing, nothing
         """[cell] least difference that matters, as of now."""
-        self._least_floor: F64 = nothing
-        self._whole: Index = np.empty(0, np.intp)
-        """[cell] the cell of which it is a part, or -1."""
-        self._least_part: F64 = nothing
-        self._is_yield: Mask = none
-        """[cell] whether it is compared per unit of the load that it follows."""
+        self._ties = CellRelations(np.empty(0, np.intp), nothing, none, np.empty(0, np.intp), nothing)
         self._pool: Index = np.empty(0, np.intp)
         """[cell] the pool whose replicas take the load of one another, or -1."""
-        self._given: Index = np.empty(0, np.intp)
-        """[cell] the cell that must show load, or -1."""
-        self._load: F64 = nothing
         self._load_series: Index = np.empty(0, np.intp)
         """[cell] the series that shows whether its replica serves requests, or -1."""
         self._is_distinct: Mask = none
@@ -368,7 +394,10 @@ class SymptomDetector:
         if self.cells.grow():
             self._grow()
         new = self.cells.read(t)
+        has_changed = self.steps.step(t, new)
         if not len(new.cells):
+            if has_changed:
+                self.deviations = {deviation.key: deviation for deviation in self._active()}
             return
         self.requests.step(t)
         usable = self._usable_values()
@@ -419,45 +448,25 @@ class SymptomDetector:
         self.shifts.started |= ~is_work
         self.peers.grow(self._is_distinct, min_time)
         self._last = np.concatenate((self._last, np.full(size - len(self._last), np.nan)))
-        self._relate(judged, serving)
+        self._ties = relate_cells(cells, judged, serving)
+        self._pool = np.array(
+            [self.requests.pool_of(n) if one.role in POOLED_ROLES else -1 for n, one in enumerate(judged)], np.intp
+        )
         judged_by_load = np.array([role in LOADED_ROLES for role in roles], bool)
         self._load_series = np.array([cells.load_series(n) if judged_by_load[n] else -1 for n in range(size)], np.intp)
-        for part in (self.progress, self.errors, self.states, self.paths, self.requests):
+        for part in (self.progress, self.steps, self.errors, self.states, self.paths, self.requests):
             part.grow()
         if self.links is not None:
             self.links.grow()
 
-    def _relate(self, judged: Sequence[Judgement], serving: Sequence[bool]) -> None:
-        """Finds for each cell those by which it is judged: the load that it follows, and what it is a part of."""
-        cells, size = self.cells, len(self.cells)
-        by_place = {(cells.signals[n].id, cells.places[n]): n for n in range(size)}
-        self._given = np.array(
-            [by_place.get((one.given, cells.places[n]), -1) if one.given else -1 for n, one in enumerate(judged)],
-            np.intp,
-        )
-        units = [cells.signals[n].unit if n >= 0 else "" for n in self._given.tolist()]
-        self._load = np.array([{"%": 100 * LOAD_SHARE, "1": LOAD_SHARE}.get(unit, 0.0) for unit in units])
-        follows = [one.role == "throughput" and serves for one, serves in zip(judged, serving, strict=True)]
-        self._is_yield = np.array(follows, bool) & (self._given >= 0)
-        self._whole = np.full(size, -1, np.intp)
-        for n, one in enumerate(judged):
-            if one.part_of:
-                place = cells.places[n]
-                group = Entity("group", place.name.split(":", 1)[0])
-                self._whole[n] = by_place.get((one.part_of, place), by_place.get((one.part_of, group), -1))
-        self._least_part = np.array([one.least_part for one in judged])
-        self._pool = np.array(
-            [self.requests.pool_of(n) if one.role in POOLED_ROLES else -1 for n, one in enumerate(judged)], np.intp
-        )
-
     def _usable_values(self) -> F64:
         """Returns [cell] the newest values, NaN where the signal counts only under load and there is none."""
         value = self.cells.value
-        gated, loaded, pooled = self._given >= 0, self._load_series >= 0, self._pool >= 0
+        gated, loaded, pooled = self._ties.given >= 0, self._load_series >= 0, self._pool >= 0
         if not (gated.any() or loaded.any() or pooled.any()):
             return value
         with np.errstate(invalid="ignore"):
-            idle = gated & ~(value[self._given] > self._load)
+            idle = gated & ~(value[self._ties.given] > self._ties.load)
             load = self.state.fresh_values(self._load_series) if loaded.any() else value
             gone = loaded & np.isnan(load)
             if pooled.any():
@@ -466,20 +475,21 @@ class SymptomDetector:
         if gone.any():
             self.shifts.drop(gone)
             self.peers.drop(gone)
-        found[self._is_yield] /= value[self._given[self._is_yield]]
+        found[self._ties.is_yield] /= value[self._ties.given[self._ties.is_yield]]
         return found
 
     def _whole_times(self) -> F64:
         """Returns [cell] the newest sample in seconds of what it is a part of; infinite where that is not known."""
-        value, time = self.cells.value[self._whole], self.cells.time[self._whole]
-        return np.where((self._whole < 0) | np.isnan(value), np.inf, time)
+        value, time = self.cells.value[self._ties.whole], self.cells.time[self._ties.whole]
+        return np.where((self._ties.whole < 0) | np.isnan(value), np.inf, time)
 
     def _update_floors(self) -> None:
         """Updates the least differences that depend on the newest values of other cells."""
-        value, part, per_load = self.cells.value, np.flatnonzero(self._whole >= 0), np.flatnonzero(self._is_yield)
-        self._floor[part] = np.fmax(self._least_floor[part], self._least_part[part] * value[self._whole[part]])
+        value, ties = self.cells.value, self._ties
+        part, per_load = np.flatnonzero(ties.whole >= 0), np.flatnonzero(ties.is_yield)
+        self._floor[part] = np.fmax(self._least_floor[part], ties.least_part[part] * value[ties.whole[part]])
         with np.errstate(all="ignore"):
-            self._floor[per_load] = self._least_floor[per_load] / value[self._given[per_load]]
+            self._floor[per_load] = self._least_floor[per_load] / value[ties.given[per_load]]
 
     def _masks(self, new: NewSamples) -> tuple[Mask, Mask]:
         """Returns ([cell] whether it has a new sample, [cell] whether that differs from the one before)."""
@@ -498,6 +508,7 @@ class SymptomDetector:
         if self.links is not None:
             yield from self.links.deviations()
         yield from self.progress.deviations()
+        yield from self.steps.deviations()
         yield from self.errors.deviations()
         yield from self.states.deviations()
         yield from self.requests.deviations()
@@ -564,8 +575,8 @@ class SymptomDetector:
             odd[cell] = True
             middle, ratio = float(peers.median[number]), peers.level(pair)
             direction = "up" if ratio > 1 else "down"
-            if self._is_yield[cell]:
-                middle *= float(cells.value[self._given[cell]])
+            if self._ties.is_yield[cell]:
+                middle *= float(cells.value[self._ties.given[cell]])
             now = float(cells.value[cell])
             # What is late now and then may be early now: its usual lateness is told.
             is_typical = (now > middle) == (ratio > 1) and not peers.repeats.found[pair]

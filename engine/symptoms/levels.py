@@ -4,10 +4,10 @@ A shift is told after `RUN` new values in a row beyond the 98 % quantile of at l
 median of the run shifted by more than the least size that matters and by five median deviations. On eleven completed
 MLPerf runs, on which this was set, it sees slow steps after about five of them, with one false alarm in some 8,500
 healthy ones for a single series without a least size; least size, deviations and the least time lower that further.
-A fault does not teach the past.
+A fault does not teach the past, and few slow first values do not teach its tail.
 """
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from skewscope.engine.model.arrays import F32, F64, Index, Mask
 from skewscope.engine.model.entities import EntitySets, build_sets
-from skewscope.engine.symptoms.cells import MAX_SET_SIZE, JudgedCells
+from skewscope.engine.symptoms.cells import MAX_SET_SIZE, JudgedCells, ShiftLimits
 
 RUN = 4
 """New values in a row that make a shift, and that end it."""
@@ -36,6 +36,8 @@ START_TIMES = 10.0
 """The first times of a job are a slow start when they are so many times those that follow..."""
 MIN_START_S = 5.0
 """...for so long: compilation and the set-up of collectives make one or two steps slow."""
+START_DENSITY = 3
+"""The first values are a start if every third of them up to the last slow one is slow, and as many more have come."""
 MAX_START = 24
 """Values after which a series has started."""
 RELEARN_S = 6 * 3600.0
@@ -48,27 +50,6 @@ KEPT = (
     *("started", "start_count", "start_after", "start_low", "start_since", "start_end", "slow_start"),
 )
 """Arrays of a series that stay as they are when others are added."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShiftLimits:
-    """What counts as a shift, [series] each."""
-
-    least: F64
-    """Least relative change."""
-    floor: F64
-    """Least absolute change."""
-    up: Mask
-    """Whether higher is bad."""
-    down: Mask
-    min_time: F64
-    """Least seconds that a run must last."""
-    is_work: Mask
-    """Whether it is the time of work: one healthy value takes one from a run and does not end it."""
-
-    def of(self, series: Index) -> "ShiftLimits":
-        """Returns the limits of some series, in their order."""
-        return ShiftLimits(*(getattr(self, one.name)[series] for one in fields(self)))
 
 
 @dataclass
@@ -160,7 +141,10 @@ class LevelShifts:
         if not len(some):
             return
         # One long step is normal and must not raise the limit for the next ones.
-        new = np.where(np.isnan(self.high[some]), new, np.clip(new, self.low[some], self.high[some]))
+        # Work that takes less than at first has started slowly: its level is that of now.
+        is_young = self.limits.is_work[some] & ~self.limits.down[some] & (self.count[some] < PAST_VALUES)
+        lowest = np.where(is_young, -np.inf, self.low[some])
+        new = np.where(np.isnan(self.high[some]), new, np.clip(new, lowest, self.high[some]))
         self.past[self.count[some] % PAST_VALUES, some] = new
         self.count[some] += 1
         self.accepted_at[some] = time[good]
@@ -180,8 +164,16 @@ class LevelShifts:
         higher = np.maximum(middle + np.maximum(spread, floor), middle + scale * least)
         lower = np.minimum(middle - np.maximum(spread, floor), middle - scale * least / (1.0 + least))
         tail = np.clip(past, np.minimum(middle / TAIL, lower), np.maximum(TAIL * middle, higher))
-        self.high[at] = np.fmax(_quantile(tail, size, QUANTILE), higher)
+        self.high[at] = np.fmax(_quantile(tail, size - self._count_slow_start(at, higher), QUANTILE), higher)
         self.low[at] = np.fmin(_quantile(tail, size, 1 - QUANTILE), lower)
+
+    def _count_slow_start(self, at: Index, high: F64) -> Index:
+        """Returns [series] how many of the largest values are the first ones of a slow start, which teach no tail."""
+        slow = self.past[:MIN_PAST, at] > high
+        last = (slow * np.arange(1, MIN_PAST + 1)[:, None]).max(axis=0)
+        count: Index = slow.sum(axis=0)
+        is_start = (START_DENSITY * count >= last) & (self.count[at] >= 2 * last) & (self.count[at] <= PAST_VALUES)
+        return np.where(is_start, count, 0)
 
     # --- shifts
 

@@ -84,7 +84,7 @@ class CollectiveReducer:
             self.barrier.reduce_packets(chunk, mine, other[mine], out)
         else:
             data_size = ANNOUNCEMENT_SHARE * usual_packet(chunk.packets.length[mine].astype(float))
-            self.member.reduce(chunk, mine, out, data_size if self._is_announced() else 0.0)
+            self.member.reduce(chunk, mine, out, other[mine], data_size if self._is_announced() else 0.0)
 
     def _learn_pattern(self, chunk: Chunk, mine: I64, other: I64) -> None:
         """Counts bytes by receiver, and announcements: packets far smaller than those that carry most bytes."""

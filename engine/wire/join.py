@@ -318,13 +318,16 @@ def _agrees(said: F64, middle: F64, before: F64) -> Mask:
 def _with_open_rounds(recent: F64, newest: F64) -> F64:
     """Returns [pause, 95 % quantile, stopped; group, receiver, member] s, with rounds that are still open.
 
-    While a member waits, one that has not begun the same round has paused ever since; the others' pauses are their
-    last ones, of whatever age. Where none waits, silent members are idle.
+    While a member waits, one that owes the next step has paused ever since; the others' pauses are their last ones, of
+    whatever age. Where none waits, silent members are idle. One that may owe it or wait counts as stopped where no
+    other one surely owes it.
     """
     pause, high, open_pause, open_wait = recent
-    waits = ~np.isnan(open_wait)
-    is_held = waits.any(axis=(1, 2), keepdims=True)
-    is_stopped = is_held & ~np.isnan(open_pause)
+    may_wait, may_owe = ~np.isnan(open_wait), ~np.isnan(open_pause)
+    is_sure = (may_owe & ~may_wait).any(axis=(1, 2), keepdims=True)
+    is_stopped = may_owe & ~(may_wait & is_sure)
+    waits = may_wait & ~is_stopped
+    is_stopped &= waits.any(axis=(1, 2), keepdims=True)
     stopped = np.where(is_stopped, open_pause, np.where(waits | ~np.isnan(pause), 0.0, np.nan))
     return np.stack(
         (

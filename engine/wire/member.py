@@ -1,5 +1,6 @@
 """Emits what a member's own packets tell of its group's rounds: its pauses, its waits, its pace."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,12 +25,57 @@ MIN_OPEN = 1.0
 
 
 @dataclass
+class LastWords:
+    """When a member last sent to each other one, and each other one to it: numbers of members, and seconds.
+
+    A member that stops inside a round sends nothing more, while what the others owe it still comes: they go on until
+    each waits. One that waits for another has sent last to that one, its part or an announcement. In 28 recordings of
+    PyTorch over gloo with a stopped rank (rings and exchanges of 2 to 8), this holds of the stopped rank alone in 27;
+    in one, it stopped between the announcement of a message and the message. Where all others sent after its last
+    word of all, it is sure; else one that waits for two others may look the same.
+    """
+
+    told: dict[int, float] = field(default_factory=dict)
+    heard: dict[int, float] = field(default_factory=dict)
+
+    def note(self, events: MemberEvents, other: I64) -> None:
+        """Takes in packets in time order; `other` [packet] is the number of the member at the other end."""
+        for times, rows in ((self.told, events.is_own), (self.heard, ~events.is_own)):
+            newest = np.flatnonzero(rows)[::-1]
+            members, first = np.unique(other[newest], return_index=True)
+            times.update(zip(members.tolist(), events.time[newest[first]].tolist(), strict=True))
+
+    def are_newest(self, recent: float) -> bool:
+        """Returns whether all others that sent since `recent`, s, have done so after the member's own last word."""
+        heard = _recent(self.heard, recent).values()
+        return bool(heard) and min(heard) > max(self.told.values(), default=-np.inf)
+
+    def are_unanswered(self, recent: float) -> bool:
+        """Returns whether the member has sent to none of the others since their last words, as far as both send."""
+        heard = _recent(self.heard, recent)
+        return bool(heard) and self.go_both_ways(recent) and all(at > self.told[one] for one, at in heard.items())
+
+    def go_both_ways(self, recent: float) -> bool:
+        """Returns whether those to which the member sent since `recent`, s, are those that sent to it since."""
+        return _recent(self.told, recent).keys() == _recent(self.heard, recent).keys()
+
+
+def _recent(times: Mapping[int, float], since: float) -> dict[int, float]:
+    return {member: time for member, time in times.items() if time >= since}
+
+
+@dataclass
 class MemberReducer:
     """Reads one member's rounds at its own port, over chunks."""
 
     name: str
     """The group's."""
     reader: PauseReader = field(default_factory=PauseReader)
+    words: LastWords = field(default_factory=LastWords)
+    now: tuple[bool, bool] = (False, True)
+    """Whether the next step of the open round may be this member's own, and whether it may wait for others."""
+    before: tuple[bool, bool] = (False, True)
+    """The same at the end of the chunk before."""
     rounds: float = 0.0
     round_bytes: float = np.nan
     """Bytes of a round, as last known."""
@@ -38,22 +84,39 @@ class MemberReducer:
     unread: float = 0.0
     """Seconds with packets since a round was found."""
 
-    def reduce(self, chunk: Chunk, mine: I64, out: PortSamples, announced: float = 0.0) -> None:
+    def reduce(self, chunk: Chunk, mine: I64, out: PortSamples, other: I64, announced: float = 0.0) -> None:
         """Adds the samples of a chunk.
 
         Args:
             chunk: all packets of the port.
             mine: rows of the group's packets.
             out: receives the samples.
+            other: [mine] number of the member at the other end.
             announced: see `PauseReader.read`.
         """
         packets = chunk.packets
         events = MemberEvents(packets.time[mine], chunk.tx[mine], packets.length[mine].astype(float))
         rounds = self.reader.read(events, announced)
+        self.words.note(events, other)
+        self.before, self.now = self.now, self._judge_open_round()
         self._note_bytes(chunk.until)
         self._emit_readable(chunk, out, mine, len(rounds))
         if self._is_settled(chunk.until, usual_packet(events.size)):
             self._emit(chunk, out, rounds)
+
+    def _judge_open_round(self) -> tuple[bool, bool]:
+        """Returns whether the next step of the open round may be this member's own, and whether it may wait for others.
+
+        Where others never answer a member, as data go one way in a ring, it also owes a step when it has sent all
+        bytes of the round. Where they do answer, one that has sent them may still wait for what it is to receive.
+        """
+        still = self.reader.open_round()
+        if still is None:
+            return False, False
+        recent = still.since - max(OPEN_TIMES * self.reader.period, MIN_OPEN)
+        is_own = still.is_complete and not self.words.go_both_ways(recent)
+        owes = is_own or self.words.are_newest(recent)
+        return owes or self.words.are_unanswered(recent), not owes
 
     def _note_bytes(self, now: float) -> None:
         """Notes when the bytes of a round became others than before, or unknown."""
@@ -75,8 +138,9 @@ class MemberReducer:
         period = self._emit_rounds(chunk, out, rounds, at)
         ends = np.asarray(chunk.first + chunk.step * np.arange(1, chunk.ticks + 1), np.float64)
         open_pause, open_wait = np.full(chunk.ticks, np.nan), np.full(chunk.ticks, np.nan)
-        for since, begin, is_own, ticks in self._open_spans(ends, rounds):
-            (open_pause if is_own else open_wait)[ticks] = ends[ticks] - since
+        for since, begin, (is_own, is_waiting), ticks in self._open_spans(ends, ends[0] - chunk.step, rounds):
+            open_pause[ticks] = ends[ticks] - since if is_own else np.nan
+            open_wait[ticks] = ends[ticks] - since if is_waiting else np.nan
             period[ticks] = ends[ticks] - begin
         out.put("wire.own_pause", pause, self.name)
         out.put("wire.own_pause_p95", high, self.name)
@@ -112,23 +176,28 @@ class MemberReducer:
         out.put("wire.port_round_period_cv", spread, name)
         return np.asarray(quantiles(at, period, (0.5,), ticks)[0])
 
-    def _open_spans(self, ends: F64, rounds: MemberRounds) -> list[tuple[float, float, bool, I64]]:
-        """Returns (begin of a silence, begin of its round, whether it is the member's own, ticks) of open rounds.
+    def _open_spans(
+        self, ends: F64, first: float, rounds: MemberRounds
+    ) -> list[tuple[float, float, tuple[bool, bool], I64]]:
+        """Returns (begin of a silence, begin of its round, as `now`, ticks) of open rounds.
 
-        These are the ticks, given by their `ends`, up to which a silence has lasted far longer than a round.
+        These are the ticks, given by their `ends`, up to which a silence has lasted far longer than a round. Of one
+        that began before `first`, the begin of the chunk, it is known whose it may be.
         """
         if not self.reader.period > 0:
             return []
         usual = max(OPEN_TIMES * self.reader.period, MIN_OPEN)
         begins, starts = rounds.begin, rounds.begin - rounds.pause
-        long = np.flatnonzero((rounds.pause > usual) & ~np.isnan(rounds.period))
-        spans = [(float(starts[i]), float(begins[i] - rounds.period[i]), True, float(begins[i])) for i in long]
+        spans = []
+        for i in np.flatnonzero((rounds.pause > usual) & ~np.isnan(rounds.period)):
+            whose = (True, False) if starts[i] >= first else self.before
+            spans.append((float(starts[i]), float(begins[i] - rounds.period[i]), whose, float(begins[i])))
         still = self.reader.open_round()
         if still is not None:
-            spans.append((still.since, still.begin, still.is_complete, np.inf))
+            spans.append((still.since, still.begin, self.now, np.inf))
         return [
-            (since, begin, is_own, np.flatnonzero((ends - since > usual) & (ends < until)))
-            for since, begin, is_own, until in spans
+            (since, begin, whose, np.flatnonzero((ends - since > usual) & (ends < until)))
+            for since, begin, whose, until in spans
         ]
 
 

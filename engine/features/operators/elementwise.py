@@ -17,7 +17,7 @@ from skewscope.engine.features.operators.protocol import (
     operator_class,
     register,
 )
-from skewscope.engine.features.operators.series import SignalReader, late_sample_reader
+from skewscope.engine.features.operators.series import SignalReader, is_window_ripening, late_sample_reader
 from skewscope.engine.features.peer_statistics import inf_to_nan
 from skewscope.engine.features.stores import Baseline, BaselineSlice
 from skewscope.engine.features.windows import SampleWindow
@@ -358,20 +358,20 @@ class WindowStatistic(Operator):
             level=sum(issubclass(operator_class(node), WindowStatistic) for node in arg.walk()),
             late_samples=late_sample_reader(arg, context),
         )
-        self.buffer.request(span, self.layers)
+        self.key = type(self), expr.params
+        self.buffer.request(self.key, span, self.layers)
         self.store = self.buffer
 
     def evaluate(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002 - the same for all operators
-        return self.compute(self.buffer.window, self.buffer.columns)
+        return self.buffer.statistic(self.key, self.compute)
 
     def evaluate_subset(self, subset: EntitySubset, argument: ArgumentFunction) -> F64:  # noqa: ARG002
         return self.compute(self.buffer.window, self.buffer.columns.start + subset.indices)
 
     def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:
         first, *past = self.span
-        own = self.buffer.window.is_ripening(
-            t, (first if past else first / 2, *(w / 2 for w in past)), self.buffer.columns
-        )
+        spans = first if past else first / 2, *(w / 2 for w in past)
+        own = is_window_ripening(self.buffer.window, t, spans, self.buffer.columns)
         return unknown & (own | args[0][1])
 
     def compute(self, window: SampleWindow, columns: ColumnIndexer) -> F64:
@@ -389,7 +389,7 @@ class WindowStatistic(Operator):
 
 def _where(mask: Mask, values: F64) -> F64:
     """Returns [column] the values; NaN outside the mask."""
-    return values if mask.all() else np.where(mask, values, np.nan)
+    return values if np.count_nonzero(mask) == mask.size else np.where(mask, values, np.nan)
 
 
 @register("mean")

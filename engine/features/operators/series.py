@@ -1,6 +1,6 @@
 """Operators that read series: signals, rates of counters, statistics of histograms, one value for each entity."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,9 +8,16 @@ import numpy as np
 
 from skewscope.engine.features.operators.protocol import Operator, OperatorContext, Reads, Values, register
 from skewscope.engine.features.peer_statistics import sum_rows
-from skewscope.engine.features.windows import LateSampleReader
+from skewscope.engine.features.windows import LateSampleReader, SampleWindow
 from skewscope.engine.ingest.layout import ColumnLayout, SeriesRows, match_selectors
-from skewscope.engine.ingest.samples import CommonTimestamp, common_timestamp_of, merge_complete_timestamps
+from skewscope.engine.ingest.samples import (
+    ColumnIndexer,
+    CommonTimestamp,
+    common_timestamp_of,
+    merge_complete_timestamps,
+    nan_to_zero,
+    widen_window,
+)
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.entities import ArgumentFunction, EntitySubset
 from skewscope.rules.entity_kinds import NETWORKS
@@ -151,6 +158,20 @@ def late_sample_reader(expr: Expr, context: OperatorContext) -> LateSampleReader
             yield entity[mask], late.time[mask], late.value[mask] * expr.value
 
     return iter_samples
+
+
+def is_window_ripening(window: SampleWindow, t: float, spans: Iterable[float], at: ColumnIndexer) -> Mask:
+    """Returns [column] whether samples arrive and began less than `spans`, in seconds, before the tick at `t`.
+
+    Each span is widened to a few sampling periods. A period is not known before the second sample.
+    """
+    period, first = window.sampling.period[: window.size][at], window.first[at]
+    arrives = t - window.time[at] <= window.sampling.stale_after[: window.size][at]
+    needed = np.zeros(len(period))
+    for span in spans:
+        needed += widen_window(span, nan_to_zero(period))
+    found: Mask = arrives & (np.isnan(period) | (t - first + period < needed))
+    return found
 
 
 @register("seen")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from skewscope.engine.features.windows import SampleWindow
+from skewscope.engine.features.windows import SampleWindow, WindowStore
 from skewscope.engine.ingest.samples import (
     MAX_PERIOD_S,
     MAX_SLOTS,
@@ -227,3 +227,34 @@ def test_a_track_goes_on_with_what_another_one_remembered(run, depths):
             for track, at in ((after, skip), (before, slice(0, 2)))
         )
         assert next(low).tolist() == next(low).tolist()
+
+
+STATISTICS = {
+    "mean": lambda window, at: window.mean(window.slot_counts(8.0, at), at=at),
+    "slope": lambda window, at: window.slope(window.slot_counts(8.0, at), at),
+    "quantile": lambda window, at: window.quantile(window.slot_counts(8.0, at), 0.3, at),
+}
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_a_statistic_that_several_ask_for_is_computed_once_and_is_that_of_each_alone(name):
+    store, random, asked = WindowStore(1.0), np.random.default_rng(1), []
+    buffers = [store.buffer(n, "port", 8.0) for n in range(3)]
+    for buffer in buffers:
+        buffer.request(name, (8.0,), ("sum", "last"))
+    store.allocate(lambda _: True, lambda _: 2)
+
+    def compute(window, at):
+        asked.append(at)
+        return STATISTICS[name](window, at)
+
+    for n in range(60):
+        # The periods of the three are 1 s, 2 s and 3 s; values of one entity in ten are missing.
+        times = START + n // np.repeat([1, 2, 3], 2) * np.repeat([1.0, 2.0, 3.0], 2)
+        values = np.where(random.random(6) < 0.1, NAN, random.normal(100, 1, 6))
+        store.step(START + n, lambda _, now=(values, times): now, lambda _: True, has_samples=True)
+        with np.errstate(all="ignore"):
+            shared = [buffer.statistic(name, compute) for buffer in buffers]
+            alone = [STATISTICS[name](buffer.window, buffer.columns) for buffer in buffers]
+        assert [part.tobytes() for part in shared] == [part.tobytes() for part in alone]
+    assert len(asked) == 60

@@ -70,6 +70,35 @@ def test_a_stopped_member_is_told_while_the_others_wait() -> None:
     assert not complete[2]
 
 
+def stopped_times(make: Callable[..., Iterator[Send]], size: int, share: float) -> list[float]:
+    """Returns by member the longest time for which it alone held the others, of one that stops in a round's course."""
+    sends = list(make(Shape(size=size), 720))
+    mine = [s.time for s in sends if s.sender == 1]
+    pauses = [t for t, gap in zip(mine[1:], np.diff(mine), strict=True) if gap > 5e-3]
+    begin, end = pauses[-3], pauses[-2]
+    shape = Shape(size=size, stopped=1, stop=begin + share * (end - begin))
+    says = told(shape, make, 720, chunk=1)
+    return [max(says.of("wire.stopped_time", f"G:n{i}"), default=0.0) for i in range(size)]
+
+
+SHARES = [0.01, 0.05, 0.1, 0.15, 0.5, 0.9]
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("size", [2, 4, 7])
+@pytest.mark.parametrize("make", [announced_ring, ring])
+def test_a_member_that_stops_anywhere_in_a_round_is_the_one_told(make, size: int, share: float) -> None:
+    found = stopped_times(make, size, share)
+    assert found[1] >= 6
+    assert max(np.delete(found, 1)) == 0
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_of_pairs_that_exchange_no_other_member_is_told(share: float) -> None:
+    found = stopped_times(halving, 8, share)
+    assert max(np.delete(found, 1)) == 0
+
+
 def test_chunks_of_any_length_find_the_same_pauses() -> None:
     packets = captured(Shape(late={2: 6e-3}), list(announced_ring(Shape(late={2: 6e-3}), 800)), 2)
     found = []

@@ -1,0 +1,110 @@
+"""Steps of a job that do not come any more, and slow first steps that must not hide a fault."""
+
+import numpy as np
+import pytest
+
+from skewscope.engine.symptoms.cells import ShiftLimits
+from skewscope.engine.symptoms.levels import LevelShifts
+from tests.support.symptom_world import SymptomWorld
+
+STEP = ("step.duration", "group", "A")
+OTHER = ("gpu.power", "gpu", "n0/gpu0")
+
+
+def job_that_ends(after=30, seconds=20, pause=1.0, also=None, missed=()):
+    """Steps until one is the last; `also` are samples in each second, `missed` are the seconds without a step."""
+    world, chance = SymptomWorld(), np.random.default_rng(1)
+    for n in range(after + seconds):
+        values = {} if n >= after or n in missed else {STEP: 0.1 * (1 + 0.01 * chance.standard_normal())}
+        world.tick(values | (also(n) if also else {}), pause=pause)
+    return world
+
+
+@pytest.mark.parametrize("pause", [1.0, 15.0])
+@pytest.mark.parametrize("also", [None, lambda n: {OTHER: 300.0 + n % 3}])
+def test_a_step_that_does_not_come_is_told_within_ten_seconds_or_some_steps(pause, also):
+    world = job_that_ends(pause=pause, also=also)
+    (incident,) = world.incidents()
+    assert (incident.condition, incident.kind, incident.name) == ("stopped-progress", "group", "A")
+    last = world.t - 20 * pause
+    assert 5 * pause <= incident.opened_at - last <= max(10.0, 6 * pause)
+    assert incident.candidates[0] == "collective-hang"
+
+
+def test_a_step_that_came_late_speaks_no_longer_for_what_stops_a_job_for_good():
+    world = job_that_ends(after=60, seconds=12)
+    assert world.incidents()[0].candidates[0] == "collective-hang"
+    for n in range(5):
+        world.tick({STEP: 11.8 + 0.1 * n})
+    (incident,) = world.incidents()
+    assert incident.condition == "slow-steps"
+    assert "collective-hang" not in incident.candidates[:3]
+
+
+def test_a_fleet_of_which_nothing_comes_has_lost_its_telemetry():
+    assert not job_that_ends(also=lambda n: {OTHER: 300.0 + n % 3} if n < 30 else {}).incidents()
+
+
+def test_a_job_whose_members_go_on_has_not_stopped():
+    def goes_on(n):
+        return {("step.compute_time", "rank", "A:n1"): 0.1 + 0.001 * (n % 5)}
+
+    assert not job_that_ends(also=goes_on).incidents()
+
+
+def test_the_pauses_of_checkpoints_are_no_stops():
+    missed = {n for n in range(15, 60) if n % 20 < 5}
+    assert not job_that_ends(60, 3, missed=missed).incidents()
+
+
+def test_a_tick_is_asked_for_when_a_step_is_due():
+    world = job_that_ends(seconds=1)
+    due = world.tracker.next_change()
+    assert world.t < due <= world.t + 10
+    world.tick({}, pause=due - world.t)
+    assert [one.condition for one in world.incidents()] == ["stopped-progress"]
+
+
+def slow_after(start, values=30, factor=1.5):
+    """Returns the conditions told within five steps of a job whose first steps take so many times as long."""
+    world, chance = SymptomWorld(), np.random.default_rng(2)
+    for n in range(values + 5):
+        wobble = 1 + 0.01 * chance.standard_normal()
+        world.tick({STEP: wobble * (start[n] if n < len(start) else factor if n >= values else 1.0)})
+    return {one.condition for one in world.incidents()}
+
+
+@pytest.mark.parametrize(
+    "start", [(3,), (30,), (3.5, 3), (8, 4, 2, 1.5), (3, 1, 3), (2.5,) * 8], ids=lambda start: f"{start}"
+)
+def test_slow_first_steps_do_not_hide_a_fault(start):
+    assert slow_after(start) == {"slow-steps"}
+    assert "slow-steps" not in slow_after(start, factor=1.0)
+
+
+def false_shifts(draw, count=2000, length=200):
+    """Returns how many healthy series of this distribution shift."""
+    yes, no = np.ones(count, bool), np.zeros(count, bool)
+    shifts = LevelShifts(ShiftLimits(np.full(count, 0.1), np.zeros(count), yes, no, np.full(count, 3.0), yes))
+    shifts.grow(shifts.limits)
+    shifts.started[:] = True
+    ever = np.zeros(count, bool)
+    at = np.arange(count)
+    for n, row in enumerate(draw(np.random.default_rng(3), (length, count))):
+        shifts.step(at, row, np.full(count, float(n)))
+        ever |= shifts.shift != 0
+    return int(ever.sum())
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda chance, shape: 1 + 0.055 * np.abs(chance.standard_normal(shape)),
+        lambda chance, shape: np.exp(0.1 * chance.standard_normal(shape)),
+        lambda chance, shape: 1 + 0.01 * chance.standard_normal(shape) + (chance.random(shape) < 0.05),
+    ],
+    ids=["jitter", "lognormal", "long steps"],
+)
+def test_healthy_series_keep_their_rate_of_false_alarms(draw):
+    # One in 8,500 values for a single series without a least size; here 400,000 values.
+    assert false_shifts(draw) <= 400_000 / 8500
