@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from skewscope.adapters.discovery.draft import CERTAIN, GUESS, LIKELY, Assumption, GroupDraft
@@ -21,8 +21,8 @@ PARALLELISM = {
     "expert": "expert-parallel",
 }
 MAX_RANKS = 100_000
-CANONICAL = "skewscope"
-"""First part of names that are those of no engine."""
+OF_NO_ENGINE = ("skewscope", "dynamo")
+"""First parts of names that are those of no engine: canonical names, and those of a frame around engines."""
 
 
 @dataclass
@@ -178,6 +178,7 @@ class GroupFinder:
         for node, some in sorted(by_node.items()):
             telling = _telling_labels(some)
             groups += filter(None, (self._engine_group(engine, telling, len(some), gpus) for engine in some if node))
+        groups = _drop_shared_labels(groups)
         if groups:
             used = sorted({label for group in groups for label, _ in group.engine}) or ["the host of the engine"]
             self.assumptions.append(Assumption(_count(len(groups), "replica"), ", ".join(used), LIKELY))
@@ -246,10 +247,16 @@ def _split_engines(found: Mapping[EngineIdentity, set[tuple[str, str]]]) -> list
 
 
 def _merge_canonical(engines: dict[EngineIdentity, set[tuple[str, str]]]) -> None:
-    """Adds what was read under canonical names to the engine of the same place."""
-    of_place = {engine[:2]: engine for engine in sorted(engines) if engine.prefix != CANONICAL}
-    for engine in [each for each in engines if each.prefix == CANONICAL and each[:2] in of_place]:
+    """Adds what was read under the names of no engine to the engine of the same place."""
+    of_place = {engine[:2]: engine for engine in sorted(engines) if engine.prefix not in OF_NO_ENGINE}
+    for engine in [each for each in engines if each.prefix in OF_NO_ENGINE and each[:2] in of_place]:
         engines[of_place[engine[:2]]] |= engines.pop(engine)
+
+
+def _drop_shared_labels(groups: list[GroupDraft]) -> list[GroupDraft]:
+    """Returns the groups, without labels of engines that those of several hosts share: they would tell none apart."""
+    shared = Counter(group.engine for group in groups)
+    return [replace(group, engine=()) if shared[group.engine] > 1 else group for group in groups]
 
 
 def _telling_labels(engines: list[EngineIdentity]) -> list[str]:

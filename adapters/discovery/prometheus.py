@@ -36,6 +36,8 @@ class ServerSpan:
     begin: float
     end: float
     token_file: Path | None = None
+    enough: int | None = None
+    """Samples after which no earlier ones are asked for; None: all of the span are wanted."""
 
 
 class PrometheusClient:

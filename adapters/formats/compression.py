@@ -8,31 +8,50 @@ import gzip
 import io
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import zstandard
 
+from skewscope.adapters.formats.bounds import BYTES
 from skewscope.kb.problems import InputError, Problem
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
-
-MAX_BYTES = 8 << 30
-"""Default limit on decompressed bytes."""
 
 # A block of a zstd frame has at least 4 bytes and decompresses to at most 128 KiB: this much input never decompresses
 # to more than 64 MiB at once. Smaller steps cost time, larger ones memory.
 ZSTD_STEP = 2048
 ZSTD_WINDOW = 1 << 27
 STEP = 1 << 20
+REPORT_BYTES = 1 << 20
+"""Decompressed bytes between two reports of how much of a file is read."""
+_observer: ContextVar[Callable[[int], None] | None] = ContextVar("observer", default=None)
 
 ZSTD, GZIP, PLAIN = "zstd", "gzip", "plain"
 suffixes = {".zst": ZSTD, ".gz": GZIP}
 
 
-def open_stream(path: Path, most_bytes: int = MAX_BYTES) -> io.BufferedReader:
-    """Opens a `.zst`, `.gz` or plain file for reading decompressed bytes, at most `most_bytes` of them."""
+@contextmanager
+def observe_bytes(observer: Callable[[int], None]) -> Iterator[None]:
+    """Calls `observer` with numbers of stored bytes, as streams that are opened in the block read them."""
+    token = _observer.set(observer)
+    try:
+        yield
+    finally:
+        _observer.reset(token)
+
+
+def report_bytes(count: int) -> None:
+    """Tells the observer, if there is one, of bytes that were read without a stream of this module."""
+    if observer := _observer.get():
+        observer(count)
+
+
+def open_stream(path: Path, most_bytes: int | None = None) -> io.BufferedReader:
+    """Opens a `.zst`, `.gz` or plain file for reading decompressed bytes, at most `most_bytes` (None: `BYTES`)."""
     try:
         file = path.open("rb")
         head = file.peek(4)[:4]
@@ -46,7 +65,9 @@ def open_stream(path: Path, most_bytes: int = MAX_BYTES) -> io.BufferedReader:
         raise input_error(
             path, 0, found, f"a {promised} stream, as the name says", "Was it cut off, or renamed by mistake?"
         )
-    return io.BufferedReader(_DecompressedStream(path, file, unpackers[kind](file), most_bytes), STEP)
+    limit = BYTES.limit() if most_bytes is None else most_bytes
+    hint = f"{BYTES.variable}={2 * limit} allows more." if most_bytes is None else ""
+    return io.BufferedReader(_DecompressedStream(path, file, unpackers[kind](file), limit, hint), STEP)
 
 
 def input_error(path: Path, offset: int | None, found: str, expected: str, hint: str = "") -> InputError:
@@ -102,10 +123,14 @@ unpackers: dict[str, Callable[[io.BufferedReader], Iterator[bytes]]] = {
 class _DecompressedStream(io.RawIOBase):
     """Raw stream over decompressed chunks, with a size limit and errors as `InputError`."""
 
-    def __init__(self, path: Path, file: io.BufferedReader, chunks: Iterator[bytes], most_bytes: int) -> None:
+    def __init__(
+        self, path: Path, file: io.BufferedReader, chunks: Iterator[bytes], most_bytes: int, hint: str
+    ) -> None:
+        self._hint = hint
         self._path, self._file, self._chunks = path, file, chunks
         self._remaining = self._max_bytes = most_bytes
         self._pending = memoryview(b"")
+        self._unreported = self._reported = 0
 
     def readable(self) -> bool:
         return True
@@ -130,12 +155,21 @@ class _DecompressedStream(io.RawIOBase):
         except (zstandard.ZstdError, zlib.error, EOFError, OSError) as error:
             raise self._error_here(_reason(error), "an undamaged stream", "Copy or record the file again.") from error
         self._remaining -= len(chunk)
+        self._unreported += len(chunk)
+        if self._unreported >= REPORT_BYTES or not chunk:
+            self._report()
         if self._remaining < 0:
-            bound = f"at most {self._max_bytes} bytes"
-            raise self._error_here(
-                "more bytes than are allowed", bound, "Split the file, or check that it is the right one."
-            )
+            hint = f"Split the file, or check that it is the right one. {self._hint}".strip()
+            raise self._error_here("more bytes than are allowed", f"at most {self._max_bytes} bytes", hint)
         return chunk
+
+    def _report(self) -> None:
+        """Tells the observer of the stored bytes since the last report."""
+        self._unreported = 0
+        if _observer.get() and self._file.seekable():
+            place = self._file.tell()
+            report_bytes(place - self._reported)
+            self._reported = place
 
     def _error_here(self, found: str, expected: str, hint: str) -> InputError:
         """Returns an error at the current offset in the compressed file."""

@@ -20,6 +20,8 @@ MAX_GROUPS = 100_000
 MAX_PROBLEMS = 10
 PICKLE_MARK = b"\x80"
 COMPLETED = "completed"
+MUTUAL = re.compile(r"all_|allreduce|allgather|alltoall|reduce_scatter|barrier", re.IGNORECASE)
+"""In the names of collectives that no rank completes before all took part."""
 VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
 
 
@@ -59,6 +61,8 @@ class RecordedOperation:
     timeout: float | None
     """Seconds."""
     is_pending: bool
+    is_mutual: bool = True
+    """Whether no rank can complete it before all took part, as in an all-reduce but not in a broadcast."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +88,10 @@ def is_flight_recorder_dump(head: bytes) -> bool:
         return b"version" in start[:256] and b"pg_config" in start[:512]
     if start.lstrip()[:1] != b"{":
         return False
-    return any(key in start for key in (b'"comm_lib_version"', b'"nccl_version"', b'"collective_seq_id"')) or (
-        b'"pg_config"' in start and b'"pg_status"' in head
-    )
+    # Reports of NCCL's RAS name the version of NCCL too.
+    own = b'"entries"' in start or b'"pg_config"' in start or b'"collective_seq_id"' in start
+    versions = any(key in head for key in (b'"comm_lib_version"', b'"nccl_version"', b'"pg_status"'))
+    return own and (versions or b'"collective_seq_id"' in start)
 
 
 def parse_dump(data: bytes, file: str) -> FlightRecorderDump:
@@ -226,6 +231,7 @@ class _DumpReader:
                 None if duration is None else duration / 1e3,
                 None if timeout is None else timeout / 1e3,
                 is_open,
+                bool(MUTUAL.search(str(entry.get("profiling_name", "")))),
             )
         ]
 

@@ -26,6 +26,8 @@ COMMUNICATION_KERNELS = ("nccl", "rccl", "mccl", "hccl", "oneccl")
 COMMUNICATION_CALLS = ("gloo:", "mpi:", "ucc:")
 """Starts of the names of collectives that run on the CPU; each lasts until the collective is over."""
 LAUNCH_CALLS = ("c10d::", "record_param_comms", "nccl:", *COMMUNICATION_CALLS)
+MUTUAL = re.compile(r"all_?reduce|all_?gather|all_?to_?all|reduce_?scatter|barrier", re.IGNORECASE)
+"""In the names of collectives that no rank ends before all have begun, so all end them together."""
 TRANSFERS = frozenset({"send", "recv"})
 
 
@@ -61,6 +63,8 @@ class ProfilerTrace:
     communication: dict[tuple[str, bool], F64]
     """[operation, (begin, end)] by name of the process group, '' where it is not said, and by whether they are
     transfers between two ranks."""
+    mutual: dict[str, F64]
+    """[operation, (begin, end)] of the collectives that all ranks end together, by name of the process group."""
     base: float
     """Seconds since 1970 at the zero of the clock; 0 where the clock itself counts from 1970, or from nothing known."""
 
@@ -117,6 +121,8 @@ class _TraceReader:
     """Begin and end of operations on the CPU, which are the computation where no device has any."""
     communication: dict[tuple[str, bool], "array[float]"] = field(default_factory=dict)
     cpu_communication: dict[tuple[str, bool], "array[float]"] = field(default_factory=dict)
+    mutual: dict[str, "array[float]"] = field(default_factory=dict)
+    cpu_mutual: dict[str, "array[float]"] = field(default_factory=dict)
 
     def add(self, event: Any) -> None:
         """Takes in one event."""
@@ -137,6 +143,8 @@ class _TraceReader:
             self.steps.append(TraceStep(int(match[1]), *span))
         elif name.startswith(COMMUNICATION_CALLS):
             self.cpu_communication.setdefault(("", False), array("d")).extend(span)
+            if MUTUAL.search(name):
+                self.cpu_mutual.setdefault("", array("d")).extend(span)
         elif category == "cpu_op" and not name.startswith(LAUNCH_CALLS):
             self.calls.extend(span)
 
@@ -149,6 +157,8 @@ class _TraceReader:
         group = str(details.get("Process Group Name", ""))
         is_transfer = details.get("Collective name") in TRANSFERS
         self.communication.setdefault((group, is_transfer), array("d")).extend(span)
+        if MUTUAL.search(name) or MUTUAL.search(str(details.get("Collective name", ""))):
+            self.mutual.setdefault(group, array("d")).extend(span)
 
     def finish(self, about: dict[str, Any]) -> ProfilerTrace:
         """Returns the trace."""
@@ -168,6 +178,7 @@ class _TraceReader:
             tuple(sorted(self.steps, key=lambda step: step.begin)),
             _to_spans(self.kernels if on_device else self.calls),
             {key: _to_spans(spans) for key, spans in sorted(communication.items())},
+            {key: _to_spans(spans) for key, spans in sorted((self.mutual if on_device else self.cpu_mutual).items())},
             (_to_time(base) or 0.0) / 1e9,
         )
 

@@ -10,12 +10,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from itertools import islice
+from typing import NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.adapters.formats import openmetrics_grammar
+from skewscope.adapters.formats.bounds import KEY_BYTES, LINES, SAMPLES, SERIES, Bound
+from skewscope.adapters.formats.exposition_runs import skip_runs
 from skewscope.adapters.formats.openmetrics_grammar import Labels, excerpt
 from skewscope.engine.ingest.feed import Block, empty_block
 from skewscope.engine.model.arrays import F64, I32
@@ -23,12 +26,10 @@ from skewscope.kb.problems import InputError, Problem, suggest_name
 
 CHUNK = 1 << 20
 MAX_LINE = 1 << 16
-MAX_SERIES = 4_000_000
-MAX_KEY_BYTES = 1 << 29
 MAX_COMMENTS = 50_000
-MAX_SAMPLES = 50_000_000
 MAX_FAULTS = 10
 INFO_MARK = b"_info{"
+TEXT_BOUNDS = (SERIES, KEY_BYTES, LINES, SAMPLES)
 
 # Seconds reach 1e11 in the year 5138; milliseconds reached it in 1973.
 MAX_SECONDS = 1e11
@@ -91,6 +92,11 @@ class ParseState:
     """First line whose timestamp is too large for seconds."""
     chunks: list[SampleChunk] = field(default_factory=list)
     sample_count: int = 0
+    limits: dict[Bound, int] = field(default_factory=lambda: {one: one.limit() for one in TEXT_BOUNDS})
+
+    def refuse(self, bound: Bound, hint: str) -> NoReturn:
+        """Raises InputError with the problems so far and a bound that the text exceeds."""
+        raise InputError([*self.problems, bound.problem(self.file, hint=hint)])
 
     def add_problem(self, line: int, found: str, expected: str, hint: str = "") -> None:
         """Adds a problem; raises InputError at the limit."""
@@ -127,8 +133,8 @@ class ExpositionReader:
             InputError: a line does not parse; it has the first problems of the text.
         """
         page = ParseState(file, at)
-        for first, lines in _read_lines(stream, page):
-            self._parse_lines(lines, first, page)
+        for first, block in _read_blocks(stream, page):
+            self._parse_lines(block.split(b"\n"), first, page)
         if page.problems:
             raise InputError(page.problems)
         return self._build_block(page)
@@ -173,10 +179,7 @@ class ExpositionReader:
             self._targets.append(targets)
         self._slot_by_key[key] = slot
         self._key_bytes += len(key)
-        if len(self._slot_by_key) > MAX_SERIES or self._key_bytes > MAX_KEY_BYTES:
-            hint = "Does a label hold an id or a time?"
-            page.add_problem(0, f"more than {len(self._slot_by_key) - 1} series", "fewer", hint)
-            raise InputError(page.problems)
+        _check_keys(len(self._slot_by_key), self._key_bytes, page)
         return slot
 
     def _store_exact(self, lines: list[bytes], which: list[int], first: int, page: ParseState) -> None:
@@ -254,9 +257,8 @@ class ExpositionReader:
         part = SampleChunk(slots[wanted], numbers[0][wanted], numbers[1][wanted] if len(numbers) == 2 else None)
         page.chunks.append(part)
         page.sample_count += len(part.slots)
-        if page.sample_count > MAX_SAMPLES:
-            page.add_problem(int(lines[0]), f"more than {MAX_SAMPLES} samples", "fewer", "Cut it into shorter ones.")
-            raise InputError(page.problems)
+        if page.sample_count > page.limits[SAMPLES]:
+            page.refuse(SAMPLES, "Cut it into shorter ones.")
 
     def _build_block(self, page: ParseState) -> Block:
         """Returns the samples of a text, in seconds since 1970 and in the signals' units."""
@@ -299,13 +301,16 @@ def list_series(stream: ByteStream, file: str) -> list[tuple[str, Labels]]:
     """
     page = ParseState(file, None)
     keys: dict[bytes, None] = {}
-    for _, lines in _read_lines(stream, page):
-        # One search a line is half the time of splitting off value and timestamp.
-        heads = [line[: line.rfind(b"}") + 1] or line.partition(b" ")[0] for line in _drop_exemplars(lines)]
-        keys.update(dict.fromkeys(heads))
-        if len(keys) > MAX_SERIES:
-            page.add_problem(0, f"more than {MAX_SERIES} series", "fewer", "Does a label hold an id or a time?")
-            raise InputError(page.problems)
+    known = key_bytes = 0
+    for _, block in _read_blocks(stream, page):
+        for key, lines in skip_runs(block):
+            # One search a line is half the time of splitting off value and timestamp.
+            heads = [line[: line.rfind(b"}") + 1] or line.partition(b" ")[0] for line in _drop_exemplars(lines)]
+            keys.update(dict.fromkeys(heads))
+            keys.setdefault(key)
+        key_bytes += sum(len(key) for key in islice(keys, known, None))
+        known = len(keys)
+        _check_keys(known, key_bytes, page)
     found = []
     for key in keys:
         match = openmetrics_grammar.SERIES.match(key)
@@ -313,6 +318,15 @@ def list_series(stream: ByteStream, file: str) -> list[tuple[str, Labels]]:
             with suppress(ValueError):
                 found.append(openmetrics_grammar.parse_series(match))
     return found
+
+
+def _check_keys(count: int, key_bytes: int, page: ParseState) -> None:
+    """Raises InputError for too many series, or too long ones."""
+    hint = "Does a label hold an id or a time?"
+    if count > page.limits[SERIES]:
+        page.refuse(SERIES, hint)
+    if key_bytes > page.limits[KEY_BYTES]:
+        page.refuse(KEY_BYTES, hint)
 
 
 def _drop_exemplars(lines: list[bytes]) -> list[bytes]:
@@ -335,8 +349,8 @@ def concat_blocks(blocks: Sequence[Block]) -> Block:
     )
 
 
-def _read_lines(stream: ByteStream, page: ParseState) -> Iterator[tuple[int, list[bytes]]]:
-    """Yields (number of the first line, complete lines) block by block."""
+def _read_blocks(stream: ByteStream, page: ParseState) -> Iterator[tuple[int, bytes]]:
+    """Yields (number of the first line, complete lines without the last line feed) block by block."""
     rest, number = b"", 1
     while block := _read_block(stream, page):
         block = rest + block
@@ -345,12 +359,14 @@ def _read_lines(stream: ByteStream, page: ParseState) -> Iterator[tuple[int, lis
             page.add_problem(number + block.count(b"\n"), "a line without end", f"lines of at most {MAX_LINE} bytes")
             raise InputError(page.problems)
         if cut >= 0:
-            lines = block[:cut].split(b"\n")
-            yield number, lines
-            number += len(lines)
+            count = block.count(b"\n", 0, cut + 1)
+            if number + count - 1 > page.limits[LINES]:
+                page.refuse(LINES, "Cut it into shorter ones.")
+            yield number, block[:cut]
+            number += count
         rest = block[cut + 1 :]
     if rest == b"# EOF":
-        yield number, [rest]
+        yield number, rest
     elif rest.strip():
         hint = "Was the file cut off?"
         page.add_problem(number, f"the end of the text in the middle of {excerpt(rest)}", "a line feed", hint)

@@ -132,10 +132,15 @@ def looks_like_exposition(head: bytes, *, timed: bool) -> bool:
         return False
     for line in samples:
         match = SERIES.match(line)
-        rest = REST.fullmatch(line, match.end()) if match and match["name"] else None
+        rest = REST.fullmatch(line, match.end()) if match and _has_name(match) else None
         if rest is None or not NUMBER.fullmatch(rest["value"]) or (rest["time"] is not None) != timed:
             return False
     return True
+
+
+def _has_name(match: re.Match[bytes]) -> bool:
+    """Returns whether a series has a name: before its labels or, as `promtool tsdb dump` writes it, among them."""
+    return bool(match["name"] or (match["labels"] and b'__name__="' in match["labels"]))
 
 
 def format_series(name: str, labels: Mapping[str, str]) -> str:

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.adapters.formats.compression import MAX_BYTES
 from skewscope.adapters.formats.pcap import BLOCK_BYTES, ETHERNET, RAW_IP, SLL, SLL2, FrameReader, Frames, read_headers
 from skewscope.engine.wire.packets import OTHER, ROCE, ROCE_CNP, ROCE_V1, TCP, Packets
 
@@ -56,7 +55,7 @@ column_types: dict[str, type[np.generic]] = {
 }
 
 
-def read_packets(path: Path, block_bytes: int = BLOCK_BYTES, most_bytes: int = MAX_BYTES) -> "PacketReader":
+def read_packets(path: Path, block_bytes: int = BLOCK_BYTES, most_bytes: int | None = None) -> "PacketReader":
     """Returns a reader of the packets of a capture file, plain or compressed, block by block."""
     return PacketReader(path, block_bytes, most_bytes)
 
@@ -69,7 +68,7 @@ class PacketReader(Iterator[Packets]):
     roce_v1_frames = 0
     """Number of RoCEv1 frames so far, which are counted and not decoded."""
 
-    def __init__(self, path: Path, block_bytes: int = BLOCK_BYTES, most_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, path: Path, block_bytes: int = BLOCK_BYTES, most_bytes: int | None = None) -> None:
         self._frames = FrameReader(path, block_bytes, most_bytes)
 
     def __next__(self) -> Packets:

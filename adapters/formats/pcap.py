@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.adapters.formats.compression import MAX_BYTES, input_error, open_stream
+from skewscope.adapters.formats.compression import input_error, open_stream
 from skewscope.engine.model.arrays import I64
 from skewscope.kb.problems import InputError
 
@@ -28,6 +28,7 @@ MAX_CAPTURED = 256 << 10
 MAX_SIZE = 16 << 20
 """Limit on the bytes of a frame on the wire: offloads pass up to half a MiB to a capture as one frame."""
 MAX_PCAPNG_BLOCK = 16 << 20
+MAX_SECONDS = 1e11
 MAX_INTERFACES = 4096
 
 DAMAGED_HINT = "The file is damaged from here on: record it again, or cut it before this byte."
@@ -68,7 +69,7 @@ class FrameReader(Iterator[Frames]):
     truncated_records = 0
     """1 if the file ends inside a record, as after a killed capture."""
 
-    def __init__(self, path: Path, block_bytes: int = BLOCK_BYTES, most_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, path: Path, block_bytes: int = BLOCK_BYTES, most_bytes: int | None = None) -> None:
         self._block_bytes = block_bytes
         self._stream = open_stream(path, most_bytes)
         with self._close_on_error():
@@ -331,8 +332,17 @@ class PcapNgFormat:
         ticks = heads["high"].astype(np.uint64) << np.uint64(32) | heads["low"]
         # Whole seconds are separate: one float would round nanoseconds since 1970.
         time = (ticks // units).astype(np.float64) + (ticks % units) / units + shifts
+        self._check_times(starts + base, time)
         captured, size = heads["captured"].astype(np.int64), heads["size"].astype(np.int64)
         return Frames(octets, starts + 28, captured, size, time, self._link)
+
+    def _check_times(self, offsets: I64, time: NDArray[np.float64]) -> None:
+        """Raises for the first packet thousands of years away: seconds could not be told apart."""
+        bad = ~((time >= 0) & (time < MAX_SECONDS))
+        if bad.any():
+            first = int(np.argmax(bad))
+            found, expected = f"a packet {time[first]:.6g} s after 1970", f"one within {MAX_SECONDS:g} s"
+            raise input_error(self._path, int(offsets[first]), found, expected, DAMAGED_HINT)
 
     def _check_packets(self, data: bytes, offsets: I64, heads: NDArray[Any], base: int) -> None:
         """Raises for the first packet block with an invalid header."""

@@ -35,6 +35,11 @@ MAX_BYTES = 16 << 20
 MAX_PACKED_BYTES = 4 << 20
 MAX_COLUMNS = 1 << 16
 MAX_TABLES = 256
+MAX_FRAMES = 1 << 13
+"""Limit on the frames of a body: more than an agent's largest batch holds, however short its rows are."""
+MAX_SIGNS = 32 * MAX_COLUMNS
+"""Limit on the quotes, commas and brackets of a JSON frame: more than the largest announcement has. Checked before it
+is parsed, since what has many small parts takes a hundred times its size in memory."""
 MAX_TEXT = 512
 """Limit on the characters of a name."""
 HELLO, SERIES, ROW = range(3)
@@ -104,9 +109,22 @@ def decode(body: bytes) -> Iterator[WireFrame]:
     Raises:
         BadRowsError: the body does not follow the protocol, or exceeds its limits.
     """
-    rest = memoryview(_decompress(body))
+    return decode_frames(unpack(body))
+
+
+def decode_frames(unpacked: bytes) -> Iterator[WireFrame]:
+    """Yields the frames of an unpacked body, the hello first; each is read when it is asked for.
+
+    Raises:
+        BadRowsError: the body does not follow the protocol, or exceeds its limits.
+    """
+    rest = memoryview(unpacked)
     first = True
+    frames = series = 0
     while rest or first:
+        frames += 1
+        if frames > MAX_FRAMES:
+            raise BadRowsError(f"more than {MAX_FRAMES} frames")
         if len(rest) < _HEAD.size:
             raise BadRowsError(f"{len(rest)} bytes after the last frame")
         kind, length = _HEAD.unpack_from(rest)
@@ -116,11 +134,20 @@ def decode(body: bytes) -> Iterator[WireFrame]:
         if first != (kind == HELLO):
             raise BadRowsError("a body begins with one hello")
         first = False
-        yield _decode_frame(kind, payload)
+        frame = _decode_frame(kind, payload)
+        series += len(frame.series) if isinstance(frame, SeriesFrame) else 0
+        if series > MAX_COLUMNS:
+            raise BadRowsError(f"more than {MAX_COLUMNS} series in one body")
+        yield frame
         rest = rest[_HEAD.size + length :]
 
 
-def _decompress(body: bytes) -> bytes:
+def unpack(body: bytes) -> bytes:
+    """Returns the frames of a body, as bytes.
+
+    Raises:
+        BadRowsError: it is not packed as it should be, or exceeds its limits.
+    """
     if len(body) > MAX_PACKED_BYTES:
         raise BadRowsError(f"{len(body)} bytes, more than {MAX_PACKED_BYTES}")
     try:
@@ -143,8 +170,11 @@ def _decode_frame(kind: int, payload: memoryview) -> WireFrame:
         return _decode_row(payload)
     if kind not in (HELLO, SERIES):
         raise BadRowsError(f"a frame of kind {kind}")
+    text = bytes(payload)
+    if sum(map(text.count, (b'"', b",", b"[", b"{"))) > MAX_SIGNS:
+        raise BadRowsError(f"a JSON frame of more than {MAX_SIGNS} parts")
     try:
-        data = json.loads(bytes(payload))
+        data = json.loads(text)
     except (ValueError, RecursionError):
         raise BadRowsError("a frame whose JSON cannot be read") from None
     if not isinstance(data, dict):

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from skewscope.adapters.formats.openmetrics import MAX_SAMPLES, MAX_SECONDS
+from skewscope.adapters.formats.bounds import SAMPLES
+from skewscope.adapters.formats.openmetrics import MAX_SECONDS
 from skewscope.adapters.mapping.names import SeriesRegistry
 from skewscope.engine.ingest.feed import Block, SeriesKey
 from skewscope.engine.model.arrays import I32
@@ -45,7 +46,7 @@ class WideTableReader:
         """Yields the samples of each row group.
 
         Raises:
-            InputError: values of series that were not announced, or more than `MAX_SAMPLES` samples.
+            InputError: values of series that were not announced, or more samples than are allowed.
         """
         for group in range(file.metadata.num_row_groups):
             wanted = self._overlaps(file.metadata.row_group(group))
@@ -114,9 +115,8 @@ class WideTableReader:
         time = np.repeat(times, sizes)
         some = (time >= self.begin) & (time <= self.end) & (series != UNNAMED_SERIES)
         self.sample_count += int(np.count_nonzero(some))
-        if self.sample_count > MAX_SAMPLES:
-            hint = "Play a shorter part: --from and --to."
-            raise self.input_error("", f"more than {MAX_SAMPLES} samples", "fewer", hint)
+        if self.sample_count > SAMPLES.limit():
+            raise InputError([SAMPLES.problem(self.file, hint="Play a shorter part: --from and --to.")])
         return Block(time[some], series[some], values[some])
 
     def _series_numbers(self, table: int, place: Any, size: int) -> I32:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from skewscope.adapters.formats.bounds import CAPTURE_PACKETS, CAPTURE_SECONDS
 from skewscope.adapters.formats.packet_headers import address_key, read_packets
 from skewscope.engine.ingest.feed import Block, SeriesTable, merge_blocks
 from skewscope.engine.model.topology import Group, Port, Topology
@@ -13,9 +14,11 @@ from skewscope.engine.wire.chunk import PortSamples
 from skewscope.engine.wire.packets import Packets
 from skewscope.engine.wire.reducer import TICK_LENGTH, PortReducer
 from skewscope.engine.wire.view import BARRIERS, PIPELINES, TRANSFERS, GroupView, PortView
+from skewscope.kb.problems import InputError
 
 TICKS_PER_STRETCH = 5
 """Ticks per reduction: enough packets for long arrays, few enough for the cache."""
+CAPTURE_HINT = "Cut it: editcap -A BEGIN -B END IN OUT."
 MAX_SILENCE = 60.0
 """Seconds without a packet after which the reducer restarts and the gap is skipped."""
 
@@ -52,7 +55,7 @@ def reduce_capture(path: Path, view: PortView, table: SeriesTable) -> tuple[Bloc
         InputError: the file is not a capture, or damaged.
     """
     reader = read_packets(path)
-    reduced = list(_reduce_stretches(reader, view))
+    reduced = list(_reduce_stretches(reader, view, str(path)))
     warnings = []
     if reader.truncated_records:
         warnings.append(f"{path.name} ends inside a packet: the capture was cut short")
@@ -74,43 +77,57 @@ def _build_block(samples: PortSamples, table: SeriesTable) -> Block:
     return Block(np.concatenate(samples.times), series, np.concatenate(samples.values))
 
 
-def _reduce_stretches(blocks: Iterable[Packets], view: PortView) -> Iterator[PortSamples]:
+def _reduce_stretches(blocks: Iterable[Packets], view: PortView, file: str) -> Iterator[PortSamples]:
     """Yields samples stretch by stretch; stretches begin at whole seconds, independent of the file's blocks."""
     reducer = PortReducer(view)
-    for first, packets in split_stretches(blocks):
+    for first, packets in split_stretches(blocks, file):
         if not math.isfinite(first):
             reducer = PortReducer(view)
         else:  # also without a packet: silence is a measurement, not a gap
             yield reducer.reduce(packets, first, TICKS_PER_STRETCH)
 
 
-def _split_at(packets: Packets, time: float) -> tuple[Packets, Packets]:
-    """Returns the packets before a time, and the others."""
-    if (packets.time[1:] >= packets.time[:-1]).all():
-        cut = int(np.searchsorted(packets.time, time))
-        return packets.take(slice(cut)), packets.take(slice(cut, None))
-    inside = packets.time < time
-    return packets.take(inside), packets.take(~inside)
+def _sort_by_second(packets: Packets) -> Packets:
+    """Returns the packets by the second that they were captured in; those of one second stay as they are."""
+    second = np.floor(packets.time / TICK_LENGTH)
+    if (second[1:] >= second[:-1]).all():
+        return packets
+    return packets.take(np.argsort(second, kind="stable"))
 
 
-def split_stretches(blocks: Iterable[Packets]) -> Iterator[tuple[float, Packets]]:
-    """Yields (begin, packets) of stretches of `TICKS_PER_STRETCH` ticks; (inf, no packets) for a longer silence."""
+def split_stretches(blocks: Iterable[Packets], file: str = "") -> Iterator[tuple[float, Packets]]:
+    """Yields (begin, packets) of stretches of `TICKS_PER_STRETCH` ticks; (inf, no packets) for a longer silence.
+
+    Raises:
+        InputError: the capture has more packets in one stretch, or more stretches, than are read without being asked.
+    """
     held: list[Packets] = []
     first = math.nan
     length = TICKS_PER_STRETCH * TICK_LENGTH
+    most_packets, most_stretches = CAPTURE_PACKETS.limit(), CAPTURE_SECONDS.limit() / length
+    stretches = 0
     for block in blocks:
         if not len(block):
             continue
         held.append(block)
         if math.isnan(first):
             first = math.floor(float(block.time.min()) / TICK_LENGTH) * TICK_LENGTH
-        while held and float(held[-1].time.max()) >= first + length:
-            inside, rest = _split_at(Packets.concat(held) if len(held) > 1 else held[0], first + length)
-            yield first, inside
-            held = [rest] if len(rest) else []
-            first += length
-            if held and float(rest.time.min()) > first + MAX_SILENCE:
-                yield math.inf, rest.take(slice(0, 0))
-                first = math.floor(float(rest.time.min()) / TICK_LENGTH) * TICK_LENGTH
+        if float(block.time.max()) < first + length:
+            if sum(map(len, held)) > most_packets:
+                raise InputError([CAPTURE_PACKETS.problem(file, hint=CAPTURE_HINT)])
+            continue
+        # One search in a whole block for each stretch: a capture may have as many stretches as packets.
+        whole = _sort_by_second(Packets.concat(held) if len(held) > 1 else held[0])
+        second, at = np.floor(whole.time / TICK_LENGTH) * TICK_LENGTH, 0
+        while at < len(whole) and second[-1] >= first + length:
+            end = int(np.searchsorted(second, first + length))
+            yield first, whole.take(slice(at, end))
+            at, first, stretches = max(at, end), first + length, stretches + 1
+            if stretches > most_stretches:
+                raise InputError([CAPTURE_SECONDS.problem(file, hint=CAPTURE_HINT)])
+            if second[at] > first + MAX_SILENCE:
+                yield math.inf, whole.take(slice(0, 0))
+                first = float(second[at])
+        held = [whole.take(slice(at, None))]
     if held:
         yield first, Packets.concat(held)

@@ -4,6 +4,8 @@ Columns are separated by commas, semicolons or tabs. Times are seconds since 197
 microseconds or nanoseconds) or ISO 8601; UTC where they have no zone. Empty cells and `N/A` are no samples.
 """
 
+import codecs
+import io
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from skewscope.adapters.formats.bounds import SAMPLES
 from skewscope.adapters.formats.compression import open_stream
-from skewscope.adapters.formats.openmetrics import MAX_SAMPLES, MAX_SECONDS
+from skewscope.adapters.formats.openmetrics import MAX_SECONDS
 from skewscope.adapters.inputs.parquet import LongTableReader, read_batch, scan_batch
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.table_layout import EXPECTED, TIME_NAMES, TableLayout, find_layout, long_batches
@@ -87,6 +90,31 @@ class _CsvFile:
         return InputError([Problem(self.file, row + 2, column, found, expected, hint)])
 
 
+class _Utf8Stream(io.RawIOBase):
+    """A stream whose bytes are checked as they are read: the parser reports bad ones in a bad row by a traceback."""
+
+    def __init__(self, stream: Any, file: str) -> None:
+        super().__init__()
+        self._stream, self._file, self._line = stream, file, 1
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data: bytes = self._stream.read(len(buffer))
+        try:
+            self._decoder.decode(data, final=not data)
+        except UnicodeDecodeError as error:
+            line = self._line + data.count(b"\n", 0, error.start)
+            found = f"bytes that are not UTF-8 ({error.reason})"
+            hint = "Convert it: `iconv -f LATIN1 -t UTF-8`."
+            raise InputError([Problem(self._file, line, "", found, "text in UTF-8", hint)]) from None
+        self._line += data.count(b"\n")
+        buffer[: len(data)] = data
+        return len(data)
+
+
 def _long_table(path: Path, shown: str) -> Iterator[tuple[Any, list[str]]]:
     """Yields batches in the long layout, with the names of their labels."""
     import pyarrow as pa  # noqa: PLC0415 - needed for tables only
@@ -128,7 +156,7 @@ def _read_batches(stream: Any, state: _CsvFile) -> Iterator[Any]:
 
     line = head.partition(b"\n")[0].decode("utf-8", "replace")
     reader = pacsv.open_csv(
-        stream,
+        pa.PythonFile(_Utf8Stream(stream, state.file), mode="r"),
         pacsv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, column_names=names, skip_rows=1),
         pacsv.ParseOptions(delimiter=_separator(line), invalid_row_handler=refuse),
         pacsv.ConvertOptions(
@@ -161,8 +189,8 @@ def _convert(batch: Any, layout: TableLayout, state: _CsvFile) -> Any:
     for name in numbers:
         columns[name] = _to_numbers(columns[name], name, state)
     columns[layout.time] = pa.array(_to_times(columns[layout.time], layout.time, state))
-    if state.rows * len(numbers) > MAX_SAMPLES:
-        raise state.problem(state.rows, "", f"more than {MAX_SAMPLES} samples", "fewer", "Cut it into shorter ones.")
+    if state.rows * len(numbers) > SAMPLES.limit():
+        raise InputError([SAMPLES.problem(state.file, hint="Cut it into shorter ones.")])
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 

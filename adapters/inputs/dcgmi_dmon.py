@@ -23,7 +23,7 @@ HEADER = re.compile(r"^(?P<stamp>.{0,40}?)# ?Entity\s+(?P<names>\S.*)$")
 ROW = re.compile(
     r"^(?P<stamp>.{0,40}?)(?P<kind>GPU-I|GPU-CI|GPU|Switch|Link|CPU|Core) (?P<number>\d{1,5})\s+(?P<cells>\S.*)$"
 )
-UNITS_LINE = re.compile(r"^.{0,40}?ID(?:\s|$)")
+UNITS_LINE = re.compile(r"^.{0,40}?\bI[Dd](?:\s|$)")
 EXAMPLE = "`#Entity   SMCLK   POWER` and rows such as `GPU 0     1410    63.2`"
 
 # Short names that dcgmi prints, by the number of the field, as far as the catalogue has a signal of it.

@@ -27,7 +27,7 @@ PIPELINE = re.compile(
     r"steps: (?P<step>\d{1,15}) loss: .*?iter time \(s\): (?P<seconds>\d{1,15}\.\d+) "
     r"samples/sec: (?P<rate>\d{1,15}\.\d+)"
 )
-BREAKDOWN = re.compile(r"\[Rank (?P<rank>\d{1,7})\] time \(ms\) (?P<timers>\|.*)")
+BREAKDOWN = re.compile(r"\[Rank (?P<rank>\d{1,7})\] (?:rank=\d{1,7} )?time \(ms\) (?P<timers>\|.*)")
 TIMER = re.compile(r"\| (?P<name>[\w-]+): (?P<ms>\d{1,15}\.\d+)")
 FORWARD, COMPUTE, EXCHANGE = (
     ("fwd", "forward"),

@@ -13,18 +13,22 @@ from skewscope.adapters.discovery.draft import GUESS, Assumption, TopologyDraft
 from skewscope.adapters.discovery.inference import infer_topology
 from skewscope.adapters.discovery.render import render_draft
 from skewscope.adapters.formats.topology_text import format_topology
-from skewscope.adapters.inputs.recognition import find_inputs
+from skewscope.adapters.inputs.log_years import find_years
+from skewscope.adapters.inputs.recognition import SkippedFile, find_inputs
 from skewscope.adapters.inputs.recording import (
+    AUTO_TICK,
     RECORDING_FILE,
     Input,
     Recording,
     input_readers,
     open_recording,
     parse_topology_file,
+    problem_text,
 )
 from skewscope.adapters.inputs.series_scan import scan_inputs
 from skewscope.adapters.mapping.name_mapping import NameMapping
 from skewscope.adapters.mapping.names import MetricResolver
+from skewscope.engine.engine import TICK_S
 from skewscope.engine.model.topology import Topology
 from skewscope.kb import yamlfile
 from skewscope.kb.loader import catalogue
@@ -44,10 +48,12 @@ class DraftRecording:
     assumptions: tuple[Assumption, ...] = ()
     unknown: Counter[str] = field(default_factory=Counter)
     """Number of series of each metric that no signal has."""
-    skipped: tuple[str, ...] = ()
-    """Files of folders of which no kind is known."""
+    skipped: tuple[SkippedFile, ...] = ()
+    """Files of folders that are not read, with the reason."""
     note: str = ""
     """What else should be known of it."""
+    is_inferred: bool = True
+    """Whether the topology follows from labels."""
 
 
 def draft_recording(
@@ -55,8 +61,16 @@ def draft_recording(
     topology: Path | None = None,
     mapping: NameMapping | None = None,
     progress: Callable[[str, float], None] | None = None,
+    workers: int = 1,
 ) -> DraftRecording:
     """Returns a recording of files and folders; without a topology, one is inferred from their labels.
+
+    Args:
+        paths: files and folders.
+        topology: file of the topology; None infers one.
+        mapping: names of metrics beside those of the catalogue.
+        progress: receives the current step and the share of all work that is done.
+        workers: processes that may read the files of one input; see `replay`.
 
     Raises:
         InputError: a file cannot be read or is of no known kind, or nothing in them is known.
@@ -65,23 +79,27 @@ def draft_recording(
     if missing:
         raise InputError(Problem(str(path), 0, "", "no such file or folder", "one") for path in missing)
     folder = _common_folder(paths)
-    found = find_inputs(paths, folder)
+    found = find_inputs(paths, folder, progress)
     text = yamlfile.read_text(topology, str(topology)) if topology else ""
     known, digest = parse_topology_file(text, str(topology)) if topology else (Topology(), "")
-    inputs = tuple(_place_capture(source, known) for source in found.inputs)
-    raw = Recording(folder, known, inputs, topology_hash=digest, mapping=mapping or NameMapping())
+    inputs, unplaced = _place_captures(found.inputs, known)
+    names_of_user = mapping or NameMapping()
+    raw = Recording(folder, known, inputs, topology_hash=digest, mapping=names_of_user, workers=workers, tick=None)
+    raw, years = find_years(raw)
     names = MetricResolver(catalogue(), Topology(), raw.mapping)
     scan = scan_inputs(raw, names, progress)
+    skipped = (*found.skipped, *unplaced, *scan.unread)
     if topology:
-        return DraftRecording(raw, text, (), scan.unknown, tuple(found.skipped))
+        return DraftRecording(_keep_readable(raw, scan.inputs), text, tuple(years), scan.unknown, skipped, "", False)
     draft = infer_topology(scan.series)
     if scan.nodes_of_files:
         draft.assumptions.insert(0, Assumption(_nodes_of_files(scan.nodes_of_files), "the names of files", GUESS))
+    draft.assumptions += years
     _check_found(draft, paths, scan.unknown)
     text = render_draft(draft)
     read, digest = parse_topology_file(text, TOPOLOGY_FILE)
     whole = replace(raw, topology=read, topology_hash=digest, inputs=tuple(scan.inputs))
-    return DraftRecording(whole, text, tuple(draft.assumptions), scan.unknown, tuple(found.skipped))
+    return DraftRecording(whole, text, tuple(draft.assumptions), scan.unknown, skipped)
 
 
 def describe_recording(folder: Path) -> DraftRecording:
@@ -104,6 +122,34 @@ def _common_folder(paths: Sequence[Path]) -> Path:
     found = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in whole]))
     here = Path.cwd().resolve()
     return found.relative_to(here) if found.is_relative_to(here) else found
+
+
+def _keep_readable(recording: Recording, scanned: Sequence[Input]) -> Recording:
+    """Returns a recording without the inputs that could not be scanned."""
+    readable = {(each.kind, each.path) for each in scanned}
+    return replace(recording, inputs=tuple(each for each in recording.inputs if (each.kind, each.path) in readable))
+
+
+def _place_captures(inputs: Sequence[Input], topology: Topology) -> tuple[tuple[Input, ...], list[SkippedFile]]:
+    """Returns the inputs, captures with their ports, and the captures in folders whose port is unknown.
+
+    Raises:
+        InputError: the port of a capture that was named is unknown, or that of all inputs.
+    """
+    placed: list[Input] = []
+    skipped: list[SkippedFile] = []
+    problems: list[Problem] = []
+    for source in inputs:
+        try:
+            placed.append(_place_capture(source, topology))
+        except InputError as error:
+            if not source.is_found:
+                raise
+            problems += error.problems
+            skipped.append(SkippedFile(source.path, problem_text(error.problems[0])))
+    if problems and not placed:
+        raise InputError(problems)
+    return tuple(placed), skipped
 
 
 def _place_capture(source: Input, topology: Topology) -> Input:
@@ -145,9 +191,11 @@ def save_recording(draft: DraftRecording, folder: Path) -> None:
         name = f"{INPUT_FOLDER}/{number:03d}/{origin.name}"
         (folder / name).parent.mkdir()
         if origin.is_dir():
-            shutil.copytree(origin, folder / name)
+            (folder / name).mkdir()
+            for file in draft.recording.list_input_files(source):
+                shutil.copy2(draft.recording.resolve_path(f"{source.path}/{file}"), folder / name / file)
         else:
-            shutil.copyfile(origin, folder / name)
+            shutil.copy2(origin, folder / name)
         labels = {"labels": dict(source.labels)} if source.labels else {}
         inputs.append({"kind": source.kind, "path": name, **labels})
     write_description(folder, draft.topology_text, inputs, draft.recording)
@@ -166,6 +214,7 @@ def write_description(folder: Path, topology_text: str, inputs: list[dict[str, o
     whole: dict[str, object] = {"version": 1, "topology": TOPOLOGY_FILE, "note": NOTE}
     whole |= {"start": recording.start} if recording.start is not None else {}
     whole |= {"end": recording.end} if recording.end is not None else {}
+    whole |= {"tick": recording.tick or AUTO_TICK} if recording.tick != TICK_S else {}
     if recording.mapping.text:
         (folder / MAPPING_FILE).write_text(recording.mapping.text, encoding="utf-8")
         whole["mapping"] = MAPPING_FILE

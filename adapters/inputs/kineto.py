@@ -22,6 +22,8 @@ from skewscope.engine.model.arrays import F64
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "PyTorch profiler trace (Kineto)"
+SET_KIND = "kineto-ranks"
+"""Kind of a folder that holds several files of this kind."""
 MAX_TRACE_BYTES = 16 << 30
 RANK_IN_NAME = re.compile(r"rank[-_ ]?(\d{1,7})", re.IGNORECASE | re.ASCII)
 STEP_SPACING_S = 1.0
@@ -50,15 +52,32 @@ def read_series(file: BufferedReader, name: str, labels: Mapping[str, str]) -> l
     Raises:
         InputError: the file is no trace, is damaged, or does not say its rank or its steps.
     """
+    return list_series(read_steps(file, name), name, labels)
+
+
+def read_steps(file: BufferedReader, name: str) -> ProfilerTrace:
+    """Returns a trace that has steps.
+
+    Raises:
+        InputError: the file is no trace, is damaged, or does not say its steps.
+    """
     trace = read_trace(file, name)
     if not trace.steps:
         hint = "Call `step()` of the profiler after each step of the program."
         raise InputError([Problem(name, 0, "traceEvents", "no step", "events named ProfilerStep#N", hint)])
-    rank = _find_rank(trace, name, labels)
-    groups = {group.name: group for group in trace.groups if rank in group.ranks}
-    world = max(groups.values(), key=lambda group: len(group.ranks), default=_whole_job(trace, rank))
-    windows = _step_windows(trace)
-    times = _step_times(trace, windows)
+    return trace
+
+
+def list_series(trace: ProfilerTrace, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
+    """Returns the series of a trace with steps.
+
+    Raises:
+        InputError: it does not say its rank.
+    """
+    rank = find_rank(trace, name, labels)
+    groups, world = find_groups(trace, rank)
+    windows = step_windows(trace)
+    times = step_times(trace, windows)
     collector = SeriesCollector(name, _note(trace, windows))
     place = rank_labels(world.name, world.description, world.ranks, rank)
     for metric, values in _step_values(trace, windows).items():
@@ -74,7 +93,13 @@ def read_series(file: BufferedReader, name: str, labels: Mapping[str, str]) -> l
     return collector.series()
 
 
-def _find_rank(trace: ProfilerTrace, name: str, labels: Mapping[str, str]) -> int:
+def find_groups(trace: ProfilerTrace, rank: int) -> tuple[dict[str, TraceGroup], TraceGroup]:
+    """Returns the groups of a rank by name, and the largest, or that of all ranks where the trace lists none."""
+    groups = {group.name: group for group in trace.groups if rank in group.ranks}
+    return groups, max(groups.values(), key=lambda group: len(group.ranks), default=_whole_job(trace, rank))
+
+
+def find_rank(trace: ProfilerTrace, name: str, labels: Mapping[str, str]) -> int:
     """Returns the rank in the job: as the input's labels say, the trace, or the file's name."""
     given = labels.get("global_rank", "")
     if given.isdecimal() and len(given) < 8:
@@ -108,7 +133,7 @@ def _whole_job(trace: ProfilerTrace, rank: int) -> TraceGroup:
     return TraceGroup("0", "default_pg", range(max(trace.world_size, rank + 1)))
 
 
-def _step_windows(trace: ProfilerTrace) -> F64:
+def step_windows(trace: ProfilerTrace) -> F64:
     """Returns [step, (begin, end)] microseconds; a step lasts until the next one begins."""
     following = [
         after.begin if after.number == step.number + 1 else min(step.end, after.begin)
@@ -118,7 +143,7 @@ def _step_windows(trace: ProfilerTrace) -> F64:
     return np.column_stack((begins, [*following, trace.steps[-1].end]))
 
 
-def _step_times(trace: ProfilerTrace, windows: F64) -> F64:
+def step_times(trace: ProfilerTrace, windows: F64) -> F64:
     """Returns [step] seconds: when it ended, or one second behind the one before."""
     ends = np.array([trace.seconds(end) for end in windows[:, 1]])
     if _median_length(windows) >= STEP_SPACING_S:

@@ -14,8 +14,9 @@ from io import BufferedReader
 
 import numpy as np
 
-from skewscope.adapters.formats.compression import MAX_BYTES, open_stream
-from skewscope.adapters.formats.openmetrics import MAX_SAMPLES, MAX_SECONDS
+from skewscope.adapters.formats.bounds import SAMPLES
+from skewscope.adapters.formats.compression import open_stream
+from skewscope.adapters.formats.openmetrics import MAX_SECONDS
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.entities import UnmappedError
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -57,6 +58,7 @@ class SeriesCollector:
     note: str = ""
     _samples: dict[tuple[str, Labels], tuple[list[float], list[float]]] = field(default_factory=dict)
     _count: int = 0
+    _most: int = field(default_factory=SAMPLES.limit)
 
     def add(self, metric: str, labels: Mapping[str, str], time: float, value: float, line: int = 0) -> None:
         """Adds a sample; empty labels are left out.
@@ -74,8 +76,8 @@ class SeriesCollector:
         if not 0 <= time < MAX_SECONDS:
             raise InputError([Problem(self.file, line, "", f"the time {time!r}", "seconds since 1970")])
         self._count += 1
-        if self._count > MAX_SAMPLES:
-            raise InputError([Problem(self.file, line, "", f"more than {MAX_SAMPLES} samples", "fewer", "Split it.")])
+        if self._count > self._most:
+            raise InputError([SAMPLES.problem(self.file, hint="Split it.")])
         key = metric, tuple(sorted((name, value) for name, value in labels.items() if value))
         times, values = self._samples.setdefault(key, ([], []))
         times.append(time)
@@ -100,7 +102,7 @@ def read_artefact(
     source: Input,
     recording: Recording,
     mapping: tuple[SeriesRegistry, MetricResolver],
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int | None = None,
 ) -> Block:
     """Returns the samples of an input that is one file, plain or compressed.
 

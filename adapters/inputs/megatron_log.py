@@ -19,7 +19,10 @@ from skewscope.engine.ingest.feed import Block
 LABEL = "Megatron-LM training log"
 EXAMPLE = "`iteration 10/ 100 | ... elapsed time per iteration (ms): 123.4 |`"
 ITERATION = re.compile(r"\biteration[ =]+(?P<iteration>\d{1,15})/ *\d+ \|")
-ELAPSED = re.compile(r"elapsed[ _]time[ _]per[ _]iteration[ _](?:\(ms\): |ms=) *(?P<ms>\d{1,15}(?:\.\d+)?)")
+ELAPSED = re.compile(
+    r"elapsed[ _]time[ _]per[ _]iteration[ _](?:\((?P<unit>m?s)\): |ms=) *(?P<time>\d{1,15}(?:\.\d+)?)"
+)
+"""In seconds where BigScience's Megatron-DeepSpeed wrote the line."""
 BATCH = re.compile(r"global[ _]batch[ _]size[:=] *(?P<samples>\d{1,15})")
 RANK_TABLE = re.compile(r"(?:^|[ \]:])times across ranks \(ms\):")
 TIMER = re.compile(r"^.{0,64}?  (?P<name>[a-z][a-z-]*):$")
@@ -45,7 +48,8 @@ class MegatronParser:
             self.finish(steps)
             batch = BATCH.search(line.text)
             samples = float(batch["samples"]) if batch else None
-            steps.add_step(line, int(iteration["iteration"]), float(elapsed["ms"]) / 1e3, samples)
+            seconds = float(elapsed["time"]) / (1.0 if elapsed["unit"] == "s" else 1e3)
+            steps.add_step(line, int(iteration["iteration"]), seconds, samples)
         elif "times across ranks" in line.text and RANK_TABLE.search(line.text):
             self.timer = "?"
         elif self.timer:

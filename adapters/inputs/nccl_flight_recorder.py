@@ -1,14 +1,14 @@
 """Inputs of kind `nccl-flight-recorder`: a folder with the dumps of PyTorch's flight recorder, one file for each rank.
 
-The dumps give the newest operations of each rank, and how many collectives it began in each group. A dump does not say
-when it was written. PyTorch writes it when an operation runs out of its time, so the state is held until the first
-pending operation of the set ran out of its own, for five minutes at most.
+The dumps give the newest operations of each rank, and how many collectives it began and completed in each group. A
+dump does not say when it was written. PyTorch writes it when an operation runs out of its time, so the state is held
+until the first pending operation of the set ran out of its own, for five minutes at most.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from skewscope.adapters.formats.flight_recorder import (
 from skewscope.adapters.formats.plain_pickle import MAX_BYTES
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, samples_to_block
 from skewscope.adapters.inputs.process_groups import rank_labels
-from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.inputs.recording import Input, Recording, problem_text
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
 from skewscope.engine.model.arrays import F64
@@ -32,6 +32,8 @@ from skewscope.kb.problems import InputError, Problem, join_names
 
 FOLDER = True
 """An input of this kind is a folder."""
+OTHERS_LEFT_OUT = True
+"""The folder may hold files of other kinds, and folders."""
 LABEL = "NCCL flight recorder dump"
 RANK_IN_NAME = re.compile(r"(\d{1,7})(?:\.(?:json|pkl|pickle|gz|zst))*$", re.ASCII)
 COUNTED_NAME = re.compile(r"\d{1,18}", re.ASCII)
@@ -64,7 +66,8 @@ def scan(source: Input, recording: Recording) -> Iterator[tuple[str, Mapping[str
 
 def _read_input(source: Input, recording: Recording) -> list[LabelledSeries]:
     folder = recording.resolve_path(source.path)
-    return read_series(folder, recording.display_path(source.path), dict(source.labels))
+    files = [folder / name for name in recording.list_input_files(source)]
+    return read_series(files, recording.display_path(source.path), is_strict=not source.is_found)
 
 
 def recognise(head: bytes, name: str) -> bool:  # noqa: ARG001 - dumps have any name
@@ -72,36 +75,37 @@ def recognise(head: bytes, name: str) -> bool:  # noqa: ARG001 - dumps have any 
     return is_flight_recorder_dump(head)
 
 
-def read_series(folder: Path, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:  # noqa: ARG001
-    """Returns the series of the dumps of a folder; other files are left out.
+def read_series(files: Iterable[Path], name: str, *, is_strict: bool = True) -> list[LabelledSeries]:
+    """Returns the series of the dumps of a folder; files of other kinds are left out.
+
+    Args:
+        files: files of the folder.
+        name: name of the folder, for messages.
+        is_strict: whether a dump that cannot be read is an error; otherwise it is left out with a warning.
 
     Raises:
-        InputError: all problems of the dumps.
+        InputError: all problems of the dumps, or no dump can be read.
     """
     dumps: dict[int, FlightRecorderDump] = {}
     problems: list[Problem] = []
-    for path in _list_files(folder, name):
+    for path in files:
         try:
             _read_file(path, f"{name}/{path.name}", dumps)
         except InputError as error:
             problems += error.problems
-        if len(problems) >= MAX_PROBLEMS:
+        if len(problems) >= MAX_PROBLEMS and is_strict:
             break
     if not dumps and not problems:
         problems.append(Problem(name, 0, "", "no dump of the flight recorder", "one file for each rank"))
-    elif not problems and not any(dump.operations for dump in dumps.values()):
+    elif dumps and not any(dump.operations for dump in dumps.values()) and not (problems and is_strict):
         hint = "Was the recorder on? TORCH_FR_BUFFER_SIZE is the number of operations that it keeps."
-        problems.append(Problem(name, 0, "entries", "no operation in any dump", "the newest ones of each rank", hint))
-    if problems:
+        raise InputError(
+            [Problem(name, 0, "entries", "no operation in any dump", "the newest ones of each rank", hint)]
+        )
+    if problems and (is_strict or not dumps):
         raise InputError(problems)
-    return DumpSet(name, dumps).series()
-
-
-def _list_files(folder: Path, name: str) -> list[Path]:
-    try:
-        return sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-    except OSError as error:
-        raise InputError([Problem(name, 0, "", f"no readable folder ({error.strerror})", "one")]) from None
+    left_out = [f"{PurePath(each.file).name} is left out: {problem_text(each)}" for each in problems[:MAX_PROBLEMS]]
+    return DumpSet(name, dumps, tuple(left_out)).series()
 
 
 def _read_file(path: Path, shown: str, dumps: dict[int, FlightRecorderDump]) -> None:
@@ -116,7 +120,7 @@ def _read_file(path: Path, shown: str, dumps: dict[int, FlightRecorderDump]) -> 
         raise InputError([Problem(shown, 0, "", "a name without a rank", "one that ends in the rank", hint)])
     rank = int(match[1])
     if rank in dumps:
-        found = f"a second dump of rank {rank}, beside {dumps[rank].file}"
+        found = f"a second dump of rank {rank}, beside {PurePath(dumps[rank].file).name}"
         raise InputError([Problem(shown, 0, "", found, "one for each rank", "Keep the dumps of one stop only.")])
     dumps[rank] = parse_dump(data, shown)
 
@@ -127,6 +131,8 @@ class DumpSet:
 
     name: str
     dumps: Mapping[int, FlightRecorderDump]
+    left_out: tuple[str, ...] = ()
+    """Files that cannot be read, and why."""
 
     def series(self) -> list[LabelledSeries]:
         """Returns the series of all ranks: collectives begun, state of the newest, times of those that are over."""
@@ -134,6 +140,9 @@ class DumpSet:
         collector = SeriesCollector(self.name, self._note(end - last))
         hold = np.arange(last, end + HOLD_STEP_S, HOLD_STEP_S)
         waiting = {each.group for each in self._operations() if each.is_pending}
+        # The status counts the transfers of a group as well, and only a mutual collective proves who took part.
+        mixed = {each.group for each in self._operations() if each.is_transfer}
+        one_sided = {each.group for each in self._operations() if not each.is_mutual} | mixed
         numbers = self._group_places()
         for rank, dump in sorted(self.dumps.items()):
             operations: dict[int, list[RecordedOperation]] = {}
@@ -144,7 +153,10 @@ class DumpSet:
                     own = operations.get(number, [])
                     _add_durations(collector, labels, own)
                     times = hold if group.name in waiting else hold[:1]
-                    _add_progress(collector, labels, own, dump.status.get(number), times)
+                    status = None if group.name in mixed else dump.status.get(number)
+                    _add_progress(collector, labels, own, status, times)
+                    if group.name not in one_sided:
+                        _add_completed(collector, labels, own, status, times)
         return collector.series()
 
     def _operations(self) -> Iterator[RecordedOperation]:
@@ -179,7 +191,7 @@ class DumpSet:
 
     def _note(self, hold: float) -> str:
         """Returns what is assumed or missing, in one line."""
-        notes = []
+        notes = [*self.left_out]
         if hold:
             notes.append(
                 f"a dump does not say when it was written; its state is held for {hold:.0f} s, as it is written when a "
@@ -238,6 +250,22 @@ def _add_progress(
     for time in hold.tolist():
         collector.add("skewscope_nccl_coll_seq", labels, time, begun)
         collector.add("skewscope_nccl_op_state", labels, time, state)
+
+
+def _add_completed(
+    collector: SeriesCollector,
+    labels: Mapping[str, str],
+    operations: Sequence[RecordedOperation],
+    status: GroupStatus | None,
+    hold: F64,
+) -> None:
+    """Adds how many collectives a rank completed in a group, at the times `hold`."""
+    over = [each.sequence for each in operations if not each.is_pending]
+    before = [each.sequence - 1 for each in operations if each.is_pending]
+    known = max(status.completed if status else -1, max(over, default=-1), min(before, default=-1))
+    if known >= 0:
+        for time in hold.tolist():
+            collector.add("skewscope_nccl_coll_done", labels, time, known)
 
 
 def _add_durations(

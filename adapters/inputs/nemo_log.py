@@ -1,4 +1,8 @@
-"""Inputs of kind `nemo-log`: the output of NeMo, with lines of steps or with a progress bar."""
+"""Inputs of kind `nemo-log`: the output of NeMo, with lines of steps or with a progress bar.
+
+Before version 1.21 the bar does not give the time of a step: it is the time between two states of the bar, whose clock
+counts whole seconds.
+"""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +11,7 @@ from typing import BinaryIO
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
 from skewscope.adapters.inputs.recording import Input, Recording
-from skewscope.adapters.inputs.training_steps import LogLine, StepReader, read_steps
+from skewscope.adapters.inputs.training_steps import RELATIVE, LogLine, StepReader, read_steps
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
 
@@ -18,6 +22,8 @@ TIMING = re.compile(r"train_step_timing in s[:=] ?" + NUMBER)
 STEP = re.compile(r"global_step[:=] ?" + NUMBER)
 BATCH = re.compile(r"global_batch_size[:=] ?" + NUMBER)
 BAR = re.compile(r"\| (?P<done>\d{1,15})/\d+ \[(?:(?P<hours>\d{1,6}):)?(?P<minutes>\d{1,6}):(?P<seconds>\d\d)<")
+UNTIMED = re.compile(r"\breduced_train_loss=[^,\]]{1,20}, .*?global_step=")
+"""In a bar of a version that does not give the time of a step."""
 MAX_EXACT_STEP = 999
 """Progress bars print larger steps rounded: 2e+3."""
 
@@ -27,11 +33,13 @@ class NemoParser:
 
     def __init__(self) -> None:
         self._bar_start: float | None = None
+        self._bar_elapsed = 0.0
 
     def read_line(self, line: LogLine, steps: StepReader) -> None:
         """Adds what a line says of the steps."""
         timing = TIMING.search(line.text)
         if timing is None:
+            self._read_untimed(line, steps)
             return
         bar, step, batch = BAR.search(line.text), STEP.search(line.text), BATCH.search(line.text)
         number = int(float(step["number"])) if step else None
@@ -44,6 +52,22 @@ class NemoParser:
             self._place(line, bar, seconds, steps), number, seconds, float(batch["number"]) if batch else None
         )
 
+    def _read_untimed(self, line: LogLine, steps: StepReader) -> None:
+        """Adds the time since the last state of a bar that does not give the time of a step."""
+        bar = BAR.search(line.text) if UNTIMED.search(line.text) else None
+        if bar is None:
+            return
+        if line.time is None:
+            elapsed = _bar_seconds(bar)
+            if self._bar_start is None or elapsed < self._bar_elapsed:
+                # The bar starts anew with each epoch.
+                if steps.step is None and steps.stamp is None:
+                    steps.collector.note = RELATIVE
+                self._bar_start = steps.time if steps.step is not None else max((steps.stamp or 0.0) - elapsed, 0.0)
+            self._bar_elapsed = elapsed
+            line = line._replace(time=self._bar_start + elapsed)
+        steps.add_progress(line, int(bar["done"]))
+
     def finish(self, steps: StepReader) -> None:
         """Adds nothing: each line stands for itself."""
 
@@ -51,7 +75,7 @@ class NemoParser:
         """Returns a line with the time that the progress bar says, which counts whole seconds."""
         if bar is None or line.time is not None:
             return line
-        elapsed = int(bar["hours"] or 0) * 3600.0 + int(bar["minutes"]) * 60.0 + int(bar["seconds"])
+        elapsed = _bar_seconds(bar)
         if self._bar_start is None or steps.time > self._bar_start + elapsed + seconds + 1.0:
             # The bar starts anew with each epoch.
             self._bar_start = max(steps.time if steps.step is not None else (steps.stamp or 0.0) - elapsed, 0.0)
@@ -59,9 +83,13 @@ class NemoParser:
         return line._replace(time=min(max(steps.time + seconds, low), max(low + 1.0, steps.time + 1e-3)))
 
 
+def _bar_seconds(bar: re.Match[str]) -> float:
+    return int(bar["hours"] or 0) * 3600.0 + int(bar["minutes"]) * 60.0 + int(bar["seconds"])
+
+
 def recognise(head: bytes, _name: str) -> bool:
     """Returns whether the first bytes of a file are a log of NeMo."""
-    return any(TIMING.search(line) for line in decode_head(head))
+    return any(TIMING.search(line) or (BAR.search(line) and UNTIMED.search(line)) for line in decode_head(head))
 
 
 def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:

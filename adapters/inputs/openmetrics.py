@@ -9,7 +9,7 @@ from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
 
-LABEL = "OpenMetrics text with times, as `promtool tsdb dump-openmetrics` writes it"
+LABEL = "OpenMetrics text with times, as `promtool tsdb dump-openmetrics` or `promtool tsdb dump` writes it"
 
 
 def recognise(head: bytes, _name: str) -> bool:

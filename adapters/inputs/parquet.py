@@ -4,15 +4,18 @@ A wide table has a column for each metric. Files that a controller records have 
 `adapters.formats.wide_parquet`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.adapters.formats import wide_parquet
-from skewscope.adapters.formats.openmetrics import MAX_SAMPLES, MAX_SECONDS, concat_blocks
+from skewscope.adapters.formats.bounds import SAMPLES
+from skewscope.adapters.formats.compression import report_bytes
+from skewscope.adapters.formats.openmetrics import MAX_SECONDS, concat_blocks
 from skewscope.adapters.formats.openmetrics_grammar import MAX_LABELS
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.table_layout import find_layout, long_batches
@@ -109,17 +112,28 @@ def _long_parts(
     def is_number(name: str) -> bool:
         return bool(types.is_integer(schema.field(name).type) or types.is_floating(schema.field(name).type))
 
+    # A column that holds one value takes a few bytes for any number of rows.
+    SAMPLES.check(table.file, file.metadata.num_rows, "Cut it into shorter ones.")
     layout = None if {"signal", "value"} & set(schema.names) else find_layout(schema.names, is_number)
     if layout is None:
         labels = _check_schema(file, table, types)
-        for batch in file.iter_batches(batch_size=ROWS, columns=[*(COLUMNS if values else ["signal"]), *labels]):
+        columns = [*(COLUMNS if values else ["signal"]), *labels]
+        for batch in _report_batches(file.iter_batches(batch_size=ROWS, columns=columns), file, table):
             yield batch, labels
         return
-    if len(schema.names) > MAX_COLUMNS or file.metadata.num_rows * len(layout.metrics) > MAX_SAMPLES:
-        found = f"{file.metadata.num_rows} rows of {len(schema.names)} columns"
-        raise table.input_error("", found, f"at most {MAX_COLUMNS} columns and {MAX_SAMPLES} samples")
-    for batch in file.iter_batches(batch_size=ROWS):
+    if len(schema.names) > MAX_COLUMNS:
+        raise table.input_error("", f"{len(schema.names)} columns", f"at most {MAX_COLUMNS} columns")
+    SAMPLES.check(table.file, file.metadata.num_rows * len(layout.metrics), "Cut it into shorter ones.")
+    for batch in _report_batches(file.iter_batches(batch_size=ROWS), file, table):
         yield from ((part, list(layout.labels)) for part in long_batches(batch, layout))
+
+
+def _report_batches(batches: Iterable[Any], file: Any, table: LongTableReader) -> Iterator[Any]:
+    """Yields the batches, and reports the bytes that their rows stand for."""
+    per_row = Path(table.file).stat().st_size / max(file.metadata.num_rows, 1)
+    for batch in batches:
+        yield batch
+        report_bytes(round(per_row * batch.num_rows))
 
 
 def _read_wide(file: Any, recording: Recording, table: LongTableReader) -> Block:
@@ -144,8 +158,6 @@ def _check_schema(file: Any, table: LongTableReader, types: Any) -> list[str]:
     problems += [p for name in labels if (p := _check_label(schema.field(name).type, name, table, types))]
     if problems:
         raise InputError(problems)
-    if metadata.num_rows > MAX_SAMPLES:
-        raise table.input_error("", f"{metadata.num_rows} rows", f"at most {MAX_SAMPLES}", "Cut it into shorter ones.")
     largest = max((metadata.row_group(n).total_byte_size for n in range(metadata.num_row_groups)), default=0)
     if largest > MAX_GROUP_BYTES:
         raise table.input_error("", f"a row group of {largest} bytes", f"at most {MAX_GROUP_BYTES}")

@@ -24,6 +24,10 @@ MIN_SLICE = 60.0
 """Seconds of the shortest span that is asked for at a time."""
 SLICE = 3600.0
 """Seconds of the longest."""
+SHORT_SLICE = 300.0
+"""Seconds of a slice of a short span."""
+SLICES = 48
+"""Slices of a span: so many questions, of each metric, show the progress."""
 TABLE_FILE = "samples.parquet"
 RESERVED = ("time", "signal", "value")
 """Columns of the table; labels of these names get a prefix."""
@@ -40,6 +44,8 @@ class DownloadedSpan:
     unknown: Counter[str]
     """Metrics of the server that are not known."""
     samples: int
+    begin: float
+    """From this time on, seconds since 1970: later than wanted where enough samples were found."""
 
 
 @dataclass
@@ -80,19 +86,21 @@ async def _download(where: ServerSpan, folder: Path, mapping: NameMapping, progr
     names, unknown = await client.known_names(mapping)
     samples = _Samples()
     selectors = list(build_selectors(names, ()))
-    for number, selector in enumerate(selectors):
-        begin = where.begin
-        while begin < where.end:
-            end = min(begin + SLICE, where.end)
+    begin, done = where.end, 0.0
+    length = min(max(SHORT_SLICE, (where.end - where.begin) / SLICES), SLICE)
+    # The newest first: what is wanted most, where not all are.
+    while begin > where.begin and not (where.enough and samples.count >= where.enough):
+        end, begin = begin, max(begin - length, where.begin)
+        for number, selector in enumerate(selectors, 1):
             await _add_slice(client, selector, (begin, end), samples)
-            share = (number + (end - where.begin) / (where.end - where.begin)) / len(selectors)
-            progress(f"download {samples.count:,} samples", share)
-            begin = end
+            read = (where.end - end + (end - begin) * number / len(selectors)) / (where.end - where.begin)
+            done = max(done, read, samples.count / where.enough if where.enough else 0.0)
+            progress(f"download {samples.count:,} samples", min(done, 1.0))
     if not samples.count:
         hint = "--since asks for an older or a longer span."
         raise client.error(f"no sample in {where.end - where.begin:g} s", "samples of known metrics", hint)
     _write_table(samples, folder / TABLE_FILE)
-    return DownloadedSpan(folder / TABLE_FILE, Counter(dict.fromkeys(unknown, 1)), samples.count)
+    return DownloadedSpan(folder / TABLE_FILE, Counter(dict.fromkeys(unknown, 1)), samples.count, begin)
 
 
 async def _add_slice(client: PrometheusClient, selector: str, span: tuple[float, float], samples: _Samples) -> None:

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from skewscope.adapters.formats.bounds import SAMPLES
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.openmetrics import (
     MAX_FAULTS,
-    MAX_SAMPLES,
     MAX_SECONDS,
     ExpositionReader,
     concat_blocks,
@@ -54,7 +54,7 @@ def read(source: Input, recording: Recording, registry: SeriesRegistry, names: M
     exposition = ExpositionReader(names.target_lookup(dict(source.labels), registry))
     blocks: list[Block] = []
     problems: list[Problem] = []
-    samples = 0
+    samples, most_samples = 0, SAMPLES.limit()
     for time, name in list_pages(recording, source):
         shown = f"{source.path}/{name}"
         try:
@@ -63,32 +63,34 @@ def read(source: Input, recording: Recording, registry: SeriesRegistry, names: M
                 samples += len(blocks[-1])
         except InputError as error:
             problems += error.problems
-        if samples > MAX_SAMPLES:
-            hint = "Cut the recording into shorter ones."
-            problems.append(
-                Problem(recording.display_path(shown), 0, "", f"more than {MAX_SAMPLES} samples", "fewer", hint)
-            )
-        if len(problems) >= MAX_FAULTS or samples > MAX_SAMPLES:
+        if samples > most_samples:
+            problems.append(SAMPLES.problem(recording.display_path(shown), hint="Cut the recording into shorter ones."))
+        if len(problems) >= MAX_FAULTS or samples > most_samples:
             break
-    if problems:
+    if problems and not (source.is_found and blocks):
         raise InputError(problems)
+    registry.warnings += [f"a page is left out: {problem}" for problem in problems]
     return concat_blocks(blocks)
 
 
 def list_pages(recording: Recording, source: Input) -> list[tuple[float, str]]:
-    """Returns time in seconds since 1970 and file name of each page, in the order of time."""
+    """Returns time in seconds since 1970 and file name of each page, in the order of time.
+
+    Raises:
+        InputError: a name is not a time, or two are the same one; of pages that were found, the first counts.
+    """
     found: dict[float, str] = {}
     problems: list[Problem] = []
-    for name in recording.list_files(source.path):
+    for name in recording.list_input_files(source):
         file = recording.display_path(f"{source.path}/{name}")
         time = parse_page_time(name)
         if time is None:
             hint = "A page's name is the time of its scrape."
             problems.append(Problem(file, 0, "", f"the name {name!r:.60}", "one such as 1795177354.075.prom", hint))
-        elif time in found:
+        elif time in found and not source.is_found:
             problems.append(Problem(file, 0, "", f"a second page of {time}", f"one, and {found[time]!r} is there", ""))
         else:
-            found[time] = name
+            found.setdefault(time, name)
     if problems:
         raise InputError(problems[:MAX_FAULTS])
     return sorted(found.items())

@@ -1,20 +1,33 @@
 """Finds inputs among files: the kind of each by its first bytes and its name."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from skewscope.adapters.formats.bounds import INPUTS
 from skewscope.adapters.formats.compression import open_stream
-from skewscope.adapters.inputs.recording import RECORDING_FILE, Input, input_readers
+from skewscope.adapters.inputs.recording import RECORDING_FILE, Input, input_readers, problem_text
 from skewscope.kb.problems import InputError, Problem, join_names
 
 HEAD_BYTES = 1 << 16
 MAX_DEPTH = 6
 """Folders below the given one that are searched."""
-MAX_FILES = 20_000
 IGNORED_NAMES = frozenset((RECORDING_FILE, "topology.yaml", "labels.json", "mapping.yaml"))
 """Files of a recording that are no inputs."""
+
+
+UNKNOWN_KIND = "no known kind"
+PROGRESS_FILES = 50
+"""Files that are looked at between two reports."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """A file, or a folder, that was found and is not read."""
+
+    path: str
+    """As the folder that was searched names it."""
+    reason: str
 
 
 @dataclass
@@ -22,11 +35,36 @@ class FoundInputs:
     """Inputs that were found in files and folders."""
 
     inputs: list[Input] = field(default_factory=list)
-    """Paths relative to `folder`."""
-    skipped: list[str] = field(default_factory=list)
-    """Files in folders of which no kind is known."""
-    known: set[Input] = field(default_factory=set)
-    """The same inputs, to look them up."""
+    """Paths relative to the folder that contains all."""
+    skipped: list[SkippedFile] = field(default_factory=list)
+    """Files in folders that are not read."""
+    _places: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Place of each input in the list, by kind and path."""
+
+    def add(self, source: Input) -> None:
+        """Adds an input; files of a folder that is an input already join it."""
+        key = source.kind, source.path
+        if key not in self._places:
+            self._places[key] = len(self.inputs)
+            self.inputs.append(source)
+            return
+        known = self.inputs[self._places[key]]
+        files = tuple(sorted({*known.files, *source.files}))
+        self.inputs[self._places[key]] = replace(known, files=files, is_found=known.is_found and source.is_found)
+
+    def join_sets(self) -> None:
+        """Makes one input of several files of a folder, where their kind has a kind for that."""
+        sets: dict[tuple[str, str], list[Input]] = {}
+        for source in self.inputs:
+            if kind := getattr(input_readers()[source.kind], "SET_KIND", ""):
+                sets.setdefault((kind, str(PurePosixPath(source.path).parent)), []).append(source)
+        for (kind, folder), members in sets.items():
+            if len(members) > 1:
+                files = tuple(sorted(PurePosixPath(each.path).name for each in members))
+                joined = Input(kind, folder, files=files, is_found=all(each.is_found for each in members))
+                place = self.inputs.index(members[0])
+                self.inputs = [each for each in self.inputs if each not in members]
+                self.inputs.insert(place, joined)
 
 
 def known_kinds() -> list[str]:
@@ -51,7 +89,9 @@ def _is_recognised(module: object, head: bytes, name: str) -> bool:
     return bool(recognise and recognise(head, name))
 
 
-def find_inputs(paths: Sequence[Path], folder: Path) -> FoundInputs:
+def find_inputs(
+    paths: Sequence[Path], folder: Path, progress: Callable[[str, float], None] | None = None
+) -> FoundInputs:
     """Returns the inputs in files and folders; their paths are relative to `folder`, which contains them all.
 
     Raises:
@@ -60,54 +100,93 @@ def find_inputs(paths: Sequence[Path], folder: Path) -> FoundInputs:
     found = FoundInputs()
     for path in paths:
         if path.is_dir():
-            _add_folder(path, folder, found)
-        else:
-            kind = find_kind(path)
-            if not kind:
-                raise InputError([_unknown_file(path)])
-            _add_input(kind, path, folder, found)
+            _add_folder(path, folder, found, progress or (lambda _, __: None))
+            continue
+        kind = find_kind(path)
+        if not kind:
+            raise InputError([_unknown_file(path)])
+        files = _siblings(path, kind) if _is_folder(kind) else ()
+        found.add(_make_input(kind, path, folder, files))
+    found.join_sets()
     if not found.inputs:
-        shown = join_names(found.skipped, 3)
+        shown = join_names([each.path for each in found.skipped], 3)
         what = f"no file of a known kind, but {shown}" if found.skipped else "an empty folder"
         raise InputError([Problem(str(paths[0]), 0, "", what, _expected_kinds())])
     return found
 
 
-def _add_folder(path: Path, folder: Path, found: FoundInputs) -> None:
-    for file in islice(_walk(path, MAX_DEPTH), MAX_FILES):
+def _is_folder(kind: str) -> bool:
+    return bool(getattr(input_readers()[kind], "FOLDER", False))
+
+
+def _siblings(path: Path, kind: str) -> tuple[str, ...]:
+    """Returns the names of the files of a kind that lie beside a file of it, with the file's own."""
+    others = (
+        each for each in sorted(path.parent.iterdir())[: INPUTS.limit()] if each.is_file() and each.name[0] != "."
+    )
+    return tuple(each.name for each in others if each == path or _kind_or_reason(each)[0] == kind)
+
+
+def _add_folder(path: Path, folder: Path, found: FoundInputs, progress: Callable[[str, float], None]) -> None:
+    by_folder: dict[tuple[str, Path], list[str]] = {}
+    most = INPUTS.limit()
+    for number, file in enumerate(_walk(path, path, MAX_DEPTH, found.skipped)):
+        shown = str(file.relative_to(path))
+        if number >= most:
+            raise InputError([INPUTS.problem(str(path), hint="Give the files, or a folder with fewer.")])
+        if number % PROGRESS_FILES == 0:
+            progress(f"look for inputs: {number} files", 0.0)
         if file.name in IGNORED_NAMES:
             continue
-        try:
-            kind = find_kind(file)
-        except InputError:
-            kind = ""
-        if kind:
-            _add_input(kind, file, folder, found)
+        kind, reason = _kind_or_reason(file)
+        if not kind:
+            found.skipped.append(SkippedFile(shown, reason))
+        elif _is_folder(kind):
+            by_folder.setdefault((kind, file.parent), []).append(file.name)
         else:
-            found.skipped.append(str(file.relative_to(path)))
+            found.add(_make_input(kind, file, folder, (), is_found=True))
+    for (kind, parent), names in by_folder.items():
+        found.add(_make_input(kind, parent / names[0], folder, tuple(names), is_found=True))
 
 
-def _walk(folder: Path, depth: int) -> Iterator[Path]:
-    """Yields the files of a folder, sorted, without hidden ones and links."""
+def _kind_or_reason(file: Path) -> tuple[str, str]:
+    """Returns the kind of a file, or '' and why it has none."""
+    try:
+        return find_kind(file), UNKNOWN_KIND
+    except InputError as error:
+        return "", problem_text(error.problems[0])
+
+
+def _walk(folder: Path, top: Path, depth: int, skipped: list[SkippedFile]) -> Iterator[Path]:
+    """Yields the files of a folder, sorted, without hidden ones and links; adds folders that it leaves out.
+
+    Raises:
+        InputError: the top folder cannot be read.
+    """
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
-        raise InputError([Problem(str(folder), 0, "", f"no readable folder ({error.strerror})", "one")]) from None
+        if folder == top:
+            raise InputError([Problem(str(folder), 0, "", f"no readable folder ({error.strerror})", "one")]) from None
+        skipped.append(SkippedFile(str(folder.relative_to(top)), f"no readable folder ({error.strerror})"))
+        return
     for entry in entries:
         if entry.name.startswith(".") or entry.is_symlink():
             continue
         if entry.is_dir() and depth:
-            yield from _walk(entry, depth - 1)
+            yield from _walk(entry, top, depth - 1, skipped)
+        elif entry.is_dir():
+            reason = f"folders are searched {MAX_DEPTH} levels deep"
+            skipped.append(SkippedFile(str(entry.relative_to(top)), reason))
         elif entry.is_file():
             yield entry
 
 
-def _add_input(kind: str, path: Path, folder: Path, found: FoundInputs) -> None:
-    whole = path.parent if getattr(input_readers()[kind], "FOLDER", False) else path
-    source = Input(kind, str(PurePosixPath(whole.resolve().relative_to(folder.resolve()))))
-    if source not in found.known:
-        found.known.add(source)
-        found.inputs.append(source)
+def _make_input(kind: str, path: Path, folder: Path, files: tuple[str, ...], *, is_found: bool = False) -> Input:
+    whole = path.parent if _is_folder(kind) else path
+    return Input(
+        kind, str(PurePosixPath(whole.resolve().relative_to(folder.resolve()))), files=files, is_found=is_found
+    )
 
 
 def _unknown_file(path: Path) -> Problem:

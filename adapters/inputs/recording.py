@@ -1,9 +1,10 @@
 """Reader of recording folders: checks the description and loads all inputs as one block of samples.
 
 The reader of inputs of kind `some-kind` is the function `read` of the module `some_kind` in this folder. The module may
-define `NEEDS` (required labels) and `FOLDER` (whether the path is a folder). `LABEL` is what messages call the kind,
-`recognise` tells it by a file's first bytes and name, and `scan` or `read_series` lists its series for the inference of
-a topology.
+define `NEEDS` (required labels), `FOLDER` (whether the path is a folder), `OTHERS_LEFT_OUT` (whether that folder may
+hold folders) and `READS_IN_PARALLEL` (whether it reads the files of one input in processes of its own). `LABEL` is what
+messages call the kind, `SET_KIND` is the kind of a folder with several files of it, `recognise` tells it by a file's
+first bytes and name, and `scan` or `read_series` lists its series for the inference of a topology.
 """
 
 import datetime as dt
@@ -13,7 +14,7 @@ import json
 import os
 import pkgutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from importlib.resources import files
@@ -21,7 +22,10 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from types import ModuleType
 
+from skewscope.adapters.formats.bounds import BYTES, INPUTS, KNOWN_SERIES
+from skewscope.adapters.formats.compression import observe_bytes
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
+from skewscope.adapters.inputs.byte_progress import ByteProgress, Progress, SharedCounter, count_bytes
 from skewscope.adapters.inputs.merge import (
     MAX_SAMPLES_IN_MEMORY,
     InputSamples,
@@ -34,7 +38,8 @@ from skewscope.adapters.mapping.engines import EngineLedger
 from skewscope.adapters.mapping.name_mapping import NameMapping, read_mapping
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry, UnmappedMetric
 from skewscope.adapters.runtime.processes import ProcessEndedError, map_parallel
-from skewscope.engine.ingest.feed import Block, SeriesTable
+from skewscope.engine.engine import TICK_S
+from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.topology_file import parse_topology
 from skewscope.kb import yamlfile
@@ -45,15 +50,14 @@ from skewscope.kb.problems import InputError, Problem, join_names, suggest_name
 from skewscope.kb.yamlfile import FieldPath, type_label
 
 RECORDING_FILE = "recording.yaml"
-MAX_INPUTS = 100_000
+AUTO_TICK = "auto"
+MAX_TICK_S = 60.0
 MAX_FILES = 1_000_000
+SERIES_HINT = "Does a label hold an id or a time?"
 MIN_PARALLEL_BYTES = 1 << 20
 """So little is never read by processes of their own."""
 BYTES_PER_WORKER = 16 << 20
 """Bytes of input for each reader process: starting one costs as much as reading a third of this."""
-
-Progress = Callable[[str, float], None]
-"""Receives the input that was just read, and the share of all bytes that is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,10 @@ class Input:
     """Relative to the folder, with slashes."""
     labels: tuple[tuple[str, str], ...] = ()
     line: int = 0
+    files: tuple[str, ...] = ()
+    """Names of the files of a folder that count; () for all."""
+    is_found: bool = False
+    """Whether it was found in a folder, not named: what cannot be read of it is a warning."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,10 @@ class Recording:
     topology_hash: str = ""
     mapping: NameMapping = field(default_factory=NameMapping)
     """Names of metrics beside those of the catalogue."""
+    workers: int = 1
+    """Processes that may read the files of one input."""
+    tick: float | None = TICK_S
+    """Seconds of data that are judged at a time; None: chosen by the amount of data."""
 
     def resolve_path(self, path: str) -> Path:
         """Returns the absolute path of a path in the folder.
@@ -107,6 +119,13 @@ class Recording:
             ) from None
         if len(names) > MAX_FILES:
             raise InputError([Problem(self.display_path(path), 0, "", f"{len(names)} files", f"at most {MAX_FILES}")])
+        return names
+
+    def list_input_files(self, source: Input) -> list[str]:
+        """Returns the names of the files of an input that is a folder, sorted."""
+        names = list(source.files) or self.list_files(source.path)
+        if getattr(find_reader(source.kind), "OTHERS_LEFT_OUT", False):
+            return [name for name in names if self.resolve_path(f"{source.path}/{name}").is_file()]
         return names
 
 
@@ -143,14 +162,24 @@ class InputResult:
 @cache
 def input_readers() -> dict[str, ModuleType]:
     """Returns the modules that read inputs, by kind."""
+    found = ((kind, find_reader(kind)) for kind in sorted(_module_names()))
+    return {kind: reader for kind, reader in found if reader is not None}
+
+
+def find_reader(kind: str) -> ModuleType | None:
+    """Returns the module that reads inputs of a kind, None for no kind; no other module is imported."""
+    name = _module_names().get(kind)
+    reader = importlib.import_module(name) if name else None
+    return reader if hasattr(reader, "read") else None
+
+
+@cache
+def _module_names() -> dict[str, str]:
+    """Returns the names of the modules in this folder, by the kind of input that each would be."""
     import skewscope.adapters.inputs as folder  # noqa: PLC0415
 
-    found = {}
-    for module in pkgutil.iter_modules(folder.__path__):
-        reader = importlib.import_module(f"{folder.__name__}.{module.name}")
-        if hasattr(reader, "read"):
-            found[module.name.replace("_", "-")] = reader
-    return dict(sorted(found.items()))
+    names = (module.name for module in pkgutil.iter_modules(folder.__path__))
+    return {name.replace("_", "-"): f"{folder.__name__}.{name}" for name in names}
 
 
 def demo_path() -> Path:
@@ -169,7 +198,7 @@ def open_recording(path: Path) -> Recording:
         found = "a file" if folder.exists() else "no such folder"
         raise InputError([Problem(str(folder), 0, "", found, f"a recording: a folder with {RECORDING_FILE}")])
     fields = FieldReader(yamlfile.read(folder / RECORDING_FILE))
-    if fields.check_keys((), ("version", "topology", "inputs"), ("start", "end", "mapping", "note")):
+    if fields.check_keys((), ("version", "topology", "inputs"), ("start", "end", "mapping", "tick", "note")):
         fields.check_version()
     start, end = (_parse_time(fields, (name,)) for name in ("start", "end"))
     if start is not None and end is not None and end < start:
@@ -177,11 +206,14 @@ def open_recording(path: Path) -> Recording:
     cluster, digest = _parse_topology(fields, folder)
     # Names cannot be checked against a topology with problems.
     checked = cluster if digest else None
-    inputs = tuple(_parse_input(fields, path, folder, checked) for path in fields.item_paths(("inputs",), MAX_INPUTS))
+    listed = fields.value_at(("inputs",))
+    INPUTS.check(str(folder / RECORDING_FILE), len(listed) if isinstance(listed, list) else 0)
+    inputs = tuple(_parse_input(fields, path, folder, checked) for path in fields.item_paths(("inputs",)))
     mapping = _parse_mapping_file(fields, folder)
+    tick = _parse_tick(fields)
     if fields.problems:
         raise InputError(set(fields.problems))
-    return Recording(folder, cluster, inputs, start, end, fields.value_at(("version",)), digest, mapping)
+    return Recording(folder, cluster, inputs, start, end, fields.value_at(("version",)), digest, mapping, tick=tick)
 
 
 def clip_recording(recording: Recording, start: float | None, end: float | None) -> Recording:
@@ -211,6 +243,18 @@ def _parse_time(fields: FieldReader, path: FieldPath) -> float | None:
         )
         return None
     return float(value)
+
+
+def _parse_tick(fields: FieldReader) -> float | None:
+    """Returns the length of a tick in seconds; None for one that is chosen by the amount of data."""
+    value = fields.value_at(("tick",))
+    if value == AUTO_TICK:
+        return None
+    if value is None or (is_finite_number(value) and TICK_S <= value <= MAX_TICK_S):
+        return TICK_S if value is None else float(value)
+    found = f"{type_label(value)} ({value!s:.40})"
+    fields.add_problem(("tick",), found, f"{TICK_S:g} to {MAX_TICK_S:g} seconds, or {AUTO_TICK}")
+    return None
 
 
 def _parse_topology(fields: FieldReader, folder: Path) -> tuple[Topology, str]:
@@ -295,8 +339,9 @@ def _is_inside(folder: Path, path: Path) -> bool:
 
 def _parse_input(fields: FieldReader, at: FieldPath, folder: Path, cluster: Topology | None) -> Input:
     fields.check_keys(at, ("kind", "path"), ("labels", "note"))
-    kind = fields.text((*at, "kind"), choice=input_readers())
-    reader = input_readers().get(kind)
+    word = fields.value_at((*at, "kind"))
+    reader = find_reader(word) if isinstance(word, str) else None
+    kind = fields.text((*at, "kind"), choice=(word,) if reader else input_readers())
     path = _parse_path(fields, (*at, "path"), folder, is_folder=getattr(reader, "FOLDER", False)) if reader else ""
     labels = _parse_labels(fields, (*at, "labels"))
     for name in getattr(reader, "NEEDS", ()):
@@ -348,12 +393,12 @@ def load(
     Raises:
         InputError: all problems of the inputs.
     """
+    recording = replace(recording, workers=(os.cpu_count() or 1) if workers is None else workers)
     inputs = sorted(recording.inputs, key=lambda source: (source.kind, source.path, source.labels, source.line))
     names = MetricResolver(known, recording.topology, recording.mapping)
     spill = _SampleSpill()
     results = _read_all(recording, names, inputs, progress or (lambda _, __: None), workers, spill)
-    if problems := [problem for each in results for problem in each.problems]:
-        raise InputError(set(problems))
+    unread = _check_results(inputs, results)
     kept, claimed = drop_rival_engines([each.samples for each in results], EngineLedger(recording.topology), known)
     samples, table, doubles = merge_inputs(kept, spill.scratch)
     counts: Counter[tuple[str, str]] = sum((each.unmapped for each in results), Counter())
@@ -367,8 +412,45 @@ def load(
         tuple(
             sorted([*doubles, *claimed, *(UnmappedMetric(metric, reason, n) for (metric, reason), n in counts.items())])
         ),
-        tuple(sorted({text for each in results for text in each.warnings})),
+        tuple(sorted({*unread, *_group_warnings(inputs, results)})),
     )
+
+
+def _group_warnings(inputs: list[Input], results: list[InputResult]) -> Iterator[str]:
+    """Yields the warnings of all inputs; one that several inputs share names the first of them."""
+    paths: dict[str, list[str]] = {}
+    for source, result in zip(inputs, results, strict=True):
+        for text in result.warnings:
+            rest = text.removeprefix(f"{source.path}: ")
+            paths.setdefault(rest, []).append("" if rest == text else source.path)
+    for text, some in paths.items():
+        named = sorted({path for path in some if path})
+        yield f"{join_names(named, 3)}: {text}" if named else text
+
+
+def _check_results(inputs: list[Input], results: list[InputResult]) -> list[str]:
+    """Returns warnings about inputs that were found in a folder and cannot be read.
+
+    Raises:
+        InputError: problems of inputs that were named, or of all where none can be read.
+    """
+    failed = [(source, each.problems) for source, each in zip(inputs, results, strict=True) if each.problems]
+    raised = failed if len(failed) == len(inputs) else [each for each in failed if not each[0].is_found]
+    if raised:
+        raise InputError({problem for _, problems in raised for problem in problems})
+    return [unread_text(source.path, problems) for source, problems in failed]
+
+
+def unread_text(path: str, problems: Sequence[Problem]) -> str:
+    """Returns that a file was not read, and the first of its problems."""
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{path} is left out: {problem_text(problems[0])}{more}"
+
+
+def problem_text(problem: Problem) -> str:
+    """Returns a problem without the file and its folder, which the text around it names."""
+    place = ", ".join(filter(None, (f"line {problem.line}" if problem.line else "", problem.field)))
+    return f"{place}: {problem.found}" if place else problem.found
 
 
 def _input_hash(recording: Recording, inputs: list[Input], results: list[InputResult]) -> str:
@@ -377,6 +459,8 @@ def _input_hash(recording: Recording, inputs: list[Input], results: list[InputRe
     whole = [recording.version, recording.topology_hash, recording.start, recording.end, content]
     if recording.mapping.text:
         whole.append(hashlib.sha256(recording.mapping.text.encode()).hexdigest())
+    if recording.tick not in {None, TICK_S}:
+        whole.append({"tick": recording.tick})
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
 
 
@@ -407,45 +491,84 @@ def _read_all(
     spill: _SampleSpill,
 ) -> list[InputResult]:
     """Returns the result of each input, in their order."""
-    sizes = [_input_size(recording, source) for source in inputs]
-    done, total = 0, max(sum(sizes), 1)
+    sizes = [input_size(recording, source) for source in inputs]
+    check_total_size(recording, sizes)
+    known = 0
+    told = ByteProgress(progress, sum(sizes))
     found: dict[int, InputResult] = {}
-    for index, result in _read_inputs(recording, names, inputs, sizes, workers):
+    for index, result in _read_inputs(partial(read_input, recording, names), inputs, sizes, workers, told):
+        known += len(result.samples.keys)
+        KNOWN_SERIES.check(str(recording.path), known, SERIES_HINT)
         found[index] = spill.keep(result, str(index))
-        done += sizes[index]
-        progress(inputs[index].path, done / total)
+        told.finish(inputs[index].path, sizes[index])
     return [found[index] for index in range(len(inputs))]
 
 
 def _read_inputs(
-    recording: Recording, names: MetricResolver, inputs: list[Input], sizes: list[int], workers: int | None
+    read_one: Callable[[Input], InputResult],
+    inputs: list[Input],
+    sizes: list[int],
+    workers: int | None,
+    told: ByteProgress,
 ) -> Iterator[tuple[int, InputResult]]:
     """Yields (index, result) of each input as they become ready."""
+    alone = [n for n, source in enumerate(inputs) if getattr(find_reader(source.kind), "READS_IN_PARALLEL", False)]
+    rest = [n for n in range(len(inputs)) if n not in set(alone)]
+    size = sum(sizes[n] for n in rest)
     if workers is None:
-        workers = min(os.cpu_count() or 1, sum(sizes) // BYTES_PER_WORKER)
-    workers = min(workers, len(inputs))
-    if workers < 2 or sum(sizes) < MIN_PARALLEL_BYTES:
-        for index, source in enumerate(inputs):
-            yield index, read_input(recording, names, source)
+        workers = min(os.cpu_count() or 1, size // BYTES_PER_WORKER)
+    workers = min(workers, len(rest))
+    if workers < 2 or size < MIN_PARALLEL_BYTES:
+        alone, rest = list(range(len(inputs))), []
+    for index in alone:
+        told.begin(inputs[index].path, sizes[index])
+        with observe_bytes(told.add):
+            result = read_one(inputs[index])
+        yield index, result
+    if not rest:
         return
     # The largest first: short inputs fill the gaps at the end.
-    order = sorted(range(len(inputs)), key=lambda index: -sizes[index])
+    order = sorted(rest, key=lambda index: -sizes[index])
+    counter = SharedCounter()
+    work = partial(count_bytes, counter, read_one)
     try:
         for place, result in map_parallel(
-            partial(read_input, recording, names), [inputs[index] for index in order], workers
+            work, [inputs[index] for index in order], workers, lambda: told.tell_counter(counter)
         ):
             yield order[place], result
     except ProcessEndedError:
         hint = "Was there enough memory? Fewer workers need less."
-        fault = Problem(str(recording.path), 0, "", "the reader process died", "samples", hint)
+        fault = Problem(inputs[0].path, 0, "", "the reader process died", "samples", hint)
         raise InputError([fault]) from None
+
+
+def check_total_size(recording: Recording, sizes: Sequence[int]) -> None:
+    """Raises InputError where the inputs have more bytes, as they are stored, than are read without being asked to."""
+    BYTES.check(str(recording.path), sum(sizes), "Give fewer or shorter files.")
+
+
+class _BoundedRegistry(SeriesRegistry):
+    """The series of one input, of which there may be so many."""
+
+    def __init__(self, file: str, most: int) -> None:
+        super().__init__()
+        self._file, self._most = file, most
+
+    def register(self, key: SeriesKey, rank: int) -> int:
+        """Returns the number of a series with a rank."""
+        found = super().register(key, rank)
+        if found >= self._most:
+            raise InputError([KNOWN_SERIES.problem(self._file, hint=SERIES_HINT)])
+        return found
 
 
 def read_input(recording: Recording, names: MetricResolver, source: Input) -> InputResult:
     """Reads one input; problems are part of the result, since exceptions lose them between processes."""
-    registry = SeriesRegistry()
+    registry = _BoundedRegistry(recording.display_path(source.path), KNOWN_SERIES.limit())
     try:
-        block = input_readers()[source.kind].read(source, recording, registry, names)
+        reader = find_reader(source.kind)
+        assert reader is not None  # checked when the recording was opened
+        block = reader.read(source, recording, registry, names)
         digest = _input_digest(recording, source)
     except InputError as error:
         return InputResult(InputSamples(), "", problems=error.problems)
@@ -455,12 +578,13 @@ def read_input(recording: Recording, names: MetricResolver, source: Input) -> In
 
 def _input_files(recording: Recording, source: Input) -> list[str]:
     """Returns the paths of an input's files."""
-    if getattr(input_readers()[source.kind], "FOLDER", False):
-        return [f"{source.path}/{name}" for name in recording.list_files(source.path)]
+    if getattr(find_reader(source.kind), "FOLDER", False):
+        return [f"{source.path}/{name}" for name in recording.list_input_files(source)]
     return [source.path]
 
 
-def _input_size(recording: Recording, source: Input) -> int:
+def input_size(recording: Recording, source: Input) -> int:
+    """Returns the bytes of an input as it is stored; 0 where it cannot be read."""
     try:
         return sum(recording.resolve_path(path).stat().st_size for path in _input_files(recording, source))
     except OSError:
@@ -469,7 +593,7 @@ def _input_size(recording: Recording, source: Input) -> int:
 
 def _input_digest(recording: Recording, source: Input) -> str:
     """Returns a hash of an input's bytes; those of pages include the names, which are their times."""
-    pages = getattr(input_readers()[source.kind], "FOLDER", False)
+    pages = getattr(find_reader(source.kind), "FOLDER", False)
     try:
         files = [
             (Path(path).name if pages else "", recording.resolve_path(path)) for path in _input_files(recording, source)

@@ -17,6 +17,8 @@ import numpy as np
 from skewscope.adapters.formats.topology_text import format_topology
 from skewscope.adapters.inputs.draft_recording import DraftRecording, check_new_folder, write_description
 from skewscope.adapters.inputs.recording import Recording, load, open_recording
+from skewscope.adapters.runtime.pace import choose_tick
+from skewscope.engine.engine import TICK_S
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
 from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology
 from skewscope.kb.loader import catalogue
@@ -150,7 +152,9 @@ def redact_recording(draft: DraftRecording, folder: Path) -> DraftRecording:
     folder.mkdir(parents=True, exist_ok=True)
     _write_samples(loaded.block, renamed.keys, folder / SAMPLES_FILE)
     text = format_topology(names.renamed_topology())
-    bare = Recording(folder, Topology(), (), draft.recording.start, draft.recording.end)
+    given = draft.recording
+    tick = given.tick or choose_tick(loaded.samples.tick_numbers(TICK_S), loaded.table)
+    bare = Recording(folder, Topology(), (), given.start, given.end, tick=tick)
     write_description(folder, text, [{"kind": "parquet", "path": SAMPLES_FILE}], bare)
     return DraftRecording(open_recording(folder), text, ())
 

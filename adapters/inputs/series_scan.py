@@ -7,12 +7,23 @@ from pathlib import PurePosixPath
 
 from skewscope.adapters.discovery.hosts import HOST_BOUND, HOST_LABELS
 from skewscope.adapters.discovery.observed_series import HELPER_METRICS, ObservedSeries, observe_series
-from skewscope.adapters.formats.compression import open_stream
-from skewscope.adapters.inputs.recording import Input, Recording, input_readers
+from skewscope.adapters.formats.bounds import KNOWN_SERIES, SERIES
+from skewscope.adapters.formats.compression import observe_bytes, open_stream
+from skewscope.adapters.inputs.byte_progress import ByteProgress
+from skewscope.adapters.inputs.recognition import SkippedFile
+from skewscope.adapters.inputs.recording import (
+    SERIES_HINT,
+    Input,
+    Recording,
+    check_total_size,
+    input_readers,
+    input_size,
+    problem_text,
+)
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.engine.model.topology_file import NODE_WITHOUT
+from skewscope.kb.problems import InputError, Problem
 
-MAX_SERIES = 2_000_000
 SELF_PLACED = frozenset(("pod", "rank", "group", "replica"))
 """Labels that place a series without a host."""
 
@@ -28,6 +39,8 @@ class SeriesScan:
     """Number of series of each metric that no signal has."""
     nodes_of_files: list[str] = field(default_factory=list)
     """Nodes that are named after their files."""
+    unread: list[SkippedFile] = field(default_factory=list)
+    """Files in folders that look like a known kind but cannot be read."""
 
 
 def scan_inputs(
@@ -39,25 +52,42 @@ def scan_inputs(
         InputError: an input cannot be read.
     """
     scan = SeriesScan()
-    for number, source in enumerate(recording.inputs):
-        if progress:
-            progress(f"look at {source.path}", number / len(recording.inputs))
-        _scan_input(source, recording, names, scan)
+    problems: list[Problem] = []
+    sizes = [input_size(recording, source) for source in recording.inputs]
+    report = progress or (lambda _, __: None)
+    check_total_size(recording, sizes)
+    told = ByteProgress(lambda path, share: report(f"look at {path}", share), sum(sizes))
+    for source, size in zip(recording.inputs, sizes, strict=True):
+        told.begin(source.path, size)
+        try:
+            with observe_bytes(told.add):
+                _scan_input(source, recording, names, scan)
+        except InputError as error:
+            if not source.is_found:
+                raise
+            problems += error.problems
+            scan.unread.append(SkippedFile(source.path, problem_text(error.problems[0])))
+        told.finish(source.path, size)
+    if problems and not scan.inputs:
+        raise InputError(problems)
     return scan
 
 
 def _scan_input(source: Input, recording: Recording, names: MetricResolver, scan: SeriesScan) -> None:
+    most, most_known = SERIES.limit(), KNOWN_SERIES.limit()
     distinct: dict[tuple[str, tuple[tuple[str, str], ...]], None] = {}
     for metric, labels in _list_series(source, recording):
         distinct.setdefault((names.metric_name(metric, labels), tuple(sorted(labels.items()))))
-        if len(distinct) > MAX_SERIES:
-            break
+        if len(distinct) > most:
+            raise InputError([SERIES.problem(recording.display_path(source.path), hint=SERIES_HINT)])
     static = dict(source.labels)
     found = []
     for metric, pairs in distinct:
         own = {**dict(pairs), **static}
         observed = list(observe_series([(metric, own)], names))
         found += observed
+        if len(scan.series) + len(found) > most_known:
+            raise InputError([KNOWN_SERIES.problem(recording.display_path(source.path), hint=SERIES_HINT)])
         if not observed and not metric.endswith("_created") and metric not in HELPER_METRICS:
             scan.unknown[metric] += 1
     named = _node_of_file(source, found)

@@ -17,7 +17,9 @@ from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "SGLang server log"
-BATCH = re.compile(r"\b(?P<kind>Decode|Prefill) batch[.,] (?P<fields>#.*)")
+BATCH = re.compile(r"\b(?P<kind>Decode|Prefill) batch(?: \[[^\]]{1,40}\])?[.,] (?P<fields>#.*)")
+ACTOR = re.compile(r"^\(SGLangEngine pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[^,)\s]{1,60}))?\)")
+"""Before the lines of several engines that Ray runs and whose output it joins."""
 FIELD = re.compile(
     r"(?:^|, )(?P<name>#?[a-zA-Z][\w -]*(?: \(token/s\))?): (?P<number>\d+(?:\.\d+)?)(?P<unit>%)?(?=,|\s*$)"
 )
@@ -36,8 +38,8 @@ METRICS = {
 DATELESS = "its times have no date: days are counted from 1970-01-01"
 EXAMPLE = "`[2026-11-22 10:00:00 TP0] Decode batch, #running-req: 8, #token: 62531, ..., #queue-req: 0`"
 
-Samples = dict[tuple[str, str, float], tuple[float, int]]
-"""By metric, data-parallel rank and time: value and line of the newest sample."""
+Samples = dict[tuple[str, tuple[str, str], float], tuple[float, int]]
+"""By metric, data-parallel rank with engine, and time: value and line of the newest sample."""
 
 
 def recognise(head: bytes, _name: str) -> bool:
@@ -67,16 +69,22 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
         if time is None:
             note, time = DATELESS, _read_clock(text, number, name, days)
         for metric, value in _read_fields(batch):
-            newest[metric, ranks.get("DP", ""), time] = value, number
+            newest[metric, (ranks.get("DP", ""), _find_engine(text)), time] = value, number
         check_size(len(newest), name, number)
     if not newest:
         raise InputError([Problem(name, 0, "", "no line of a batch", f"lines such as {EXAMPLE}")])
     instance, unnamed = find_instance(labels, name)
     collector = SeriesCollector(name, join_notes(note, unnamed))
-    for (metric, rank, time), (value, number) in newest.items():
-        place = {"dp_rank": rank, "model_name": model, "instance": instance}
+    for (metric, (rank, engine), time), (value, number) in newest.items():
+        place = {"dp_rank": rank, "model_name": model, "instance": instance, "engine": engine}
         collector.add(metric, place, time, value, number)
     return collector.series()
+
+
+def _find_engine(text: str) -> str:
+    """Returns what tells the engine of a line from others in the file; '' where the file has one."""
+    match = ACTOR.match(text)
+    return "-".join(filter(None, (match["ip"], match["pid"]))) if match else ""
 
 
 def _read_clock(text: str, number: int, name: str, days: DayTimes) -> float:

@@ -17,6 +17,8 @@ from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "vLLM server log"
+YEARLESS = True
+"""Its times have no year."""
 STATISTICS = "Avg prompt throughput: "
 ENGINE = re.compile(r"Engine (?P<engine>\d{1,6}): Avg prompt")
 MODEL = re.compile(r"engine \(v\S+\) with config: model='(?P<model>[^']{1,200})'")
@@ -32,7 +34,7 @@ METRICS = {
     "Prefix cache hit rate": ("skewscope_serve_prefix_hit_rate", 0.01),
 }
 """By what a line calls it: metric and factor. Before version 1, `Pending` are the requests that wait."""
-YEARLESS = f"its times have no year: {ASSUMED_YEAR} is assumed; give the input the label year, such as '2026'"
+ASSUMED = f"its times have no year: {ASSUMED_YEAR} is assumed; give the input the label year, such as '2026'"
 EXAMPLE = "`INFO 11-22 10:00:00 [loggers.py:273] Engine 000: Avg prompt throughput: 12.3 tokens/s, ...`"
 HINT = "Start the server without --disable-log-stats; it logs statistics each 10 s while it works."
 
@@ -59,7 +61,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     if not lines:
         raise InputError([Problem(name, 0, "", "no line of statistics", f"lines such as {EXAMPLE}", HINT)])
     instance, unnamed = find_instance(labels, name)
-    collector = SeriesCollector(name, join_notes("" if dates.year else YEARLESS, unnamed))
+    collector = SeriesCollector(name, join_notes("" if dates.year else ASSUMED, unnamed))
     place = {"model_name": model, "instance": instance}
     for number, text in lines:
         _read_statistics((number, text), place, dates, collector)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skewscope.engine.ingest.feed import Block, SeriesKey
+from skewscope.engine.model.arrays import F64, Index
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue
 
@@ -28,6 +29,11 @@ PART_LABELS = frozenset(
 """Labels by which series of one engine differ."""
 MIN_STEPS, MAX_FALLS = 8, 0.25
 """A counter of so many steps falls in no more than this share of them: a restart is one fall."""
+FORGET_STEPS = 64
+"""Steps of a live counter after which earlier ones count half."""
+SEVERAL_ENGINES = "several engines report for its replica"
+EQUAL_LABELS = "two engines seem to have equal labels"
+"""Why series of engines are not used, for counts of series."""
 RELEASE_S = 300.0
 """Seconds of silence after which an engine is gone: as long as Prometheus returns an old sample."""
 ONE_ENGINE_KINDS = frozenset(("tensor-parallel", "pipeline-parallel"))
@@ -160,13 +166,50 @@ def find_mixed_counters(keys: Sequence[SeriesKey], block: Block, counters: froze
     falls = np.bincount(series[1:][is_step & (value[1:] < value[:-1])], minlength=len(keys))
     steps = np.bincount(series[1:][is_step], minlength=len(keys))
     mixed = np.flatnonzero((steps >= MIN_STEPS) & (falls > MAX_FALLS * steps)).tolist()
-    return {
-        keys[n].entity: (
-            f"a counter of replica {keys[n].entity} goes back and forth, as if two engines had the same labels, so "
-            "none is used: a label `instance` with the port of each decides"
-        )
-        for n in mixed
-    }
+    return {keys[n].entity: _mixed_sentence(keys[n].entity) for n in mixed}
+
+
+def _mixed_sentence(replica: str) -> str:
+    return (
+        f"a counter of replica {replica} goes back and forth, as if two engines had the same labels, so none is used: "
+        "a label `instance` with the port of each decides"
+    )
+
+
+@dataclass
+class CounterWatch:
+    """Finds live what `find_mixed_counters` finds in files; the newest steps count most."""
+
+    entities: list[str]
+    """[counter] replica of each."""
+    _last: F64 = field(default_factory=lambda: np.empty(0))
+    _steps: F64 = field(default_factory=lambda: np.empty(0))
+    _falls: F64 = field(default_factory=lambda: np.empty(0))
+
+    def note(self, counters: Index, values: F64) -> None:
+        """Takes in new values.
+
+        Args:
+            counters: [value] places in `entities`, each once.
+            values: [value] the counters' values; a repeated one is no step, since sources are read more often than
+                they change.
+        """
+        more = len(self.entities) - len(self._last)
+        if more:
+            self._last = np.append(self._last, np.full(more, np.nan))
+            self._steps, self._falls = (np.append(each, np.zeros(more)) for each in (self._steps, self._falls))
+        before = self._last[counters]
+        self._steps[counters] += np.isfinite(before) & np.isfinite(values) & (values != before)
+        self._falls[counters] += values < before
+        self._last[counters] = np.where(np.isfinite(values), values, before)
+        full = self._steps >= FORGET_STEPS
+        self._steps[full] /= 2
+        self._falls[full] /= 2
+
+    def mixed_replicas(self) -> dict[str, str]:
+        """Returns the replicas with such a counter, each with a sentence on what would decide."""
+        mixed = np.flatnonzero((self._steps >= MIN_STEPS) & (self._falls > MAX_FALLS * self._steps)).tolist()
+        return {self.entities[n]: _mixed_sentence(self.entities[n]) for n in mixed}
 
 
 def _host_of(identity: Identity) -> str:

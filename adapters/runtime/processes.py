@@ -18,16 +18,21 @@ R = TypeVar("R")
 
 STOP_TIMEOUT_S = 10.0
 """Seconds for a process to end after the signal."""
+IDLE_S = 0.2
+"""Seconds between two calls of `on_idle`."""
 
 
 class ProcessEndedError(Exception):
     """A process ended before it returned its result, nearly always for lack of memory."""
 
 
-def map_parallel(work: Callable[[T], R], items: Sequence[T], workers: int) -> Iterator[tuple[int, R]]:
+def map_parallel(
+    work: Callable[[T], R], items: Sequence[T], workers: int, on_idle: Callable[[], None] | None = None
+) -> Iterator[tuple[int, R]]:
     """Yields (index, `work(item)`) as results become ready; items are started in their order.
 
-    Items and results are pickled between processes; `work` is pickled once per process.
+    Items and results are pickled between processes; `work` is pickled once per process. `on_idle` is called several
+    times a second while no result is ready.
 
     Raises:
         ProcessEndedError: a process ended on its own.
@@ -37,7 +42,7 @@ def map_parallel(work: Callable[[T], R], items: Sequence[T], workers: int) -> It
     try:
         with _defer_interrupts():
             ours |= (_start_process(work) for _ in range(min(workers, len(items))))
-        yield from _collect_results(items, ours)
+        yield from _collect_results(items, ours, on_idle)
     finally:
         for process in ours.values():
             process.terminate()
@@ -46,7 +51,9 @@ def map_parallel(work: Callable[[T], R], items: Sequence[T], workers: int) -> It
             end.close()
 
 
-def _collect_results(items: Sequence[object], ends: Iterable[Connection]) -> Iterator[tuple[int, Any]]:
+def _collect_results(
+    items: Sequence[object], ends: Iterable[Connection], on_idle: Callable[[], None] | None
+) -> Iterator[tuple[int, Any]]:
     """Yields results and sends each process the next item as soon as it is free."""
     left = iter(enumerate(items))
     busy: dict[Connection, int] = {}
@@ -54,7 +61,9 @@ def _collect_results(items: Sequence[object], ends: Iterable[Connection]) -> Ite
         _send_item(end, item)
         busy[end] = index
     while busy:
-        ready = wait(list(busy))
+        ready = wait(list(busy), IDLE_S if on_idle else None)
+        if on_idle and not ready:
+            on_idle()
         for end in [end for end in busy if end in ready]:
             index, answer = busy.pop(end), _receive_result(end)
             for following, item in left:

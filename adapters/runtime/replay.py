@@ -1,14 +1,18 @@
 """Replays a recording through the engine as fast as possible."""
 
+import gc
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from skewscope.adapters.formats.bounds import WORK_SECONDS
 from skewscope.adapters.inputs.recording import Recording, RecordingData, load, open_recording
 from skewscope.adapters.mapping.names import UnmappedMetric
+from skewscope.adapters.runtime.pace import choose_tick
 from skewscope.adapters.runtime.runtime import Runtime, Snapshot, Span, build_runtime
 from skewscope.adapters.view.builder import ViewBuilder, ViewHistory
 from skewscope.engine.engine import TICK_S
@@ -24,11 +28,16 @@ Progress = Callable[[str, float], None]
 TickFilter = Callable[[Block, SeriesTable], Block]
 """Returns the samples of a tick that the engine gets."""
 
-READ_SHARE = 0.8
+READ_SHARE = 0.5
 """Share of the work that reading takes."""
 MAX_GAP = 240.0
 """Seconds without a sample after which ticks are skipped: all values are stale by then."""
 MAX_TICKS = 10_000_000
+TICK_COST_S, SIGNAL_COST_S, SERIES_COST_S = 0.7e-3, 0.1e-3, 12e-9
+"""Seconds of work of a tick, and for each signal and each series in it, on a fast machine: what is refused is too much
+on any (`bench/test_bench_large.py`, `bench/hostile_inputs.py`)."""
+OBJECTS_PER_COLLECTION = 50_000
+"""New objects after which Python searches for garbage in cycles, of which a replay makes hardly any."""
 TIME_MARGIN_S = 1e-3
 """A tick that ends less than this before something may change is evaluated."""
 
@@ -49,8 +58,22 @@ class ReplayResult:
     samples: int
     signals: tuple[str, ...] = ()
     """Ids of the signals that have had a value, in order."""
+    tick_s: float = TICK_S
+    """Seconds of data that were judged at a time."""
 
 
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Lets Python search for garbage less often for a while."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], OBJECTS_PER_COLLECTION) if before[0] else 0, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+@_rare_collections()
 def replay(
     path: Path | Recording,
     *,
@@ -59,6 +82,7 @@ def replay(
     keep_snapshots: bool = False,
     through: Callable[[Topology], TickFilter] | None = None,
     history: ViewHistory | None = None,
+    most_seconds: float = math.inf,
 ) -> ReplayResult:
     """Replays a recording and returns its incidents.
 
@@ -70,6 +94,7 @@ def replay(
         keep_snapshots: keep the snapshot of every tick, not only the last one.
         through: builds a filter of samples for a topology, to test what a diagnosis rests on.
         history: receives a view of every tick, for a console.
+        most_seconds: refuse what takes longer to diagnose, by an estimate.
 
     Raises:
         InputError: all problems of the recording, the catalogue or the rules.
@@ -78,7 +103,10 @@ def replay(
     recording = path if isinstance(path, Recording) else open_recording(path)
     known = catalogue()
     loaded = load(recording, known, lambda what, share: report(f"read {what}", share * READ_SHARE), workers)
-    with build_runtime(recording.topology, known, loaded.table) as runtime:
+    tick = recording.tick or choose_tick(loaded.samples.tick_numbers(TICK_S), loaded.table)
+    recording = replace(recording, tick=tick)
+    _check_work(loaded, recording, most_seconds, every_tick=keep_snapshots or history is not None)
+    with build_runtime(recording.topology, known, loaded.table, tick=tick) as runtime:
         keep = through(recording.topology) if through else _keep_all
         kept: list[Snapshot] = []
         sinks = [kept.append] if keep_snapshots else []
@@ -95,7 +123,30 @@ def replay(
         max(0.0, loaded.end - loaded.start),
         len(loaded.samples),
         signals,
+        tick,
     )
+
+
+def _check_work(loaded: RecordingData, recording: Recording, most_seconds: float, *, every_tick: bool) -> None:
+    """Raises InputError where diagnosing takes longer than it may.
+
+    Args:
+        loaded: the samples.
+        recording: where they are from.
+        most_seconds: seconds of work that are allowed.
+        every_tick: whether ticks without a sample are evaluated as well.
+    """
+    if not math.isfinite(most_seconds):
+        return
+    sampled = loaded.samples.tick_numbers(recording.tick or TICK_S)
+    ticks = sum(1 for _ in tick_ends(loaded, recording)) if every_tick else len(sampled)
+    series, signals = len(loaded.table.keys), len({key.signal for key in loaded.table.keys})
+    seconds = ticks * (TICK_COST_S + signals * SIGNAL_COST_S + series * SERIES_COST_S)
+    if seconds > most_seconds:
+        found = f"about {seconds:.0f} s of work ({ticks} ticks of {series} series)"
+        raised = f"{WORK_SECONDS.variable}={2 * math.ceil(seconds)} allows more."
+        hint = f"Give a shorter span, with start and end or --from and --to. {raised}"
+        raise InputError([Problem(str(recording.path), 0, "", found, f"at most {most_seconds:g} s", hint)])
 
 
 def _count_by_reason(unmapped: tuple[UnmappedMetric, ...]) -> dict[str, int]:
@@ -156,21 +207,22 @@ def tick_ends(loaded: RecordingData, recording: Recording) -> Iterator[float]:
     Raises:
         InputError: the samples span more than `MAX_TICKS` ticks.
     """
-    times = loaded.samples.tick_numbers(TICK_S)
+    tick = recording.tick or TICK_S
+    times = loaded.samples.tick_numbers(tick)
     if recording.start is not None:
-        times = times[times >= math.floor(recording.start / TICK_S)]
+        times = times[times >= math.floor(recording.start / tick)]
     if recording.end is not None:
-        times = times[times <= math.ceil(recording.end / TICK_S) + 1]
+        times = times[times <= math.ceil(recording.end / tick) + 1]
     if not len(times):
         return
-    gap = np.minimum(np.diff(times, prepend=times[0]), MAX_GAP / TICK_S)
+    gap = np.minimum(np.diff(times, prepend=times[0]), MAX_GAP / tick)
     if gap.sum() > MAX_TICKS:
-        found = f"samples over {gap.sum() * TICK_S / 86400:.0f} days"
+        found = f"samples over {gap.sum() * tick / 86400:.0f} days"
         raise InputError(
             [Problem(str(recording.path), 0, "", found, "a shorter recording", "Give start and end in it.")]
         )
     for end, back in zip(times.tolist(), gap.astype(int).tolist(), strict=True):
         for missing in range(back - 1, -1, -1):
-            yield (end - missing) * TICK_S
+            yield (end - missing) * tick
         if not back:
-            yield end * TICK_S
+            yield end * tick

@@ -13,7 +13,7 @@ from skewscope.adapters.runtime.durable import best_matcher
 from skewscope.adapters.view.snapshot import SourceState
 from skewscope.engine.advice.advice import PolicyEvaluator
 from skewscope.engine.advice.policy import compile_policies
-from skewscope.engine.engine import Engine, IncidentChange
+from skewscope.engine.engine import TICK_S, Engine, IncidentChange
 from skewscope.engine.ingest.feed import Block, SeriesTable
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.incident import Incident
@@ -351,6 +351,8 @@ class Snapshot:
     """Missing telemetry and what is unknown without it, in sentences."""
     silenced: Mapping[str, str] = field(default_factory=dict)
     """Id of the silence of each silenced incident, by incident id."""
+    unplaced: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Live: number of series that are not used, by source and reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,8 +387,13 @@ class Runtime:
 
 
 @contextmanager
-def build_runtime(topology: Topology, known: Catalogue, table: SeriesTable) -> Iterator[Runtime]:
+def build_runtime(
+    topology: Topology, known: Catalogue, table: SeriesTable, also_read: Iterable[str] = (), tick: float = TICK_S
+) -> Iterator[Runtime]:
     """Builds the runtime of a topology; leaving the context ends the matcher's process.
+
+    `also_read` are ids of signals that are kept though neither rules nor symptoms read them; `tick` is the length of a
+    tick in seconds.
 
     Raises:
         InputError: all problems of the rules and policies.
@@ -398,7 +405,8 @@ def build_runtime(topology: Topology, known: Catalogue, table: SeriesTable) -> I
     program = compile_policies(policies)
     matcher = best_matcher(program)
     try:
-        engine = Engine(rules.values(), known, topology, PolicyEvaluator(program, matcher), symptoms=True)
+        evaluator = PolicyEvaluator(program, matcher)
+        engine = Engine(rules.values(), known, topology, evaluator, symptoms=True, also_read=also_read, tick=tick)
         yield Runtime(engine, table, TelemetryCoverage(topology, engine, table))
     finally:
         matcher.close()

@@ -280,6 +280,23 @@ class LocalityIndex:
             self._facts[entity] = self._build_facts(entity)
         return self._facts[entity]
 
+    def work_of(self, entity: Entity) -> str:
+        """What an entity works on as far as the topology tells: inference, training, or '' for both and for unknown."""
+        place = self.location_of(entity)
+        names = {g.removeprefix("group:") for g in place.groups}
+        groups = [self.topology.group[g] for g in sorted(names) if g in self.topology.group]
+        serves = [bool(g.engine or g.front_end or g.kind == "prefill-decode" or g.name in self._pools) for g in groups]
+        if place.pools and all(serves):
+            return "inference"
+        if any(serves) or place.pools:
+            # Groups within a replica, such as its tensor-parallel ones, serve as well; others train.
+            told = list(zip(groups, serves, strict=True))
+            behind = {node for group, serving in told if serving for node in self._members[group.name]}
+            within = all(self._members[group.name] <= behind for group, serving in told if not serving)
+            return "inference" if within else ""
+        # Only training has replicas that average gradients and no door for requests.
+        return "training" if any(g.kind == "data-parallel" for g in groups) else ""
+
     def _build_facts(self, entity: Entity) -> Mapping[str, str | int]:
         place = self.location_of(entity)
         names = sorted(g.removeprefix("group:") for g in place.groups)

@@ -124,6 +124,15 @@ class Topology:
         """The node of each member of any group: the member itself, or the part before `/gpuN`."""
         return {m: m if m in self.node else m.rsplit("/", 1)[0] for g in self.groups for m in g.members}
 
+    @cached_property
+    def groups_on(self) -> Mapping[str, tuple[Group, ...]]:
+        """The groups with a member on each node, by its name."""
+        found: dict[str, dict[str, Group]] = {}
+        for group in self.groups:
+            for member in group.members:
+                found.setdefault(self.node_of[member], {})[group.name] = group
+        return {node: tuple(groups.values()) for node, groups in found.items()}
+
 
 def canonical_gpu_id(text: str) -> str:
     """Returns a UUID or PCI address in one form: lower case, a PCI domain of four digits."""

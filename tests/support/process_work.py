@@ -4,6 +4,7 @@ import os
 import signal
 import time
 
+from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.runtime.durable import DurableMatcher
 from skewscope.kb.problems import InputError, Problem
 from tests.support.policies import diagnosis
@@ -33,6 +34,13 @@ def die_beside_others(n):
 def sleep(n):
     time.sleep(600 * n)
     return n
+
+
+def read_slowly(path):
+    """Reads a file, a mebibyte four times a second."""
+    with open_stream(path) as stream:
+        while stream.read(1 << 20):
+            time.sleep(0.25)
 
 
 def conclude_elsewhere(made, queue):

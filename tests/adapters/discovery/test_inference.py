@@ -145,6 +145,18 @@ def test_what_an_engine_has_under_canonical_names_is_no_second_engine():
     assert [group.name for group in found.groups] == ["vllm-s0"]
 
 
+def test_labels_that_engines_of_several_hosts_share_tell_none_apart():
+    engines = [(WAITING, {"Hostname": host, "model_name": model}) for host in "ab" for model in ("m", "n")]
+    found, _ = infer(*engines)
+    assert [(group.front_end, group.engine) for group in found.groups] == [(host, ()) for host in "aabb"]
+
+
+def test_what_a_frame_around_engines_reports_is_no_second_engine():
+    frame = ("dynamo_component_gpu_cache_usage_percent", {"Hostname": "h"})
+    found, _ = infer((WAITING, {"Hostname": "h", "model_name": "m"}), frame)
+    assert [group.name for group in found.groups] == ["vllm-h"]
+
+
 def test_ports_that_name_their_group_make_its_members():
     lag = [("skewscope_wire_own_pause", {"node": f"n{n}", "port": "ew", "group": "AB"[n // 2]}) for n in range(4)]
     found, _ = infer(*lag, ("skewscope_serve_waiting", {"replica": "A"}))

@@ -152,12 +152,12 @@ def test_an_endless_line_is_refused_early():
 
 
 def test_too_many_series_are_refused(monkeypatch):
-    monkeypatch.setattr(openmetrics, "MAX_SERIES", 10)
+    monkeypatch.setenv("SKEWSCOPE_MAX_SERIES", "10")
     assert "found more than 10 series" in fault("".join(f"a{n} 1 2\n" for n in range(12)))[0]
 
 
 def test_too_many_samples_are_refused(monkeypatch):
-    monkeypatch.setattr(openmetrics, "MAX_SAMPLES", 10)
+    monkeypatch.setenv("SKEWSCOPE_MAX_SAMPLES", "10")
     assert "found more than 10 samples" in fault("a 1 2\n" * 12)[0]
 
 

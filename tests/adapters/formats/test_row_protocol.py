@@ -74,3 +74,21 @@ HELLO_FRAME = (0, json.dumps({"node": "n0", "boot": "b", "version": "1"}).encode
 def test_bad_bodies_are_named(body: bytes, told: str) -> None:
     with pytest.raises(BadRowsError, match=told):
         list(decode(body))
+
+
+@pytest.mark.parametrize("part", [b"[]", b"{}", b'""', b"1"])
+def test_json_of_very_many_small_parts_is_refused_before_it_is_parsed(part):
+    """It would take a hundred times its size in memory."""
+    text = b'{"table":0,"first":0,"series":[' + (part + b",") * 3_000_000 + part + b"]}"
+    hello = zstandard.ZstdDecompressor().decompress(encode([HelloFrame("n0", "b", "1")]))
+    sent = zstandard.ZstdCompressor(level=1).compress(hello + struct.pack("<BI", 1, len(text)) + text)
+    frames = decode(sent)
+    next(frames)
+    with pytest.raises(BadRowsError, match="a JSON frame of more than"):
+        next(frames)
+
+
+def test_a_body_announces_no_more_series_than_an_agent_may_have():
+    some = SeriesFrame(0, 0, tuple(SeriesKey("a", "node", "n0", str(n)) for n in range(40_000)))
+    with pytest.raises(BadRowsError, match="more than 65536 series in one body"):
+        list(decode(encode([HelloFrame("n0", "b", "1"), some, some])))

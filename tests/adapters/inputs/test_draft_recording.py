@@ -57,6 +57,8 @@ def samples(draft):
         ("b.csv", "a,b\n1,2\n", ""),
         ("c.csv", "timestamp, index, power.draw [W]\n", ""),
         ("a.om", DUMP, "openmetrics"),
+        ("a.txt", '{__name__="up", instance="n0:9100"} 1 1750000000123\n', "openmetrics"),
+        ("a.txt", '{instance="n0:9100"} 1 1750000000123\n', ""),
         ("1750000000.prom", PAGE, "prometheus-pages"),
         ("page.prom", PAGE, ""),
         ("x.log", "step 1 loss 0.5\nstep 2 loss 0.4\n", ""),

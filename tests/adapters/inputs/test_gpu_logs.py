@@ -150,6 +150,24 @@ def test_dcgmi_has_rounds_a_period_apart_and_names_by_its_fields(tmp_path):
     assert "rounds are 1 s apart" in result.warnings[0]
 
 
+def test_the_table_of_dcgmi_before_version_3_is_read():
+    text = """\
+    # Entity  GRACT  TENSO  DRAMA
+          Id
+        GPU 0  0.000  0.000  0.000
+        GPU-I 0  0.970  0.930  0.100
+        GPU 1  0.552  0.527  0.250
+    # Entity  GRACT  TENSO  DRAMA
+          Id
+        GPU 0  0.969  0.928  0.000
+        GPU 1  0.973  0.931  0.500
+"""
+    found = {(one.metric, dict(one.labels)["gpu"]): one.values.tolist() for one in read(dcgmi_dmon, text)}
+    assert found["DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "0"] == [0.0, 0.928]
+    assert found["DCGM_FI_PROF_DRAM_ACTIVE", "1"] == [0.25, 0.5]
+    assert len(found) == 6
+
+
 def test_numbers_of_fields_and_times_before_the_lines_are_read():
     text = "2026-11-22T10:00:00Z #Entity   100\n2026-11-22T10:00:00Z ID\n2026-11-22T10:00:05Z GPU 3     1200\n"
     (one,) = read(dcgmi_dmon, text, node="n0")

@@ -49,6 +49,10 @@ def write(folder, dumps, name="nccl_trace_rank_{}"):
     return folder
 
 
+def files_of(folder):
+    return sorted(folder.iterdir())
+
+
 def values(series, signal, rank):
     """Returns (seconds after NS, value) of the only series of a signal on a rank of the job."""
     found = [s for s in series if s.metric.endswith(signal) and dict(s.labels)["global_rank"] == str(rank)]
@@ -64,7 +68,7 @@ def stopped_job():
 
 
 def test_progress_and_state_of_each_rank_are_held_until_the_time_out(tmp_path):
-    series = read_series(write(tmp_path / "dumps", stopped_job()), "dumps", {})
+    series = read_series(files_of(write(tmp_path / "dumps", stopped_job())), "dumps")
     assert values(series, "coll_seq", 2)[:20] == [(n, n) for n in range(1, 21)]
     assert values(series, "coll_seq", 2)[-1] == (141.0, 20.0)
     assert values(series, "coll_seq", 0)[-1] == (141.0, 21.0)
@@ -74,6 +78,51 @@ def test_progress_and_state_of_each_rank_are_held_until_the_time_out(tmp_path):
     assert labels["group"] == "TENSOR_MODEL_PARALLEL_GROUP-7"
     assert (labels["rank"], labels["nranks"], labels["parallelism"]) == ("0", "4", "tensor")
     assert "does not say when it was written" in series[0].note
+
+
+def failed_gpu():
+    """As `stopped_job`, but the host of rank 2 went on to enqueue what its GPU, which failed after 18, never ran."""
+    job = stopped_job()
+    pending = [operation(n, n, "scheduled") for n in range(19, 22)]
+    job[2] = dump([*(operation(n, n) for n in range(1, 19)), *pending])
+    for rank, completed in ((0, 20), (1, 20), (2, 18), (3, 20)):
+        status = {"3": {"last_enqueued_collective": 21, "last_completed_collective": completed}}
+        job[rank] = {**job[rank], "pg_status": status}
+    return job
+
+
+def test_collectives_completed_are_those_of_the_status_else_of_the_operations(tmp_path):
+    series = read_series(files_of(write(tmp_path / "a", failed_gpu())), "dumps")
+    assert [values(series, "coll_done", rank)[-1] for rank in range(4)] == [(139, 20), (139, 20), (139, 18), (139, 20)]
+    bare = {rank: {**content, "pg_status": {}} for rank, content in failed_gpu().items()}
+    series = read_series(files_of(write(tmp_path / "b", bare)), "dumps")
+    assert [values(series, "coll_done", rank)[-1][1] for rank in range(4)] == [20, 20, 18, 20]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"profiling_name": "nccl:broadcast"}, {"profiling_name": "nccl:send 0->1", "is_p2p": True, "p2p_seq_id": 1}],
+)
+def test_one_sided_operations_do_not_tell_who_took_part(tmp_path, more):
+    job = failed_gpu()
+    job[0] = {**job[0], "entries": [*job[0]["entries"], operation(22, 22, "scheduled", **more)]}
+    series = read_series(files_of(write(tmp_path / "a", job)), "dumps")
+    assert not [one for one in series if one.metric.endswith("coll_done")]
+
+
+def test_counts_of_a_group_with_transfers_are_taken_of_collectives_alone(tmp_path):
+    send = operation(0, 30, is_p2p=True, p2p_seq_id=900, profiling_name="nccl:send 0->1")
+    job = {rank: dump([operation(n, n) for n in range(1, 21)] + [send], enqueued=900 + rank) for rank in range(4)}
+    series = read_series(files_of(write(tmp_path / "a", job)), "dumps")
+    assert {values(series, "coll_seq", rank)[-1][1] for rank in range(4)} == {20}
+
+
+def test_a_rank_whose_gpu_failed_while_its_host_went_on_is_the_diagnosis(tmp_path):
+    described = [{"kind": "nccl-flight-recorder", "path": "dumps"}]
+    folder = record(tmp_path / "recording", described, {"topology.yaml": TOPOLOGY})
+    write(folder / "dumps", failed_gpu())
+    (incident,) = [one for one in replay(folder).incidents if one.explained_by is None]
+    assert (incident.condition, incident.name) == ("collective-hang", "rank2")
 
 
 def test_a_stopped_rank_is_the_diagnosis(tmp_path):
@@ -93,7 +142,7 @@ pools: []
 
 
 def test_dumps_as_json_say_the_same(tmp_path):
-    pickles = read_series(write(tmp_path / "a", stopped_job()), "dumps", {})
+    pickles = read_series(files_of(write(tmp_path / "a", stopped_job())), "dumps")
     folder = tmp_path / "b"
     folder.mkdir()
     for rank, content in stopped_job().items():
@@ -101,14 +150,14 @@ def test_dumps_as_json_say_the_same(tmp_path):
         status = {"3": {key: str(value) for key, value in content["pg_status"]["3"].items()}}
         data = json.dumps({"comm_lib_version": "2.27", **content, "pg_status": status}).encode()
         (folder / f"rank{rank}.json.gz").write_bytes(gzip.compress(data))
-    for one, other in zip(pickles, read_series(folder, "dumps", {}), strict=True):
+    for one, other in zip(pickles, read_series(files_of(folder), "dumps"), strict=True):
         assert (one.metric, one.labels) == (other.metric, other.labels)
         assert (one.times.tolist(), one.values.tolist()) == (other.times.tolist(), other.values.tolist())
 
 
 def test_a_rank_with_nothing_pending_is_placed_as_the_others_are(tmp_path):
     waits = dump([operation(21, 21, "scheduled")])
-    series = read_series(write(tmp_path / "dumps", {0: waits, 1: waits, 2: dump([], enqueued=20)}), "dumps", {})
+    series = read_series(files_of(write(tmp_path / "dumps", {0: waits, 1: waits, 2: dump([], enqueued=20)})), "dumps")
     assert values(series, "coll_seq", 2)[0] == (21.0, 20.0)
     assert "no dump of 1 of 4 ranks: 3" in series[0].note
 
@@ -118,7 +167,7 @@ def test_times_of_operations_that_are_over_are_read_in_microseconds(tmp_path):
         operation(1, 1, duration_ms=2.5),
         operation(0, 2, duration_ms=4.0, is_p2p=True, p2p_seq_id=1, profiling_name="nccl:send 0->1"),
     ]
-    series = read_series(write(tmp_path / "dumps", {0: dump(over)}), "dumps", {})
+    series = read_series(files_of(write(tmp_path / "dumps", {0: dump(over)})), "dumps")
     assert values(series, "coll_time", 0) == [(1.003, 2500.0)]
     assert values(series, "p2p_time", 0) == [(2.004, 4000.0)]
     assert all(seq == 1 for _, seq in values(series, "coll_seq", 0))
@@ -126,19 +175,19 @@ def test_times_of_operations_that_are_over_are_read_in_microseconds(tmp_path):
 
 def test_a_healthy_job_is_not_held(tmp_path):
     done = dump([operation(n, n) for n in range(1, 4)])
-    series = read_series(write(tmp_path / "dumps", {0: done, 1: done, 2: done, 3: done}), "dumps", {})
+    series = read_series(files_of(write(tmp_path / "dumps", {0: done, 1: done, 2: done, 3: done})), "dumps")
     assert (values(series, "coll_seq", 1)[-1], series[0].note) == ((3.0, 3.0), "")
 
 
 def test_a_long_time_out_is_held_for_as_long_as_rules_look_back(tmp_path):
     waits = dump([operation(1, 0, "started", timeout_ms=10**7)])
-    series = read_series(write(tmp_path / "dumps", {0: waits}), "dumps", {})
+    series = read_series(files_of(write(tmp_path / "dumps", {0: waits})), "dumps")
     assert values(series, "coll_seq", 0)[-1][0] == MAX_HOLD_S
 
 
 def test_fields_of_a_newer_version_are_ignored_and_the_version_is_told(tmp_path):
     newer = dump([operation(1, 1, extra={"a": [1]})], version="2.11", topology={"new": 1})
-    series = read_series(write(tmp_path / "dumps", {0: newer}), "dumps", {})
+    series = read_series(files_of(write(tmp_path / "dumps", {0: newer})), "dumps")
     assert "version 2.11 is newer than those known" in series[0].note
 
 
@@ -157,7 +206,7 @@ def test_fields_of_a_newer_version_are_ignored_and_the_version_is_told(tmp_path)
 )
 def test_what_is_no_dump_of_a_known_version_is_told(tmp_path, content, told):
     with pytest.raises(InputError) as error:
-        read_series(write(tmp_path, {0: content}, "rank_{}"), "d", {})
+        read_series(files_of(write(tmp_path, {0: content}, "rank_{}")), "d")
     assert told in str(error.value)
 
 
@@ -166,7 +215,7 @@ def test_a_truncated_dump_and_a_pickle_that_would_run_code_are_told(tmp_path):
     (tmp_path / "rank_0").write_bytes(whole[:-9])
     (tmp_path / "rank_1").write_bytes(whole[:-1] + b"cos\nsystem\n.")
     with pytest.raises(InputError) as error:
-        read_series(tmp_path, "d", {})
+        read_series(files_of(tmp_path), "d")
     first, second = error.value.problems
     assert "the end of the file" in str(first)
     assert "which would import os.system" in str(second)
@@ -177,16 +226,16 @@ def test_names_without_a_rank_second_dumps_and_folders_without_dumps_are_told(tm
         folder = write(tmp_path / name, {0: dump([])}, "rank_{}")
         (folder / name).write_bytes(pickle.dumps(dump([]), 2))
         with pytest.raises(InputError, match=told):
-            read_series(folder, "d", {})
+            read_series(files_of(folder), "d")
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "notes.txt").write_text("a log")
     with pytest.raises(InputError, match="found no dump of the flight recorder"):
-        read_series(tmp_path / "empty", "d", {})
+        read_series(files_of(tmp_path / "empty"), "d")
 
 
 def test_dumps_without_any_operation_are_told(tmp_path):
     with pytest.raises(InputError, match="no operation in any dump"):
-        read_series(write(tmp_path, {0: dump([]), 1: dump([])}), "d", {})
+        read_series(files_of(write(tmp_path, {0: dump([]), 1: dump([])})), "d")
 
 
 def test_only_dumps_are_recognised():
@@ -199,7 +248,7 @@ def test_only_dumps_are_recognised():
 @pytest.mark.parametrize(
     ("name", "stopped"),
     [
-        ("gpu_error_1st", {"rank12"}),
+        ("gpu_error_1st", {"rank12", "rank14"}),
         ("gpu_error_2nd", {"rank9", "rank14"}),
         ("lock_gil_1st", {"rank9", "rank14"}),
         ("lock_gil_2nd", {"rank10", "rank15"}),
@@ -209,7 +258,7 @@ def test_public_dumps_of_stopped_jobs_are_read_as_the_standard_library_reads_the
     folder = SAMPLES / "tests/attribution/unit/fr_traces" / name
     if not folder.is_dir():
         pytest.skip(f"no public dumps at {folder} (set SKEWSCOPE_SAMPLES)")
-    series = read_series(folder, name, {})
+    series = read_series(files_of(folder), name)
     told, groups = {}, {}
     for one in series:
         labels = dict(one.labels)

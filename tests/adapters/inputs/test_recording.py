@@ -2,6 +2,8 @@ import itertools
 import os
 import random
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -47,6 +49,18 @@ def test_every_kind_of_the_contract_has_its_reader():
     assert {"openmetrics", "parquet", "pcap", "prometheus-pages"} <= set(input_readers())
 
 
+def test_only_the_readers_of_its_inputs_are_imported(tmp_path):
+    folder = record(tmp_path, INPUTS, FILES)
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom skewscope.adapters.inputs.recording import open_recording\n"
+        "open_recording(Path(sys.argv[1]))\nprint(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "skewscope.adapters.inputs.openmetrics" in loaded
+    assert not loaded & {f"skewscope.adapters.inputs.{kind}" for kind in ("kineto", "parquet", "pcap", "vllm_log")}
+
+
 def test_a_recording_is_one_block_with_series_in_order(tmp_path):
     steps = []
     found = load(open_recording(record(tmp_path, INPUTS, FILES)), catalogue(), lambda *step: steps.append(step))
@@ -61,7 +75,7 @@ def test_a_recording_is_one_block_with_series_in_order(tmp_path):
     assert found.block.series.tolist() == [0, 1, 2, 4, 3]
     assert found.block.value.tolist() == [3000, 4, 3, 5, 7]
     assert [(each.metric, each.count) for each in found.unmapped] == [("go_goroutines", 1)]
-    assert [path for path, _ in steps] == ["m.om", "more", "pages"]
+    assert list(dict.fromkeys(path for path, _ in steps)) == ["m.om", "more", "pages"]
     assert [done for _, done in steps] == sorted(done for _, done in steps)
     assert steps[-1][1] == 1.0
 
@@ -194,6 +208,7 @@ def test_what_several_names_deliver_is_counted_once(tmp_path):
         ),
         ({"start": 1795177354075}, ["Milliseconds? Divide by 1000."]),
         ({"start": 20, "end": 10}, ["end: found 10.0, before the start, expected a time after 20.0"]),
+        ({"tick": 0}, ["tick: found a whole number (0), expected 1 to 60 seconds, or auto."]),
         ({"version": 3}, ["It was written for a newer Skewscope."]),
         ({"stat": 3}, ["unknown field 'stat'", "Did you mean 'start'?"]),
         ({"version": None, "topology": None}, ["expected the field 'version'", "expected the field 'topology'"]),

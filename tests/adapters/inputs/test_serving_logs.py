@@ -103,6 +103,23 @@ def test_sglang_has_the_last_batch_of_each_second_of_each_rank():
     assert found["skewscope_serve_prompt_throughput", "1"] == [(1, 8072.8)]
 
 
+def test_newer_lines_of_sglang_have_a_number_and_name_the_engine_of_several():
+    line = (
+        "{}[2026-11-22 10:00:{:02d} TP0] Decode batch [{}], #running-req: {}, #token: 1094261, token usage: 0.67, "
+        "cuda graph: True, gen throughput (token/s): 14806.57, #queue-req: {},\n"
+    )
+    actors = "(SGLangEngine pid=35555) ", "(SGLangEngine pid=111, ip=10.15.36.1) "
+    text = line.format(actors[0], 20, 51341, 317, 4) + line.format(actors[1], 20, 39913, 78, 0)
+    assert sglang_log.recognise(text.encode(), "x")
+    found = samples(read(sglang_log, text), "engine")
+    assert found["sglang:num_running_reqs", "35555"] == [(20.0, 317)]
+    assert found["sglang:num_running_reqs", "10.15.36.1-111"] == [(20.0, 78)]
+    assert found["sglang:num_queue_reqs", "35555"] == [(20.0, 4)]
+    assert found["sglang:token_usage", "10.15.36.1-111"] == [(20.0, 0.67)]
+    alone = line.format("", 5, "first graph replay", 3, 1)
+    assert samples(read(sglang_log, alone), "engine")["sglang:num_running_reqs", ""] == [(5.0, 3)]
+
+
 def test_older_lines_of_sglang_have_no_date_or_a_rate_in_per_cent():
     text = """\
 [23:59:59 TP0] Decode batch. #running-req: 2, #token: 40, token usage: 0.10, #queue-req: 0

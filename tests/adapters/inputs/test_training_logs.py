@@ -57,6 +57,55 @@ global_batch_size=  768 | lm loss=11.133188 |
     assert samples(read(megatron_log, text)) == {(DURATION, ""): [(20, 9.5)], (RATE, ""): [(20, 768 / 9.5)]}
 
 
+def test_megatron_deepspeed_of_bigscience_prints_seconds_behind_the_name_of_the_rank():
+    text = "2026-11-22 10:00:00 launch\n" + "".join(
+        f"[default7]: iteration {n:8d}/ 115311 | consumed samples: {2048 * n} | consumed tokens: {4194304 * n} | "
+        f"elapsed time per iteration (s): {seconds:.2f} | learning rate: 7.610E-06 | global batch size:  2048 | "
+        f"samples per second: {2048 / seconds:.3f} | TFLOPs: 145.31 |\n"
+        for n, seconds in ((7, 300.0), (8, 102.4), (9, 204.8))
+    )
+    assert samples(read(megatron_log, text)) == {
+        (DURATION, ""): [(102.4, 102.4), (307.2, 204.8)],
+        (RATE, ""): [(102.4, 20.0), (307.2, 10.0)],
+    }
+
+
+OLD_BAR = "Epoch 0:   1%|          | {}/77225 [{}<878:01:48, 41.36s/it, loss=3.1, v_num=, reduced_train_loss=3.090, \
+global_step={}, consumed_samples=1.63e+6]"
+
+
+def test_nemos_old_progress_bar_has_a_clock_but_no_time_of_a_step():
+    bars = [(794, "9:07:00", "793.0"), (795, "9:07:41", "794.0"), (795, "9:07:41", "794.0"), (798, "9:09:41", "8e+2")]
+    text = "\r".join(OLD_BAR.format(*bar) for bar in bars)
+    assert nemo_log.recognise(text.encode(), "x")
+    stamped = read(nemo_log, "[NeMo I 2026-11-22 19:07:00 exp_manager:396] x\n" + text)
+    assert samples(stamped) == {(DURATION, ""): [(32_820 + 41, 41.0), (32_820 + 161, 40.0)]}
+    (relative,) = read(nemo_log, text)
+    assert relative.values.tolist() == [41.0, 40.0]
+    assert "begin at 0 s" in relative.note
+
+
+def test_nemos_old_progress_bar_starts_anew_with_each_epoch():
+    first = [OLD_BAR.format(n, f"00:{10 * n:02d}", n) for n in (1, 2, 3)]
+    second = [bar.replace("Epoch 0", "Epoch 1") for bar in first]
+    (series,) = read(nemo_log, "\r".join([*first, *second]))
+    assert (series.times.tolist(), series.values.tolist()) == ([20.0, 30.0, 50.0, 60.0], [10.0] * 4)
+
+
+def test_deepspeed_up_to_0_9_names_the_rank_twice_in_a_breakdown():
+    text = "".join(
+        f"[2026-11-22 10:00:{n:02d},390] [INFO] [logging.py:68:log_dist] [Rank {rank}] rank={rank} time (ms) | "
+        f"forward: {100.0 * n} | backward: 747.31 | backward_inner: 50.00 | backward_allreduce: 232.00 | step: 663.59\n"
+        for n, rank in ((1, 0), (2, 3))
+    )
+    text += "[2026-11-22 10:00:03,000] [INFO] [timer.py:189:stop] 0/40, SamplesPerSec=83.4, MemAllocated=0.26GB\n"
+    found = samples(read(deepspeed_log, text))
+    assert found[COMPUTE, "0"] == [(1.39, 0.15)]
+    assert found[COMPUTE, "3"] == [(2.39, 0.25)]
+    assert found["skewscope_step_comm_time", "3"] == [(2.39, 0.232)]
+    assert found[RATE, ""] == [(3.0, 83.4)]
+
+
 def test_a_clock_ahead_of_utc_is_corrected():
     series = read(megatron_log, MEGATRON, utc_offset="+01:00")
     assert series[0].times[0] - START == pytest.approx(20.5 - 3600)

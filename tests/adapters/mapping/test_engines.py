@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 
 from skewscope.adapters.controller.batcher import Batcher
 from skewscope.adapters.inputs.merge import InputSamples, drop_rival_engines
-from skewscope.adapters.mapping.engines import RELEASE_S, EngineLedger, engine_signals, identity_labels, split_key
+from skewscope.adapters.mapping.engines import (
+    EQUAL_LABELS,
+    RELEASE_S,
+    SEVERAL_ENGINES,
+    CounterWatch,
+    EngineLedger,
+    engine_counters,
+    engine_signals,
+    identity_labels,
+    split_key,
+)
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.adapters.sources.common.base import SourceBatch, SourceSeriesRegistry
 from skewscope.engine.ingest.feed import Block, SeriesKey
@@ -111,9 +121,51 @@ def test_live_a_second_engine_stops_the_first_until_it_is_gone():
     counts = [tick(t, 0, 1) for t in (3.0, 4.0, 5.0)]
     assert counts[-1] == 0
     assert "instance n0:8000 and n0:8001" in batcher.claimed_replicas["A"]
+    assert [batcher.count_claims(table) for table in tables] == [{SEVERAL_ENGINES: 2}] * 2
     later = 5.0 + RELEASE_S
     assert [tick(later + n, 1) for n in (1.0, 2.0)] == [2, 2]
     assert not batcher.claimed_replicas
+    assert not batcher.count_claims(tables[1])
+
+
+def counter_ticks(values, *, is_sparse):
+    """Returns how many series reach the engine in each tick, and the replicas that are claimed at the end."""
+    signal = min(engine_counters(catalogue()))
+    batcher = Batcher({signal}, TOPOLOGY, frozenset({signal}), frozenset({signal}))
+    table = SourceSeriesRegistry()
+    table.register(SeriesKey(signal, "replica", "A"), 1)
+    counts = []
+    for t, value in enumerate(values, 1):
+        numbers = np.zeros(1, np.int32) if is_sparse else None
+        counts.append(len(batcher.build_block([SourceBatch(table, numbers, float(t), np.array([value]))], float(t))))
+    return counts, batcher.claimed_replicas, batcher.count_claims(table)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_live_two_engines_with_equal_labels_are_noticed_and_none_is_used(is_sparse):
+    mixed = [value for n in range(20) for value in (1000.0 + n, 1000.0 + n, 10.0 + n, 10.0 + n)]
+    counts, claimed, unused = counter_ticks(mixed, is_sparse=is_sparse)
+    assert counts[0] == 1
+    assert counts[-1] == 0
+    assert unused == {EQUAL_LABELS: 1}
+    assert "goes back and forth" in claimed["A"]
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_live_an_engine_that_is_restarted_is_used_on_and_one_that_was_mixed_is_used_again(is_sparse):
+    restarted = [float(n % 25) for n in range(100)]
+    assert counter_ticks(restarted, is_sparse=is_sparse) == ([1] * 100, {}, {})
+    alone = [value for n in range(20) for value in (1000.0 + n, 10.0 + n)] + [2000.0 + n for n in range(300)]
+    counts, claimed, unused = counter_ticks(alone, is_sparse=is_sparse)
+    assert (counts[39], counts[-1], claimed, unused) == (0, 1, {}, {})
+
+
+def test_live_several_values_of_a_counter_in_one_batch_count_in_their_order():
+    watch = CounterWatch(["A", "B"])
+    for _ in range(10):
+        watch.note(np.array([0, 1]), np.array([5.0, 5.0]))
+        watch.note(np.array([1, 0]), np.array([1.0, np.nan]))
+    assert list(watch.mixed_replicas()) == ["B"]
 
 
 LABELS = st.dictionaries(

@@ -67,6 +67,8 @@ def test_a_fault_gives_its_condition_on_its_entity_in_time_and_nothing_else(shar
     folder = shared / "recordings" / name
     (label,) = labels(folder)
     (found,) = diagnoses(replayed(folder))
+    told = replayed(folder).incidents
+    assert list(told) == sorted(told, key=lambda one: (one.opened_at, one.condition, one.name))
     assert found.condition == label.condition
     assert label.entity in ("*", found.name)
     assert found.kind in (("replica", "pool", "node") if label.entity == "*" else ("rank", "node", "port"))
@@ -79,19 +81,6 @@ def test_a_fault_gives_its_condition_on_its_entity_in_time_and_nothing_else(shar
 
 def test_health_gives_nothing(shared):
     assert replay(shared / "recordings" / "healthy").incidents == ()
-
-
-def test_the_demo_tells_its_three_faults_and_the_last_is_still_open():
-    outcome = replay(demo_path())
-    found = [(i.condition, i.name, i.state) for i in diagnoses(outcome)]
-    assert found == [
-        ("tp-straggler", "n2", "resolved"),
-        ("fabric-loss", "n5", "resolved"),
-        ("burst-admission-backlog", "A", "firing"),
-    ]
-    told = outcome.incidents
-    assert list(told) == sorted(told, key=lambda one: (one.opened_at, one.condition, one.name))
-    assert [one.resolved_at is None for one in diagnoses(outcome)] == [False, False, True]
 
 
 def rewritten(source: Path, folder: Path, change) -> Path:
@@ -166,8 +155,14 @@ def test_less_telemetry_invents_nothing_and_says_what_is_missing(shared, tmp_pat
     outcome = replay(folder)
     expected = {(label.condition, label.entity) for label in labels(source)}
     told = diagnoses(outcome)
-    found = {(i.condition, "*" if (i.condition, "*") in expected else i.name) for i in told if not i.is_symptom}
-    assert found <= expected
+    topology, known = open_recording(source).topology, catalogue().conditions
+    for one in told:
+        # Where its effect cannot be seen, the cause may be told instead, of the whole that the place belongs to.
+        names = {"*", one.name, *(topology.group[one.name].members if one.name in topology.group else ())}
+        effects = (
+            {one.condition, *(link.condition for link in known[one.condition].effects)} if not one.is_symptom else ()
+        )
+        assert one.is_symptom or any(c in effects and entity in names for c, entity in expected), one.condition
     # What remains abnormal without its cause is there while something is wrong: TCP sends again where a peer is late.
     assert all(any(label.start <= i.opened_at <= label.end + OPENS for label in labels(source)) for i in told)
     assert any("packets" in text or "telemetry from" in text for text in outcome.snapshots[-1].missing)

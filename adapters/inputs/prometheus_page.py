@@ -1,0 +1,62 @@
+"""Inputs of kind `prometheus-page`: one scrape of an exporter, without times and with a name that is no time.
+
+Its samples have the time when the file was written, or that of the input's label `start` (seconds since 1970).
+"""
+
+import math
+from collections.abc import Iterator
+
+from skewscope.adapters.formats.compression import open_stream
+from skewscope.adapters.formats.openmetrics import MAX_SECONDS, ExpositionReader, list_series
+from skewscope.adapters.formats.openmetrics_grammar import looks_like_exposition
+from skewscope.adapters.inputs.prometheus_pages import MAX_PAGE_BYTES, parse_page_time
+from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
+from skewscope.engine.ingest.feed import Block
+from skewscope.kb.problems import InputError, Problem
+
+LABEL = "one page of a Prometheus exporter"
+ONE_MOMENT = "one page shows one moment; put more into one folder, each named by its time (1795177354.prom)"
+
+
+def recognise(head: bytes, name: str) -> bool:
+    """Returns whether a file is exposition text without times whose name is not a time."""
+    return parse_page_time(name) is None and looks_like_exposition(head, timed=False)
+
+
+def scan(source: Input, recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yields metric and labels of the series of the page.
+
+    Raises:
+        InputError: the page cannot be read.
+    """
+    with open_stream(recording.resolve_path(source.path), MAX_PAGE_BYTES) as stream:
+        for metric, labels in list_series(stream, recording.display_path(source.path)):
+            yield metric, dict(labels)
+
+
+def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
+    """Returns the samples of the page.
+
+    Raises:
+        InputError: the page does not parse.
+    """
+    static = dict(source.labels)
+    path, shown = recording.resolve_path(source.path), recording.display_path(source.path)
+    given = static.pop("start", "")
+    time = _parse_start(given, shown) if given else path.stat().st_mtime
+    whose = "" if given else "; its time is that of the file"
+    registry.warnings.append(f"{source.path}: {ONE_MOMENT}{whose}")
+    exposition = ExpositionReader(names.target_lookup(static, registry))
+    with open_stream(path, MAX_PAGE_BYTES) as stream:
+        return exposition.read(stream, shown, time)
+
+
+def _parse_start(text: str, file: str) -> float:
+    try:
+        time = float(text)
+    except ValueError:
+        time = math.nan
+    if not 0 <= time < MAX_SECONDS:
+        raise InputError([Problem(file, 0, "start", f"{text!r:.40}", "seconds since 1970")])
+    return time
