@@ -1,7 +1,6 @@
 """`python -m skewscope.adapters.agent`: runs the agent without the libraries of the command line."""
 
 import argparse
-import logging
 import os
 import sys
 from pathlib import Path
@@ -38,8 +37,9 @@ def run(config: Path) -> int:
     # The agent does no linear algebra: its threads would only use memory.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from skewscope.adapters.agent import runner  # noqa: PLC0415
+    from skewscope.adapters.runtime.log_lines import configure_log  # noqa: PLC0415
 
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    configure_log("%(levelname)s %(message)s")
     try:
         runner.run(config)
     except InputError as error:

@@ -18,6 +18,7 @@ from skewscope.adapters.agent.collectors.kernel_files import KernelFiles, ReadFa
 from skewscope.adapters.agent.config import AgentConfig
 from skewscope.adapters.agent.observed_port import ObservedPort
 from skewscope.adapters.agent.observer import ObserverClocks, PacketObserver
+from skewscope.adapters.agent.orders import OrderGuard, OrderWorker
 from skewscope.adapters.agent.packet_ring import PacketRing
 from skewscope.adapters.agent.port_map import PortMap, build_port_map
 from skewscope.adapters.agent.push import PushSender
@@ -26,6 +27,7 @@ from skewscope.adapters.agent.tables import RowTables
 from skewscope.adapters.formats.row_protocol import HelloFrame, RowFrame
 from skewscope.adapters.inputs.capture import build_port_view
 from skewscope.adapters.mapping.names import MetricResolver
+from skewscope.adapters.runtime.channel import Channel
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue
@@ -76,6 +78,8 @@ class NodeAgent:
         self._sequence = itertools.count(1)
         self._lock = threading.Lock()
         self._topology: Topology | None = None
+        self._order_guard: OrderGuard | None = None
+        self.order_workers: list[OrderWorker] = []
         self._device_state: list[str] = []
         self.components = AgentComponents(KernelFiles(Path(config.root), self.failures))
         self.port_map: PortMap = build_port_map(config, None)
@@ -86,7 +90,25 @@ class NodeAgent:
             sender = PushSender(controller, self._hello, self.config.buffer)
             self.senders.append(sender)
             sender.start()
+        self._start_orders()
         self._rebuild(topology)
+
+    def _start_orders(self) -> None:
+        """Fetches the orders of all controllers, if the configuration allows any."""
+        for worker in self.order_workers:
+            worker.stop()
+        self.order_workers = []
+        config, guard = self.config.orders, self._order_guard
+        if config is None:
+            self._order_guard = None
+            return
+        if guard is None or guard.config != config:
+            # A new guard remembers no nonces, and so admits nothing that was issued before it.
+            guard = self._order_guard = OrderGuard(self.config.node, config, self._clocks.now())
+        for controller in self.config.controllers:
+            worker = OrderWorker(controller.url, Channel(controller), guard, self._clocks.now)
+            self.order_workers.append(worker)
+            worker.start()
 
     def _rebuild(self, topology: Topology | None) -> None:
         """Recreates what depends on configuration and topology."""
@@ -121,10 +143,13 @@ class NodeAgent:
             self.senders.append(sender)
             if known is None:
                 sender.start()
+        self._start_orders()
         self._rebuild(topology or self._topology)
 
     def stop(self) -> None:
         """Stops; rows that are not sent within a moment are lost."""
+        for worker in self.order_workers:
+            worker.stop()
         self.components.stop()
         for sender in self.senders:
             sender.stop()

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 from skewscope.adapters.agent import file_checks
 from skewscope.adapters.agent.collectors import collector_kinds
+from skewscope.adapters.agent.order_settings import parse_orders
+from skewscope.adapters.agent.orders import OrdersConfig
 from skewscope.adapters.runtime.channel import ControllerEndpoint
 from skewscope.engine.model.topology_file import NODE_WITHOUT
 from skewscope.kb.field_reader import FieldReader
@@ -76,6 +78,8 @@ class AgentConfig:
     listen: tuple[str, int] | None = ("127.0.0.1", 9465)
     buffer: int = DEFAULT_BUFFER
     """Maximum bytes of rows queued per controller."""
+    orders: OrdersConfig | None = None
+    """What controllers may have changed on the switch; None for nothing."""
 
 
 def load(path: Path) -> AgentConfig:
@@ -106,6 +110,7 @@ def _parse(path: Path, *, files: bool = False) -> tuple[AgentConfig, list[Proble
         "relay",
         "listen",
         "buffer",
+        "orders",
     )
     if fields.check_keys((), ("version",), known):
         fields.check_version()
@@ -121,6 +126,7 @@ def _parse(path: Path, *, files: bool = False) -> tuple[AgentConfig, list[Proble
         tuple(_parse_target(fields, item) for item in fields.item_paths(("relay",), MAX_TARGETS)),
         _parse_listen(fields),
         _parse_size(fields, ("buffer",), DEFAULT_BUFFER, (MIB, 1024 * MIB)),
+        parse_orders(fields, path),
     )
     _check_whole(fields, config)
     if files:
@@ -139,6 +145,8 @@ def _check_whole(fields: FieldReader, config: AgentConfig) -> None:
             fields.add_problem(("observe", "devices", index), f"{device!r}", "a device that `ports` gives a port", hint)
     if not config.controllers and config.listen is None:
         fields.add_problem((), "neither controllers nor listen", "somewhere for the numbers to go")
+    if config.orders is not None and not config.controllers:
+        fields.add_problem(("orders",), "orders without controllers", "controllers that may give them")
     if not config.ports and not config.topology and not config.controllers and not fields.problems:
         fields.add_problem((), "no ports", "ports, or a topology that names their devices")
 

@@ -1,6 +1,7 @@
 """The agent's own metrics: its state, read failures, and what it had to omit."""
 
 import resource
+from collections import Counter
 from collections.abc import Iterator
 
 from skewscope.adapters.agent.agent import NodeAgent
@@ -23,6 +24,10 @@ def self_metrics(agent: NodeAgent, late: int) -> Iterator[SelfMetric]:
     yield _metric("series_left_out", "counter", "Series above the limit.", float(agent.tables.series_left_out))
     yield _labelled_metric("unreadable", "counter", "Read failures.", "what", dict(agent.failures.counts))
     yield from _sender_metrics(agent)
+    if agent.order_workers:
+        orders = sum((Counter(worker.counts) for worker in agent.order_workers), Counter[str]())
+        results = {name: orders[name] for name in agent.order_workers[0].counts}
+        yield _labelled_metric("orders", "counter", "Orders of controllers.", "result", results)
     if agent.components.observer:
         yield from _observer_metrics(agent)
 

@@ -67,6 +67,7 @@ def encode_view(update: ViewUpdate, index_id: str = "", rows: int = 0) -> bytes:
         "sources": [astuple(source) for source in snapshot.sources],
         "missing": snapshot.missing,
         "silenced": dict(snapshot.silenced),
+        "unplaced": {source: dict(reasons) for source, reasons in snapshot.unplaced.items()},
         "rules": [astuple(rule) for rule in snapshot.rules],
         "terms": dict(snapshot.evidence_names) if not first else None,
         "said": [[*key, *astuple(row)] for key, row in frame.evidence.items()],
@@ -105,7 +106,7 @@ class ViewReceiver:
             if len(self.series) != len(frame.value):
                 raise InvalidViewMessageError(f"{len(frame.value)} values of {len(self.series)} series")
             return self._build_snapshot(head), frame
-        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
             raise InvalidViewMessageError(f"the controller's view cannot be decoded: {error!r}"[:200]) from None
 
     def _update_series(self, head: Mapping[str, Any]) -> None:
@@ -134,6 +135,7 @@ class ViewReceiver:
             frozenset(self._series_index.by_signal),
             self._evidence_names,
             {str(incident): str(silence) for incident, silence in head.get("silenced", {}).items()},
+            {str(source): _parse_counts(reasons) for source, reasons in head.get("unplaced", {}).items()},
         )
 
 
@@ -169,6 +171,10 @@ def _parse_frame(head: Mapping[str, Any], arrays: bytes) -> ViewFrame:
 def _parse_series(fields: Sequence[Any]) -> SeriesInfo:
     signal, kind, entity, selector, unit, group = fields
     return SeriesInfo(str(signal), str(kind), str(entity), str(selector), str(unit), int(group))
+
+
+def _parse_counts(reasons: Mapping[str, Any]) -> dict[str, int]:
+    return {str(reason): int(count) for reason, count in reasons.items()}
 
 
 def _parse_rule_health(fields: Sequence[Any]) -> RuleHealth:

@@ -76,9 +76,13 @@ class ViewBuilder:
     _delivered_signals: frozenset[str] = frozenset()
     _missing_by_rule: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _evidence_names: dict[str, tuple[str, ...]] = field(init=False)
+    _compared_counters: frozenset[str] = field(init=False)
+    """Counters whose readings rules compare: they are shown as they are, others as rates."""
 
     def __post_init__(self) -> None:
         rules = self.engine.rules.values()
+        nodes = (node for rule in rules for expr in rule.expressions for node in expr.walk())
+        self._compared_counters = frozenset(name for node in nodes if node.name == "reading" for name in node.signals)
         self._evidence_names = {rule.id: tuple(item.name for item in rule.evidence) for rule in rules}
 
     def update(self, snapshot: "Snapshot") -> None:
@@ -97,6 +101,7 @@ class ViewBuilder:
             self._delivered_signals,
             self._evidence_names,
             snapshot.silenced,
+            snapshot.unplaced,
         )
         self.sink.add(view, self._build_frame(snapshot.time))
 
@@ -132,7 +137,7 @@ class ViewBuilder:
         """Yields (description, position, is it a counter) of a signal's series that are not shown yet."""
         signal, kind = series.signal, series.kind
         entry = self.engine.catalogue.signals[signal]
-        is_counter = entry.type in ("counter", "histogram")
+        is_counter = entry.type in ("counter", "histogram") and signal not in self._compared_counters
         unit = entry.unit
         if is_counter:
             unit = f"{unit}/s" if unit != "s" else "1"

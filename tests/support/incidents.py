@@ -66,9 +66,7 @@ def catalogue() -> Catalogue:
         condition("bubble"),
         condition("blind"),
     ]
-    rest = Mitigation(
-        "rest", "Rest", "", "scheduler", DpuCapability("no", ""), "", (), "", "low", "", "", (), "judgement"
-    )
+    rest = Mitigation("rest", "Rest", "", "scheduler", DpuCapability("no", ""), "", (), "", "low", "", "", "judgement")
     return Catalogue({c.id: c for c in known}, {}, {"rest": rest}, {})
 
 

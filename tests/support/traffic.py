@@ -13,6 +13,8 @@ from skewscope.engine.wire.reducer import PortReducer
 from skewscope.engine.wire.view import GroupView, PortView
 
 START = 1_000_000.0
+STOPPED_S = 8.0
+"""Seconds seen after a member has stopped."""
 ANNOUNCEMENT = 48
 """Bytes with which a receiver or a sender announces itself."""
 
@@ -46,6 +48,14 @@ class Shape:
     """Extra seconds of compute by member."""
     offset: tuple[float, ...] = ()
     """How wrong each port's clock is."""
+    stopped: int = -1
+    """Member that stops at `stop`; what depends on it never comes."""
+    stop: float = np.inf
+
+    def until_stop(self, times: np.ndarray) -> np.ndarray:
+        """Returns [member] times, infinite where the member has stopped before."""
+        is_gone = (np.arange(self.size) == self.stopped) & (times > self.stop)
+        return np.where(is_gone, np.inf, times)
 
 
 def mesh(shape: Shape, rounds: int, seed: int = 1) -> Iterator[Send]:
@@ -69,6 +79,7 @@ def ring(shape: Shape, rounds: int, seed: int = 1) -> Iterator[Send]:
     for _ in range(rounds):
         begin = ready + works(shape, rng)
         for _step in range(2 * (shape.size - 1)):
+            begin = shape.until_stop(begin)
             for i in range(shape.size):
                 yield Send(begin[i], i, (i + 1) % shape.size, shape.segments)
             begin = np.maximum(begin + shape.spacing * shape.segments, np.roll(begin, 1) + hop)
@@ -83,9 +94,10 @@ def announced_ring(shape: Shape, rounds: int, seed: int = 1) -> Iterator[Send]:
     for _ in range(rounds):
         begin = ready + works(shape, rng)
         for _step in range(2 * (shape.size - 1)):
+            begin = shape.until_stop(begin)
             for i in range(shape.size):
                 yield Send(begin[i], i, (i - 1) % shape.size, 1, ANNOUNCEMENT)
-            sent = np.maximum(begin, np.roll(begin, -1) + shape.transit) + shape.spacing
+            sent = shape.until_stop(np.maximum(begin, np.roll(begin, -1) + shape.transit) + shape.spacing)
             for i in range(shape.size):
                 yield Send(sent[i], i, (i + 1) % shape.size, 1, ANNOUNCEMENT)
                 yield Send(sent[i] + shape.spacing, i, (i + 1) % shape.size, shape.segments)
@@ -103,6 +115,7 @@ def halving(shape: Shape, rounds: int, seed: int = 1) -> Iterator[Send]:
         begin = ready + works(shape, rng)
         for distance in distances[::-1] + distances:
             partner = np.arange(shape.size) ^ distance
+            begin = shape.until_stop(begin)
             for i in range(shape.size):
                 yield Send(begin[i], i, int(partner[i]), shape.segments)
             begin = np.maximum(begin, begin[partner]) + hop
@@ -204,9 +217,10 @@ class Told:
 
 def told(shape: Shape, make: Callable[..., Iterator[Send]], rounds: int = 200, chunk: int = 5, **kw: int) -> Told:
     """Returns the samples of a group, by port and joined."""
-    sends = list(make(shape, rounds, **kw))
+    sends = [send for send in make(shape, rounds, **kw) if np.isfinite(send.time)]
     table, ports = SeriesTable(), range(shape.size)
-    parts = [reduced(PortReducer(view(shape, p)), captured(shape, sends, p), table, chunk) for p in ports]
+    until = shape.stop + STOPPED_S if np.isfinite(shape.stop) else 0.0
+    parts = [reduced(PortReducer(view(shape, p)), captured(shape, sends, p), table, chunk, until) for p in ports]
     block = merge_blocks(parts)
     join, ticks = WireJoin(topology(shape)), [block]
     latest, times = np.empty(0), np.empty(0)
@@ -219,11 +233,11 @@ def told(shape: Shape, make: Callable[..., Iterator[Send]], rounds: int = 200, c
     return Told(table, merge_blocks(ticks))
 
 
-def reduced(reducer: PortReducer, captured: Packets, table: SeriesTable, chunk: int = 5) -> Block:
-    """Returns the samples of one port."""
+def reduced(reducer: PortReducer, captured: Packets, table: SeriesTable, chunk: int = 5, until: float = 0.0) -> Block:
+    """Returns the samples of one port, also of a silence that lasts until a time."""
     parts = []
     first = np.floor(captured.time.min())
-    while first <= captured.time.max():
+    while first <= max(captured.time.max(), until):
         inside = (captured.time >= first) & (captured.time < first + chunk)
         samples = reducer.reduce(captured.take(inside), first, chunk)
         for key, time, value in zip(samples.keys, samples.times, samples.values, strict=True):

@@ -69,6 +69,14 @@ def test_what_is_silenced_arrives_as_well(demo):
     assert ViewReceiver(history.topology).apply(encode_view(shot))[0].silenced == {"i-1": "s-1"}
 
 
+def test_counts_of_series_that_are_not_used_arrive_as_well(demo):
+    history, _ = demo
+    shot = next(shots(history, step=100))
+    unplaced = {"p": {"no signal of the catalogue has this name": 7, "other": 1}}
+    shot = replace(shot, snapshot=replace(shot.snapshot, unplaced=unplaced))
+    assert ViewReceiver(history.topology).apply(encode_view(shot))[0].unplaced == unplaced
+
+
 def test_whoever_asks_from_another_list_gets_it_all(demo):
     history, _ = demo
     shot = next(shots(history, step=100))

@@ -1,0 +1,130 @@
+"""A dry run: every change that could be made for an incident, with the very calls, and what stands in its way.
+
+Targets are read, nothing is changed and nothing is stored. The modes are told, not obeyed, so that a controller that
+observes can show what it would propose.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from skewscope.adapters.actions.carry_out import read_member
+from skewscope.adapters.actions.coordinator import Coordinator
+from skewscope.adapters.actions.planner import describe_reason
+from skewscope.adapters.actions.settings import OBSERVE, PROPOSE, ActionSettings
+from skewscope.adapters.targets.common.base import Target, TargetError
+from skewscope.adapters.targets.common.calls import describe_calls
+from skewscope.engine.actions.action import PROPOSED, Action, ActionPlan
+from skewscope.engine.actions.change import ABSENT, Change, TargetState
+from skewscope.engine.actions.limits import Surroundings, find_blocks
+from skewscope.engine.actions.planning import Option, TargetOffer, build_reason, describe_plan, list_options
+from skewscope.engine.model.incident import Incident
+
+DRY_RUN_ID = "dry-run"
+"""Stands for the id of the action in the calls."""
+MAX_OPTIONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChange:
+    """One change that could be made."""
+
+    option: Option
+    mode: str
+    plan: ActionPlan
+    trouble: str = ""
+    """Why the calls could not be rendered."""
+    blocks: tuple[str, ...] = ()
+    """Limits that would make it wait now."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns it as JSON values."""
+        return {
+            **asdict(self.option),
+            "mode": self.mode,
+            "plan": asdict(self.plan),
+            "trouble": self.trouble,
+            "blocks": self.blocks,
+        }
+
+
+async def plan_changes(coordinator: Coordinator, incident: Incident) -> tuple[PlannedChange, ...]:
+    """Returns the changes that could be made for an incident, in the order in which they would be tried."""
+    planner = coordinator.planner
+    offers = [TargetOffer(one.name, one.members, one.support) for one in planner.targets.values()]
+    past = list(coordinator.actions.values())
+    options = list_options(incident, offers, planner.topology, planner.catalogue, past)[:MAX_OPTIONS]
+    states = dict(
+        zip(
+            (names := sorted({one.target for one in options})),
+            await asyncio.gather(*(_read(planner.targets[name]) for name in names)),
+            strict=True,
+        )
+    )
+    return tuple([await _plan(coordinator, incident, one, states[one.target]) for one in options])
+
+
+async def _read(target: Target) -> TargetState | TargetError:
+    try:
+        return await target.read_state()
+    except TargetError as error:
+        return error
+
+
+async def _plan(
+    coordinator: Coordinator, incident: Incident, option: Option, state: TargetState | TargetError
+) -> PlannedChange:
+    planner, settings = coordinator.planner, coordinator.settings
+    target = planner.targets[option.target]
+    mode = settings.mode_of(incident.condition, incident.rule, option.target, option.kind)
+    mitigation = planner.catalogue.mitigations[option.mitigation]
+    reason = describe_reason(incident)
+    change = Change(option.kind, option.target, option.member, DRY_RUN_ID, reason, share=option.share)
+    if isinstance(state, TargetError):
+        return PlannedChange(option, mode, describe_plan(option, incident, mitigation, ()), str(state))
+    try:
+        before, state = await read_member(target, option.member)
+        standing = target.find_standing(change, before, state)
+        calls = describe_calls(target.render_change(change, state))
+    except TargetError as error:
+        return PlannedChange(option, mode, describe_plan(option, incident, mitigation, ()), str(error))
+    trouble = ""
+    if before.serving is False or standing != ABSENT:
+        trouble = "the member is out of use already" if before.serving is False else "it is made already"
+    plan = describe_plan(option, incident, mitigation, calls)
+    made = build_reason(incident, option.mitigation)
+    t = coordinator.view.t
+    action = Action(DRY_RUN_ID, PROPOSED, change, made, option.scope, plan, t, option.reversible)
+    around = Surroundings(planner.topology, _serving(coordinator, action, target, state))
+    blocks = find_blocks(action, coordinator.actions.values(), settings.limits, around, t)
+    return PlannedChange(option, mode, plan, trouble, blocks)
+
+
+def _serving(coordinator: Coordinator, action: Action, target: Target, state: TargetState) -> dict[str, bool | None]:
+    """Returns whether each replica of the action's pool is in use; empty without a pool."""
+    pools = {pool.name: pool.replicas for pool in coordinator.planner.topology.pools}
+    members = {
+        name: state.member(target.members[name]) for name in pools.get(action.scope.pool, ()) if name in target.members
+    }
+    return {name: member.serving if member else False for name, member in members.items()}
+
+
+def list_obstacles(incident: Incident, settings: ActionSettings, changes: tuple[PlannedChange, ...]) -> tuple[str, ...]:
+    """Returns why nothing would be proposed for an incident now, one sentence each; empty if something would be."""
+    return tuple(_obstacles(incident, settings, changes))
+
+
+def _obstacles(incident: Incident, settings: ActionSettings, changes: tuple[PlannedChange, ...]) -> Iterator[str]:
+    if incident.state != "firing":
+        yield "the incident does not fire"
+    if incident.is_symptom:
+        yield "it is a symptom: what causes it is not known"
+    if incident.explained_by is not None:
+        yield f"another incident explains it: {incident.explained_by}"
+    if incident.confidence < settings.confidence:
+        yield f"it is {100 * incident.confidence:.0f} % sure, {100 * settings.confidence:.0f} % are needed"
+    if not changes:
+        yield "no target can carry out what is advised"
+    elif all(one.mode == OBSERVE for one in changes):
+        yield f"the mode is {OBSERVE}: set it to {PROPOSE} in the section actions of the config"

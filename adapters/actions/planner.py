@@ -1,0 +1,74 @@
+"""Makes the plan of an action: which change, at which target, with the calls rendered from the target's state."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from skewscope.adapters.actions.carry_out import read_member
+from skewscope.adapters.actions.settings import OBSERVE, ActionSettings
+from skewscope.adapters.targets.common.base import Target, TargetError
+from skewscope.adapters.targets.common.calls import describe_calls
+from skewscope.engine.actions.action import PROPOSED, Action, name_action
+from skewscope.engine.actions.change import ABSENT, Change
+from skewscope.engine.actions.planning import Option, TargetOffer, build_reason, describe_plan, list_options
+from skewscope.engine.model.incident import Incident
+from skewscope.engine.model.topology import Topology
+from skewscope.kb.model import Catalogue
+
+MAX_REASON = 120
+"""Characters of the reason that is written to a target."""
+
+
+class ImpossibleChangeError(TargetError):
+    """A target cannot make a change of a member, such as half of a weight of 1."""
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Knows what there is to change."""
+
+    topology: Topology
+    catalogue: Catalogue
+    targets: Mapping[str, Target] = field(default_factory=dict)
+    """By name."""
+
+    def list_options(self, incident: Incident, past: Iterable[Action], settings: ActionSettings) -> tuple[Option, ...]:
+        """Returns the changes that may be planned for an incident, in order."""
+        offers: Sequence[TargetOffer] = [TargetOffer(t.name, t.members, t.support) for t in self.targets.values()]
+        options = list_options(incident, offers, self.topology, self.catalogue, past)
+        return tuple(
+            one
+            for one in options
+            if settings.mode_of(incident.condition, incident.rule, one.target, one.kind) != OBSERVE
+        )
+
+    async def plan(
+        self, option: Option, incident: Incident, t: float, settings: ActionSettings
+    ) -> tuple[Action | None, str]:
+        """Returns an action, proposed, and its mode; None where the member is out of use already.
+
+        Raises:
+            ImpossibleChangeError: the target cannot make this change of this member.
+            TargetError: the target does not answer.
+        """
+        target = self.targets[option.target]
+        mode = settings.mode_of(incident.condition, incident.rule, option.target, option.kind)
+        reason = build_reason(incident, option.mitigation)
+        change = Change(option.kind, option.target, option.member, "", describe_reason(incident), share=option.share)
+        change = replace(change, action=name_action(reason, change, t))
+        before, state = await read_member(target, option.member)
+        if before.serving is False or target.find_standing(change, before, state) != ABSENT:
+            return None, mode
+        try:
+            calls = describe_calls(target.render_change(change, state))
+        except TargetError as error:
+            raise ImpossibleChangeError(str(error)) from None
+        mitigation = self.catalogue.mitigations[option.mitigation]
+        plan = describe_plan(option, incident, mitigation, calls)
+        action = Action(change.action, PROPOSED, change, reason, option.scope, plan, t, option.reversible)
+        return action.note(t, "planned"), mode
+
+
+def describe_reason(incident: Incident) -> str:
+    """Returns a line of ASCII for people who look at the target."""
+    text = f"{incident.condition} at {incident.name}, {100 * incident.confidence:.0f} % sure, {incident.id}"
+    return "".join(c if c.isascii() and c.isprintable() else "?" for c in text)[:MAX_REASON]

@@ -1,0 +1,181 @@
+"""Parses the section `actions` of a controller's config, and checks the section `targets` against the topology."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from dataclasses import fields as dataclass_fields
+
+from skewscope.adapters.config.fields import read_number
+from skewscope.adapters.targets.common.base import Target
+from skewscope.engine.actions.lifecycle import Timing
+from skewscope.engine.actions.limits import WEEKDAYS, ActionLimits, Breaker, TimeWindow
+from skewscope.engine.model.incident import Incident
+from skewscope.engine.model.topology import Topology
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.yamlfile import FieldPath
+
+OBSERVE, PROPOSE, ACT = MODES = ("observe", "propose", "act")
+"""observe: nothing is planned; propose: plans wait for an approval; act: plans are carried out within the limits."""
+MAX_RULES = 1000
+DEFAULT_CONFIDENCE = 0.9
+LEAST_CONFIDENCE = 0.5
+"""The least confidence that may be declared: an action on less than an even chance helps nobody."""
+TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
+MODE_FIELDS = ("condition", "rule", "target", "kind")
+
+
+@dataclass(frozen=True, slots=True)
+class ModeRule:
+    """The mode of some conditions, rules, targets and kinds of changes; an empty field stands for all."""
+
+    mode: str
+    condition: tuple[str, ...] = ()
+    rule: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    kind: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ActionSettings:
+    """The section `actions`."""
+
+    mode: str = OBSERVE
+    modes: tuple[ModeRule, ...] = ()
+    """The first one that applies decides; `mode` where none does."""
+    confidence: float = DEFAULT_CONFIDENCE
+    """Least confidence of a diagnosis for which anything is planned."""
+    limits: ActionLimits = field(default_factory=ActionLimits)
+    timing: Timing = field(default_factory=Timing)
+
+    def mode_of(self, condition: str, rule: str, target: str, kind: str) -> str:
+        """Returns the mode of a change."""
+        named = {"condition": condition, "rule": rule, "target": target, "kind": kind}
+        for each in self.modes:
+            if all(not getattr(each, name) or value in getattr(each, name) for name, value in named.items()):
+                return each.mode
+        return self.mode
+
+    @property
+    def is_observing(self) -> bool:
+        """Whether nothing is ever planned."""
+        return self.mode == OBSERVE and all(each.mode == OBSERVE for each in self.modes)
+
+    def admits(self, incident: Incident) -> bool:
+        """Returns whether anything may be planned for an incident: a sure diagnosis that is a root and fires."""
+        return (
+            incident.state == "firing"
+            and not incident.is_symptom
+            and incident.explained_by is None
+            and incident.confidence >= self.confidence
+        )
+
+
+def read_actions(fields: FieldReader, topology: Topology, targets: Iterable[str]) -> ActionSettings:
+    """Parses `actions`; problems are added to `fields`. A missing section observes."""
+    at: FieldPath = ("actions",)
+    if fields.value_at(at) is None:
+        return ActionSettings()
+    optional = ("mode", "modes", "confidence", "limits", "minimum_healthy", "breaker", "windows", "timing", "note")
+    if not fields.check_keys(at, (), optional):
+        return ActionSettings()
+    return ActionSettings(
+        fields.text((*at, "mode"), choice=MODES) or OBSERVE,
+        tuple(_read_mode_rules(fields, (*at, "modes"), sorted(targets))),
+        read_number(fields, (*at, "confidence"), DEFAULT_CONFIDENCE, (LEAST_CONFIDENCE, 1.0)),
+        _read_limits(fields, at, topology),
+        _read_timing(fields, (*at, "timing")),
+    )
+
+
+def _read_mode_rules(fields: FieldReader, at: FieldPath, targets: list[str]) -> Iterable[ModeRule]:
+    for item in fields.item_paths(at, MAX_RULES):
+        if not fields.check_keys(item, ("mode",), MODE_FIELDS):
+            continue
+        for name in fields.texts((*item, "target")):
+            if name not in targets:
+                hint = fields.suggest_name(name, targets)
+                fields.add_problem((*item, "target"), f"an unknown target {name!r:.80}", "one of `targets`", hint)
+        values = {name: fields.texts((*item, name)) for name in MODE_FIELDS}
+        yield ModeRule(fields.text((*item, "mode"), choice=MODES) or OBSERVE, **values)
+
+
+def _read_limits(fields: FieldReader, at: FieldPath, topology: Topology) -> ActionLimits:
+    here, default = (*at, "limits"), ActionLimits()
+    if fields.value_at(here) is not None:
+        names = ("at_once", "per_hour", "share_of_nodes", "share_of_groups", "share_of_replicas", "cool_down")
+        fields.check_keys(here, (), names)
+    return ActionLimits(
+        int(read_number(fields, (*here, "at_once"), default.at_once, (1, 1000))),
+        int(read_number(fields, (*here, "per_hour"), default.per_hour, (1, 10_000))),
+        read_number(fields, (*here, "share_of_nodes"), default.share_of_nodes, (0.0, 1.0)),
+        read_number(fields, (*here, "share_of_groups"), default.share_of_groups, (0.0, 1.0)),
+        read_number(fields, (*here, "share_of_replicas"), default.share_of_replicas, (0.0, 1.0)),
+        _read_minimum(fields, (*at, "minimum_healthy"), topology),
+        read_number(fields, (*here, "cool_down"), default.cool_down, (0.0, 86400.0)),
+        _read_breaker(fields, (*at, "breaker")),
+        tuple(_read_windows(fields, (*at, "windows"))),
+    )
+
+
+def _read_minimum(fields: FieldReader, at: FieldPath, topology: Topology) -> dict[str, int]:
+    value = fields.value_at(at)
+    if value is None:
+        return {}
+    pools = {pool.name: pool for pool in topology.pools}
+    fields.check_keys(at, (), pools)
+    known = [name for name in value if name in pools] if isinstance(value, dict) else []
+    return {name: fields.count((*at, name), len(pools[name].replicas)) for name in sorted(known)}
+
+
+def _read_breaker(fields: FieldReader, at: FieldPath) -> Breaker:
+    default = Breaker()
+    if fields.value_at(at) is not None:
+        fields.check_keys(at, (), ("failures", "within", "pause"))
+    return Breaker(
+        int(read_number(fields, (*at, "failures"), default.failures, (1, 1000))),
+        read_number(fields, (*at, "within"), default.within, (1.0, 7 * 86400.0)),
+        read_number(fields, (*at, "pause"), default.pause, (1.0, 7 * 86400.0)),
+    )
+
+
+def _read_windows(fields: FieldReader, at: FieldPath) -> Iterable[TimeWindow]:
+    for item in fields.item_paths(at, MAX_RULES):
+        if not fields.check_keys(item, ("from", "to"), ("days",)):
+            continue
+        start, end = (_read_time_of_day(fields, (*item, name)) for name in ("from", "to"))
+        days = fields.texts((*item, "days"), choice=WEEKDAYS) or WEEKDAYS
+        yield TimeWindow(start, end, days)
+
+
+def _read_time_of_day(fields: FieldReader, at: FieldPath) -> float:
+    text = fields.required_text(at)
+    match = TIME_OF_DAY.fullmatch(text)
+    if text and match is None:
+        fields.add_problem(at, f"{text!r:.40}", "a time of day in UTC such as '22:30'", "Put it in quotes.")
+    return 3600.0 * int(match[1]) + 60.0 * int(match[2]) if match else 0.0
+
+
+def _read_timing(fields: FieldReader, at: FieldPath) -> Timing:
+    names = [each.name for each in dataclass_fields(Timing)]
+    if fields.value_at(at) is not None:
+        fields.check_keys(at, (), names)
+    default = Timing()
+    return Timing(
+        **{name: read_number(fields, (*at, name), getattr(default, name), (0.1, 7 * 86400.0)) for name in names}
+    )
+
+
+def check_members(fields: FieldReader, at: FieldPath, target: Target, topology: Topology) -> None:
+    """Reports members that the topology does not have, and pools of which only some replicas are members."""
+    known = {*topology.node, *topology.group, *topology.port}
+    for entity in target.members:
+        if entity not in known:
+            expected = "the name of a replica, a node or a port of the topology"
+            hint = fields.suggest_name(entity, known)
+            fields.add_problem((*at, "members", entity), f"an unknown name {entity!r:.80}", expected, hint)
+    for pool in topology.pools:
+        missing = [name for name in pool.replicas if name not in target.members]
+        if missing and len(missing) < len(pool.replicas):
+            found = f"{len(pool.replicas) - len(missing)} of the {len(pool.replicas)} replicas of {pool.name!r}"
+            hint = f"Add {', '.join(missing[:5])}: how many replicas are left in use has to be known."
+            fields.add_problem((*at, "members"), found, "all of them, or none", hint)

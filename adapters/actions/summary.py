@@ -1,0 +1,50 @@
+"""An action in one sentence, for reports and notifications: both say the same."""
+
+from collections.abc import Iterable
+
+from skewscope.engine.actions.action import (
+    APPLYING,
+    APPROVED,
+    DONE,
+    FAILED,
+    OVERRIDDEN,
+    PROPOSED,
+    UNDONE,
+    VERIFIED,
+    Action,
+)
+
+MAX_LISTED = 5
+NEWS_STATES = (PROPOSED, APPLYING, VERIFIED, DONE, UNDONE, FAILED, OVERRIDDEN)
+"""States that a person is told of; the others follow within seconds, or nothing was changed."""
+
+
+def describe_action(action: Action) -> str:
+    """Returns what an action does, where it stands and what it gave back: `drain w2 at front: verified, helped`."""
+    text = f"{action.title}: {action.state}"
+    if action.outcome:
+        text += f", {action.outcome}"
+    if (back := action.measurement.recovery) is not None:
+        text += f", {100 * min(max(back, 0.0), 1.0):.0f} % of what was lost is back"
+    if action.ending:
+        return f"{text} ({action.ending})"
+    waits = action.state in (PROPOSED, APPROVED) and action.waiting
+    return f"{text} (waits: {action.waiting})" if waits else text
+
+
+def describe_actions(actions: Iterable[Action], incident: str) -> tuple[str, ...]:
+    """Returns the actions for an incident, latest first, a sentence each; of many the latest ones."""
+    found = sorted((one for one in actions if one.reason.incident == incident), key=lambda one: (-one.created, one.id))
+    more = len(found) - MAX_LISTED
+    sentences = tuple(describe_action(one) for one in found[:MAX_LISTED])
+    return (*sentences, f"and {more} earlier") if more > 0 else sentences
+
+
+def describe_news(action: Action, before: str, was_stuck: bool) -> str:
+    """Returns what a person has to be told of an action that was in a state before; '' for nothing."""
+    if action.stuck and not was_stuck:
+        return f"{describe_action(action)}; it is tried again, but needs a person: {action.waiting}"
+    if action.state == before or action.state not in NEWS_STATES:
+        return ""
+    ask = f"; approve it with `skewscope act approve {action.id}`" if action.state == PROPOSED else ""
+    return f"{describe_action(action)}{ask}"

@@ -1,0 +1,167 @@
+"""Actions over HTTP: list, show, approve, refuse, undo; targets with their state."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from skewscope.adapters.actions.coordinator import ActionRequestError, Coordinator
+from skewscope.adapters.actions.dry_run import list_obstacles, plan_changes
+from skewscope.adapters.controller.http_helpers import BadBodyError, caller_of, error_response, read_json_text
+from skewscope.adapters.targets.common.base import Target, TargetError
+from skewscope.engine.actions.action import Action, action_to_json
+from skewscope.kb import yamlfile
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.problems import InputError
+
+if TYPE_CHECKING:
+    from skewscope.adapters.controller.api import ApiContext
+
+MAX_LISTED = 1000
+DRY_RUN_TIMEOUT = 30.0
+"""Seconds in which the targets of a dry run have to answer."""
+
+PersonRequest = Callable[[str, str, str], Awaitable[Action]]
+
+
+async def list_actions(request: Request, context: "ApiContext") -> Response:
+    """Returns actions, latest first, and the mode of this controller."""
+    coordinator = _coordinator(context)
+    try:
+        most = min(max(int(request.query_params.get("limit", str(MAX_LISTED))[:9]), 1), MAX_LISTED)
+    except ValueError:
+        return error_response(400, "limit is no number")
+    incident = request.query_params.get("incident", "")
+    found = await asyncio.to_thread(context.reader.actions, MAX_LISTED if incident else most)
+    newest = {one.id: action_to_json(one) for one in coordinator.actions.values()}
+    known = {one["id"]: one for one in found} | newest
+    live = request.query_params.get("live", "") == "1"
+    is_live = {id_: one.is_live for id_, one in coordinator.actions.items()}
+    shown = [
+        one
+        for id_, one in known.items()
+        if (not live or is_live.get(id_, False)) and incident in ("", one["reason"]["incident"])
+    ]
+    # What may still change something is never cut off.
+    shown.sort(key=lambda one: (is_live.get(one["id"], False), one["created"], one["id"]), reverse=True)
+    ordered = sorted(shown[:most], key=lambda one: (one["created"], one["id"]), reverse=True)
+    mode = "observe" if coordinator.settings.is_observing else coordinator.settings.mode
+    return JSONResponse({"mode": mode, "leader": context.controller.is_leader, "actions": ordered})
+
+
+async def get_action(request: Request, context: "ApiContext") -> Response:
+    """Returns one action with its history."""
+    id_ = request.path_params["id"]
+    running = _coordinator(context).actions.get(id_)
+    found = action_to_json(running) if running else await asyncio.to_thread(context.reader.action, id_)
+    return error_response(404, "no such action") if found is None else JSONResponse(found)
+
+
+async def plan_incident(request: Request, context: "ApiContext") -> Response:
+    """Returns what could be done for an incident now, with the very calls; changes nothing."""
+    id_, known = request.path_params["id"], context.controller.last_result
+    incident = next((one for one in known.snapshot.incidents if one.id == id_), None) if known else None
+    if incident is None:
+        return error_response(404, "no such incident at present")
+    coordinator = _coordinator(context)
+    try:
+        async with asyncio.timeout(DRY_RUN_TIMEOUT):
+            changes = await plan_changes(coordinator, incident)
+    except TimeoutError:
+        return error_response(504, f"the targets did not answer within {DRY_RUN_TIMEOUT:g} s")
+    obstacles = list_obstacles(incident, coordinator.settings, changes)
+    return JSONResponse(
+        {"incident": incident.as_json(), "obstacles": obstacles, "changes": [one.as_json() for one in changes]}
+    )
+
+
+async def list_outcomes(_request: Request, context: "ApiContext") -> Response:
+    """Returns for each mitigation how often it was carried out and helped here."""
+    return JSONResponse({"outcomes": await asyncio.to_thread(context.reader.action_outcomes)})
+
+
+async def list_targets(_request: Request, context: "ApiContext") -> Response:
+    """Returns the targets with what they can do and the state of their members."""
+    targets = _coordinator(context).planner.targets.values()
+    return JSONResponse({"targets": await asyncio.gather(*(_describe_target(target) for target in targets))})
+
+
+async def _describe_target(target: Target) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "name": target.name,
+        "changes": {kind: asdict(support) for kind, support in target.support.items()},
+        "trouble": "",
+        "members": [],
+    }
+    try:
+        state = await target.read_state()
+    except TargetError as error:
+        return described | {"trouble": str(error)}
+    names = sorted(target.members.items())[:MAX_LISTED]
+    members = [(entity, member, state.member(member)) for entity, member in names]
+    return described | {
+        "members": [
+            {
+                "entity": entity,
+                "member": member,
+                "serving": found.serving if found else None,
+                "weight": found.weight if found else None,
+                "owner": found.owner if found else "",
+            }
+            for entity, member, found in members
+        ]
+    }
+
+
+async def approve_action(request: Request, context: "ApiContext") -> Response:
+    """Approves a proposal."""
+    return await _answer_request(request, context, _coordinator(context).approve)
+
+
+async def refuse_action(request: Request, context: "ApiContext") -> Response:
+    """Refuses an action that has not begun."""
+    return await _answer_request(request, context, _coordinator(context).refuse)
+
+
+async def undo_action(request: Request, context: "ApiContext") -> Response:
+    """Has a change in place taken back."""
+    return await _answer_request(request, context, _coordinator(context).undo)
+
+
+async def _answer_request(request: Request, context: "ApiContext", do: PersonRequest) -> Response:
+    id_ = request.path_params["id"]
+    try:
+        why = _parse_why(await read_json_text(request))
+    except BadBodyError as error:
+        return error_response(error.status, str(error))
+    except InputError as error:
+        return error_response(400, str(error))
+    if id_ not in _coordinator(context).actions:
+        return error_response(404, "no such action, or it ended long ago")
+    if not context.controller.is_leader:
+        return error_response(409, "another controller leads: ask that one")
+    try:
+        return JSONResponse(action_to_json(await do(id_, caller_of(request).name, why)))
+    except ActionRequestError as error:
+        return error_response(409, str(error))
+
+
+def _parse_why(body: str) -> str:
+    """Returns the reason in a body.
+
+    Raises:
+        InputError: there is none, or there is something else.
+    """
+    fields = FieldReader(yamlfile.parse(body, "request"))
+    fields.check_keys((), ("why",))
+    why = fields.text(("why",))
+    if fields.problems:
+        raise InputError(fields.problems)
+    return why
+
+
+def _coordinator(context: "ApiContext") -> Coordinator:
+    return context.controller.actions.coordinator

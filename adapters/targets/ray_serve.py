@@ -1,0 +1,237 @@
+"""Ray Serve: a node is drained with the program `ray`, so that its replicas start again on other nodes.
+
+A drain cannot be undone: at its deadline the node ends, and somebody starts another. Ray reports no drain while it goes
+on, so its state is known by the replicas that run on the node; once the node has ended, its state holds our mark.
+Requests are balanced by Ray alone: there are no weights, and the number of replicas is per deployment, not per node.
+Tested with Ray 2.60.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from skewscope.adapters.config.fields import read_number
+from skewscope.adapters.sources.common.http_client import FetchOptions
+from skewscope.adapters.targets.common.base import TargetError
+from skewscope.adapters.targets.common.calls import Call, CommandCall, HttpCall
+from skewscope.adapters.targets.common.counters import sum_by_label
+from skewscope.adapters.targets.common.marks import OWNER, check_action
+from skewscope.adapters.targets.common.settings import (
+    COMMON_FIELDS,
+    HTTP_FIELDS,
+    TargetSettings,
+    read_base_url,
+    read_common,
+    read_http_options,
+)
+from skewscope.adapters.targets.common.transports import request_ok, run_command, show
+from skewscope.engine.actions.change import (
+    ABSENT,
+    DRAIN,
+    FOREIGN,
+    OURS,
+    Change,
+    ChangeSupport,
+    MemberState,
+    TargetState,
+)
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.yamlfile import FieldPath
+
+NODES, APPLICATIONS = "/api/v0/nodes?detail=1&limit=10000", "/api/serve/applications/"
+RUNNING = "RUNNING"
+REASON = "DRAIN_NODE_REASON_PREEMPTION"
+"""The reason that Ray does not refuse; the other, idleness, it may."""
+DEFAULT_DEADLINE = 600.0
+COMMAND_SECONDS = 30.0
+"""The program loads Ray first, which takes five seconds."""
+WORK_METRICS = ("ray_serve_deployment_request_counter_total",)
+MAX_PAGES = 1000
+NOTE = "a drain cannot be undone: at its deadline the node ends, and another has to be started"
+
+
+@dataclass(frozen=True, slots=True)
+class RayServeSettings:
+    """Settings of the nodes of one cluster."""
+
+    common: TargetSettings
+    dashboard: str
+    address: str
+    """HOST:PORT of the global control service."""
+    command: str = "ray"
+    deadline: float = DEFAULT_DEADLINE
+    """Seconds after which a drained node ends."""
+    options: FetchOptions = field(default_factory=FetchOptions)
+    metrics: tuple[str, ...] = ()
+    """Metrics pages of the nodes."""
+
+
+def read(fields: FieldReader, at: FieldPath, name: str) -> RayServeSettings:
+    """Parses the settings of one entry; problems are added to `fields`."""
+    optional = ("command", "deadline", "metrics", *COMMON_FIELDS, *HTTP_FIELDS)
+    fields.check_keys(at, ("kind", "dashboard", "address", "members"), optional)
+    common = read_common(fields, at, name)
+    for key in ("address", "command"):
+        text = fields.text((*at, key))
+        if text.startswith("-") or not text.isprintable() or " " in text:
+            fields.add_problem((*at, key), f"{text!r:.80}", "an address" if key == "address" else "a program")
+    return RayServeSettings(
+        common,
+        read_base_url(fields, (*at, "dashboard")),
+        fields.required_text((*at, "address")),
+        fields.text((*at, "command")) or "ray",
+        read_number(fields, (*at, "deadline"), DEFAULT_DEADLINE, (1.0, 86400.0)),
+        read_http_options(fields, at, common.timeout),
+        tuple(read_base_url(fields, item) for item in fields.item_paths((*at, "metrics"), MAX_PAGES)),
+    )
+
+
+def build(settings: RayServeSettings) -> "RayServeTarget":
+    """Creates the target."""
+    return RayServeTarget(settings)
+
+
+@dataclass
+class RayServeTarget:
+    """The nodes of one cluster."""
+
+    settings: RayServeSettings
+    support: Mapping[str, ChangeSupport] = field(default_factory=lambda: {DRAIN: ChangeSupport(False, NOTE)})
+
+    @property
+    def name(self) -> str:
+        """Name in the config."""
+        return self.settings.common.name
+
+    @property
+    def members(self) -> Mapping[str, str]:
+        """Names or addresses of nodes by the name of their entity."""
+        return dict(self.settings.common.members)
+
+    async def read_state(self) -> TargetState:
+        """Returns the state of the nodes that the config names."""
+        nodes, replicas = await asyncio.gather(self._fetch(NODES), self._fetch(APPLICATIONS))
+        running = [node for node, state, _ in list_replicas(replicas) if state == RUNNING]
+        found = list_nodes(nodes)
+        return TargetState({member: to_member(member, found, running) for member in self.members.values()})
+
+    def render_change(self, change: Change, state: TargetState) -> tuple[Call, ...]:
+        """Returns the command that drains a node."""
+        member = state.member(change.member)
+        if member is None or not member.detail("node"):
+            raise TargetError(f"{self.name}: Ray has no node {change.member!r} that is alive")
+        if change.kind != DRAIN:
+            raise TargetError(f"{self.name}: Ray cannot {change.kind}")
+        if not member.serving:
+            return ()
+        reason = ("--reason", REASON, "--reason-message", f"{OWNER}:{check_action(change)} {change.reason}".strip())
+        where = ("--address", self.settings.address, "--node-id", member.detail("node"))
+        deadline = ("--deadline-remaining-seconds", f"{self.settings.deadline:.0f}")
+        return (CommandCall((self.settings.command, "drain-node", *where, *reason, *deadline)),)
+
+    def render_undo(self, change: Change, before: MemberState, state: TargetState) -> tuple[Call, ...]:  # noqa: ARG002
+        """Returns nothing: a drain cannot be undone."""
+        return ()
+
+    def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
+        """Returns where a change stands: by the replicas on the node, and by our mark once the node has ended."""
+        member = state.member(change.member)
+        if member is None or not before.serving:
+            return FOREIGN
+        if member.serving:
+            return ABSENT
+        if member.detail("node"):
+            return OURS if member.detail("node") == before.detail("node") else FOREIGN
+        return OURS if member.owner == change.action else FOREIGN
+
+    async def make_call(self, call: Call) -> None:
+        """Runs the command; it returns before any replica has moved."""
+        assert isinstance(call, CommandCall)
+        await run_command(call, max(self.settings.common.timeout, COMMAND_SECONDS))
+
+    async def read_work(self) -> Mapping[str, float]:
+        """Returns the requests of the replicas that run on each node, by the metrics pages of the nodes."""
+        if not self.settings.metrics:
+            return {}
+        state, replicas = await asyncio.gather(self.read_state(), self._fetch(APPLICATIONS))
+        node_of = {replica: node for node, _, replica in list_replicas(replicas)}
+        member_of = {m.detail("node"): m.member for m in state.members.values() if m.detail("node")}
+        found = dict.fromkeys(member_of.values(), 0.0)
+        for url in self.settings.metrics:
+            page = (await request_ok(HttpCall("GET", url), self.settings.options)).body
+            for replica, count in sum_by_label(page, WORK_METRICS, "replica").items():
+                member = member_of.get(node_of.get(replica.rpartition("#")[2], ""))
+                if member is not None:
+                    found[member] += count
+        return found
+
+    async def probe(self, member: str) -> float | None:  # noqa: ARG002
+        """Returns None: a drained node runs no replica."""
+        return None
+
+    async def _fetch(self, path: str) -> Any:
+        call = HttpCall("GET", f"{self.settings.dashboard}{path}")
+        answer = await request_ok(call, self.settings.options)
+        try:
+            return json.loads(answer.body)
+        except (ValueError, RecursionError):
+            raise TargetError(f"{call.describe()}: an answer that is no JSON: {show(answer.body)}") from None
+
+
+def to_member(member: str, nodes: list[dict[str, str]], running: list[str]) -> MemberState:
+    """Returns the state of a node, named by its name, its address or its id; the newest of several that have ended.
+
+    Raises:
+        TargetError: the name stands for several nodes that are alive.
+    """
+    mine = [node for node in nodes if member in (node["name"], node["ip"], node["id"])]
+    alive = [node for node in mine if node["state"] == "ALIVE"]
+    if len(alive) > 1:
+        raise TargetError(f"{member}: {len(alive)} nodes; write the name of a node (ray start --node-name)")
+    if alive:
+        return MemberState(member, alive[0]["id"] in running, details=(("node", alive[0]["id"]),))
+    ended = max(mine, key=lambda node: float(node["ended"]), default=None)
+    mark = f"{OWNER}:"
+    owner = ended["message"].partition(mark)[2].partition(" ")[0] if ended and mark in ended["message"] else ""
+    return MemberState(member, serving=False, owner=owner)
+
+
+def list_nodes(answer: Any) -> list[dict[str, str]]:
+    """Returns id, name, ip, state, message and ended (ms) of each node of an answer of the state API.
+
+    Raises:
+        TargetError: the answer is something else.
+    """
+    try:
+        rows = answer["data"]["result"]["result"]
+        names = {"id": "node_id", "name": "node_name", "ip": "node_ip", "state": "state", "message": "state_message"}
+        return [
+            {
+                **{key: str(row.get(name) or "") for key, name in names.items()},
+                "ended": str(row.get("end_time_ms") or 0),
+            }
+            for row in rows
+        ]
+    except (KeyError, TypeError, AttributeError):
+        raise TargetError(f"{NODES}: an answer without nodes: {show(json.dumps(answer).encode())}") from None
+
+
+def list_replicas(answer: Any) -> Iterable[tuple[str, str, str]]:
+    """Returns node, state and id of each replica of an answer of Serve.
+
+    Raises:
+        TargetError: the answer is something else.
+    """
+    try:
+        return [
+            (str(replica.get("node_id")), str(replica.get("state")), str(replica.get("replica_id")))
+            for application in answer["applications"].values()
+            for deployment in application["deployments"].values()
+            for replica in deployment["replicas"]
+        ]
+    except (KeyError, TypeError, AttributeError):
+        raise TargetError(
+            f"{APPLICATIONS}: an answer without applications: {show(json.dumps(answer).encode())}"
+        ) from None

@@ -1,0 +1,145 @@
+"""Changes that are rendered for a person and never made: devlink, mlnx_qos, mlxconfig, NCCL's environment.
+
+A person records the output of the tool (or names the file of the environment) for each member; the state and the undo
+are computed from it. After a person has run what is rendered, the output is recorded again, and shows the change. There
+are no owner marks: a change is ours while the value is the very one that it gives.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from skewscope.adapters.config.fields import read_path
+from skewscope.adapters.targets.common.base import TargetError
+from skewscope.adapters.targets.common.calls import Call
+from skewscope.adapters.targets.common.nic_tools import DIALECTS
+from skewscope.adapters.targets.common.settings import COMMON_FIELDS, TargetSettings, read_common
+from skewscope.adapters.targets.common.transports import read_file
+from skewscope.engine.actions.change import ABSENT, FOREIGN, OURS, Change, ChangeSupport, MemberState, TargetState
+from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.yamlfile import FieldPath
+
+MAX_OUTPUT = 1 << 16
+"""Maximum characters of a recorded output, which is kept with the action."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedSettings:
+    """Settings of the members of one tool."""
+
+    common: TargetSettings
+    tool: str
+    outputs: tuple[tuple[str, str], ...] = ()
+    """Files with the recorded outputs, by member."""
+
+
+def read(fields: FieldReader, at: FieldPath, name: str) -> RenderedSettings:
+    """Parses the settings of one entry; problems are added to `fields`."""
+    fields.check_keys(at, ("kind", "tool", "members", "outputs"), COMMON_FIELDS)
+    common = read_common(fields, at, name)
+    tool = fields.required_text((*at, "tool"), choice=DIALECTS)
+    outputs = fields.value_at((*at, "outputs"))
+    if not isinstance(outputs, dict):
+        fields.add_problem((*at, "outputs"), "no mapping", "the file with the recorded output of each member")
+        outputs = {}
+    for entity, member in common.members:
+        if tool and not DIALECTS[tool].member_pattern.fullmatch(member):
+            fields.add_problem((*at, "members", entity), f"{member!r:.80}", DIALECTS[tool].member_hint)
+        if member not in outputs:
+            fields.add_problem((*at, "outputs"), f"no file for {member!r:.80}", "one for each member")
+    paths = tuple(sorted((str(key), read_path(fields, (*at, "outputs", key))) for key in outputs))
+    return RenderedSettings(common, tool, paths)
+
+
+def build(settings: RenderedSettings) -> "RenderedTarget":
+    """Creates the target."""
+    return RenderedTarget(settings)
+
+
+@dataclass
+class RenderedTarget:
+    """The members of one tool."""
+
+    settings: RenderedSettings
+    support: Mapping[str, ChangeSupport] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dialect = DIALECTS[self.settings.tool]
+        self.support = {self.dialect.kind: ChangeSupport(note=self.dialect.note)}
+
+    @property
+    def name(self) -> str:
+        """Name in the config."""
+        return self.settings.common.name
+
+    @property
+    def members(self) -> Mapping[str, str]:
+        """Devices or jobs by the name of their entity."""
+        return dict(self.settings.common.members)
+
+    async def read_state(self) -> TargetState:
+        """Returns the values in the recorded outputs."""
+        outputs = dict(self.settings.outputs)
+        found: dict[str, MemberState] = {}
+        for member in self.members.values():
+            text = await asyncio.to_thread(read_file, outputs[member])
+            if len(text) > MAX_OUTPUT:
+                raise TargetError(f"{outputs[member]}: more than {MAX_OUTPUT} characters")
+            values = {f"value.{key}": value for key, value in self.dialect.parse(text, member).items()}
+            details = tuple(sorted({**values, "path": outputs[member], "text": text}.items()))
+            found[member] = MemberState(member, details=details)
+        return TargetState(found)
+
+    def render_change(self, change: Change, state: TargetState) -> tuple[Call, ...]:
+        """Returns what a person runs or writes."""
+        if change.kind not in self.support:
+            raise TargetError(f"{self.name}: {self.settings.tool} cannot {change.kind}")
+        member = state.member(change.member)
+        if member is None:
+            raise TargetError(f"{self.name}: no member {change.member!r:.80}")
+        value = self._value(change, member)
+        wanted = self.dialect.change_value(change, value)
+        return () if value == wanted else (self._render(change, wanted, member),)
+
+    def render_undo(self, change: Change, before: MemberState, state: TargetState) -> tuple[Call, ...]:
+        """Returns what a person runs or writes to restore the former value."""
+        member = state.member(change.member)
+        if member is None or self.find_standing(change, before, state) != OURS:
+            return ()
+        return (self._render(change, self._value(change, before), member),)
+
+    def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
+        """Returns where a change stands, by the value in the newest recorded output."""
+        member = state.member(change.member)
+        if member is None or change.kind not in self.support:
+            return FOREIGN
+        now, was = self._value(change, member), self._value(change, before)
+        if now == was:
+            return ABSENT
+        return OURS if now == self.dialect.change_value(change, was) else FOREIGN
+
+    async def make_call(self, call: Call) -> NoReturn:
+        """Refuses every call.
+
+        Raises:
+            TargetError: always.
+        """
+        raise TargetError(f"{self.name}: is rendered for a person and never run: {call.describe()}")
+
+    async def read_work(self) -> Mapping[str, float]:
+        """Returns nothing."""
+        return {}
+
+    async def probe(self, member: str) -> float | None:  # noqa: ARG002 - of the protocol
+        """Returns None."""
+        return None
+
+    def _value(self, change: Change, member: MemberState) -> str:
+        key = f"value.{self.dialect.find_key(change)}"
+        if key not in dict(member.details):
+            raise TargetError(f"{self.name}: the output of {member.member} has no {key.removeprefix('value.')}")
+        return member.detail(key)
+
+    def _render(self, change: Change, value: str, member: MemberState) -> Call:
+        return self.dialect.render(change, value, (member.detail("path"), member.detail("text")))

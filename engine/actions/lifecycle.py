@@ -1,0 +1,224 @@
+"""The life of an action: what its next state is, given what was observed. Pure; nothing here calls a target.
+
+`adapters/actions/coordinator.py` stores each new state before it makes the calls that the state stands for.
+"""
+
+from dataclasses import dataclass, replace
+
+from skewscope.engine.actions.action import (
+    APPROVED,
+    DONE,
+    EXPIRED,
+    FAILED,
+    HELPED,
+    LEAST_LOSS,
+    NOT_HELPED,
+    OVERRIDDEN,
+    PROPOSED,
+    UNDOING,
+    UNDONE,
+    UNPROVEN,
+    VERIFIED,
+    Action,
+    Measurement,
+)
+from skewscope.engine.actions.change import ABSENT, FOREIGN, OURS
+
+HELPED_SHARE = 0.5
+"""Share of what was lost that has to come back for an action to have helped."""
+SEEN_SHARE = 0.2
+"""Share of the loss that a diagnosis tells which has to be seen in the work of its pool or group."""
+STUCK_TRIES = 5
+"""Failed tries to undo after which a person is told."""
+MAX_WAIT = 60.0
+"""Seconds between two tries at most."""
+PROBES = 3
+"""Probes in a row that have to find a member as quick as its peers before it is used again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds that the steps of an action may take."""
+
+    approval_within: float = 900.0
+    """Until a proposal is approved, or limits let an approved one start."""
+    apply_within: float = 60.0
+    """Until the calls are accepted."""
+    state_within: float = 20.0
+    """Until the target reports the new state."""
+    traffic_within: float = 30.0
+    """Until the work given to the member shows the change, after the state."""
+    effect_within: float = 120.0
+    """Until what was lost has to come back, after the calls were accepted."""
+    time_to_live: float = 3600.0
+    """After which a change is undone in any case."""
+    hold: float = 60.0
+    """How long the fault has to be gone before a change is undone, where no probe can tell."""
+    probe_every: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What was observed for one action at one time."""
+
+    t: float
+    standing: str = ""
+    """ABSENT, OURS or FOREIGN; '' where the target did not answer."""
+    firing: bool | None = None
+    """Whether the incident fires; None where it cannot be seen any more, such as after the member got no work."""
+    quiet_for: float = 0.0
+    """Seconds since the incident stopped firing; 0 while it fires."""
+    traffic_follows: bool | None = None
+    """Whether the work given to the member shows the change; None where it cannot be told yet."""
+    measurement: Measurement | None = None
+    probe_good: bool | None = None
+    """Whether a probe found the member as quick as its peers; None for no probe now."""
+    counts_work: bool = False
+    """Whether the target counts the work given to its members."""
+    has_probe: bool = False
+    """Whether the target can probe members."""
+    flaps: int = 0
+    """Earlier changes of this member that were undone because its fault seemed to be over."""
+
+
+def lapse(action: Action, timing: Timing, firing: bool, t: float) -> Action:
+    """Returns a proposed or approved action as expired if its incident ended, or if its time is over."""
+    if action.state not in (PROPOSED, APPROVED):
+        return action
+    if not firing:
+        return action.move(t, EXPIRED, "the incident is over", ending="the incident is over")
+    begun = action.created if action.state == PROPOSED else (action.approved_at or action.created)
+    if t - begun > timing.approval_within:
+        why = (
+            "nobody approved it in time" if action.state == PROPOSED else f"limits never let it start: {action.waiting}"
+        )
+        return action.move(t, EXPIRED, why, ending=why)
+    return action
+
+
+def begin_undo(action: Action, why: str, t: float, by: str = "") -> Action:
+    """Returns an action whose change is to be taken back; `by` names the person who asked for it."""
+    return action.move(t, UNDOING, f"undo: {why}", ending=why, ended_by=by)
+
+
+def note_failure(action: Action, trouble: str, timing: Timing, t: float) -> Action:
+    """Returns an action after a failed try of its calls; after too long it is undone, so that nothing is left of it."""
+    tries = action.tries + 1
+    wait = min(2.0 ** (tries - 1), MAX_WAIT)
+    failed = replace(action, tries=tries, next_try=t + wait, waiting=trouble)
+    if tries <= 2 or tries == STUCK_TRIES:
+        failed = failed.note(t, f"failed, try {tries}: {trouble}")
+    if action.state == UNDOING:
+        return replace(failed, stuck=tries >= STUCK_TRIES)
+    if t - (action.started_at or t) > timing.apply_within:
+        return begin_undo(failed, f"could not be applied: {trouble}", t)
+    return failed
+
+
+def finish_undo(action: Action, seen: Observation) -> Action:
+    """Returns an action after its undo, by what the target reports then."""
+    if seen.standing == ABSENT:
+        never = action.applied_at is None
+        return action.move(seen.t, FAILED if never else UNDONE, "the former state is back", stuck=False)
+    if seen.standing == FOREIGN:
+        return action.move(seen.t, OVERRIDDEN, "somebody else changed the member; it stays as it is", stuck=False)
+    return action
+
+
+def judge_trial(action: Action, seen: Observation, timing: Timing) -> Action:
+    """Returns an action whose calls were accepted, judged by state, then traffic, then effect."""
+    t, applied = seen.t, action.applied_at or seen.t
+    if seen.standing == FOREIGN:
+        return action.move(t, OVERRIDDEN, "somebody else changed the member", ending="changed by somebody else")
+    if not action.seen_in_state:
+        if seen.standing == OURS:
+            action = replace(action, seen_in_state=True, waiting="traffic").note(t, "the target reports the new state")
+        elif t - applied > timing.state_within:
+            return _end_unhelpful(action, "the target accepted it, but never reported the new state", t)
+        else:
+            return replace(action, waiting="the target's new state")
+    elif seen.standing == ABSENT:
+        return action.move(t, OVERRIDDEN, "somebody else undid it", ending="undone by somebody else")
+    if action.seen_in_traffic is None and seen.traffic_follows is not None:
+        if seen.traffic_follows:
+            action = replace(action, seen_in_traffic=True, waiting="its effect").note(t, "traffic follows it")
+        elif t - applied > timing.state_within + timing.traffic_within:
+            return _end_unhelpful(replace(action, seen_in_traffic=False), "traffic does not follow it", t)
+    return _judge_effect(action, seen, timing)
+
+
+def _judge_effect(action: Action, seen: Observation, timing: Timing) -> Action:
+    t, applied = seen.t, action.applied_at or seen.t
+    measured = seen.measurement or action.measurement
+    action = replace(action, measurement=measured)
+    back = measured.recovery
+    if action.seen_in_traffic is None and seen.counts_work and t - applied <= timing.traffic_within:
+        return action
+    if back is not None and back >= HELPED_SHARE:
+        return _verify(action, HELPED, f"{100 * min(back, 1.0):.0f} % of what was lost is back", t)
+    if t - applied > timing.effect_within:
+        return _judge_late_effect(action, seen.firing, t)
+    ended = back is None and seen.firing is False and t - applied >= timing.hold
+    # The incident of a job that is over ends as well, and says nothing about the change.
+    return _verify(action, HELPED, "the incident ended", t) if ended and measured.working is not False else action
+
+
+def _judge_late_effect(action: Action, firing: bool | None, t: float) -> Action:
+    """Returns an action after the time in which its effect had to show."""
+    back = action.measurement.recovery
+    if back is not None:
+        return _end_unhelpful(action, f"only {100 * max(back, 0.0):.0f} % of what was lost came back", t)
+    if _saw_no_loss(action):
+        return _end_unhelpful(action, "nothing had been lost before it", t)
+    if firing:
+        return _end_unhelpful(action, "the incident still fires", t)
+    if action.measurement.working is False:
+        return _verify(action, UNPROVEN, "the work itself has ended", t)
+    return _verify(action, UNPROVEN, "nothing was seen by which to tell whether it helped", t)
+
+
+def _saw_no_loss(action: Action) -> bool:
+    """Returns whether the work before the change shows almost nothing of the loss that the diagnosis told."""
+    expected = action.reason.loss / max(action.scope.peers, 1)
+    before = action.measurement.before
+    return before is not None and expected >= LEAST_LOSS and 1.0 - before < SEEN_SHARE * expected
+
+
+def _verify(action: Action, outcome: str, what: str, t: float) -> Action:
+    verified = action.move(t, VERIFIED if action.reversible else DONE, f"{outcome}: {what}", outcome=outcome)
+    return replace(verified, verified_at=t)
+
+
+def _end_unhelpful(action: Action, why: str, t: float) -> Action:
+    """Returns an action that did not help: undone where that is possible."""
+    action = replace(action, outcome=NOT_HELPED)
+    if not action.reversible:
+        return action.move(t, DONE, f"{NOT_HELPED}: {why}; it has no undo", ending=why)
+    return begin_undo(action, why, t)
+
+
+def watch_in_place(action: Action, seen: Observation, timing: Timing) -> Action:
+    """Returns an action in place: undone once the fault is over or its time is up, and given up to others' changes.
+
+    After each earlier time that the same member's fault came back, it has to be gone twice as long.
+    """
+    t = seen.t
+    if seen.standing == FOREIGN:
+        return action.move(t, OVERRIDDEN, "somebody else changed the member", ending="changed by somebody else")
+    if seen.standing == ABSENT:
+        return action.move(t, OVERRIDDEN, "somebody else undid it", ending="undone by somebody else")
+    if seen.measurement is not None and seen.measurement.after is not None:
+        action = replace(action, measurement=seen.measurement)
+    if t - (action.applied_at or t) >= timing.time_to_live:
+        return begin_undo(action, "its time is over", t)
+    if seen.probe_good is not None:
+        good = action.good_probes + 1 if seen.probe_good else 0
+        if not good and action.good_probes:
+            action = action.note(t, "a probe found it slow again")
+        action = replace(action, good_probes=good, next_try=t + timing.probe_every)
+    factor = 2 ** min(seen.flaps, 6)
+    if action.good_probes >= PROBES * factor:
+        return begin_undo(action, f"{action.good_probes} probes found it as quick as its peers", t)
+    if not seen.has_probe and seen.firing is False and seen.quiet_for >= timing.hold * factor:
+        return begin_undo(action, f"the fault is gone for {seen.quiet_for:.0f} s", t)
+    return action

@@ -1,0 +1,188 @@
+"""Limits of actions: what stops a change from being made now. Undoing a change is never limited."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from skewscope.engine.actions.action import NOT_HELPED, Action
+from skewscope.engine.actions.change import BLOCK, DRAIN, EVICT
+from skewscope.engine.model.topology import Topology
+
+HOUR = 3600.0
+WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+TAKING_OUT = (DRAIN, BLOCK, EVICT)
+"""Kinds of changes after which a member no longer gets new work."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """A daily window in UTC; one whose end is before its start reaches into the next day."""
+
+    start: float
+    """Seconds since midnight."""
+    end: float
+    days: tuple[str, ...] = WEEKDAYS
+    """Weekdays on which it starts."""
+
+    def covers(self, t: float) -> bool:
+        """Returns whether a time is inside."""
+        when = datetime.fromtimestamp(t, UTC)
+        second = t % 86400.0
+        today, yesterday = WEEKDAYS[when.weekday()], WEEKDAYS[when.weekday() - 1]
+        if self.start <= self.end:
+            return today in self.days and self.start <= second < self.end
+        return (today in self.days and second >= self.start) or (yesterday in self.days and second < self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """Stops new actions after several that did not help or failed."""
+
+    failures: int = 3
+    within: float = HOUR
+    """Seconds in which that many have ended."""
+    pause: float = HOUR
+    """Seconds after the last of them in which nothing new is started."""
+
+
+@dataclass(frozen=True)
+class ActionLimits:
+    """Limits that hold together. The defaults let one replica of a pool, or one node of ten, be taken out at a time."""
+
+    at_once: int = 2
+    """Changes that may be in place at the same time."""
+    per_hour: int = 6
+    """Changes that may be started within an hour."""
+    share_of_nodes: float = 0.1
+    """Share of all nodes that changes may touch at the same time; one node is always allowed."""
+    share_of_groups: float = 0.25
+    """Share of all groups; one group is always allowed."""
+    share_of_replicas: float = 0.34
+    """Share of the replicas of a pool; one is always allowed, as far as the minimum allows it."""
+    minimum_healthy: Mapping[str, int] = field(default_factory=dict)
+    """Replicas of each pool that have to be left in use; where a pool is not named, more than half of them."""
+    cool_down: float = 120.0
+    """Seconds after the end of a change in which its member is left alone."""
+    breaker: Breaker = field(default_factory=Breaker)
+    windows: tuple[TimeWindow, ...] = ()
+    """Windows in which changes may be made; empty for always."""
+
+    def minimum_of(self, pool: str, replicas: int) -> int:
+        """Returns the least number of replicas of a pool that have to be left in use."""
+        return self.minimum_healthy.get(pool, replicas // 2 + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What limits are checked against."""
+
+    topology: Topology
+    serving: Mapping[str, bool | None] = field(default_factory=dict)
+    """Whether each replica of the changed pool is given work, as its target reports it now; empty where the scope has
+    no pool."""
+
+
+def find_blocks(
+    action: Action, others: Iterable[Action], limits: ActionLimits, around: Surroundings, t: float
+) -> tuple[str, ...]:
+    """Returns why an action must not be started now, one sentence each; empty if it may.
+
+    Args:
+        action: the action that would be started.
+        others: all known actions, ended ones of the last hours included; the action itself is ignored.
+        limits: the limits.
+        around: the topology and the present state of the pool.
+        t: the present time.
+    """
+    known = [other for other in others if other.id != action.id]
+    return (
+        *_time_blocks(known, limits, t),
+        *_member_blocks(action, known, limits, t),
+        *_count_blocks(action, known, limits, around.topology, t),
+        *_pool_blocks(action, limits, around),
+    )
+
+
+def _time_blocks(known: list[Action], limits: ActionLimits, t: float) -> Iterator[str]:
+    if limits.windows and not any(window.covers(t) for window in limits.windows):
+        yield "outside the windows in which changes may be made"
+    ended = sorted(end for other in known if (end := _bad_end(other)) is not None)
+    breaker = limits.breaker
+    recent = [end for end in ended if end <= t < end + breaker.within + breaker.pause]
+    for first, last in zip(recent, recent[breaker.failures - 1 :], strict=False):
+        if last - first <= breaker.within and t < last + breaker.pause:
+            yield f"{breaker.failures} actions did not help: nothing new for {last + breaker.pause - t:.0f} s"
+            return
+
+
+def _bad_end(action: Action) -> float | None:
+    """Returns when an action failed or was found not to help; None where it did neither."""
+    if action.state == "failed" or action.outcome == NOT_HELPED:
+        return action.ended_at if action.ended_at is not None else action.verified_at or action.started_at
+    return None
+
+
+def _member_blocks(action: Action, known: list[Action], limits: ActionLimits, t: float) -> Iterator[str]:
+    entity = action.scope.entity
+    same = [other for other in known if other.scope.entity == entity or other.change.member == action.change.member]
+    same = [other for other in same if other.scope.entity == entity or other.change.target == action.change.target]
+    for other in same:
+        if other.is_in_place:
+            yield f"{other.id} already changes {entity}"
+    started = [other for other in same if other.started_at is not None and other.ended_at is not None]
+    left = max(
+        (other.ended_at + _cool_down(action, other, limits) - t for other in started if other.ended_at), default=0.0
+    )
+    if left > 0:
+        yield f"{entity} was changed a short while ago: left alone for {left:.0f} s"
+
+
+def _cool_down(action: Action, other: Action, limits: ActionLimits) -> float:
+    """Returns the cool-down after another action; the next stronger step for the same incident need not wait."""
+    stronger = other.reason.incident == action.reason.incident and other.change.kind != action.change.kind
+    return 0.0 if stronger and other.outcome == NOT_HELPED else limits.cool_down
+
+
+def _count_blocks(
+    action: Action, known: list[Action], limits: ActionLimits, topology: Topology, t: float
+) -> Iterator[str]:
+    in_place = [other for other in known if other.is_in_place]
+    if len(in_place) >= limits.at_once:
+        yield f"{len(in_place)} changes are in place, {limits.at_once} are allowed"
+    started = [other for other in known if other.started_at is not None and t - HOUR < other.started_at <= t]
+    if len(started) >= limits.per_hour:
+        yield f"{len(started)} changes within an hour, {limits.per_hour} are allowed"
+    nodes = {name for other in (action, *in_place) for name in other.scope.nodes}
+    if action.scope.kind != "replica":
+        yield from _share_block("nodes", len(nodes), len(topology.nodes), limits.share_of_nodes)
+    groups = {name for other in (action, *in_place) for name in other.scope.groups}
+    yield from _share_block(
+        "groups", len(groups), len(topology.groups), limits.share_of_groups, _own(action.scope.groups)
+    )
+    if action.scope.pool:
+        pool = next((each for each in topology.pools if each.name == action.scope.pool), None)
+        replicas = {o.scope.entity for o in (action, *in_place) if o.scope.pool == action.scope.pool}
+        count = len(pool.replicas) if pool else 0
+        yield from _share_block(f"replicas of {action.scope.pool}", len(replicas), count, limits.share_of_replicas)
+
+
+def _own(groups: tuple[str, ...]) -> int:
+    return max(len(groups), 1)
+
+
+def _share_block(what: str, count: int, total: int, share: float, always: int = 1) -> Iterator[str]:
+    """Yields a sentence where more than a share, and more than what is always allowed, would be touched."""
+    allowed = max(int(share * total + 1e-9), always)
+    if count > allowed:
+        yield f"{count} of {total} {what} would be changed, {allowed} may be"
+
+
+def _pool_blocks(action: Action, limits: ActionLimits, around: Surroundings) -> Iterator[str]:
+    """Yields a sentence where too few replicas would be left, or where it is unknown how many there are."""
+    if not action.scope.pool or action.change.kind not in TAKING_OUT:
+        return
+    rest = {name: serving for name, serving in around.serving.items() if name != action.scope.entity}
+    least = limits.minimum_of(action.scope.pool, len(around.serving))
+    left = sum(serving is True for serving in rest.values())
+    if left < least:
+        yield f"{left} replicas of {action.scope.pool} would be left in use, {least} have to be"

@@ -1,0 +1,232 @@
+"""The life of actions on a simulated pool: what helps is kept, what does not is undone, and no harm is done."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from skewscope.adapters.actions.settings import ActionSettings, ModeRule
+from skewscope.engine.actions.action import (
+    EXPIRED,
+    FAILED,
+    HELPED,
+    NOT_HELPED,
+    OVERRIDDEN,
+    PROPOSED,
+    UNDOING,
+    UNDONE,
+    VERIFIED,
+)
+from skewscope.engine.actions.limits import ActionLimits
+from tests.support import acting_world
+from tests.support.acting_world import ActingWorld, SimulatedFault
+
+T0 = ActingWorld.t
+ACT = ActionSettings(mode="act")
+ILL = SimulatedFault("r2", T0 + 60, T0 + 600, 0.2)
+
+
+def run_world(
+    *faults: SimulatedFault, seconds: float = 1200.0, settings: ActionSettings = ACT, **fields
+) -> ActingWorld:
+    world = ActingWorld(faults=faults, settings=settings, **fields)
+    world.run(seconds)
+    return world
+
+
+def only(world: ActingWorld):
+    (action,) = world.coordinator.actions.values()
+    return action
+
+
+def test_a_slow_replica_is_drained_until_probes_find_it_well():
+    world = run_world(ILL)
+    action = only(world)
+    assert (action.state, action.outcome, action.change.kind) == (UNDONE, HELPED, "drain")
+    assert action.started_at - ILL.start <= 10
+    assert "probes found it as quick as its peers" in action.ending
+    assert 0 < action.ended_at - ILL.end <= 30
+    assert action.seen_in_state
+    assert action.seen_in_traffic
+    assert world.is_restored()
+    assert action.measurement.recovery == pytest.approx(1.0)
+    assert world.availability > run_world(ILL, settings=ActionSettings()).availability
+
+
+def test_a_mildly_slow_replica_keeps_the_share_that_it_can_serve():
+    world = ActingWorld(faults=(replace(ILL, speed=0.7),), demand=2.7)
+    world.run(300)
+    action = only(world)
+    assert (action.state, action.change.kind, action.change.share) == (VERIFIED, "deweight", 0.7)
+    assert world.router.weights["r2"] == 70
+    assert action.measurement.after == pytest.approx(1.0)
+
+
+def test_nothing_is_done_by_default_and_a_proposal_waits_for_a_person():
+    assert not run_world(ILL, settings=ActionSettings()).coordinator.actions
+    world = run_world(ILL, seconds=300, settings=ActionSettings(mode="propose"))
+    action = only(world)
+    assert action.state == PROPOSED
+    assert action.plan.calls == ("drain r2    (to router)",)
+    assert world.router.lines == []
+    world.run(900)
+    assert only(world).state == EXPIRED
+
+
+def test_modes_are_chosen_by_condition_target_and_kind():
+    modes = (ModeRule("observe", kind=("drain",)), ModeRule("act", condition=("tp-straggler",), target=("router",)))
+    world = run_world(ILL, seconds=200, settings=ActionSettings(modes=modes))
+    assert {one.change.kind for one in world.coordinator.actions.values()} == {"deweight"}
+
+
+def test_a_wrong_diagnosis_is_undone_and_counts_as_tried():
+    wrong = SimulatedFault("r1", T0 + 60, T0 + 900, 1.0)
+    world = run_world(wrong)
+    first = next(iter(world.coordinator.actions.values()))
+    assert (first.state, first.outcome) == (UNDONE, NOT_HELPED)
+    assert world.is_restored()
+    kinds = [one.change.kind for one in world.coordinator.actions.values()]
+    assert len(kinds) == len(set(kinds)), "the same step was repeated"
+    assert world.availability == 1.0
+
+
+def test_an_unsure_diagnosis_and_a_symptom_never_act(monkeypatch):
+    build = acting_world.build_incident
+    for fields in ({"confidence": 0.89}, {"category": "symptom"}):
+        monkeypatch.setattr(acting_world, "build_incident", lambda f, t, _new=fields: replace(build(f, t), **_new))
+        assert not run_world(ILL).coordinator.actions
+
+
+def test_two_replicas_that_are_ill_at_once_leave_the_minimum_in_use():
+    other = SimulatedFault("r1", T0 + 61, T0 + 600, 0.3)
+    world = run_world(ILL, other)
+    assert world.fewest_in_use == 2
+    assert world.is_restored()
+
+
+def test_a_replica_that_somebody_else_took_out_counts_as_lost():
+    world = ActingWorld(faults=(ILL,))
+    world.router.carry_out("drain r0")
+    world.run(300)
+    assert "r2" not in world.router.drained
+    assert "1 replicas of pool would be left in use, 2 have to be" in only(world).waiting
+
+
+def test_what_somebody_else_changed_meanwhile_stays():
+    world = ActingWorld(faults=(ILL,))
+    world.run(200)
+    assert only(world).state == VERIFIED
+    world.router.carry_out("weight r2 10")
+    world.run(1000)
+    assert only(world).state == OVERRIDDEN
+    assert world.router.weights["r2"] == 10
+    assert "r2" in world.router.drained
+
+
+def test_an_undo_by_somebody_else_is_not_repeated():
+    world = ActingWorld(faults=(replace(ILL, end=T0 + 100_000),))
+    world.run(200)
+    world.router.carry_out("ready r2")
+    world.run(60)
+    assert only(world).state == OVERRIDDEN
+    assert "r2" not in world.router.drained
+
+
+@pytest.mark.parametrize("trouble", ["refuse", "ignore", "lose"])
+def test_a_target_that_misbehaves_is_left_as_it_was(trouble):
+    world = ActingWorld(faults=(replace(ILL, end=T0 + 260),))
+    world.router.trouble = lambda line: trouble if line.startswith("drain") else ""
+    world.run(1200)
+    first = next(iter(world.coordinator.actions.values()))
+    assert first.state in ({UNDONE} if trouble == "lose" else {FAILED, UNDONE})
+    assert first.outcome == {"refuse": "", "ignore": NOT_HELPED, "lose": HELPED}[trouble]
+    assert world.is_restored()
+
+
+def test_an_undo_that_fails_is_tried_until_it_succeeds_and_told():
+    world = ActingWorld(faults=(replace(ILL, end=T0 + 200),))
+    world.router.trouble = lambda line: "refuse" if line.startswith("ready") and world.t < T0 + 500 else ""
+    world.run(420)
+    action = only(world)
+    assert (action.state, action.stuck) == (UNDOING, True)
+    world.run(200)
+    assert only(world).state == UNDONE
+    assert world.is_restored()
+
+
+def test_a_fault_that_flaps_is_left_out_longer_each_time():
+    flaps = tuple(SimulatedFault("r2", T0 + 60 + 200 * n, T0 + 160 + 200 * n, 0.2) for n in range(10))
+    limits = ActionLimits(cool_down=10, per_hour=100)
+    world = run_world(*flaps, seconds=4000, settings=replace(ACT, limits=limits))
+    ended = sorted(world.coordinator.actions.values(), key=lambda one: one.created)
+    assert len(ended) < 8
+    assert world.is_restored()
+
+
+def test_the_breaker_stops_after_changes_that_did_not_help():
+    wrong = tuple(SimulatedFault(f"r{n % 3}", T0 + 60 + 1000 * n, T0 + 900 + 1000 * n, 1.0) for n in range(6))
+    world = run_world(*wrong, seconds=4500, settings=replace(ACT, limits=ActionLimits(per_hour=100)))
+    started = [one for one in world.coordinator.actions.values() if one.started_at is not None]
+    unhelpful = [one for one in started if one.outcome == NOT_HELPED]
+    assert len(started) == len(unhelpful) == 3
+    notes = [what for one in world.coordinator.actions.values() for _, what in one.history]
+    assert any(what.startswith("waits: 3 actions did not help") for what in notes)
+
+
+def test_a_change_ends_with_its_time_to_live():
+    timing = replace(ACT.timing, time_to_live=300)
+    world = ActingWorld(faults=(replace(ILL, end=T0 + 100_000),), settings=replace(ACT, timing=timing))
+    world.run(380)
+    action = next(iter(world.coordinator.actions.values()))
+    assert (action.state, action.ending) == (UNDONE, "its time is over")
+
+
+def test_without_a_store_nothing_is_begun_but_what_is_in_place_is_undone():
+    world = ActingWorld(faults=(ILL,))
+    world.store.broken = True
+    world.run(200)
+    assert world.router.lines == []
+    world.store.broken = False
+    world.run(100)
+    assert world.router.drained == {"r2"}
+    world.store.broken = True
+    world.run(900)
+    assert world.is_restored()
+
+
+def test_a_person_undoes_approves_and_refuses():
+    world = ActingWorld(faults=(ILL,))
+    world.run(120)
+    asyncio.run(world.coordinator.undo(only(world).id, "ann", "it is needed"))
+    world.run(2)
+    assert only(world).state == UNDONE
+    assert only(world).ending == "asked by ann: it is needed"
+    assert world.is_restored()
+
+    world = ActingWorld(faults=(ILL,), settings=replace(ACT, mode="propose"))
+    world.run(120)
+    asyncio.run(world.coordinator.approve(only(world).id, "ann", "go"))
+    world.run(60)
+    assert (only(world).state, only(world).approved_by) == (VERIFIED, "ann")
+    assert "ann: action approved: go" in world.store.lines
+
+    world = ActingWorld(faults=(ILL,), settings=replace(ACT, mode="propose"))
+    world.run(120)
+    asyncio.run(world.coordinator.refuse(only(world).id, "ann", "no"))
+    world.run(300)
+    assert only(world).state == "refused"
+    assert world.router.lines == []
+
+
+def test_policies_are_told_what_was_tried_without_help():
+    world = run_world(SimulatedFault("r1", T0 + 60, T0 + 900, 1.0))
+    (fact,) = world.coordinator.list_failures()
+    assert (fact.fact, fact.topic, fact.entity.kind, fact.entity.name) == ("tried", "deweight-replica", "group", "r1")
+    assert run_world(ILL).coordinator.list_failures() == ()
+
+
+def test_where_a_change_is_impossible_the_next_one_is_planned():
+    world = ActingWorld(faults=(replace(ILL, speed=0.7),), demand=2.7)
+    world.router.weights = dict.fromkeys(world.router.names, 1.0)
+    world.run(300)
+    assert only(world).change.kind == "drain"

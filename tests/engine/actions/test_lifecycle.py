@@ -1,0 +1,167 @@
+"""The life of an action, state by state."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewscope.engine.actions import lifecycle
+from skewscope.engine.actions.action import (
+    APPLIED,
+    APPLYING,
+    DONE,
+    EXPIRED,
+    FAILED,
+    HELPED,
+    NOT_HELPED,
+    OVERRIDDEN,
+    PROPOSED,
+    UNDOING,
+    UNDONE,
+    UNPROVEN,
+    VERIFIED,
+    Measurement,
+    action_to_json,
+    name_action,
+    parse_action,
+)
+from skewscope.engine.actions.change import ABSENT, FOREIGN, OURS
+from skewscope.engine.actions.lifecycle import Observation, Timing
+from tests.support.actions import T0, build_action
+
+TIMING = Timing()
+TRIAL = build_action(state=APPLIED, started_at=T0, applied_at=T0)
+SEEN = replace(TRIAL, seen_in_state=True)
+GONE = Measurement(working=False)
+IN_PLACE = replace(SEEN, state=VERIFIED, verified_at=T0 + 30, outcome=HELPED)
+
+
+@pytest.mark.parametrize(
+    ("action", "seen", "state", "outcome"),
+    [
+        (TRIAL, Observation(T0 + 1, ABSENT, True), APPLIED, ""),
+        (TRIAL, Observation(T0 + 21, ABSENT, True), UNDOING, NOT_HELPED),  # accepted is not done
+        (TRIAL, Observation(T0 + 1, FOREIGN, True), OVERRIDDEN, ""),
+        (SEEN, Observation(T0 + 30, ABSENT, True), OVERRIDDEN, ""),
+        (SEEN, Observation(T0 + 30, OURS, True), APPLIED, ""),
+        (SEEN, Observation(T0 + 51, OURS, True, traffic_follows=False), UNDOING, NOT_HELPED),
+        (SEEN, Observation(T0 + 20, OURS, True, measurement=Measurement(0.6, 0.95)), VERIFIED, HELPED),
+        (SEEN, Observation(T0 + 20, OURS, True, measurement=Measurement(0.6, 0.95), counts_work=True), APPLIED, ""),
+        (SEEN, Observation(T0 + 20, OURS, True, measurement=Measurement(0.6, 0.7)), APPLIED, ""),
+        (SEEN, Observation(T0 + 121, OURS, False, measurement=Measurement(0.6, 0.7)), UNDOING, NOT_HELPED),
+        (SEEN, Observation(T0 + 121, OURS, None, measurement=Measurement(1.0, 1.0)), UNDOING, NOT_HELPED),
+        (SEEN, Observation(T0 + 121, OURS, True), UNDOING, NOT_HELPED),
+        (SEEN, Observation(T0 + 121, OURS, None), VERIFIED, UNPROVEN),
+        (SEEN, Observation(T0 + 61, OURS, False), VERIFIED, HELPED),
+        (SEEN, Observation(T0 + 61, OURS, False, measurement=Measurement(working=True)), VERIFIED, HELPED),
+        (SEEN, Observation(T0 + 61, OURS, False, measurement=GONE), APPLIED, ""),  # a job that ended proves nothing
+        (SEEN, Observation(T0 + 121, OURS, False, measurement=GONE), VERIFIED, UNPROVEN),
+        (replace(SEEN, reversible=False), Observation(T0 + 121, OURS, True), DONE, NOT_HELPED),
+        (replace(SEEN, reversible=False), Observation(T0 + 61, OURS, False), DONE, HELPED),
+    ],
+)
+def test_a_trial_is_judged_by_state_traffic_and_effect(action, seen, state, outcome):
+    judged = lifecycle.judge_trial(action, seen, TIMING)
+    assert (judged.state, judged.outcome) == (state, outcome)
+
+
+@pytest.mark.parametrize(
+    ("seen", "state"),
+    [
+        (Observation(T0 + 100, OURS, None, has_probe=True), VERIFIED),
+        (Observation(T0 + 100, FOREIGN), OVERRIDDEN),
+        (Observation(T0 + 100, ABSENT), OVERRIDDEN),
+        (Observation(T0 + 3600, OURS, True), UNDOING),
+        (Observation(T0 + 100, OURS, False, quiet_for=61), UNDOING),
+        (Observation(T0 + 100, OURS, False, quiet_for=61, flaps=1), VERIFIED),
+        (Observation(T0 + 200, OURS, False, quiet_for=121, flaps=1), UNDOING),
+        (Observation(T0 + 100, OURS, False, quiet_for=61, has_probe=True, probe_good=False), VERIFIED),
+    ],
+)
+def test_a_change_in_place_stays_until_its_fault_is_over(seen, state):
+    assert lifecycle.watch_in_place(IN_PLACE, seen, TIMING).state == state
+
+
+def test_probes_in_a_row_bring_a_member_back_and_one_bad_probe_starts_anew():
+    action, states = IN_PLACE, []
+    for n, good in enumerate((True, True, False, True, True, True)):
+        seen = Observation(T0 + 100 + 5 * n, OURS, None, probe_good=good, has_probe=True)
+        action = lifecycle.watch_in_place(action, seen, TIMING)
+        states.append(action.state)
+    assert states == [VERIFIED] * 5 + [UNDOING]
+
+
+def test_calls_that_fail_for_long_are_undone_and_an_undo_is_never_given_up():
+    action = build_action(state=APPLYING, started_at=T0)
+    for second in range(0, 61, 10):
+        action = lifecycle.note_failure(action, "no answer", TIMING, T0 + second)
+    assert action.state == APPLYING
+    action = lifecycle.note_failure(action, "no answer", TIMING, T0 + 61)
+    assert action.state == UNDOING
+    for n in range(50):
+        action = lifecycle.note_failure(action, "no answer", TIMING, T0 + 100 + 60 * n)
+    assert (action.state, action.stuck) == (UNDOING, True)
+    assert action.next_try - (T0 + 100 + 60 * 49) == lifecycle.MAX_WAIT
+    assert len(action.history) < 20
+    assert lifecycle.finish_undo(action, Observation(T0 + 9000, ABSENT)).state == FAILED
+    assert lifecycle.finish_undo(replace(action, applied_at=T0), Observation(T0 + 9000, ABSENT)).state == UNDONE
+    assert lifecycle.finish_undo(action, Observation(T0 + 9000, FOREIGN)).state == OVERRIDDEN
+    assert lifecycle.finish_undo(action, Observation(T0 + 9000, OURS)) is action
+
+
+def test_proposals_expire_with_their_incident_or_their_time():
+    proposal = build_action(state=PROPOSED)
+    assert lifecycle.lapse(proposal, TIMING, True, T0 + 899) is proposal
+    assert lifecycle.lapse(proposal, TIMING, True, T0 + 901).state == EXPIRED
+    assert lifecycle.lapse(proposal, TIMING, False, T0 + 1).state == EXPIRED
+    assert lifecycle.lapse(TRIAL, TIMING, False, T0 + 9999) is TRIAL
+
+
+def test_an_action_survives_its_way_through_json():
+    action = replace(IN_PLACE, measurement=Measurement(0.5, 0.9, "serve.e2e")).note(T0, "verified")
+    assert parse_action(action_to_json(action)) == action
+    assert action_to_json(action)["measurement"]["recovery"] == pytest.approx(0.8)
+
+
+@given(st.lists(st.text(max_size=20), max_size=200))
+def test_a_history_is_bounded_and_keeps_both_ends(texts):
+    action = build_action()
+    for n, text in enumerate(texts):
+        action = action.note(T0 + n, text)
+    assert len(action.history) <= 60
+    if texts:
+        assert (action.history[0][1], action.history[-1][1]) == (texts[0], texts[-1])
+
+
+def test_ids_repeat_in_a_replay_and_differ_otherwise():
+    first = build_action()
+    assert name_action(first.reason, first.change, T0) == name_action(first.reason, first.change, T0)
+    assert name_action(first.reason, first.change, T0) != name_action(first.reason, first.change, T0 + 1)
+
+
+observations = st.builds(
+    Observation,
+    t=st.floats(T0, T0 + 10_000),
+    standing=st.sampled_from((ABSENT, OURS, FOREIGN, "")),
+    firing=st.sampled_from((True, False, None)),
+    quiet_for=st.floats(0, 1000),
+    traffic_follows=st.sampled_from((True, False, None)),
+    measurement=st.none()
+    | st.builds(Measurement, before=st.none() | st.floats(0, 2), after=st.none() | st.floats(0, 2)),
+    probe_good=st.sampled_from((True, False, None)),
+    counts_work=st.booleans(),
+    has_probe=st.booleans(),
+    flaps=st.integers(0, 100),
+)
+
+
+@given(st.lists(observations, max_size=20))
+def test_whatever_is_observed_a_change_in_place_is_never_forgotten(seen):
+    action = TRIAL
+    for one in sorted(seen, key=lambda one: one.t):
+        judge = {APPLIED: lifecycle.judge_trial, VERIFIED: lifecycle.watch_in_place}.get(action.state)
+        if judge is None:
+            break
+        action = judge(action, one, TIMING)
+    assert action.is_in_place or action.state == OVERRIDDEN

@@ -1,0 +1,103 @@
+"""Limits: each stops what it should, and none is stricter than declared."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewscope.engine.actions.action import APPLIED, APPROVED, FAILED, NOT_HELPED, UNDONE, Action, ActionScope
+from skewscope.engine.actions.change import DRAIN, Change
+from skewscope.engine.actions.limits import ActionLimits, Breaker, Surroundings, TimeWindow, find_blocks
+from skewscope.engine.model.topology import Group, Node, Pool, Topology
+from tests.support.actions import build_action
+
+T = 1_790_000_000.0
+POOL = tuple(f"r{n}" for n in range(6))
+TOPOLOGY = Topology(
+    tuple(Node(f"n{n}") for n in range(6)),
+    tuple(Group(name, "tensor-parallel", (f"n{n}",)) for n, name in enumerate(POOL)),
+    (Pool("pool", POOL),),
+)
+WIDE = ActionLimits(at_once=100, per_hour=100, share_of_groups=1, share_of_replicas=1, minimum_healthy={"pool": 0})
+
+
+def on(replica: str, state: str = APPROVED, **fields) -> Action:
+    number = POOL.index(replica)
+    scope = ActionScope(replica, "replica", (f"n{number}",), (replica,), "pool", 6)
+    made = build_action(
+        id=f"a-{replica}", state=state, scope=scope, change=Change(DRAIN, "router", replica, f"a-{replica}")
+    )
+    return replace(made, **fields)
+
+
+def around(**out: bool) -> Surroundings:
+    return Surroundings(TOPOLOGY, {name: not out.get(name, False) for name in POOL})
+
+
+def blocks(limits: ActionLimits, *others: Action, place: Surroundings | None = None, t: float = T) -> str:
+    return "; ".join(find_blocks(on("r0"), others, limits, place or around(), t))
+
+
+IN_PLACE = on("r1", APPLIED, started_at=T - 30)
+
+
+@pytest.mark.parametrize(
+    ("limits", "others", "said"),
+    [
+        (replace(WIDE, at_once=1), [IN_PLACE], "1 changes are in place, 1 are allowed"),
+        (replace(WIDE, per_hour=1), [on("r1", UNDONE, started_at=T - 3500, ended_at=T - 3000)], "within an hour"),
+        (replace(WIDE, share_of_replicas=0.34), [IN_PLACE, on("r2", APPLIED, started_at=T)], "3 of 6 replicas of pool"),
+        (replace(WIDE, share_of_groups=0.2), [IN_PLACE], "2 of 6 groups"),
+        (WIDE, [on("r0", UNDONE, id="a-x", started_at=T - 200, ended_at=T - 100)], "left alone for 20 s"),
+        (WIDE, [on("r0", APPLIED, id="a-x", started_at=T - 200)], "a-x already changes r0"),
+        (replace(WIDE, windows=(TimeWindow(0.0, 60.0),)), [], "outside the windows"),
+        (replace(WIDE, minimum_healthy={"pool": 6}), [], "5 replicas of pool would be left in use, 6 have to be"),
+    ],
+)
+def test_each_limit_blocks_and_says_why(limits, others, said):
+    assert said in blocks(limits, *others)
+
+
+def test_within_all_limits_nothing_is_said():
+    assert blocks(WIDE, IN_PLACE) == ""
+    assert blocks(ActionLimits()) == ""
+
+
+def test_a_state_that_is_unknown_counts_as_not_in_use():
+    unknown = Surroundings(TOPOLOGY, dict.fromkeys(POOL, None))
+    assert "0 replicas of pool would be left" in blocks(replace(WIDE, minimum_healthy={"pool": 1}), place=unknown)
+
+
+def test_without_a_declared_minimum_more_than_half_stay():
+    assert "3 replicas" in blocks(replace(WIDE, minimum_healthy={}), place=around(r1=True, r2=True))
+    assert not blocks(replace(WIDE, minimum_healthy={}), place=around(r1=True))
+
+
+def test_the_next_stronger_step_need_not_cool_down():
+    tried = on("r0", UNDONE, id="a-x", started_at=T - 90, ended_at=T - 10, outcome=NOT_HELPED)
+    milder = replace(tried, change=replace(tried.change, kind="deweight"))
+    assert "left alone" in blocks(WIDE, tried)
+    assert blocks(WIDE, milder) == ""
+
+
+def test_the_breaker_opens_for_its_pause():
+    bad = [on(f"r{n}", FAILED, started_at=T - 900, ended_at=T - 300 + 100 * n) for n in (1, 2, 3)]
+    limits = replace(WIDE, breaker=Breaker(3, 600.0, 1000.0))
+    assert "3 actions did not help: nothing new for 1000 s" in blocks(limits, *bad)
+    assert blocks(limits, *bad[:2]) == ""
+    assert blocks(limits, *bad, t=T + 1001) == ""
+
+
+@given(st.floats(0, 86399), st.floats(0, 86399), st.floats(1.7e9, 1.9e9))
+def test_a_window_covers_a_time_or_its_complement_does(start, end, t):
+    inside, outside = TimeWindow(start, end), TimeWindow(end, start)
+    assert inside.covers(t) != outside.covers(t) or start == end
+
+
+@given(st.sets(st.sampled_from(POOL)), st.integers(0, 6))
+def test_the_minimum_is_never_missed(out, least):
+    limits = replace(WIDE, minimum_healthy={"pool": least})
+    place = around(**dict.fromkeys(out, True))
+    left = sum(name not in out for name in POOL if name != "r0")
+    assert bool(blocks(limits, place=place)) == (left < least)
