@@ -1,11 +1,23 @@
 """Receives the rows that agents push: table announcements, duplicates, clock offsets."""
 
+import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 
 from skewscope.adapters.controller.agent_registry import AgentRecord
-from skewscope.adapters.formats.row_protocol import MAX_COLUMNS, BadRowsError, HelloFrame, RowFrame, SeriesFrame, decode
+from skewscope.adapters.controller.work_allowance import WorkAllowance
+from skewscope.adapters.formats.row_protocol import (
+    MAX_COLUMNS,
+    BadRowsError,
+    HelloFrame,
+    RowFrame,
+    SeriesFrame,
+    WireFrame,
+    decode_frames,
+    unpack,
+)
 from skewscope.adapters.runtime.clock import Clock
 from skewscope.adapters.sources.common.base import BatchSink, SourceBatch
 from skewscope.engine.ingest.feed import SeriesKey
@@ -22,8 +34,25 @@ CHECK_PERIOD = 5.0
 """Seconds between two checks for silent agents."""
 SILENT_AFTER = 10.0
 """Seconds without a row after which an agent counts as silent."""
+MAX_NAMED = 3
+"""Nodes that a problem names."""
 MAX_TEXTS = 4_000_000
 """Maximum number of interned texts."""
+VALUE_BYTES = 8
+FRAME_COST, SERIES_COST = 32, 2
+"""Values that a frame and an announced series count for, besides its bytes."""
+BROKEN_COST = 16_384
+"""Values that a body counts for that cannot be unpacked."""
+WORK_RATE, WORK_BURST = float(MAX_COLUMNS), 16.0 * MAX_COLUMNS
+"""Values a second that one sender may send in the long run, and at once after a pause. An agent with all its series
+sends a tenth of that; after an hour without a controller it sends the rest at this rate."""
+ANNOUNCE_RATE = MAX_COLUMNS / 3600.0
+"""Series a second that one agent may announce in the long run, after MAX_COLUMNS at once: under ever new boots, one
+node could otherwise fill the controller's memory with series."""
+BOOT_TIMEOUT = 600.0
+"""Seconds after which the boot before the present one is forgotten: no row of it is in transit any more."""
+NAMED_FOR = 60.0
+"""Seconds for which a problem names a sender that was refused."""
 NODE_KINDS = ("node",)
 PART_KINDS = ("port", "gpu")
 
@@ -41,19 +70,21 @@ class ForeignNodeError(Exception):
 
 
 class ReceiverBusyError(Exception):
-    """Too many batches wait; the agent must keep its rows and send them again."""
+    """Too many batches wait, or one sender sent too much; the agent must keep its rows and send them again."""
 
-    def __init__(self) -> None:
-        super().__init__("too many batches wait; send it again in a moment")
+    def __init__(self, why: str = "too many batches wait; send it again in a moment", wait: float = 1.0) -> None:
+        self.wait = wait
+        """Seconds after which it may succeed."""
+        super().__init__(why)
 
 
 class AgentTable:
     """The series of one table of an agent."""
 
-    __slots__ = ("__weakref__", "keys", "name")
+    __slots__ = ("__weakref__", "keys", "name", "owner")
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, owner: str = "") -> None:
+        self.name, self.owner = name, owner
         self.keys: list[SeriesKey] = []
 
     @property
@@ -70,6 +101,7 @@ class AgentBoot:
     columns: int = 0
     last_sequence: int = -1
     """The highest received sequence number."""
+    last_seen: float = 0.0
 
 
 @dataclass(slots=True)
@@ -84,6 +116,11 @@ class AgentState:
     repeated_rows: int = 0
     foreign_series: int = 0
     """Announced series of other entities, which are ignored."""
+    refused_bodies: int = 0
+    """Bodies refused because it sent more than its share."""
+    refused_at: float = -math.inf
+    """Time of the last one."""
+    announcements: WorkAllowance = field(default_factory=lambda: WorkAllowance(ANNOUNCE_RATE, float(MAX_COLUMNS)))
     clock_offset: float = 0.0
     """Seconds that its clock is behind the controller's, at most: includes the latency of a row."""
     _offset_since: float = 0.0
@@ -106,6 +143,10 @@ class AgentReceiver:
     wanted_signals: frozenset[str] | None = None
     """Signals that are read; None for all, as when everything is recorded."""
     _texts: dict[str, str] = field(default_factory=dict)
+    _shares: dict[str, WorkAllowance] = field(default_factory=dict)
+    """Allowance of each node."""
+    _lock: Lock = field(default_factory=Lock)
+    """Bodies are received in a thread of their own."""
 
     def __post_init__(self) -> None:
         self.sink = BatchSink(self.clock)
@@ -121,18 +162,49 @@ class AgentReceiver:
             BadRowsError: the body is invalid.
             ForeignNodeError: the sender must not report for the node.
             UnknownTablesError: a table was not announced; no row of the body was used.
-            ReceiverBusyError: too many batches wait; no row of the body was used.
+            ReceiverBusyError: too many batches wait, or the sender is over its share; no row of the body was used.
         """
-        hello, *frames = decode(body)
+        if allowed is not None:
+            self._check_share(allowed)
+        try:
+            unpacked = unpack(body)
+        except BadRowsError:
+            if allowed is not None:
+                self._share_of(allowed).use(BROKEN_COST)
+            raise
+        frames = self._read_frames(unpacked, allowed)
+        hello = next(frames)
         assert isinstance(hello, HelloFrame)
-        self._check_node(hello.node, allowed)
+        found = list(frames)
+        with self._lock:
+            return self._take(hello, found, bound=allowed is not None)
+
+    def _read_frames(self, unpacked: bytes, allowed: str | None) -> Iterator[WireFrame]:
+        """Yields the frames of a body; what is read counts, whether or not the body is valid."""
+        frames = decode_frames(unpacked)
+        work, share = len(unpacked) / VALUE_BYTES, self._share_of(allowed) if allowed is not None else None
+        try:
+            hello = next(frames)
+            assert isinstance(hello, HelloFrame)
+            self._check_node(hello.node, allowed)
+            # Who may report for every node is bounded by node too, but not before the node is known.
+            share = share or self._check_share(hello.node)
+            yield hello
+            for frame in frames:
+                work += FRAME_COST + (SERIES_COST * len(frame.series) if isinstance(frame, SeriesFrame) else 0)
+                yield frame
+        finally:
+            if share is not None:
+                share.use(work)
+
+    def _take(self, hello: HelloFrame, frames: Iterable[WireFrame], *, bound: bool) -> int:
         agent = self.agents.setdefault(hello.node, AgentState(hello.node))
         agent.version, agent.last_seen = hello.version, self.clock.now()
         boot = self._get_boot(agent, hello.boot)
         rows = []
         for frame in frames:
             if isinstance(frame, SeriesFrame):
-                self._announce(agent, boot, frame, bound=allowed is not None)
+                self._announce(agent, boot, frame, bound=bound)
             elif isinstance(frame, RowFrame):
                 rows.append(frame)
         self._store_rows(agent, boot, rows)
@@ -140,7 +212,7 @@ class AgentReceiver:
 
     def agent_records(self) -> list[AgentRecord]:
         """Returns the agents seen since the start."""
-        return [AgentRecord(one.node, one.version, one.last_seen) for one in self.agents.values() if one.boots]
+        return [AgentRecord(one.node, one.version, one.last_seen) for one in list(self.agents.values()) if one.boots]
 
     def expect_agents(self, agents: Iterable[AgentRecord]) -> None:
         """Expects the agents of the last run as if they had just sent a row."""
@@ -150,9 +222,27 @@ class AgentReceiver:
 
     def request_announcements(self) -> None:
         """Forgets the announced tables; agents announce them again with their next rows."""
-        for agent in self.agents.values():
-            for boot in agent.boots.values():
-                boot.tables, boot.columns = {}, 0
+        with self._lock:
+            for agent in self.agents.values():
+                agent.announcements.used = 0.0
+                for boot in agent.boots.values():
+                    boot.tables, boot.columns = {}, 0
+
+    def _share_of(self, node: str) -> WorkAllowance:
+        return self._shares.setdefault(node, WorkAllowance(WORK_RATE, WORK_BURST))
+
+    def _check_share(self, node: str) -> WorkAllowance:
+        """Returns the allowance of a node."""
+        share, now = self._share_of(node), self.clock.now()
+        if not share.has_room(now):
+            self._note_refusal(self.agents.setdefault(node, AgentState(node)))
+            why = f"more than {WORK_RATE:.0f} values a second from {node!r}; send it again in {share.wait:.0f} s"
+            raise ReceiverBusyError(why, share.wait)
+        return share
+
+    def _note_refusal(self, agent: AgentState) -> None:
+        agent.refused_bodies += 1
+        agent.refused_at = self.clock.now()
 
     def _check_node(self, node: str, allowed: str | None) -> None:
         if node not in self.topology.node:
@@ -163,14 +253,16 @@ class AgentReceiver:
     def _get_boot(self, agent: AgentState, name: str) -> AgentBoot:
         boot = agent.boots.pop(name, None) or AgentBoot()
         agent.boots[name] = boot  # The newest boot is last.
-        while len(agent.boots) > MAX_BOOTS:
-            del agent.boots[next(iter(agent.boots))]
+        boot.last_seen = agent.last_seen
+        gone = [one for one, known in agent.boots.items() if agent.last_seen - known.last_seen > BOOT_TIMEOUT]
+        for one in [*list(agent.boots)[:-MAX_BOOTS], *gone]:
+            agent.boots.pop(one, None)
         return boot
 
     def _announce(self, agent: AgentState, boot: AgentBoot, payload: SeriesFrame, *, bound: bool) -> None:
         table = boot.tables.get(payload.table)
         if table is None:
-            table = boot.tables[payload.table] = AgentTable(f"{agent.node}/{payload.table}")
+            table = boot.tables[payload.table] = AgentTable(f"{agent.node}/{payload.table}", agent.node)
         known = len(table.keys)
         if payload.first > known:
             raise UnknownTablesError([payload.table])
@@ -179,14 +271,23 @@ class AgentReceiver:
         again = zip(payload.series, table.keys[payload.first :], strict=False)
         if any(key != before for key, before in again if before is not DISCARDED_SERIES):
             raise BadRowsError(f"other series under numbers of table {payload.table} that were announced before")
+        if not agent.announcements.has_room(self.clock.now()):
+            self._note_refusal(agent)
+            why = f"more than {MAX_COLUMNS} new series of {agent.node!r} in an hour; announce them later"
+            raise ReceiverBusyError(why, agent.announcements.wait)
         boot.columns += len(new)
         if boot.columns > MAX_COLUMNS:
             raise BadRowsError(f"more than {MAX_COLUMNS} series of one agent")
-        for key in new:
+        earlier = [one.tables[payload.table].keys for one in agent.boots.values() if payload.table in one.tables]
+        fresh = 0
+        for number, key in enumerate(new, known):
             own = not bound or self._belongs_to(key, agent.node)
             agent.foreign_series += not own
             kept = own and (self.wanted_signals is None or key.signal in self.wanted_signals)
+            # An agent that starts again and again announces what it did before.
+            fresh += kept and all(number >= len(keys) or keys[number] != key for keys in earlier)
             table.keys.append(self._intern(key) if kept else DISCARDED_SERIES)
+        agent.announcements.use(fresh)
 
     def _intern(self, key: SeriesKey) -> SeriesKey:
         """Returns an equal key with interned texts: a fleet repeats them thousands of times."""
@@ -203,9 +304,15 @@ class AgentReceiver:
             return entity.split("/", maxsplit=1)[0] == node
         if key.kind == "link":
             return any(end.split("/", maxsplit=1)[0] == node for end in entity.split("--"))
-        group = self.topology.group.get(entity.split(":", maxsplit=1)[0])
-        members = {group.front_end, *(self.topology.node_of[m] for m in group.members)} if group else set()
-        return key.kind in ("rank", "group", "replica") and node in members
+        name, _, member = entity.partition(":")
+        group = self.topology.group.get(name)
+        if group is None:
+            return False
+        if key.kind == "rank":
+            return self.topology.node_of.get(member) == node
+        # Of a group as a whole, only the node of its front end or of its first rank knows more than its own part.
+        speakers = {group.front_end, self.topology.node_of[group.members[0]]}
+        return key.kind in ("group", "replica") and node in speakers
 
     def _store_rows(self, agent: AgentState, boot: AgentBoot, rows: list[RowFrame]) -> None:
         tables = boot.tables
@@ -223,15 +330,22 @@ class AgentReceiver:
 
     def trouble(self) -> str:
         """Returns a problem with agents in words; '' for none."""
-        now = self.clock.now()
-        silent = sum(now - agent.last_seen > SILENT_AFTER for agent in self.agents.values())
+        now, agents = self.clock.now(), list(self.agents.values())
+        silent = sum(now - agent.last_seen > SILENT_AFTER for agent in agents)
         off = sum(
-            abs(agent.clock_offset) > MAX_CLOCK_OFFSET
-            for agent in self.agents.values()
-            if now - agent.last_seen <= SILENT_AFTER
+            abs(agent.clock_offset) > MAX_CLOCK_OFFSET for agent in agents if now - agent.last_seen <= SILENT_AFTER
         )
-        text = [f"{silent} of {len(self.agents)} agents are silent"] if silent else []
+        text = [f"{silent} of {len(agents)} agents are silent"] if silent else []
+        foreign = sorted(agent.node for agent in agents if agent.foreign_series)
+        refused = sorted(agent.node for agent in agents if now - agent.refused_at <= NAMED_FOR)
+        text += [f"{_name_some(foreign)} sent series of others, which were refused"] if foreign else []
+        text += [f"{_name_some(refused)} sent more than its share"] if refused else []
         return ", ".join([*text, f"the clocks of {off} are off by more than {MAX_CLOCK_OFFSET:g} s"] if off else text)
+
+
+def _name_some(nodes: Sequence[str]) -> str:
+    rest = len(nodes) - MAX_NAMED
+    return ", ".join(nodes[:MAX_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 @dataclass

@@ -3,17 +3,22 @@
 import asyncio
 import hashlib
 import json
+import math
+import sqlite3
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from skewscope.adapters.controller import health, metrics, silence_api
+from skewscope.adapters.controller import action_api, health, health_overview, metrics, order_api, silence_api
+from skewscope.adapters.controller.auth import ANONYMOUS
 from skewscope.adapters.controller.controller import Controller
-from skewscope.adapters.controller.http_helpers import error_response
+from skewscope.adapters.controller.http_helpers import caller_of, error_response
 from skewscope.adapters.controller.openapi import build_description
 from skewscope.adapters.controller.store import MAX_EVENTS, IncidentEvent, StoreReader
 from skewscope.adapters.controller.tick_pipeline import TickResult
@@ -21,6 +26,9 @@ from skewscope.adapters.formats.topology_text import format_topology, subset_for
 from skewscope.adapters.view.broadcast import CONTENT_TYPE as SCENE
 from skewscope.adapters.view.broadcast import encode_view
 from skewscope.engine.model.incident import DIAGNOSIS, SYMPTOM, rfc3339
+from skewscope.kb.problems import InputError
+
+T = TypeVar("T")
 
 API_PREFIX = "/api/v1"
 HEARTBEAT = 15.0
@@ -28,6 +36,8 @@ HEARTBEAT = 15.0
 STALE_AFTER = 10.0
 """Seconds without a tick after which a controller is not ready."""
 MAX_STREAMS = 200
+MAX_STREAMS_OF_ONE = 50
+"""Event streams of one name: a token that is lost must not take those of all others."""
 MAX_LISTED = 1000
 
 
@@ -37,11 +47,18 @@ class ApiContext:
 
     controller: Controller
     reader: StoreReader
-    streams: int = 0
+    streams: Counter[str] = field(default_factory=Counter)
+    """Event streams, by who reads them."""
     _new_events: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self.controller.subscribers.append(self._on_tick)
+
+    def end_stream(self, who: str) -> None:
+        """Counts a stream as ended."""
+        self.streams[who] -= 1
+        if not self.streams[who]:
+            del self.streams[who]
 
     def _on_tick(self, known: TickResult) -> None:
         if known.events:
@@ -126,9 +143,21 @@ async def list_incidents(request: Request, context: ApiContext) -> Response:
     kind = request.query_params.get("kind", "")
     if kind not in ("", DIAGNOSIS, SYMPTOM):
         return error_response(400, f"kind is {kind[:40]!r}: diagnosis, symptom or nothing was expected")
-    found = await asyncio.to_thread(context.reader.incidents, state, MAX_LISTED, kind)
+    nothing: list[dict[str, Any]] = []
+    found = await _read(context, partial(context.reader.incidents, state, MAX_LISTED, kind), nothing)
     shown = _merge_pending(found, state, kind, context)
     return JSONResponse({"incidents": [_add_silence(one, context) for one in shown]})
+
+
+async def _read(context: ApiContext, query: Callable[[], T], otherwise: T) -> T:
+    """Returns what the store says; while it cannot be written, it may not be readable either."""
+    try:
+        return await asyncio.to_thread(query)
+    except (sqlite3.Error, InputError):
+        known = context.controller.last_result
+        if known is None or known.store_ok:
+            raise
+        return otherwise
 
 
 def _merge_pending(found: list[dict[str, Any]], state: str, kind: str, context: ApiContext) -> list[dict[str, Any]]:
@@ -150,7 +179,10 @@ def _add_silence(payload: dict[str, Any], context: ApiContext) -> dict[str, Any]
 
 async def get_incident(request: Request, context: ApiContext) -> Response:
     """Returns one incident with its history."""
-    found = await asyncio.to_thread(context.reader.incident, request.path_params["id"])
+    asked = request.path_params["id"]
+    found = await _read(context, partial(context.reader.incident, asked), None)
+    if found is None:
+        found = next((one | {"history": []} for one in _merge_pending([], "", "", context) if one["id"] == asked), None)
     return error_response(404, "no such incident") if found is None else JSONResponse(_add_silence(found, context))
 
 
@@ -190,27 +222,60 @@ async def get_health(request: Request, context: ApiContext) -> Response:
     return JSONResponse(found.as_json(controller.clock.now()))
 
 
+async def list_health(request: Request, context: ApiContext) -> Response:
+    """Returns the health of all nodes, GPUs, groups and replicas."""
+    asked, known, controller = request.query_params, context.controller.last_result, context.controller
+    kind = asked.get("kind", "")
+    if kind not in ("", *health_overview.KINDS):
+        return error_response(400, f"kind is {kind[:40]!r}: one of {', '.join(health_overview.KINDS)} was expected")
+    try:
+        below = float(asked["below"]) if asked.get("below") else None
+        if below is not None and not math.isfinite(below):
+            raise ValueError("no finite number")
+    except ValueError:
+        return error_response(400, f"below is {asked['below'][:40]!r}: a number was expected")
+    if known is None:
+        return error_response(503, "no tick yet")
+
+    def work() -> bytes:
+        reports = health_overview.assess_all(known, controller.config.topology)
+        return json.dumps(health_overview.describe_all(reports, controller.clock.now(), below, kind)).encode()
+
+    return Response(await asyncio.to_thread(work), media_type="application/json")
+
+
 async def stream_events(request: Request, context: ApiContext) -> Response:
     """Streams incident events; `Last-Event-ID` resumes an interrupted stream."""
     last = request.headers.get("last-event-id", "")
-    if context.streams >= MAX_STREAMS:
+    who = _stream_reader(request)
+    if context.streams.total() >= MAX_STREAMS:
         return error_response(503, "too many streams")
+    if context.streams[who] >= MAX_STREAMS_OF_ONE:
+        return error_response(429, f"more than {MAX_STREAMS_OF_ONE} streams of {who}; close some of them")
     if last and not (last.isascii() and last.isdigit() and len(last) < 19):
         return error_response(400, "Last-Event-ID is not a number")
     # Counted before the first await: concurrent requests must not all pass the limit.
-    context.streams += 1
+    context.streams[who] += 1
     try:
-        return EventStreamResponse(context, int(last) if last else await asyncio.to_thread(context.reader.last_event))
+        return EventStreamResponse(
+            context, who, int(last) if last else await asyncio.to_thread(context.reader.last_event)
+        )
     except BaseException:
-        context.streams -= 1
+        context.end_stream(who)
         raise
+
+
+def _stream_reader(request: Request) -> str:
+    """Returns who reads a stream: the name of the token, or the address of a client without one."""
+    caller = caller_of(request)
+    return request.client.host if caller.name == ANONYMOUS and request.client else caller.name
 
 
 class EventStreamResponse(StreamingResponse):
     """An event stream, counted until it ends."""
 
-    def __init__(self, context: ApiContext, after: int) -> None:
-        self._site = context
+    def __init__(self, context: ApiContext, who: str, after: int) -> None:
+        self._site, self._who = context, who
         head = {"Cache-Control": "no-store"}
         super().__init__(_event_stream(context, after), media_type="text/event-stream", headers=head)
 
@@ -219,7 +284,7 @@ class EventStreamResponse(StreamingResponse):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._site.streams -= 1
+            self._site.end_stream(self._who)
 
 
 async def _event_stream(context: ApiContext, after: int) -> AsyncIterator[str]:
@@ -310,6 +375,59 @@ ROUTES = (
         other_statuses=(("409", "The silence has already ended."),),
     ),
     Route(
+        *(f"{API_PREFIX}/actions", "read", "Actions, latest first, and the mode.", action_api.list_actions),
+        query=(
+            ("live", "1: only those that may still change something"),
+            ("incident", "only those of this incident"),
+            ("limit", "at most this number, 1 to 1000; default: 1000"),
+        ),
+        other_statuses=(("400", "`limit` is no number."),),
+    ),
+    Route(
+        *(
+            f"{API_PREFIX}/incidents/{{id}}/plan",
+            "read",
+            "What could be done for an incident.",
+            action_api.plan_incident,
+        ),
+        may_be_missing=True,
+        other_statuses=(("504", "The targets did not answer in time."),),
+    ),
+    Route(
+        *(f"{API_PREFIX}/actions/outcomes", "read", "How often each mitigation helped here.", action_api.list_outcomes),
+    ),
+    Route(*(f"{API_PREFIX}/targets", "read", "What actions may change, and its state.", action_api.list_targets)),
+    Route(
+        *(f"{API_PREFIX}/actions/{{id}}", "read", "One action, with its history.", action_api.get_action),
+        may_be_missing=True,
+    ),
+    *(
+        Route(
+            *(f"{API_PREFIX}/actions/{{id}}/{verb}", "approve", summary, handler),
+            method="POST",
+            may_be_missing=True,
+            other_statuses=(("409", "The action is in another state."),),
+        )
+        for verb, summary, handler in (
+            ("approve", "Approves a proposal; the body holds `why`.", action_api.approve_action),
+            ("refuse", "Refuses an action that has not begun.", action_api.refuse_action),
+            ("undo", "Has a change in place taken back.", action_api.undo_action),
+        )
+    ),
+    Route(
+        *(f"{API_PREFIX}/orders", "admin", "Orders for the agent of a node, once.", order_api.list_orders),
+        query=(("node", "the node of the agent"), ("wait", "seconds to wait for an order, at most 10")),
+        allows_agents=True,
+    ),
+    Route(
+        *(f"{API_PREFIX}/orders/{{id}}/result", "admin", "The result of an order.", order_api.post_result),
+        method="POST",
+        success_status="204",
+        allows_agents=True,
+        may_be_missing=True,
+        other_statuses=(("409", "The order was not fetched, or has its result."),),
+    ),
+    Route(
         *(
             f"{API_PREFIX}/events",
             "read",
@@ -317,7 +435,15 @@ ROUTES = (
             stream_events,
             "text/event-stream",
         ),
-        other_statuses=(("400", "`Last-Event-ID` is not a number."),),
+        other_statuses=(("400", "`Last-Event-ID` is not a number."), ("429", "Too many streams of this name.")),
+    ),
+    Route(
+        *(f"{API_PREFIX}/health", "read", "Health of all entities, the worst first.", list_health),
+        query=(
+            ("below", "only those whose known score is lower than this"),
+            ("kind", "node, gpu, group or replica; default: all"),
+        ),
+        other_statuses=(("400", "Unknown kind, or `below` is no number."),),
     ),
     Route(f"{API_PREFIX}/health/{{kind}}/{{name}}", "read", "Health of an entity.", get_health, may_be_missing=True),
     Route(

@@ -10,6 +10,8 @@ from ipaddress import ip_address
 from skewscope.adapters.controller.config import ANY_NODE, ROLES, ApiToken, ControllerConfig
 
 AGENT = "agent"
+ANONYMOUS = "anonymous"
+"""Name of a caller without a token."""
 
 
 class DeniedError(Exception):
@@ -68,7 +70,7 @@ class AccessControl:
             # The certificate is valid; a name without a token belongs to the agent of the node of that name.
             named = self._names.get(certificate)
             return Caller(certificate, named.role) if named else Caller(certificate, AGENT, certificate)
-        return Caller("anonymous", self._config.anonymous)
+        return Caller(ANONYMOUS, self._config.anonymous)
 
     def authorise(self, caller: Caller, role: str, *, agents: bool = False) -> None:
         """Checks that a caller has a role; `agents` admits agents too.
@@ -77,7 +79,7 @@ class AccessControl:
             DeniedError: the caller lacks the role.
         """
         if not (caller.has_role(role) or (agents and caller.role == AGENT)):
-            raise DeniedError(f"this needs the role {role!r}", known=caller.name != "anonymous")
+            raise DeniedError(f"this needs the role {role!r}", known=caller.name != ANONYMOUS)
 
     def sender_node(self, caller: Caller) -> str | None:
         """Returns the node that a sender of rows may report for; None for any.
@@ -88,7 +90,7 @@ class AccessControl:
         if caller.role == AGENT:
             return None if caller.node == ANY_NODE else caller.node
         if not self._open_to_agents:
-            raise DeniedError("rows need an agent's token", known=caller.name != "anonymous")
+            raise DeniedError("rows need an agent's token", known=caller.name != ANONYMOUS)
         return None
 
     def is_allowed_host(self, host: str) -> bool:

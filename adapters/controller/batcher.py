@@ -6,13 +6,22 @@ thread: nothing else may number its series.
 """
 
 from array import array
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
-from skewscope.adapters.mapping.engines import EngineLedger, EnginePlace, Identity, split_key
+from skewscope.adapters.mapping.engines import (
+    EQUAL_LABELS,
+    SEVERAL_ENGINES,
+    CounterWatch,
+    EngineLedger,
+    EnginePlace,
+    Identity,
+    split_key,
+)
 from skewscope.adapters.sources.common.base import SeriesColumns, SourceBatch, count_values
 from skewscope.engine.engine import WATERMARK
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
@@ -27,6 +36,12 @@ NO_RANK = 1 << 30
 """The rank where no name delivers: worse than any."""
 MAX_SERIES = 16_000_000
 """Maximum number of series given to the engine."""
+MAX_OWNER_SERIES = 1 << 16
+"""Maximum of one owner, such as an agent under all its boots: ten times what an agent with all its series has."""
+MAX_OWNER_ENTITIES = 1 << 14
+"""Maximum of entities that one owner may be the first to report: each takes memory before any series has a number."""
+MAX_NAMED = 3
+"""Owners that a problem names."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -40,6 +55,10 @@ class _ColumnMapping:
     """Whether no better name has appeared since."""
     watched: dict[int, tuple[EnginePlace, Identity]] = field(default_factory=dict)
     """[column] those that tell which engine reports for a replica."""
+    counted: dict[int, int] = field(default_factory=dict)
+    """[column] counters of engines, and their places in the watch for equal labels."""
+    claimed: Mapping[str, int] = field(default_factory=dict)
+    """Number of columns that are not used since several engines claim their replica, by reason."""
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +97,11 @@ class Batcher:
     """Turns batches into blocks."""
 
     def __init__(
-        self, wanted: Collection[str] = (), topology: Topology | None = None, of_engines: frozenset[str] = frozenset()
+        self,
+        wanted: Collection[str] = (),
+        topology: Topology | None = None,
+        of_engines: frozenset[str] = frozenset(),
+        counters: frozenset[str] = frozenset(),
     ) -> None:
         """Constructs it.
 
@@ -86,6 +109,7 @@ class Batcher:
             wanted: the signals whose series get numbers.
             topology: says which replicas may have several engines.
             of_engines: signals that engines report of themselves.
+            counters: those of them that are counters.
         """
         self.table = SeriesTable()
         self.claimed_replicas: dict[str, str] = {}
@@ -93,7 +117,11 @@ class Batcher:
         self.late_values = 0
         """Values that arrived later than the engine's watermark allows, by their batch's time."""
         self.overflow_series = 0
-        """Series above the limit."""
+        """Series above a limit."""
+        self.full_owners: set[str] = set()
+        """Owners with series above their limit."""
+        self._owned_series: Counter[str] = Counter()
+        self._owned_entities: Counter[str] = Counter()
         self.superseded_values = 0
         """Values of rows that a newer row superseded, when too many arrived at once."""
         self._signal_positions = {signal: n for n, signal in enumerate(wanted)}
@@ -102,8 +130,11 @@ class Batcher:
         self._entities: dict[tuple[str, str], _EntityRanks] = {}
         self._pending: list[SourceBatch] = []
         self._ledger = EngineLedger(topology or Topology())
-        self._of_engines = of_engines
+        self._of_engines, self._counters = of_engines, counters
+        self._watch = CounterWatch([])
         self._identities: dict[EnginePlace, set[Identity]] = {}
+        self._claim_reasons: dict[str, str] = {}
+        """Why the series of each claimed replica are not used."""
 
     def select_signals(self, signals: Collection[str]) -> None:
         """Sets the signals whose series get numbers. Call it before the first block is built."""
@@ -169,6 +200,8 @@ class Batcher:
         if not found.is_valid or len(found.numbers) < size:
             fresh = _build_mapping(self._series_numbers(columns, size))
             found.numbers, found.dense, found.is_valid = fresh.numbers, fresh.dense, True
+            some = columns.keys[:size] if self.claimed_replicas else ()
+            found.claimed = Counter(self._claim_reasons[key.entity] for key in some if self._is_claimed(key))
         return found
 
     def _update_ranks(self, columns: SeriesColumns, mapping: _ColumnMapping, size: int) -> None:
@@ -180,10 +213,15 @@ class Batcher:
             place = self._signal_positions.get(key.signal)
             if place is None:
                 continue
+            entity = self._entity_ranks(key, columns.owner)
+            if entity is None:
+                continue
             if watched := split_key(key):
                 mapping.watched[column] = watched
                 self._identities.setdefault(watched[0], set()).add(watched[1])
-            entity = self._entity_ranks(key)
+            if key.kind == "replica" and key.signal in self._counters:
+                mapping.counted[column] = len(self._watch.entities)
+                self._watch.entities.append(key.entity)
             if entity not in joined:
                 joined.add(entity)
                 entity.add_mapping(mapping)
@@ -193,8 +231,13 @@ class Batcher:
                 if best != NO_RANK:
                     entity.invalidate()
 
-    def _entity_ranks(self, key: SeriesKey) -> _EntityRanks:
+    def _entity_ranks(self, key: SeriesKey, owner: str) -> _EntityRanks | None:
+        """Returns the ranks of an entity; None for a new one of an owner that has too many."""
         found = self._entities.get((key.kind, key.entity))
+        if found is None and owner:
+            if not self._has_room(owner):
+                return None
+            self._owned_entities[owner] += 1
         if found is None:
             found = self._entities[key.kind, key.entity] = _EntityRanks(
                 array("i", [NO_RANK]) * len(self._signal_positions)
@@ -203,20 +246,54 @@ class Batcher:
 
     def _series_numbers(self, columns: SeriesColumns, size: int) -> I32:
         pairs = zip(columns.keys[:size], columns.ranks[:size], strict=True)
-        return np.fromiter((self._series_number(key, rank) for key, rank in pairs), np.int32, size)
+        owner = columns.owner
+        return np.fromiter((self._series_number(key, rank, owner) for key, rank in pairs), np.int32, size)
 
-    def _series_number(self, key: SeriesKey, rank: int) -> int:
+    def _series_number(self, key: SeriesKey, rank: int, owner: str) -> int:
         place = self._signal_positions.get(key.signal)
-        if place is None or rank > self._entities[key.kind, key.entity].best[place]:
+        entity = self._entities.get((key.kind, key.entity))
+        if place is None or entity is None or rank > entity.best[place]:
             return -1
-        if key.kind == "replica" and key.entity in self.claimed_replicas and key.signal in self._of_engines:
+        if self._is_claimed(key):
             return -1
-        if len(self.table.keys) >= MAX_SERIES:
+        before = len(self.table.keys)
+        if key not in self.table and (before >= MAX_SERIES or not self._has_room(owner)):
             self.overflow_series += 1
             return -1
-        return self.table.number(key)
+        number = self.table.number(key)
+        if owner and number == before:
+            self._owned_series[owner] += 1
+        return number
+
+    def _has_room(self, owner: str) -> bool:
+        """Returns whether an owner may have more series; one that may not is named."""
+        if self._owned_series[owner] < MAX_OWNER_SERIES and self._owned_entities[owner] < MAX_OWNER_ENTITIES:
+            return True
+        self.full_owners.add(owner)
+        return False
+
+    def describe_overflow(self) -> str:
+        """Returns whose series are too many, in a sentence; '' for nobody."""
+        if not self.full_owners:
+            return ""
+        names = sorted(self.full_owners)
+        rest = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        return (
+            f"new series of {', '.join(names[:MAX_NAMED])}{rest} are ignored until the controller is restarted: "
+            f"more than {MAX_OWNER_SERIES} series or {MAX_OWNER_ENTITIES} entities of one node"
+        )
 
     # --- engines
+
+    def count_claims(self, columns: SeriesColumns) -> Mapping[str, int]:
+        """Returns how many series of some columns are not used since several engines claim their replica, by reason."""
+        found = self._mappings.get(columns)
+        return found.claimed if found is not None else {}
+
+    def _is_claimed(self, key: SeriesKey) -> bool:
+        """Returns whether a series is read, and of a replica that several engines claim."""
+        claimed = key.kind == "replica" and key.entity in self.claimed_replicas
+        return claimed and key.signal in self._of_engines and key.signal in self._signal_positions
 
     def _check_engines(self, due: Sequence[SourceBatch], until: float) -> None:
         """Finds replicas that several engines claim; the series of these get no numbers, until one is left."""
@@ -225,14 +302,36 @@ class Batcher:
             for column, (place, identity) in mapping.watched.items():
                 if len(self._identities[place]) > 1 and (times := _column_times(batch, column)):
                     self._ledger.note(place, identity, *times)
-        if not self._ledger.spans:
+            self._note_counters(batch, mapping)
+        if not (self._ledger.spans or self._watch.entities):
             return
         self._ledger.forget_silent_engines(until)
-        claimed = self._ledger.claimed_replicas()
+        mixed, rivals = self._watch.mixed_replicas(), self._ledger.claimed_replicas()
+        claimed = {**mixed, **rivals}
         if claimed != self.claimed_replicas:
             for replica in {*claimed, *self.claimed_replicas}:
                 self._entities["replica", replica].invalidate()
             self.claimed_replicas = claimed
+            self._claim_reasons = {**dict.fromkeys(mixed, EQUAL_LABELS), **dict.fromkeys(rivals, SEVERAL_ENGINES)}
+
+    def _note_counters(self, batch: SourceBatch, mapping: _ColumnMapping) -> None:
+        """Takes the counters of engines in a batch to the watch for two engines with equal labels."""
+        if not mapping.counted:
+            return
+        columns = np.fromiter(mapping.counted, np.int32, len(mapping.counted))
+        places = np.fromiter(mapping.counted.values(), np.intp, len(columns))
+        if batch.numbers is None:
+            some = columns < len(batch.value)
+            self._watch.note(places[some], batch.value[columns[some]])
+            return
+        at = np.flatnonzero(np.isin(batch.numbers, columns))
+        at = at[np.argsort(np.broadcast_to(batch.time, len(batch.numbers))[at], kind="stable")]
+        by_column = places[np.searchsorted(columns, batch.numbers[at])]
+        # A batch may hold several values of a counter.
+        while len(at):
+            _, first = np.unique(by_column, return_index=True)
+            self._watch.note(by_column[first], batch.value[at[first]])
+            at, by_column = np.delete(at, first), np.delete(by_column, first)
 
 
 def _column_times(batch: SourceBatch, column: int) -> tuple[float, float] | None:

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from skewscope.adapters import notify
+from skewscope.adapters.actions.settings import ActionSettings, check_members, read_actions
 from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.config.secret import SECRET_HINT, Secret, read_secret
 from skewscope.adapters.controller.leader_election import DEFAULT_LEASE, LeaseConfig
 from skewscope.adapters.controller.recorder import RecordingRetention
 from skewscope.adapters.controller.silences import MAX_DAYS, MAX_SHARE, SilenceLimits
 from skewscope.adapters.sources import source_kinds
+from skewscope.adapters.targets import target_kinds
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.topology_file import parse_topology
 from skewscope.kb import yamlfile
@@ -33,7 +35,7 @@ GIB = 1 << 30
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8470
 MAX_COMPONENTS = 1000
 """Maximum number of sources, and of notifiers."""
-DEFAULT_NAMES = {"sources": "source", "tell": "teller"}
+DEFAULT_NAMES = {"sources": "source", "tell": "teller", "targets": "target"}
 MAX_TOKENS = 20_000
 LOCAL_HOSTS = ("localhost",)
 
@@ -117,6 +119,9 @@ class ControllerConfig:
     """Leader election between several controllers."""
     silences: SilenceLimits = field(default_factory=SilenceLimits)
     """Limits above which a silence needs an admin."""
+    targets: tuple[ComponentConfig, ...] = ()
+    """Systems that actions may change."""
+    actions: ActionSettings = field(default_factory=ActionSettings)
 
 
 OPTIONAL_FIELDS = (
@@ -131,6 +136,8 @@ OPTIONAL_FIELDS = (
     "tell",
     "leader",
     "silences",
+    "targets",
+    "actions",
     "note",
 )
 """Optional fields of the file; version and topology are required."""
@@ -152,6 +159,7 @@ def read(path: Path) -> ControllerConfig:
     placed = (*_parse_tokens(fields, folder), *_parse_agent_tokens(fields, folder, cluster))
     _check_unique_secrets(fields, placed)
     tokens = tuple(token for _, token in placed)
+    targets = _parse_targets(fields, cluster)
     listen = _parse_listen(fields)
     config = ControllerConfig(
         path,
@@ -173,6 +181,8 @@ def read(path: Path) -> ControllerConfig:
         _parse_components(fields, "tell", notify.kinds()),
         _parse_leader(fields, folder),
         _parse_limits(fields),
+        targets,
+        read_actions(fields, cluster, [one.name for one in targets]),
     )
     if not (listen.is_loopback or listen.unprotected):
         _check_exposure(fields, config)
@@ -235,10 +245,18 @@ def _parse_mapping(fields: FieldReader, at: FieldPath, required: tuple[str, ...]
 
 def _parse_store(fields: FieldReader, folder: Path) -> Path:
     path = folder / (_parse_mapping(fields, ("store",), ("path",), ("retention_days",)) or "skewscope.db")
-    if not path.parent.is_dir() or path.is_dir():
-        found = f"no folder {str(path.parent)!r}" if not path.parent.is_dir() else f"a folder, {str(path)!r}"
+    if found := _find_no_file(path):
         fields.add_problem(("store", "path"), found, "a file in a folder that is there")
     return path
+
+
+def _find_no_file(path: Path) -> str:
+    """Returns why there can be no regular file at a path, in words; '' if there can be or is one."""
+    if not path.parent.is_dir():
+        return f"no folder {str(path.parent)!r}"
+    if path.is_dir():
+        return f"a folder, {str(path)!r}"
+    return f"{str(path)!r}, which is no regular file" if path.exists() and not path.is_file() else ""
 
 
 def _parse_record(fields: FieldReader, folder: Path) -> Path | None:
@@ -251,9 +269,9 @@ def _parse_record(fields: FieldReader, folder: Path) -> Path | None:
 def _parse_leader(fields: FieldReader, folder: Path) -> LeaseConfig | None:
     name = _parse_mapping(fields, ("leader",), ("lock",), ("lease",))
     lease = read_number(fields, ("leader", "lease"), DEFAULT_LEASE, (1.0, 600.0))
-    if name and not (folder / name).parent.is_dir():
+    if name and (found := _find_no_file(folder / name)):
         hint = "All controllers need the same file, on storage that they share."
-        fields.add_problem(("leader", "lock"), f"no folder {str((folder / name).parent)!r}", "a file in a folder", hint)
+        fields.add_problem(("leader", "lock"), found, "a file in a folder", hint)
     return LeaseConfig(folder / name, lease) if name else None
 
 
@@ -265,6 +283,15 @@ def _parse_limits(fields: FieldReader) -> SilenceLimits:
         read_number(fields, (*at, "most_share"), MAX_SHARE, (0.0, 1.0)),
         read_number(fields, (*at, "most_days"), MAX_DAYS, (0.01, 366.0)),
     )
+
+
+def _parse_targets(fields: FieldReader, cluster: Topology) -> tuple[ComponentConfig, ...]:
+    """Parses `targets` and checks their members against the topology."""
+    found = _parse_components(fields, "targets", target_kinds())
+    if cluster.nodes and not fields.problems:
+        for at, one in zip(fields.item_paths(("targets",)), found, strict=True):
+            check_members(fields, at, target_kinds()[one.kind].build(one.settings), cluster)
+    return found
 
 
 def _parse_grace(fields: FieldReader) -> float:

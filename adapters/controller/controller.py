@@ -16,24 +16,25 @@ from dataclasses import dataclass, field, replace
 from typing import ParamSpec, TypeVar
 
 from skewscope.adapters import notify
+from skewscope.adapters.controller.action_service import ActionService, StoreAdapter
 from skewscope.adapters.controller.agent_receiver import SOURCE_NAME, AgentReceiver, AgentSource
-from skewscope.adapters.controller.batcher import Batcher
 from skewscope.adapters.controller.config import ComponentConfig, ControllerConfig
 from skewscope.adapters.controller.election_participant import ControllerParticipant
+from skewscope.adapters.controller.engine_change import PreparedEngine, prepare_engine
 from skewscope.adapters.controller.incident_restore import RestoredIncidents
 from skewscope.adapters.controller.leader_election import RENEW_SHARE, LeaderElection
+from skewscope.adapters.controller.persistence import StoreWriter
 from skewscope.adapters.controller.recorder import Recorder
 from skewscope.adapters.controller.silences import Silence
 from skewscope.adapters.controller.store import Store, StoreReader
+from skewscope.adapters.controller.store_file import find_damage
 from skewscope.adapters.controller.tick_pipeline import TickPipeline, TickResult
 from skewscope.adapters.controller.view_publisher import ViewPublisher
-from skewscope.adapters.mapping.engines import engine_signals
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.adapters.notify.base import NotificationScope
 from skewscope.adapters.notify.dispatcher import Dispatcher, is_event_notifier
 from skewscope.adapters.notify.outbox import Outbox
 from skewscope.adapters.runtime.clock import Clock, SystemClock
-from skewscope.adapters.runtime.runtime import build_runtime
 from skewscope.adapters.sources import SourceContext, source_kinds
 from skewscope.adapters.sources.common.base import SourceBatch
 from skewscope.adapters.sources.common.supervisor import SourceStatus, SourceSupervisor
@@ -97,14 +98,20 @@ class Controller:
             ControllerParticipant(self.dispatcher, self.clock, self._last_tick_time, self._audit_leadership),
         )
         self.dispatcher.is_active = lambda: self.is_leader
+        self.dispatcher.publish = self.election.publish
         if self.config.leader:
+            self.dispatcher.handover.is_shared = True
             self.dispatcher.handover.margin += 2 * RENEW_SHARE * self.config.leader.lease
         self.subscribers.append(self._dispatch)
+        self.subscribers.append(self._step_actions)
+        self.actions = self._create_actions()
         self.view_publisher = ViewPublisher()
         self._pool = ThreadPoolExecutor(1, "engine")
         self._stack = ExitStack()
         self._pipeline: TickPipeline | None = None
         self._t = -math.inf
+        self._reloading = asyncio.Lock()
+        self._is_closing = False
 
     # --- life cycle
 
@@ -116,6 +123,7 @@ class Controller:
         """
         self._pipeline = await self._run_in_thread(self._create_pipeline)
         self._update_wanted_signals()
+        await self._run_in_thread(lambda: self.actions.load(self._active_pipeline.store, self.clock.now()))
         self.receiver.expect_agents(await self._run_in_thread(self._active_pipeline.load_agents))
         self.supervisor.start(AgentSource(self.receiver, self.clock))
         for requested in self.config.sources:
@@ -123,6 +131,14 @@ class Controller:
         await self._restart_notifiers()
         await self._run_in_thread(self._add_audit_entry, "started")
         self.election.start()
+        self._check = asyncio.create_task(self._check_store(), name="check of the store")
+
+    async def _check_store(self) -> None:
+        """Looks for damaged pages beside the ticks: a large store takes minutes."""
+        found = await asyncio.to_thread(find_damage, self.config.store, lambda: self._is_closing)
+        if found:
+            log.error("%s", found)
+            self._active_pipeline.store_damage = found
 
     async def run(self, stop: asyncio.Event) -> None:
         """Ticks until stopped; the remaining batches are processed at the end."""
@@ -168,7 +184,9 @@ class Controller:
             handed[name] = batches + handed.get(name, [])
         self._leftover = {}
         # The pipeline is looked up in its thread: a reload may be replacing it.
-        self.last_result = await self._run_in_thread(lambda: self._active_pipeline.step(t, handed))
+        self.last_result = await self._run_in_thread(
+            lambda: self._active_pipeline.step(t, handed, self.supervisor.count_series_without_place())
+        )
         if self.tick_stats.ticks % AGENT_SAVE_TICKS == 0 or len(self.receiver.agents) != self._saved_agents:
             self._saved_agents = len(self.receiver.agents)
             heard = self.receiver.agent_records()
@@ -191,6 +209,12 @@ class Controller:
             gc.freeze()
 
     async def _close(self) -> None:
+        self._is_closing = True
+        async with self._reloading:
+            await self._close_all()
+
+    async def _close_all(self) -> None:
+        await self.actions.coordinator.close()
         await self.dispatcher.close()
         await self.election.close()
         for name, batches in (await self.supervisor.close()).items():
@@ -209,21 +233,29 @@ class Controller:
 
     async def reload(self, config: ControllerConfig) -> tuple[str, ...]:
         """Applies another config; returns the fields that need a restart and are left unchanged."""
+        async with self._reloading:
+            return await self._reload(config)
+
+    async def _reload(self, config: ControllerConfig) -> tuple[str, ...]:
         before, self.config = self.config, config
         payload = [
             what for what in ("listen", "tls", "store", "leader") if getattr(before, what) != getattr(config, what)
         ]
         self.config = replace(config, **{what: getattr(before, what) for what in payload})
+        if (before.targets, before.actions, before.topology) != (config.targets, config.actions, config.topology):
+            await self._restart_actions()
+        if before.topology != config.topology:
+            self.receiver.topology = config.topology
+            self.receiver.request_announcements()
+            await self._change_engine()
+        elif (before.recording_path, before.retention) != (config.recording_path, config.retention):
+            await self._run_in_thread(self._restart_recorder)
+        # The sources go on while the new engine fills its windows.
         gone = [w for w in before.sources if w not in config.sources or before.topology != config.topology]
         for requested in gone:
             self._leftover[requested.name] = self._leftover.get(requested.name, []) + await self.supervisor.stop(
                 requested.name
             )
-        if before.topology != config.topology:
-            self.receiver.topology = config.topology
-            await self._run_in_thread(self._rebuild_pipeline)
-        elif (before.recording_path, before.retention) != (config.recording_path, config.retention):
-            await self._run_in_thread(self._restart_recorder)
         self._update_wanted_signals()
         for requested in config.sources:
             if requested.name not in self.supervisor.names:
@@ -234,11 +266,23 @@ class Controller:
         await self._run_in_thread(self._add_audit_entry, "reloaded")
         return tuple(payload)
 
+    async def _change_engine(self) -> None:
+        """Puts a new engine in place that has seen the last minutes; the present one judges on until then."""
+        prepared = await asyncio.to_thread(self._prepare_engine, self._active_pipeline)
+        await self._run_in_thread(self._put_in_place, prepared)
+
+    def _prepare_engine(self, before: TickPipeline) -> PreparedEngine:
+        prepared = prepare_engine(self.config.topology, self.catalogue, self.actions.measured_signals)
+        prepared.replay(before.recent.since(prepared.until))
+        return prepared
+
     def _update_wanted_signals(self) -> None:
         """Keeps only those series of agents that are read; all of them when recording."""
         assert self._pipeline is not None
         requested = None if self.config.recording_path else self._pipeline.runtime.engine.read_signals
-        if requested is None and self.receiver.wanted_signals is not None:
+        before = self.receiver.wanted_signals
+        # What was announced as unread or as foreign was not kept.
+        if before is not None and (requested is None or not requested <= before):
             self.receiver.request_announcements()
         self.receiver.wanted_signals = requested
 
@@ -255,14 +299,13 @@ class Controller:
         return self._build_pipeline(store)
 
     def _build_pipeline(self, store: Store) -> TickPipeline:
-        gathering = Batcher(topology=self.config.topology, of_engines=engine_signals(self.catalogue))
-        machine = self._stack.enter_context(build_runtime(self.config.topology, self.catalogue, gathering.table))
-        gathering.select_signals(machine.engine.read_signals)
-        carried = RestoredIncidents.from_incidents(store.open_incidents())
+        prepared = prepare_engine(self.config.topology, self.catalogue, self.actions.measured_signals)
+        self._stack.push(prepared.stack)
+        carried = RestoredIncidents.from_incidents(store.open_incidents(), store.waits())
         return TickPipeline(
             *(
-                machine,
-                gathering,
+                prepared.runtime,
+                prepared.batcher,
                 store,
                 carried,
                 self._create_recorder(),
@@ -271,6 +314,7 @@ class Controller:
             ),
             topology=self.config.topology,
             silences=store.silences(),
+            effects=self.actions.effects,
         )
 
     def _create_recorder(self) -> Recorder | None:
@@ -283,7 +327,7 @@ class Controller:
         return self._pipeline
 
     def _rebuild_pipeline(self) -> None:
-        """Creates a new engine for another topology or time; open incidents and pending writes are kept."""
+        """Creates a new engine for another time; open incidents and pending writes are kept."""
         assert self._pipeline is not None
         keeping = self._pipeline.store_writer
         if self._pipeline.recorder is not None:
@@ -291,6 +335,21 @@ class Controller:
         self._stack.close()
         made = self._build_pipeline(keeping.store)
         made.store_writer = keeping
+        if before := self._pipeline.incidents:
+            # The store lacks what was found while it could not be written.
+            firing = [one for one in before if one.state == "firing"]
+            made.restored = RestoredIncidents.from_incidents(firing, self._pipeline.restored.waits)
+        self._pipeline = made
+
+    def _put_in_place(self, prepared: PreparedEngine) -> None:
+        """Replaces the engine; the recording goes on with the present topology."""
+        made = prepared.take_over(self._active_pipeline)
+        made.effects, made.retention = self.actions.effects, self.config.store_retention
+        self._stack.close()
+        self._stack.push(prepared.stack)
+        if (recorder := self._active_pipeline.recorder) is not None:
+            recorder.close()
+        made.recorder = self._create_recorder()
         self._pipeline = made
 
     def _restart_recorder(self) -> None:
@@ -336,6 +395,11 @@ class Controller:
         self._deliveries.append((notifier, number))
 
     @property
+    def is_store_damaged(self) -> bool:
+        """Whether the store was found to have damaged pages."""
+        return self._pipeline is not None and bool(self._pipeline.store_damage)
+
+    @property
     def is_leader(self) -> bool:
         """Whether this controller is the one that notifies."""
         return self.election.is_leader
@@ -348,7 +412,10 @@ class Controller:
 
     def _dispatch(self, known: TickResult) -> None:
         mail = known.updated_notifiers if known.store_ok else None
-        self.dispatcher.dispatch(known.snapshot.time, known.snapshot.incidents, known.snapshot.silenced, mail)
+        t, incidents = known.snapshot.time, known.snapshot.incidents
+        self.dispatcher.dispatch(t, incidents, known.snapshot.silenced, mail)
+        self.dispatcher.end_orphans(t, incidents, known.unjudged)
+        self._active_pipeline.inherited = self.dispatcher.inherited_reports()
 
     async def change_silence(self, who: str, what: str, silence: Silence) -> None:
         """Stores a new or changed silence; it takes effect at the next tick.
@@ -357,6 +424,30 @@ class Controller:
             StoreError: it could not be written, and nothing has changed.
         """
         await self._run_in_thread(lambda: self._active_pipeline.change_silence(self.clock.now(), who, what, silence))
+
+    # --- actions
+
+    def _create_actions(self) -> ActionService:
+        def write(do: Callable[[StoreWriter], None]) -> "asyncio.Future[None]":
+            return asyncio.ensure_future(self._run_in_thread(lambda: do(self._active_pipeline.store_writer)))
+
+        return ActionService(self.config, self.catalogue, StoreAdapter(write))
+
+    def _step_actions(self, known: TickResult) -> None:
+        # Without a store no intent could be kept, and a follower leaves acting to its leader.
+        if self.is_leader:
+            self.actions.step(known)
+            self._active_pipeline.context = self.actions.context
+
+    async def _restart_actions(self) -> None:
+        """Continues the actions with other settings or targets; calls under way are waited for."""
+        before = self.actions
+        await before.coordinator.close()
+        self.actions = self._create_actions()
+        self.actions.take_over(before)
+        self._active_pipeline.effects = self.actions.effects
+        if before.measured_signals != self.actions.measured_signals and self.config.topology == before.config.topology:
+            await self._change_engine()
 
     # --- sources
 
@@ -367,4 +458,6 @@ class Controller:
     def source_statuses(self) -> tuple[SourceStatus, ...]:
         """Returns the status of all sources; that of agents only if there are any."""
         found = self.supervisor.statuses()
-        return tuple(one for one in found if one.name != SOURCE_NAME or self.receiver.agents)
+        claimed = self._pipeline.claimed.counts if self._pipeline else {}
+        known = (one for one in found if one.name != SOURCE_NAME or self.receiver.agents)
+        return tuple(replace(one, unmapped={**one.unmapped, **claimed.get(one.name, {})}) for one in known)

@@ -1,5 +1,6 @@
 """Health of a node, group or replica, for schedulers that place work."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,11 @@ class HealthReport:
     """Share of expected telemetry of its nodes that arrives; None where none is expected."""
     time: float
     """Time of the assessment, seconds since 1970."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the score rests on anything: telemetry of its nodes, or an incident."""
+        return bool(self.coverage) or bool(self.reasons)
 
     def as_json(self, now: float) -> dict[str, Any]:
         """Returns the JSON answer."""
@@ -56,10 +62,23 @@ def assess_health(known: TickResult, topology: Topology, kind: str, name: str) -
     nodes = _nodes_of_target(topology, kind, name)
     if nodes is None:
         return None
-    # A symptom names no cause, so no scheduler acts on it.
-    diagnosed = [one for one in known.snapshot.incidents if one.explained_by is None and not one.is_symptom]
-    here = [one for one in diagnosed if one.state == "firing" and _affects(one, nodes, kind, name)]
-    reasons = sorted(here, key=lambda one: (-_health_loss(one), one.id))
+    here = [one for one in known.snapshot.incidents if is_reason(one) and _affects(one, nodes, kind, name)]
+    return build_report(known, kind, name, here, nodes)
+
+
+def is_reason(one: Incident) -> bool:
+    """Returns whether an incident lowers the health of what it affects: a root diagnosis that fires.
+
+    A symptom names no cause, so no scheduler acts on it.
+    """
+    return one.state == "firing" and one.explained_by is None and not one.is_symptom
+
+
+def build_report(
+    known: TickResult, kind: str, name: str, incidents: Iterable[Incident], nodes: Iterable[str]
+) -> HealthReport:
+    """Returns the health of an entity on some nodes that some incidents affect."""
+    reasons = sorted(incidents, key=lambda one: (-_health_loss(one), one.id))
     score = 1.0
     for one in reasons:
         score *= 1.0 - _health_loss(one)

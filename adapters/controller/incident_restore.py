@@ -2,24 +2,43 @@
 
 A new engine knows nothing of earlier incidents and opens anew what still holds. That is mapped to the earlier incident:
 same id, same opening time, no second notification. While the engine cannot judge an earlier incident, because an agent
-has not returned, the incident continues: unknown never resolves.
+has not returned, the incident continues: unknown never resolves. The time that an incident has not been seen is kept
+over restarts, so that a controller that is restarted again and again resolves what is over. A clock that was set back
+makes no incident end before it began.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
+from skewscope.adapters.controller.elapsed_time import ElapsedTime
 from skewscope.engine.engine import IncidentChange
 from skewscope.engine.model.incident import Incident
+from skewscope.engine.model.verdict import NO, YES
 
 RESTORE_WAIT = 90.0
 """Seconds within which an incident that still holds fires again: windows and holds are full by then."""
+MAX_STEP = 10.0
+"""Seconds that count for one tick, whatever the clock does."""
 UNKNOWN_TIMEOUT = 86400.0
 """Seconds after which an incident that cannot be judged is resolved: its node may be gone for good."""
 TEXT_STILL_FIRING = "still there after a restart"
 TEXT_NOT_SEEN = "resolved: not seen again after a restart"
+TEXT_FOUND_ANEW = "resolved: found anew while the store could not be read"
 TEXT_UNKNOWN = "resolved: nothing was heard of it for a day after a restart"
+WORD = re.compile(r"[\w-]+")
 
 Key = tuple[str, str, str]
+
+
+class Wait(NamedTuple):
+    """How long an earlier incident has waited to be seen again, in seconds, over all restarts."""
+
+    unseen: float = 0.0
+    """Judged, without being seen."""
+    waited: float = 0.0
+    """In all."""
 
 
 @dataclass
@@ -27,24 +46,60 @@ class RestoredIncidents:
     """Earlier incidents, matched with those of the engine by condition and entity."""
 
     waiting: dict[Key, Incident]
-    _started_at: float | None = None
-    _unknown_until: dict[Key, float] = field(default_factory=dict)
-    """Time since which the engine can judge each waiting incident."""
+    waits: dict[str, Wait] = field(default_factory=dict)
+    """How long each of them has waited, by id."""
+    _hidden: set[str] = field(default_factory=set)
+    """Resolved incidents of the engine that were never told."""
+    _live: set[Key] = field(default_factory=set)
+    """Conditions and entities that fire."""
+    _ids: set[str] = field(default_factory=set)
+    _news: list[IncidentChange] = field(default_factory=list)
+    """Changes for the next tick."""
+    _time: ElapsedTime = field(default_factory=lambda: ElapsedTime(MAX_STEP))
     _restored: dict[str, Incident] = field(default_factory=dict)
     """The earlier incident, by the engine's id."""
     _resolved: list[Incident] = field(default_factory=list)
 
     @classmethod
-    def from_incidents(cls, incidents: Iterable[Incident]) -> "RestoredIncidents":
-        """Creates it from the open incidents."""
-        return cls({_match_key(one): one for one in incidents})
+    def from_incidents(
+        cls, incidents: Iterable[Incident], waits: Mapping[str, Wait] | None = None
+    ) -> "RestoredIncidents":
+        """Creates it from the open incidents, and how long they had waited before."""
+        waiting = {match_key(one): one for one in incidents}
+        return cls(waiting, {one.id: (waits or {}).get(one.id, Wait()) for one in waiting.values()})
+
+    @classmethod
+    def from_predecessor(
+        cls, earlier: Iterable[Incident], present: Iterable[Incident], waits: Mapping[str, Wait]
+    ) -> "RestoredIncidents":
+        """Creates it for an engine that takes over from another one and knows some incidents under other ids.
+
+        Args:
+            earlier: the incidents that were known last.
+            present: those of the new engine.
+            waits: how long earlier ones have waited.
+        """
+        known = {one.id: one for one in earlier if one.state != "pending"}
+        waiting = {match_key(one): one for one in known.values() if one.state == "firing"}
+        ended = {match_key(one): one for one in known.values() if one.state == "resolved"}
+        again: dict[str, Incident] = {}
+        hidden = set()
+        for one in present:
+            if one.state == "resolved":
+                if (before := ended.pop(match_key(one), None)) is not None:
+                    again[one.id] = known.pop(before.id)
+                else:
+                    hidden.add(one.id)
+        resolved = [one for one in known.values() if one.state == "resolved"]
+        found = {one.id: waits.get(one.id, Wait()) for one in waiting.values()}
+        return cls(waiting, found, _restored=again, _resolved=resolved, _hidden=hidden)
 
     def apply(
         self,
         t: float,
         incidents: Sequence[Incident],
         changes: Iterable[IncidentChange],
-        unknown: Callable[[Incident], bool] = lambda _: False,
+        verdict: Callable[[Incident], int] = lambda _: NO,
     ) -> tuple[tuple[Incident, ...], tuple[IncidentChange, ...]]:
         """Returns incidents and changes of a tick with restored identities.
 
@@ -52,16 +107,25 @@ class RestoredIncidents:
             t: the end of the tick.
             incidents: incidents of the engine.
             changes: changes of the tick.
-            unknown: whether the engine cannot judge an earlier incident.
+            verdict: what the engine says of an earlier incident: NO, UNKNOWN or YES.
         """
-        self._started_at = t if self._started_at is None else self._started_at
+        if self._time.at is None:
+            # The clock was set back since one that opened later than now.
+            self.waiting = {key: replace(one, opened_at=min(one.opened_at, t)) for key, one in self.waiting.items()}
+        step = self._time.advance(t)
+        self._ids = {one.id for one in incidents}
+        self._live = {match_key(one) for one in incidents if one.state == "firing"}
+        if self._hidden:
+            incidents = [one for one in incidents if one.id not in self._hidden or one.state == "firing"]
         if not (self.waiting or self._restored or self._resolved):
             return tuple(incidents), tuple(changes)
         for one in incidents:
-            if one.id not in self._restored and (before := self.waiting.pop(_match_key(one), None)):
+            if one.id not in self._restored and (before := self.waiting.pop(match_key(one), None)):
                 self._restored[one.id] = before
+                self.waits.pop(before.id, None)
         payload = [_restore_change(change, self._restored) for change in changes]
-        payload += self._resolve_missing(t, self._started_at, unknown)
+        payload += [*self._news, *self._resolve_missing(t, step, verdict)]
+        self._news.clear()
         gone = (*self.waiting.values(), *self._resolved)
         return (*(self._restore(one) for one in incidents), *gone), tuple(payload)
 
@@ -69,38 +133,67 @@ class RestoredIncidents:
         """Forgets incidents resolved before a time."""
         self._resolved = [one for one in self._resolved if (one.resolved_at or 0.0) >= before]
 
+    def adopt(self, t: float, stored: Iterable[Incident]) -> None:
+        """Takes over the open incidents of a store that could not be read at the start.
+
+        One that was found again meanwhile is known under its new id: the earlier one ends.
+        """
+        known = {one.id for one in (*self.waiting.values(), *self._restored.values(), *self._resolved)} | self._ids
+        for one in stored:
+            if one.id in known:
+                continue
+            if match_key(one) in self._live:
+                self._resolved.append(replace(one, state="resolved", resolved_at=max(t, one.opened_at)))
+                self._news.append(IncidentChange(t, one.id, TEXT_FOUND_ANEW))
+            else:
+                self.waiting[match_key(one)] = one
+
     def waiting_incidents(self) -> Iterable[Incident]:
         """Returns the earlier incidents not matched yet."""
         return tuple(self.waiting.values())
 
-    def _resolve_missing(self, t: float, since: float, unknown: Callable[[Incident], bool]) -> list[IncidentChange]:
+    def _resolve_missing(self, t: float, step: float, verdict: Callable[[Incident], int]) -> list[IncidentChange]:
         """Resolves incidents judged as over, and those that could not be judged for too long."""
         payload = []
         for key, one in tuple(self.waiting.items()):
-            if unknown(one):
-                self._unknown_until[key] = t
-            judged = t - self._unknown_until.get(key, since)
-            if judged > RESTORE_WAIT or t - since > UNKNOWN_TIMEOUT:
-                self._resolved.append(replace(self.waiting.pop(key), state="resolved", resolved_at=t))
-                payload.append(IncidentChange(t, one.id, TEXT_NOT_SEEN if judged > RESTORE_WAIT else TEXT_UNKNOWN))
+            says, wait = verdict(one), self.waits.get(one.id, Wait())
+            # What holds again, if not yet for long enough to fire, is not over.
+            unseen = 0.0 if says == YES else wait.unseen + (step if says == NO else 0.0)
+            self.waits[one.id] = wait = Wait(unseen, wait.waited + step)
+            if wait.unseen > RESTORE_WAIT or wait.waited > UNKNOWN_TIMEOUT:
+                del self.waits[one.id]
+                ended = replace(self.waiting.pop(key), state="resolved", resolved_at=max(t, one.opened_at))
+                self._resolved.append(ended)
+                why = TEXT_NOT_SEEN if wait.unseen > RESTORE_WAIT else TEXT_UNKNOWN
+                payload.append(IncidentChange(t, one.id, why))
         return payload
 
     def _restore(self, one: Incident) -> Incident:
         before = self._restored.get(one.id)
         root = self._restored.get(one.root_id)
         if before is not None:
-            one = replace(one, id=before.id, opened_at=before.opened_at)
+            ended = one.resolved_at and max(one.resolved_at, before.opened_at)
+            one = replace(one, id=before.id, opened_at=before.opened_at, resolved_at=ended)
+        history = tuple((t, _rename(what, self._restored)) for t, what in one.history)
+        if history != one.history:
+            one = replace(one, history=history)
         if root and one.explained_by:
             one = replace(one, explained_by=replace(one.explained_by, id=root.id))
         return one
 
 
-def _match_key(one: Incident) -> Key:
+def match_key(one: Incident) -> Key:
+    """Returns by what an incident is known again under another id."""
     return one.condition, one.kind, one.name
 
 
 def _restore_change(change: IncidentChange, known: dict[str, Incident]) -> IncidentChange:
-    before = known.get(change.id)
+    before, what = known.get(change.id), _rename(change.what, known)
     if before is None:
-        return change
-    return IncidentChange(change.t, before.id, TEXT_STILL_FIRING if change.what == "opened" else change.what)
+        return IncidentChange(change.t, change.id, what)
+    return IncidentChange(change.t, before.id, TEXT_STILL_FIRING if what == "opened" else what)
+
+
+def _rename(text: str, known: dict[str, Incident]) -> str:
+    """Returns a text in which incidents have their earlier ids: `explained by ID` must name one that exists."""
+    return WORD.sub(lambda found: known[found[0]].id if found[0] in known else found[0], text)

@@ -26,7 +26,9 @@ SAFE_SHARE = 0.7
 """Share of a lease after which a leader that could not renew has lost it."""
 DEFAULT_LEASE = 15.0
 """Default lease in seconds."""
-MAX_BYTES = 1 << 17
+PUBLISH_TRIES, PUBLISH_PAUSE = 20, 0.02
+"""Tries to write the progress at once, while another controller looks into the file, and seconds between two."""
+MAX_BYTES = 1 << 20
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +78,10 @@ class FileLease:
                 self.other_content = found
             free = not holder or begun - self._last_change >= self.lock.lease
             if holder == self.name.encode() or free:
+                # A new leader keeps what its predecessor wrote, until it has received it.
+                said = text if holder == self.name.encode() or not found else parse_progress(found)
+                self._write(handle, self.name, said)
                 # Measured from before the file was opened: storage may have blocked.
-                self._write(handle, self.name, text)
                 self._renewed_at = begun
         return self.is_held
 
@@ -161,6 +165,21 @@ class LeaderElection:
         """Whether this controller leads and has received the progress of its predecessor."""
         return self._lease is None or (bool(self._was_leader) and self._lease.is_held)
 
+    async def publish(self) -> None:
+        """Writes the progress for the other controllers now; returns without having done so where it cannot be done."""
+        if self._lease is None:
+            return
+        wait = RENEW_SHARE * self._lease.lock.lease
+        for _ in range(PUBLISH_TRIES):
+            if self._pending is not None and not self._pending.done():
+                await asyncio.wait([self._pending], timeout=wait)
+                continue  # What it writes was put together before.
+            if not self.is_leader:
+                return
+            if await self._attempt(partial(self._lease.acquire, self.participant.progress()), wait):
+                return
+            await asyncio.sleep(PUBLISH_PAUSE)
+
     def start(self) -> None:
         """Starts to participate."""
         if self._lease is not None:
@@ -189,7 +208,8 @@ class LeaderElection:
                 await self.participant.on_leadership_change(lease.is_held)
             await asyncio.sleep(RENEW_SHARE * lease.lock.lease)
 
-    async def _attempt(self, do: Callable[[], object], patience: float) -> None:
+    async def _attempt(self, do: Callable[[], object], patience: float) -> bool:
+        """Runs something in the thread of the storage; returns whether it was done."""
         if self._pending is None or self._pending.done():
             self._pending = asyncio.get_running_loop().run_in_executor(self._thread, do)
         try:
@@ -197,9 +217,10 @@ class LeaderElection:
                 await asyncio.shield(self._pending)
             trouble = ""
         except BlockingIOError:
-            return  # Another controller holds the lock at the moment.
+            return False  # Another controller holds the lock at the moment.
         except (OSError, TimeoutError) as error:
             trouble = f"{type(error).__name__}: {error}" if str(error) else "storage does not respond"
         if trouble and trouble != self._trouble and self.lock:
             log.warning("%s: %s; this controller does not notify meanwhile", self.lock.path, trouble)
         self._trouble = trouble
+        return not trouble

@@ -19,7 +19,7 @@ def format_metrics(controller: Controller) -> str:
 
 def _metric_families(controller: Controller) -> Iterator[Family]:
     """Yields name, type, help text and samples of each metric."""
-    pace, known, agents = controller.tick_stats, controller.last_result, controller.receiver.agents.values()
+    pace, known, agents = controller.tick_stats, controller.last_result, list(controller.receiver.agents.values())
     usage = resource.getrusage(resource.RUSAGE_SELF)
     yield "skewscope_ticks_total", "counter", "Processed ticks.", [({}, pace.ticks)]
     yield (
@@ -44,6 +44,8 @@ def _metric_families(controller: Controller) -> Iterator[Family]:
         firing = sum(one.state == "firing" for one in known.snapshot.incidents)
         yield "skewscope_incidents_firing", "gauge", "Firing incidents.", [({}, firing)]
         yield "skewscope_store_up", "gauge", "Whether the store can be written.", [({}, known.store_ok)]
+        damaged = controller.is_store_damaged
+        yield "skewscope_store_damaged", "gauge", "Whether the store has damaged pages.", [({}, damaged)]
         yield "skewscope_recording_up", "gauge", "Whether the recording can be written.", [({}, known.recording_ok)]
         yield "skewscope_last_tick_timestamp_seconds", "gauge", "End of the last tick.", [({}, known.snapshot.time)]
     yield from _source_families(controller.source_statuses())
@@ -55,6 +57,18 @@ def _metric_families(controller: Controller) -> Iterator[Family]:
     yield (
         *("skewscope_agent_rows_repeated_total", "counter", "Duplicate rows."),
         [({}, sum(agent.repeated_rows for agent in agents))],
+    )
+    yield (
+        "skewscope_agent_foreign_series_total",
+        "counter",
+        "Series of other entities that an agent announced, which were refused.",
+        [({"node": agent.node}, agent.foreign_series) for agent in agents if agent.foreign_series],
+    )
+    yield (
+        "skewscope_agent_refused_bodies_total",
+        "counter",
+        "Bodies of an agent that were refused because it sent more than its share.",
+        [({"node": agent.node}, agent.refused_bodies) for agent in agents if agent.refused_bodies],
     )
 
 
@@ -75,7 +89,7 @@ def _source_families(standings: Sequence[SourceStatus]) -> Iterator[Family]:
         [({"source": s.name}, s.dropped) for s in standings],
     )
     yield (
-        *("skewscope_source_unmapped_series", "gauge", "Series without a place in the topology or the catalogue."),
+        *("skewscope_source_unmapped_series", "gauge", "Series that are not used, by reason."),
         [({"source": s.name, "reason": reason}, n) for s in standings for reason, n in s.unmapped.items()],
     )
     yield (

@@ -4,6 +4,7 @@ A store that cannot be written must not stop the diagnosis: pending data is kept
 State notifiers such as Alertmanager continue meanwhile; notifications of event notifiers wait.
 """
 
+import itertools
 import logging
 import sqlite3
 from collections import deque
@@ -11,15 +12,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from skewscope.adapters.actions import ledger
+from skewscope.adapters.actions.summary import describe_news
 from skewscope.adapters.controller import audit
 from skewscope.adapters.controller.store import IncidentEvent, Store, StoreError
 from skewscope.adapters.notify.base import IncidentUpdate
-from skewscope.adapters.notify.outbox import Outbox, delete_notifications
+from skewscope.adapters.notify.outbox import ActionNews, Outbox, delete_notifications
+from skewscope.engine.actions.action import Action
 from skewscope.engine.engine import IncidentChange
 from skewscope.engine.model.incident import Incident
 
 MAX_WAITING = 100_000
 """Maximum pending changes, notifications and audit lines, of each; the oldest are dropped."""
+MAX_UNWRITTEN = 10_000
+"""Maximum incidents kept while the store cannot be written; the oldest are dropped."""
 
 AuditEntry = tuple[float, str, str, Mapping[str, Any]]
 """An audit line: time, actor, action, data."""
@@ -41,6 +47,10 @@ class StoreWriter:
     _notifications: deque[tuple[float, str, IncidentUpdate]] = field(default_factory=lambda: deque(maxlen=MAX_WAITING))
     _audit_entries: deque[AuditEntry] = field(default_factory=lambda: deque(maxlen=MAX_WAITING))
     _deliveries: dict[str, int] = field(default_factory=dict)
+    _unwritten: dict[str, Incident] = field(default_factory=dict)
+    """The last known state of each incident, while the store cannot be written."""
+    _notified_between_ticks: set[str] = field(default_factory=set)
+    """Notifiers that were sent news of actions since the last tick."""
 
     def add_audit_entry(self, t: float, who: str, what: str, payload: Mapping[str, Any]) -> None:
         """Adds an audit line, at once if possible."""
@@ -53,24 +63,51 @@ class StoreWriter:
             (t, notifier, payload) for notifier, payload in self.outbox.collect_updates(t, incidents, hidden)
         )
 
+    def write_action(self, t: float, who: str, what: str, action: Action) -> None:
+        """Writes an action, with notifications of its new state.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        found: list[tuple[float, str, IncidentUpdate]] = []
+
+        def write_news(connection: sqlite3.Connection) -> None:
+            text = describe_news(action, *ledger.read_standing(connection, action.id))
+            if text:
+                news = ActionNews(action.id, action.reason.incident, text, not action.is_live)
+                found.extend(self.outbox.collect_action_news(connection, t, news))
+                self.outbox.write(connection, found)
+
+        self.store.write_action(t, who, what, action, write_news)
+        self._notified_between_ticks |= {notifier for _, notifier, _ in found}
+
     def write_tick(
         self, t: float, incidents: Iterable[Incident], changes: Sequence[IncidentChange]
     ) -> tuple[IncidentEvent, ...]:
         """Writes pending and new data; returns the numbered events, none if the write failed."""
         self._changes += changes
+        found = {**self._unwritten, **{one.id: one for one in incidents}}
         self._deliveries |= self.outbox.take_deliveries()
         self.updated_notifiers = frozenset()
         more = self._notifications or self._audit_entries or self._deliveries
         try:
-            events = self.store.write_tick(t, incidents, self._changes, self._write_pending if more else None)
+            events = self.store.write_tick(t, found.values(), self._changes, self._write_pending if more else None)
         except StoreError as error:
             self._set_trouble(str(error))
+            self._keep(found)
             return ()
         self.updated_notifiers = frozenset(notifier for _, notifier, _ in self._notifications)
-        for each in (self._changes, self._notifications, self._audit_entries, self._deliveries):
+        self.updated_notifiers |= self._notified_between_ticks
+        self._notified_between_ticks.clear()
+        for each in (self._changes, self._notifications, self._audit_entries, self._deliveries, self._unwritten):
             each.clear()
         self._set_trouble("")
         return events
+
+    def _keep(self, found: dict[str, Incident]) -> None:
+        """Keeps incidents until they can be written: those resolved for long are no longer in a tick by then."""
+        over = len(found) - MAX_UNWRITTEN
+        self._unwritten = dict(itertools.islice(found.items(), over, None)) if over > 0 else found
 
     def _write_pending(self, connection: sqlite3.Connection) -> None:
         """Writes pending data in the open transaction."""

@@ -68,6 +68,7 @@ async def _serve(path: Path) -> None:
         finally:
             web.should_exit = True
             await asyncio.wait([serving, *reloads], timeout=SHUTDOWN_TIMEOUT)
+            app.close()
 
 
 def _install_signal_handlers(app: ControllerApp, path: Path, stop: asyncio.Event) -> "set[asyncio.Task[None]]":

@@ -1,24 +1,27 @@
-"""HTTP on one connection: rows of agents are handled directly in the parser; all other requests go to ASGI.
+"""HTTP on one connection: rows of agents go straight from the parser to a worker; all other requests go to ASGI.
 
 A thousand agents send a thousand requests per second. A task, a scope and two writes per request would cost more than
-the rows themselves. Unusual requests (no length, `Expect: 100-continue`, a denied sender) take the ASGI path with the
-same answers.
+the rows themselves. A body is read in a thread of its own, and answered from here when it has been. Unusual requests
+(no length, `Expect: 100-continue`, a denied sender) take the ASGI path with the same answers.
 """
 
 import asyncio
-import logging
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from starlette.responses import Response
 from starlette.types import Scope
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from skewscope.adapters.controller.auth import DeniedError
+from skewscope.adapters.controller.body_budget import BodyBudget, BodyReservation
 from skewscope.adapters.controller.connection_limit import ConnectionLimit
 from skewscope.adapters.controller.http_helpers import error_response
 from skewscope.adapters.formats.row_protocol import MAX_PACKED_BYTES, ROWS_PATH
+from skewscope.adapters.sources.common.push_receiver import PushQueueFullError
 
 REQUEST_TIMEOUT = 10.0
 """Seconds for a request to arrive, and then for its body."""
@@ -34,15 +37,24 @@ LENGTH_HEADER = b"content-length"
 OK_RESPONSE = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n{"taken":%d}'
 OK_BODY_LENGTH = len('{"taken":}')
 
-log = logging.getLogger(__name__)
-
 
 class PipelineLimitError(Exception):
     """A client sends requests without reading the answers."""
 
 
+class RowsSender(NamedTuple):
+    """Who sends a body of rows."""
+
+    node: str | None
+    """The node that it may report for; None for any."""
+    connection: Hashable
+    """What tells those apart that may report for any."""
+
+
 class RowsHandler(Protocol):
     """Handles rows of agents."""
+
+    body_budget: BodyBudget
 
     def authorise_sender(self, scope: Scope) -> str | None:
         """Returns the node that a sender may report for; None for any.
@@ -52,8 +64,8 @@ class RowsHandler(Protocol):
         """
         ...
 
-    def receive_rows(self, body: bytes, allowed: str | None) -> int | Response:
-        """Receives a body; returns the highest received sequence number, or an error answer."""
+    def submit_rows(self, body: bytes, sender: RowsSender, done: Callable[[int | Response], None]) -> None:
+        """Has a body read; calls `done` later, with the highest received sequence number or an error answer."""
         ...
 
 
@@ -61,11 +73,20 @@ class RowsHandler(Protocol):
 class _RowsBody:
     """A body that is arriving."""
 
-    allowed: str | None
-    """The node that its sender may report for; None for any."""
+    place: BodyReservation
     parts: list[bytes] = field(default_factory=list)
     timeout: asyncio.TimerHandle | None = None
     """Timer of the body's timeout."""
+
+
+@dataclass(slots=True)
+class _RowsCycle:
+    """Stands where uvicorn keeps the request that it answers: requests after it wait until its rows are read."""
+
+    response_complete: bool = False
+    keep_alive: bool = True
+    disconnected: bool = False
+    message_event: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -120,9 +141,13 @@ class HttpConnection(HttpToolsProtocol):
         if not payload.isdigit() or int(payload[:12]) > MAX_PACKED_BYTES:
             return None
         try:
-            return _RowsBody(self._rows_handler.authorise_sender(cast("Scope", self.scope)))
-        except DeniedError:
+            place = self._rows_handler.body_budget.reserve(
+                self._rows_handler.authorise_sender(cast("Scope", self.scope))
+            )
+            place.add(int(payload))
+        except (DeniedError, PushQueueFullError):
             return None
+        return _RowsBody(place)
 
     @property
     def _rows_handler(self) -> RowsHandler:
@@ -159,21 +184,23 @@ class HttpConnection(HttpToolsProtocol):
             return
         if rows.timeout is not None:
             rows.timeout.cancel()
-        self.transport.write(self._handle_rows(b"".join(rows.parts), rows.allowed))
+        cycle = _RowsCycle()
+        self.cycle = cast("RequestResponseCycle", cycle)
+        sender = RowsSender(rows.place.node, id(self))
+        self._rows_handler.submit_rows(b"".join(rows.parts), sender, partial(self._answer_rows, cycle, rows.place))
+
+    def _answer_rows(self, cycle: _RowsCycle, place: BodyReservation, found: int | Response) -> None:
+        """Answers a body that has been read, and goes on with what came after it."""
+        place.release()
+        cycle.response_complete = True
+        if not self.transport.is_closing():
+            self.transport.write(_serialise_response(found) if isinstance(found, Response) else _serialise_ok(found))
+            if not cycle.keep_alive:
+                self.transport.close()
         self.on_response_complete()
 
-    def _handle_rows(self, body: bytes, allowed: str | None) -> bytes:
-        try:
-            found = self._rows_handler.receive_rows(body, allowed)
-        except Exception:
-            log.exception("error while receiving rows of an agent")
-            found = error_response(500, "internal error; see the log")
-        if isinstance(found, Response):
-            return _serialise_response(found)
-        return OK_RESPONSE % (OK_BODY_LENGTH + len(str(found)), found)
-
     def _on_body_timeout(self) -> None:
-        self._rows_body = None
+        self._drop_rows_body()
         self._send_and_close(error_response(408, f"the body took more than {REQUEST_TIMEOUT:g} s", Connection="close"))
 
     def _send_and_close(self, answer: Response) -> None:
@@ -196,13 +223,19 @@ class HttpConnection(HttpToolsProtocol):
             self._write_timer = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        rows, self._rows_body = self._rows_body, None
-        if rows is not None and rows.timeout is not None:
-            rows.timeout.cancel()
+        self._drop_rows_body()
         self._cancel_request_timer()
         self._cancel_write_timer()
         self.connection_limit.remove(self)
         super().connection_lost(exc)
+
+    def _drop_rows_body(self) -> None:
+        """Forgets a body that has not arrived."""
+        rows, self._rows_body = self._rows_body, None
+        if rows is not None:
+            rows.place.release()
+            if rows.timeout is not None:
+                rows.timeout.cancel()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -220,6 +253,11 @@ def _serialise_response(answer: Response) -> bytes:
     head = f"HTTP/1.1 {answer.status_code} {HTTPStatus(answer.status_code).phrase}\r\n".encode()
     lines = [name + b": " + value + b"\r\n" for name, value in answer.raw_headers]
     return b"".join([head, *lines, b"\r\n", bytes(answer.body)])
+
+
+def _serialise_ok(sequence: int) -> bytes:
+    """Returns the answer to rows that were taken."""
+    return OK_RESPONSE % (OK_BODY_LENGTH + len(str(sequence)), sequence)
 
 
 def _common_name(certificate: dict[str, Any]) -> str:

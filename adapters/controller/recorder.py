@@ -6,6 +6,7 @@ entity, selector, rank] from number `first` on), so that every file can be read 
 complete; a crash loses only the unfinished file.
 """
 
+import errno
 import json
 import logging
 import shutil
@@ -26,11 +27,16 @@ from skewscope.kb.problems import InputError, Problem
 
 FILE_SPAN = 60
 """Seconds per file."""
+MAX_GAP = 86400.0
+"""Seconds without a recording that count for the age of a file at most; a tenth of the maximum age, if that is less."""
 MAX_BUFFERED = 500_000
 """Values, or units of eight bytes of text, buffered per row group."""
 FILE_SUFFIX = ".wide.parquet"
 TOPOLOGY_FILE = "topology.yaml"
 PART_SUFFIX = ".part"
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""Errors of a disk that is full or read-only: the diagnosis goes on, and the recording when there is room."""
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +94,8 @@ class _RecordingFile:
         if isinstance(batch.time, float | int):
             self._row(table, float(batch.time), batch.numbers, batch.value)
             return
+        if not len(batch.time):
+            return  # A page without samples; np.split would still return one part.
         times, which = np.unique(batch.time, return_inverse=True)
         order = np.argsort(which, kind="stable")
         cuts = np.searchsorted(which[order], np.arange(1, len(times)))
@@ -181,15 +189,26 @@ class Recorder:
         self._files: dict[str, _RecordingFile] = {}
         self._texts = _SeriesTexts()
         self._span: int | None = None
+        self._topology = topology
+        self._ready = False
+        """Whether the folder is there with what a recording needs."""
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            for left in folder.glob(f"*{PART_SUFFIX}"):
-                left.unlink()
-            shutil.copyfile(topology, folder / TOPOLOGY_FILE)
-            self._describe()
+            self._prepare()
         except OSError as error:
+            if error.errno in NO_ROOM:
+                self._set_trouble(f"{folder} cannot be written: {error.strerror or error}")
+                return
             found = f"no folder that can be written ({error.strerror or error})"
             raise InputError([Problem(str(folder), 0, "", found, "a folder for recordings, with room")]) from None
+
+    def _prepare(self) -> None:
+        """Makes the folder, without what an earlier controller left unfinished."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for left in self.folder.glob(f"*{PART_SUFFIX}"):
+            left.unlink()
+        shutil.copyfile(self._topology, self.folder / TOPOLOGY_FILE)
+        self._describe()
+        self._ready = True
 
     def record(self, t: float, batches: Mapping[str, Sequence[SourceBatch]]) -> None:
         """Records the batches of the tick that ends at `t`."""
@@ -216,6 +235,8 @@ class Recorder:
 
     def close(self) -> None:
         """Completes all files."""
+        if not self._ready:
+            return
         try:
             self._close_files()
             self._describe()
@@ -265,16 +286,26 @@ class Recorder:
         return file
 
     def _rotate(self, t: float) -> None:
+        if not self._ready:
+            self._prepare()
         self._close_files()
         self._prune(t)
         self._describe()
 
     def _prune(self, t: float) -> None:
-        """Deletes files that are too old, then the oldest ones until the total is below the limit."""
-        left = 0
-        for path in sorted(self.folder.glob(f"*{FILE_SUFFIX}"), key=_begin_time, reverse=True):
-            left += path.stat().st_size
-            if left > self.retention.max_bytes or _begin_time(path) + FILE_SPAN < t - self.retention.max_age:
+        """Deletes files that are too old, then the oldest ones until the total is below the limit.
+
+        The age of a file is the time that was recorded since; a longer gap may be a jump of the clock.
+        """
+        left, age, at = 0, 0.0, t
+        longest = min(MAX_GAP, self.retention.max_age / 10)
+        # A later time than now is of a clock that was set back since: older than all since then.
+        oldest_first = sorted(self.folder.glob(f"*{FILE_SUFFIX}"), key=lambda p: (_begin_time(p) <= t, _begin_time(p)))
+        for path in reversed(oldest_first):
+            begin = _begin_time(path)
+            age += min(abs(at - begin), longest)
+            at, left = begin, left + path.stat().st_size
+            if left > self.retention.max_bytes or age > self.retention.max_age + FILE_SPAN:
                 path.unlink()
 
     def _describe(self) -> None:

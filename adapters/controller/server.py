@@ -1,6 +1,8 @@
-"""The HTTP server: authenticates before answering, and handles rows of agents on a fast path."""
+"""The HTTP server: authenticates before answering, and has rows of agents read in a thread of their own."""
 
 import asyncio
+import logging
+import math
 import resource
 import socket
 import sqlite3
@@ -14,7 +16,7 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,11 +24,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from skewscope.adapters.controller.agent_receiver import ForeignNodeError, ReceiverBusyError, UnknownTablesError
 from skewscope.adapters.controller.api import ROUTES, ApiContext, Route
 from skewscope.adapters.controller.auth import AccessControl, DeniedError
+from skewscope.adapters.controller.body_budget import BodyBudget, BodyReservation
 from skewscope.adapters.controller.config import ListenConfig, TlsConfig
 from skewscope.adapters.controller.connection_limit import ConnectionLimit
 from skewscope.adapters.controller.controller import Controller
+from skewscope.adapters.controller.fair_worker import FairWorker, WorkerFullError
 from skewscope.adapters.controller.http_helpers import CALLER_KEY, error_response
-from skewscope.adapters.controller.protocol import PEER_KEY, REQUEST_TIMEOUT, HttpConnection
+from skewscope.adapters.controller.protocol import PEER_KEY, REQUEST_TIMEOUT, HttpConnection, RowsSender
 from skewscope.adapters.controller.store import StoreError, StoreReader
 from skewscope.adapters.controller.tls import TlsHandshake
 from skewscope.adapters.formats.row_protocol import MAX_PACKED_BYTES, ROWS_PATH, BadRowsError
@@ -44,6 +48,10 @@ MAX_INFLIGHT_BYTES = 256 << 20
 """Maximum total bytes of bodies in progress."""
 
 
+class ClientGoneError(Exception):
+    """The client left in the middle of its body; it reads no answer."""
+
+
 class TooLargeError(Exception):
     """A body above the limit."""
 
@@ -55,40 +63,15 @@ ERROR_STATUS: dict[type[Exception], int] = {
     ForeignNodeError: 403,
     BadRowsError: 400,
     TooLargeError: 413,
+    ClientGoneError: 400,
     ReceiverBusyError: 503,
     push_receiver.InvalidBodyError: 400,
     push_receiver.PushQueueFullError: 503,
+    WorkerFullError: 503,
 }
-BUSY_ERRORS = (ReceiverBusyError, push_receiver.PushQueueFullError)
+BUSY_ERRORS = (ReceiverBusyError, push_receiver.PushQueueFullError, WorkerFullError)
 
-
-@dataclass
-class BodyBudget:
-    """Limits the total bytes of bodies in progress, over all senders."""
-
-    limit: int
-    used: int = 0
-
-    @contextmanager
-    def reserve(self) -> Iterator[Callable[[int], None]]:
-        """Yields a function that reserves bytes; all are released at the end.
-
-        Raises:
-            push_receiver.PushQueueFullError: by the function, when the limit is reached.
-        """
-        mine = 0
-
-        def more(size: int) -> None:
-            nonlocal mine
-            if self.used + size > self.limit:
-                raise push_receiver.PushQueueFullError("too many bodies at once")
-            mine += size
-            self.used += size
-
-        try:
-            yield more
-        finally:
-            self.used -= mine
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -97,7 +80,8 @@ class ControllerApp:
 
     controller: Controller
     access_control: AccessControl = field(init=False)
-    _body_budget: BodyBudget = field(default_factory=lambda: BodyBudget(MAX_INFLIGHT_BYTES))
+    body_budget: BodyBudget = field(default_factory=lambda: BodyBudget(MAX_INFLIGHT_BYTES))
+    _rows_worker: FairWorker = field(default_factory=lambda: FairWorker("rows"))
     _asgi_app: ASGIApp = field(init=False)
 
     def __post_init__(self) -> None:
@@ -130,6 +114,8 @@ class ControllerApp:
                 return await route.handler(request, context)
             except DeniedError as error:
                 return _denial_response(error)
+            except ClientDisconnect:
+                return error_response(400, "the client left in the middle of its body")
             except (StoreError, sqlite3.Error, InputError) as error:
                 return error_response(
                     503, f"nothing was changed: {error}" if route.method != "GET" else f"the store: {error}"
@@ -153,6 +139,18 @@ class ControllerApp:
         self._check_host(scope)
         return self.access_control.sender_node(self._authenticate(scope))
 
+    def submit_rows(self, body: bytes, sender: RowsSender, done: Callable[[int | Response], None]) -> None:
+        """Has rows of an agent read in another thread; calls `done` on the event loop with what it is to be told.
+
+        That is the highest received sequence number, or an error answer.
+        """
+        # Who may report for every node is told apart by connection.
+        key = sender.connection if sender.node is None else sender.node
+        try:
+            self._rows_worker.submit(key, partial(self.receive_rows, body, sender.node), partial(_pass_rows, done))
+        except WorkerFullError as error:
+            done(_error_response(error))
+
     def receive_rows(self, body: bytes, allowed: str | None) -> int | Response:
         """Receives rows of an agent; returns the highest received sequence number or an error answer."""
         try:
@@ -161,6 +159,10 @@ class ControllerApp:
             return JSONResponse({"unknown": error.tables}, 409)
         except tuple(ERROR_STATUS) as error:
             return _error_response(error)
+
+    def close(self) -> None:
+        """Ends the thread that reads rows."""
+        self._rows_worker.close()
 
     async def _receive_push(self, scope: Scope, receive: Receive, take: "PushHandler") -> Response:
         """Handles a push with the errors that all pushes share."""
@@ -177,8 +179,11 @@ class ControllerApp:
 
     async def _receive_rows_body(self, scope: Scope, receive: Receive, allowed: str | None) -> Response:
         """Receives rows of an agent on the ASGI path (see `protocol`)."""
-        with self._body_budget.reserve() as place:
-            found = self.receive_rows(await _read_body(scope, receive, MAX_PACKED_BYTES, place), allowed)
+        answered: asyncio.Future[int | Response] = asyncio.get_running_loop().create_future()
+        with self.body_budget.reserve(allowed) as place:
+            body = await _read_body(scope, receive, MAX_PACKED_BYTES, place)
+            self.submit_rows(body, RowsSender(allowed, answered), lambda found: _resolve(answered, found))
+            found = await answered
         return found if isinstance(found, Response) else JSONResponse({"taken": found})
 
     async def _receive_source_push(
@@ -187,7 +192,7 @@ class ControllerApp:
         """Receives a push to a source of the whole fleet."""
         if allowed is not None:
             raise DeniedError("this needs an agent's token for every node ('*')", known=True)
-        with self._body_budget.reserve() as place:
+        with self.body_budget.reserve(allowed) as place:
             return await self._pass_to_source(source, scope, await _read_body(scope, receive, MAX_PUSHED, place))
 
     async def _pass_to_source(self, source: push_receiver.PushReceiver, scope: Scope, body: bytes) -> Response:
@@ -204,7 +209,7 @@ def _get_header(scope: Scope, name: bytes) -> str:
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
 
 
-async def _read_body(scope: Scope, receive: Receive, most: int, place: Callable[[int], None]) -> bytes:
+async def _read_body(scope: Scope, receive: Receive, most: int, place: BodyReservation) -> bytes:
     payload = _get_header(scope, b"content-length")
     if payload.isdigit() and int(payload[:12]) > most:
         raise TooLargeError(most)
@@ -212,9 +217,9 @@ async def _read_body(scope: Scope, receive: Receive, most: int, place: Callable[
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            return b""
+            raise ClientGoneError
         parts.append(message.get("body", b""))
-        place(len(parts[-1]))
+        place.add(len(parts[-1]))
         size += len(parts[-1])
         if size > most:
             raise TooLargeError(most)
@@ -222,8 +227,22 @@ async def _read_body(scope: Scope, receive: Receive, most: int, place: Callable[
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def _pass_rows(done: Callable[[int | Response], None], found: int | Response | Exception) -> None:
+    """Passes on what became of a body."""
+    if isinstance(found, Exception):
+        log.error("error while receiving rows of an agent", exc_info=found)
+        found = error_response(500, "internal error; see the log")
+    done(found)
+
+
+def _resolve(answered: "asyncio.Future[int | Response]", found: int | Response) -> None:
+    if not answered.done():  # Whoever waited for it may be gone.
+        answered.set_result(found)
+
+
 def _error_response(error: Exception) -> Response:
-    later = {"Retry-After": "1"} if isinstance(error, BUSY_ERRORS) else {}
+    wait = error.wait if isinstance(error, ReceiverBusyError) else 1.0
+    later = {"Retry-After": f"{math.ceil(wait)}"} if isinstance(error, BUSY_ERRORS) else {}
     return error_response(ERROR_STATUS[type(error)], str(error), **later)
 
 

@@ -6,22 +6,41 @@ unfinished transaction, about which nobody was notified.
 
 import json
 import sqlite3
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from skewscope.adapters.actions import ledger
+from skewscope.adapters.actions.summary import describe_actions
 from skewscope.adapters.controller import agent_registry, audit
+from skewscope.adapters.controller.elapsed_time import ElapsedTime
+from skewscope.adapters.controller.incident_restore import Wait
 from skewscope.adapters.controller.silences import Silence, from_row, to_row
+from skewscope.adapters.controller.store_file import (
+    copy_to_memory,
+    describe_damage,
+    file_identity,
+    is_unavailable,
+    may_come_back,
+    open_for_reading,
+    open_for_writing,
+)
 from skewscope.adapters.notify import outbox
 from skewscope.adapters.notify.base import Notification
+from skewscope.engine.actions.action import Action
 from skewscope.engine.engine import IncidentChange
 from skewscope.engine.model.incident import DIAGNOSIS, Incident, IncidentEvidence, parse_incident, upgrade_incident
-from skewscope.kb.problems import InputError, Problem
+from skewscope.kb.problems import InputError
 
-BUSY_TIMEOUT = 5.0
-"""Seconds to wait for another writing process."""
+REOPEN_PERIOD = 5.0
+"""Seconds between two attempts to open a file that could not be written at the start."""
+MAX_GAP = 86400.0
+"""Seconds without a controller that count as time that passed; more may be a jump of the clock."""
+MAX_DESCRIBED = 20
+"""Actions of one incident that a notification counts."""
 MAX_EVENTS = 1000
 MAX_INCIDENTS = 10_000
 SELECT_SILENCES = "SELECT id, match, starts, ends, owner, comment, ended FROM silences"
@@ -54,6 +73,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         *outbox.TABLES,
     ),
     agent_registry.TABLES,
+    ledger.TABLES,
+    outbox.ACTION_TABLES,
+    (
+        # Where the time that passed was not kept, it begins with this version.
+        "ALTER TABLE incidents ADD COLUMN ended REAL",
+        "UPDATE incidents SET ended = 0.0 WHERE state = 'resolved'",
+        "CREATE TABLE elapsed (number INTEGER PRIMARY KEY, at REAL NOT NULL, seconds REAL NOT NULL) STRICT",
+        "CREATE TABLE waits (incident TEXT PRIMARY KEY, unseen REAL NOT NULL, waited REAL NOT NULL) STRICT",
+    ),
 )
 """What each schema version adds to the previous one; existing entries never change."""
 
@@ -80,12 +108,47 @@ class Store:
     _written_lines: dict[str, str] = field(default_factory=dict)
     """What was last written of each incident that may still change."""
 
-    _file_id: tuple[int, int] = field(init=False)
+    elapsed: ElapsedTime = field(init=False)
+    """The time that passed since the store was created, by which resolved incidents age: the clock may be set."""
+    recovered: bool = False
+    """Whether the file was opened after the start: incidents may be open in it that nobody knows yet."""
+    _file_id: tuple[int, int] = (-1, -1)
+    _offline: str = ""
+    """Why the file cannot be written since the start, while a copy in memory stands for it; '' when it is open."""
+    _next_attempt: float = 0.0
 
     def __post_init__(self) -> None:
-        self._connection = _open_database(self.path)
-        _migrate(self._connection, self.path)
-        self._file_id = _file_identity(self.path)
+        try:
+            self._connection = self._open_file()
+        except sqlite3.Error as error:
+            if not (is_unavailable(error) and may_come_back(self.path)):
+                raise describe_damage(self.path, error) from None
+            self._offline = f"the store {self.path} cannot be written: {error}"
+            with self._report_damage():
+                self._connection = copy_to_memory(self.path, MIGRATIONS)
+        self.elapsed = self._load_elapsed()
+
+    def _open_file(self) -> sqlite3.Connection:
+        connection = open_for_writing(self.path, MIGRATIONS)
+        self._file_id = file_identity(self.path)
+        return connection
+
+    def _reopen(self) -> None:
+        """Opens the file that could not be written at the start.
+
+        Raises:
+            StoreError: it still cannot be written.
+        """
+        now = time.monotonic()
+        if now < self._next_attempt:
+            raise StoreError(self._offline)
+        self._next_attempt = now + REOPEN_PERIOD
+        try:
+            connection = self._open_file()
+        except (sqlite3.Error, InputError):
+            raise StoreError(self._offline) from None
+        self._connection.close()
+        self._connection, self._offline, self.recovered = connection, "", True
 
     def close(self) -> None:
         """Closes the file."""
@@ -98,7 +161,9 @@ class Store:
         Raises:
             StoreError: it could not be written.
         """
-        if _file_identity(self.path) != self._file_id:
+        if self._offline:
+            self._reopen()
+        if file_identity(self.path) != self._file_id:
             # SQLite would continue to write to the removed file.
             raise StoreError(f"the store {self.path} was removed; put it back, or restart to create a new one")
         try:
@@ -131,6 +196,10 @@ class Store:
         with self.transaction() as connection:
             for one, line in new.values():
                 _write_incident(connection, t, one, line)
+                if one.state == "resolved":
+                    # It ages from when it was first written so.
+                    ended = "UPDATE incidents SET ended = ? WHERE id = ?"
+                    connection.execute(ended, (self.elapsed.seconds, one.id))
             events = tuple(_write_event(connection, change) for change in changes)
             for event in events:
                 audit.append(connection, event.t, "engine", event.what, {"incident": event.incident})
@@ -177,7 +246,7 @@ class Store:
         try:
             yield
         except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
-            raise _store_problem(self.path, error) from None
+            raise describe_damage(self.path, error) from None
 
     def write_silence(self, t: float, who: str, what: str, silence: Silence) -> None:
         """Writes a silence and the audit line of its change."""
@@ -186,13 +255,93 @@ class Store:
             connection.execute("INSERT OR REPLACE INTO silences VALUES (?, ?, ?, ?, ?, ?, ?)", to_row(silence))
             audit.append(connection, t, who, what, payload)
 
-    def prune(self, before: float) -> None:
-        """Deletes incidents resolved before a time; the audit log is kept."""
-        old = "SELECT id FROM incidents WHERE state = 'resolved' AND resolved_at < ?"
+    def actions(self, since: float) -> list[Action]:
+        """Returns the actions that are live, and those that ended since a time.
+
+        Raises:
+            InputError: the store is damaged.
+        """
+        with self._report_damage():
+            return ledger.load_actions(self._connection, since)
+
+    def write_action(
+        self,
+        t: float,
+        who: str,
+        what: str,
+        action: Action,
+        also: Callable[[sqlite3.Connection], None] | None = None,
+    ) -> None:
+        """Writes an action, the audit line of its change and whatever `also` writes in one transaction.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        details = {"action": action.id, "state": action.state, "incident": action.reason.incident}
+        with self.transaction() as connection:
+            if also is not None:
+                also(connection)
+            ledger.save_action(connection, action)
+            audit.append(connection, t, who, what, details)
+
+    def _load_elapsed(self) -> ElapsedTime:
+        with self._report_damage():
+            row = self._connection.execute("SELECT seconds, at FROM elapsed").fetchone()
+            return ElapsedTime(MAX_GAP, *(row or ()))
+
+    def agents(self) -> list[agent_registry.AgentRecord]:
+        """Returns the agents of the last run.
+
+        Raises:
+            InputError: the store is damaged.
+        """
+        with self._report_damage():
+            return agent_registry.load_agents(self._connection)
+
+    def restore_outbox(self, pending: outbox.Outbox) -> None:
+        """Takes over what was told and what waits, as far as it can be read where it cannot be written.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        try:
+            with self.transaction() as connection:
+                pending.restore(connection)
+        except StoreError:
+            if self._offline:
+                pending.restore(self._connection)
+            raise
+
+    def waits(self) -> dict[str, Wait]:
+        """Returns how long open incidents had waited to be seen again when the last controller stopped.
+
+        Raises:
+            InputError: the store is damaged.
+        """
+        with self._report_damage():
+            found = self._connection.execute("SELECT incident, unseen, waited FROM waits")
+            return {id_: Wait(unseen, waited) for id_, unseen, waited in found}
+
+    def save_progress(self, waits: Mapping[str, Wait]) -> None:
+        """Writes the time that passed, and how long open incidents have waited to be seen again.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        with self.transaction() as connection:
+            row = (self.elapsed.at or 0.0, self.elapsed.seconds)
+            connection.execute("INSERT OR REPLACE INTO elapsed VALUES (1, ?, ?)", row)
+            connection.execute("DELETE FROM waits")
+            connection.executemany("INSERT INTO waits VALUES (?, ?, ?)", [(id_, *wait) for id_, wait in waits.items()])
+
+    def prune(self, age: float) -> None:
+        """Deletes incidents that were resolved some seconds ago, by the time that passed; the audit log is kept."""
+        before = self.elapsed.seconds - age
+        old = "SELECT id FROM incidents WHERE state = 'resolved' AND ended < ?"
         with self.transaction() as connection:
             for table in ("history", "evidence", "advice"):
                 connection.execute(f"DELETE FROM {table} WHERE incident IN ({old})", (before,))  # noqa: S608
-            connection.execute("DELETE FROM incidents WHERE state = 'resolved' AND resolved_at < ?", (before,))
+            connection.execute("DELETE FROM incidents WHERE state = 'resolved' AND ended < ?", (before,))
 
 
 @dataclass(frozen=True)
@@ -204,7 +353,7 @@ class StoreReader:
     @contextmanager
     def connect(self) -> Iterator[sqlite3.Connection]:
         """Yields a read-only connection."""
-        with closing(_open_database(self.path, write=False)) as connection:
+        with closing(open_for_reading(self.path)) as connection:
             yield connection
 
     def incident(self, id_: str) -> dict[str, Any] | None:
@@ -238,10 +387,26 @@ class StoreReader:
             rows = connection.execute(f"{SELECT_SILENCES} ORDER BY starts DESC, id LIMIT ?", (most,))
             return [from_row(row) for row in rows]
 
+    def actions(self, most: int = 1000) -> list[dict[str, Any]]:
+        """Returns actions as JSON values, latest first."""
+        with self.connect() as connection:
+            return ledger.list_actions(connection, most)
+
+    def action(self, id_: str) -> dict[str, Any] | None:
+        """Returns one action as JSON values; None if there is none."""
+        with self.connect() as connection:
+            return ledger.find_action(connection, id_)
+
+    def action_outcomes(self) -> list[dict[str, Any]]:
+        """Returns how often each mitigation helped here."""
+        with self.connect() as connection:
+            return ledger.count_outcomes(connection)
+
     def notifications(self, notifier: str, after: int, most: int) -> list[Notification]:
         """Returns the pending notifications of a notifier after a number, oldest first."""
         with self.connect() as connection:
-            return outbox.load_notifications(connection, notifier, after, most)
+            found = outbox.load_notifications(connection, notifier, after, most)
+            return [one._replace(actions=_describe_actions(connection, one.update.incident.id)) for one in found]
 
     def events(self, after: int, most: int = MAX_EVENTS) -> list[IncidentEvent]:
         """Returns the events after an event, in order."""
@@ -265,62 +430,12 @@ class StoreReader:
             with self.connect() as connection:
                 return audit.verify_chain(connection, str(self.path))
         except sqlite3.Error as error:
-            raise _store_problem(self.path, error) from None
-
-
-def _open_database(path: Path, *, write: bool = True) -> sqlite3.Connection:
-    if not write and not path.is_file():
-        raise InputError([Problem(str(path), 0, "", "no such file", "the store of a controller")])
-    try:
-        connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
-        if write:
-            connection.execute("PRAGMA journal_mode = WAL")
-            # A tick without news writes nothing, so waiting for the disk costs little.
-            connection.execute("PRAGMA synchronous = FULL")
-        else:
-            connection.execute("PRAGMA query_only = ON")
-    except sqlite3.Error as error:
-        raise _store_problem(path, error) from None
-    return connection
-
-
-def _file_identity(path: Path) -> tuple[int, int]:
-    """Returns device and inode of a file; an impossible pair if there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return -1, -1
-    return found.st_dev, found.st_ino
-
-
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    try:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version > len(MIGRATIONS):
-            hint = "It was written by a newer Skewscope."
-            expected = f"at most {len(MIGRATIONS)}"
-            raise InputError([Problem(str(path), 0, "", f"version {version} of the schema", expected, hint)])
-        for number, statements in enumerate(MIGRATIONS[version:], version + 1):
-            connection.execute("BEGIN IMMEDIATE")
-            for statement in statements:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {number}")
-            connection.execute("COMMIT")
-    except sqlite3.Error as error:
-        raise _store_problem(path, error) from None
-
-
-def _store_problem(path: Path, error: Exception) -> InputError:
-    found, hint = (
-        f"a file that is not a usable database ({error})",
-        "Restore a copy of it, or move it away to start with an empty one.",
-    )
-    return InputError([Problem(str(path), 0, "", found, "an SQLite file of Skewscope, on a disk with room", hint)])
+            raise describe_damage(self.path, error) from None
 
 
 def _write_incident(connection: sqlite3.Connection, t: float, one: Incident, line: str) -> None:
     row = (one.id, one.state, one.condition, one.kind, one.name, one.opened_at, one.resolved_at, t, line)
-    connection.execute("INSERT OR REPLACE INTO incidents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    connection.execute("INSERT OR REPLACE INTO incidents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)", row)
     connection.execute("DELETE FROM evidence WHERE incident = ?", (one.id,))
     connection.execute("DELETE FROM advice WHERE incident = ?", (one.id,))
     sides = (("for", one.evidence), ("against", one.against))
@@ -339,3 +454,8 @@ def _write_event(connection: sqlite3.Connection, change: IncidentChange) -> Inci
     cursor = connection.execute("INSERT INTO history (incident, t, what) VALUES (?, ?, ?)", row)
     assert cursor.lastrowid is not None
     return IncidentEvent(cursor.lastrowid, *row)
+
+
+def _describe_actions(connection: sqlite3.Connection, incident: str) -> tuple[str, ...]:
+    """Returns what is being done and was done about an incident, as notifications say it."""
+    return describe_actions(ledger.find_actions_of(connection, incident, MAX_DESCRIBED), incident)

@@ -8,27 +8,35 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from skewscope.adapters.actions.effect import EffectMeter
 from skewscope.adapters.controller import agent_registry
 from skewscope.adapters.controller.agent_registry import AgentRecord
 from skewscope.adapters.controller.batcher import Batcher
 from skewscope.adapters.controller.incident_restore import RestoredIncidents
 from skewscope.adapters.controller.persistence import StoreWriter
+from skewscope.adapters.controller.recent_samples import RecentSamples
 from skewscope.adapters.controller.recorder import Recorder
 from skewscope.adapters.controller.silences import Silence, end_silence, match_silences
 from skewscope.adapters.controller.store import IncidentEvent, Store, StoreError
 from skewscope.adapters.controller.uncertainty import UncertaintyCheck
+from skewscope.adapters.controller.unplaced_series import ClaimedSeries, SeriesCounts, merge_counts
 from skewscope.adapters.controller.view_publisher import ViewPublisher
+from skewscope.adapters.notify.open_reports import OpenReport, Place
 from skewscope.adapters.notify.outbox import Outbox
 from skewscope.adapters.runtime.runtime import Runtime, Snapshot, Span
 from skewscope.adapters.sources.common.base import SourceBatch
 from skewscope.adapters.view.snapshot import SourceState
+from skewscope.engine.advice.advice import ContextFact
 from skewscope.engine.engine import SampleCounts
+from skewscope.engine.model.incident import Incident, IncidentChange
 from skewscope.engine.model.topology import Topology
 
 RESOLVED_SECONDS = 3600.0
 """Seconds that a resolved incident stays visible; the store keeps it longer."""
 COVERAGE_TICKS = 10
 """Ticks between two computations of coverage, which is expensive and changes slowly."""
+PROGRESS_TICKS = 10
+"""Ticks between two writes of how long earlier incidents were not seen."""
 CLEANUP_TICKS = 600
 """Ticks between two clean-ups."""
 
@@ -57,6 +65,10 @@ class TickResult:
     """Whether the store can be written."""
     recording_ok: bool = True
     """Whether the recording, if any, can be written."""
+    unknown: frozenset[str] = frozenset()
+    """Ids of firing incidents whose rule cannot be judged at present; only where actions are planned."""
+    unjudged: frozenset[Place] = frozenset()
+    """Places of `inherited` reports that cannot be judged at present."""
 
 
 @dataclass
@@ -74,32 +86,66 @@ class TickPipeline:
     topology: Topology = field(default_factory=Topology)
     silences: list[Silence] = field(default_factory=list)
     """Active and future silences, and those that ended since the last tick."""
+    context: tuple[ContextFact, ...] = ()
+    """What policies are told from outside."""
+    inherited: tuple[OpenReport, ...] = ()
+    """What other controllers have reported as open, and this one has not."""
+    effects: EffectMeter | None = None
+    """Measures the effect of actions; None where none are planned."""
+    recent: RecentSamples = field(default_factory=RecentSamples)
+    pending_changes: tuple[IncidentChange, ...] = ()
+    """Changes from before the first tick."""
+    store_damage: str = ""
+    """That the store has damaged pages, in a sentence; '' for no damage found."""
+    incidents: tuple[Incident, ...] = ()
+    """All incidents of the last tick."""
     store_writer: StoreWriter = field(init=False)
+    claimed: ClaimedSeries = field(default_factory=ClaimedSeries, init=False)
     _started_at: float | None = None
     _ticks: int = 0
+    _has_waits: bool = True
+    """Whether the store may hold how long earlier incidents have waited."""
     _telemetry: tuple[tuple[SourceState, ...], tuple[str, ...]] = ((), ())
     _node_coverage: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.store_writer = StoreWriter(self.store)
 
-    def step(self, t: float, batches: Mapping[str, Sequence[SourceBatch]]) -> TickResult:
-        """Processes the batches of sources for the tick that ends at `t`."""
+    def step(
+        self, t: float, batches: Mapping[str, Sequence[SourceBatch]], unplaced: SeriesCounts | None = None
+    ) -> TickResult:
+        """Processes the batches of sources for the tick that ends at `t`.
+
+        Args:
+            t: seconds since 1970.
+            batches: by source.
+            unplaced: the series for which the sources found no place.
+        """
         self._started_at = t if self._started_at is None else self._started_at
         if self.recorder is not None:
             self.recorder.record(t, batches)
+        self.recent.add(t, batches)
         block = self.batcher.build_block(itertools.chain.from_iterable(batches.values()), t)
-        changes = self.runtime.step(t, block)
+        self.claimed.update(batches, self.batcher)
+        self.runtime.engine.set_context(self.context)
+        changes = (*self.pending_changes, *self.runtime.step(t, block))
+        self.pending_changes = ()
         snapshot = self._take_snapshot(t)
-        incidents, changes = self.restored.apply(t, snapshot.incidents, changes, self._uncertainty.is_unknown)
+        incidents, changes = self.restored.apply(t, snapshot.incidents, changes, self._uncertainty.verdict)
+        self.incidents = incidents
         snapshot = replace(snapshot, incidents=incidents)
         self._expire_silences(t)
         hidden = match_silences(self.silences, incidents, self.topology, t)
         self.store_writer.queue_notifications(t, incidents, hidden)
         # Only stored incidents are reported: an incident and its notifications are written together.
         events = self.store_writer.write_tick(t, incidents, changes)
-        snapshot = replace(snapshot, silenced=hidden, missing=(*snapshot.missing, *self.troubles()))
+        if self.store.recovered:
+            self.store.recovered = False
+            self.restored.adopt(t, self.store.open_incidents())
+        unused, missing = merge_counts(unplaced or {}, self.claimed.counts), (*snapshot.missing, *self.troubles())
+        snapshot = replace(snapshot, silenced=hidden, missing=missing, unplaced=unused)
         self.view_publisher.update(self.runtime.engine, snapshot, t)
+        self._save_progress(t)
         self._clean_up(t)
         self._ticks += 1
         series = len(self.batcher.table.keys)
@@ -107,13 +153,25 @@ class TickPipeline:
         return TickResult(
             *(snapshot, events, len(block), series, self._count.dropped, self.batcher.superseded_values),
             *(self._node_coverage, self.store_writer.updated_notifiers, not self.store_writer.trouble, recorded),
+            *(self._measure_effects(t, incidents), self._find_unjudged(t)),
         )
 
+    def _find_unjudged(self, t: float) -> frozenset[Place]:
+        """Returns the places of inherited reports whose rule cannot be judged at present."""
+        return frozenset(one.place for one in self.inherited if self._uncertainty.is_unknown(one.build_incident(t)))
+
+    def _measure_effects(self, t: float, incidents: Iterable[Incident]) -> frozenset[str]:
+        """Measures the work of pools and groups; returns the ids of firing incidents that cannot be judged."""
+        if self.effects is None:
+            return frozenset()
+        self.effects.record(self.runtime.engine, t)
+        return frozenset(one.id for one in incidents if one.state == "firing" and self._uncertainty.is_unknown(one))
+
     def troubles(self) -> tuple[str, ...]:
-        """Returns what cannot be stored, and what is attributed to no replica, in sentences."""
+        """Returns what cannot be stored, who has too many series, and what no replica is given, in sentences."""
         store, recorder = self.store_writer.trouble, self.recorder.trouble if self.recorder else ""
-        claimed = self.batcher.claimed_replicas
-        return (*(trouble for trouble in (store, recorder) if trouble), *(claimed[name] for name in sorted(claimed)))
+        claimed, full = self.batcher.claimed_replicas, self.batcher.describe_overflow()
+        return (*filter(None, (store, self.store_damage, recorder, full)), *(claimed[name] for name in sorted(claimed)))
 
     def _expire_silences(self, t: float) -> None:
         for one in [silence for silence in self.silences if silence.is_over(t)]:
@@ -135,9 +193,7 @@ class TickPipeline:
 
     def load_agents(self) -> list[AgentRecord]:
         """Returns the agents of the last run."""
-        with suppress(StoreError), self.store.transaction() as connection:
-            return agent_registry.load_agents(connection)
-        return []
+        return self.store.agents()
 
     def save_agents(self, agents: Iterable[AgentRecord], now: float) -> None:
         """Writes the agent registry; a failed write is retried later."""
@@ -147,8 +203,7 @@ class TickPipeline:
     def replace_outbox(self, outbox: Outbox) -> None:
         """Writes notifications for other notifiers from now on."""
         try:
-            with self.store.transaction() as connection:
-                outbox.restore(connection)
+            self.store.restore_outbox(outbox)
         except StoreError as error:
             log.error("%s; the notifications of removed notifiers are kept", error)  # noqa: TRY400
         self.store_writer.outbox = outbox
@@ -177,6 +232,17 @@ class TickPipeline:
         incidents = self.runtime.incidents(span)
         return Snapshot(t, span.start, span.end, incidents, *self._telemetry)
 
+    def _save_progress(self, t: float) -> None:
+        """Keeps what must go on over a restart: how long earlier incidents were not seen, and the time that passed."""
+        self.store.elapsed.advance(t)
+        waits = self.restored.waits
+        often = PROGRESS_TICKS if waits or self._has_waits else CLEANUP_TICKS
+        if self._ticks % often or self.store_writer.trouble:
+            return
+        with suppress(StoreError):
+            self.store.save_progress(waits)
+            self._has_waits = bool(waits)
+
     def _clean_up(self, t: float) -> None:
         if self._ticks % CLEANUP_TICKS:
             return
@@ -187,4 +253,4 @@ class TickPipeline:
         with suppress(StoreError, sqlite3.Error):
             self.store.forget_before(t - RESOLVED_SECONDS)
             if self.retention:
-                self.store.prune(t - self.retention)
+                self.store.prune(self.retention)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from skewscope.engine.engine import Engine
 from skewscope.engine.model.incident import Incident
-from skewscope.engine.model.verdict import UNKNOWN, RuleVerdict
+from skewscope.engine.model.verdict import NO, UNKNOWN, YES, RuleVerdict
 
 
 @dataclass
@@ -18,16 +18,26 @@ class UncertaintyCheck:
 
     def is_unknown(self, one: Incident) -> bool:
         """Returns whether the verdict of an incident's rule is unknown for all its entities."""
-        verdict = next((each for each in self.engine.verdicts if each.rule == one.rule), None)
-        return verdict is not None and bool((verdict.state[self._positions_of(one, verdict)] == UNKNOWN).all())
+        return self.verdict(one) == UNKNOWN
 
-    def _positions_of(self, one: Incident, verdict: RuleVerdict) -> Sequence[int] | slice:
-        """Returns the positions of an incident's entities in a verdict; all if none has such a name."""
+    def verdict(self, one: Incident) -> int:
+        """Returns YES if an incident's rule holds on one of its entities, UNKNOWN if it is unknown for all, else NO."""
+        found = next((each for each in self.engine.verdicts if each.rule == one.rule), None)
+        if found is None:
+            return NO
+        positions = self._positions_of(one, found)
+        if positions and (found.state[positions] == YES).any():
+            return YES
+        # Where none has such a name, all of them count.
+        return UNKNOWN if (found.state[positions or slice(None)] == UNKNOWN).all() else NO
+
+    def _positions_of(self, one: Incident, verdict: RuleVerdict) -> Sequence[int]:
+        """Returns the positions of an incident's entities in a verdict."""
         key = verdict.rule, len(verdict.names)
         if key not in self._positions_by_rule:
             self._positions_by_rule[key] = self._positions_by_name(verdict)
         known = self._positions_by_rule[key]
-        return [n for name in (one.name, *one.also) for n in known.get(name, ())] or slice(None)
+        return [n for name in (one.name, *one.also) for n in known.get(name, ())]
 
     def _positions_by_name(self, verdict: RuleVerdict) -> Mapping[str, Sequence[int]]:
         found: dict[str, list[int]] = {}

@@ -10,9 +10,9 @@ from typing import NamedTuple, Protocol
 
 from skewscope.engine.model.incident import SEVERITIES, Incident
 
-OPENED, CHANGED, RESOLVED, WITHDRAWN = "opened", "changed", "resolved", "withdrawn"
+OPENED, CHANGED, RESOLVED, WITHDRAWN, ACTED = "opened", "changed", "resolved", "withdrawn", "acted"
 """Kinds of update: opened; severity or place changed; resolved; withdrawn (still firing, but now explained by another
-incident or silenced).
+incident or silenced); acted (an action for it waits for a person, was begun, verified, undone or given up).
 """
 
 
@@ -46,7 +46,7 @@ class IncidentUpdate(NamedTuple):
 
     what: str
     why: str
-    """The reason for a withdrawal."""
+    """The reason for a withdrawal, or what an action has come to."""
     incident: Incident
 
 
@@ -57,6 +57,8 @@ class Notification(NamedTuple):
     t: float
     """Time of the update, seconds since 1970."""
     update: IncidentUpdate
+    actions: tuple[str, ...] = ()
+    """What is being done and was done about the incident, a sentence each."""
 
 
 class Notifier(Protocol):

@@ -18,6 +18,7 @@ from skewscope.adapters.config.fields import read_number
 from skewscope.adapters.config.secret import Secret
 from skewscope.adapters.notify import incident_text
 from skewscope.adapters.notify.base import (
+    ACTED,
     CHANGED,
     RESOLVED,
     WITHDRAWN,
@@ -171,10 +172,15 @@ def build_message(notification: Notification, topology: Topology) -> tuple[str, 
     """Returns title and body of a message."""
     what, why, one = notification.update
     fleet = incident_text.fleet_of(one, topology)
+    acted = f"Acted: {incident_text.actions_text(notification.actions)}." if notification.actions else ""
+    if what == ACTED:
+        return f"Action for {incident_text.title(one)}", f"In {fleet}: {why}.\nIncident {one.id}."
     if what == RESOLVED:
-        return f"Resolved: {incident_text.title(one)}", f"In {fleet}. Incident {one.id}."
+        body = f"In {fleet}. Incident {one.id}."
+        return f"Resolved: {incident_text.title(one)}", "\n".join(filter(None, (body, acted)))
     if what == WITHDRAWN:
-        return f"No longer reported: {incident_text.title(one)}", f"In {fleet}: {why}. Incident {one.id}."
+        body = f"In {fleet}: {why}. Incident {one.id}."
+        return f"No longer reported: {incident_text.title(one)}", "\n".join(filter(None, (body, acted)))
     label = "Possible causes" if one.is_symptom else "Alternatives"
     lines = [
         f"In {fleet}, {one.severity}, confidence {one.confidence:.2f}.",
@@ -184,6 +190,7 @@ def build_message(notification: Notification, topology: Topology) -> tuple[str, 
         f"{one.decides} would tell the causes apart." if one.decides else "",
         f"Costs: {incident_text.impact_text(one)}" if incident_text.impact_text(one) else "",
         f"Advice: {incident_text.advice_text(one)}" if one.mitigations else "",
+        acted,
         f"Incident {one.id}.",
     ]
     return incident_text.title(one), "\n".join(line for line in lines if line)

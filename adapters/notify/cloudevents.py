@@ -112,7 +112,8 @@ class CloudEventsNotifier(ConfiguredNotifier):
 
     def _build_data(self, notification: Notification) -> dict[str, Any]:
         one = notification.update.incident
-        return one.as_json() | {"why": notification.update.why, "fleet": incident_text.fleet_of(one, self.topology)}
+        fleet = incident_text.fleet_of(one, self.topology)
+        return one.as_json() | {"why": notification.update.why, "fleet": fleet, "actions": list(notification.actions)}
 
     def _structured_request(self, notification: Notification) -> PostBody:
         event = self._build_attributes(notification) | {"data": self._build_data(notification)}

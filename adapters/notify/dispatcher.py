@@ -5,13 +5,25 @@ Notifications of event notifiers wait in the store, not in memory: a notifier th
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
-from skewscope.adapters.notify.base import DeliveryError, EventNotifier, Notification, Notifier, StateNotifier
+from skewscope.adapters.notify.base import (
+    OPENED,
+    RESOLVED,
+    WITHDRAWN,
+    DeliveryError,
+    EventNotifier,
+    IncidentUpdate,
+    Notification,
+    Notifier,
+    StateNotifier,
+)
 from skewscope.adapters.notify.handover import Handover
 from skewscope.adapters.notify.notifier_state import NotifierState
+from skewscope.adapters.notify.open_reports import OpenReport, Place
 from skewscope.adapters.runtime.clock import Clock
 from skewscope.adapters.runtime.tasks import cancel_and_wait, check_cancellation
 from skewscope.adapters.sources.common.base import redact_message
@@ -26,10 +38,18 @@ MAX_NOTIFICATIONS = 50
 POLL_PERIOD = 1.0
 """Seconds between two checks whether this controller is the active one."""
 
+ORPHAN_WAIT = 120.0
+"""Seconds for which nothing may fire where another controller has reported an incident, before its end is reported: as
+long as a restored incident waits, and then some."""
+
 NotificationLoader = Callable[[str, int, int], Sequence[Notification]]
 """Returns notifications of a notifier after a number, up to a limit; may block, and is called in a thread."""
 
 log = logging.getLogger(__name__)
+
+
+async def _publish_nothing() -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +84,8 @@ class NotifierTask:
     """State of a state notifier; that of event notifiers is kept where notifications are written."""
     last_number: int = 0
     """Number of the last processed notification."""
+    ends: deque[Notification] = field(default_factory=deque)
+    """Ends of incidents that another controller reported, and that are not found here."""
     done_until: float = 0.0
     """All notifications up to this time are processed."""
     idle: bool = False
@@ -137,8 +159,14 @@ class Dispatcher:
     """Called with a notifier's name and the number up to which its notifications are no longer needed."""
     is_active: Callable[[], bool] = lambda: True
     """Whether this controller may notify, checked before each delivery: only one of two controllers is active."""
+    publish: Callable[[], Awaitable[None]] = _publish_nothing
+    """Writes the progress for the other controllers now."""
     handover: Handover = field(default_factory=Handover)
     _tasks: dict[str, NotifierTask] = field(default_factory=dict)
+    _own_ids: frozenset[str] = frozenset()
+    """Ids of this controller's incidents."""
+    _lost_since: dict[Place, float] = field(default_factory=dict)
+    """Since when nothing fires at places that another controller has reported."""
     _t: float = 0.0
     _complete: bool = True
     """Whether all notifications of the last tick have been written to the store."""
@@ -162,6 +190,37 @@ class Dispatcher:
     async def close(self) -> None:
         """Stops all notifiers."""
         await asyncio.gather(*(self.stop(name) for name in list(self._tasks)))
+
+    def inherited_reports(self) -> tuple[OpenReport, ...]:
+        """Returns what other controllers have reported as open, for all event notifiers."""
+        if not self.handover.is_shared or not self.is_active():
+            return ()
+        reports = [self.handover.reports_of(name).list_others(self._own_ids) for name in self._event_notifiers()]
+        return tuple({report: None for found in reports for report in found})
+
+    def end_orphans(self, t: float, incidents: Iterable[Incident], unjudged: Container[Place]) -> None:
+        """Queues the ends of incidents that other controllers reported and that are not found here.
+
+        Args:
+            t: time of the tick.
+            incidents: those of this controller.
+            unjudged: places that cannot be judged at present; unknown never resolves.
+        """
+        known = tuple(incidents)
+        self._own_ids = frozenset(one.id for one in known)
+        firing = {(one.condition, one.kind, one.name) for one in known if one.state == "firing"}
+        lost = {one.place: one for one in self.inherited_reports() if one.place not in firing}
+        self._lost_since = {place: self._lost_since.get(place, t) if place not in unjudged else t for place in lost}
+        for place in [place for place, since in self._lost_since.items() if t - since >= ORPHAN_WAIT]:
+            self._lost_since[place] = t
+            end = Notification(0, t, IncidentUpdate(RESOLVED, "", lost[place].build_incident(t)))
+            for name in self._event_notifiers():
+                if place in self.handover.reports_of(name).by_place:
+                    self._tasks[name].ends.append(end)
+                    self._tasks[name].wakeup.set()
+
+    def _event_notifiers(self) -> list[str]:
+        return [name for name, task in self._tasks.items() if is_event_notifier(task.notifier)]
 
     def dispatch(
         self, t: float, incidents: Iterable[Incident], silenced: Mapping[str, str], updated: Collection[str] | None
@@ -226,6 +285,8 @@ class Dispatcher:
     async def _run_event_notifier(self, task: NotifierTask) -> None:
         while True:
             task.wakeup.clear()
+            while task.ends and self.is_active():
+                await self._hand_over(task, task.ends.popleft())
             notifications = await self._load_notifications(task)
             for notification in notifications:
                 await self._process_notification(task, notification)
@@ -241,10 +302,30 @@ class Dispatcher:
         name = task.notifier.name
         while not self.handover.is_obsolete(name, notification, self._t, ours=self.is_active()):
             if self.is_active():
-                if self.handover.consume_mark(name, notification) or await self._deliver(task, notification):
+                if self.handover.consume_mark(name, notification) or await self._hand_over(task, notification):
                     return
             else:
                 await self.clock.sleep(POLL_PERIOD)
+
+    async def _hand_over(self, task: NotifierTask, notification: Notification) -> bool:
+        """Delivers a notification under the id that its receiver knows, with other controllers informed.
+
+        Returns whether it is done: it was delivered, or need not be.
+        """
+        if not self.handover.is_shared:
+            return await self._deliver(task, notification)
+        reports = self.handover.reports_of(task.notifier.name)
+        adapted = reports.adapt(notification)
+        if adapted is None:
+            return True
+        # Before it is delivered: should this controller die meanwhile, its successor repeats it under the same id.
+        reports.claim(adapted)
+        if adapted.update.what == OPENED:
+            await self.publish()
+        done = await self._deliver(task, adapted)
+        if done and adapted.update.what in (OPENED, RESOLVED, WITHDRAWN):
+            await self.publish()
+        return done
 
     async def _load_notifications(self, task: NotifierTask) -> Sequence[Notification]:
         try:

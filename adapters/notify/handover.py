@@ -3,7 +3,8 @@
 The leader writes into the leader file, with each renewal, how far behind each event notifier is, and marks of its
 latest deliveries. The other controllers keep their own notifications until they read that an equal one was delivered. A
 new leader delivers the rest. Clocks of two machines are never compared, only ages; two controllers may see the same
-event a few seconds apart. In doubt a notification is delivered twice rather than never.
+event a few seconds apart. In doubt a notification is delivered twice rather than never, under the same incident's id:
+what receivers believe to be open is in the file as well (`open_reports`), before it is delivered.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from skewscope.adapters.notify.base import Notification
+from skewscope.adapters.notify.open_reports import OpenReports, parse_reports
 from skewscope.kb.field_reader import is_finite_number
 
 CLOCK_MARGIN = 10.0
@@ -39,12 +41,17 @@ class Handover:
 
     margin: float = CLOCK_MARGIN
     """Seconds; older deliveries need no mark."""
+    is_shared: bool = False
+    """Whether there are other controllers, so that incidents keep the ids under which they were reported."""
+    _reports: dict[str, OpenReports] = field(default_factory=dict)
+    """What receivers believe to be open, by notifier."""
     _delivered: dict[str, deque[tuple[float, str]]] = field(default_factory=dict)
     """Time and mark of own latest deliveries, by notifier."""
     _progress: dict[str, LeaderProgress] = field(default_factory=dict)
 
     def record_delivery(self, notifier: str, notification: Notification) -> None:
         """Records that a notification was delivered."""
+        self.reports_of(notifier).record_delivery(notification)
         self._delivered.setdefault(notifier, deque(maxlen=MAX_MARKS)).append(
             (notification.t, notification_mark(notification))
         )
@@ -54,7 +61,7 @@ class Handover:
         text = {}
         for notifier, end in until.items():
             marks = [name for t, name in self._delivered.get(notifier, ()) if t >= end - 2 * self.margin]
-            text[notifier] = [round(max(now - end, 0.0), 3), marks]
+            text[notifier] = [round(max(now - end, 0.0), 3), marks, self.reports_of(notifier).as_json()]
         return json.dumps(text, separators=(",", ":"))
 
     def receive_progress(self, now: float, text: str) -> None:
@@ -64,8 +71,14 @@ class Handover:
         except (ValueError, RecursionError):
             return
         for notifier, one in said.items() if isinstance(said, dict) else ():
-            if isinstance(one, list) and len(one) == 2 and is_finite_number(one[0]) and isinstance(one[1], list):
+            # Versions before 2026-11 wrote no open reports.
+            if isinstance(one, list) and len(one) in (2, 3) and is_finite_number(one[0]) and isinstance(one[1], list):
                 self._progress[notifier] = LeaderProgress(now - float(one[0]), Counter(map(str, one[1])))
+                self._reports[notifier] = parse_reports(one[2] if len(one) == 3 else None)
+
+    def reports_of(self, notifier: str) -> OpenReports:
+        """Returns what the receiver of a notifier believes to be open."""
+        return self._reports.setdefault(notifier, OpenReports())
 
     def is_obsolete(self, notifier: str, notification: Notification, now: float, *, ours: bool) -> bool:
         """Returns whether another controller delivered it long ago, or it is too old to be of use.

@@ -29,6 +29,11 @@ def advice_text(one: Incident) -> str:
     return _truncate("; ".join(f"{each.id} ({each.actor}): {each.why}" for each in one.mitigations[:MAX_ITEMS]))
 
 
+def actions_text(actions: tuple[str, ...]) -> str:
+    """Returns what was done about an incident, latest first."""
+    return _truncate("; ".join(actions[:MAX_ITEMS]))
+
+
 def impact_text(one: Incident) -> str:
     """Returns the measured impact; '' where it is unknown."""
     change = one.impact.change

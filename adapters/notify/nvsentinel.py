@@ -16,6 +16,7 @@ from skewscope.adapters.config.fields import read_number, read_path
 from skewscope.adapters.config.secret import Secret, redact_secrets
 from skewscope.adapters.notify import incident_text, protobuf
 from skewscope.adapters.notify.base import (
+    ACTED,
     OPENED,
     RESOLVED,
     ConfiguredNotifier,
@@ -99,13 +100,13 @@ class NvSentinelNotifier(ConfiguredNotifier):
         return self.settings.timeout + 2.0
 
     async def send(self, notification: Notification) -> None:
-        """Sends one event per affected node; none for an incident without nodes.
+        """Sends one event per affected node; none for an incident without nodes, and none for an action.
 
         Raises:
             DeliveryError: the events were not accepted.
         """
         events = encode_health_events(notification, self.topology)
-        if not events:
+        if not events or notification.update.what == ACTED:
             return
         grpc: Any = importlib.import_module("grpc")
         token = self._read_token()

@@ -11,7 +11,15 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from skewscope.adapters.notify.base import OPENED, RESOLVED, WITHDRAWN, IncidentUpdate, Notification, NotificationScope
+from skewscope.adapters.notify.base import (
+    ACTED,
+    OPENED,
+    RESOLVED,
+    WITHDRAWN,
+    IncidentUpdate,
+    Notification,
+    NotificationScope,
+)
 from skewscope.adapters.notify.notifier_state import NotifierState
 from skewscope.engine.model.incident import Incident, parse_incident
 
@@ -23,8 +31,24 @@ TABLES = (
     "CREATE TABLE telling (teller TEXT NOT NULL, incident TEXT NOT NULL, PRIMARY KEY (teller, incident)) STRICT",
 )
 """Part of the store's schema."""
+ACTION_TABLES = (
+    "CREATE TABLE acting (teller TEXT NOT NULL, action TEXT NOT NULL, PRIMARY KEY (teller, action)) STRICT",
+)
+"""Another part: which notifiers were sent news of an action. They get its end even if its incident is over by then."""
 MAX_WAITING = 10_000
 """Notifications that wait per notifier; above that the oldest are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionNews:
+    """What an action has come to."""
+
+    action: str
+    """Its id."""
+    incident: str
+    text: str
+    is_last: bool
+    """Whether nothing more will follow."""
 
 
 @dataclass
@@ -48,7 +72,7 @@ class Outbox:
                 one = parse_incident(json.loads(line))
                 self._states[notifier].reported[one.id] = one
         task = json.dumps(list(self.scopes))
-        for table in ("letters", "telling"):
+        for table in ("letters", "telling", "acting"):
             unknown = f"DELETE FROM {table} WHERE teller NOT IN (SELECT value FROM json_each(?))"  # noqa: S608
             connection.execute(unknown, (task,))
 
@@ -58,6 +82,28 @@ class Outbox:
         """Returns the updates of a tick with their notifiers; to be written before the next tick."""
         there = tuple(incidents)
         return [(name, reported) for name, desk in self._states.items() for reported in desk.update(t, there, silenced)]
+
+    def collect_action_news(
+        self, connection: sqlite3.Connection, t: float, news: ActionNews
+    ) -> list[tuple[float, str, IncidentUpdate]]:
+        """Returns the notifications of an action's new state, for `write` in the same transaction.
+
+        They go to the notifiers that have reported its incident as firing, and to those that were sent earlier news of
+        the action.
+        """
+        earlier = connection.execute("SELECT teller FROM acting WHERE action = ?", (news.action,)).fetchall()
+        names = {name for (name,) in earlier if name in self._states}
+        names |= {name for name, state in self._states.items() if news.incident in state.reported}
+        row = connection.execute("SELECT told FROM incidents WHERE id = ?", (news.incident,)).fetchone()
+        if row is None or not names:
+            return []
+        if news.is_last:
+            connection.execute("DELETE FROM acting WHERE action = ?", (news.action,))
+        else:
+            rows = [(name, news.action) for name in sorted(names)]
+            connection.executemany("INSERT OR IGNORE INTO acting VALUES (?, ?)", rows)
+        update = IncidentUpdate(ACTED, news.text, parse_incident(json.loads(row[0])))
+        return [(t, name, update) for name in sorted(names)]
 
     def take_deliveries(self) -> dict[str, int]:
         """Returns the deliveries since the last call: for each notifier, up to which number."""

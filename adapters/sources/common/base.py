@@ -16,6 +16,8 @@ from skewscope.adapters.runtime.clock import Clock
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.engine.model.arrays import F64, I32
 
+BATCH_COST = 16
+"""Values that a batch counts for besides its own: one without values takes memory and work too."""
 MAX_WAITING = 16_000_000
 """Maximum queued values per source."""
 MAX_REASONS = 20
@@ -42,12 +44,20 @@ class SeriesColumns(Protocol):
         """[series] rank of the name that delivers each series (see `adapters.mapping.names`); the lowest rank wins."""
         ...
 
+    @property
+    def owner(self) -> str:
+        """Who may have only so many series, whatever columns they come in: the node of an agent; '' for nobody."""
+        ...
+
 
 class SourceSeriesRegistry(SeriesRegistry):
     """Series registry of a source that reads metric names. Each instance is distinct, whatever it holds.
 
     Thread-safe: a read that an earlier run of the source began may still be in progress.
     """
+
+    owner = ""
+    """Its source bounds it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,18 +104,20 @@ class BatchSink:
     """Number of series of the source that have no place, by metric and reason; the source keeps it current."""
     _waiting: deque[SourceBatch] = field(default_factory=deque)
     _waiting_values: int = 0
+    _lock: Lock = field(default_factory=Lock, repr=False)
 
     def put(self, batch: SourceBatch) -> None:
-        """Appends a batch; drops the oldest ones when the queue is full."""
+        """Appends a batch; drops the oldest ones when the queue is full. Any thread may put."""
         self.last_batch_time = self.clock.now()
         size = len(batch.value)
-        self.values += size
-        self._waiting.append(batch)
-        self._waiting_values += size
-        while self._waiting_values > self.max_values and self._waiting:
-            gone = len(self._waiting.popleft().value)
-            self._waiting_values -= gone
-            self.dropped += gone
+        with self._lock:
+            self.values += size
+            self._waiting.append(batch)
+            self._waiting_values += size + BATCH_COST
+            while self._waiting_values > self.max_values and self._waiting:
+                gone = len(self._waiting.popleft().value)
+                self._waiting_values -= gone + BATCH_COST
+                self.dropped += gone
 
     @property
     def is_crowded(self) -> bool:
@@ -124,9 +136,10 @@ class BatchSink:
 
     def take(self) -> list[SourceBatch]:
         """Removes and returns all batches, oldest first."""
-        found = list(self._waiting)
-        self._waiting.clear()
-        self._waiting_values = 0
+        with self._lock:
+            found = list(self._waiting)
+            self._waiting.clear()
+            self._waiting_values = 0
         return found
 
 

@@ -1,6 +1,6 @@
 """A minimal HTTP client: bounded in time and size, without redirects.
 
-`fetch` gets a page; `exchange` may post a body and returns any answer.
+`fetch` gets a page; `exchange` sends any request and returns any answer.
 """
 
 import asyncio
@@ -74,15 +74,15 @@ async def fetch(url: str, options: FetchOptions) -> bytes:
     return answer.body
 
 
-async def exchange(url: str, options: FetchOptions, body: PostBody | None = None) -> HttpResponse:
-    """Sends a GET, or a POST of a body, and returns the answer.
+async def exchange(url: str, options: FetchOptions, body: PostBody | None = None, method: str = "") -> HttpResponse:
+    """Sends a request and returns the answer; the method is GET, or POST with a body, unless it is given.
 
     Raises:
         FetchError: there is no answer, or it is too large or too slow.
     """
     try:
         async with asyncio.timeout(options.timeout):
-            return await _send_request(urlsplit(url), options, body)
+            return await _send_request(urlsplit(url), options, body, method or ("GET" if body is None else "POST"))
     except TimeoutError:
         raise FetchError(f"no answer within {options.timeout:g} s") from None
     except (OSError, ssl.SSLError, EOFError) as error:
@@ -91,13 +91,13 @@ async def exchange(url: str, options: FetchOptions, body: PostBody | None = None
         raise FetchError(f"an answer that is no HTTP ({redact_secrets(str(error), options.bearer)})") from None
 
 
-async def _send_request(url: SplitResult, options: FetchOptions, body: PostBody | None) -> HttpResponse:
+async def _send_request(url: SplitResult, options: FetchOptions, body: PostBody | None, method: str) -> HttpResponse:
     assert url.hostname is not None
     context = ssl.create_default_context(cafile=options.ca_file or None) if url.scheme == "https" else None
     port = url.port or DEFAULT_PORTS[url.scheme]
     reader, writer = await asyncio.open_connection(url.hostname, port, ssl=context, limit=MAX_HEADER)
     try:
-        writer.write(_encode_request(url, options, body))
+        writer.write(_encode_request(url, options, body, method))
         head = await _read_head(reader)
         page = b"" if head.status in BODYLESS_STATUSES else await _read_body(reader, head, options.max_bytes)
         return HttpResponse(head.status, head.headers, page)
@@ -106,10 +106,10 @@ async def _send_request(url: SplitResult, options: FetchOptions, body: PostBody 
         writer.transport.abort()
 
 
-def _encode_request(url: SplitResult, options: FetchOptions, body: PostBody | None) -> bytes:
+def _encode_request(url: SplitResult, options: FetchOptions, body: PostBody | None, method: str) -> bytes:
     target = url._replace(scheme="", netloc="", fragment="").geturl() or "/"
     lines = [
-        f"{'GET' if body is None else 'POST'} {target} HTTP/1.1",
+        f"{method} {target} HTTP/1.1",
         f"Host: {url.netloc.rpartition('@')[2]}",
         "User-Agent: skewscope",
         f"Accept: {ACCEPT}",

@@ -42,7 +42,8 @@ class SourceStatus:
     trouble: str
     """The last error, without secrets; '' for none."""
     unmapped: Mapping[str, int] = field(default_factory=dict)
-    """Number of series that have no place in the topology or the catalogue, by reason."""
+    """Number of series that are not used, by reason: they have no place in the topology or the catalogue, or several
+    engines claim their replica."""
 
 
 @dataclass
@@ -174,6 +175,10 @@ class SourceSupervisor:
     def take(self) -> dict[str, list[SourceBatch]]:
         """Returns the batches of each source since the last call."""
         return {name: supervised.sink.take() for name, supervised in self._supervised.items()}
+
+    def count_series_without_place(self) -> dict[str, dict[str, int]]:
+        """Returns the number of series that have no place, by source and reason. Any thread may ask."""
+        return {name: supervised.sink.count_by_reason() for name, supervised in list(self._supervised.items())}
 
     def receiver_at(self, path: str) -> PushReceiver | None:
         """Returns the source that receives pushes at a path; None for none."""

@@ -1,5 +1,7 @@
 """Rows of agents: taken once, only of who may tell them, only of what was announced."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,6 +17,7 @@ from skewscope.adapters.controller.agent_receiver import (
 from skewscope.adapters.controller.agent_registry import AgentRecord
 from skewscope.adapters.controller.batcher import Batcher
 from skewscope.adapters.formats.row_protocol import BadRowsError, HelloFrame, RowFrame, SeriesFrame, encode
+from skewscope.adapters.sources.common.base import BATCH_COST
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.engine.model.topology import Group, Node, Port, Topology
 from tests.adapters.controller.clocks import FakeClock
@@ -101,7 +104,7 @@ def test_an_agent_speaks_for_its_own_node_only():
 
 def test_when_too_much_waits_agents_keep_their_rows():
     found = receiver()
-    found.sink.max_values = 6
+    found.sink.max_values = 6 + 2 * BATCH_COST
     found.receive(body(TOLD, row(1, 1, 2), row(2, 1, 2)))
     with pytest.raises(ReceiverBusyError):
         found.receive(body(row(3, 5, 6)))
@@ -161,3 +164,121 @@ def test_what_agents_send_arrives_under_its_series_whatever_the_order(sent):
         (gathering.table.keys[n], value) for n, value in zip(block.series.tolist(), block.value.tolist(), strict=True)
     ]
     assert sorted(got) == sorted(wanted)
+
+
+def test_an_agent_does_not_speak_for_other_members_of_its_group():
+    found = receiver()
+    theirs = SeriesKey("a", "rank", "g:n1")
+    found.receive(body(SeriesFrame(0, 0, (*KEYS, theirs))), allowed="n0")
+    assert found.agents["n0"].boots["b"].tables[0].keys == [*KEYS, DISCARDED_SERIES]
+    assert "n0 sent series of others" in found.trouble()
+    group = SeriesKey("a", "group", "g")
+    found.receive(body(SeriesFrame(0, 0, (group,)), node="n1"), allowed="n1")
+    assert found.agents["n1"].boots["b"].tables[0].keys == [DISCARDED_SERIES], "n0 is the first rank"
+
+
+def test_a_body_of_very_many_empty_rows_is_refused():
+    found = receiver()
+    with pytest.raises(BadRowsError, match="more than 8192 frames"):
+        found.receive(body(TOLD, *(row(n) for n in range(9_000))))
+
+
+def test_a_sender_over_its_share_is_refused_before_its_body_is_read_and_others_are_not():
+    found = receiver()
+    rows = [row(n, 1, 2) for n in range(8_000)]
+
+    def flood() -> None:
+        for _ in range(20):
+            found.receive(body(TOLD, *rows), allowed="n0")
+
+    with pytest.raises(ReceiverBusyError, match="values a second from 'n0'"):
+        flood()
+    found.sink.take()
+    with pytest.raises(ReceiverBusyError):
+        found.receive(b"not even read", allowed="n0")
+    assert found.agents["n0"].refused_bodies == 2
+    assert found.receive(body(TOLD, row(1, 1, 2), node="n1"), allowed="n1") == 1
+    assert "n0 sent more than its share" in found.trouble()
+
+
+def test_series_are_bounded_by_node_whatever_boots_it_claims():
+    found = receiver()
+
+    def announce_under_new_boots() -> None:
+        for boot in range(10):
+            many = tuple(SeriesKey("host.load1", "node", "n0", f"{boot}-{n}") for n in range(30_000))
+            found.receive(body(SeriesFrame(0, 0, many), boot=f"b{boot}"))
+
+    with pytest.raises(ReceiverBusyError, match="new series of 'n0' in an hour"):
+        announce_under_new_boots()
+    assert sum(table.columns for table in found.agents["n0"].boots.values()) <= 4 * 30_000
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [TOLD] * 8_000,  # one announcement again and again
+        [SeriesFrame(0, 0, tuple(SeriesKey("a", "node", "n0", str(n)) for n in range(60_000)))],
+        [TOLD, *(row(n) for n in range(9_000))],  # more frames than a body may have
+    ],
+)
+def test_all_work_counts_also_that_of_bodies_that_hold_no_value_or_are_invalid(frames):
+    found, sent = receiver(), body(*frames)
+
+    def flood() -> None:
+        for _ in range(30):
+            with suppress(BadRowsError):
+                found.receive(sent, allowed="n0")
+
+    with pytest.raises(ReceiverBusyError) as error:
+        flood()
+    assert error.value.wait > 0.0
+
+
+def test_who_may_report_for_all_nodes_is_bounded_for_each_node_it_reports_for():
+    found = receiver()
+    rows = [row(n, 1, 2) for n in range(8_000)]
+
+    def flood() -> None:
+        for _ in range(20):
+            found.receive(body(TOLD, *rows))
+            found.sink.take()
+
+    with pytest.raises(ReceiverBusyError, match="values a second from 'n0'"):
+        flood()
+    assert found.receive(body(node="n1")) == -1
+
+
+def test_a_sender_that_goes_back_to_its_share_is_no_longer_named():
+    found = receiver()
+    sent = body(TOLD, *(row(n, 1) for n in range(8_000)))
+
+    def flood() -> None:
+        for _ in range(20):
+            found.receive(sent, allowed="n0")
+
+    with pytest.raises(ReceiverBusyError):
+        flood()
+    assert "n0 sent more than its share" in found.trouble()
+    found.clock.t += 61.0
+    found.receive(body(TOLD, row(1, 1)), allowed="n0")
+    assert "more than its share" not in found.trouble()
+
+
+def test_a_start_that_is_long_gone_is_forgotten():
+    found = receiver()
+    found.receive(body(TOLD, row(1, 1, 2), boot="b"))
+    found.receive(body(TOLD, row(1, 1, 2), boot="c"))
+    assert list(found.agents["n0"].boots) == ["b", "c"]
+    found.clock.t += 601.0
+    found.receive(body(row(2, 1, 2), boot="c"))
+    assert list(found.agents["n0"].boots) == ["c"]
+
+
+def test_an_agent_that_starts_again_and_again_may_announce_what_it_did_before():
+    found = receiver()
+    same = SeriesFrame(0, 0, tuple(SeriesKey("host.load1", "node", "n0", str(n)) for n in range(2_000)))
+    for boot in range(60):
+        found.clock.t += 30.0
+        found.receive(body(same, boot=f"b{boot}"), allowed="n0")
+    assert found.agents["n0"].announcements.used < 2_001

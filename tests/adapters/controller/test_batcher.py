@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skewscope.adapters.controller.agent_receiver import AgentTable
 from skewscope.adapters.controller.batcher import Batcher
 from skewscope.adapters.sources.common.base import SourceBatch, SourceSeriesRegistry
 from skewscope.engine.ingest.feed import SeriesKey
@@ -63,3 +64,33 @@ def test_when_too_much_comes_at_once_the_newest_row_of_each_table_counts(monkeyp
     assert seen(gathering, gathering.build_block(early, 4.0)) == [(OTHER, 4.0)], (
         "what waits for its tick stands for nothing"
     )
+
+
+def announced(owner, keys):
+    found = AgentTable(f"{owner}/0", owner)
+    found.keys += keys
+    return found
+
+
+def test_series_are_bounded_by_node_under_ever_new_boots_and_others_have_theirs(monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.controller.batcher.MAX_OWNER_SERIES", 50)
+    gathering = Batcher({"gpu.util"})
+    for boot in range(20):
+        table = announced("n0", [SeriesKey("gpu.util", "gpu", "n0/gpu0", f"{boot}-{n}") for n in range(20)])
+        gathering.build_block([SourceBatch(table, None, float(boot), np.ones(20))], float(boot))
+    assert len(gathering.table.keys) == 50
+    assert "new series of n0 are ignored" in gathering.describe_overflow()
+    again = announced("n0", [SeriesKey("gpu.util", "gpu", "n0/gpu0", "0-1")])
+    assert len(gathering.build_block([SourceBatch(again, None, 20.0, np.ones(1))], 20.0)) == 1, "it is known"
+    other = announced("n1", [SeriesKey("gpu.util", "gpu", "n1/gpu0")])
+    assert len(gathering.build_block([SourceBatch(other, None, 21.0, np.ones(1))], 21.0)) == 1
+
+
+def test_entities_are_bounded_by_node_before_they_take_memory(monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.controller.batcher.MAX_OWNER_ENTITIES", 30)
+    gathering = Batcher({"gpu.util"})
+    for boot in range(10):
+        table = announced("n0", [SeriesKey("gpu.util", "gpu", f"n0/gpu{boot}-{n}") for n in range(20)])
+        gathering.build_block([SourceBatch(table, None, float(boot), np.ones(20))], float(boot))
+    assert len(gathering._entities) == 30
+    assert len(gathering.table.keys) <= 30

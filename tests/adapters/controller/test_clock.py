@@ -2,14 +2,20 @@
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from skewscope.adapters.controller import config
+from skewscope.adapters.controller.agent_receiver import AgentTable
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.store import StoreReader
 from skewscope.adapters.inputs.recording import demo_path
+from skewscope.adapters.sources.common.base import SourceBatch
+from skewscope.engine.model.incident import parse_incident
 from tests.adapters.controller.clocks import FakeClock
+from tests.adapters.controller.processes import KEYS
 
 NOW = 1_700_000_000.0
 
@@ -82,3 +88,37 @@ def test_a_clock_that_jumps_stops_no_diagnosing(settings, jump):
 def test_a_clock_that_is_corrected_a_little_is_waited_for(settings):
     times = ticking(settings, -2.0)
     assert times == sorted(set(times))
+
+
+TEN_YEARS = 3650 * 86400.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jump", [-TEN_YEARS, TEN_YEARS])
+def test_no_incident_ends_before_it_began_and_none_is_lost_whatever_the_clock_does(settings, jump):
+    """A node's host is silent before the clock is set, and heard again after it."""
+
+    async def play():
+        clock, times = Jumping(NOW), []
+        controller = Controller(replace(settings, store_retention=86400.0), clock)
+        controller.subscribers.append(lambda known: times.append(known.snapshot.time))
+        await controller.start()
+        running = asyncio.create_task(controller.run(stop := asyncio.Event()))
+        table = AgentTable("n0/0")
+        table.keys.extend(KEYS)
+        for second in range(190):
+            if second == 60:
+                clock.off = jump
+            host = np.nan if 20 <= second < 70 else float(second)
+            row = np.array([host, 5.0])
+            controller.receiver.sink.put(SourceBatch(table, None, clock.now() + 0.5, row))
+            await passed(clock, times)
+        stop.set()
+        with suppress(asyncio.CancelledError):
+            await running
+
+    asyncio.run(play())
+    found = [parse_incident(one) for one in StoreReader(settings.store).incidents()]
+    assert [(one.condition, one.state) for one in found] == [("telemetry-blackout", "resolved")]
+    assert all(one.opened_at <= one.resolved_at for one in found)
+    assert all(one.resolved_at <= NOW + max(jump, 0.0) + 200.0 for one in found)

@@ -156,3 +156,13 @@ def test_the_command_checks(written):
 
 def test_no_secret_is_left_in_the_environment_of_this_test():
     assert "SECRET" not in os.environ
+
+
+@pytest.mark.parametrize("text", ["leader: {{lock: {}}}", "store: {{path: {}}}"])
+def test_a_lock_and_a_store_are_regular_files(written, tmp_path, text):
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    assert read(written(text.format("new")))
+    for name, found in (("folder", "a folder"), ("pipe", "no regular file"), ("/dev/null", "no regular file")):
+        with pytest.raises(InputError, match=found):
+            read(written(text.format(name)))

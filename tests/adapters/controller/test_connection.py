@@ -62,7 +62,8 @@ def talk(tmp_path):
             settings = config.read(tmp_path / "skewscope.yaml")
             controller = Controller(settings)
             with open_socket(settings.listen) as door:
-                web = create_server(ControllerApp(controller), None)
+                app = ControllerApp(controller)
+                web = create_server(app, None)
                 serving = asyncio.create_task(web.serve([door]))
                 try:
                     reader, writer = await asyncio.open_connection(*door.getsockname())
@@ -72,6 +73,7 @@ def talk(tmp_path):
                     writer.close()
                     web.should_exit = True
                     await serving
+                    app.close()
 
         return asyncio.run(play())
 
@@ -250,3 +252,57 @@ def test_a_store_that_is_gone_is_told_and_no_fault_of_ours(talk):
     (found,), _ = talk(says(asked))
     assert found[0] == 503
     assert "no such file" in found[1]["error"]
+
+
+@pytest.mark.parametrize("path", [f"{api.API_PREFIX}/silences", f"{api.API_PREFIX}/silences/preview", ROWS_PATH])
+def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_fault_of_ours(talk, caplog, path, monkeypatch):
+    for name in ("ADMIN", "ANY"):
+        monkeypatch.setenv(name, f"{name}-0123456789abcdef")
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {'ANY' if path == ROWS_PATH else 'ADMIN'}"
+        "-0123456789abcdef\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"
+    )
+
+    async def conversation(reader, writer):
+        writer.write(head.encode())
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.transport.abort()
+        await asyncio.sleep(0.05)
+
+    tokens = 'agents: {tokens: [{node: "*", token: "${ANY}"}]}\n'
+    roles = 'auth: {tokens: [{name: a, role: admin, token: "${ADMIN}"}]}\n'
+    with caplog.at_level(logging.WARNING):
+        _, controller = talk(conversation, tokens + roles)
+    assert [record.getMessage() for record in caplog.records if record.exc_info or record.levelno >= 40] == []
+    assert controller.receiver.agents == {}
+
+
+def test_one_name_cannot_take_the_event_streams_of_others(talk, monkeypatch, tmp_path):
+    Store(tmp_path / "skewscope.db").close()
+    monkeypatch.setattr(api, "MAX_STREAMS_OF_ONE", 3)
+    names = ("GREEDY", "MODEST")
+    for name in names:
+        monkeypatch.setenv(name, f"{name}-0123456789abcdef")
+    tokens = ", ".join(f'{{name: {name}, role: read, token: "${{{name}}}"}}' for name in names)
+
+    def asked(name):
+        lines = (
+            f"GET {api.API_PREFIX}/events HTTP/1.1",
+            "Host: 127.0.0.1",
+            f"Authorization: Bearer {name}-0123456789abcdef",
+        )
+        return "\r\n".join((*lines, "", "")).encode()
+
+    async def conversation(_reader, writer):
+        talks = [await asyncio.open_connection(*writer.get_extra_info("peername")) for _ in range(7)]
+        found = []
+        for (reader, there), name in zip(talks, ["GREEDY"] * 5 + ["MODEST"] * 2, strict=True):
+            there.write(asked(name))
+            found.append(int((await reader.readuntil(b"\r\n\r\n")).split()[1]))
+        for _, there in talks:
+            there.transport.abort()
+        return found
+
+    found, _ = talk(conversation, f"auth: {{tokens: [{tokens}]}}\n")
+    assert found == [200] * 3 + [429] * 2 + [200] * 2

@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from skewscope.adapters.controller.agent_registry import FORGET_AFTER, AgentRecord, load_agents, save_agents
@@ -18,10 +19,13 @@ from skewscope.adapters.controller.incident_restore import (
     TEXT_NOT_SEEN,
     TEXT_STILL_FIRING,
     RestoredIncidents,
+    Wait,
 )
 from skewscope.adapters.controller.store import Store, StoreError, StoreReader
+from skewscope.adapters.controller.store_file import find_damage
 from skewscope.engine.engine import IncidentChange
 from skewscope.engine.model.incident import SYMPTOM, Explanation, parse_incident
+from skewscope.engine.model.verdict import NO, UNKNOWN, YES
 from skewscope.kb.problems import InputError
 from tests.adapters.controller.writer import incident
 
@@ -149,20 +153,115 @@ def test_a_controller_that_is_killed_loses_nothing_that_it_told(tmp_path):
         assert lines >= len(told)
 
 
+def run_through(restored, span, incidents, verdict=lambda _: NO):
+    """What is told of the ticks of a span, and the incidents of the last one."""
+    told, found = [], ()
+    for t in np.arange(span[0] + 1.0, span[1] + 1.0):
+        found, changes = restored.apply(float(t), incidents, [], verdict)
+        told += changes
+    return found, tuple(told)
+
+
 def test_open_incidents_go_on_after_a_restart_without_being_announced_again():
     before, gone = incident(1), incident(2)
     carried = RestoredIncidents.from_incidents([before, gone])
-    again = replace(incident(1), id="other", opened_at=50.0)
+    again = replace(incident(1), id="other", opened_at=2050.0)
     effect = replace(incident(7), explained_by=Explanation("other", "lingering"))
-    incidents, changes = carried.apply(60.0, [again, effect], [IncidentChange(60.0, "other", "opened")])
+    incidents, changes = carried.apply(2060.0, [again, effect], [IncidentChange(2060.0, "other", "opened")])
     assert [(one.id, one.opened_at) for one in incidents] == [
         (before.id, before.opened_at),
         (effect.id, effect.opened_at),
         (gone.id, gone.opened_at),
     ]
     assert incidents[1].explained_by == Explanation(before.id, "lingering")
-    assert changes == (IncidentChange(60.0, before.id, TEXT_STILL_FIRING),)
-    incidents, changes = carried.apply(61.0 + RESTORE_WAIT, [again], [])
+    assert changes == (IncidentChange(2060.0, before.id, TEXT_STILL_FIRING),)
+    end = 2061.0 + RESTORE_WAIT
+    incidents, changes = run_through(carried, (2060.0, end), [again])
     assert [(one.id, one.state) for one in incidents] == [(before.id, "firing"), (gone.id, "resolved")]
-    assert changes == (IncidentChange(61.0 + RESTORE_WAIT, gone.id, TEXT_NOT_SEEN),)
-    assert carried.apply(62.0 + RESTORE_WAIT, [again], [])[1] == ()
+    assert changes == (IncidentChange(end, gone.id, TEXT_NOT_SEEN),)
+    assert carried.apply(end + 1.0, [again], [])[1] == ()
+
+
+def test_texts_name_incidents_by_the_ids_that_they_had_before_a_restart():
+    before = incident(1)
+    restored = RestoredIncidents.from_incidents([before])
+    again = replace(incident(1), id="0123456789ab")
+    effect = replace(incident(7), history=((59.0, "opened"), (60.0, "part of 0123456789ab")))
+    told = [IncidentChange(60.0, effect.id, "explained by 0123456789ab"), IncidentChange(60.0, effect.id, "opened")]
+    incidents, changes = restored.apply(60.0, [again, effect], told)
+    assert [one.what for one in changes] == [f"explained by {before.id}", "opened"]
+    assert incidents[1].history == ((59.0, "opened"), (60.0, f"part of {before.id}"))
+
+
+TEN_YEARS = 3650 * 86400.0
+
+
+def test_no_incident_ends_before_it_began_when_the_clock_is_set_back():
+    one, again = incident(1), replace(incident(2), id="other", opened_at=990.0)
+    restored = RestoredIncidents.from_incidents([replace(one, opened_at=TEN_YEARS), incident(2)])
+    restored.apply(1000.0, [again], [])
+    ended = replace(again, state="resolved", resolved_at=1001.0)
+    found, _ = run_through(restored, (1000.0, 1000.0 + RESTORE_WAIT + 2.0), [ended])
+    assert {each.state for each in found} == {"resolved"}
+    assert all(each.opened_at <= each.resolved_at <= 1100.0 for each in found)
+
+
+def test_a_jump_ahead_is_no_time_in_which_an_incident_was_not_seen():
+    restored = RestoredIncidents.from_incidents([incident(1)])
+    restored.apply(2000.0, [], [])
+    found, _ = restored.apply(TEN_YEARS, [], [])
+    assert [each.state for each in found] == ["firing"]
+
+
+def test_what_is_over_is_resolved_under_ever_new_restarts_and_what_holds_is_not():
+    over, holds, unknown = incident(1), incident(2), incident(3)
+    says = {over.id: NO, holds.id: YES, unknown.id: UNKNOWN}
+    waits, told, open_ = {}, [], [over, holds, unknown]
+    for start in range(10):
+        t = 5000.0 + 60.0 * start
+        restored = RestoredIncidents.from_incidents(open_, waits)
+        restored.apply(t, [], [])
+        told += run_through(restored, (t, t + 50.0), [], lambda one: says[one.id])[1]
+        open_, waits = list(restored.waiting_incidents()), restored.waits
+    assert [(change.id, change.what) for change in told] == [(over.id, TEXT_NOT_SEEN)]
+    assert set(waits) == {holds.id, unknown.id}
+
+
+def test_how_long_incidents_waited_is_kept(tmp_path):
+    store, waits = Store(tmp_path / "s.db"), {"i-1": Wait(3.0, 5.0)}
+    store.save_progress({"i-2": Wait(1.0, 1.0)})
+    store.save_progress(waits)
+    store.close()
+    assert Store(tmp_path / "s.db").waits() == waits
+
+
+def test_a_jump_of_the_clock_deletes_nothing_and_time_that_passes_does(tmp_path):
+    store, day = Store(tmp_path / "s.db"), 86400.0
+    ended = replace(incident(1), state="resolved", resolved_at=2000.0)
+    store.elapsed.advance(2000.0)
+    store.write_tick(2000.0, [ended], [])
+    store.elapsed.advance(TEN_YEARS)
+    store.prune(7 * day)
+    assert StoreReader(store.path).incident(ended.id)
+    store.elapsed.advance(3000.0)
+    store.save_progress({})
+    store.close()
+    store = Store(tmp_path / "s.db")
+    for n in range(1, 8):
+        store.elapsed.advance(3000.0 + n * day)
+        store.prune(7 * day)
+    assert StoreReader(store.path).incident(ended.id) is None
+
+
+def test_damaged_pages_are_found_and_a_sound_store_has_none(tmp_path):
+    store = Store(tmp_path / "s.db")
+    store.write_tick(1.0, [incident(n) for n in range(200)], [])
+    store.close()
+    assert find_damage(store.path, lambda: False) == ""
+    whole = bytearray(store.path.read_bytes())
+    size = 4096
+    for page in range(3, len(whole) // size):
+        whole[page * size : page * size + 64] = b"\xff" * 64
+    store.path.write_bytes(bytes(whole))
+    assert "damaged pages" in find_damage(store.path, lambda: False)
+    assert find_damage(tmp_path / "none.db", lambda: False) == ""

@@ -161,7 +161,8 @@ def test_of_whom_something_is_unknown_is_known_by_name_and_by_members(tmp_path):
         work.close(loaded.end + 2000)
 
 
-def test_what_is_never_heard_of_again_is_given_up_after_a_day(tmp_path):
+def test_what_is_never_heard_of_again_is_given_up_after_a_day(tmp_path, monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.controller.incident_restore.MAX_STEP", UNKNOWN_TIMEOUT)
     recording, _ = demo(1.0)
     with working(tmp_path, recording) as work:
         dark(work, 0, 40, lambda n: float(n) if n < 20 else np.nan)

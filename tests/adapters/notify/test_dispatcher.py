@@ -4,13 +4,21 @@ import asyncio
 import itertools
 import json
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from skewscope.adapters.notify.base import OPENED, DeliveryError, IncidentUpdate, Notification, NotificationScope
-from skewscope.adapters.notify.dispatcher import MAX_WAIT, Dispatcher
+from skewscope.adapters.notify.base import (
+    OPENED,
+    RESOLVED,
+    DeliveryError,
+    IncidentUpdate,
+    Notification,
+    NotificationScope,
+)
+from skewscope.adapters.notify.dispatcher import MAX_WAIT, ORPHAN_WAIT, Dispatcher
 from skewscope.adapters.notify.handover import notification_mark
+from skewscope.adapters.notify.open_reports import OpenReport
 from tests.adapters.controller.clocks import FakeClock, settled
 from tests.adapters.notify.incidents import incident
 
@@ -259,10 +267,9 @@ def test_what_one_says_of_its_progress_is_what_it_told():
         await until(lambda: len(mail.done) == 2)
         told(office)
         await until(lambda: json.loads(office.progress(1000.0))["messenger"][0] == 0.0)
-        assert json.loads(office.progress(1003.5))["messenger"] == [
-            3.5,
-            [notification_mark(one) for one in mail.letters],
-        ]
+        age, marks, reports = json.loads(office.progress(1003.5))["messenger"]
+        assert (age, marks) == (3.5, [notification_mark(one) for one in mail.letters])
+        assert [report[0] for report in reports] == [ONE.id]
         messenger.troubles.extend([DeliveryError("no")] * 99)
         mail.letters.append(letter(3, 1000.5))
         await clock.pass_(30.0)
@@ -294,3 +301,79 @@ def test_tellers_can_be_stopped():
         await clock.pass_(1.0)
 
     going(test)
+
+
+THEIRS = replace(ONE, id="theirs", opened_at=890.0)
+SAID = json.dumps({"messenger": [0.0, [], [OpenReport.of(THEIRS, is_confirmed=True).as_json()]]})
+
+
+@dataclass
+class Posts(Sends):
+    async def send(self, letter):
+        self.sent.append((letter.update.what, letter.update.incident.id))
+
+
+def going_with_another(test):
+    """The same, beside another controller that has reported an incident."""
+
+    async def run(office, clock, mail):
+        office.handover.is_shared = True
+        office.handover.receive_progress(clock.now(), SAID)
+        posts = Posts()
+        office.start(posts)
+        await test(office, clock, mail, posts)
+
+    going(run)
+
+
+def test_what_another_reported_ends_under_its_id():
+    async def test(office, clock, mail, posts):
+        mail.letters = [Notification(1, 1001.0, IncidentUpdate(what, "", ONE)) for what in (OPENED,)]
+        mail.letters.append(Notification(2, 1002.0, IncidentUpdate(RESOLVED, "", ONE)))
+        told(office, ONE)
+        await until(lambda: len(mail.done) == 2)
+        assert posts.sent == [("resolved", "theirs")]
+
+    going_with_another(test)
+
+
+@pytest.mark.parametrize(
+    ("incidents", "unjudged", "ends"),
+    [
+        ((), frozenset(), [("resolved", "theirs")]),
+        ((ONE,), frozenset(), []),
+        ((), frozenset({(ONE.condition, ONE.kind, ONE.name)}), []),
+    ],
+    ids=["not here", "fires here too", "cannot be judged"],
+)
+def test_the_end_of_what_another_reported_is_reported_once(incidents, unjudged, ends):
+    async def test(office, clock, mail, posts):
+        for t in range(1000, 1300, 5):
+            office.end_orphans(float(t), incidents, unjudged)
+            await clock.pass_(5.0)
+            if t - 1000 < ORPHAN_WAIT:
+                assert posts.sent == []
+        for _ in range(10):
+            await asyncio.sleep(0.01)  # queues are read in threads
+        assert posts.sent == ends
+        assert [one.id for one in office.inherited_reports()] == ([] if ends else ["theirs"])
+
+    going_with_another(test)
+
+
+def test_an_opening_is_published_before_it_is_delivered():
+    published = []
+
+    async def test(office, clock, mail, posts):
+        async def publish():
+            reports = json.loads(office.progress(1000.0))["messenger"][2]
+            published.append((len(posts.sent), [report[0] for report in reports]))
+
+        office.publish = publish
+        other = replace(ONE, id="other", name="n9")
+        mail.letters = [Notification(1, 1001.0, IncidentUpdate(OPENED, "", other))]
+        told(office, other)
+        await until(lambda: len(mail.done) == 1)
+
+    going_with_another(test)
+    assert published == [(0, ["theirs", "other"]), (1, ["theirs", "other"])]

@@ -5,7 +5,13 @@ import asyncio
 import numpy as np
 import pytest
 
-from skewscope.adapters.sources.common.base import BatchSink, SourceBatch, SourceSeriesRegistry, redact_message
+from skewscope.adapters.sources.common.base import (
+    BATCH_COST,
+    BatchSink,
+    SourceBatch,
+    SourceSeriesRegistry,
+    redact_message,
+)
 from skewscope.adapters.sources.common.supervisor import SourceSupervisor
 from tests.adapters.controller.clocks import FakeClock
 
@@ -136,7 +142,7 @@ def test_a_source_that_answers_its_cancellation_with_something_else_ends(answer)
 
 
 def test_a_flood_drops_its_own_oldest_and_counts_them():
-    sink = BatchSink(FakeClock(), max_values=10)
+    sink = BatchSink(FakeClock(), max_values=10 + 2 * BATCH_COST)
     batches = [one(float(n), 4) for n in range(4)]
     for batch in batches:
         sink.put(batch)

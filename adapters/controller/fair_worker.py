@@ -1,0 +1,156 @@
+"""A thread that works for many senders, one job after another: whoever has had least of it lately comes first.
+
+What senders send must not be read on the event loop, where a second of work for one would be a second without answers
+for all. What waits is bounded for each sender and for all. A sender with much work waits behind those with little, and
+no sender waits for more than the job that has begun and the jobs of those that have had as little as itself.
+"""
+
+import asyncio
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from skewscope.adapters.controller.work_allowance import WorkAllowance
+
+MAX_JOBS = 20_000
+"""Jobs that may wait."""
+MAX_JOBS_OF_ONE = 64
+"""Jobs that may wait for one sender: an agent waits for an answer before it sends again."""
+FORGIVEN_RATE = 0.05
+"""Seconds of work that a sender is forgiven each second; an agent needs a thousandth."""
+
+Result = Any
+Done = Callable[[Result], None]
+"""Called on the event loop with what a job returned, or with the exception that it raised."""
+
+log = logging.getLogger(__name__)
+
+
+class WorkerFullError(Exception):
+    """Too many jobs wait."""
+
+    def __init__(self) -> None:
+        super().__init__("too many bodies wait; send it again in a moment")
+
+
+@dataclass(slots=True)
+class _Job:
+    work: Callable[[], Result]
+    done: Done
+
+
+@dataclass(slots=True)
+class _Sender:
+    """The jobs of one sender; forgotten when none waits and its work is forgiven."""
+
+    jobs: deque[_Job] = field(default_factory=deque)
+    worked: WorkAllowance = field(default_factory=lambda: WorkAllowance(FORGIVEN_RATE, 0.0))
+
+
+class FairWorker:
+    """Runs jobs in a thread, which starts with the first one."""
+
+    def __init__(self, name: str, timer: Callable[[], float] = time.monotonic) -> None:
+        self._name, self._timer = name, timer
+        self._senders: dict[Hashable, _Sender] = {}
+        self._order: list[tuple[float, int, Hashable]] = []
+        """A heap of the senders with waiting jobs: seconds of work, number, sender."""
+        self._numbers = itertools.count()
+        self._waiting = 0
+        self._finished: deque[tuple[Done, Result]] = deque()
+        self._condition = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    def submit(self, sender: Hashable, work: Callable[[], Result], done: Done) -> None:
+        """Queues a job; call it on the event loop.
+
+        Raises:
+            WorkerFullError: too many jobs wait.
+        """
+        with self._condition:
+            known = self._senders.setdefault(sender, _Sender())
+            if self._closed or self._waiting >= MAX_JOBS or len(known.jobs) >= MAX_JOBS_OF_ONE:
+                raise WorkerFullError
+            known.jobs.append(_Job(work, done))
+            self._waiting += 1
+            if len(known.jobs) == 1:
+                self._enqueue(sender, known)
+            self._condition.notify()
+        if self._thread is None:
+            self._loop = asyncio.get_running_loop()
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread after the job that has begun; jobs that wait are not run."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify()
+
+    def _enqueue(self, sender: Hashable, known: _Sender) -> None:
+        heapq.heappush(self._order, (known.worked.level(self._timer()), next(self._numbers), sender))
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda: self._closed or self._order)
+                if self._closed:
+                    return
+                sender = heapq.heappop(self._order)[2]
+                job = self._senders[sender].jobs[0]
+            begun = self._timer()
+            result = self._finish(job)
+            with self._condition:
+                self._leave(sender, self._timer() - begun)
+            self._deliver(job.done, result)
+
+    def _finish(self, job: _Job) -> Result:
+        try:
+            return job.work()
+        except Exception as error:  # noqa: BLE001 - the caller decides what it means
+            return error
+
+    def _leave(self, sender: Hashable, seconds: float) -> None:
+        """Counts a job as done."""
+        known = self._senders[sender]
+        known.jobs.popleft()
+        known.worked.use(seconds)
+        self._waiting -= 1
+        if known.jobs:
+            self._enqueue(sender, known)
+        elif known.worked.used < FORGIVEN_RATE:
+            # Nobody is remembered who needs no more than what is forgiven in a second.
+            del self._senders[sender]
+        elif len(self._senders) > MAX_JOBS:
+            self._forget_idle()
+
+    def _forget_idle(self) -> None:
+        now = self._timer()
+        idle = [each for each, known in self._senders.items() if not known.jobs and not known.worked.level(now)]
+        for each in idle:
+            del self._senders[each]
+
+    def _deliver(self, done: Done, result: Result) -> None:
+        """Passes a result to the event loop, which is woken once for all that are finished meanwhile."""
+        self._finished.append((done, result))
+        if len(self._finished) == 1 and self._loop is not None:
+            with suppress(RuntimeError):  # The loop is closed: nobody waits for it any more.
+                self._loop.call_soon_threadsafe(self._call_back)
+
+    def _call_back(self) -> None:
+        while self._finished:
+            done, result = self._finished[0]
+            try:
+                done(result)
+            except Exception:
+                log.exception("error while answering")
+            self._finished.popleft()

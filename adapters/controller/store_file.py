@@ -1,0 +1,205 @@
+"""Opens the file of a store: for writing, for reading, or, where the disk lets nothing be written, a copy in memory."""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import quote
+
+from skewscope.kb.problems import InputError, Problem
+
+BUSY_TIMEOUT = 5.0
+"""Seconds to wait for another writing process."""
+MAX_COPIED_BYTES = 256 << 20
+"""Size of a file up to which it is copied to memory when it cannot be written; a larger one is read later."""
+MEMORY_FOLDER = "/dev/shm"  # noqa: S108 - a folder of its own is made in it
+LOG_END = "-wal"
+"""What SQLite adds to the name of a file for its log."""
+CHECK_STEPS = 100_000
+"""Steps of SQLite between two looks at whether a check is to end."""
+MIN_FREE_BLOCKS = 64
+"""Free blocks of a disk below which it counts as full."""
+UNAVAILABLE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
+"""What SQLite says where the file may be sound, and the disk is full, read-only or gone."""
+
+Migrations = Sequence[Sequence[str]]
+
+
+def open_for_writing(path: Path, migrations: Migrations) -> sqlite3.Connection:
+    """Opens a file, which is created if needed, and brings its schema up to date.
+
+    Raises:
+        InputError: it was written by a newer version.
+        sqlite3.Error: it cannot be written, or is damaged.
+    """
+    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        # A tick without news writes nothing, so waiting for the disk costs little.
+        connection.execute("PRAGMA synchronous = FULL")
+        migrate(connection, path, migrations)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """Opens a file for reading only, also on a disk where nothing can be written.
+
+    Raises:
+        InputError: there is no such file.
+        sqlite3.Error: it cannot be read.
+    """
+    if not path.is_file():
+        raise InputError([Problem(str(path), 0, "", "no such file", "the store of a controller")])
+    try:
+        return _open_shared(path)
+    except sqlite3.Error as error:
+        log_file = path.with_name(path.name + LOG_END)
+        # Without its log, such a file is that of some earlier time, or none at all.
+        if not is_unavailable(error) or (log_file.exists() and log_file.stat().st_size):
+            raise
+        address = f"file:{quote(str(path.absolute()))}?immutable=1"
+        return _open_probed(lambda: sqlite3.connect(address, uri=True, check_same_thread=False))
+
+
+def copy_to_memory(path: Path, migrations: Migrations) -> sqlite3.Connection:
+    """Returns a copy of a file in memory, with the present schema; an empty one where it cannot be read.
+
+    Raises:
+        InputError: it was written by a newer version.
+        sqlite3.Error: it is damaged.
+    """
+    memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    if path.is_file() and path.stat().st_size <= MAX_COPIED_BYTES:
+        for opener in (_open_exclusive, open_for_reading, _open_elsewhere):
+            try:
+                with closing(opener(path)) as source:
+                    source.backup(memory)
+                break
+            except OSError:
+                continue
+            except sqlite3.Error as error:
+                if not is_unavailable(error):
+                    raise
+    migrate(memory, path, migrations)
+    return memory
+
+
+def _open_shared(path: Path) -> sqlite3.Connection:
+    return _open_probed(lambda: sqlite3.connect(path, timeout=BUSY_TIMEOUT, check_same_thread=False))
+
+
+def _open_exclusive(path: Path) -> sqlite3.Connection:
+    """Opens a file without shared memory beside it, for which a full disk has no room; all of it is read."""
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT, check_same_thread=False)
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        return connection
+
+    return _open_probed(connect)
+
+
+def _open_elsewhere(path: Path) -> sqlite3.Connection:
+    """Opens a copy of a file and of its log in memory: on a read-only disk a log without an index cannot be read.
+
+    Raises:
+        OSError: there is no place for a copy.
+    """
+    with TemporaryDirectory(dir=MEMORY_FOLDER) as folder:
+        copy = Path(folder) / "copy.db"
+        for end in ("", LOG_END):
+            source = path.with_name(path.name + end)
+            if source.exists():
+                shutil.copyfile(source, copy.with_name(copy.name + end))
+        # An open file outlives its name.
+        return _open_exclusive(copy)
+
+
+def _open_probed(connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+    """Returns a connection that can read: SQLite opens a file with the first query only."""
+    connection = connect()
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def is_unavailable(error: sqlite3.Error) -> bool:
+    """Returns whether an error is of the disk, not of the file."""
+    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in UNAVAILABLE
+
+
+def may_come_back(path: Path) -> bool:
+    """Returns whether a file that cannot be opened may be writable later: it is there, or its disk has no room."""
+    if path.is_file():
+        return True
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return False
+    is_full = disk.f_bavail < MIN_FREE_BLOCKS or (disk.f_files > 0 and not disk.f_favail)
+    return bool(disk.f_flag & os.ST_RDONLY) or is_full
+
+
+def file_identity(path: Path) -> tuple[int, int]:
+    """Returns device and inode of a file; an impossible pair if there is none."""
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_dev, found.st_ino
+    return -1, -1
+
+
+def migrate(connection: sqlite3.Connection, path: Path, migrations: Migrations) -> None:
+    """Brings the schema of a database up to date.
+
+    Raises:
+        InputError: it was written by a newer version.
+        sqlite3.Error: it cannot be written, or is damaged.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > len(migrations):
+        hint = "It was written by a newer Skewscope."
+        expected = f"at most {len(migrations)}"
+        raise InputError([Problem(str(path), 0, "", f"version {version} of the schema", expected, hint)])
+    for number, statements in enumerate(migrations[version:], version + 1):
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in statements:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute("COMMIT")
+
+
+def find_damage(path: Path, is_stopped: Callable[[], bool]) -> str:
+    """Returns the first damage of the pages of a file, in a sentence; '' for none. Reads all of it."""
+    if not path.is_file():
+        return ""
+    try:
+        with closing(_open_shared(path)) as connection:
+            connection.set_progress_handler(lambda: int(is_stopped()), CHECK_STEPS)
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        if is_stopped() or is_unavailable(error):
+            return ""
+        found = str(error)
+    if found == "ok":
+        return ""
+    line = " ".join(str(found).split())
+    return f"the store {path} has damaged pages ({line:.200}); restore a copy of it, or move it away"
+
+
+def describe_damage(path: Path, error: Exception) -> InputError:
+    """Returns the problem of a file that is no usable store."""
+    found, hint = (
+        f"a file that is not a usable database ({error})",
+        "Restore a copy of it, or move it away to start with an empty one.",
+    )
+    return InputError([Problem(str(path), 0, "", found, "an SQLite file of Skewscope, on a disk with room", hint)])

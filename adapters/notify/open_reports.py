@@ -1,0 +1,147 @@
+"""What receivers believe to be open, shared between controllers by the leader's file.
+
+Each controller gives an incident an id of its own. So the leader publishes, for each event notifier, which places it
+has reported as open and under which ids; its successor continues under these ids, reports nothing again that is
+believed already, and reports the end of what it does not find.
+"""
+
+from collections.abc import Container
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from skewscope.adapters.notify.base import ACTED, OPENED, RESOLVED, WITHDRAWN, Notification
+from skewscope.engine.model.incident import BlastRadius, Impact, Incident
+from skewscope.kb.field_reader import is_finite_number
+
+MAX_REPORTS = 500
+"""Open reports that are published per notifier; with more of them nothing is said of them."""
+MAX_TEXT = 300
+TEXT_FIELDS = ("id", "condition", "kind", "name", "rule", "severity", "category")
+
+Place = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenReport:
+    """An incident that was reported as open."""
+
+    id: str
+    condition: str
+    kind: str
+    name: str
+    rule: str
+    severity: str
+    category: str
+    opened_at: float
+    is_confirmed: bool = True
+    """Whether the receiver has accepted it; before, its delivery may have been under way."""
+
+    @classmethod
+    def of(cls, one: Incident, *, is_confirmed: bool) -> "OpenReport":
+        """Returns the report of an incident."""
+        texts = (one.id, one.condition, one.kind, one.name, one.rule, one.severity, one.category)
+        return cls(*texts, one.opened_at, is_confirmed)
+
+    @property
+    def place(self) -> Place:
+        """What two controllers agree on."""
+        return self.condition, self.kind, self.name
+
+    def build_incident(self, resolved_at: float) -> Incident:
+        """Returns the end of the incident, of which nothing but the report is known."""
+        return Incident(
+            id=self.id,
+            condition=self.condition,
+            kind=self.kind,
+            name=self.name,
+            state="resolved",
+            opened_at=self.opened_at,
+            resolved_at=max(resolved_at, self.opened_at),
+            severity=self.severity,
+            confidence=0.0,
+            coverage=0.0,
+            impact=Impact("", None, "1"),
+            blast_radius=BlastRadius(),
+            rule=self.rule,
+            rule_hash="",
+            category=self.category,
+        )
+
+    def as_json(self) -> list[Any]:
+        """Returns it as JSON values; `parse_report` reads them."""
+        return [*(getattr(self, name) for name in TEXT_FIELDS), self.opened_at, self.is_confirmed]
+
+
+def parse_report(data: object) -> OpenReport | None:
+    """Returns what `as_json` returned; None for anything else."""
+    if not isinstance(data, list) or len(data) != len(TEXT_FIELDS) + 2:
+        return None
+    *texts, opened_at, is_confirmed = data
+    if not all(isinstance(text, str) and len(text) <= MAX_TEXT for text in texts) or not is_finite_number(opened_at):
+        return None
+    named = dict(zip(TEXT_FIELDS, texts, strict=True))
+    return OpenReport(**named, opened_at=float(opened_at), is_confirmed=is_confirmed is True)
+
+
+@dataclass
+class OpenReports:
+    """What the receiver of one notifier believes."""
+
+    known: bool = False
+    """Whether anything is known: not before the first word of another controller, nor where too many are open."""
+    by_place: dict[Place, OpenReport] = field(default_factory=dict)
+
+    def adapt(self, notification: Notification) -> Notification | None:
+        """Returns a notification under the id that the receiver knows; None where it knows it already.
+
+        Nothing is changed where nothing is known.
+        """
+        what, _, one = notification.update
+        report = self.by_place.get((one.condition, one.kind, one.name))
+        if report is None:
+            return notification if not self.known or what in (OPENED, ACTED) else None
+        if what == OPENED and report.is_confirmed:
+            return None
+        if report.id == one.id:
+            return notification
+        return notification._replace(update=notification.update._replace(incident=rename_incident(one, report)))
+
+    def claim(self, notification: Notification) -> None:
+        """Records that the opening of an incident is about to be delivered."""
+        one = notification.update.incident
+        if notification.update.what == OPENED:
+            self._put(OpenReport.of(one, is_confirmed=False))
+
+    def record_delivery(self, notification: Notification) -> None:
+        """Records what the receiver was told."""
+        what, _, one = notification.update
+        if what == OPENED:
+            self._put(OpenReport.of(one, is_confirmed=True))
+        elif what in (RESOLVED, WITHDRAWN):
+            self.by_place.pop((one.condition, one.kind, one.name), None)
+
+    def _put(self, report: OpenReport) -> None:
+        self.by_place[report.place] = report
+
+    def as_json(self) -> list[Any] | None:
+        """Returns it as JSON values; None where too many are open."""
+        if len(self.by_place) > MAX_REPORTS:
+            return None
+        return [report.as_json() for report in self.by_place.values()]
+
+    def list_others(self, own_ids: Container[str]) -> tuple[OpenReport, ...]:
+        """Returns the reports of incidents of other controllers, in order of their places."""
+        return tuple(report for _, report in sorted(self.by_place.items()) if report.id not in own_ids)
+
+
+def parse_reports(data: object) -> OpenReports:
+    """Returns what `OpenReports.as_json` returned; reports that are damaged are left out."""
+    if not isinstance(data, list) or len(data) > MAX_REPORTS:
+        return OpenReports()
+    found = [report for one in data if (report := parse_report(one)) is not None]
+    return OpenReports(known=True, by_place={report.place: report for report in found})
+
+
+def rename_incident(one: Incident, report: OpenReport) -> Incident:
+    """Returns an incident under the id and opening time that its receiver knows."""
+    return replace(one, id=report.id, opened_at=min(one.opened_at, report.opened_at))

@@ -1,0 +1,119 @@
+"""A worker for many senders: the event loop goes on, who has had least comes first, and what waits is bounded."""
+
+import asyncio
+import threading
+
+import pytest
+
+from skewscope.adapters.controller import fair_worker
+from skewscope.adapters.controller.fair_worker import FairWorker, WorkerFullError
+from skewscope.adapters.controller.server import ControllerApp
+from tests.adapters.controller.test_connection import ANNOUNCED, ASKED, answer, post, talk  # noqa: F401
+
+
+class Work:
+    """A worker whose time is what its jobs say that they took."""
+
+    def __init__(self):
+        self.t, self.order, self.go = 0.0, [], threading.Event()
+        self.worker = FairWorker("test", lambda: self.t)
+
+    def job(self, name, seconds):
+        def run():
+            self.go.wait(10.0)
+            self.t += seconds
+            self.order.append(name)
+            return name
+
+        return run
+
+    async def finish(self, jobs):
+        """Submits (sender, seconds) before the first is run; what was told, in order."""
+        told, all_told = [], asyncio.Event()
+
+        def done(result):
+            told.append(result)
+            if len(told) == len(jobs):
+                all_told.set()
+
+        for sender, seconds in jobs:
+            self.worker.submit(sender, self.job(sender, seconds), done)
+        self.go.set()
+        async with asyncio.timeout(20):
+            await all_told.wait()
+        self.worker.close()
+        return told
+
+
+def test_senders_with_little_work_come_before_one_with_much():
+    work = Work()
+    jobs = [("greedy", 2.0)] * 4 + [(f"n{n}", 0.001) for n in range(3)]
+    told = asyncio.run(work.finish(jobs))
+    assert told == ["greedy", "n0", "n1", "n2", "greedy", "greedy", "greedy"]
+
+
+def test_two_greedy_senders_take_turns():
+    work = Work()
+    told = asyncio.run(work.finish([("a", 2.0)] * 3 + [("b", 2.0)] * 3))
+    assert told[:2] == ["a", "b"]
+    assert sorted(told[2:4]) == sorted(told[4:]) == ["a", "b"]
+
+
+def test_a_job_that_fails_is_told_and_ends_nothing():
+    async def play():
+        worker, told = FairWorker("test"), asyncio.Queue()
+        worker.submit("a", lambda: 1 / 0, told.put_nowait)
+        worker.submit("a", lambda: 7, told.put_nowait)
+        async with asyncio.timeout(20):
+            found = await told.get(), await told.get()
+        worker.close()
+        return found
+
+    error, number = asyncio.run(play())
+    assert isinstance(error, ZeroDivisionError)
+    assert number == 7
+
+
+def test_what_waits_is_bounded_for_each_sender(monkeypatch):
+    monkeypatch.setattr(fair_worker, "MAX_JOBS_OF_ONE", 3)
+    work = Work()
+
+    async def play():
+        for _ in range(3):
+            work.worker.submit("a", work.job("a", 0.0), lambda _: None)
+        with pytest.raises(WorkerFullError):
+            work.worker.submit("a", work.job("a", 0.0), lambda _: None)
+        return await work.finish([("b", 0.0)])
+
+    assert asyncio.run(play()) == ["b"]
+
+
+def test_senders_are_forgotten_when_they_have_nothing_left_to_do():
+    work = Work()
+    asyncio.run(work.finish([(f"n{n}", 0.001) for n in range(5)]))
+    assert not work.worker._senders
+
+
+def test_other_requests_are_answered_while_a_body_is_read(talk, monkeypatch):  # noqa: F811
+    reading, go_on = threading.Event(), threading.Event()
+    receive = ControllerApp.receive_rows
+
+    def slow(self, body, allowed):
+        reading.set()
+        assert go_on.wait(20.0)
+        return receive(self, body, allowed)
+
+    monkeypatch.setattr(ControllerApp, "receive_rows", slow)
+
+    async def conversation(reader, writer):
+        writer.write(post(ANNOUNCED) + ASKED)
+        await asyncio.to_thread(reading.wait, 10.0)
+        other, there = await asyncio.open_connection(*writer.get_extra_info("peername"))
+        there.write(ASKED)
+        meanwhile = await answer(other)
+        there.close()
+        go_on.set()
+        return meanwhile, await answer(reader), await answer(reader)
+
+    found, _ = talk(conversation)
+    assert [status for status, _ in found] == [404, 200, 404], "the second answer waits for the first"

@@ -1,0 +1,97 @@
+"""What receivers believe is shared between controllers: nothing is reported twice under two ids, and every end is."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewscope.adapters.notify.base import ACTED, CHANGED, OPENED, RESOLVED, WITHDRAWN, IncidentUpdate, Notification
+from skewscope.adapters.notify.handover import Handover
+from skewscope.adapters.notify.open_reports import MAX_REPORTS, OpenReport, OpenReports, parse_report, parse_reports
+from tests.adapters.notify.incidents import incident
+
+OURS = incident(3)
+THEIRS = replace(OURS, id="theirs", opened_at=OURS.opened_at - 2.0)
+
+
+def news(what, one=OURS):
+    return Notification(7, 50.0, IncidentUpdate(what, "", one))
+
+
+def believing(*reported, is_confirmed=True):
+    reports = [OpenReport.of(one, is_confirmed=is_confirmed) for one in reported]
+    return OpenReports(known=True, by_place={report.place: report for report in reports})
+
+
+@pytest.mark.parametrize(
+    ("reports", "what", "id_"),
+    [
+        (OpenReports(), OPENED, OURS.id),
+        (OpenReports(), RESOLVED, OURS.id),
+        (believing(), OPENED, OURS.id),
+        (believing(), RESOLVED, None),
+        (believing(), WITHDRAWN, None),
+        (believing(), CHANGED, None),
+        (believing(), ACTED, OURS.id),
+        (believing(THEIRS), OPENED, None),
+        (believing(THEIRS), CHANGED, "theirs"),
+        (believing(THEIRS), RESOLVED, "theirs"),
+        (believing(THEIRS, is_confirmed=False), OPENED, "theirs"),
+        (believing(OURS), OPENED, None),
+        (believing(OURS), RESOLVED, OURS.id),
+    ],
+)
+def test_a_notification_goes_out_under_the_id_that_its_receiver_knows(reports, what, id_):
+    found = reports.adapt(news(what))
+    assert (found and found.update.incident.id) == id_
+    assert found is None or found.update.incident.opened_at <= OURS.opened_at
+
+
+def test_what_was_delivered_is_believed_until_its_end():
+    reports = OpenReports()
+    reports.claim(news(OPENED))
+    assert [one.is_confirmed for one in reports.by_place.values()] == [False]
+    reports.record_delivery(news(OPENED))
+    assert [one.is_confirmed for one in reports.by_place.values()] == [True]
+    reports.record_delivery(news(CHANGED))
+    reports.record_delivery(news(RESOLVED))
+    assert reports.by_place == {}
+
+
+def test_a_successor_reads_what_its_predecessor_wrote():
+    first, second = Handover(is_shared=True), Handover(is_shared=True)
+    first.record_delivery("chat", news(OPENED, THEIRS))
+    second.receive_progress(60.0, first.format_progress(55.0, {"chat": 50.0}))
+    assert second.reports_of("chat").adapt(news(OPENED)) is None
+    assert second.reports_of("chat").adapt(news(RESOLVED)).update.incident.id == "theirs"
+    assert second.reports_of("chat").list_others({OURS.id})[0].build_incident(60.0).state == "resolved"
+    assert second.reports_of("chat").list_others({"theirs"}) == ()
+
+
+def test_the_line_of_an_older_version_says_nothing_of_open_reports():
+    handover = Handover(is_shared=True)
+    handover.receive_progress(60.0, '{"chat": [0.0, []]}')
+    assert handover.reports_of("chat").adapt(news(RESOLVED)) == news(RESOLVED)
+
+
+def test_with_too_many_open_reports_nothing_is_said_of_them():
+    many = believing(*(replace(THEIRS, name=f"n{n}", id=f"i{n}") for n in range(MAX_REPORTS + 1)))
+    assert many.as_json() is None
+    assert not parse_reports(many.as_json()).known
+
+
+TEXTS = st.text(max_size=300)
+
+
+@given(st.builds(OpenReport, *[TEXTS] * 7, st.floats(0, 1e10), st.booleans()))
+def test_a_report_is_read_as_it_was_written(report):
+    assert parse_report(json.loads(json.dumps(report.as_json()))) == report
+
+
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.lists(inner, max_size=10)))
+def test_no_content_of_the_file_raises(data):
+    parse_reports(data)
+    parse_report(data)
+    Handover().receive_progress(1.0, json.dumps({"chat": [1.0, [], data]}))
