@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skewscope.adapters.health_client import Health, HealthAnswer
+    from skewscope.adapters.health_client import Health, HealthAnswer, HealthOverview
     from skewscope.adapters.inputs.recording import demo_path
     from skewscope.adapters.runtime.replay import ReplayResult, replay
     from skewscope.engine.engine import Engine
@@ -33,6 +33,7 @@ __all__ = [
     "Engine",
     "Health",
     "HealthAnswer",
+    "HealthOverview",
     "Incident",
     "InputError",
     "ReplayResult",
@@ -49,6 +50,7 @@ _SOURCES = {
     "Engine": ("engine.engine", "Engine"),
     "Health": ("adapters.health_client", "Health"),
     "HealthAnswer": ("adapters.health_client", "HealthAnswer"),
+    "HealthOverview": ("adapters.health_client", "HealthOverview"),
     "Incident": ("engine.model.incident", "Incident"),
     "InputError": ("kb.problems", "InputError"),
     "ReplayResult": ("adapters.runtime.replay", "ReplayResult"),

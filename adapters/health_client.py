@@ -6,17 +6,24 @@ old or rests on no telemetry, the score is None: unknown is never reported as he
 
 import http.client
 import json
+import os
 import socket
 import ssl
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 MAX_RESPONSE_BYTES = 1 << 20
 """Limit on a response."""
+MAX_OVERVIEW_BYTES = 64 << 20
+"""Limit on a response with all entities."""
+OVERVIEW_TIMEOUT = 5.0
+"""Least seconds for a response with all entities."""
+MAX_TOKEN = 4096
 MAX_CACHED = 100_000
 """Limit on cached answers."""
 
@@ -37,6 +44,8 @@ class HealthAnswer:
     """Age of the answer in seconds; None where unknown."""
     trouble: str = ""
     """Why the score is unknown; '' where it is known."""
+    placement: float | None = None
+    """Of `query_all`: score for ranking places; an unknown place gets the median of the others, never the worst."""
 
     @property
     def known(self) -> bool:
@@ -46,6 +55,23 @@ class HealthAnswer:
     def at_least(self, score: float) -> bool:
         """Returns whether the score is known and at least this high."""
         return self.score is not None and self.score >= score
+
+
+@dataclass(frozen=True, slots=True)
+class HealthOverview:
+    """Health of all entities of a fleet."""
+
+    answers: tuple[HealthAnswer, ...] = ()
+    """The worst first; those whose score is unknown last."""
+    age: float | None = None
+    """Age of the answer in seconds; None where there is none."""
+    trouble: str = ""
+    """Why there is no answer; '' where there is one."""
+
+    def find(self, kind: str, name: str) -> HealthAnswer:
+        """Returns the health of an entity; unknown where it is not among the answers."""
+        missing = HealthAnswer(kind, name, trouble=self.trouble or "not among the answers")
+        return next((one for one in self.answers if (one.kind, one.name) == (kind, name)), missing)
 
 
 @dataclass
@@ -70,6 +96,23 @@ class Health:
         if split.scheme not in ("http", "https") or not split.hostname:
             raise ValueError(f"{self.url!r} is not the address of a controller; write http://HOST:PORT")
 
+    @classmethod
+    def from_environment(cls, **more: Any) -> "Health":
+        """Returns a client for SKEWSCOPE_URL with the token of SKEWSCOPE_TOKEN_FILE or SKEWSCOPE_TOKEN.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: the address is none, or there is a token without an address.
+        """
+        url, file = os.environ.get("SKEWSCOPE_URL", ""), os.environ.get("SKEWSCOPE_TOKEN_FILE", "")
+        token = os.environ.get("SKEWSCOPE_TOKEN", "")
+        if file:
+            with Path(file).open(encoding="ascii") as opened:
+                token = opened.read(MAX_TOKEN).strip()
+        if token and not url:
+            raise ValueError("a token without SKEWSCOPE_URL: it is sent only to an address named with it")
+        return cls(url or "http://127.0.0.1:8470", token, ca_file=os.environ.get("SSL_CERT_FILE", ""), **more)
+
     def query(self, kind: str, name: str) -> HealthAnswer:
         """Returns the health of a `node`, `group` or `replica`; never raises."""
         now, key = time.monotonic(), (kind, name)
@@ -84,6 +127,28 @@ class Health:
                 self._cache.clear()
             self._cache[key] = (time.monotonic(), found)
         return found
+
+    def query_all(self, below: float | None = None, kind: str = "") -> HealthOverview:
+        """Returns the health of all nodes, GPUs, groups and replicas in one call; never raises, caches nothing.
+
+        Args:
+            below: only entities whose known score is lower; None for all.
+            kind: only `node`, `gpu`, `group` or `replica`; '' for all.
+        """
+        wanted = {"kind": kind} | ({} if below is None else {"below": f"{below:g}"})
+        query = urlencode({name: value for name, value in wanted.items() if value})
+        try:
+            status, data = self._fetch(
+                f"/api/v1/health?{query}", max(self.timeout, OVERVIEW_TIMEOUT), MAX_OVERVIEW_BYTES
+            )
+            if status != 200:
+                return HealthOverview(trouble=f"the answer {status}: {str(data.get('error', ''))[:200]}")
+            age = float(data["age_s"])
+            if not 0.0 <= age <= self.max_age:
+                return HealthOverview(trouble=f"what the controller knows is {age:.0f} s old")
+            return HealthOverview(tuple(_parse_entity(one, age) for one in data["entities"]), age)
+        except (OSError, http.client.HTTPException, ValueError, TypeError, KeyError, RecursionError) as error:
+            return HealthOverview(trouble=f"no answer ({str(error)[:200] or type(error).__name__})")
 
     def _query_controller(self, kind: str, name: str) -> HealthAnswer:
         unknown = HealthAnswer(kind, name)
@@ -108,35 +173,53 @@ class Health:
             return replace(found, age=None, trouble="no telemetry comes from there")
         return replace(found, score=score)
 
-    def _fetch(self, path: str) -> tuple[int, dict[str, Any]]:
-        """Returns status and content of a response."""
-        split = urlsplit(self.url)
-        connection = self._connect(split.scheme, split.netloc)
+    def _fetch(
+        self, path: str, timeout: float | None = None, most: int = MAX_RESPONSE_BYTES
+    ) -> tuple[int, dict[str, Any]]:
+        """Returns status and content of a response of at most so many bytes."""
+        split, timeout = urlsplit(self.url), self.timeout if timeout is None else timeout
+        connection = self._connect(split.scheme, split.netloc, timeout)
         over = threading.Event()
         connection.connect()
         # A server that sends a byte now and then stays below every socket timeout, but not below this one.
-        watch = threading.Timer(self.timeout, _abort, (connection.sock, over))
+        watch = threading.Timer(timeout, _abort, (connection.sock, over))
         watch.daemon = True
         watch.start()
         try:
             headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
             connection.request("GET", split.path.rstrip("/") + path, headers=headers)
             answer = connection.getresponse()
-            text = answer.read(MAX_RESPONSE_BYTES)
+            text = answer.read(most)
             if over.is_set():
-                raise TimeoutError(f"not within {self.timeout:g} s")
+                raise TimeoutError(f"not within {timeout:g} s")
             data = json.loads(text)
             return answer.status, data if isinstance(data, dict) else {}
         finally:
             watch.cancel()
             connection.close()
 
-    def _connect(self, scheme: str, where: str) -> http.client.HTTPConnection:
+    def _connect(self, scheme: str, where: str, timeout: float) -> http.client.HTTPConnection:
         where = where.rpartition("@")[2]
         if scheme == "http":
-            return http.client.HTTPConnection(where, timeout=self.timeout)
+            return http.client.HTTPConnection(where, timeout=timeout)
         context = ssl.create_default_context(cafile=self.ca_file or None)
-        return http.client.HTTPSConnection(where, timeout=self.timeout, context=context)
+        return http.client.HTTPSConnection(where, timeout=timeout, context=context)
+
+
+def _parse_entity(data: Mapping[str, Any], age: float) -> HealthAnswer:
+    """Returns the health of one entity of an overview.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is not of that form.
+    """
+    score, placement, coverage = (
+        None if data[key] is None else float(data[key]) for key in ("score", "placement", "coverage")
+    )
+    if placement is None or not all(0.0 <= one <= 1.0 for one in (placement, placement if score is None else score)):
+        raise ValueError("a score that is not between 0 and 1")
+    reasons = tuple(dict(reason) for reason in data["reasons"])
+    trouble = "no telemetry comes from there" if score is None else ""
+    return HealthAnswer(str(data["kind"]), str(data["name"]), score, reasons, coverage, age, trouble, placement)
 
 
 def _abort(sock: socket.socket, over: threading.Event) -> None:
