@@ -41,6 +41,7 @@ from skewscope.kb.model import (
     SignatureItem,
     Source,
     Symptom,
+    TargetChange,
 )
 
 T0 = 1795177128.0  # 2026-11-20 12:18:48 UTC
@@ -237,12 +238,12 @@ def scene(shot: Snapshot, topology: Topology = TOPOLOGY) -> ViewSnapshot:
     )  # fmt: skip
 
 
-def film(incidents: tuple[Incident, ...] = INCIDENTS, *, live: bool = False) -> ViewHistory:
+def film(incidents: tuple[Incident, ...] = INCIDENTS, *, live: bool = False, **more: object) -> ViewHistory:
     """Returns a history that is healthy at first, then has the incidents."""
     found = ViewHistory(TOPOLOGY, live=live)
     for frame in frames(T0 + 100):
         there = incidents if frame.time >= T0 + 50 else ()
-        found.add(scene(snapshot(frame.time - T0, there)), frame)
+        found.add(replace(scene(snapshot(frame.time - T0, there)), **more), frame)
     return found
 
 
@@ -311,7 +312,7 @@ def catalogue() -> Catalogue:
         risk="medium",
         undo="put it back",
         verify="wire.onset_lag falls below 2 ms",
-        adapters=("kubernetes",),
+        changes=(TargetChange("drain", "node"),),
         basis="judgement",
     )
     source = Source("lin2025whatif", "What if", "Lin et al.", 2025, "paper", "full text", "arXiv:2505.05713")

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 from skewscope.kb.entry_kinds import KINDS
-from skewscope.kb.problems import InputError, Problem
+from skewscope.kb.problems import InputError, Problem, SkewscopeError
 from skewscope.tui.cli.checkout import default_folder
+from skewscope.tui.cli.controller_client import ControllerAddress, ask_controller, connection_options, expect_list
 from skewscope.tui.cli.options import check_choices, json_option, load_catalogue, output_option
 from skewscope.tui.cli.terminal import (
     EXIT_OK,
@@ -18,6 +19,7 @@ from skewscope.tui.cli.terminal import (
     print_problems,
     write_output,
 )
+from skewscope.tui.render.text import line
 
 if TYPE_CHECKING:
     from skewscope.kb.catalogue_cache import RawCatalogue
@@ -38,6 +40,7 @@ def kb() -> None:
 FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 KIND = click.Choice(KINDS)
 DEPLOYMENT = click.Choice(["dpu-front-end", "dpu-every-rail", "dpu-pcie-root", "dpu-relayed"])
+OUTCOMES_PATH = "/api/v1/actions/outcomes"
 VISIBLE_VERDICTS = ("visible", "partial", "relayed")
 
 
@@ -82,9 +85,13 @@ def _is_visible(verdict: str) -> bool:
 
 @kb.command("show")
 @click.argument("id_", metavar="ID")
+@connection_options
 @json_option
-def kb_show(id_: str, as_json: bool) -> None:
-    """Show an entry of any kind, and the entries that reference it."""
+def kb_show(controller: ControllerAddress, id_: str, as_json: bool) -> None:
+    """Show an entry of any kind, and the entries that reference it.
+
+    With --url a mitigation also says how often the controller carried it out, and whether that helped.
+    """
     from skewscope.kb.query import describe as shown  # noqa: PLC0415
     from skewscope.kb.query import find  # noqa: PLC0415
     from skewscope.tui.render.catalogue import entry_lines  # noqa: PLC0415
@@ -93,8 +100,28 @@ def kb_show(id_: str, as_json: bool) -> None:
     known = load_catalogue()
     if as_json:
         print_json(shown(known, id_))
-    else:
-        print_lines(entry_lines(find(known, id_)[1], DisplayNames(known)), wrapped=True)
+        return
+    kind, entry = find(known, id_)
+    lines = entry_lines(entry, DisplayNames(known))
+    if kind == "mitigations" and controller.is_named:
+        lines = [*lines[:2], line(_describe_outcomes(controller, id_), "info"), *lines[2:]]
+    print_lines(lines, wrapped=True)
+
+
+def _describe_outcomes(controller: ControllerAddress, mitigation: str) -> str:
+    """Returns how often a mitigation helped in the deployment of a controller.
+
+    Raises:
+        SkewscopeError: it does not answer, or its answer cannot be read.
+    """
+    from skewscope.adapters.actions.action_json import parse_outcomes  # noqa: PLC0415
+    from skewscope.tui.render.actions import outcome_sentence  # noqa: PLC0415
+
+    listed = expect_list(controller, ask_controller(controller, "GET", OUTCOMES_PATH), "outcomes")
+    try:
+        return outcome_sentence(parse_outcomes(listed).get(mitigation))
+    except ValueError as error:
+        raise SkewscopeError(f"{controller.url}: {error}.") from None
 
 
 @kb.command("search")

@@ -1,6 +1,5 @@
 """The commands of a controller: run it, check its config, verify its audit log."""
 
-import logging
 from pathlib import Path
 
 import click
@@ -33,8 +32,9 @@ def run(path: Path) -> None:
     SIGHUP reloads the config; SIGTERM shuts down cleanly.
     """
     from skewscope.adapters.controller.process import run as run_  # noqa: PLC0415
+    from skewscope.adapters.runtime.log_lines import configure_log  # noqa: PLC0415
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    configure_log("%(asctime)s %(levelname)s %(message)s")
     run_(path)
 
 

@@ -1,5 +1,7 @@
 """The command `diagnose`: a first answer on one's own data, with nothing described by hand."""
 
+import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,10 +24,12 @@ from skewscope.tui.cli.terminal import (
     progress_bar,
     write_output,
 )
+from skewscope.tui.cli.watchdog import bound_work
 from skewscope.tui.render import text
 from skewscope.tui.render.text import Line, line, wrap
 
 if TYPE_CHECKING:
+    from skewscope.adapters.discovery.prometheus import ServerSpan
     from skewscope.adapters.inputs.draft_recording import DraftRecording
     from skewscope.adapters.mapping.name_mapping import NameMapping
     from skewscope.adapters.runtime.replay import ReplayResult
@@ -33,12 +37,21 @@ if TYPE_CHECKING:
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 SCHEMES = ("http://", "https://")
-DRAFT_SHARE = 0.1
-"""Share of the progress bar until the data is replayed."""
-OWN_PREFIXES = ("up", "scrape_", "go_", "process_", "python_", "prometheus_", "promhttp_", "ALERTS", "net_conntrack_")
-"""How names of metrics begin by which a server or an exporter describes itself."""
+DRAFT_SHARE, DOWNLOAD_SHARE = 0.1, 0.5
+"""Share of the progress bar until the data is replayed: of files, and of what a server has to send first."""
+OWN_PREFIXES = (
+    *("up", "scrape_", "go_", "process_", "python_", "prometheus_", "promhttp_", "ALERTS", "net_conntrack_"),
+    *("sglang_log_", "infiniband_phys_state"),
+)
+"""How names of metrics begin by which a server or an exporter describes itself, and those of fields of no use."""
+ENOUGH_SAMPLES = 8_000_000
+"""Samples of a server for a first answer: they are read in about half a minute."""
+MAX_TICK_S = 60.0
+"""The longest tick of a recording."""
 MAX_NAMED = 3
-"""Unknown metrics that the short report names."""
+"""Unknown metrics, and files that are not read, that the short report names."""
+MAX_LISTED = 500
+"""Files that are not read, of one reason, that the long report names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +69,7 @@ class DiagnoseOptions:
     since: str | None
     until: str | None
     token_file: Path | None
+    tick: float | None
     no_progress: bool
 
 
@@ -72,6 +86,12 @@ class DiagnoseOptions:
 @click.option("--since", metavar="TIME", help="Begin of the data: a time, or how long before the end (90m, 6h, 2d).")
 @click.option("--until", metavar="TIME", help="End of the data (default: now for a server, else all).")
 @click.option("--token-file", type=FILE, metavar="FILE", help="File with a bearer token for the server.")
+@click.option(
+    "--tick",
+    type=click.FloatRange(1, MAX_TICK_S),
+    metavar="SECONDS",
+    help="Judge each so many seconds of data (default: 1; more where there is much).",
+)
 @click.option("--no-progress", is_flag=True, help="Hide the progress bar.")
 @json_option
 @why_option
@@ -89,14 +109,25 @@ def diagnose(ctx: click.Context, /, where: tuple[str, ...], **options: Any) -> N
     report = progress_bar(text.sanitise(Path(where[0]).name or where[0]), wanted=not given.no_progress)
     with ExitStack() as stack:
         stack.callback(clear_progress, wanted=not given.no_progress)
+        bound, name = stack.enter_context(ExitStack()), text.sanitise(where[0])
+        is_server = where[0].startswith(SCHEMES)
+        if not is_server:
+            bound.enter_context(bound_work(name))
         draft = _prepare(where, given, stack, report or _drop_progress)
         if given.console:
+            bound.close()
             from skewscope.tui.console import launcher  # noqa: PLC0415
 
             clear_progress(wanted=not given.no_progress)
             ctx.exit(launcher.open_console(draft.recording, launcher.LaunchOptions(is_ascii_only())))
+        if is_server:  # waiting for its answers was no work
+            bound.enter_context(bound_work(name))
         outcome = _answer(where, draft, given, report or _drop_progress)
         ctx.exit(findings_exit_code(draft.recording.path, outcome.incidents))
+
+
+def _draft_share(where: tuple[str, ...]) -> float:
+    return DOWNLOAD_SHARE if where[0].startswith(SCHEMES) else DRAFT_SHARE
 
 
 def _drop_progress(_stage: str, _share: float) -> None:
@@ -111,7 +142,7 @@ def _prepare(
 
     if given.save:
         check_new_folder(given.save)
-    draft = _draft(where, given, stack, lambda stage, share: report(stage, DRAFT_SHARE * share))
+    draft = _draft(where, given, stack, lambda stage, share: report(stage, _draft_share(where) * share))
     if given.redact:
         from skewscope.adapters.inputs.redaction import redact_recording  # noqa: PLC0415
 
@@ -139,9 +170,9 @@ def _draft(
     if len(paths) == 1 and (paths[0] / RECORDING_FILE).is_file() and not (given.topology or given.mapping):
         draft = describe_recording(paths[0])
     else:
-        draft = draft_recording(paths, given.topology, mapping, report)
+        draft = draft_recording(paths, given.topology, mapping, report, os.cpu_count() or 1)
     span = _absolute_time(given.since), _absolute_time(given.until)
-    return replace(draft, recording=clip_recording(draft.recording, *span))
+    return _pace(replace(draft, recording=clip_recording(draft.recording, *span)), given)
 
 
 def _draft_of_server(
@@ -156,13 +187,26 @@ def _draft_of_server(
     from skewscope.adapters.inputs.prometheus_download import download  # noqa: PLC0415
 
     folder = Path(stack.enter_context(TemporaryDirectory(prefix="skewscope-")))
-    found = download(_server_span(url, given), folder, mapping, report)
+    where = _server_span(url, given)
+    found = download(where, folder, mapping, report)
     draft = draft_recording([found.path], given.topology, mapping)
-    begin = "" if given.since else "--since 6h asks for more than the last hour"
-    return replace(draft, unknown=found.unknown, note=begin)
+    return _pace(replace(draft, unknown=found.unknown, note=_span_note(where, found.begin)), given)
 
 
-def _server_span(url: str, given: DiagnoseOptions) -> Any:
+def _span_note(where: "ServerSpan", begin: float) -> str:
+    """Returns how to ask for more than was asked for; '' where all was that is wanted."""
+    if begin > where.begin:
+        minutes = math.ceil((where.end - begin) / 60)
+        return f"Read are the last {minutes} min, {where.enough:,} samples or more; --since 1h asks for more"
+    return "--since 6h asks for more than the last hour" if where.enough else ""
+
+
+def _pace(draft: "DraftRecording", given: DiagnoseOptions) -> "DraftRecording":
+    """Returns a recording with the wanted length of ticks."""
+    return replace(draft, recording=replace(draft.recording, tick=given.tick)) if given.tick else draft
+
+
+def _server_span(url: str, given: DiagnoseOptions) -> "ServerSpan":
     """Returns server, span and token."""
     import time  # noqa: PLC0415
 
@@ -175,7 +219,7 @@ def _server_span(url: str, given: DiagnoseOptions) -> Any:
         begin = end - length if length else parse_time(given.since)
     if begin >= end:
         raise click.BadParameter("--since is not before --until.")
-    return ServerSpan(url, begin, end, given.token_file)
+    return ServerSpan(url, begin, end, given.token_file, None if given.since else ENOUGH_SAMPLES)
 
 
 def _duration(text: str) -> float:
@@ -200,15 +244,18 @@ def _answer(
     where: tuple[str, ...], draft: "DraftRecording", given: DiagnoseOptions, report: Callable[[str, float], None]
 ) -> "ReplayResult":
     """Replay the recording, and print or write the answer."""
+    from skewscope.adapters.formats.bounds import WORK_SECONDS  # noqa: PLC0415
     from skewscope.adapters.runtime.replay import replay  # noqa: PLC0415
     from skewscope.adapters.view.builder import ViewHistory  # noqa: PLC0415
 
     history = ViewHistory() if given.html else None
+    drafted = _draft_share(where)
     outcome = replay(
         draft.recording,
-        progress=lambda stage, share: report(stage, DRAFT_SHARE + (1 - DRAFT_SHARE) * share),
+        progress=lambda stage, share: report(stage, drafted + (1 - drafted) * share),
         workers=None,
         history=history,
+        most_seconds=WORK_SECONDS.limit(),
     )
     clear_progress(wanted=not given.no_progress)
     if not outcome.samples:
@@ -227,7 +274,10 @@ def _answer(
 
 
 def _no_samples(where: tuple[str, ...], outcome: "ReplayResult") -> Problem:
-    reasons = [f"{key} ({count})" for key, count in list(outcome.unmapped.items())[:3]]
+    counts: Counter[str] = Counter()
+    for key, count in outcome.unmapped.items():
+        counts[key.partition(": ")[2]] += count
+    reasons = [f"{reason} ({count})" for reason, count in counts.most_common(3)]
     found = f"no sample that belongs to an entity ({'; '.join(reasons)})" if reasons else "no sample"
     return Problem(where[0], 0, "", found, "samples with times in the span", "--save and edit its topology.yaml?")
 
@@ -235,7 +285,8 @@ def _no_samples(where: tuple[str, ...], outcome: "ReplayResult") -> Problem:
 def _page(title: str, history: "ViewHistory", outcome: "ReplayResult") -> str:
     from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
 
-    return html_report(title, history, outcome, DisplayNames(load_catalogue(), outcome.incidents))
+    names = DisplayNames(load_catalogue(), outcome.incidents, topology=outcome.topology)
+    return html_report(title, history, outcome, names)
 
 
 def _print_answer(title: str, draft: "DraftRecording", outcome: "ReplayResult", *, why: bool) -> None:
@@ -243,11 +294,18 @@ def _print_answer(title: str, draft: "DraftRecording", outcome: "ReplayResult", 
     from skewscope.tui.render.report import report_lines  # noqa: PLC0415
 
     columns = output_width()
-    names = DisplayNames(load_catalogue(), outcome.incidents)
-    assumed = [part for each in _assumption_lines(draft, why=why) for part in wrap(each, min(columns, 110), 2)]
+    names = DisplayNames(load_catalogue(), outcome.incidents, topology=outcome.topology)
+    notes = [*_assumption_lines(draft, why=why), *_pace_lines(outcome)]
+    assumed = [part for each in notes for part in wrap(each, min(columns, 110), 2)]
     added = [part for each in _addition_lines(outcome) for part in wrap(each, min(columns, 110), 2)]
     report = report_lines(title, outcome, names, columns, why=why)
     print_lines([*assumed, *([()] if assumed else []), *report, *([()] if added else []), *added])
+
+
+def _pace_lines(outcome: "ReplayResult") -> Iterator[Line]:
+    """Yields how many seconds of data were judged at a time, where it is more than one."""
+    if outcome.tick_s > 1:
+        yield line(f"Each {outcome.tick_s:g} s of data are judged at a time; --tick 1 is slower and finer.")
 
 
 def _addition_lines(outcome: "ReplayResult") -> Iterator[Line]:
@@ -263,6 +321,19 @@ def _addition_lines(outcome: "ReplayResult") -> Iterator[Line]:
         yield line(addition_sentence(first))
 
 
+def _skipped_lines(draft: "DraftRecording", *, why: bool) -> Iterator[Line]:
+    """Yields which files were not read, by reason; with `why` all of them."""
+    by_reason: dict[str, list[str]] = {}
+    for each in draft.skipped:
+        by_reason.setdefault(each.reason, []).append(each.path)
+    shown = list(by_reason.items())[: None if why else MAX_NAMED]
+    for reason, paths in shown:
+        have = "1 file is" if len(paths) == 1 else f"{len(paths)} files are"
+        yield line(f"{have} not read ({reason}): {join_names(paths, MAX_LISTED if why else MAX_NAMED)}.")
+    if rest := sum(map(len, by_reason.values())) - sum(len(paths) for _, paths in shown):
+        yield line(f"{rest} more are not read, for {len(by_reason) - len(shown)} other reasons; --why names them.")
+
+
 def _assumption_lines(draft: "DraftRecording", *, why: bool) -> Iterator[Line]:
     """Yields what was assumed: one line for the guesses and one for unknown names, or with `why` all."""
     from skewscope.adapters.discovery.draft import GUESS  # noqa: PLC0415
@@ -273,11 +344,11 @@ def _assumption_lines(draft: "DraftRecording", *, why: bool) -> Iterator[Line]:
     elif draft.assumptions:
         guesses = [each.what for each in draft.assumptions if each.certainty == GUESS]
         guessed = f" Guessed: {'; '.join(guesses)}." if guesses else ""
-        yield line(f"The topology is inferred from labels.{guessed} --why says from which; --save FOLDER to edit it.")
+        head = "The topology is inferred from labels." if draft.is_inferred else ""
+        yield line(f"{head}{guessed} --why says from which; --save FOLDER to edit it.".strip())
     if draft.note:
         yield line(f"{draft.note}.")
-    if draft.skipped:
-        yield line(f"{len(draft.skipped)} files of no known kind: {join_names(list(draft.skipped), 3)}.")
+    yield from _skipped_lines(draft, why=why)
     unknown = Counter({name: n for name, n in draft.unknown.items() if not name.startswith(OWN_PREFIXES)})
     if not unknown:
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, suggest_name
-from skewscope.tui.cli import agent, controller, diagnose, reports, rules, silences, simulate, topology
+from skewscope.tui.cli import actions, agent, controller, diagnose, reports, rules, silences, simulate, topology
 from skewscope.tui.cli.catalogue import kb
 from skewscope.tui.cli.options import (
     check_choices,
@@ -33,6 +33,7 @@ from skewscope.tui.cli.terminal import (
     print_lines,
     progress_bar,
 )
+from skewscope.tui.cli.watchdog import bound_work
 from skewscope.tui.console import launcher
 from skewscope.tui.render import text
 from skewscope.tui.render.text import line
@@ -73,6 +74,9 @@ class RootGroup(SuggestingGroup):
         except SkewscopeError as error:
             print_error(error)
             ctx.exit(EXIT_ERROR)
+        except MemoryError:
+            click.echo("skewscope: not enough memory for this input: give less of it at a time.", err=True)
+            ctx.exit(EXIT_ERROR)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # click exits quietly when the reader of a pipe is gone
@@ -106,9 +110,11 @@ def _replay(
     from skewscope.adapters.runtime.replay import replay  # noqa: PLC0415
 
     path = recording or demo_path()
-    part = clip_recording(open_recording(path), *span)
     try:
-        return replay(part, progress=progress_bar(path.name, wanted=progress), workers=workers)
+        with bound_work(str(path)) as most_seconds:
+            part = clip_recording(open_recording(path), *span)
+            report = progress_bar(path.name, wanted=progress)
+            return replay(part, progress=report, workers=workers, most_seconds=most_seconds)
     finally:
         clear_progress(wanted=progress)
 
@@ -117,7 +123,7 @@ def _print_report(name: str, outcome: "ReplayResult", *, why: bool = False) -> N
     from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
     from skewscope.tui.render.report import report_lines  # noqa: PLC0415
 
-    names = DisplayNames(load_catalogue(), outcome.incidents)
+    names = DisplayNames(load_catalogue(), outcome.incidents, topology=outcome.topology)
     print_lines(report_lines(name, outcome, names, output_width(), why=why))
 
 
@@ -134,7 +140,7 @@ def _print_report(name: str, outcome: "ReplayResult", *, why: bool = False) -> N
     help=f"File with the token for --url (default: the variable {launcher.TOKEN_VARIABLE}).",
 )
 @click.option("--ascii", "ascii_", is_flag=True, help="Use ASCII characters only.")
-@click.option("--write", is_flag=True, help="Allow changes in the console: acknowledge, snooze.")
+@click.option("--write", is_flag=True, help="Allow changes in the console: acknowledge, snooze, approve.")
 @click.option("--theme", default="", metavar="NAME", help=f"Colour theme: {', '.join(launcher.THEMES)}.")
 @click.option("--keys", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Key bindings, as TOML.")
 @click.option(
@@ -249,7 +255,7 @@ def explain(what: str, recording: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(incident.as_line())
         return
-    names = DisplayNames(known, outcome.incidents)
+    names = DisplayNames(known, outcome.incidents, topology=outcome.topology)
     print_lines(full_lines(incident, names, outcome.snapshots[-1].time, min(output_width(), 110)))
     if found := known.conditions.get(incident.condition) or known.symptoms.get(incident.condition):
         print_lines([(), line("─" * min(output_width(), 40), "dim"), ()])
@@ -332,6 +338,7 @@ cli.add_command(controller.run)
 cli.add_command(controller.config)
 cli.add_command(controller.audit)
 cli.add_command(silences.silence)
+cli.add_command(actions.act)
 cli.add_command(topology.topology)
 cli.add_command(kb)
 cli.add_command(rules.rules)

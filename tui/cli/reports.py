@@ -3,10 +3,11 @@
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from skewscope.kb.problems import InputError, Problem
 from skewscope.tui.cli.options import load_catalogue, output_option, recording_argument, why_option
 from skewscope.tui.cli.terminal import (
     clear_progress,
@@ -17,11 +18,13 @@ from skewscope.tui.cli.terminal import (
     progress_bar,
     write_output,
 )
+from skewscope.tui.cli.watchdog import bound_work
 from skewscope.tui.render import text
 
 if TYPE_CHECKING:
     from skewscope.adapters.runtime.replay import ReplayResult
     from skewscope.adapters.view.builder import ViewHistory
+    from skewscope.engine.actions.action import Action
     from skewscope.tui.render.detail import DisplayNames
 
 
@@ -50,7 +53,8 @@ def watch(ctx: click.Context, recording: Path | None, plain: bool, as_json: bool
 
         ctx.exit(launcher.open_console(path, launcher.LaunchOptions(ascii=is_ascii_only())))
     history = _make_change_printer(as_json=as_json)
-    outcome = replay(path, workers=None, history=history)
+    with bound_work(str(path)) as most_seconds:
+        outcome = replay(path, workers=None, history=history, most_seconds=most_seconds)
     ctx.exit(findings_exit_code(recording, outcome.incidents))
 
 
@@ -69,7 +73,7 @@ def _make_change_printer(*, as_json: bool) -> "ViewHistory":
 
         def add(self, snapshot: ViewSnapshot, frame: ViewFrame) -> None:  # noqa: ARG002 - sentences need no series
             """Print the changes and keep only this snapshot."""
-            self.names = replace(self.names, incidents=snapshot.incidents)
+            self.names = replace(self.names, incidents=snapshot.incidents, topology=snapshot.topology)
             for change in diff_snapshots(self.last, snapshot, self.names):
                 printed = text.sanitise(json.dumps(asdict(change), ensure_ascii=False) if as_json else change.to_line())
                 click.echo(text.to_ascii(printed) if is_ascii_only() else printed)
@@ -81,10 +85,16 @@ def _make_change_printer(*, as_json: bool) -> "ViewHistory":
 @click.command("report", cls=ReportCommand)
 @recording_argument
 @click.option("--html", is_flag=True, help="Write one self-contained HTML page, for a ticket.")
+@click.option(
+    *("--actions", "actions_file"),
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="What a controller did, for --html: the output of `act list --json`.",
+)
 @why_option
 @output_option
 @click.pass_context
-def report(ctx: click.Context, recording: Path | None, html: bool, why: bool, output: Path | None) -> None:
+def report(ctx: click.Context, /, recording: Path | None, html: bool, actions_file: Path | None, **how: Any) -> None:
     """Write a report of a recording, as text or as an HTML page with charts.
 
     The page holds the reasoning in folded sections.
@@ -97,15 +107,19 @@ def report(ctx: click.Context, recording: Path | None, html: bool, why: bool, ou
     from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
     from skewscope.tui.render.report import report_lines as lines  # noqa: PLC0415
 
+    why, output = how["why"], how["output"]
+    acted = read_actions(actions_file) if actions_file else ()
     path = recording or demo_path()
     history = ViewHistory()
     try:
-        outcome = replay(path, progress=progress_bar(path.name, wanted=True), workers=None, history=history)
+        with bound_work(str(path)) as most_seconds:
+            progress = progress_bar(path.name, wanted=True)
+            outcome = replay(path, progress=progress, workers=None, history=history, most_seconds=most_seconds)
     finally:
         clear_progress(wanted=True)
-    names = DisplayNames(load_catalogue(), outcome.incidents)
+    names = DisplayNames(load_catalogue(), outcome.incidents, topology=outcome.topology)
     if html:
-        write_output(html_report(path.name, history, outcome, names), output)
+        write_output(html_report(path.name, history, outcome, names, acted), output)
     elif output:
         write_output(text.to_plain_text(lines(path.name, outcome, names, 100, why=why), ascii_=is_ascii_only()), output)
     else:
@@ -113,7 +127,31 @@ def report(ctx: click.Context, recording: Path | None, html: bool, why: bool, ou
     ctx.exit(findings_exit_code(recording, outcome.incidents))
 
 
-def html_report(name: str, history: "ViewHistory", outcome: "ReplayResult", names: "DisplayNames") -> str:
+def read_actions(path: Path) -> "tuple[Action, ...]":
+    """Reads the actions that `act list --json` printed.
+
+    Raises:
+        InputError: the file cannot be read as such.
+    """
+    from skewscope.adapters.actions.action_json import MAX_ACTIONS, parse_action_json  # noqa: PLC0415
+
+    try:
+        listed = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(listed, list):
+            raise ValueError("no list")  # noqa: TRY004
+        return tuple(parse_action_json(one) for one in listed[:MAX_ACTIONS])
+    except (OSError, ValueError, RecursionError) as error:
+        hint = "Write it with: skewscope act list --json --url URL."
+        raise InputError([Problem(str(path), 0, "", str(error)[:200], "a list of actions", hint)]) from None
+
+
+def html_report(
+    name: str,
+    history: "ViewHistory",
+    outcome: "ReplayResult",
+    names: "DisplayNames",
+    actions: "tuple[Action, ...]" = (),
+) -> str:
     """Returns a self-contained HTML page of a replay."""
     from skewscope.tui.render.html_report import HtmlReportData, render_html  # noqa: PLC0415
     from skewscope.tui.render.report import unused_sentences, verdict_line, watch_summary  # noqa: PLC0415
@@ -122,7 +160,7 @@ def html_report(name: str, history: "ViewHistory", outcome: "ReplayResult", name
     missing = [*snapshot.missing, *outcome.warnings]
     unused = unused_sentences(outcome.unmapped)
     return render_html(
-        HtmlReportData(name, snapshot, names, verdict_line(outcome), watch_summary(outcome), missing, unused)
+        HtmlReportData(name, snapshot, names, verdict_line(outcome), watch_summary(outcome), missing, unused, actions)
     )
 
 

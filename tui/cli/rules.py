@@ -8,7 +8,7 @@ import click
 
 from skewscope.kb.problems import InputError, Problem, suggest_name
 from skewscope.tui.cli.catalogue import FOLDER, KnowledgeGroup
-from skewscope.tui.cli.checkout import default_folder
+from skewscope.tui.cli.checkout import default_folder, find_checkout
 from skewscope.tui.cli.options import json_option, load_catalogue
 from skewscope.tui.cli.terminal import EXIT_OK, EXIT_PROBLEMS, print_json, print_lines, print_problems
 
@@ -30,12 +30,14 @@ def load_rules() -> "Mapping[str, Rule]":
     return load(_load_catalogue(), _rules_folder(None, quiet=True))
 
 
-def _load_catalogue() -> "Catalogue":
-    """The catalogue of the checkout around the current directory, or the installed one."""
+def _load_catalogue(rules_folder: Path | None = None) -> "Catalogue":
+    """The catalogue of the checkout around a folder of rules or the current directory, or the installed one."""
     from skewscope.kb.entry_kinds import builtin_folder  # noqa: PLC0415
     from skewscope.kb.loader import load_cached  # noqa: PLC0415
 
-    folder = default_folder("kb", builtin_folder(), quiet=True)
+    checkout = find_checkout(rules_folder.resolve()) if rules_folder else None
+    folder = checkout / "kb" if checkout else default_folder("kb", builtin_folder(), quiet=True)
+    folder = builtin_folder() if folder.resolve() == builtin_folder().resolve() else folder
     return load_catalogue() if folder == builtin_folder() else load_cached(folder)
 
 
@@ -97,9 +99,16 @@ def rules_lint(folder: Path | None, as_json: bool) -> None:
     from skewscope.rules.policy import load as load_policies  # noqa: PLC0415
 
     place = _rules_folder(folder)
-    catalogue = _load_catalogue()
+    catalogue = _load_catalogue(folder)
     policies, _ = load_policies(place / "policies")
-    print_problems(sorted({*lint_folder(catalogue, place), *lint_policies(policies, catalogue)}), as_json=as_json)
+    found = sorted({*lint_folder(catalogue, place), *lint_policies(policies, catalogue)})
+    print_problems(found, as_json=as_json, checked=_describe_files(place))
+
+
+def _describe_files(place: Path) -> str:
+    """Returns how many files of a folder of rules were read."""
+    rules, cases, policies = (len(list((place / part).glob("*.yaml"))) for part in ("", "cases", "policies"))
+    return f"{rules} rules, {cases} files of cases and {policies} policies"
 
 
 folder_option = click.option(
@@ -113,7 +122,7 @@ def _load_rules_and_cases(ids: tuple[str, ...], folder: Path | None) -> "tuple[M
     from skewscope.rules.loader import load_strict as load  # noqa: PLC0415
 
     place = _rules_folder(folder)
-    catalogue = _load_catalogue()
+    catalogue = _load_catalogue(folder)
     known = load(catalogue, place)
     if unknown := [id_ for id_ in ids if id_ not in known]:
         raise InputError(

@@ -1,31 +1,20 @@
 """The `silence` commands: suppress notifications during maintenance."""
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import click
 
-from skewscope.kb.problems import InputError, Problem, SkewscopeError
 from skewscope.tui.cli.controller import ControllerGroup
+from skewscope.tui.cli.controller_client import ControllerAddress, ask_controller, connection_options, expect_list
 from skewscope.tui.cli.options import CommandT, json_option
 from skewscope.tui.cli.terminal import print_json, print_lines
-from skewscope.tui.console import launcher
 from skewscope.tui.render.text import Line, line
 
 API_PATH = "/api/v1/silences"
-DEFAULT_URL = "http://127.0.0.1:8470"
 MATCHERS = ("condition", "entity", "node", "group", "rack")
 MAX_LISTED = 20
-
-
-def connection_options(command: CommandT) -> CommandT:
-    """Add `--url` and `--token-file`."""
-    token = f"File with the token (default: the variable {launcher.TOKEN_VARIABLE})."
-    command = click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help=token)(command)
-    return click.option("--url", default=DEFAULT_URL, show_default=True, help="Address of the controller.")(command)
 
 
 def silence_options(command: CommandT) -> CommandT:
@@ -60,9 +49,9 @@ def silence() -> None:
 @silence_options
 @click.option("--force", is_flag=True, help="Create it even if it is too broad; requires the role admin.")
 @json_option
-def add(url: str, token_file: Path | None, as_json: bool, **wanted: Any) -> None:
+def add(controller: ControllerAddress, as_json: bool, **wanted: Any) -> None:
     """Create a silence and show what it suppresses."""
-    answer = _request(url, token_file, "POST", API_PATH, _request_body(**wanted))
+    answer = ask_controller(controller, "POST", API_PATH, _request_body(**wanted))
     if as_json:
         print_json(answer)
         return
@@ -75,9 +64,9 @@ def add(url: str, token_file: Path | None, as_json: bool, **wanted: Any) -> None
 @connection_options
 @silence_options
 @json_option
-def preview(url: str, token_file: Path | None, as_json: bool, **wanted: Any) -> None:
+def preview(controller: ControllerAddress, as_json: bool, **wanted: Any) -> None:
     """Show what a silence would suppress now and would have suppressed in the last week."""
-    answer = _request(url, token_file, "POST", f"{API_PATH}/preview", _request_body(**wanted))
+    answer = ask_controller(controller, "POST", f"{API_PATH}/preview", _request_body(**wanted))
     if as_json:
         print_json(answer)
         return
@@ -88,9 +77,9 @@ def preview(url: str, token_file: Path | None, as_json: bool, **wanted: Any) -> 
 @connection_options
 @click.option("--all", "all_", is_flag=True, help="Include ended silences.")
 @json_option
-def list_(url: str, token_file: Path | None, all_: bool, as_json: bool) -> None:
+def list_(controller: ControllerAddress, all_: bool, as_json: bool) -> None:
     """List silences."""
-    found = _request(url, token_file, "GET", API_PATH)["silences"]
+    found = expect_list(controller, ask_controller(controller, "GET", API_PATH), "silences")
     found = [one for one in found if all_ or one["state"] != "ended"]
     if as_json:
         print_json(found)
@@ -101,9 +90,9 @@ def list_(url: str, token_file: Path | None, all_: bool, as_json: bool) -> None:
 @silence.command("end")
 @connection_options
 @click.argument("id_", metavar="ID")
-def end(url: str, token_file: Path | None, id_: str) -> None:
+def end(controller: ControllerAddress, id_: str) -> None:
     """End a silence; notifications of incidents that still fire are then sent."""
-    answer = _request(url, token_file, "DELETE", f"{API_PATH}/{quote(id_, safe='')}")
+    answer = ask_controller(controller, "DELETE", f"{API_PATH}/{quote(id_, safe='')}")
     print_lines([line(f"{answer['id']}: ended.", "ok")])
 
 
@@ -111,40 +100,6 @@ def _request_body(**wanted: Any) -> dict[str, Any]:
     """Returns the request body: the options that were given."""
     match = {name: list(wanted.pop(name)) for name in MATCHERS}
     return {"match": {name: names for name, names in match.items() if names}} | {k: v for k, v in wanted.items() if v}
-
-
-def _request(url: str, token_file: Path | None, method: str, path: str, body: object = None) -> Any:
-    """Send a request to a controller and return its answer.
-
-    Raises:
-        SkewscopeError: The controller does not answer, or rejects the request.
-    """
-    from http.client import HTTPException  # noqa: PLC0415
-
-    from skewscope.adapters.runtime.channel import Channel  # noqa: PLC0415
-
-    channel = Channel(launcher.resolve_controller(url, token_file))
-    try:
-        answer = channel.send(method, path, body)
-        found = json.loads(answer.body)
-    except (OSError, HTTPException, ValueError) as error:
-        raise SkewscopeError(f"{url}: the controller does not answer ({error}).") from None
-    finally:
-        channel.close()
-    if answer.status >= 400:
-        raise _to_error(url, answer.status, found)
-    return found
-
-
-def _to_error(url: str, status: int, found: Any) -> SkewscopeError:
-    details = found if isinstance(found, dict) else {}
-    problems = [
-        Problem("silence", 0, *(str(problem.get(part, "")) for part in ("field", "found", "expected", "hint")))
-        for problem in details.get("problems", ())
-    ]
-    return (
-        InputError(problems) if problems else SkewscopeError(f"{url}: {details.get('error', f'HTTP status {status}')}.")
-    )
 
 
 def _format_silence(one: dict[str, Any]) -> str:

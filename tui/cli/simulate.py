@@ -1,6 +1,7 @@
 """The commands `simulate` and `assess`: simulated fleets, and the measured quality of diagnosis."""
 
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -327,6 +328,19 @@ def _format_number(value: float) -> str:
     return f"{value:.2f}" if isfinite(value) else "unknown"
 
 
+def _seen_sentences(found: "AssessmentScore") -> "Iterator[str]":
+    """Yields what symptoms add to the diagnoses, where there are labelled faults."""
+    labels = sum(tally.true_positives + tally.false_negatives for tally in found.conditions.values())
+    if labels:
+        yield (
+            f"{found.seen} of {labels} faults are reported where they are, symptoms included; "
+            f"of {found.among_first} the cause is named or among the first three candidates."
+        )
+    if outcomes := found.candidate_outcomes:
+        said, right = (sum(column) / len(outcomes) for column in zip(*outcomes, strict=True))
+        yield f"First candidates of {len(outcomes)} symptoms: probability {said:.2f} on average, {right:.2f} right."
+
+
 def _score_lines(found: "AssessmentScore") -> "list[Line]":
     from skewscope.tui.render.blocks import table_lines  # noqa: PLC0415
 
@@ -352,6 +366,7 @@ def _score_lines(found: "AssessmentScore") -> "list[Line]":
             f"median delay {delay} s; calibration error {error}."
         )
     out.append(line(summary, "title"))
+    out += [line(one, "dim") for one in _seen_sentences(found)]
     if found.quiet_node_days:
         alarms = f"{len(found.false_alarms)} false alarms in {found.quiet_node_days:.2f} node-days without a fault"
         symptoms = f"{len(found.quiet_symptoms)} unexplained symptoms"

@@ -19,6 +19,8 @@ PIPE_COLUMNS = 100
 """Width of output that does not go to a terminal, unless COLUMNS is set."""
 MIN_COLUMNS = 20
 """Least width that COLUMNS may set."""
+ACCEPTS_CONNECTION = "accepts_connection"
+"""Attribute of a command's function that uses `--url` and `--token-file`, its own or those before it."""
 
 
 class SuggestingGroup(click.Group):
@@ -36,7 +38,23 @@ class SuggestingGroup(click.Group):
         """Returns the command that the arguments name."""
         if args and self.get_command(ctx, args[0]) is None:
             raise click.UsageError(f"No such command {args[0]!r}. {suggest_name(args[0], self.commands)}".strip(), ctx)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        _check_root_options(ctx, command)
+        return name, command, rest
+
+
+def _check_root_options(ctx: click.Context, command: click.Command | None) -> None:
+    """Refuses `--url` and `--token-file` before a command that would pass them over in silence.
+
+    Raises:
+        click.UsageError: one was given.
+    """
+    if command is None or isinstance(command, click.Group) or getattr(command.callback, ACCEPTS_CONNECTION, False):
+        return
+    for name in ("url", "token_file"):
+        if ctx.find_root().params.get(name):
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option} before {command.name!r} has no effect: leave it out.", ctx)
 
 
 def write_output(text: str, output: Path | None) -> None:
@@ -125,14 +143,16 @@ def clear_progress(*, wanted: bool) -> None:
         click.echo("\r" + " " * (shutil.get_terminal_size().columns - 1) + "\r", err=True, nl=False)
 
 
-def print_problems(problems: Iterable[Problem], *, as_json: bool) -> None:
-    """Print problems and exit with 0 if there are none, else with 1."""
+def print_problems(problems: Iterable[Problem], *, as_json: bool, checked: str = "") -> None:
+    """Print problems, or that what was checked has none, and exit with 0 if there are none, else with 1."""
     found = tuple(problems)
     if as_json:
         print_json([asdict(problem) for problem in found])
     else:
         # One unwrapped line per problem, so that editors can jump to it.
-        lines = [line(str(problem)) for problem in found] or [line("No problems.", "ok")]
+        lines = [line(str(problem)) for problem in found] or [
+            line(f"No problems in {checked}." if checked else "No problems.", "ok")
+        ]
         click.echo(
             text.to_plain_text(lines, colour=supports_colour(), ascii_=is_ascii_only()),
             nl=False,

@@ -13,9 +13,11 @@ from textual.screen import Screen
 from textual.theme import Theme
 from textual.worker import get_current_worker
 
+from skewscope.adapters.view.action_feed import ActionFeed
 from skewscope.adapters.view.snapshot import ViewFeed
 from skewscope.engine.model.incident import Incident
 from skewscope.kb.problems import SkewscopeError
+from skewscope.tui.console.action_commands import ActionCommands
 from skewscope.tui.console.ansi_driver import make_compact_driver
 from skewscope.tui.console.commands import IncidentCommands, TimeCommands
 from skewscope.tui.console.console_screen import ConsoleScreen, TextDialog
@@ -69,6 +71,8 @@ class ConsoleOptions:
     operator: str = "operator"
     recordings_folder: Path = field(default_factory=Path.cwd)
     """The folder in which new recordings are created."""
+    action_feed: ActionFeed | None = None
+    """The actions of the controller that is shown; None for a recording."""
 
 
 class Console(App[SkewscopeError]):
@@ -99,6 +103,7 @@ class Console(App[SkewscopeError]):
         self.state = ConsoleState(
             feed, names, self.options.operator_log, self.options.write, self.options.operator, self.options.ascii
         )
+        self.state.action_feed = self.options.action_feed
         self.state.navigate, self.state.show_message = self.navigate, self.show_message
         self.read = read
         self.message: tuple[str, bool] | None = None
@@ -109,7 +114,7 @@ class Console(App[SkewscopeError]):
             CatalogueModel(self.state),
             ActionsModel(self.state),
         )
-        self.commands = (TimeCommands(self), IncidentCommands(self))
+        self.commands = (TimeCommands(self), IncidentCommands(self), ActionCommands(self))
         for model in self.models:
             self.add_mode(model.name, partial(ConsoleScreen, model))
         for key in self.keys:
@@ -156,6 +161,7 @@ class Console(App[SkewscopeError]):
         """Show the end of the recording, where all incidents are visible."""
         self.state.progress = None
         self.state.pull()
+        self.state.pull_actions()
         self.state.incident_starts = (
             tuple(i.opened_at for i in self.state.snapshot.incidents) if self.state.snapshot else ()
         )
@@ -167,8 +173,11 @@ class Console(App[SkewscopeError]):
 
     def pull(self) -> None:
         """Redraw if there is a newer snapshot."""
-        moved = self.state.pull()
-        if moved or self.state.progress is not None:
+        moved, before = self.state.pull(), self.state.version
+        if fresh := self.state.pull_actions():
+            what = fresh[0] if len(fresh) == 1 else f"{len(fresh)} changes"
+            self.show_message(f"proposed: {what}; 5 shows it", False)
+        if moved or self.state.version != before or self.state.progress is not None:
             self.redraw(calmly=True)
         elif self.state.feed.live:
             self._renew_widgets("#status")
@@ -296,7 +305,8 @@ class Console(App[SkewscopeError]):
             return [line("No data received yet.")]
         watched = report.snapshot_summary(snapshot)
         trouble = [line(self.state.feed.trouble, "warn")] if self.state.feed.trouble else []
-        return [line(watched), *trouble, *report.missing_data_lines(snapshot.missing, snapshot.sources, columns)]
+        missing = report.missing_data_lines(snapshot.missing, snapshot.sources, columns)
+        return [line(watched), *trouble, *missing, *report.unplaced_lines(snapshot.unplaced, columns)]
 
     def show_dialog(
         self,

@@ -181,7 +181,10 @@ class IncidentCommands(ConsoleCommands):
         )
 
     def _refuse_apply(self, chosen: Incident, mitigation: str) -> None:
-        """Refuse to apply a mitigation: no adapter can apply one yet."""
+        """Refuse to apply a mitigation: only a controller carries one out, by its own proposals."""
         if not self.state.reject_if_read_only(f"apply {mitigation}"):
             self.state.log_action("refused", chosen, note=mitigation)
-            self.console.show_message(f"apply {mitigation}: refused, no connected adapter can apply it", True)
+            why = "no connected adapter can apply it"
+            if self.state.action_feed is not None:
+                why = "a controller carries out what it proposes: 5 shows it"
+            self.console.show_message(f"apply {mitigation}: refused, {why}", True)

@@ -252,6 +252,8 @@ class TextDialog(ModalScreen[str]):
         Binding("k,up", "scroll(-1)", "up"),
         Binding("ctrl+d,pagedown", "scroll(10)", "page down"),
         Binding("ctrl+u,pageup", "scroll(-10)", "page up"),
+        Binding("g,home", "scroll(-1000000)", "first line"),
+        Binding("G,end", "scroll(1000000)", "last line"),
     ]
 
     def __init__(self, title: str, lines: Callable[[int], list[Line]], *, ascii_: bool, choices: str = "") -> None:

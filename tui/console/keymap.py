@@ -54,13 +54,14 @@ class KeyBinding:
 
 _TABLES = ("diagnoses", "signals")
 _INCIDENTS = ("diagnoses", "actions")
+_ACTIONS = ("actions",)
 _SORTABLE = ("signals", "fabric")
 KEYS = (
     KeyBinding("diagnoses", ("1",), "screen", 1, "Diagnoses: incidents and their evidence", "Screens"),
     KeyBinding("fabric", ("2",), "screen", 2, "Fabric: the topology and its incidents", "Screens"),
     KeyBinding("signals", ("3",), "screen", 3, "Signals: every series of the fleet", "Screens"),
     KeyBinding("catalogue", ("4",), "screen", 4, "Catalogue: conditions, signals, mitigations, sources", "Screens"),
-    KeyBinding("actions", ("5",), "screen", 5, "Actions: advice, operator log, rules", "Screens"),
+    KeyBinding("actions", ("5",), "screen", 5, "Actions: changes, advice, operator log, rules", "Screens"),
     KeyBinding("down", ("j", "down"), "move", 1, "next row; scroll an open pane", "Move"),
     KeyBinding("up", ("k", "up"), "move", -1, "previous row", "Move"),
     KeyBinding("first", ("g", "home"), "move", -1_000_000_000, "first row", "Move"),
@@ -89,7 +90,7 @@ KEYS = (
         ("v",),
         "view",
         1,
-        "next view: racks, groups, matrix; advice, log, rules",
+        "next view: racks, groups, matrix; changes, advice, log, rules",
         "Look",
         "view",
         ("fabric", "actions"),
@@ -103,6 +104,9 @@ KEYS = (
         "Look",
         "",
         ("diagnoses", "catalogue"),
+    ),
+    KeyBinding(
+        "expressions", ("e",), "expressions", 0, "evidence in words, or by its expressions", "Look", "", ("diagnoses",)
     ),
     KeyBinding("sources", ("s",), "sources", 0, "sources and missing data", "Look"),
     KeyBinding("zoom", ("z",), "zoom", 0, "maximise the pane, and back", "Look"),
@@ -127,6 +131,9 @@ KEYS = (
     ),
     KeyBinding("acknowledge", ("a",), "ack", 0, "acknowledge; again to undo", "Act", "ack", _INCIDENTS),
     KeyBinding("snooze", ("n",), "snooze", 0, "snooze for a duration", "Act", "", _INCIDENTS),
+    KeyBinding("approve", ("x",), "approve", 0, "approve a proposed change; asks for the reason", "Act", "", _ACTIONS),
+    KeyBinding("refuse", ("d",), "refuse", 0, "refuse a change that has not begun", "Act", "", _ACTIONS),
+    KeyBinding("undo", ("u",), "undo", 0, "have a change in place taken back", "Act", "", _ACTIONS),
     KeyBinding(
         "mark",
         ("space",),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from skewscope.adapters.inputs.recording import Recording
     from skewscope.adapters.runtime.channel import ControllerEndpoint
     from skewscope.adapters.runtime.replay import Progress
+    from skewscope.adapters.view.action_feed import ActionFeed
     from skewscope.adapters.view.builder import ViewHistory
 
 KEYS_FILE = "keys.toml"
@@ -92,11 +93,19 @@ def open_remote_console(url: str, token_file: Path | None, options: LaunchOption
         SkewscopeError: The console cannot start, or the controller does not answer.
     """
     endpoint = resolve_controller(url, token_file)
-    return _run_console(options, lambda history, report_progress: _attach_remote(endpoint, history, report_progress))
+    from skewscope.adapters.view.action_feed import ActionFeed  # noqa: PLC0415
+
+    feed = ActionFeed(endpoint)
+
+    def read(history: "ViewHistory", report_progress: "Progress") -> None:
+        _attach_remote(endpoint, history, report_progress)
+        feed.start()
+
+    return _run_console(options, read, feed)
 
 
-def resolve_controller(url: str, token_file: Path | None) -> "ControllerEndpoint":
-    """Returns the endpoint of a controller, with the token from a file or the environment.
+def resolve_controller(url: str, token_file: Path | None, *, with_token: bool = True) -> "ControllerEndpoint":
+    """Returns the endpoint of a controller, with the token from a file or the environment, or without one.
 
     Raises:
         InputError: The address is invalid, or the file cannot be read.
@@ -115,6 +124,8 @@ def resolve_controller(url: str, token_file: Path | None) -> "ControllerEndpoint
     if token_file is not None and not os.access(token_file, os.R_OK):
         raise InputError([Problem("--token-file", 0, "", f"an unreadable file, {token_file}", "a file with a token")])
     token, variable = (str(token_file), "") if token_file else ("", TOKEN_VARIABLE)
+    if not with_token:
+        token, variable = "", ""
     return ControllerEndpoint(url.rstrip("/"), token, variable, os.environ.get("SSL_CERT_FILE", ""))
 
 
@@ -123,7 +134,9 @@ def _default_log() -> Path:
     return former if former.exists() else state_folder() / OPERATOR_LOG_FILE
 
 
-def _run_console(options: LaunchOptions, read: Callable[["ViewHistory", "Progress"], None]) -> int:
+def _run_console(
+    options: LaunchOptions, read: Callable[["ViewHistory", "Progress"], None], action_feed: "ActionFeed | None" = None
+) -> int:
     """Open the console on the history that `read` fills; returns the exit code."""
     from skewscope.adapters.view.builder import ViewHistory  # noqa: PLC0415
     from skewscope.kb.loader import catalogue  # noqa: PLC0415
@@ -143,6 +156,7 @@ def _run_console(options: LaunchOptions, read: Callable[["ViewHistory", "Progres
         keys=keys,
         operator_log=log,
         operator=operator_name(),
+        action_feed=action_feed,
     )
     sys.setswitchinterval(READER_SWITCH_INTERVAL_S)
     history = ViewHistory()

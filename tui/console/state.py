@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from skewscope.adapters.view.action_feed import ActionFeed, ActionList
 from skewscope.adapters.view.snapshot import ViewFeed, ViewSnapshot
+from skewscope.engine.actions.action import PROPOSED
 from skewscope.engine.model.incident import Incident
 from skewscope.tui.console.operator_log import OperatorLog, OperatorLogEntry
 from skewscope.tui.console.player import Player
@@ -35,6 +37,9 @@ class ConsoleState:
     write: bool = False
     operator: str = "operator"
     ascii: bool = False
+    action_feed: ActionFeed | None = None
+    """The actions of a controller; None where there is none, as for a recording."""
+    actions: ActionList = field(default_factory=ActionList)
     snapshot: ViewSnapshot | None = None
     player: Player = field(default_factory=lambda: Player(()))
     follow: bool = True
@@ -72,11 +77,21 @@ class ConsoleState:
         self._set_snapshot(self.feed.snapshot(self.player.index))
         return True
 
+    def pull_actions(self) -> tuple[str, ...]:
+        """Take the current actions from the controller; returns the titles of new proposals."""
+        if self.action_feed is None or self.action_feed.latest is self.actions:
+            return ()
+        known = {one.id for one in self.actions.actions}
+        begun, self.actions = bool(self.actions.mode), self.action_feed.latest
+        self.version += 1
+        fresh = [one for one in self.actions.actions if one.state == PROPOSED and one.id not in known]
+        return tuple(one.title for one in fresh) if begun else ()
+
     def _set_snapshot(self, snapshot: ViewSnapshot) -> None:
         if self.snapshot is None or snapshot.topology is not self.snapshot.topology:
             self.__dict__.pop("node_lookup", None)
         self.snapshot = snapshot
-        self.names = replace(self.names, incidents=snapshot.incidents)
+        self.names = replace(self.names, incidents=snapshot.incidents, topology=snapshot.topology)
         self.version += 1
 
     def seek(self, player: Player) -> None:
@@ -110,6 +125,11 @@ class ConsoleState:
         """The time of the current snapshot."""
         return self.snapshot.time if self.snapshot else 0.0
 
+    @property
+    def reading(self) -> str:
+        """`reading 40 %` while data is loading, '' afterwards."""
+        return f"reading {round(100 * self.progress[1])} %" if self.progress is not None else ""
+
     def status(self) -> ConsoleStatus | None:
         """Returns the content of the status line, None without a snapshot."""
         if (snapshot := self.snapshot) is None:
@@ -118,7 +138,7 @@ class ConsoleState:
             # After a lost connection the last snapshot stays visible with its time.
             mode = "PAUSED" if not self.follow else "LAST" if self.feed.trouble else "LIVE"
         else:
-            mode = "READING" if self.progress else "PLAYING" if self.player.playing else "REPLAY"
+            mode = self.reading.upper() if self.progress else "PLAYING" if self.player.playing else "REPLAY"
         return ConsoleStatus(
             snapshot.incidents,
             mode,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from skewscope.kb import citations
 from skewscope.kb.changes import CatalogueDiff
 from skewscope.kb.claims import EntryClaim
+from skewscope.kb.command_template import fill_command
 from skewscope.kb.judgement import describe_least
 from skewscope.kb.matrix import DEPLOYMENTS, MatrixRow, count_verdicts
 from skewscope.kb.model import (
@@ -21,6 +22,7 @@ from skewscope.kb.model import (
 from skewscope.kb.query import referencing_entries
 from skewscope.kb.search import SearchHit
 from skewscope.tui.render.blocks import bullet_lines, fact_lines, table_lines
+from skewscope.tui.render.command_lines import command_lines, command_source_lines
 from skewscope.tui.render.detail import DisplayNames, recipe_lines
 from skewscope.tui.render.text import Line, line
 
@@ -157,7 +159,7 @@ def _mitigation_steps(ids: Iterable[str], names: DisplayNames) -> list[Line]:
         known = names.catalogue.mitigations.get(id_)
         title = (known.name, f" ({id_}, {known.actor}): {known.what}") if known else (id_, "")
         out.append(((f"  · {title[0]}", "key"), (title[1], "")))
-        facts = (*recipe_lines(known), _dpu_reach_line(known)) if known else ()
+        facts = (*recipe_lines(known), _dpu_reach_line(known), *_command_hints(known)) if known else ()
         # wrapped lines take their indent from the first piece
         out += [((f"  {first}", role), *rest) for (first, role), *rest in facts]
     return [(), line("Mitigations", "title"), *out] if out else []
@@ -165,6 +167,12 @@ def _mitigation_steps(ids: Iterable[str], names: DisplayNames) -> list[Line]:
 
 def _dpu_reach_line(known: Mitigation) -> Line:
     return (("  from a DPU: ", "dim"), (f"{known.dpu.can}. {known.dpu.how}", ""))
+
+
+def _command_hints(known: Mitigation) -> list[Line]:
+    """Returns where its commands are shown, or why there is none."""
+    hint = f"skewscope kb show {known.id}" if known.commands else known.no_command
+    return [(("  commands: ", "dim"), (hint, ""))] if hint else []
 
 
 def _claim_line(claim: Claim, names: DisplayNames) -> Line:
@@ -231,7 +239,8 @@ def _symptom_lines(entry: Symptom, names: DisplayNames) -> list[Line]:
 
 
 def _mitigation_lines(entry: Mitigation, names: DisplayNames) -> list[Line]:
-    facts = fact_lines(("actor", entry.actor), ("adapters", ", ".join(entry.adapters)), ("basis", entry.basis))
+    changes = ", ".join(f"{change.kind} of a {change.of}" for change in entry.changes) or "by hand"
+    facts = fact_lines(("actor", entry.actor), ("carried out as", changes), ("basis", entry.basis))
     out = [
         line(entry.name, "title"),
         line(entry.id, "dim"),
@@ -240,6 +249,9 @@ def _mitigation_lines(entry: Mitigation, names: DisplayNames) -> list[Line]:
         *recipe_lines(entry),
         _dpu_reach_line(entry),
     ]
+    shown = command_lines((fill_command(command, {}) for command in entry.commands), entry.no_command)
+    out += [(), line("Commands", "title"), *shown] if shown else []
+    out += bullet_lines("Seen in", command_source_lines(entry.commands))
     out += bullet_lines("Reported measurements", (_claim_line(c, names) for c in entry.claims))
     return out + _usage_lines("mitigations", entry.id, names)
 

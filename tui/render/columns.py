@@ -6,7 +6,7 @@ Columns that do not fit are dropped whole, by priority; in wide mode all are kep
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from skewscope.tui.render.text import Line, Span, pad, width
+from skewscope.tui.render.text import Line, Span, cut_begin, pad, width
 
 Cell = Span
 """Text and role."""
@@ -24,6 +24,8 @@ class TableColumn:
     align_right: bool = False
     shrinkable: bool = False
     """Whether a part of its text is useful; other columns are dropped instead of cut."""
+    keeps_end: bool = False
+    """Whether the end of a text tells more than its begin, as in `node/gpu`."""
 
 
 ColumnWidths = tuple[tuple[TableColumn, int], ...]
@@ -76,7 +78,8 @@ def row_line(widths: ColumnWidths, cell: Callable[[str], Cell], mark: Span = (" 
     spans: list[Span] = [mark]
     for column, cells in widths:
         text, role = cell(column.id)
-        shown = pad(text, cells, right=column.align_right) + " "
+        whole = cut_begin(text, cells) if column.keeps_end else text
+        shown = pad(whole, cells, right=column.align_right) + " "
         if spans[-1][1] == role:
             spans[-1] = (spans[-1][0] + shown, role)
         else:

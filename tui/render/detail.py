@@ -4,12 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
+from skewscope.engine.advice.command_values import fill_commands
 from skewscope.engine.model.incident import Advice, CompetingCondition, Incident, IncidentEvidence
+from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue, Mitigation
 from skewscope.kb.problems import join_names
 from skewscope.tui.render import expression_text, units
+from skewscope.tui.render.command_lines import command_lines
 from skewscope.tui.render.text import Line, line, pad, width
 
+MIN_BITS = 16
+"""A whole number from which on a value without unit is no share: 1,600 %."""
 SEVERITY_GLYPHS = {"critical": ("✖", "crit"), "warning": ("!", "warn"), "info": ("·", "info"), "resolved": ("✓", "ok")}
 """Glyph and role by severity, or for resolved."""
 SYMPTOM_GLYPH = "~"
@@ -32,6 +37,8 @@ class DisplayNames:
     incidents: tuple[Incident, ...] = ()
     draw_series: Callable[[Incident, IncidentEvidence], Line] | None = field(default=None, compare=False)
     """Draws the series of an evidence item, if there is one."""
+    topology: Topology | None = field(default=None, compare=False)
+    """Where the names in commands come from."""
 
     def condition_name(self, id_: str) -> str:
         """Returns the name of a condition or symptom, or its id if it is unknown."""
@@ -125,8 +132,12 @@ def duration(incident: Incident, now: float) -> float:
 
 
 def format_value(item: IncidentEvidence) -> str:
-    """Returns an item's value with its unit; percent if its expression compares with percent."""
-    return units.format_value(item.value, item.unit, share="percent" in item.expr)
+    """Returns an item's value with its unit, '' where several values decided; percent if compared with percent."""
+    if item.value is None and item.verdict != "unknown":
+        return ""
+    # An item that compares shares as well as bits may be decided by bits, such as 64.
+    is_bits = item.value is not None and item.value >= MIN_BITS and item.value == round(item.value)
+    return units.format_value(item.value, item.unit, share="percent" in item.expr and not is_bits)
 
 
 def format_name(name: str) -> str:
@@ -142,6 +153,7 @@ def headline(incident: Incident, names: DisplayNames, now: float) -> tuple[Line,
         (incident.severity, role),
         (f" · {incident.state} · ", ""),
         (f"{format_confidence(incident)} sure", "title"),
+        (_open_cause(incident), ""),
     )
     ended = f", ended {units.format_time(incident.resolved_at)}" if incident.resolved_at is not None else ""
     lasted = units.format_duration(duration(incident, now))
@@ -152,12 +164,19 @@ def headline(incident: Incident, names: DisplayNames, now: float) -> tuple[Line,
     return what, state, line("  " + " · ".join(filter(None, facts)), "dim")
 
 
+def _open_cause(incident: Incident) -> str:
+    """Returns that the cause of a symptom is open however sure the symptom is, '' for a diagnosis."""
+    if not incident.is_symptom or not incident.candidates:
+        return ""
+    return " · cause open" if len(incident.candidates) > 1 else ""
+
+
 def lead_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
     """Returns what an operator needs first: what is seen, likely causes, what to do, what would decide, relations."""
     parts = (
         Section("seen", _summary_lines(incident) + _seen_lines(incident, names)),
         Section("causes", _probable_causes(incident, names, MAX_CAUSES)),
-        Section("or", () if incident.is_symptom else _alternative_lines(incident, names)),
+        Section("otherwise", () if incident.is_symptom else _alternative_lines(incident, names)),
         Section("do", _advice_lines(incident, names)),
         Section("decides", _decisive_lines(incident, names)),
         *_relation_sections(incident, names, MAX_EXPLAINED),
@@ -222,7 +241,7 @@ def _seen_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
     if incident.is_symptom:
         return _abnormal_lines(held, incident, names)
     if names.draw_series is None:
-        shown = ", ".join(f"{format_name(item.name)} ({format_value(item)})" for item in held)
+        shown = ", ".join(_name_with_value(item) for item in held)
         return (line(shown),) if shown else ()
     name_width = max((width(format_name(item.name)) for item in held), default=0)
     value_width = max((width(format_value(item)) for item in held), default=0)
@@ -230,6 +249,11 @@ def _seen_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
         (*_evidence_line(item, name_width, value_width, ("+", "ok")), *names.draw_series(incident, item))
         for item in held
     )
+
+
+def _name_with_value(item: IncidentEvidence) -> str:
+    value = format_value(item)
+    return f"{format_name(item.name)} ({value})" if value else format_name(item.name)
 
 
 def _abnormal_lines(held: list[IncidentEvidence], incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
@@ -245,13 +269,13 @@ def _abnormal_lines(held: list[IncidentEvidence], incident: Incident, names: Dis
 
 def _alternative_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
     """Returns the likeliest alternatives in one line, and how many more there are."""
-    named = [f"{names.condition_name(c.condition)} ({round(100 * c.confidence)} %)" for c in incident.competing]
+    named = [f"{names.condition_name(c.condition)} (fits to {round(100 * c.confidence)} %)" for c in incident.competing]
     shown, more = named[:MAX_CAUSES], len(named) - MAX_CAUSES
     listed = {one.condition for one in incident.competing}
     unjudged = sum(name not in listed for name in incident.candidates)
     notes = [
         f"{units.format_count(more, 'more alternative')}" if more > 0 else "",
-        f"{units.format_count(unjudged, 'candidate')} without telemetry" if unjudged else "",
+        f"{unjudged} not judged for want of telemetry" if unjudged else "",
     ]
     found = "; ".join(filter(None, (", ".join(shown), *notes)))
     return (line(found),) if found else ()
@@ -332,13 +356,18 @@ def _advice_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
 
 
 def recipe_items(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
-    """Returns all advice, each with effect, risk, undo and check of the mitigation."""
+    """Returns all advice, each with effect, risk, undo, check and commands of the mitigation."""
     items: list[Line] = []
     for n, advice in enumerate(incident.mitigations, 1):
         items.append(_advice_line(n, advice, names))
         if known := names.catalogue.mitigations.get(advice.id):
-            items += recipe_lines(known)
+            items += [*recipe_lines(known), *advised_command_lines(known, incident, names)]
     return tuple(items)
+
+
+def advised_command_lines(known: Mitigation, incident: Incident, names: DisplayNames) -> list[Line]:
+    """Returns the commands of a mitigation with the names of an incident, ready to copy."""
+    return command_lines(fill_commands(known, incident, names.topology), known.no_command)
 
 
 def _advice_line(n: int, advice: Advice, names: DisplayNames) -> Line:

@@ -9,6 +9,7 @@ from skewscope.engine.model.incident import Incident
 from skewscope.tui.render import charts, detail, evidence_series, incident_layout, units
 from skewscope.tui.render.charts import Curve
 from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.evidence_sentence import evidence_sentence
 from skewscope.tui.render.expression_text import format_expression
 from skewscope.tui.render.node_lookup import NodeLookup
 from skewscope.tui.render.status import join_columns
@@ -31,6 +32,8 @@ class DrilldownContext:
     names: DisplayNames
     node_lookup: NodeLookup
     ascii: bool = False
+    expressions: bool = False
+    """Whether evidence is shown by its expressions, not in words."""
 
 
 def drilldown_lines(context: DrilldownContext, columns: int, rows: int = 40) -> list[Line]:
@@ -132,8 +135,14 @@ def term_lines(context: DrilldownContext, columns: int) -> list[Line]:
             (f" now {pad(shown, 10)}", "" if value is not None else "dim"),
         ]
         out.append(fit((*spans, *over), columns))
-        out += wrap((("      ", ""), (format_expression(item.expr), "dim")), columns, 6)
+        said = format_expression(item.expr) if context.expressions else _sentence(item.expr, context.names)
+        out += wrap((("      ", ""), (said, "dim")), columns, 6)
     return [*out, ()]
+
+
+def _sentence(text: str, names: DisplayNames) -> str:
+    signals = names.catalogue.signals
+    return evidence_sentence(text, lambda id_: signals[id_].name if id_ in signals else "")
 
 
 def _current_value(now: EvidenceRow | None, place: int) -> float | None:

@@ -7,11 +7,13 @@ import numpy as np
 from skewscope.adapters.view.snapshot import ViewSnapshot
 from skewscope.engine.model.arrays import F32
 from skewscope.engine.model.incident import Incident, IncidentEvidence
-from skewscope.tui.render.expression_text import decisive_signals
+from skewscope.tui.render.expression_text import all_signals, decisive_signals, is_difference_from_peers
 from skewscope.tui.render.node_lookup import NodeLookup
 
 MAX_PEERS = 16
 """Peers drawn at most."""
+GAP_TOLERANCE = 0.5
+"""How far the difference of a series may be from that of an item, as a share of it: windows smooth it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,22 +39,59 @@ class EvidenceSeries:
 def find_series(
     item: IncidentEvidence, incident: Incident, snapshot: ViewSnapshot, node_lookup: NodeLookup
 ) -> EvidenceSeries | None:
-    """Returns the series that a piece of evidence measures; None if there is none or its verdict is unknown."""
-    for signal in decisive_signals(item.expr) if item.verdict != "unknown" else ():
-        row = _best_row(signal, incident, snapshot, node_lookup, front="front(" in item.expr)
-        if row >= 0:
-            series_index = snapshot.signals.series_index
-            peers = [int(r) for r in series_index.peers_of(row) if r < len(snapshot.signals)][:MAX_PEERS]
-            one = series_index.series[row]
-            return EvidenceSeries(row, signal, one.entity, one.unit, tuple(peers))
-    return None
+    """Returns the series that a piece of evidence measures; None if there is none or its verdict is unknown.
+
+    Where the evidence is a difference from peers, it is the series with that difference.
+    """
+    if item.verdict == "unknown":
+        return None
+    row = _row_with_gap(item, incident, snapshot)
+    for signal in decisive_signals(item.expr):
+        if row < 0:
+            row = _best_row(signal, incident, snapshot, node_lookup, front="front(" in item.expr)
+    if row < 0:
+        return None
+    series_index = snapshot.signals.series_index
+    peers = [int(r) for r in series_index.peers_of(row) if r < len(snapshot.signals)][:MAX_PEERS]
+    one = series_index.series[row]
+    return EvidenceSeries(row, one.signal, one.entity, one.unit, tuple(peers))
+
+
+def _is_gap(item: IncidentEvidence) -> bool:
+    """Returns whether the value of an item is a difference from peers."""
+    return item.value is not None and is_difference_from_peers(item.expr)
+
+
+def _row_with_gap(item: IncidentEvidence, incident: Incident, snapshot: ViewSnapshot) -> int:
+    """Returns the row of the incident's entity that is as far from its peers as an item says, -1 if none is."""
+    signals = snapshot.signals
+    if not _is_gap(item) or item.value is None or not len(signals):
+        return -1
+    value, median = signals.latest.value, signals.latest.peer_median
+    best, least = -1, GAP_TOLERANCE * max(abs(item.value), 1.0)
+    for name in all_signals(item.expr):
+        for row in map(int, signals.series_index.by_signal.get(name, ())):
+            if row >= len(signals) or not _is_of(signals.series_index.series[row].entity, incident):
+                continue
+            away = abs(float(value[row]) - float(median[row]) - item.value)
+            if away < least:
+                best, least = row, away
+    return best
+
+
+def _is_of(entity: str, incident: Incident) -> bool:
+    """Returns whether an entity is that of an incident, or it as a member of a group."""
+    return entity == incident.name or entity.endswith(f":{incident.name}")
 
 
 def list_series(
     incident: Incident, snapshot: ViewSnapshot, node_lookup: NodeLookup
 ) -> list[tuple[IncidentEvidence, EvidenceSeries]]:
-    """Returns the evidence items with a series, each series once, the strongest evidence first."""
-    order = sorted(incident.evidence, key=lambda e: (e.verdict != "yes", -e.weight))
+    """Returns the evidence items with a series, each series once, the strongest evidence first.
+
+    Of equally strong ones, a difference from peers is first: the peers' series show it.
+    """
+    order = sorted(incident.evidence, key=lambda e: (e.verdict != "yes", -e.weight, not _is_gap(e)))
     found: dict[int, tuple[IncidentEvidence, EvidenceSeries]] = {}
     for item in order:
         if one := find_series(item, incident, snapshot, node_lookup):
@@ -72,7 +111,7 @@ def _best_row(signal: str, incident: Incident, snapshot: ViewSnapshot, node_look
 
     def misfit(row: int) -> tuple[int, float]:
         one = signals.series_index.series[row]
-        if one.entity == incident.name or one.entity.endswith(f":{incident.name}"):
+        if _is_of(one.entity, incident):
             near = 0
         else:
             lies = node_lookup.nodes_of(one.kind, one.entity)

@@ -12,6 +12,8 @@ from skewscope.rules.parsing import ExpressionProblem, dotted_name, parse_syntax
 
 _QUANTITY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?\* ?([A-Za-z]\w*(?:/[A-Za-z]\w*)?)(?![\w.(\[])")
 """A number times a unit; a number times a signal, a function or a let is not a quantity."""
+PEER_DIFFERENCE = "peer_excess"
+"""Function whose value is the difference between an entity and its peers, in the unit of its signal."""
 
 
 def split_definitions(text: str) -> tuple[str, dict[str, str]]:
@@ -43,12 +45,35 @@ def decisive_signals(text: str) -> tuple[str, ...]:
     tree = _parse(expression)
     if tree is None:
         return ()
+    side = _decisive_side(tree, lets)
+    return _signals(tree if side is None else side, lets)
+
+
+def is_difference_from_peers(text: str) -> bool:
+    """Returns whether the first comparison measures how far an entity is from its peers."""
+    expression, definitions = split_definitions(text)
+    lets = {name: tree for name, meaning in definitions.items() if (tree := _parse(meaning)) is not None}
+    tree = _parse(expression)
+    side = _decisive_side(tree, lets) if tree is not None else None
+    calls = (node.func for node in _walk(side, lets) if isinstance(node, ast.Call)) if side is not None else ()
+    return any(isinstance(name, ast.Name) and name.id == PEER_DIFFERENCE for name in calls)
+
+
+def _decisive_side(tree: ast.expr, lets: Mapping[str, ast.expr]) -> ast.expr | None:
+    """Returns the side of the first comparison that is measured, None where nothing is compared."""
     for node in _walk(tree, lets):
         if isinstance(node, ast.Compare):
             for side in (node.left, *node.comparators):
-                if found := _signals(side, lets):
-                    return found
-    return _signals(tree, lets)
+                if _signals(side, lets):
+                    return side
+    return None
+
+
+def all_signals(text: str) -> tuple[str, ...]:
+    """Returns the signals of an expression and its lets, each once."""
+    expression, definitions = split_definitions(text)
+    trees = (_parse(part) for part in (expression, *definitions.values()))
+    return tuple(dict.fromkeys(name for tree in trees if tree is not None for name in _signals(tree, {})))
 
 
 def _parse(text: str) -> ast.expr | None:

@@ -6,12 +6,17 @@ import numpy as np
 
 from skewscope.adapters.view.snapshot import RowIndex, ViewSnapshot
 from skewscope.engine.model.incident import SEVERITIES, Incident
+from skewscope.tui.render.detail import SEVERITY_GLYPHS
 from skewscope.tui.render.node_lookup import NodeLookup
 
 FULL_DEVIATION = 20.0
 """The deviation of a full cell."""
+HEALTHY_LEVEL = 0.49
+"""Highest level of a cell without an incident: it must not look as full as one with an incident."""
 NODE_KINDS = ("rank", "node", "port", "gpu")
-"""Kinds located at one node; incidents of groups and pools would colour all their nodes."""
+"""Kinds located at one node."""
+MARKED_KINDS = (*NODE_KINDS, "link", "replica")
+"""Kinds whose incidents mark their nodes; those of groups do so as roots only, those of pools would mark all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +39,22 @@ class HeatMap:
     deviation: dict[str, float]
     """The largest deviation of the series of each node and each port."""
 
+    def mark(self, node: str) -> str:
+        """Returns the sign of the worst incident of a node, beside its colour; '' without one."""
+        severity = self.node_severity.get(node, "")
+        return SEVERITY_GLYPHS[severity][0] if severity else ""
+
     def cell(self, node: str, rail: str) -> tuple[float, str]:
         """Returns level (0 to 1, NaN if unknown) and role of a cell."""
         off = self.deviation.get(f"{node}/{rail}" if rail else node, np.nan)
         severity = self.node_severity.get(node, "")
         role = {"critical": "crit", "warning": "warn", "info": "info"}.get(severity, "" if np.isfinite(off) else "dim")
-        level = min(off / FULL_DEVIATION, 1.0) if np.isfinite(off) else np.nan
+        level = min(off / FULL_DEVIATION, 1.0 if severity else HEALTHY_LEVEL) if np.isfinite(off) else np.nan
         return (max(level, 0.99) if severity and not rail and np.isfinite(level) else level), role
+
+
+def _marks_nodes(incident: Incident) -> bool:
+    return incident.kind in MARKED_KINDS or (incident.kind == "group" and incident.explained_by is None)
 
 
 @dataclass
@@ -56,7 +70,7 @@ class HeatMapBuilder:
         hit: dict[str, str] = {}
         incidents = tuple(i for i in snapshot.incidents if i.state == "firing")
         for incident in incidents:
-            for name in (incident.name, *incident.also) if incident.kind in NODE_KINDS else ():
+            for name in (incident.name, *incident.also) if _marks_nodes(incident) else ():
                 for node in self.node_lookup.nodes_of(incident.kind, name):
                     before = hit.get(node, "info")
                     hit[node] = max(before, incident.severity, key=SEVERITIES.index)

@@ -1,15 +1,21 @@
 """The report as a self-contained HTML page with charts: no scripts, no external resources. Pure."""
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skewscope.adapters.actions.summary import describe_action
 from skewscope.adapters.view.snapshot import ViewSnapshot
+from skewscope.engine.actions.action import Action
+from skewscope.engine.advice.command_values import fill_commands
 from skewscope.engine.model.incident import Incident, IncidentEvidence
 from skewscope.tui.render import detail, evidence_series, incident_table, text, units
+from skewscope.tui.render.actions import format_measurement
+from skewscope.tui.render.command_lines import commands_html
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.expression_text import format_expression
 from skewscope.tui.render.node_lookup import NodeLookup
@@ -19,8 +25,8 @@ CHART_WIDTH, CHART_HEIGHT = 640, 130
 LEFT_MARGIN, BOTTOM_MARGIN = 96, 18
 MAX_CHARTS = 3
 MAX_POINTS = 600
-_TABLE_LABELS = ("why", "against", "ruled out", "unknown")
-"""Sections that the table of evidence replaces."""
+_REPLACED_LABELS = ("why", "against", "ruled out", "unknown", "do")
+"""Sections that the table of evidence and the section of advice replace."""
 STYLE = """
 :root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--dim:#5a646e;--line:#c4cad0;--peer:#8b959e;
 --band:#b3261e14;--crit:#b3261e;--warn:#8a5a00;--info:#0b57a4;--ok:#1a7431}
@@ -34,6 +40,7 @@ td,th{text-align:left;padding:.2rem .6rem .2rem 0;vertical-align:top}th{color:va
 td.n{text-align:right}td.n,td.l{white-space:nowrap}.crit{color:var(--crit)}.warn{color:var(--warn)}.info{color:var(--info)}
 .ok{color:var(--ok)}.dim{color:var(--dim)}a{color:var(--info)}code{font-size:.85em}svg{max-width:100%;height:auto}
 svg text{fill:var(--dim);font:11px system-ui}.wide{overflow-x:auto}ul{padding-left:1.2rem}
+pre{overflow-x:auto;padding:.4rem .6rem;border:1px solid var(--line)}
 table.lead{width:auto}summary{cursor:pointer;color:var(--info)}
 """
 
@@ -50,6 +57,8 @@ class HtmlReportData:
     missing: Iterable[str]
     unused: Iterable[str] = ()
     """Sentences on samples that were not used."""
+    actions: tuple[Action, ...] = ()
+    """What a controller did about its incidents."""
 
 
 def render_html(data: HtmlReportData) -> str:
@@ -106,15 +115,17 @@ def _incident_section(incident: Incident, data: HtmlReportData, node_lookup: Nod
     """Returns a root incident: what an operator needs and charts; the reasoning is folded."""
     what, state, since = detail.headline(incident, data.names, data.snapshot.time)
     charts = (
-        _chart_svg(incident, data.snapshot, item, one)
+        _chart_svg(incident, data, item, one)
         for item, one in evidence_series.list_series(incident, data.snapshot, node_lookup)[:MAX_CHARTS]
     )
-    reasoning = [part for part in detail.full_sections(incident, data.names) if part.label not in _TABLE_LABELS]
+    reasoning = [part for part in detail.full_sections(incident, data.names) if part.label not in _REPLACED_LABELS]
     return "".join(
         (
             f"<h2 id='{_escape(incident.id)}'>{_spans_html(what)}</h2>",
             f"<p>{_spans_html(state)}<br>{_spans_html(since)}</p>",
             _lead_table(detail.lead_sections(incident, data.names)),
+            _actions_section(incident, data),
+            _advice_section(incident, data),
             *charts,
             "<details><summary>why</summary>",
             _evidence_table(incident),
@@ -148,6 +159,31 @@ def _evidence_table(incident: Incident) -> str:
     return f"<h3>evidence</h3><div class=wide><table><tr>{head}</tr>{body}</table></div>"
 
 
+def _advice_section(incident: Incident, data: HtmlReportData) -> str:
+    """Returns each advised mitigation with its effect, risk, way back and check, and its commands ready to copy."""
+    out = []
+    names = replace(data.names, topology=data.snapshot.topology)
+    for advice in incident.mitigations:
+        known = names.catalogue.mitigations.get(advice.id)
+        if known is not None:
+            recipe = "".join(f"<li>{_spans_html(one)}" for one in detail.recipe_lines(known))
+            filled = commands_html(known, fill_commands(known, incident, names.topology))
+            why = f"<p>{_escape(advice.why)}</p>" if advice.why else ""
+            out.append(f"<h3>{_escape(known.name)} ({_escape(advice.actor)})</h3>{why}<ul>{recipe}</ul>{filled}")
+    return f"<details><summary>what to do</summary>{''.join(out)}</details>" if out else ""
+
+
+def _actions_section(incident: Incident, data: HtmlReportData) -> str:
+    """Returns what was done about an incident: each action in a sentence, its effect, its calls."""
+    items = []
+    for action in (one for one in data.actions if one.reason.incident == incident.id):
+        calls = "".join(f"<br><code>{_escape(call)}</code>" for call in action.plan.calls)
+        gained = format_measurement(action.measurement)
+        facts = f"<br>{_escape(gained)}" if gained else ""
+        items.append(f"<li>{_escape(describe_action(action))}{facts}{calls}</li>")
+    return f"<h3>acted</h3><ul>{''.join(items)}</ul>" if items else ""
+
+
 def _missing_section(data: HtmlReportData) -> str:
     items = "".join(f"<li>{_escape(one)}" for one in data.missing)
     unused = "".join(f"<li>{_escape(one)}" for one in data.unused)
@@ -170,9 +206,10 @@ def _duration_band(incident: Incident, times: NDArray[np.floating]) -> str:
 
 
 def _chart_svg(
-    incident: Incident, snapshot: ViewSnapshot, item: IncidentEvidence, one: evidence_series.EvidenceSeries
+    incident: Incident, data: HtmlReportData, item: IncidentEvidence, one: evidence_series.EvidenceSeries
 ) -> str:
     """Returns a series and its peers as SVG, '' without data."""
+    snapshot = data.snapshot
     own, others, times = one.own_values(snapshot), one.peer_values(snapshot), snapshot.signals.times()
     if not len(times) or not np.isfinite(own).any():
         return ""
@@ -180,7 +217,7 @@ def _chart_svg(
     own, others, times = own[::step], others[:, ::step], times[::step]
     values = np.concatenate([own, others.ravel()])
     high = float(np.nanmax(values)) or 1.0
-    low = min(float(np.nanmin(values)), 0.0)
+    low = min(float(np.nanmin(values)), math.inf if _is_reading(one, data.names) else 0.0)
     share = units.is_share(one.signal)
     lines = [
         _duration_band(incident, times),
@@ -189,7 +226,7 @@ def _chart_svg(
     lines.append(_curve_path(times, own, (low, high), "var(--crit)", 2.0))
     peers = units.format_count(len(one.peer_rows), "peer")
     name = f"{detail.format_name(item.name)}: {one.signal} of {one.entity}, beside {peers}"
-    top, bottom = (_escape(units.format_value(value, one.unit, share=share)) for value in (high, low))
+    top, bottom = (_escape(units.format_brief(value, one.unit, share=share)) for value in (high, low))
     baseline = CHART_HEIGHT - BOTTOM_MARGIN
     labels = (
         f"<text x={LEFT_MARGIN - 6} y=12 text-anchor=end>{top}</text>"
@@ -200,6 +237,12 @@ def _chart_svg(
     frame = f"<path d='M{LEFT_MARGIN} 2V{baseline}H{CHART_WIDTH}' fill=none stroke=var(--line) />"
     head = f"<svg viewBox='0 0 {CHART_WIDTH} {CHART_HEIGHT}' role=img aria-label='{_escape(name)}'>"
     return f"<h3>{_escape(name)}</h3>{head}{frame}{''.join(lines)}{labels}</svg>"
+
+
+def _is_reading(one: evidence_series.EvidenceSeries, names: DisplayNames) -> bool:
+    """Returns whether a series has the readings of a counter, of which differences matter, in place of its rate."""
+    entry = names.catalogue.signals.get(one.signal)
+    return entry is not None and entry.type == "counter" and one.unit == entry.unit
 
 
 def _curve_path(

@@ -7,9 +7,9 @@ from skewscope.tui.render.detail import DisplayNames, Section
 from skewscope.tui.render.text import Line, fit, justify, line, line_width, wrap
 
 _LABEL_WIDTH = 10
-_EXPAND_ORDER = ("seen", "do", "or", "decides", "explained", "explains")
+_EXPAND_ORDER = ("seen", "do", "otherwise", "decides", "explained", "explains")
 """Sections to show uncropped first when rows are left."""
-_DROP_ORDER = ("explains", "decides", "or", "explained", "do")
+_DROP_ORDER = ("explains", "decides", "otherwise", "explained", "do")
 """Sections to drop first when rows are missing."""
 
 

@@ -1,6 +1,7 @@
 """The plan of a mitigation: its change as a diff of the topology, and its risk. Pure."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from skewscope.engine.model.incident import Advice, Incident
 from skewscope.engine.model.topology import Topology
@@ -43,6 +44,7 @@ def plan_lines(
         facts = (("what", known.what), ("actor", known.actor), ("from a DPU", f"{known.dpu.can}. {known.dpu.how}"))
         out += [((f"  {name}: ", "dim"), (text, "")) for name, text in facts]
         out += detail.recipe_lines(known)
+        out += detail.advised_command_lines(known, incident, replace(names, topology=topology))
     if advice.why:
         out.append((("  why: ", "dim"), (advice.why, "")))
     how = "x applies it if an adapter can" if write else "x would apply it; refused while read-only (--write)"

@@ -119,7 +119,7 @@ def watch_summary(outcome: "ReplayResult") -> str:
     when = ""
     if outcome.snapshots and outcome.samples:
         last = outcome.snapshots[-1]
-        when = f" ({units.format_datetime(last.start)[:-4]} to {units.format_time(last.end)} UTC)"
+        when = f" ({units.format_span(last.start, last.end)})"
     samples = units.format_count(outcome.samples, "sample")
     lasted = units.format_duration(outcome.duration_s)
     return f"Watched {fleet_summary(outcome.topology)} for {lasted} of data{when}; {samples}."
@@ -189,6 +189,19 @@ def unused_summary(unmapped: Mapping[str, int]) -> list[str]:
     samples, names = units.format_count(sum(unmapped.values()), "sample"), units.format_count(len(metrics), "metric")
     other = [f"{samples} of {names} could not be used"] if metrics else []
     return [*(f"{reason[0].upper()}{reason[1:]}" for reason in reasons), *other]
+
+
+def unplaced_lines(unplaced: Mapping[str, Mapping[str, int]], columns: int) -> list[Line]:
+    """Returns the number of series that are not used, one line for each source and reason."""
+    if not unplaced:
+        return []
+    lines: list[Line] = [(), line("Series that are not used", "title")]
+    width = max(len(f"{count:,}") for reasons in unplaced.values() for count in reasons.values())
+    names = min(max(map(len, unplaced)), 40)
+    for source in sorted(unplaced):
+        for reason, count in unplaced[source].items():
+            lines += wrap(line(f"  {pad(source, names)}  {count:>{width},}  {reason}"), columns, 4)
+    return lines
 
 
 def source_lines(found: Sequence["SourceState"], columns: int) -> list[Line]:

@@ -23,10 +23,11 @@ SGR = {
     "added": "32",
     "gone": "31",
     "link": "4",
+    "command": "36",
 }
 """SGR codes of the roles on plain terminals; console.tcss styles the same roles."""
 
-BLANK_SAFE_ROLES = ("", "title", "crit", "warn", "info", "ok", "dim", "label", "key")
+BLANK_SAFE_ROLES = ("", "title", "crit", "warn", "info", "ok", "dim", "label", "key", "command")
 """Roles in which a blank is invisible."""
 
 _ASCII_GLYPHS = str.maketrans(
@@ -89,6 +90,12 @@ def cut(text: str, columns: int) -> str:
     return kept + "…" if columns > 0 else ""
 
 
+def cut_begin(text: str, columns: int) -> str:
+    """Returns the end of the text in at most `columns`, after an ellipsis if it was cut."""
+    kept = cut(text[::-1], columns)
+    return text if kept == text[::-1] else kept[::-1]
+
+
 def pad(text: str, columns: int, *, right: bool = False) -> str:
     """Returns the text in exactly `columns`."""
     if len(text) <= columns and (text.isascii() or _SINGLE_WIDTH.fullmatch(text)):
@@ -125,7 +132,9 @@ def justify(left: Line, right: Line, columns: int) -> Line:
 
 
 def wrap(spans: Line, columns: int, hang: int = 0) -> list[Line]:
-    """Wrap a line at blanks; all lines but the first are indented by `hang`."""
+    """Wrap a line at blanks; all lines but the first are indented by `hang`. A command stays one to a shell."""
+    if spans and spans[-1][1] == "command":
+        return _wrap_command(spans, columns)
     lines: list[list[Span]] = [[]]
     left = columns
     for word, role in _split_words(spans, max(columns - hang, 1)):
@@ -137,6 +146,22 @@ def wrap(spans: Line, columns: int, hang: int = 0) -> list[Line]:
         lines[-1].append((word, role))
         left -= width(word)
     return [_trim_line(merge_spans(parts)) for parts in lines]
+
+
+def _wrap_command(spans: Line, columns: int) -> list[Line]:
+    """Wraps the last span, a command, at blanks outside of quotes, with a backslash where it goes on."""
+    before, (command, role) = spans[:-1], spans[-1]
+    indent = line_width(before)
+    rows = [""]
+    for word in _shell_word.findall(command):
+        if rows[-1] and indent + width(rows[-1]) + width(word) + 3 > columns:
+            rows[-1] += " \\"
+            rows.append("  ")
+        rows[-1] += word if not rows[-1].strip() else f" {word}"
+    return [(*before, (rows[0], role)), *((((" " * indent, ""), (row, role))) for row in rows[1:])]
+
+
+_shell_word = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"]|['"])+""")
 
 
 def wrap_lines(lines: Iterable[Line], columns: int) -> list[Line]:

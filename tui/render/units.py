@@ -12,6 +12,8 @@ _SI_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _TIME_UNITS = ((1.0, 1.0, "s"), (1e-3, 1e-3, "ms"), (1e-6, 1e-6, "µs"), (0.0, 1e-9, "ns"))
 _UNIT_NAMES = {"By": "B", "By/s": "B/s", "bit": "bit", "bit/s": "bit/s", "Hz": "Hz", "W": "W", "J": "J"}
 _COUNTED_NOUN = re.compile(r"\{(\w+)\}")
+_TIME_SHARES = {"ns/s": 1e-9, "us/s": 1e-6, "ms/s": 1e-3, "s/s": 1.0}
+"""Time per second is a share of the time."""
 _UNIT_SYMBOLS = {"Cel": "°C", "%": "%"}
 
 
@@ -19,6 +21,8 @@ def format_value(value: float | None, unit: str, *, share: bool = False, signed:
     """Returns a value with its unit; `share` writes unit '1' in percent, `signed` adds a plus sign."""
     if value is None or math.isnan(value):
         return "unknown"
+    if unit in _TIME_SHARES:
+        value, unit, share = value * _TIME_SHARES[unit], "1", True
     if share and unit == "1":
         # Remove rounding errors, and write +9,200 % as a factor of 93.
         value = 0.0 if abs(value) < SHARE_EPSILON else value
@@ -93,6 +97,13 @@ def format_time(time: float) -> str:
 def format_datetime(time: float) -> str:
     """Returns date and time of day, UTC."""
     return datetime.fromtimestamp(math.floor(time), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def format_span(begin: float, end: float) -> str:
+    """Returns `2026-11-22 10:00:00 to 10:05:00 UTC`; the second date only where it is another one."""
+    first, last = format_datetime(begin), format_datetime(end)
+    same = first[:10] == last[:10]
+    return f"{first.removesuffix(' UTC')} to {last[11:] if same else last}"
 
 
 def format_count(number_: int, noun: str, plural: str = "") -> str:

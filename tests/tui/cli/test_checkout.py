@@ -60,3 +60,50 @@ def test_rules_of_a_checkout_are_read_and_named(checkout: Path, monkeypatch: pyt
     assert (result.exit_code, len(result.stdout.splitlines())) == (0, 2)
     assert result.stderr == ""
     assert CliRunner().invoke(cli, ["rules", "test"]).exit_code == 0
+
+
+STRAYS = ["rules/mine.yml", "rules/new/mine.yaml", "rules/policies/mine.YAML", "rules/schema/mine.yaml"]
+
+
+@pytest.mark.parametrize("name", STRAYS)
+def test_a_file_that_nothing_reads_is_a_problem(checkout: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (checkout / name).parent.mkdir(exist_ok=True)
+    (checkout / name).write_text("id: [")
+    monkeypatch.chdir(checkout)
+    result = CliRunner().invoke(cli, ["rules", "lint"])
+    assert f"{name}: found a file that nothing reads, expected a .yaml file in rules/cases, rules/policies" in (
+        result.stdout.replace("rules, rules/cases", "rules/cases")
+    )
+
+
+@pytest.mark.parametrize("name", ["mine.yaml", "new/mine.yaml", "conditions/new/mine.yaml"])
+def test_a_file_of_a_catalogue_that_nothing_reads_is_a_problem(tmp_path: Path, name: str) -> None:
+    shutil.copytree(builtin_folder(), tmp_path / "kb", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    (tmp_path / "kb" / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "kb" / name).write_text("id: [")
+    result = CliRunner().invoke(cli, ["kb", "lint", str(tmp_path / "kb")])
+    assert result.exit_code == 1
+    assert name.rpartition("/")[0] in result.stdout
+
+
+def test_a_named_folder_is_held_against_the_catalogue_of_its_own_checkout(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (checkout / "kb").unlink()
+    shutil.copytree(builtin_folder(), checkout / "kb", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    (checkout / "kb" / "conditions" / "egress-loss.yaml").unlink()
+    monkeypatch.chdir(checkout.parent)
+    result = CliRunner().invoke(cli, ["rules", "lint", str(checkout / "rules")])
+    assert (result.exit_code, "egress-loss" in result.stderr) == (2, True)
+
+
+def test_the_lint_says_how_much_it_read() -> None:
+    result = CliRunner().invoke(cli, ["rules", "lint", str(RULES_FOLDER)])
+    count = len(list(RULES_FOLDER.glob("*.yaml")))
+    assert result.stdout.startswith(f"No problems in {count} rules, ")
+
+
+def test_the_lints_come_before_everything_else_in_the_run_of_all_checks() -> None:
+    script = (Path(__file__).parents[3] / ".ci" / "run").read_text()
+    assert script.index("/lint") < script.index("pytest")
+    assert script.index(".ci/lint") < script.index("apt-get")

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from click.testing import CliRunner
 
+from skewscope.adapters.runtime.replay import replay
 from skewscope.tui.cli.main import cli
 
 BEGIN = 1750000000.0
@@ -97,6 +98,26 @@ def test_an_answer_that_is_too_large_is_asked_for_in_halves(tmp_path, monkeypatc
     assert found.exit_code == 2
     assert "a page of more than 6000 bytes" in found.stderr
     assert len([path for path in asked.asked if path.endswith("/query")]) > 3
+
+
+def test_the_newest_samples_are_enough_unless_a_span_is_asked_for(monkeypatch):
+    monkeypatch.setattr("skewscope.tui.cli.diagnose.ENOUGH_SAMPLES", 100)
+    until = ("--until", BEGIN + 45, "--no-progress")
+    with server(FakePrometheus) as url:
+        found, whole = run(url, *until), run(url, "--since", "1h", *until)
+    assert "Read are the last 5 min, 100 samples or more; --since 1h asks for more." in found.stdout
+    assert "Read are" not in whole.stdout
+
+
+def test_ticks_of_a_wanted_length_are_saved_with_the_recording(tmp_path):
+    with server(FakePrometheus) as url:
+        span = ("--since", BEGIN - 1, "--until", BEGIN + 45)
+        found = run(url, *span, "--tick", 2, "--save", tmp_path / "r", "--no-progress")
+    assert "Each 2 s of data are judged at a time; --tick 1 is slower and finer." in found.stdout
+    again = replay(tmp_path / "r")
+    assert again.tick_s == 2
+    assert again.incidents
+    assert {incident.opened_at % 2 for incident in again.incidents} == {0}
 
 
 @pytest.mark.parametrize(

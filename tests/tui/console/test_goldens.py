@@ -54,6 +54,16 @@ def all_unknown():
     return empty(sources=silent)
 
 
+UNPLACED = {
+    "prometheus": {
+        "no signal of the catalogue has this name": 1234,
+        "its node or instance is not in the topology": 96,
+        "several engines report for its replica": 18,
+    },
+    "agents": {"its device belongs to no port of the topology": 2},
+}
+
+
 @pytest.mark.parametrize(
     ("name", "size", "feed", "keys"),
     [
@@ -71,6 +81,7 @@ def all_unknown():
         ("tiny_18x4", (18, 4), film, ()),
         ("help_80x24", (80, 24), film, ("question_mark",)),
         ("sources_80x24", (80, 24), film, ("s",)),
+        ("sources_unplaced_80x24", (80, 24), lambda: film(live=True, unplaced=UNPLACED), ("s", "pagedown")),
         ("plan_80x24", (80, 24), film, ("m", "1")),
         ("filtered_80x24", (80, 24), film, ("slash", *"sev>=loud", "enter")),
         ("symptoms_80x24", (80, 24), lambda: film(ABNORMAL), ("j", "j", "j")),

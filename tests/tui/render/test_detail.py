@@ -31,7 +31,7 @@ def test_the_short_form_has_no_expressions_and_no_long_lists():
     shown = to_plain_text(incident_layout.short_lines(many, WORDS, NOW, 100))
     assert ">" not in shown
     assert "seen      late (12.4 ms), same rank (97 %)" in shown
-    assert "or        Fabric congestion (31 %); 18 candidates without telemetry" in shown
+    assert "otherwise Fabric congestion (fits to 31 %); 18 not judged for want of telemetry" in shown
     assert "decides   against Fabric congestion: CNP, ECN and round-trip time rise together" in shown
     assert "and 3 more" in shown
     assert "explains  ! Pipeline bubble on group B" in shown
@@ -97,3 +97,9 @@ def test_evidence_stands_where_its_verdict_puts_it():
     assert "lossy" in parts["against"]
     assert "congested" in parts["ruled out"]
     assert "throttled" in parts["unknown"]
+
+
+@pytest.mark.parametrize(("value", "shown"), [(0.357, "35.7 %"), (3.9, "390 %"), (64.0, "64")])
+def test_bits_among_shares_are_no_percentage(value, shown):
+    item = replace(ROOT.evidence[0], value=value, unit="1", expr="rate(a.b) > 5*percent or 32 <= a.reasons < 128")
+    assert detail.format_value(item) == shown

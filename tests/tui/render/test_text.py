@@ -79,6 +79,8 @@ def test_ascii_keeps_columns_of_our_own_glyphs():
         (-1.7e-18, "1", True, "0 %"),
         (92.0, "1", True, "9,200 %"),
         (40, "1/s", False, "40 per s"),
+        (592_559_328, "ns/s", False, "59.3 %"),
+        (0, "ms/s", False, "0 %"),
         (None, "s", False, "unknown"),
         (float("nan"), "1", True, "unknown"),
         (float("inf"), "s", False, "infinite"),
@@ -86,6 +88,18 @@ def test_ascii_keeps_columns_of_our_own_glyphs():
 )
 def test_numbers_are_formatted_with_units(value, unit, share, shown):
     assert units.format_value(value, unit, share=share) == shown
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"), [(20, "node0007/gpu7"), (13, "node0007/gpu7"), (8, "…07/gpu7"), (1, "…"), (0, "")]
+)
+def test_of_a_place_the_end_is_kept(columns, shown):
+    assert text.cut_begin("node0007/gpu7", columns) == shown
+
+
+def test_a_span_of_several_days_has_both_dates():
+    assert units.format_span(1750000000, 1750000060) == "2025-06-15 15:06:40 to 15:07:40 UTC"
+    assert units.format_span(1750000000, 1750090000) == "2025-06-15 15:06:40 to 2025-06-16 16:06:40 UTC"
 
 
 @pytest.mark.parametrize(("change", "said"), [(0.5, "+50 %"), (-0.5, "−50 %"), (9.9, "+990 %"), (92.0, "×93")])

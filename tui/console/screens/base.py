@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
+from skewscope.engine.actions.action import Action
 from skewscope.engine.model.incident import Incident
 from skewscope.tui.console.screen_layout import ScreenLayout, small_layout
 from skewscope.tui.console.state import ConsoleState, NavigationTarget
@@ -132,6 +133,11 @@ class ScreenModel:
     @property
     def selected_incident(self) -> Incident | None:
         """The incident under the cursor, None on screens without incidents."""
+        return None
+
+    @property
+    def selected_action(self) -> Action | None:
+        """The action under the cursor, None on screens without actions."""
         return None
 
     @property

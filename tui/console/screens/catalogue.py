@@ -193,12 +193,15 @@ class CatalogueModel(ScreenModel):
             self.links = []
             return self._overview_lines(columns)
         from skewscope.tui.render import catalogue  # noqa: PLC0415 - what it needs takes a moment
+        from skewscope.tui.render.actions import outcome_sentence  # noqa: PLC0415
 
         lines = [*catalogue.entry_lines(found, self.state.names)]
         if kind == "conditions":
             lines = [*lines[:2], *self._deployment_lines(id_), *lines[2:]]
         elif kind == "symptoms":
             lines = [*lines[:2], *self._occurrence_lines(id_), *lines[2:]]
+        elif kind == "mitigations" and self.state.action_feed is not None:
+            lines = [*lines[:2], line(outcome_sentence(self.state.actions.outcomes.get(id_)), "info"), *lines[2:]]
         return self._mark_links(wrap_lines(lines, columns), id_)
 
     def _overview_lines(self, columns: int) -> list[Line]:

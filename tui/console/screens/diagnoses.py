@@ -43,6 +43,7 @@ class DiagnosesModel(ScreenModel):
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
         self.rows: list[incident_table.IncidentRow] = []
+        self.expressions = False
         self.fold_level = 0
         """0: all rows; 1: explained incidents folded; 2: also one row per condition."""
         self.incidents: tuple[Incident, ...] = ()
@@ -107,20 +108,27 @@ class DiagnosesModel(ScreenModel):
         state = self.state
         if state.snapshot is None:
             return []
-        if state.scope.name and state.snapshot.incidents:
+        if state.progress is not None:
+            return status.sentence_lines(f"No incident yet: {state.reading} of the data.", "info", columns_)
+        return self._quiet_lines(state.snapshot, columns_)
+
+    def _quiet_lines(self, snapshot: ViewSnapshot, columns_: int) -> list[Line]:
+        """Returns why there is no incident in all the data."""
+        state = self.state
+        if state.scope.name and snapshot.incidents:
             return placeholder_lines(f"No incident on {state.scope.name}; esc shows the whole fleet.")
         if not state.feed.live and not state.player.is_at_end:
             return placeholder_lines("No incident up to this time.")
-        sources = state.snapshot.sources
-        if not state.snapshot.topology.nodes:
+        sources = snapshot.sources
+        if not snapshot.topology.nodes:
             return status.sentence_lines("The topology has no nodes.", "warn", columns_)
-        if not state.snapshot.delivered_signals or (sources and all(s.age_s is None for s in sources)):
+        if not snapshot.delivered_signals or (sources and all(s.age_s is None for s in sources)):
             return status.sentence_lines(
                 "No telemetry received, so nothing is known; s lists the sources.", "warn", columns_
             )
         from skewscope.tui.render import report  # noqa: PLC0415 - only where there is nothing to tell
 
-        quiet = report.quiet_sentence(len(state.snapshot.delivered_signals), sources)
+        quiet = report.quiet_sentence(len(snapshot.delivered_signals), sources)
         return status.sentence_lines(quiet[0].upper() + quiet[1:], "ok", columns_)
 
     def row(self, at: int) -> Line:
@@ -154,7 +162,9 @@ class DiagnosesModel(ScreenModel):
         chosen, snapshot = self.selected_incident, self.state.snapshot
         if chosen is None or snapshot is None:
             return []
-        about = drilldown.DrilldownContext(chosen, snapshot, self._names, self.state.node_lookup, self.state.ascii)
+        about = drilldown.DrilldownContext(
+            chosen, snapshot, self._names, self.state.node_lookup, self.state.ascii, self.expressions
+        )
         return [*self._triage_lines(chosen, columns_), *drilldown.drilldown_lines(about, columns_, rows)]
 
     @property
@@ -231,6 +241,10 @@ class DiagnosesModel(ScreenModel):
         self.fold_level = (self.fold_level + 1) % 3
         self.state.show_message(FOLD_MESSAGES[self.fold_level], False)
         self.renew()
+
+    def do_expressions(self, _arg: int) -> None:
+        """Show the evidence by its expressions, or in words again."""
+        self.expressions = not self.expressions
 
     def do_mark(self, arg: int) -> None:
         """Mark or unmark the incident under the cursor, or all incidents if `arg` is 1."""

@@ -139,7 +139,7 @@ class FabricModel(ScreenModel):
 
     def _legend(self) -> str:
         if self.view == "racks":
-            return "░▒▓█ deviation, coloured by severity, ? no data; enter restricts to a node"
+            return "░▒ deviation, █✖ critical, █! warning, ? no data; enter restricts to a node"
         if self.view == "groups":
             return "lateness of each member; ━▶ starts at the slow one"
         what = (
@@ -182,7 +182,8 @@ class FabricModel(ScreenModel):
             level, role = heat.cell(node, strip.rail)
             glyph = charts.heat_glyph(level)
             here = at == self.cursor and n == self.column
-            spans.append((_cursor_cell(glyph, max(cell - 1, 1)) if here else glyph * max(cell - 1, 1), role))
+            mark = "" if strip.rail else heat.mark(node)
+            spans.append((_cell_text(glyph, mark, max(cell - 1, 1), here=here), role))
             if cell > 1:
                 spans.append((" ", ""))
         if len(strip.nodes) > first + shown:
@@ -220,7 +221,8 @@ class FabricModel(ScreenModel):
             )
             role = {"critical": "crit", "warning": "warn"}.get(heat, "")
             here = at == self.cursor and n == self.column
-            spans.append((cut(member, max(room - 4, 2)), "bar" if here else role))
+            mark = self.heat_map.mark(self.state.node_lookup.topology.node_of[member]) if self.heat_map else ""
+            spans.append((cut(f"{mark}{member}", max(room - 4, 2)), "bar" if here else role))
             last = n == len(group.members) - 1
             arrow = (" ━▶ " if n == slow else " ─▶ ") if not last else (" ━╮" if n == slow else " ─╮")
             open_end = last and group.kind == "pipeline-parallel"
@@ -289,6 +291,8 @@ class FabricModel(ScreenModel):
             mine = self._heat_map_builder().series_rows(snapshot, node)
             if not len(mine) or snapshot.signals.latest.stale[mine].all():
                 return [line("no data from this node, so its state is unknown", "warn")]
+            if self.state.progress is not None:
+                return [line(f"nothing found on this node yet: {self.state.reading}", "info")]
             return [line("no diagnosis and no symptom on this node", "ok")]
         names = self.state.names
         titles = [f" {names.incident_title(i)}, {detail.format_confidence(i)} sure" for i in here]
@@ -367,9 +371,17 @@ class FabricModel(ScreenModel):
         return self.node
 
 
-def _cursor_cell(glyph: str, cells: int) -> str:
-    """Returns a cell with the cursor on it."""
-    return f"[{glyph * (cells - 2)}]" if cells > 2 else "◆" * cells
+def _cell_text(glyph: str, mark: str, cells: int, *, here: bool) -> str:
+    """Returns a cell with the sign of its incident in its middle, in brackets under the cursor."""
+    if here and cells <= 2:
+        return "◆" * cells
+    inner = cells - 2 if here else cells
+    if mark:
+        left = (inner - 1) // 2
+        text = glyph * left + mark + glyph * (inner - 1 - left)
+    else:
+        text = glyph * inner
+    return f"[{text}]" if here else text
 
 
 def _heat_row_text(strip: HeatMapRow) -> str:

@@ -21,7 +21,7 @@ from skewscope.tui.render.text import Line, Span, fit, line, to_plain_text, wrap
 
 COLUMNS = (
     TableColumn("signal", "signal", 24, 34, 0, shrinkable=True),
-    TableColumn("entity", "where", 10, 28, 0, shrinkable=True),
+    TableColumn("entity", "where", 10, 28, 0, shrinkable=True, keeps_end=True),
     TableColumn("selector", "which", 6, 20, 8, shrinkable=True),
     TableColumn("now", "now", 10, 10, 1, align_right=True),
     TableColumn("usual", "baseline", 10, 10, 5, align_right=True),

@@ -1,0 +1,77 @@
+"""Key commands for the actions of a controller: approve, refuse, undo. Each is a key, then a reason and enter."""
+
+from skewscope.engine.actions.action import APPLIED, APPLYING, APPROVED, PROPOSED, VERIFIED, Action
+from skewscope.kb.problems import SkewscopeError
+from skewscope.tui.console.commands import ConsoleCommands
+
+ALLOWED = {"approve": (PROPOSED,), "refuse": (PROPOSED, APPROVED), "undo": (APPLYING, APPLIED, VERIFIED)}
+"""States in which an action can be approved, refused or undone."""
+DEFAULT_REASONS = {"approve": "looks right", "refuse": "not wanted", "undo": "no longer wanted"}
+MAX_REASON = 500
+
+
+class ActionCommands(ConsoleCommands):
+    """Approve, refuse and undo the action under the cursor."""
+
+    def do_approve(self, _arg: int) -> None:
+        """Ask for a reason, then approve a proposal."""
+        self._ask_reason("approve")
+
+    def do_refuse(self, _arg: int) -> None:
+        """Ask for a reason, then refuse an action that has not begun."""
+        self._ask_reason("refuse")
+
+    def do_undo(self, _arg: int) -> None:
+        """Ask for a reason, then have a change in place taken back."""
+        self._ask_reason("undo")
+
+    def _ask_reason(self, verb: str) -> None:
+        screen = self.console.current_screen
+        action = screen.model.selected_action if screen else None
+        trouble = self._find_obstacle(action, verb)
+        if screen is None or action is None or trouble:
+            self.console.show_message(f"{verb}: refused, {trouble}", True)
+            return
+        default = DEFAULT_REASONS[verb]
+        if verb == "approve" and not action.reversible:
+            default = ""  # without an undo a reason has to be typed
+        what = f"enter: yes, “{default}”; or a reason" if default else "it has no undo: type a reason"
+        screen.prompt_for(
+            f"{verb} {action.title}? {what}; esc: no", "", lambda answer: self._decide(action, verb, answer or default)
+        )
+
+    def _find_obstacle(self, action: Action | None, verb: str) -> str:
+        """Returns why nothing can be decided; '' if it can."""
+        feed = self.state.action_feed
+        if feed is None:
+            return "only a controller (--url) carries changes out"
+        if action is None:
+            return "no change is selected; v shows the changes"
+        if not self.state.write:
+            return "read-only; start with --write"
+        if not feed.has_token:
+            return "there is no token; give one with the role approve"
+        if action.state not in ALLOWED[verb]:
+            return f"it is {action.state}"
+        return "it has no undo" if verb == "undo" and not action.reversible else ""
+
+    def _decide(self, action: Action, verb: str, why: str) -> None:
+        feed = self.state.action_feed
+        why = why.strip()[:MAX_REASON]
+        if feed is None or not why:
+            self.console.show_message(f"{verb}: nothing was sent, a reason is needed", True)
+            return
+
+        def send() -> None:
+            try:
+                found = feed.send(action.id, verb, why)
+                message, bad = f"{found.title}: {found.state}", False
+            except SkewscopeError as error:
+                message, bad = f"{verb} {action.title}: {error}", True
+            self.console.call_from_thread(self._show_answer, message, bad)
+
+        self.console.run_worker(send, thread=True)
+
+    def _show_answer(self, message: str, bad: bool) -> None:
+        self.console.pull()
+        self.console.show_message(message, bad)
