@@ -1,6 +1,7 @@
 """Runs scenarios and recordings through the engine, and pairs reported incidents with labels."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -61,6 +62,10 @@ class ReportedIncident:
     is_symptom: bool = False
     probability: float | None = None
     """Of a symptom: the probability of its first candidate."""
+    also: tuple[str, ...] = ()
+    """Names of other entities that it holds for."""
+    resolved_s: float = math.inf
+    """Seconds after the start; infinite while it fires."""
 
     @property
     def is_diagnosis(self) -> bool:
@@ -80,6 +85,12 @@ class FaultLabel:
     end: float
     lost_round_share: float = float("nan")
     """Share of its rounds that the job lost, if known."""
+    or_else: tuple[str, ...] = ()
+    """Other conditions that are as right: what was recorded does not tell them apart."""
+
+    def accepts(self, condition: str) -> bool:
+        """Returns whether a condition is right."""
+        return condition == self.condition or condition in self.or_else
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +194,8 @@ def to_reported_incidents(
             one.elsewhere,
             one.is_symptom,
             next(iter(one.probabilities), None),
+            one.also,
+            math.inf if one.resolved_at is None else one.resolved_at - start,
         )
         for one in found
     )
@@ -292,6 +305,19 @@ def _read_labels(path: Path) -> tuple[float, tuple[FaultLabel, ...]]:
 
 
 def _parse_label(one: Mapping[str, Any], start: float) -> FaultLabel:
-    names = tuple(str(name) for name in (one["entity"], *one.get("also", ())))
+    names = (*_one_or_more(one["entity"]), *(str(name) for name in one.get("also", ())))
+    condition, *others = _one_or_more(one["condition"])
     begin, end = float(one["start"]) - start, float(one["end"]) - start
-    return FaultLabel(str(one["condition"]), str(one.get("severity", "")), names, begin, end)
+    return FaultLabel(condition, str(one.get("severity", "")), names, begin, end, or_else=tuple(others))
+
+
+def _one_or_more(value: object) -> tuple[str, ...]:
+    """Returns a text, or the texts of a list that is not empty.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    found = tuple(value) if isinstance(value, list) else (value,)
+    if not found or not all(isinstance(one, str) for one in found):
+        raise ValueError(f"{value!r:.60}: neither a name nor a list of names")
+    return found

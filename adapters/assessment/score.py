@@ -15,6 +15,8 @@ from skewscope.engine.attribution.explanation import CauseGraph
 EARLY_TOLERANCE, LATE_TOLERANCE = 2.0, 10.0
 """Seconds before the start and after the end of a fault within which an incident may belong to it."""
 BINS = 10
+FIRST_CANDIDATES = 3
+"""Candidates that a person is taken to check."""
 SUSPECTED = "itself, as a suspicion"
 SHARE_OF_ROUNDS = frozenset(
     {
@@ -93,6 +95,10 @@ class AssessmentScore:
     """Confidence of each symptom, and whether any fault was there when it opened."""
     candidate_outcomes: list[tuple[float, bool]] = field(default_factory=list)
     """Probability of the first candidate of each symptom during a fault, and whether it was right."""
+    seen: int = 0
+    """Faults at whose place and time anything was reported, a symptom too."""
+    among_first: int = 0
+    """Faults whose condition was reported, or was among the first three candidates of what was reported."""
     ambiguous: list[tuple[str, ReportedIncident]] = field(default_factory=list)
     """Incidents that name several indistinguishable candidates, and which of these was right. Neither an error nor a
     true positive.
@@ -201,6 +207,8 @@ def to_json(score: AssessmentScore) -> dict[str, Any]:
     return {
         **{f"macro_{what}": _json_number(score.macro_mean(what)) for what in ("f1", "precision", "recall")},
         "placed": _json_number(score.located_share),
+        "seen": score.seen,
+        "among_first_three": score.among_first,
         "delay": _json_number(score.delay),
         "calibration_error": _json_number(score.calibration_error),
         "symptom_calibration_error": _json_number(score.symptom_calibration_error),
@@ -272,6 +280,11 @@ def _score_run(run: AssessmentRun, score: AssessmentScore) -> None:
     _score_symptoms(symptoms, run, score)
     used: set[int] = set()
     for truth in run.labels:
+        there = [one for one in run.incidents if _overlaps(truth, one) and _is_seen_at(truth, one)]
+        score.seen += bool(there)
+        score.among_first += any(
+            truth.accepts(name) for one in there for name in (one.condition, *one.candidates[:FIRST_CANDIDATES])
+        )
         own = _match_incident(truth, roots, used)
         tally = score.tally(truth.condition)
         tally.by_severity[truth.severity, own is not None] += 1
@@ -308,7 +321,7 @@ def _score_symptoms(symptoms: Iterable[ReportedIncident], run: AssessmentRun, sc
         around = [truth for truth in run.labels if _is_during(truth, reported)]
         score.symptom_outcomes.append((reported.confidence, bool(around)))
         if around and reported.candidates and reported.probability is not None:
-            is_named = any(truth.condition == reported.candidates[0] for truth in around)
+            is_named = any(truth.accepts(reported.candidates[0]) for truth in around)
             score.candidate_outcomes.append((reported.probability, is_named))
 
 
@@ -331,7 +344,7 @@ def calibration_samples(runs: Iterable[AssessmentRun], causes: CauseGraph) -> li
 
 
 def _is_present(condition: str, reported: ReportedIncident, run: AssessmentRun) -> bool:
-    return any(condition == truth.condition and _is_during(truth, reported) for truth in run.labels)
+    return any(truth.accepts(condition) and _is_during(truth, reported) for truth in run.labels)
 
 
 def _is_right(reported: ReportedIncident, run: AssessmentRun) -> bool:
@@ -341,7 +354,7 @@ def _is_right(reported: ReportedIncident, run: AssessmentRun) -> bool:
 
 def _matching_candidate(reported: ReportedIncident, truths: Iterable[FaultLabel]) -> str:
     """Returns the candidate of an incident that was right there and then; '' for none."""
-    named = (truth for truth in truths if truth.condition in reported.candidates)
+    named = (truth for truth in truths if any(truth.accepts(one) for one in reported.candidates))
     return next(
         (truth.condition for truth in named if _is_during(truth, reported) and _may_be_located(truth, reported)), ""
     )
@@ -352,7 +365,7 @@ def _match_incident(truth: FaultLabel, roots: Sequence[ReportedIncident], used: 
     fits = [
         n
         for n, reported in enumerate(roots)
-        if n not in used and reported.condition == truth.condition and _is_during(truth, reported)
+        if n not in used and truth.accepts(reported.condition) and _is_during(truth, reported)
     ]
     return min(fits, key=lambda n: (not _is_located(truth, roots[n]), roots[n].opened_s), default=None)
 
@@ -373,30 +386,35 @@ def _is_during(truth: FaultLabel, reported: ReportedIncident) -> bool:
     return truth.begin - EARLY_TOLERANCE <= reported.opened_s <= truth.end + LATE_TOLERANCE
 
 
+def _overlaps(truth: FaultLabel, reported: ReportedIncident) -> bool:
+    """Returns whether an incident fires at any time during a fault; one that began before it counts as well."""
+    return reported.opened_s <= truth.end + LATE_TOLERANCE and reported.resolved_s >= truth.begin
+
+
+def _is_seen_at(truth: FaultLabel, reported: ReportedIncident) -> bool:
+    return _is_located(truth, reported) or not set(reported.also).isdisjoint(truth.names)
+
+
 def _is_located(truth: FaultLabel, reported: ReportedIncident) -> bool:
     return reported.name in truth.names or ANYWHERE in truth.names
 
 
 def _may_be_located(truth: FaultLabel, reported: ReportedIncident) -> bool:
     """Returns whether a candidate may be at the fault's place, or at another location that the incident names."""
-    named = (
-        name for condition, names in reported.candidate_locations if condition == truth.condition for name in names
-    )
+    named = (name for condition, names in reported.candidate_locations if truth.accepts(condition) for name in names)
     return _is_located(truth, reported) or not {*reported.members, *named}.isdisjoint(truth.names)
 
 
 def _is_repeat(reported: ReportedIncident, truths: Iterable[FaultLabel]) -> bool:
     """Returns whether it is a second incident of the same fault and place, after the first one cleared."""
-    return any(
-        reported.condition == t.condition and _is_during(t, reported) and _is_located(t, reported) for t in truths
-    )
+    return any(t.accepts(reported.condition) and _is_during(t, reported) and _is_located(t, reported) for t in truths)
 
 
 def _reported_instead(truth: FaultLabel, reported: Iterable[ReportedIncident]) -> str:
     """Returns the condition reported during a fault that was missed."""
     during = [one for one in reported if _is_during(truth, one)]
-    if any(one.condition == truth.condition for one in during):
-        root = next(one.root for one in during if one.condition == truth.condition)
+    if any(truth.accepts(one.condition) for one in during):
+        root = next(one.root for one in during if truth.accepts(one.condition))
         return f"{root} (folded)" if root else SUSPECTED
     unsure = [one for one in during if one.is_diagnosis and _matching_candidate(one, [truth])]
     if unsure:

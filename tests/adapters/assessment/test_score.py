@@ -17,8 +17,10 @@ from skewscope.adapters.simulator.faults.registry import fault_models
 from skewscope.engine.attribution.explanation import CauseGraph
 from skewscope.engine.ingest.feed import SeriesTable
 from skewscope.kb.loader import catalogue
+from skewscope.kb.problems import InputError
 from skewscope.tui.cli.main import cli
-from skewscope.tui.cli.simulate import SEVERITIES
+from skewscope.tui.cli.simulate import SEVERITIES, _score_lines
+from skewscope.tui.render.text import to_plain_text
 
 TRUTH = FaultLabel("tp-straggler", "mild", ("n2", "n2/ew"), 60.0, 100.0)
 
@@ -345,3 +347,69 @@ def run(*words, code=0):
     done = CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
     assert done.exit_code == code, done.output
     return done.output
+
+
+EITHER = replace(TRUTH, or_else=("gpu-fail-slow",))
+
+
+@pytest.mark.parametrize("condition", ["tp-straggler", "gpu-fail-slow"])
+def test_a_label_may_accept_several_conditions(condition):
+    found = score(told(condition), truths=(EITHER,))
+    tally = found.tally("tp-straggler")
+    assert (tally.true_positives, tally.false_negatives, tally.located) == (1, 0, 1)
+    assert found.tally(condition).false_positives == 0
+    assert found.root_outcomes == [(0.9, True)]
+
+
+def test_a_condition_that_the_label_does_not_accept_is_wrong():
+    found = score(told("fabric-loss"), truths=(EITHER,))
+    assert found.tally("tp-straggler").false_negatives == 1
+    assert (found.seen, found.among_first) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "seen", "among_first"),
+    [
+        ({}, 1, 1),
+        ({"candidates": ("a", "b", "c", "gpu-fail-slow")}, 1, 0),
+        ({"name": "n7"}, 0, 0),
+        ({"name": "n7", "also": ("n2",)}, 1, 1),
+        ({"opened_s": 10.0}, 1, 1),
+        ({"opened_s": 10.0, "resolved_s": 40.0}, 0, 0),
+        ({"opened_s": 120.0}, 0, 0),
+    ],
+    ids=["there", "fourth", "elsewhere", "also there", "since before", "over before", "too late"],
+)
+def test_a_symptom_shows_a_fault_and_names_its_cause(change, seen, among_first):
+    symptom = replace(told("slow-steps"), is_symptom=True, candidates=("host-cpu", "x", "gpu-fail-slow"))
+    found = score(replace(symptom, **change), truths=(EITHER,))
+    assert (found.seen, found.among_first) == (seen, among_first)
+    assert found.tally("tp-straggler").false_negatives == 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [("a", ("a", ())), (["a", "b"], ("a", ("b",)))],
+)
+def test_labels_name_one_condition_or_several(tmp_path, condition, expected):
+    label = {"condition": condition, "entity": ["n1", "n2"], "start": 105, "end": 110}
+    (tmp_path / "labels.json").write_text(json.dumps({"start": 100, "labels": [label]}))
+    _start, (found,) = runner._read_labels(tmp_path / "labels.json")
+    assert (found.condition, found.or_else) == expected
+    assert (found.names, found.begin, found.end) == (("n1", "n2"), 5.0, 10.0)
+
+
+@pytest.mark.parametrize("condition", [[], [1], {"a": 1}, None])
+def test_labels_without_a_condition_are_refused(tmp_path, condition):
+    label = {"condition": condition, "entity": "n1", "start": 105, "end": 110}
+    (tmp_path / "labels.json").write_text(json.dumps({"start": 100, "labels": [label]}))
+    with pytest.raises(InputError, match=r"labels\.json"):
+        runner._read_labels(tmp_path / "labels.json")
+
+
+def test_the_command_says_what_symptoms_add():
+    symptom = replace(told("slow-steps"), is_symptom=True, candidates=("gpu-fail-slow",), probability=0.4)
+    text = to_plain_text(_score_lines(score(symptom, truths=(EITHER,))))
+    assert "1 of 1 faults are reported where they are, symptoms included; of 1 the cause is named or" in text
+    assert "First candidates of 1 symptoms: probability 0.40 on average, 1.00 right." in text
+    assert "candidates" not in to_plain_text(_score_lines(score(truths=())))

@@ -1,0 +1,42 @@
+"""Attacks Skewscope in all the ways of its campaign: `python -m bench.campaign [--kills N] [--inputs N] [--calls N]`.
+
+Controllers are killed at random instants, also during reloads, on full disks and in pairs; damaged inputs are given to
+every reader; the API is called with generated requests; hostile agents push beside sound ones. It prints what was done
+and every fault that was found, and fails where there is one. The long form, which the defaults give, takes some hours;
+the same seed gives the same inputs and requests.
+"""
+
+import argparse
+
+from bench.campaign_calls import run_calls
+from bench.campaign_inputs import run_inputs
+from bench.campaign_kills import SETTLE_S, run_kills
+
+SHOWN = 20
+"""Faults of a part that are printed."""
+
+
+def main() -> int:
+    """Runs the campaign; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--inputs", type=int, default=100_000)
+    parser.add_argument("--calls", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--settle", type=float, default=SETTLE_S, help="seconds without kills at the end")
+    asked = parser.parse_args()
+    faults: list[str] = []
+    if asked.inputs:
+        faults += run_inputs(asked.inputs, asked.seed).faults
+    if asked.calls:
+        faults += run_calls(asked.calls, asked.seed)
+    if asked.kills:
+        faults += run_kills(asked.kills, asked.seed, asked.settle)
+    for fault in faults[:SHOWN]:
+        print(f"fault: {fault}")
+    print(f"{len(faults)} faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

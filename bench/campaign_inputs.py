@@ -1,0 +1,140 @@
+"""Gives damaged inputs to every reader, and says which end otherwise than with data or with a clear error.
+
+Each input is a sample of its kind, damaged in a few places: bytes changed, cut out, repeated or put in, or another
+sample put in. Input N of a seed is the same in each run.
+"""
+
+import random
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.campaign_samples import build_samples
+from skewscope.kb.problems import InputError
+
+LIMIT_S = 60
+"""Seconds that one input may take."""
+NAMES = ("NaN", "-Inf", "1e999", "-1", "0", "9" * 400, "1e-400", "0x10", "1_000", "\u00b2", "18446744073709551616")
+NESTED = ("[" * 5000, '{"a":' * 3000, "{" * 50, "}" * 50, "&a *a", "<<: *a", "!!python/object:os.system", "# EOF\n")
+LONG = ("x" * 100_000, "a{b=" * 2000, ",,,,", "| " * 500)
+TIMES = ("2026-13-45 25:61:61", "1970-01-01 00:00:00", "99999999999")
+BYTES = (
+    b"\x00",
+    b"\xff" * 9,
+    b"\x80\x04",
+    b"\x1b[2J",
+    b"\r",
+    b"\n\n",
+    b"\xe2\x80\xae",
+    b"\xed\xa0\x80",
+    b"'",
+    b'"',
+    b"\\",
+)
+TOKENS = (*BYTES, *(text.encode() for text in (*NAMES, *NESTED, *LONG, *TIMES)))
+"""What is put into inputs."""
+
+
+def damage(content: bytes, other: bytes, chance: random.Random) -> bytes:
+    """Returns content with one to four damages."""
+    found = bytearray(content)
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(found) + 1)
+        end = min(len(found), at + chance.choice((1, 2, 8, 64, 1000)))
+        way = chance.randrange(7)
+        if way == 0 and found:
+            found[min(at, len(found) - 1)] ^= 1 << chance.randrange(8)
+        elif way == 1:
+            del found[at:end]
+        elif way == 2:
+            found[at:at] = found[at:end] * chance.choice((1, 2, 50))
+        elif way == 3:
+            found[at:at] = chance.choice(TOKENS)
+        elif way == 4:
+            found[at:end] = chance.choice(TOKENS)
+        elif way == 5:
+            del found[at:]
+        else:
+            begin = chance.randrange(len(other) + 1)
+            found[at:end] = other[begin : begin + chance.choice((4, 100, 5000))]
+    return bytes(found)
+
+
+@dataclass
+class InputCounts:
+    """What became of the inputs."""
+
+    read: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+    slowest: tuple[float, int, str] = (0.0, 0, "")
+
+
+@contextmanager
+def time_limit() -> Iterator[None]:
+    """Raises TimeoutError in what takes longer than the limit."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"no end within {LIMIT_S} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(LIMIT_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def lost_errors(faults: list[str]) -> Iterator[None]:
+    """Adds errors that Python could only print, such as those of callbacks, to a list."""
+    before = sys.unraisablehook
+    sys.unraisablehook = lambda lost: faults.append(f"an error that was lost: {lost.exc_value!r} {lost.object!r}")
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+def run_inputs(count: int, seed: int, first: int = 0) -> InputCounts:
+    """Gives so many inputs to the readers in turn; prints what became of them."""
+    samples, counts = build_samples(), InputCounts()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for sample in samples:
+            sample.read(sample.content, folder)
+        for number in range(first, first + count):
+            sample = samples[number % len(samples)]
+            chance = random.Random(f"{seed} {number}")
+            content = damage(sample.content, chance.choice(samples).content, chance)
+            begun = time.monotonic()
+            try:
+                with time_limit(), lost_errors(counts.faults):
+                    sample.read(content, folder)
+                counts.read[sample.kind] += 1
+            except InputError:
+                counts.refused[sample.kind] += 1
+            except Exception:  # noqa: BLE001 - any other error is what is looked for
+                last = traceback.format_exc().strip().splitlines()
+                counts.faults.append(f"input {number} ({sample.kind}): {last[-1]} {' '.join(last[-4:-1]).strip()}")
+            counts.slowest = max(counts.slowest, (time.monotonic() - begun, number, sample.kind))
+    _print_counts(counts, count)
+    return counts
+
+
+def _print_counts(counts: InputCounts, count: int) -> None:
+    seconds, number, kind = counts.slowest
+    print(
+        f"inputs: {count} of {len(counts.read | counts.refused)} kinds, {counts.read.total()} read, "
+        f"{counts.refused.total()} refused with an error that says why, {len(counts.faults)} faults; "
+        f"the slowest took {seconds:.1f} s (input {number}, {kind})",
+        flush=True,
+    )

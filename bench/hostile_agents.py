@@ -1,0 +1,255 @@
+"""Measures what hostile agents do to a controller: the delay of others, of `/healthz`, its ticks, memory and work.
+
+`python -m bench.hostile_agents [SECONDS] [HOSTILE]` starts a controller in which each node has a token. Twenty agents
+push a row of 200 values once a second (`SOUND=990` for a thousand in all, with 20 values each); after a third of the
+time, HOSTILE others (10 by default) push as fast as they can, each in one of five ways: rows without values, one
+announcement again and again, JSON that is no series, ever new starts with ever new series, bodies that cannot be
+unpacked. With 0 for HOSTILE it measures the same without them.
+"""
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import zstandard
+
+from bench.test_bench_controller import memory, metric, topology, used
+from skewscope.adapters.formats.row_protocol import CONTENT_TYPE, ROWS_PATH, HelloFrame, RowFrame, SeriesFrame, encode
+from skewscope.engine.ingest.feed import SeriesKey
+
+SOUND = int(os.environ.get("SOUND", "20"))
+"""Sound agents; each sends fewer values where there are many, since the load is made on the same machine."""
+VALUES = 200 if SOUND <= 100 else 20
+CONNECTIONS = 3
+HEAD, SERIES = struct.Struct("<BI"), 1
+Bodies = Iterator[bytes]
+
+
+def token(node: str) -> str:
+    return f"{node}-0123456789abcdef"
+
+
+def series(node: str, count: int, since: int = 0) -> tuple[SeriesKey, ...]:
+    return tuple(SeriesKey("host.softnet_squeezed", "node", node, f"cpu{n}") for n in range(since, since + count))
+
+
+def unpacked(*frames) -> bytes:
+    return zstandard.ZstdDecompressor().decompress(encode(frames))
+
+
+def pack(text: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=10).compress(text)
+
+
+def rows_without_values(node: str) -> Bodies:
+    hello = HelloFrame(node, "b", "1")
+    for n in itertools.count():
+        rows = [RowFrame(n * 8000 + k, time.time(), 0, np.empty(0)) for k in range(8000)]
+        yield encode([hello, SeriesFrame(0, 0, series(node, 1)), *rows])
+
+
+def announcements(node: str) -> Bodies:
+    hello, told = HelloFrame(node, "b", "1"), SeriesFrame(0, 0, series(node, 60_000))
+    yield encode([hello, told])
+    again = encode([hello, *[told] * 4])
+    while True:
+        yield again
+
+
+def nonsense(node: str) -> Bodies:
+    series_of_nothing = b'{"table":0,"first":0,"series":[' + b"[]," * 5_000_000 + b"[]]}"
+    body = pack(unpacked(HelloFrame(node, "b", "1")) + HEAD.pack(SERIES, len(series_of_nothing)) + series_of_nothing)
+    while True:
+        yield body
+
+
+def new_starts(node: str) -> Bodies:
+    for n in itertools.count():
+        found = series(node, 20_000, n * 20_000)
+        row = RowFrame(0, time.time(), 0, np.ones(len(found)))
+        yield encode([HelloFrame(node, f"b{n}", "1"), SeriesFrame(0, 0, found), row])
+
+
+def broken_bodies(_node: str) -> Bodies:
+    body = pack(os.urandom(1 << 20) + b"\0" * (14 << 20))[:-8]
+    while True:
+        yield body
+
+
+WAYS: tuple[Callable[[str], Bodies], ...] = (rows_without_values, announcements, nonsense, new_starts, broken_bodies)
+
+
+async def post(reader, writer, node: str, body: bytes) -> int:
+    head = (
+        f"POST {ROWS_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {CONTENT_TYPE}\r\n"
+        f"Authorization: Bearer {token(node)}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    writer.write(head.encode() + body)
+    return await answer(reader)
+
+
+async def answer(reader) -> int:
+    head = await reader.readuntil(b"\r\n\r\n")
+    await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]))
+    return int(head[9:12])
+
+
+async def attack(port: int, number: int) -> None:
+    """Pushes as fast as one node can, on some connections, without regard to any answer."""
+    node, way = f"n{SOUND + number}", WAYS[number % len(WAYS)]
+
+    async def push() -> None:
+        bodies = way(node)
+        while True:
+            with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                while True:
+                    await post(reader, writer, node, next(bodies))
+
+    await asyncio.gather(*(push() for _ in range(CONNECTIONS)))
+
+
+@dataclass
+class Delays:
+    """Seconds that answers took, before the attack and during it."""
+
+    before: list[float] = field(default_factory=list)
+    during: list[float] = field(default_factory=list)
+    statuses: set[int] = field(default_factory=set)
+
+    def describe(self) -> str:
+        texts = []
+        for name, found in (("before", self.before), ("during", self.during)):
+            some = np.array(found or [np.nan])
+            texts.append(f"{name} median {np.median(some):.3f} s, at most {some.max():.3f} s of {len(found)}")
+        return "; ".join(texts)
+
+
+@dataclass
+class Measurement:
+    """The sound agents and the asking of `/healthz`."""
+
+    port: int
+    begun: float
+    attacked: float
+    end: float
+    rows: Delays = field(default_factory=Delays)
+    health: Delays = field(default_factory=Delays)
+
+    def note(self, to: Delays, begun: float, status: int) -> None:
+        (to.before if begun < self.attacked else to.during).append(time.time() - begun)
+        to.statuses.add(status)
+
+    async def sound_agent(self, number: int) -> None:
+        node = f"n{number}"
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        hello = HelloFrame(node, "b", "1")
+        await post(reader, writer, node, encode([hello, SeriesFrame(0, 0, series(node, VALUES))]))
+        for n in itertools.count():
+            at = self.begun + n + number / SOUND
+            if at > self.end:
+                break
+            await asyncio.sleep(max(at - time.time(), 0.0))
+            body, begun = encode([hello, RowFrame(n, time.time(), 0, np.ones(VALUES))]), time.time()
+            self.note(self.rows, begun, await post(reader, writer, node, body))
+        writer.close()
+
+    async def ask_health(self) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        while time.time() < self.end:
+            begun = time.time()
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            self.note(self.health, begun, await answer(reader))
+            await asyncio.sleep(0.1)
+        writer.close()
+
+    async def run(self) -> None:
+        await asyncio.gather(self.ask_health(), *(self.sound_agent(n) for n in range(SOUND)))
+
+
+async def ask(port: int, path: str) -> str:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+    text = (await reader.read()).decode()
+    writer.close()
+    return text
+
+
+def start(folder: Path, hostile: int) -> "subprocess.Popen[bytes]":
+    """Starts a controller."""
+    nodes = [f"n{n}" for n in range(SOUND + hostile)]
+    (folder / "topology.yaml").write_text(json.dumps(topology(len(nodes))))
+    tokens = [{"node": node, "token": f"${{{node.upper()}}}"} for node in nodes]
+    config = {"version": 1, "topology": "topology.yaml", "listen": {"port": 0}, "agents": {"tokens": tokens}}
+    (folder / "skewscope.yaml").write_text(json.dumps(config))
+    command = [sys.executable, "-m", "skewscope.tui.cli.main", "run", "--config", str(folder / "skewscope.yaml")]
+    secrets = {node.upper(): token(node) for node in nodes}
+    return subprocess.Popen(command, stderr=(folder / "log").open("w"), cwd=folder, env=os.environ | secrets)
+
+
+async def find_port(folder: Path) -> int:
+    for _ in range(300):
+        await asyncio.sleep(0.2)
+        before, found, rest = (folder / "log").read_text().partition("listening on 127.0.0.1 port ")
+        if found:
+            return int(rest.split()[0])
+    raise RuntimeError(before)
+
+
+async def measure(folder: Path, pid: int, seconds: float, hostile: int) -> None:
+    port = await find_port(folder)
+    begun = time.time() + 3.0
+    attacked = begun + seconds / 3
+    found = Measurement(port, begun, attacked, begun + seconds)
+    running = asyncio.create_task(found.run())
+    await asyncio.sleep(attacked - time.time())
+    before, work, since = await ask(port, "/metrics"), used(pid), time.time()
+    command = [sys.executable, "-m", "bench.hostile_agents", "attack", str(port)]
+    attackers = [await asyncio.create_subprocess_exec(*command, str(n)) for n in range(hostile)]
+    try:
+        await running
+    finally:
+        work = (used(pid) - work) / (time.time() - since)
+        for one in attackers:
+            one.kill()
+            await one.wait()
+    after = await ask(port, "/metrics")
+    print(f"{hostile} hostile agents for {seconds * 2 / 3:.0f} s beside {SOUND} sound ones")
+    print(f"rows of others: {found.rows.describe()}, answers {sorted(found.rows.statuses)}")
+    print(f"/healthz: {found.health.describe()}")
+    skipped = metric(after, "skewscope_ticks_skipped_total ") - metric(before, "skewscope_ticks_skipped_total ")
+    print(f"ticks skipped {skipped:.0f}, cores {work:.2f}, series {metric(after, 'skewscope_series '):.0f}")
+    print(f"memory at most {memory(pid, 'VmHWM'):.0f} MiB")
+    sources = json.loads((await ask(port, "/api/v1/sources")).partition("\r\n\r\n")[2])["sources"]
+    print("the controller says:", *[one["trouble"] for one in sources])
+
+
+def main(seconds: float, hostile: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        controller = start(Path(folder), hostile)
+        try:
+            asyncio.run(measure(Path(folder), controller.pid, seconds, hostile))
+        finally:
+            controller.send_signal(signal.SIGTERM)
+            controller.wait(60)
+            print((Path(folder) / "log").read_text()[-1000:])
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["attack"]:
+        os.nice(19)  # It stands for another machine: the controller's processors are its own.
+        asyncio.run(attack(int(sys.argv[2]), int(sys.argv[3])))
+    else:
+        main(*(float(sys.argv[1]) if len(sys.argv) > 1 else 45.0, int(sys.argv[2]) if len(sys.argv) > 2 else 10))
