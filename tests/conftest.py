@@ -16,6 +16,9 @@ from skewscope.kb.loader import catalogue
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
+# A busy machine may need longer for a test than a command may take by itself.
+os.environ.setdefault("SKEWSCOPE_MAX_SECONDS", "600")
+
 # pytest-xdist sets it to the width of its terminal; output that is piped follows it.
 os.environ.pop("COLUMNS", None)
 

@@ -93,8 +93,11 @@ ENGINE_INTERFACE = {
     "engine.model",
     # Packet reduction, which an agent runs without an engine.
     "engine.wire",
+    # Changes at targets, the life of an action, its limits.
+    "engine.actions",
     # The matcher protocol and the policies that a matcher runs.
     "engine.advice.advice",
+    "engine.advice.command_values",
     "engine.advice.policy",
     # Arithmetic on arrays, which a console repeats for the rows it shows.
     "engine.features.stores",

@@ -21,8 +21,11 @@ GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
 MAX_LEVELS = 8
 
 # Names that a library calls, and words that are nouns or adjectives here.
-CALLBACKS = {"connection_made", "connection_lost", "data_received", "datagram_received", "error_received"}
-NOUNS = {"format_seen", "labelled", "load_cached", "parse_upper_bound", "required", "windowed"}
+CALLBACKS = {
+    *("connection_made", "connection_lost", "data_received", "datagram_received", "error_received"),
+    "pipe_data_received",
+}
+NOUNS = {"format_seen", "labelled", "load_cached", "parse_upper_bound", "rendered", "required", "windowed"}
 PRIVATE_LANGUAGE = (
     "banks|board|camera|chosen|desk|door|film|ground|heir|heard|hook|laid|letter|listing|machine|messenger|nearness"
     "|nobody|nought|nowhere|office|panel|porch|reel|rhythm|roll|roster|said|scene|shelf|somebody|spoken|suspect|teller"

@@ -45,6 +45,11 @@ def test_sizes_of_the_catalogue():
     assert_near(r"(\d+) conditions are named after rows of the paper's tables", rows)
 
 
+def test_number_of_mitigations_with_commands():
+    known = catalogue().mitigations.values()
+    assert_near(r"(\d+) of the mitigations say what to type", sum(bool(one.commands) for one in known))
+
+
 def test_visibility_from_a_dpu_and_its_mitigations():
     by = count_verdicts(build_matrix(catalogue()))
     for row, deployment in (
