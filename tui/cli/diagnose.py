@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -106,6 +107,8 @@ def diagnose(ctx: click.Context, /, where: tuple[str, ...], **options: Any) -> N
     given = DiagnoseOptions(**options)
     if given.console and (given.as_json or given.html):
         raise click.UsageError("Give either --console, or --json or --html.")
+    if given.console and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("--console needs a terminal; --html FILE writes the answer as a page.")
     report = progress_bar(text.sanitise(Path(where[0]).name or where[0]), wanted=not given.no_progress)
     with ExitStack() as stack:
         stack.callback(clear_progress, wanted=not given.no_progress)

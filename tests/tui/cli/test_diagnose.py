@@ -149,6 +149,7 @@ def test_a_server_without_samples_in_the_span():
         (("nothing-here",), "found no such file or folder"),
         (("http://a", "b"), "Give one server, or files and folders."),
         (("a", "--console", "--json"), "Give either --console, or --json or --html."),
+        (("a", "--console"), "--console needs a terminal; --html FILE writes the answer as a page."),
         ((__file__, "--mapping", "nothing.yaml"), "no readable file"),
         ((__file__,), "found a file of no known kind"),
     ],
