@@ -13,6 +13,7 @@ from typing import Any
 
 from skewscope.adapters.config.fields import read_path
 from skewscope.adapters.sources.common.http_client import FetchOptions
+from skewscope.adapters.targets.common.answers import parse_count
 from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import Call, FileCall, HttpCall
 from skewscope.adapters.targets.common.marks import (
@@ -44,6 +45,8 @@ from skewscope.kb.yamlfile import FieldPath
 SERVING = ("HEALTHY", "UNKNOWN", "DEGRADED")
 """Values of `eds_health_status` of an endpoint that gets requests (envoy.config.core.v3.HealthStatus)."""
 DRAINING = "DRAINING"
+MOST_WEIGHT = 2**32 - 1
+"""Of an endpoint (UInt32Value)."""
 DRAIN_NOTE = "Envoy sends requests to all endpoints when fewer than its panic threshold (50 %) are healthy"
 
 
@@ -188,7 +191,7 @@ class EnvoyTarget:
             for stat in stats if isinstance(stats, list) else ():
                 if isinstance(stat, dict) and stat.get("name") == "rq_total":
                     # Proto JSON writes 64-bit integers as text, and leaves out a zero.
-                    found[address] = _number(stat.get("value", 0), "rq_total")
+                    found[address] = parse_count(stat.get("value", 0), "rq_total")
         return found
 
     async def probe(self, member: str) -> float | None:
@@ -209,7 +212,7 @@ class EnvoyTarget:
     def _wanted(self, change: Change, member: MemberState) -> str:
         if change.kind == DRAIN:
             return DRAINING
-        weight = _number(member.detail("load_balancing_weight") or 1, "load_balancing_weight")
+        weight = float(member.detail("load_balancing_weight") or 1)
         return str(lower_whole_weight(member, weight, change.share))
 
     def _write(
@@ -231,7 +234,7 @@ class EnvoyTarget:
             clusters = json.loads(answer.body)["cluster_statuses"]
             (ours,) = [one for one in clusters if one["name"] == self.settings.cluster]
             return {format_address(host["address"]): host for host in ours.get("host_statuses", ())}
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             what = f"the cluster {self.settings.cluster!r} cannot be read from the answer"
             raise TargetError(f"GET {call.url}: {what} ({type(error).__name__})") from None
 
@@ -253,7 +256,7 @@ def format_address(address: Any) -> str:
     """Returns HOST:PORT of an address of Envoy's API; IPv6 in brackets.
 
     Raises:
-        KeyError, TypeError, ValueError, AttributeError: it is none.
+        KeyError, TypeError, ValueError, AttributeError, OverflowError: it is none.
     """
     values = find_field(address, "socket_address")[1]
     host, port = str(values["address"]), int(find_field(values, "port_value")[1])
@@ -269,7 +272,7 @@ def list_endpoints(text: str, file: str, cluster: str) -> dict[str, FileEndpoint
     data = parse_yaml(text, file)
     try:
         found = list(_walk_endpoints(data, cluster))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise TargetError(f"{file}: cannot be read as endpoints of Envoy ({type(error).__name__}: {error})") from None
     if not found:
         raise TargetError(f"{file}: no endpoint of a cluster {cluster!r:.80}")
@@ -310,7 +313,7 @@ def make_member(endpoint: FileEndpoint, host: Mapping[str, Any] | None) -> Membe
     """Returns the state of an endpoint: its fields in the file, and what Envoy reports of it.
 
     Raises:
-        TargetError: the report has a value that is none.
+        TargetError: file or report have a value of another type than Envoy's.
     """
     serving = weight = None
     if host is not None:
@@ -318,15 +321,27 @@ def make_member(endpoint: FileEndpoint, host: Mapping[str, Any] | None) -> Membe
         health = health if isinstance(health, dict) else {}
         failed = any(key.startswith("failed_") and value is True for key, value in health.items())
         serving = health.get("eds_health_status", "HEALTHY") in SERVING and not failed
-        weight = _number(host.get("weight", 1), "weight")
-    details = {name: str(endpoint.find(name)[1] or "") for name in ("health_status", "load_balancing_weight")}
+        weight = parse_count(host.get("weight", 1), "weight")
+    details = {"health_status": _text(endpoint), "load_balancing_weight": _weight(endpoint)}
     details |= {f"mark.{kind}": endpoint.owner(kind) for kind in (DEWEIGHT, DRAIN)}
     owner = details[f"mark.{DRAIN}"] or details[f"mark.{DEWEIGHT}"]
     return MemberState(endpoint.address, serving, weight, owner, tuple(sorted(details.items())))
 
 
-def _number(value: Any, name: str) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise TargetError(f"{name}: {value!r:.40}, expected a number") from None
+def _text(endpoint: FileEndpoint) -> str:
+    """Returns the health status in the file; '' for none."""
+    value = endpoint.find("health_status")[1]
+    if value is not None and not isinstance(value, str):
+        raise TargetError(f"{endpoint.address}: health_status: {value!r:.40}, expected a text")
+    return value or ""
+
+
+def _weight(endpoint: FileEndpoint) -> str:
+    """Returns the whole weight in the file; '' for none."""
+    value = endpoint.find("load_balancing_weight")[1]
+    if value is None:
+        return ""
+    weight = parse_count(value, f"{endpoint.address}: load_balancing_weight")
+    if not 1.0 <= weight <= MOST_WEIGHT or weight % 1.0:
+        raise TargetError(f"{endpoint.address}: load_balancing_weight: {value!r:.40}, expected a whole number")
+    return f"{weight:.0f}"

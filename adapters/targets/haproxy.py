@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skewscope.adapters.sources.common.http_client import FetchOptions
+from skewscope.adapters.targets.common.answers import parse_count
 from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import Call, SocketCall
 from skewscope.adapters.targets.common.probe import ProbeSettings, measure_probe
@@ -138,17 +139,12 @@ class HaproxyTarget:
         assert isinstance(call, SocketCall)
         answer = (await send_line(call, self.settings.common.timeout)).strip()
         if answer:
-            raise TargetError(f"{call.line}: {show(answer.encode())}")
+            raise TargetError(f"{call.line}: {show(answer)}")
 
     async def read_work(self) -> Mapping[str, float]:
         """Returns the sessions given to each server so far (`stot`)."""
         answer = await self._send("show stat")
-        rows = csv.DictReader(io.StringIO(answer.removeprefix("# ").strip()))
-        return {
-            row["svname"]: float(row["stot"])
-            for row in rows
-            if row.get("pxname") == self.settings.backend and row["svname"] not in ("FRONTEND", "BACKEND")
-        }
+        return parse_sessions(answer, self.settings.backend)
 
     async def probe(self, member: str) -> float | None:
         """Returns the seconds of a probe of a server; None without `probe` in the config."""
@@ -171,8 +167,24 @@ class HaproxyTarget:
     async def _send(self, line: str) -> str:
         answer = await send_line(SocketCall(self.settings.socket, line), self.settings.common.timeout)
         if not answer.startswith(("1\n", "# ")):
-            raise TargetError(f"{line}: {show(answer.encode())}")
+            raise TargetError(f"{line}: {show(answer)}")
         return answer
+
+
+def parse_sessions(text: str, backend: str) -> dict[str, float]:
+    """Returns the sessions of each server of a backend, from `show stat`.
+
+    Raises:
+        TargetError: a column or a value is missing, or is no number.
+    """
+    found: dict[str, float] = {}
+    try:
+        for row in csv.DictReader(io.StringIO(text.removeprefix("# ").strip())):
+            if row["pxname"] == backend and row["svname"] not in ("FRONTEND", "BACKEND"):
+                found[row["svname"]] = parse_count(row["stot"], f"show stat: stot of {row['svname']}")
+    except (KeyError, csv.Error) as error:
+        raise TargetError(f"show stat: an answer that cannot be read: {error}") from None
+    return found
 
 
 def lower_weight(member: MemberState, share: float) -> float:
@@ -195,11 +207,12 @@ def parse_servers(text: str) -> TargetState:
                 continue
             row = dict(zip(names, line.split(), strict=True))
             admin = int(row["srv_admin_state"])
+            host = f"[{row['srv_addr']}]" if ":" in row["srv_addr"] else row["srv_addr"]
             found[row["srv_name"]] = MemberState(
                 row["srv_name"],
                 row["srv_op_state"] == RUNNING and not admin & NOT_SERVING,
-                float(row["srv_uweight"]),
-                details=(("address", f"{row['srv_addr']}:{row['srv_port']}"), ("admin", str(admin))),
+                parse_count(row["srv_uweight"], "srv_uweight"),
+                details=(("address", f"{host}:{row['srv_port']}"), ("admin", str(admin))),
             )
     except (KeyError, ValueError) as error:
         raise TargetError(f"show servers state: an answer that cannot be read: {error}") from None

@@ -20,6 +20,7 @@ from skewscope.adapters.targets.common.kubernetes_api import (
     PREFIX,
     KubernetesApi,
     check_names,
+    check_object_name,
     is_ready,
     items_of,
     mapping_of,
@@ -250,14 +251,15 @@ class KubernetesTarget:
                 if is_evictable(pod):
                     meta, node = metadata_of(pod), str(mapping_of(pod, "spec").get("nodeName", ""))
                     state = ENDING if meta.get("deletionTimestamp") else RUNNING
-                    found.setdefault(node, []).append((namespace, object_name(pod), str(meta.get("uid", "")), state))
+                    pods = found.setdefault(node, [])
+                    pods.append((namespace, check_object_name(pod), str(meta.get("uid", "")), state))
         return found
 
 
 def is_evictable(pod: Mapping[str, Any]) -> bool:
     """Returns whether a pod runs and is neither of a daemon set nor of the node itself, as `kubectl drain` decides."""
     meta = metadata_of(pod)
-    owners = {each.get("kind") for each in items_of(meta, "ownerReferences")}
+    owners = [each.get("kind") for each in items_of(meta, "ownerReferences")]
     mirrors = "kubernetes.io/config.mirror" in mapping_of(meta, "annotations")
     ended = mapping_of(pod, "status").get("phase") in ("Succeeded", "Failed")
     return not mirrors and not ended and "DaemonSet" not in owners and "Node" not in owners

@@ -57,6 +57,7 @@ TOKEN = re.compile(
     r"""(?P<space>\s+)|(?P<comment>\#[^\n]*)|(?P<end>[;{}])|(?P<word>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|"""
     r"""(?:\\.|\$\{[^}\s]*\}|[^\s;{}"'\\])(?:\\.|\$\{[^}\s]*\}|[^\s;{}\\])*)"""
 )
+WEIGHT = re.compile(r"[0-9]{1,9}")
 MARK = re.compile(rf"# {OWNER} (\{{.*\}})")
 MAX_TEXT = 1 << 20
 
@@ -353,7 +354,7 @@ def make_member(server: ServerLine) -> MemberState:
         TargetError: its weight is no number.
     """
     weight = server.value(DEWEIGHT) or "1"
-    if not weight.isdecimal():
+    if not WEIGHT.fullmatch(weight):
         raise TargetError(f"{server.address}: the weight {weight!r:.40}, expected a whole number")
     details = {kind: server.value(kind) for kind in (DEWEIGHT, DRAIN)}
     for kind in (DEWEIGHT, DRAIN):

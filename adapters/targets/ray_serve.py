@@ -7,13 +7,14 @@ Tested with Ray 2.60.
 """
 
 import asyncio
-import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from skewscope.adapters.config.fields import read_number
 from skewscope.adapters.sources.common.http_client import FetchOptions
+from skewscope.adapters.targets.common.answers import parse_count, parse_json
 from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import Call, CommandCall, HttpCall
 from skewscope.adapters.targets.common.counters import sum_by_label
@@ -42,6 +43,8 @@ from skewscope.kb.yamlfile import FieldPath
 
 NODES, APPLICATIONS = "/api/v0/nodes?detail=1&limit=10000", "/api/serve/applications/"
 RUNNING = "RUNNING"
+NODE_ID = re.compile(r"[0-9a-f]{1,100}")
+"""It becomes an argument of a command."""
 REASON = "DRAIN_NODE_REASON_PREEMPTION"
 """The reason that Ray does not refuse; the other, idleness, it may."""
 DEFAULT_DEADLINE = 600.0
@@ -174,10 +177,7 @@ class RayServeTarget:
     async def _fetch(self, path: str) -> Any:
         call = HttpCall("GET", f"{self.settings.dashboard}{path}")
         answer = await request_ok(call, self.settings.options)
-        try:
-            return json.loads(answer.body)
-        except (ValueError, RecursionError):
-            raise TargetError(f"{call.describe()}: an answer that is no JSON: {show(answer.body)}") from None
+        return parse_json(answer.body, call.describe())
 
 
 def to_member(member: str, nodes: list[dict[str, str]], running: list[str]) -> MemberState:
@@ -206,16 +206,17 @@ def list_nodes(answer: Any) -> list[dict[str, str]]:
     """
     try:
         rows = answer["data"]["result"]["result"]
-        names = {"id": "node_id", "name": "node_name", "ip": "node_ip", "state": "state", "message": "state_message"}
-        return [
-            {
-                **{key: str(row.get(name) or "") for key, name in names.items()},
-                "ended": str(row.get("end_time_ms") or 0),
-            }
-            for row in rows
-        ]
+        return [_read_node(row) for row in rows]
     except (KeyError, TypeError, AttributeError):
-        raise TargetError(f"{NODES}: an answer without nodes: {show(json.dumps(answer).encode())}") from None
+        raise TargetError(f"{NODES}: an answer without nodes") from None
+
+
+def _read_node(row: Mapping[str, Any]) -> dict[str, str]:
+    names = {"id": "node_id", "name": "node_name", "ip": "node_ip", "state": "state", "message": "state_message"}
+    found = {key: str(row.get(name) or "") for key, name in names.items()}
+    if not NODE_ID.fullmatch(found["id"]):
+        raise TargetError(f"{NODES}: a node with the id {show(found['id'])!r:.80}")
+    return {**found, "ended": str(parse_count(row.get("end_time_ms") or 0, "end_time_ms"))}
 
 
 def list_replicas(answer: Any) -> Iterable[tuple[str, str, str]]:
@@ -232,6 +233,4 @@ def list_replicas(answer: Any) -> Iterable[tuple[str, str, str]]:
             for replica in deployment["replicas"]
         ]
     except (KeyError, TypeError, AttributeError):
-        raise TargetError(
-            f"{APPLICATIONS}: an answer without applications: {show(json.dumps(answer).encode())}"
-        ) from None
+        raise TargetError(f"{APPLICATIONS}: an answer without applications") from None

@@ -125,7 +125,9 @@ class SglangRouterTarget:
         member = find_member(self.name, change, state)
         if not is_registered(member):
             return ()
-        worker_id = quote(json.loads(state.version)[change.member], safe="")
+        worker_id = quote(json.loads(state.version)[change.member], safe="", errors="replace")
+        if not worker_id:
+            raise TargetError(f"{self.name}: the router tells no id of {change.member}")
         return (HttpCall("DELETE", f"{self.settings.url}/workers/{worker_id}", statuses=(200, ACCEPTED)),)
 
     def render_undo(self, change: Change, before: MemberState, state: TargetState) -> tuple[Call, ...]:

@@ -50,7 +50,7 @@ NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 """A single node: no list, no range, no option."""
 RESERVED = frozenset({"all", "allnodes", "default"})
 """Names that stand for more than one node."""
-WRITABLE = re.compile(r"/slurm/(?P<version>v\d+\.\d+\.\d+)/node/\{node_name\}")
+WRITABLE = re.compile(r"/slurm/(?P<version>v\d{1,3}\.\d{1,3}\.\d{1,3})/node/\{node_name\}")
 MAX_DESCRIPTION = 32 << 20
 """Bytes of an OpenAPI description: it repeats every type for each version of the API."""
 MAX_JOBS = 100

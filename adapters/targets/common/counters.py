@@ -3,6 +3,7 @@
 import re
 
 from skewscope.adapters.formats.openmetrics_grammar import REST, SERIES, parse_number, parse_series
+from skewscope.adapters.targets.common.answers import parse_count
 from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.transports import show
 
@@ -28,7 +29,7 @@ def sum_by_label(page: bytes, names: tuple[str, ...], label: str) -> dict[str, f
             raise TargetError(f"a line of metrics that cannot be read: {error}: {show(line)}") from None
         key = dict(labels).get(label)
         if name in names and key is not None:
-            found[key] = found.get(key, 0.0) + value
+            found[key] = found.get(key, 0.0) + parse_count(value, name)
     return found
 
 

@@ -87,7 +87,7 @@ def _list_instances(keys: dict[str, str], endpoint: str, owner: str = "") -> Ite
             named = "/".join(data[name] for name in ("namespace", "component", "endpoint"))
             address = data["transport"]["tcp"].partition("/")[0]
             id_ = format(int(data["instance_id"]), "x")
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             continue
         if named == endpoint:
             yield Instance(key, content, id_, address, owner)

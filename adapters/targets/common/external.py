@@ -147,7 +147,7 @@ class ExternalTarget:
         return {
             name: float(each["work"])
             for name, each in members.items()
-            if isinstance(each, dict) and is_finite_number(each.get("work"))
+            if isinstance(each, dict) and is_finite_number(each.get("work")) and each["work"] >= 0
         }
 
     async def probe(self, member: str) -> float | None:  # noqa: ARG002 - of the protocol
@@ -174,11 +174,11 @@ class ExternalTarget:
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
-            raise TargetError(f"{self.name}: an answer that is no JSON object: {show(text[:1000].encode())}")
+            raise TargetError(f"{self.name}: an answer that is no JSON object: {show(text)}")
         if answer.get("error"):
             kind = BusyError if answer.get("busy") is True else TargetError
             kind = ConflictError if answer.get("conflict") is True else kind
-            raise kind(f"{self.name}: {show(str(answer['error']).encode())}")
+            raise kind(f"{self.name}: {show(str(answer['error']))}")
         return answer
 
 
@@ -205,7 +205,9 @@ def _parse_member(member: str, values: Any, name: str) -> MemberState:
     values = values if isinstance(values, dict) else {"serving": 0}
     serving, weight = values.get("serving"), values.get("weight")
     owners, details = values.get("owners") or {}, values.get("details") or {}
-    good = (serving is None or isinstance(serving, bool)) and (weight is None or is_finite_number(weight))
+    good = (serving is None or isinstance(serving, bool)) and (
+        weight is None or (is_finite_number(weight) and weight >= 0)
+    )
     texts = [*owners.values(), *details.values()] if isinstance(owners, dict) and isinstance(details, dict) else [0]
     if not good or not all(isinstance(text, str) and len(text) <= MAX_TEXT for text in texts):
         raise TargetError(f"{name}: the member {member!r:.80} has a field of a wrong type")

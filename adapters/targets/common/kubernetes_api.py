@@ -75,7 +75,11 @@ class KubernetesApi:
                 return await self.read_object(f"{path}/{quote(name, safe='')}")
 
         found = await asyncio.gather(*(read_one(name) for name in wanted))
-        return {name: each for name, each in zip(wanted, found, strict=True) if each is not None}
+        objects = {name: each for name, each in zip(wanted, found, strict=True) if each is not None}
+        for name, each in objects.items():
+            if object_name(each) != name:
+                raise TargetError(f"GET {self.url}{path}/{name}: an answer about {show(object_name(each))!r:.80}")
+        return objects
 
     async def list_objects(self, path: str, query: Mapping[str, str], limit: int) -> list[dict[str, Any]]:
         """Returns all objects of a collection, read in pages of `limit` objects."""
@@ -83,15 +87,17 @@ class KubernetesApi:
         more = ""
         for _ in range(MAX_PAGES):
             asked = {**query, "limit": str(limit), **({"continue": more} if more else {})}
-            page = await self.read_object(f"{path}?{urlencode(asked)}")
+            page = await self.read_object(f"{path}?{urlencode(asked, errors='replace')}")
             items = (page or {}).get("items")
             if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
                 raise TargetError(f"GET {self.url}{path}: an answer that is no list of objects")
             found += items
             meta = page.get("metadata") if page else None
-            more = str(meta.get("continue") or "") if isinstance(meta, dict) else ""
+            last, more = more, str(meta.get("continue") or "") if isinstance(meta, dict) else ""
             if not more:
                 return found
+            if more == last:
+                raise TargetError(f"GET {self.url}{path}: the same page for the second time")
         raise TargetError(f"GET {self.url}{path}: more than {MAX_PAGES} pages")
 
     async def make_call(self, call: Call) -> None:
@@ -156,6 +162,18 @@ def object_name(found: Mapping[str, Any]) -> str:
     return str(metadata_of(found).get("name", ""))
 
 
+def check_object_name(found: Mapping[str, Any]) -> str:
+    """Returns the name of an object, which becomes a part of an address.
+
+    Raises:
+        TargetError: it is none.
+    """
+    name = object_name(found)
+    if not NAME_PATTERN.fullmatch(name):
+        raise TargetError(f"an object with the name {show(name)!r:.80}")
+    return name
+
+
 def metadata_of(found: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the metadata of an object."""
     return mapping_of(found, "metadata")
@@ -193,6 +211,6 @@ def _status_message(body: bytes) -> str:
     """Returns the message of a Status object, or the beginning of any other answer."""
     try:
         found = json.loads(body)
-        return show(str(found["message"]).encode())
+        return show(str(found["message"]))
     except (ValueError, KeyError, TypeError, RecursionError):
         return show(body)

@@ -107,7 +107,7 @@ class Devlink:
         try:
             # JSON holds bytes per second.
             return {"tx_max": str(int(json.loads(text)["rate"][member].get("tx_max", 0)) * 8)}
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise TargetError(f"the output of devlink has no {member}") from None
 
     def find_key(self, change: Change) -> str:  # noqa: ARG002 - of the protocol

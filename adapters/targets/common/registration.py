@@ -4,11 +4,11 @@ A removed worker carries no owner mark. A change is ours while a worker that was
 that restarts and adds the worker by itself has undone the change.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from skewscope.adapters.sources.common.targets import TargetDiscovery, target_url
+from skewscope.adapters.targets.common.answers import parse_json
 from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.transports import show
 from skewscope.engine.actions.change import (
@@ -83,10 +83,7 @@ def parse_workers(body: bytes, call: str) -> list[dict[str, Any]]:
     Raises:
         TargetError: the answer is something else.
     """
-    try:
-        content = json.loads(body)
-    except (ValueError, RecursionError):
-        raise TargetError(f"{call}: an answer that is no JSON: {show(body)}") from None
+    content = parse_json(body, call)
     workers = content.get("workers") if isinstance(content, dict) else None
     if not isinstance(workers, list) or len(workers) > MAX_WORKERS:
         raise TargetError(f"{call}: an answer without a list of workers: {show(body)}")

@@ -14,6 +14,7 @@ from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.owner_mark import read_mark
 from skewscope.engine.actions.change import MemberState, TargetState
 
+MOST_NUMBER = 2**63 - 1
 MAX_ITEMS = 200_000
 """Nodes or jobs of one answer."""
 DRAIN, DOWN, SILENT = "DRAIN", "DOWN", "NOT_RESPONDING"
@@ -132,8 +133,11 @@ def parse_jobs(items: Iterable[Mapping[str, Any]]) -> list[SlurmJob]:
 
 
 def _parse_job(item: Mapping[str, Any]) -> SlurmJob:
+    job = _number(item.get("het_job_id")) or _number(item["job_id"])
+    if not job:
+        raise ValueError("a job without an id")
     return SlurmJob(
-        _number(item.get("het_job_id")) or _number(item["job_id"]),
+        job,
         _states(item["job_state"], None),
         tuple(expand_hosts(_text(item, "nodes"))),
         _number(item.get("start_time")),
@@ -162,7 +166,14 @@ def _text(item: Mapping[str, Any], name: str) -> str:
 
 
 def _number(value: Any) -> int:
-    """Returns a number, which newer versions wrap: {"set": true, "infinite": false, "number": 1}; 0 for none."""
+    """Returns a number, which newer versions wrap: {"set": true, "infinite": false, "number": 1}; 0 for none.
+
+    Raises:
+        TypeError, ValueError, OverflowError: it is none, or one that Slurm has not.
+    """
     if isinstance(value, dict):
         value = value.get("number") if value.get("set") else 0
-    return int(value or 0)
+    number = int(value or 0)
+    if not 0 <= number <= MOST_NUMBER:
+        raise ValueError(f"the number {str(number)[:20]}")
+    return number

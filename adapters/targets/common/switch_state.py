@@ -6,17 +6,18 @@ from dataclasses import dataclass
 
 from skewscope.adapters.targets.common.base import TargetError
 
+MAX_LINE = 4096
+"""Characters of a line: a flow of ours has a tenth of it. What a line may be taken for takes no time to find out."""
 FLOW = re.compile(
-    r"^\s*cookie=0x(?P<cookie>[0-9a-f]{1,16}),.*?in_port=\"?(?P<port>[\w.-]{1,32})\"?.*\bactions=(?P<actions>\S+)",
-    re.MULTILINE,
+    r"\s*cookie=0x(?P<cookie>[0-9a-f]{1,16}),.*?in_port=\"?(?P<port>[\w.-]{1,32})\"?.*\bactions=(?P<actions>\S+)"
 )
 FLOW_METER = re.compile(r"\bmeter:(\d{1,10})\b")
 METER = re.compile(
-    r"^meter=(?P<meter>\d{1,10}) [^\n]*bands=\s*type=\S+ rate=(?P<rate>\d{1,10})"
-    r"(?: burst_size=(?P<burst>\d{1,10}))?",
+    r"^meter=(?P<meter>[0-9]{1,10}) [^\n]*bands=\s*type=\S+ rate=(?P<rate>[0-9]{1,10})"
+    r"(?: burst_size=(?P<burst>[0-9]{1,10}))?",
     re.MULTILINE,
 )
-PORT = re.compile(r"^\s*port\s+\"?(?P<port>[\w.-]{1,32})\"?: rx pkts=\S+ bytes=(?P<bytes>\d{1,20}|\?)", re.MULTILINE)
+PORT = re.compile(r"\s*port\s+\"?(?P<port>[\w.-]{1,32})\"?: rx pkts=\S+ bytes=(?P<bytes>[0-9]{1,20}|\?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +37,21 @@ def parse_flows(text: str) -> list[SwitchFlow]:
     Raises:
         TargetError: a line is no flow.
     """
-    found = list(FLOW.finditer(text))
-    if len(found) != sum(bool(line.strip()) for line in text.splitlines()):
-        raise TargetError(f"dump-flows: an answer that cannot be read: {text[:100]!r}")
-    meters = [FLOW_METER.search(match["actions"]) for match in found]
-    return [
-        SwitchFlow(int(match["cookie"], 16), match["port"], int(meter[1]) if meter else 0)
-        for match, meter in zip(found, meters, strict=True)
-    ]
+    found = []
+    for line in _list_lines(text, "dump-flows"):
+        match = FLOW.match(line)
+        if match is None:
+            raise TargetError(f"dump-flows: an answer that cannot be read: {line[:100]!r}")
+        meter = FLOW_METER.search(match["actions"])
+        found.append(SwitchFlow(int(match["cookie"], 16), match["port"], int(meter[1]) if meter else 0))
+    return found
+
+
+def _list_lines(text: str, operation: str) -> list[str]:
+    lines = [line for line in text.splitlines() if line.strip()]
+    if any(len(line) > MAX_LINE for line in lines):
+        raise TargetError(f"{operation}: an answer that cannot be read: a line of more than {MAX_LINE} characters")
+    return lines
 
 
 def parse_meters(text: str) -> dict[int, tuple[int, int]]:
@@ -54,7 +62,8 @@ def parse_meters(text: str) -> dict[int, tuple[int, int]]:
     """
     if not text.startswith("OFPST_METER_CONFIG"):
         raise TargetError(f"dump-meters: an answer that cannot be read: {text[:100]!r}")
-    return {int(m["meter"]): (int(m["rate"]), int(m["burst"] or 0)) for m in METER.finditer(text)}
+    whole = "\n".join(_list_lines(text, "dump-meters"))
+    return {int(m["meter"]): (int(m["rate"]), int(m["burst"] or 0)) for m in METER.finditer(whole)}
 
 
 def parse_ports(text: str) -> dict[str, float]:
@@ -65,7 +74,8 @@ def parse_ports(text: str) -> dict[str, float]:
     """
     if not text.startswith("OFPST_PORT"):
         raise TargetError(f"dump-ports: an answer that cannot be read: {text[:100]!r}")
-    return {m["port"]: 0.0 if m["bytes"] == "?" else float(m["bytes"]) for m in PORT.finditer(text)}
+    found = filter(None, (PORT.match(line) for line in _list_lines(text, "dump-ports")))
+    return {m["port"]: 0.0 if m["bytes"] == "?" else float(m["bytes"]) for m in found}
 
 
 def parse_mirrors(text: str) -> frozenset[str]:

@@ -8,6 +8,7 @@ import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from skewscope.adapters.sources.common.base import redact_message
 from skewscope.adapters.sources.common.http_client import FetchError, FetchOptions, HttpResponse, PostBody, exchange
@@ -28,10 +29,22 @@ async def request(call: HttpCall, options: FetchOptions) -> HttpResponse:
         TargetError: there is no answer, or it is too large or too slow.
     """
     body = PostBody(call.body.encode(), call.content_type) if call.body else None
+    if not is_http_url(call.url):
+        raise TargetError(f"{call.method} {redact_message(call.url)}: no address of a server")
     try:
         return await exchange(call.url, options, body, call.method)
     except FetchError as error:
         raise TargetError(f"{call.method} {redact_message(call.url)}: {error}") from None
+
+
+def is_http_url(url: str) -> bool:
+    """Returns whether a URL can be called: parts of it may be what a target has answered."""
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return False
+    return bool(good) and url.isascii() and url.isprintable() and " " not in url
 
 
 async def request_ok(call: HttpCall, options: FetchOptions) -> HttpResponse:
@@ -145,7 +158,7 @@ def read_file(path: str) -> str:
             raise TargetError(f"{path}: not a file")
         with Path(path).open(encoding="utf-8") as file:
             text = file.read(MAX_FILE + 1)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise TargetError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(text) > MAX_FILE:
         raise TargetError(f"{path}: more than {MAX_FILE} characters")
@@ -182,7 +195,8 @@ def replace_file(call: FileCall) -> None:
         raise TargetError(f"{call.path}: cannot be written: {error.strerror or error}") from None
 
 
-def show(answer: bytes) -> str:
+def show(answer: bytes | str) -> str:
     """Returns the beginning of an answer as one printable line."""
-    text = " ".join(answer[: 4 * MAX_SHOWN].decode(errors="replace").split())
+    start = answer[: 4 * MAX_SHOWN]
+    text = " ".join((start if isinstance(start, str) else start.decode(errors="replace")).split())
     return "".join(c if c.isprintable() else "?" for c in text)[:MAX_SHOWN]

@@ -45,25 +45,28 @@ def edit_yaml(text: str, file: str, edits: Sequence[tuple[FieldPath, Any]]) -> s
         TargetError: the text cannot be edited so without changing anything else.
     """
     expected = copy.deepcopy(parse_yaml(text, file))
-    for path, value in edits:
-        parent = expected
-        for part in path[:-1]:
-            parent = parent[part]
-        if value is REMOVED:
-            if path[-1] not in parent:
-                continue
-            del parent[path[-1]]
-        else:
-            parent[path[-1]] = value
-        text = _edit_field(text, path, value)
     try:
+        for path, value in edits:
+            if _set_field(expected, path, value):
+                text = _edit_field(text, path, value)
         unchanged = parse_yaml(text, file) == expected
-    except TargetError:
+    # What has no place in the text, such as a key that YAML writes in another way.
+    except (TargetError, LookupError, ValueError, AttributeError, TypeError, yaml.YAMLError, RecursionError):
         unchanged = False
     if not unchanged:
         names = ", ".join(format_path(path) for path, _ in edits)
         raise TargetError(f"{file}: {names}: cannot be edited in this layout; write the file as plain YAML or JSON")
     return text
+
+
+def _set_field(data: Any, path: FieldPath, value: Any) -> bool:
+    """Sets or removes a field of parsed data; returns whether anything has to be edited."""
+    for part in path[:-1]:
+        data = data[part]
+    if value is not REMOVED:
+        data[path[-1]] = value
+        return True
+    return data.pop(path[-1], REMOVED) is not REMOVED
 
 
 def _edit_field(text: str, path: FieldPath, value: Any) -> str:
@@ -83,7 +86,10 @@ def _edit_field(text: str, path: FieldPath, value: Any) -> str:
 
 
 def _find_value(node: Any, key: str) -> Any:
-    return next(value for name, value in node.value if name.value == key)
+    for name, value in node.value:
+        if name.value == key:
+            return value
+    raise KeyError(key)
 
 
 def _insert_pair(text: str, node: Any, key: str, written: str) -> str:

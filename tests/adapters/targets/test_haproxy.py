@@ -17,7 +17,7 @@ from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import SocketCall
 from skewscope.adapters.targets.common.probe import ProbeSettings
 from skewscope.adapters.targets.common.settings import TargetSettings
-from skewscope.adapters.targets.haproxy import HaproxySettings, HaproxyTarget, parse_servers
+from skewscope.adapters.targets.haproxy import HaproxySettings, HaproxyTarget, parse_servers, parse_sessions
 from skewscope.engine.actions.change import DEWEIGHT, DRAIN, EVICT, FOREIGN, Change
 from skewscope.kb import yamlfile
 from skewscope.kb.field_reader import FieldReader
@@ -171,6 +171,37 @@ def test_without_an_answer_there_is_a_clear_error(tmp_path):
 def test_a_strange_answer_is_an_error(text):
     with pytest.raises(TargetError, match="cannot be read"):
         parse_servers(text)
+
+
+ROW = "1\n# srv_name srv_addr srv_port srv_op_state srv_admin_state srv_uweight\nw0 127.0.0.1 1 2 0 "
+
+
+@pytest.mark.parametrize("weight", ["nan", "inf", "-1", "9" * 400])
+def test_a_weight_that_is_none_is_an_error(weight):
+    with pytest.raises(TargetError, match=r"srv_uweight: .*, expected a number from 0 on"):
+        parse_servers(f"{ROW}{weight}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("# pxname,svname,stot,\nbe,w0,,\n", "stot of w0: '', expected a number"),
+        ("# pxname,svname,stot,\nbe,w0\n", "stot of w0: None, expected a number"),
+        ("# pxname,svname,stot,\nbe,w0,nan,\n", "stot of w0: 'nan', expected a number"),
+        ("# pxname,svname\nbe,w0\n", "cannot be read: 'stot'"),
+        ("# pxname,stot,\nbe,5,\n", "cannot be read: 'svname'"),
+        ("# svname,stot,\nw0,5,\n", "cannot be read: 'pxname'"),
+        (f'# pxname,svname,stot,\nbe,w0,"{"x" * 200_000}', "cannot be read: field larger"),
+    ],
+)
+def test_strange_statistics_are_an_error(text, message):
+    with pytest.raises(TargetError, match=message):
+        parse_sessions(text, "be")
+
+
+def test_a_server_with_an_ipv6_address_can_be_probed():
+    state = parse_servers(ROW.replace("127.0.0.1", "::1") + "100\n")
+    assert state.members["w0"].detail("address") == "[::1]:1"
 
 
 def test_a_server_that_vanished_is_in_a_foreign_state():

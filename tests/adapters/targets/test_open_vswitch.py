@@ -1,6 +1,7 @@
 """Open vSwitch, driven for real: a user-space switch between network namespaces, through orders to its agent."""
 
 import asyncio
+import contextlib
 import re
 import time
 from collections.abc import Iterator
@@ -251,6 +252,24 @@ def test_a_strange_answer_is_an_error(parse, text):
         pytest.skip("no flow is a usual answer")
     with pytest.raises(TargetError, match="cannot be read"):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("parse", "text"),
+    [
+        (parse_flows, "\n" * 200_000),
+        (parse_flows, " cookie=0x1," + "in_port=a" * 4000),
+        (parse_flows, (" cookie=0x1," + "in_port=a" * 400 + "\n") * 10),
+        (parse_ports, "OFPST_PORT" + "\n" * 200_000),
+        (parse_meters, "OFPST_METER_CONFIG" + "\n" * 200_000),
+        (parse_meters, "OFPST_METER_CONFIG\n" + "meter=1 bands=\n" * 20_000),
+    ],
+)
+def test_a_long_answer_is_read_in_a_short_time(parse, text):
+    begun = time.monotonic()
+    with contextlib.suppress(TargetError):
+        parse(text)
+    assert time.monotonic() - begun < 5.0
 
 
 SETTINGS = """
