@@ -7,6 +7,7 @@ seen before, or not among what the configuration allows. Its command line is bui
 import http.client
 import json
 import logging
+import os
 import shlex
 import subprocess
 import threading
@@ -37,6 +38,8 @@ RETRY_WAIT = 1.0
 """Seconds after a request that failed, or was answered at once."""
 MAX_ANSWER = 2 * MAX_ORDERS * MAX_ORDER
 MAX_NONCES = 100_000
+VARIABLES = ("PATH", "HOME", "LANG", "TZ", "LD_LIBRARY_PATH", "OVS_RUNDIR")
+"""What the programs of the switch get of the agent's environment, which may hold its secrets."""
 
 log = logging.getLogger("skewscope.agent")
 
@@ -100,7 +103,12 @@ def run_order(commands: Sequence[Command]) -> OrderResult:
 def _run_command(command: Command) -> OrderResult:
     try:
         done = subprocess.run(  # noqa: S603 - the arguments come from a closed list
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_TIMEOUT, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=COMMAND_TIMEOUT,
+            check=False,
+            env={name: os.environ[name] for name in VARIABLES if name in os.environ},
         )
     except subprocess.TimeoutExpired:
         return OrderResult(False, f"{command[0]}: no end within {COMMAND_TIMEOUT:g} s")

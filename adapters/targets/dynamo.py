@@ -126,7 +126,7 @@ def _read_canary(fields: FieldReader, at: FieldPath) -> CanarySettings | None:
         int(read_number(fields, (*at, "tokens"), ProbeSettings.tokens, (1, 1024))),
         read_number(fields, (*at, "timeout"), ProbeSettings.timeout, (0.1, 120.0)),
     )
-    return CanarySettings(read_base_url(fields, (*at, "url")), _read_folder(fields, (*at, "folder")), probe)
+    return CanarySettings(read_base_url(fields, (*at, "url"), ""), _read_folder(fields, (*at, "folder")), probe)
 
 
 def build(settings: DynamoSettings) -> "DynamoTarget":

@@ -3,7 +3,6 @@
 The program gets a small environment of its own, so that secrets of the controller do not reach it.
 """
 
-import os
 import re
 from dataclasses import dataclass
 
@@ -11,12 +10,10 @@ from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import Call, CommandCall
 from skewscope.adapters.targets.common.external import EXTERNAL_FIELDS, ExternalSettings, ExternalTarget, read_external
 from skewscope.adapters.targets.common.settings import read_command
-from skewscope.adapters.targets.common.transports import run_command
+from skewscope.adapters.targets.common.transports import pick_environment, run_command
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
-ENVIRONMENT = ("PATH", "HOME", "LANG", "TZ")
-"""Variables that every program gets."""
 VARIABLE_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
@@ -41,9 +38,7 @@ class ExecSettings:
         """
         if not isinstance(call, CommandCall) or call.arguments != self.command:
             raise TargetError(f"{self.external.common.name}: a call of another program than {self.command[0]}")
-        names = (*ENVIRONMENT, *self.environment)
-        environment = {name: os.environ[name] for name in names if name in os.environ}
-        return await run_command(call, self.external.common.timeout, environment)
+        return await run_command(call, self.external.common.timeout, pick_environment(*self.environment))
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> ExecSettings:

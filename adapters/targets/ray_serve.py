@@ -27,7 +27,7 @@ from skewscope.adapters.targets.common.settings import (
     read_common,
     read_http_options,
 )
-from skewscope.adapters.targets.common.transports import request_ok, run_command, show
+from skewscope.adapters.targets.common.transports import pick_environment, request_ok, run_command, show
 from skewscope.engine.actions.change import (
     ABSENT,
     DRAIN,
@@ -50,6 +50,11 @@ REASON = "DRAIN_NODE_REASON_PREEMPTION"
 DEFAULT_DEADLINE = 600.0
 COMMAND_SECONDS = 30.0
 """The program loads Ray first, which takes five seconds."""
+RAY_VARIABLES = (
+    *("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_USE_TLS"),
+    *("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT"),
+)
+"""Variables by which the program proves who it is to its own cluster."""
 WORK_METRICS = ("ray_serve_deployment_request_counter_total",)
 MAX_PAGES = 1000
 NOTE = "a drain cannot be undone: at its deadline the node ends, and another has to be started"
@@ -152,7 +157,8 @@ class RayServeTarget:
     async def make_call(self, call: Call) -> None:
         """Runs the command; it returns before any replica has moved."""
         assert isinstance(call, CommandCall)
-        await run_command(call, max(self.settings.common.timeout, COMMAND_SECONDS))
+        seconds = max(self.settings.common.timeout, COMMAND_SECONDS)
+        await run_command(call, seconds, pick_environment(*RAY_VARIABLES))
 
     async def read_work(self) -> Mapping[str, float]:
         """Returns the requests of the replicas that run on each node, by the metrics pages of the nodes."""

@@ -6,6 +6,7 @@ are no owner marks: a change is ours while the value is the very one that it giv
 """
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -21,7 +22,7 @@ from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
 MAX_OUTPUT = 1 << 16
-"""Maximum characters of a recorded output, which is kept with the action."""
+"""Maximum characters of a recorded output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +83,16 @@ class RenderedTarget:
         """Returns the values in the recorded outputs."""
         outputs = dict(self.settings.outputs)
         found: dict[str, MemberState] = {}
+        texts: dict[str, str] = {}
         for member in self.members.values():
             text = await asyncio.to_thread(read_file, outputs[member])
             if len(text) > MAX_OUTPUT:
                 raise TargetError(f"{outputs[member]}: more than {MAX_OUTPUT} characters")
             values = {f"value.{key}": value for key, value in self.dialect.parse(text, member).items()}
-            details = tuple(sorted({**values, "path": outputs[member], "text": text}.items()))
-            found[member] = MemberState(member, details=details)
-        return TargetState(found)
+            found[member] = MemberState(member, details=tuple(sorted(values.items())))
+            texts[member] = text
+        # Not among the details, which are stored and shown: a file of variables may hold secrets.
+        return TargetState(found, text=json.dumps(texts))
 
     def render_change(self, change: Change, state: TargetState) -> tuple[Call, ...]:
         """Returns what a person runs or writes."""
@@ -100,14 +103,14 @@ class RenderedTarget:
             raise TargetError(f"{self.name}: no member {change.member!r:.80}")
         value = self._value(change, member)
         wanted = self.dialect.change_value(change, value)
-        return () if value == wanted else (self._render(change, wanted, member),)
+        return () if value == wanted else (self._render(change, wanted, state),)
 
     def render_undo(self, change: Change, before: MemberState, state: TargetState) -> tuple[Call, ...]:
         """Returns what a person runs or writes to restore the former value."""
         member = state.member(change.member)
         if member is None or self.find_standing(change, before, state) != OURS:
             return ()
-        return (self._render(change, self._value(change, before), member),)
+        return (self._render(change, self._value(change, before), state),)
 
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
         """Returns where a change stands, by the value in the newest recorded output."""
@@ -141,5 +144,6 @@ class RenderedTarget:
             raise TargetError(f"{self.name}: the output of {member.member} has no {key.removeprefix('value.')}")
         return member.detail(key)
 
-    def _render(self, change: Change, value: str, member: MemberState) -> Call:
-        return self.dialect.render(change, value, (member.detail("path"), member.detail("text")))
+    def _render(self, change: Change, value: str, state: TargetState) -> Call:
+        source = dict(self.settings.outputs)[change.member], json.loads(state.text)[change.member]
+        return self.dialect.render(change, value, source)

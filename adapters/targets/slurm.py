@@ -7,7 +7,6 @@ carries the mark of an action is resumed by it. slurmrestd is used where its Ope
 
 import asyncio
 import json
-import os
 import re
 import time
 import zlib
@@ -30,7 +29,7 @@ from skewscope.adapters.targets.common.settings import (
     read_http_options,
 )
 from skewscope.adapters.targets.common.slurm_state import DOWN, GIVEN_UP, SILENT, SlurmJob, flags_of
-from skewscope.adapters.targets.common.transports import request_ok, run_command
+from skewscope.adapters.targets.common.transports import pick_environment, request_ok, run_command
 from skewscope.engine.actions.change import (
     ABSENT,
     DEWEIGHT,
@@ -53,6 +52,8 @@ RESERVED = frozenset({"all", "allnodes", "default"})
 WRITABLE = re.compile(r"/slurm/(?P<version>v\d{1,3}\.\d{1,3}\.\d{1,3})/node/\{node_name\}")
 MAX_DESCRIPTION = 32 << 20
 """Bytes of an OpenAPI description: it repeats every type for each version of the API."""
+SLURM_VARIABLES = ("SLURM_CONF", "SLURM_CLUSTERS")
+"""Variables that the programs of Slurm, and that of a probe, get besides; those of Slurm also get SLURM_JWT."""
 MAX_JOBS = 100
 """Jobs that one action requeues."""
 MARKED_WEIGHTS, MARKS = 4_000_000_000, 200_000_000
@@ -292,7 +293,8 @@ class SlurmTarget:
         if not self.settings.probe:
             return None
         begun = time.monotonic()
-        await run_command(CommandCall((*self.settings.probe, member)), self.settings.probe_timeout)
+        call = CommandCall((*self.settings.probe, member))
+        await run_command(call, self.settings.probe_timeout, self._environment())
         return time.monotonic() - begun
 
     def _member(self, change: Change, state: TargetState) -> MemberState:
@@ -350,10 +352,12 @@ class SlurmTarget:
         return self.settings.options
 
     async def _run(self, *arguments: str) -> str:
-        environment = {**os.environ, "LC_ALL": "C"}
-        if self.settings.conf:
-            environment["SLURM_CONF"] = self.settings.conf
+        environment = self._environment("SLURM_JWT") | {"LC_ALL": "C"}
         return await run_command(CommandCall(arguments), self.settings.common.timeout, environment)
+
+    def _environment(self, *names: str) -> dict[str, str]:
+        conf = {"SLURM_CONF": self.settings.conf} if self.settings.conf else {}
+        return pick_environment(*SLURM_VARIABLES, *names) | conf
 
 
 def mark_weight(action: str) -> int:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from skewscope.adapters.sources.common.http_client import FetchOptions
 from skewscope.adapters.targets.common.base import BusyError, ConflictError, TargetError
-from skewscope.adapters.targets.common.calls import Call, HttpCall
+from skewscope.adapters.targets.common.calls import Call, HttpCall, hide_secrets
 from skewscope.adapters.targets.common.external import EXTERNAL_FIELDS, ExternalSettings, ExternalTarget, read_external
 from skewscope.adapters.targets.common.settings import HTTP_FIELDS, read_base_url, read_http_options
 from skewscope.adapters.targets.common.transports import request, show
@@ -35,11 +35,11 @@ class WebhookSettings:
             TargetError: another status than 200, or no answer.
         """
         if not isinstance(call, HttpCall) or (call.method, call.url) != ("POST", self.url):
-            raise TargetError(f"{self.external.common.name}: a call to another address than {self.url}")
+            raise TargetError(f"{self.external.common.name}: a call to another address than {hide_secrets(self.url)}")
         answer = await request(call, replace(self.options, timeout=self.external.common.timeout))
         if answer.status != 200:
             kind = REFUSALS.get(answer.status, TargetError)
-            raise kind(f"POST {self.url}: the answer {answer.status}: {show(answer.body)}")
+            raise kind(f"POST {hide_secrets(self.url)}: the answer {answer.status}: {show(answer.body)}")
         return answer.body.decode(errors="replace")
 
 

@@ -1,15 +1,23 @@
 """Calls to targets: values that are shown in a dry run, stored with an action, and carried out.
 
-No call holds a secret: tokens are added by the target that makes the call.
+No call holds a secret of ours: tokens are added by the target that makes the call. What looks like one in a command or
+a file of the user is not shown.
 """
 
 import difflib
 import hashlib
+import re
 import shlex
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 MAX_SHOWN = 4000
 """Characters of one call that are shown."""
+HIDDEN_NAME = r"[\w-]{0,40}(?:token(?!s)|passw(?:or)?d|secret|(?:api|access|private)[_-]?key|credential)[\w-]{0,40}"
+"""A name whose value is not shown; `max_tokens` is none."""
+HIDDEN_VALUE = re.compile(rf"(?i)(?<![\w-])({HIDDEN_NAME}(?:=|: ?)[\"']?)[^\s&,;'\"]+")
+HIDDEN_OPTION = re.compile(rf"(?i)--?{HIDDEN_NAME}")
+USER = re.compile(r"//[^/@\s]{1,500}@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +33,7 @@ class HttpCall:
 
     def describe(self) -> str:
         """Returns the request in one line, or in two with a body."""
-        return f"{self.method} {self.url}" + (f"\n  {self.body}" if self.body else "")
+        return f"{self.method} {hide_secrets(self.url)}" + (f"\n  {self.body}" if self.body else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,8 @@ class CommandCall:
 
     def describe(self) -> str:
         """Returns the command as a shell would take it."""
-        return shlex.join(self.arguments) + (f" <<'END'\n{self.stdin}END" if self.stdin else "")
+        shown = [*self.arguments[:1], *hide_values(self.arguments[1:])]
+        return shlex.join(shown) + (f" <<'END'\n{self.stdin}END" if self.stdin else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +74,7 @@ class FileCall:
         lines = difflib.unified_diff(
             self.before.splitlines(), self.after.splitlines(), self.path, self.path, lineterm="", n=1
         )
-        return "\n".join(lines)
+        return "\n".join(map(hide_secrets, lines))
 
     @property
     def before_hash(self) -> str:
@@ -94,6 +103,19 @@ Call = HttpCall | CommandCall | SocketCall | FileCall | OrderCall
 def describe_calls(calls: tuple[Call, ...]) -> tuple[str, ...]:
     """Returns what a person reads of calls, each of bounded length."""
     return tuple(_bound(call.describe()) for call in calls)
+
+
+def hide_secrets(text: str) -> str:
+    """Returns a text with *** in the place of what follows a name such as `token=`, and of the user in an address."""
+    return HIDDEN_VALUE.sub(r"\1***", USER.sub("//***@", text))
+
+
+def hide_values(words: Iterable[str]) -> Iterator[str]:
+    """Yields the arguments of a program with *** in the place of the word after an option such as `--token`."""
+    hidden = False
+    for word in words:
+        yield "***" if hidden else hide_secrets(word)
+        hidden = HIDDEN_OPTION.fullmatch(word) is not None
 
 
 def _bound(text: str) -> str:

@@ -19,6 +19,7 @@ COMMON_FIELDS = ("name", "note", "members", "timeout")
 HTTP_FIELDS = ("bearer", "trust")
 """Further fields of targets that are called over HTTP."""
 PROBE_FIELDS = ("probe",)
+ADDRESS_HINT = "Addresses are shown in plans and logs. Write a token into a file, and `bearer: {file: FILE}` beside it."
 MAX_MEMBERS = 100_000
 MAX_ARGUMENTS = 50
 DEFAULT_TIMEOUT = 5.0
@@ -64,13 +65,19 @@ def read_members(fields: FieldReader, at: FieldPath) -> tuple[tuple[str, str], .
     return tuple(sorted(found_members.items()))
 
 
-def read_base_url(fields: FieldReader, at: FieldPath) -> str:
-    """Parses an address without a password and without a path at its end; HOST:PORT becomes an http URL."""
+def read_base_url(fields: FieldReader, at: FieldPath, hint: str = ADDRESS_HINT) -> str:
+    """Parses an address without secrets and without a path at its end; HOST:PORT becomes an http URL.
+
+    Addresses are shown in plans, logs and errors, so nothing in them may be secret: no user, no query.
+    """
     text = fields.required_text(at)
-    url = target_url(text, TargetDiscovery((), (), (), "http", "", ())) if text and "@" not in text else ""
+    plain = text and not set("@?#") & set(text)
+    url = target_url(text, TargetDiscovery((), (), (), "http", "", ())) if plain else ""
     if text and not url:
-        expected = "HOST:PORT, or an address that begins with http:// or https://, without a password"
-        fields.add_problem(at, f"{redact_message(text)!r:.80}", expected)
+        expected = "HOST:PORT, or an address that begins with http:// or https://, without user, password, ? and #"
+        head, query, _ = text.partition("?")
+        shown = redact_message(head) + ("?***" if query else "")
+        fields.add_problem(at, f"{shown!r:.80}", expected, "" if plain else hint)
     return url.rstrip("/")
 
 

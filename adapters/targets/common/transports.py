@@ -18,6 +18,8 @@ from skewscope.adapters.targets.common.calls import CommandCall, FileCall, HttpC
 MAX_ANSWER = 4 << 20
 """Maximum bytes of an answer."""
 MAX_FILE = 4 << 20
+PROGRAM_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
+"""Variables that every program gets."""
 MAX_SHOWN = 300
 """Characters of an answer in an error."""
 
@@ -59,10 +61,19 @@ async def request_ok(call: HttpCall, options: FetchOptions) -> HttpResponse:
     return answer
 
 
+def pick_environment(*names: str) -> dict[str, str]:
+    """Returns the variables that every program gets, and those of these names that are set.
+
+    The controller's own may hold secrets of others: notifiers, other targets, the store.
+    """
+    return {name: os.environ[name] for name in (*PROGRAM_VARIABLES, *names) if name in os.environ}
+
+
 async def run_command(call: CommandCall, seconds: float, environment: Mapping[str, str] | None = None) -> str:
     """Runs a program without a shell and returns its standard output.
 
-    What the program has started ends with it, so that a child in the background cannot hold the call open.
+    It gets the variables of `environment`, or else those that every program gets. What it has started ends with it, so
+    that a child in the background cannot hold the call open.
 
     Raises:
         TargetError: it cannot be started, fails, writes too much or takes too long; it is then killed.
@@ -72,7 +83,10 @@ async def run_command(call: CommandCall, seconds: float, environment: Mapping[st
     output = _CommandOutput(loop.create_future())
     try:
         transport, _ = await loop.subprocess_exec(
-            lambda: output, *call.arguments, env=environment, start_new_session=True
+            lambda: output,
+            *call.arguments,
+            env=pick_environment() if environment is None else environment,
+            start_new_session=True,
         )
     except (OSError, ValueError) as error:
         raise TargetError(f"{name}: cannot be started: {error}") from None
