@@ -1,8 +1,9 @@
 """Kubernetes: taints, cordons and evictions of nodes, through the API server.
 
 The owner mark is a label, an annotation with the reason, and the value of the taint, all under the prefix
-`skewscope.io/` and the kind of the change. A node that somebody else cordoned or tainted stays as it is. Evictions
-honour disruption budgets, and apply to the very pods that were read. Written for any server from 1.22 on.
+`skewscope.io/` and the kind of the change. A node that somebody else cordoned or tainted stays as it is. An eviction
+taints the node first, so that no pod comes back to it; it honours disruption budgets, and applies to the very pods that
+were read. Its undo removes the taint and moves no pod. Written for any server from 1.22 on.
 """
 
 import asyncio
@@ -49,7 +50,7 @@ from skewscope.kb.yamlfile import FieldPath
 
 TAINT, CORDON = "taint", "cordon"
 RUNNING, ENDING = "running", "ending"
-EFFECTS = {DEWEIGHT: "PreferNoSchedule", DRAIN: "NoSchedule"}
+EFFECTS = {DEWEIGHT: "PreferNoSchedule", DRAIN: "NoSchedule", EVICT: "NoSchedule"}
 KEEPS_AWAY = ("NoSchedule", "NoExecute")
 """Effects of taints with which a node gets no new pods."""
 EVICTION_VERSIONS = ("policy/v1", "policy/v1beta1")
@@ -57,7 +58,10 @@ MAX_NAMESPACES = 100
 MAX_EVICTIONS = 500
 """Maximum pods of one eviction."""
 DEWEIGHT_NOTE = "Kubernetes has no weights: the scheduler avoids the node while it has room elsewhere"
-EVICT_NOTE = "evicted pods do not come back; their controllers start others, which may wait for room"
+EVICT_NOTE = (
+    "taints the node, then ends its pods; their controllers start others elsewhere, which may wait for room; the undo "
+    "removes the taint, it moves no pod back"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,7 @@ class KubernetesTarget:
     def __post_init__(self) -> None:
         self.support = {DEWEIGHT: ChangeSupport(note=DEWEIGHT_NOTE), DRAIN: ChangeSupport()}
         if self.settings.eviction.namespaces:
-            self.support = {**self.support, EVICT: ChangeSupport(reversible=False, note=EVICT_NOTE)}
+            self.support = {**self.support, EVICT: ChangeSupport(note=EVICT_NOTE)}
 
     @property
     def name(self) -> str:
@@ -142,21 +146,20 @@ class KubernetesTarget:
         return TargetState({name: make_member(node, pods.get(name, [])) for name, node in nodes.items()})
 
     def render_change(self, change: Change, state: TargetState) -> tuple[Call, ...]:
-        """Returns the patch that taints or cordons a node, or the evictions of its pods."""
+        """Returns the patch that taints or cordons a node; before evictions, the patch that keeps their pods away."""
         if change.kind not in self.support:
             raise TargetError(f"{self.name}: cannot {change.kind} a node" + self._hint(change))
         node, action = self._find(change, state), check_action(change)
-        if change.kind == EVICT:
-            return self._render_evictions(node)
+        evictions = self._render_evictions(node) if change.kind == EVICT else ()
         if node.detail(f"mark.{change.kind}") == action:
-            return ()
+            return evictions
         mark = json.dumps({"action": action, "reason": clean_reason(change), "expires": change.expires}, sort_keys=True)
-        return (self._patch(change, node, self._wanted(change), (action, mark)),)
+        return (self._patch(change, node, self._wanted(change), (action, mark)), *evictions)
 
     def render_undo(self, change: Change, before: MemberState, state: TargetState) -> tuple[Call, ...]:
-        """Returns the patch that takes our taint, cordon and marks back; nothing undoes an eviction."""
+        """Returns the patch that takes our taint, cordon and marks back; evicted pods stay where they are."""
         node = state.member(change.member)
-        if node is None or change.kind == EVICT or node.detail(f"mark.{change.kind}") != change.action:
+        if node is None or node.detail(f"mark.{change.kind}") != change.action:
             return ()
         value = before.detail(self._field(change))
         if node.detail(self._field(change)) != self._wanted(change):
@@ -165,17 +168,16 @@ class KubernetesTarget:
         return (self._patch(change, node, value, (None, None)),)
 
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
-        """Returns where a change stands: by mark and taint or cordon; an eviction by the pods that are still there."""
+        """Returns where a change stands: by mark and taint or cordon, and whether evicted pods are gone."""
         node = state.member(change.member)
         if node is None or change.kind not in self.support:
             return FOREIGN
-        if change.kind == EVICT:
-            left = {pod[2] for pod in json.loads(node.detail("pods", "[]"))}
-            return ABSENT if left & {pod[2] for pod in json.loads(before.detail("pods", "[]"))} else OURS
         name = self._field(change)
         mark = node.detail(f"mark.{change.kind}")
         value = MarkedValue(mark, node.detail(name), before.detail(name), self._wanted(change))
-        return compare_mark(value, change.action)
+        standing = compare_mark(value, change.action)
+        waits = change.kind == EVICT and list_pods(node) & list_pods(before)
+        return ABSENT if standing == OURS and waits else standing
 
     async def make_call(self, call: Call) -> None:
         """Makes one call at the API server."""
@@ -256,6 +258,11 @@ class KubernetesTarget:
         return found
 
 
+def list_pods(node: MemberState) -> set[str]:
+    """Returns the ids of the pods of a node that may be evicted."""
+    return {uid for _, _, uid, _ in json.loads(node.detail("pods", "[]"))}
+
+
 def is_evictable(pod: Mapping[str, Any]) -> bool:
     """Returns whether a pod runs and is neither of a daemon set nor of the node itself, as `kubectl drain` decides."""
     meta = metadata_of(pod)
@@ -283,5 +290,5 @@ def make_member(node: Mapping[str, Any], pods: list[tuple[str, str, str, str]]) 
             f"{each.get('value', '')}:{each.get('effect', '')}" for each in taints if each.get("key") == PREFIX + kind
         ]
         details[f"taint.{kind}"] = ",".join(ours)
-    owner = details[f"mark.{DRAIN}"] or details[f"mark.{DEWEIGHT}"]
+    owner = details[f"mark.{EVICT}"] or details[f"mark.{DRAIN}"] or details[f"mark.{DEWEIGHT}"]
     return MemberState(object_name(node), serving, None, owner, tuple(sorted(details.items())))

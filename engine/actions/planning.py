@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from skewscope.engine.actions.action import FAILED, NOT_HELPED, Action, ActionPlan, ActionScope, Reason
-from skewscope.engine.actions.change import CHANGE_KINDS, DEWEIGHT, DRAIN, EVICT, REQUEUE, ChangeSupport
+from skewscope.engine.actions.change import CHANGE_KINDS, DEWEIGHT, DRAIN, REQUEUE, ChangeSupport
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue, Mitigation
@@ -136,7 +136,8 @@ def _pass_over_mild(
     out: list[Option] = []
     late: list[Option] = []
     for option in ordered:
-        stronger = {DEWEIGHT: (DRAIN,), DRAIN: (REQUEUE, EVICT)}.get(option.kind, ())
+        # Never an eviction: what it ends does not come back by its undo.
+        stronger = {DEWEIGHT: (DRAIN,), DRAIN: (REQUEUE,)}.get(option.kind, ())
         has_stronger = any(o.kind in stronger and o.member == option.member and o.reversible for o in ordered)
         runs_on = option.kind == DRAIN and option.scope.kind == "node"
         too_mild = (option.kind == DEWEIGHT and loss >= LARGE_LOSS) or (runs_on and incident.severity == "critical")

@@ -30,12 +30,13 @@ def test_each_change_is_rendered_and_checked_by_the_server_and_none_is_made():
             ("gpu-0", DRAIN, "render"),
             ("gpu-0", DRAIN, "dry run"),
         ]
-        assert changes.count(("gpu-0", EVICT, "dry run")) == 3
+        assert changes.count(("gpu-0", EVICT, "dry run")) == 4
         writes = [path for method, path in cluster.calls if method != "GET"]
         assert writes
         assert all("dryRun=All" in path for path in writes)
         evictions = next(line.text for line in lines if line.kind == EVICT)
-        assert "this has no undo" in evictions
+        assert "skewscope.io/evict" in evictions
+        assert "it moves no pod back" in evictions
 
 
 def test_what_the_server_refuses_in_a_dry_run_is_a_line():

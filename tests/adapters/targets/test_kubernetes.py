@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,13 +26,19 @@ from skewscope.adapters.targets.kubernetes import (
     KubernetesTarget,
 )
 from skewscope.engine.actions.change import ABSENT, BLOCK, DEWEIGHT, DRAIN, EVICT, FOREIGN, OURS, Change
+from skewscope.engine.actions.planning import TargetOffer, list_options
+from skewscope.engine.model.incident import Advice
+from skewscope.engine.model.topology import Group, Node, Topology
 from skewscope.kb import yamlfile
 from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.loader import catalogue
+from tests.support.acting_world import SimulatedFault, build_incident
 from tests.support.kube_api import BUDGET, TOKEN, KubeApi
 from tests.support.loopback import Says
 from tests.support.target_contract import run_cycle
 from tests.support.target_traffic import HANGS, scripted_server
 
+EVICTED = {"key": "skewscope.io/evict", "value": "a-1", "effect": "NoSchedule"}
 THEIRS = {"key": "gpu", "value": "h100", "effect": "PreferNoSchedule"}
 
 
@@ -184,10 +191,12 @@ def test_eviction_takes_the_selected_pods_of_the_node_only():
         async def run() -> None:
             state = await target.read_state()
             before = state.members["gpu-0"]
-            assert not target.support[EVICT].reversible
             assert target.find_standing(change, before, state) == ABSENT
             calls = await make_change(target, change, before)
-            assert [call.url.rpartition("/pods/")[2] for call in calls] == ["w0/eviction", "w1/eviction", "w2/eviction"]
+            # Nothing may come back to the node meanwhile.
+            assert calls[0].method == "PATCH"
+            assert json.loads(calls[0].body)["spec"]["taints"] == [THEIRS, EVICTED]
+            assert [call.url.rpartition("/pods/")[2] for call in calls[1:]] == [f"w{n}/eviction" for n in range(3)]
             # Accepted, and still ending: not done, and not asked for again.
             ending = await target.read_state()
             assert target.find_standing(change, before, ending) == ABSENT
@@ -197,10 +206,57 @@ def test_eviction_takes_the_selected_pods_of_the_node_only():
             cluster.add_pod("w0", "gpu-0", labels={"app": "llm"})
             assert target.find_standing(change, before, await target.read_state()) == OURS
             assert await make_change(target, change, before) == ()
+            assert (await target.read_state()).members["gpu-0"].owner == "a-1"
+            (call,) = await undo_change(target, change, before)
+            assert call.method == "PATCH"
+            assert target.find_standing(change, before, await target.read_state()) == ABSENT
             assert await undo_change(target, change, before) == ()
 
+        start = node_without_version(cluster)
         asyncio.run(run())
+        assert node_without_version(cluster) == start
         assert sorted(name for _, name in cluster.pods) == ["agent", "other", "static", "w0", "w3"]
+
+
+def test_an_eviction_that_another_overtook_keeps_their_taint_and_tries_again():
+    with running_cluster() as (target, cluster):
+        change = Change(EVICT, "k8s", "gpu-0", "a-1")
+        before = asyncio.run(target.read_state()).members["gpu-0"]
+
+        def meddle(api: KubeApi) -> None:
+            api.touch(api.nodes["gpu-0"])["spec"]["taints"].append({"key": "late", "effect": "NoExecute"})
+
+        cluster.meddle = meddle
+        asyncio.run(make_change(target, change, before))
+        methods = [method for method, _ in cluster.calls if method != "GET"]
+        assert methods == ["PATCH", "PATCH", "POST", "POST", "POST"]
+        keys = [taint["key"] for taint in cluster.nodes["gpu-0"]["spec"]["taints"]]
+        assert keys == ["gpu", "late", "skewscope.io/evict"]
+
+
+def test_an_eviction_whose_taint_somebody_removed_is_not_ours_any_more():
+    with running_cluster() as (target, cluster):
+        change = Change(EVICT, "k8s", "gpu-0", "a-1")
+        before = asyncio.run(target.read_state()).members["gpu-0"]
+        asyncio.run(make_change(target, change, before))
+        cluster.touch(cluster.nodes["gpu-0"])["spec"]["taints"] = [dict(THEIRS)]
+        assert target.find_standing(change, before, asyncio.run(target.read_state())) == FOREIGN
+        asyncio.run(undo_change(target, change, before))
+        node = cluster.nodes["gpu-0"]
+        assert (node["spec"]["taints"], node["metadata"]["labels"]) == ([THEIRS], {})
+
+
+def test_a_node_is_drained_before_its_pods_are_evicted():
+    """Also where what runs there would go on."""
+    topology = Topology((Node("n0"), Node("n1")), (Group("g", "tensor-parallel", ("n0", "n1")),), ())
+    incident = build_incident(SimulatedFault("n0", 0.0, 900.0, 0.2), 60.0)
+    incident = replace(
+        incident, kind="node", name="n0", mitigations=(Advice("evict-on-check", "scheduler", "it fails"),)
+    )
+    target = make_target("http://k")
+    found = list_options(incident, [TargetOffer("k8s", target.members, target.support)], topology, catalogue())
+    assert incident.severity == "critical"
+    assert [(one.kind, one.reversible) for one in found] == [(DRAIN, True), (EVICT, True)]
 
 
 def test_a_disruption_budget_holds_evictions_back(monkeypatch):
@@ -208,8 +264,14 @@ def test_a_disruption_budget_holds_evictions_back(monkeypatch):
     with running_cluster() as (target, cluster):
         cluster.budgets["llm"] = 2
         before = asyncio.run(target.read_state()).members["gpu-0"]
+        change = Change(EVICT, "k8s", "gpu-0", "a-1")
         with pytest.raises(BusyError, match="would violate the pod's disruption budget"):
-            asyncio.run(make_change(target, Change(EVICT, "k8s", "gpu-0", "a-1"), before))
+            asyncio.run(make_change(target, change, before))
+        # The node was tainted once, and keeps the taint until the undo.
+        assert sum(method == "PATCH" for method, _ in cluster.calls) == 1
+        assert EVICTED in cluster.nodes["gpu-0"]["spec"]["taints"]
+        asyncio.run(undo_change(target, change, before))
+        assert cluster.nodes["gpu-0"]["spec"]["taints"] == [THEIRS]
         left = [pod["metadata"]["name"] for pod in cluster.pods.values() if pod["metadata"]["name"].startswith("w")]
         assert left == ["w2", "w3"]
         assert BUDGET.startswith("Cannot evict pod")
@@ -218,7 +280,7 @@ def test_a_disruption_budget_holds_evictions_back(monkeypatch):
 def test_a_pod_that_was_replaced_meanwhile_is_not_evicted():
     with running_cluster() as (target, cluster):
         state = asyncio.run(target.read_state())
-        call = target.render_change(Change(EVICT, "k8s", "gpu-0", "a-1"), state)[0]
+        call = target.render_change(Change(EVICT, "k8s", "gpu-0", "a-1"), state)[1]
         cluster.add_pod("w0", "gpu-1", labels={"app": "llm"})
         with pytest.raises(ConflictError, match="does not match the UID"):
             asyncio.run(target.make_call(call))
