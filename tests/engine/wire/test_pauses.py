@@ -1,6 +1,7 @@
 """A member's own pauses tell who is late, whatever the collective's algorithm, and who has stopped."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,11 +82,16 @@ def stopped_times(make: Callable[..., Iterator[Send]], size: int, share: float) 
     return [max(says.of("wire.stopped_time", f"G:n{i}"), default=0.0) for i in range(size)]
 
 
-SHARES = [0.01, 0.05, 0.1, 0.15, 0.5, 0.9]
+def everyday(values: list[float], some: set[float]) -> list[Any]:
+    """Returns values as parameters; those that are not among some are slow."""
+    return [value if value in some else pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
+SHARES = everyday([0.01, 0.05, 0.1, 0.15, 0.5, 0.9], {0.05, 0.9})
 
 
 @pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("size", [2, 4, 7])
+@pytest.mark.parametrize("size", everyday([2, 4, 7], {4}))
 @pytest.mark.parametrize("make", [announced_ring, ring])
 def test_a_member_that_stops_anywhere_in_a_round_is_the_one_told(make, size: int, share: float) -> None:
     found = stopped_times(make, size, share)
