@@ -7,49 +7,21 @@ from typing import NamedTuple
 
 from skewscope.adapters.discovery.draft import CERTAIN, GUESS, LIKELY, Assumption, GroupDraft
 from skewscope.adapters.discovery.hosts import bare_host
-from skewscope.adapters.mapping.entities import GPU_LABELS, GPU_PATTERN
+from skewscope.adapters.discovery.rank_members import (
+    RankLabels,
+    RankMembers,
+    RankNames,
+    place_ranks,
+    unseen_assumptions,
+)
 from skewscope.engine.model.topology_file import GROUP_WITHOUT, NODE_WITHOUT
 
 GROUP_LABELS = ("group", "comm_name", "replica")
 POD_LABELS = ("pod", "exported_pod")
 ENGINE_LABELS = ("pod", "instance", "container", "service", "job", "model_name", "engine")
 """Labels that may tell serving engines apart, the strongest first."""
-PARALLELISM = {
-    "tensor": "tensor-parallel",
-    "pipeline": "pipeline-parallel",
-    "data": "data-parallel",
-    "expert": "expert-parallel",
-}
-MAX_RANKS = 100_000
 OF_NO_ENGINE = ("skewscope", "dynamo")
 """First parts of names that are those of no engine: canonical names, and those of a frame around engines."""
-
-
-@dataclass
-class RankLabels:
-    """What the series of one group say of its ranks."""
-
-    nodes: dict[str, str] = field(default_factory=dict)
-    """Node of each rank, '' where no label gives it."""
-    gpus: dict[str, int] = field(default_factory=dict)
-    global_ranks: dict[str, str] = field(default_factory=dict)
-    kind: str = ""
-    hosts: set[str] = field(default_factory=set)
-    """Nodes with series that name the group but no rank."""
-
-    def add(self, labels: Mapping[str, str], node: str) -> None:
-        """Adds the labels of a series."""
-        self.kind = self.kind or PARALLELISM.get(labels.get("parallelism", "").removesuffix("-parallel"), "")
-        rank = labels.get("rank") or labels.get("member") or ""
-        if not rank or len(self.nodes) >= MAX_RANKS:
-            return
-        if node or rank not in self.nodes:
-            self.nodes[rank] = node
-        if text := labels.get("global_rank", ""):
-            self.global_ranks[rank] = text
-        gpu = GPU_PATTERN.fullmatch(next((labels[label] for label in GPU_LABELS if labels.get(label)), ""))
-        if gpu:
-            self.gpus[rank] = int(gpu[1])
 
 
 class EngineIdentity(NamedTuple):
@@ -109,50 +81,35 @@ class GroupFinder:
 
     def draft_groups(self, gpus: Mapping[str, int]) -> list[GroupDraft]:
         """Returns all groups; `gpus` is the number of GPUs of each node."""
-        groups = [self._rank_group(name, labels, gpus) for name, labels in sorted(self.ranks.items())]
+        names = RankNames(self.ranks, gpus)
+        placed = {name: place_ranks(name, labels, names) for name, labels in sorted(self.ranks.items())}
+        groups = [self._rank_group(name, ranks, gpus) for name, ranks in placed.items()]
+        self.assumptions += [
+            *unseen_assumptions(placed),
+            *(each for one in placed.values() for each in one.assumptions),
+        ]
         found = [group for group in groups if group.members]
-        names = {group.name for group in found}
-        engines = [group for group in self._engine_groups(gpus) if group.name not in names]
+        named = {group.name for group in found}
+        engines = [group for group in self._engine_groups(gpus) if group.name not in named]
         return [group for group in (*found, *engines) if not set(group.name) & set(GROUP_WITHOUT)]
 
-    def _rank_group(self, name: str, labels: RankLabels, gpus: Mapping[str, int]) -> GroupDraft:
+    def _rank_group(self, name: str, ranks: RankMembers, gpus: Mapping[str, int]) -> GroupDraft:
+        labels, members = self.ranks[name], ranks.members
         served = "" in labels.nodes
-        ranks = sorted((rank for rank in labels.nodes if rank), key=_rank_key)
-        members = self._rank_members(name, labels, ranks)
         front = labels.nodes.get("", "")
         if labels.hosts and not members:
             members = sorted(labels.hosts)
             self.assumptions.append(Assumption("the order of ranks", "names of hosts with the label `group`", GUESS))
         elif served and not members and front:
             members = [front]
-        elif not served and not ranks:
+        elif not served and not members:
             members = self._job_members(name, gpus)
         kind = labels.kind or ("tensor-parallel" if served else "data-parallel")
         if members:
             basis = "the label `parallelism`" if labels.kind else "nothing: no label says it"
             self.assumptions.append(Assumption(f"{kind} groups", basis, CERTAIN if labels.kind else GUESS))
         front = front or (members[0].partition("/")[0] if served and members else "")
-        return GroupDraft(name, kind, "" if labels.kind else "its kind", tuple(dict.fromkeys(members)), "", front)
-
-    def _rank_members(self, name: str, labels: RankLabels, ranks: list[str]) -> list[str]:
-        """Returns the member of each rank: a node, a GPU of a node, or a node of its own where no label names one."""
-        on_node = Counter(labels.nodes[rank] for rank in ranks)
-        places: Counter[str] = Counter()
-        members = []
-        for rank in ranks:
-            node = labels.nodes[rank]
-            if not rank.isdigit():
-                members.append(rank)
-            elif not node:
-                members.append(self._rank_node(name, labels, rank))
-            elif rank in labels.gpus or on_node[node] > 1:
-                members.append(f"{node}/gpu{labels.gpus.get(rank, places[node])}")
-                places[node] += 1
-            else:
-                members.append(node)
-        if any(on_node[node] > 1 for node in places) and not labels.gpus:
-            self.assumptions.append(Assumption("ranks of a node are its GPUs in order", "the label `rank`", LIKELY))
-        return members
+        return GroupDraft(name, kind, "" if labels.kind else "its kind", tuple(members), "", front)
 
     def _job_members(self, name: str, gpus: Mapping[str, int]) -> list[str]:
         """Returns the members of a job whose series name no rank: all nodes with GPUs, else one that stands for it."""
@@ -160,14 +117,6 @@ class GroupFinder:
         what = f"all nodes with GPUs work for {name}" if members else f"a node that stands for all of {name}"
         self.assumptions.append(Assumption(what, "no label of a rank", GUESS))
         return members or [_valid_name(f"{name}-nodes")]
-
-    def _rank_node(self, name: str, labels: RankLabels, rank: str) -> str:
-        """Returns a new node for a rank that no label places."""
-        own = labels.global_ranks.get(rank) or rank
-        is_sole = len(self.ranks) == 1 or bool(labels.global_ranks)
-        node = f"rank{own}" if is_sole else f"{name}.rank{own}"
-        self.assumptions.append(Assumption("a node for each rank", "no label of a host on ranks", GUESS))
-        return node
 
     def _engine_groups(self, gpus: Mapping[str, int]) -> list[GroupDraft]:
         """Returns a group for each serving engine, in pools of those that serve the same model."""
@@ -292,7 +241,3 @@ def _valid_name(text: str) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
-def _rank_key(rank: str) -> tuple[int, str]:
-    return (int(rank), "") if rank.isdigit() and len(rank) < 10 else (1 << 40, rank)

@@ -16,6 +16,7 @@ from skewscope.adapters.formats.kineto import ProfilerTrace, TraceGroup, covered
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
 from skewscope.adapters.inputs.process_groups import rank_labels
 from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.inputs.training_steps import STEP_DURATION
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
 from skewscope.engine.model.arrays import F64
@@ -68,8 +69,16 @@ def read_steps(file: BufferedReader, name: str) -> ProfilerTrace:
     return trace
 
 
-def list_series(trace: ProfilerTrace, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
+def list_series(
+    trace: ProfilerTrace, name: str, labels: Mapping[str, str], *, leads: bool = False
+) -> list[LabelledSeries]:
     """Returns the series of a trace with steps.
+
+    Args:
+        trace: the trace.
+        name: its file, for messages.
+        labels: those of the input.
+        leads: whether the duration of a step, which is the group's, is taken of this rank even if it is not the first.
 
     Raises:
         InputError: it does not say its rank.
@@ -81,10 +90,9 @@ def list_series(trace: ProfilerTrace, name: str, labels: Mapping[str, str]) -> l
     collector = SeriesCollector(name, _note(trace, windows))
     place = rank_labels(world.name, world.description, world.ranks, rank)
     for metric, values in _step_values(trace, windows).items():
-        # The duration is the group's; it is taken of one rank.
-        if metric != "skewscope_step_duration":
+        if metric != STEP_DURATION:
             _add_all(collector, metric, place, times, values)
-        elif place["rank"] == "0":
+        elif leads or place["rank"] == "0":
             _add_all(collector, metric, {"group": place["group"]}, times, values)
     for (used, is_transfer), spans in _spans_by_group(trace, groups, world).items():
         metric = "skewscope_nccl_p2p_time" if is_transfer else "skewscope_nccl_coll_time"
@@ -178,7 +186,7 @@ def _step_values(trace: ProfilerTrace, windows: F64) -> dict[str, F64]:
     communicates = covered_time(communication, edges)[::2]
     either = covered_time(np.concatenate((trace.computation, communication)), edges)[::2]
     duration, exposed = windows[:, 1] - windows[:, 0], either - computes
-    found = {"skewscope_step_duration": duration / 1e6}
+    found = {STEP_DURATION: duration / 1e6}
     if len(communication):
         found["skewscope_step_comm_time"] = communicates / 1e6
         found["skewscope_step_wait_time"] = exposed / 1e6

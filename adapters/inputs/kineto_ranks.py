@@ -19,6 +19,7 @@ from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, 
 from skewscope.adapters.inputs.parallel_files import read_files
 from skewscope.adapters.inputs.process_groups import rank_labels
 from skewscope.adapters.inputs.recording import Input, Recording, problem_text
+from skewscope.adapters.inputs.training_steps import STEP_DURATION
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
 from skewscope.engine.model.arrays import F64
@@ -73,7 +74,7 @@ def read_rank(folder: str, path: Path) -> RankTrace | None:
                 return None
             trace = kineto.read_steps(file, shown)
         rank = kineto.find_rank(trace, shown, {})
-        series = tuple(kineto.list_series(trace, shown, {}))
+        series = tuple(kineto.list_series(trace, shown, {}, leads=True))
         return RankTrace(path.name, rank, series, tuple(_rank_arrivals(trace, rank)))
     except InputError as error:
         return RankTrace(path.name, problems=error.problems)
@@ -84,7 +85,8 @@ class TraceSet:
     """The traces of a job."""
 
     name: str
-    series: list[LabelledSeries] = field(default_factory=list)
+    series: dict[int, tuple[LabelledSeries, ...]] = field(default_factory=dict)
+    """By rank."""
     arrivals: dict[str, list[RankArrivals]] = field(default_factory=dict)
     """By name of the group."""
     files: dict[int, str] = field(default_factory=dict)
@@ -102,7 +104,7 @@ class TraceSet:
             found = f"a second trace of rank {trace.rank}, beside {self.files[trace.rank]}"
             shown, hint = f"{self.name}/{trace.file}", "Keep the traces of one run only."
             raise InputError([Problem(shown, 0, "", found, "one for each rank", hint)])
-        self.series += trace.series
+        self.series[trace.rank] = trace.series
         self.files[trace.rank] = trace.file
         for group, arrivals in trace.arrivals:
             self.arrivals.setdefault(group, []).append(arrivals)
@@ -115,8 +117,20 @@ class TraceSet:
                 for step, lag in lags.items():
                     collector.add(ARRIVAL_LAG, arrivals.labels, arrivals.times[step], lag)
         notes = [f"{PurePath(each.file).name} is left out: {problem_text(each)}" for each in left_out]
-        note = "; ".join(filter(None, [*notes, self.series[0].note]))
-        return [replace(one, note=note) for one in (*self.series, *collector.series())]
+        whole = [*self._own_series(), *collector.series()]
+        note = "; ".join(filter(None, [*notes, whole[0].note]))
+        return [replace(one, note=note) for one in whole]
+
+    def _own_series(self) -> Iterator[LabelledSeries]:
+        """Yields the series of each trace; the duration of steps, which is the group's, of its first rank."""
+        told = set()
+        for _, series in sorted(self.series.items()):
+            for one in series:
+                if one.metric != STEP_DURATION:
+                    yield one
+                elif one.labels not in told:
+                    told.add(one.labels)
+                    yield one
 
 
 def _rank_arrivals(trace: ProfilerTrace, rank: int) -> Iterator[tuple[str, RankArrivals]]:

@@ -21,6 +21,8 @@ UUID_LABELS = ("uuid", "UUID", "GPU_UUID")
 GPU_ID_LABELS = (*UUID_LABELS, "pci_bus_id", "pciBusId", "pci")
 """Labels with a UUID or PCI address, which a topology may know."""
 GPU_PATTERN = re.compile(r"(?:gpu|nvidia)?(\d{1,4})", re.IGNORECASE)
+MAX_INDEX_DIGITS = 5
+"""Digits of the index of a rank in its group."""
 
 # The catalogue's words for what is measured, and the kind of entity that represents it.
 ENTITY_KINDS = {
@@ -183,7 +185,12 @@ class EntityResolver:
         """Returns `group:member` of a series."""
         group = self._find_group(place)
         member = place.read("rank") or place.read("member")
-        names = [member] if member and not member.isdigit() else self._member_names(place, group, member)
+        is_index = member.isdecimal()
+        if is_index and not group and not _named_host(place):
+            group = self._implied_group(place)
+        if is_index and group:
+            return self._rank_at(group, member, place)
+        names = [member] if member and not is_index else self._members_here(place)
         groups = [group] if group else self.topology.groups
         # A GPU that is a member has precedence over its node.
         for name in names:
@@ -192,14 +199,41 @@ class EntityResolver:
                 raise UnmappedError("it could be a member of several groups")
             if found:
                 return f"{found[0].name}:{name}"
+        if is_index and (implied := self._implied_group(place)):
+            return self._rank_at(implied, member, place)
         raise UnmappedError("it is a member of no group")
 
-    def _member_names(self, place: LabelReader, group: Group | None, index: str) -> list[str]:
-        if group and index:
-            return [group.members[int(index)]] if len(index) < 6 and int(index) < len(group.members) else []
+    def _members_here(self, place: LabelReader) -> list[str]:
+        """Returns what a series may be a member as: the GPU that it names, else its node."""
         node = self.node(place).name
-        gpu = GPU_PATTERN.fullmatch(next((value for label in GPU_LABELS if (value := place.read(label))), ""))
-        return [f"{node}/gpu{int(gpu[1])}", node] if gpu else [node]
+        gpu = _gpu_index(place.read)
+        return [node] if gpu is None else [f"{node}/gpu{gpu}", node]
+
+    def _implied_group(self, place: LabelReader) -> Group | None:
+        """Returns the group of a series that names none: its communicator's, else the only one, if of as many ranks."""
+        if named := self.topology.group.get(place.labels.get("comm_name", "")):
+            return named
+        sole = self.topology.groups[0] if len(self.topology.groups) == 1 else None
+        return sole if sole and place.labels.get("nranks", str(len(sole.members))) == str(len(sole.members)) else None
+
+    def _rank_at(self, group: Group, index: str, place: LabelReader) -> str:
+        """Returns `group:member` of the rank of a group."""
+        if len(index) > MAX_INDEX_DIGITS or int(index) >= len(group.members):
+            raise UnmappedError("it is a member of no group")
+        member = group.members[int(index)]
+        self._check_place(member, place)
+        return f"{group.name}:{member}"
+
+    def _check_place(self, member: str, place: LabelReader) -> None:
+        """Raises UnmappedError where a series of a rank names another node, or another GPU, than the rank's member."""
+        # An index depends on the order of members, which may not be that of the ranks.
+        given = _named_host(place)
+        node = self._find_node(given) if given else None
+        if node and node.name != self.topology.node_of[member]:
+            raise UnmappedError(f"its rank and its node disagree: the order of `members` in the topology{DECIDES}")
+        gpu = _gpu_index(lambda label: place.labels.get(label, ""))
+        if node and gpu is not None and "/" in member and member != f"{node.name}/gpu{gpu}":
+            raise UnmappedError(f"its rank and its GPU disagree: the order of `members` in the topology{DECIDES}")
 
     def group(self, place: LabelReader) -> str:
         """Returns the group that the labels name."""
@@ -326,6 +360,17 @@ def has_engine_labels(engine: Iterable[tuple[str, str]], labels: Mapping[str, st
         fnmatchcase(labels.get(name, "").rpartition("//")[2], value.rpartition("//")[2].replace("[", "[[]"))
         for name, value in engine
     )
+
+
+def _named_host(place: LabelReader) -> str:
+    """Returns the host that a series names by the first label of those that may; '' where none does."""
+    return next((name for label in ("node", *NODE_LABELS) if (name := place.labels.get(label, ""))), "")
+
+
+def _gpu_index(read: Callable[[str], str]) -> int | None:
+    """Returns the index of the GPU that a series names; None where it names none."""
+    match = GPU_PATTERN.fullmatch(next((value for label in GPU_LABELS if (value := read(label))), ""))
+    return int(match[1]) if match else None
 
 
 def _filter_by_communicator(groups: list[Group], place: LabelReader) -> list[Group]:

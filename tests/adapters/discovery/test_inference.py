@@ -126,12 +126,6 @@ def test_a_pod_has_the_gpus_that_the_gpu_exporter_assigns_to_it():
     assert [node.name for node in found.nodes] == ["h"]
 
 
-def test_ranks_without_hosts_get_a_node_each():
-    found, draft = infer(*((STEP, {"group": "job", "rank": str(n), "parallelism": "tensor"}) for n in (10, 2)))
-    assert [(g.kind, g.members) for g in found.groups] == [("tensor-parallel", ("rank2", "rank10"))]
-    assert any("each rank" in each.what for each in draft.assumptions)
-
-
 def test_a_job_whose_series_name_no_rank_has_the_nodes_with_gpus_else_one_that_stands_for_it():
     job = (STEP, {"group": "job"})
     gpus = [(CLOCK, {"Hostname": host, "gpu": "0"}) for host in ("n1", "n0")]

@@ -63,6 +63,19 @@ def test_collectives_that_ranks_end_alone_tell_no_arrival(tmp_path, name):
     assert lags(write(tmp_path / "t", job([0, 0, 30, 5], name=name))) == {}
 
 
+@pytest.mark.parametrize("lost", range(3))
+def test_a_rank_without_a_trace_shifts_no_other(tmp_path, lost):
+    traces = job([25.0 * (rank == 3) for rank in range(RANKS)], count=20)
+    del traces[lost]
+    draft = draft_recording([write(tmp_path / "t", traces)])
+    told = replay(draft.recording)
+    assert {(one.condition, one.name) for one in told.incidents if one.explained_by is None} == {
+        ("late-member", "rank3")
+    }
+    assert "step.duration" in told.signals
+    assert any(f"a place for rank {lost} of" in each.what for each in draft.assumptions)
+
+
 def test_steps_in_which_ranks_have_other_numbers_of_collectives_are_left_out(tmp_path):
     traces = job([0, 0, 30, 0])
     last = [n for n, each in enumerate(traces[1]["traceEvents"]) if each["name"].startswith("nccl")][-1]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from skewscope.adapters.inputs.draft_recording import draft_recording
 from skewscope.adapters.inputs.nccl_flight_recorder import MAX_HOLD_S, read_series, recognise
 from skewscope.adapters.runtime.replay import replay
 from skewscope.kb.problems import InputError
@@ -78,6 +79,21 @@ def test_progress_and_state_of_each_rank_are_held_until_the_time_out(tmp_path):
     assert labels["group"] == "TENSOR_MODEL_PARALLEL_GROUP-7"
     assert (labels["rank"], labels["nranks"], labels["parallelism"]) == ("0", "4", "tensor")
     assert "does not say when it was written" in series[0].note
+
+
+@pytest.mark.parametrize("lost", [0, 1, 3])
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_rank_without_a_dump_shifts_no_other(tmp_path, lost, is_cut):
+    job = stopped_job()
+    file = write(tmp_path / "dumps", job) / f"nccl_trace_rank_{lost}"
+    if is_cut:
+        file.write_bytes(file.read_bytes()[:200])
+    else:
+        file.unlink()
+    draft = draft_recording([tmp_path / "dumps"])
+    told = [one for one in replay(draft.recording).incidents if one.explained_by is None]
+    assert [(one.condition, one.name) for one in told] == [("collective-hang", "rank2")]
+    assert draft.recording.topology.groups[0].members == ("rank0", "rank1", "rank2", "rank3")
 
 
 def failed_gpu():

@@ -113,3 +113,42 @@ def test_two_groups_with_the_same_engine_and_two_nodes_with_one_name_are_told():
     assert [(each.line, each.expected) for each in problems] == [(6, "labels that no other group's engine has")]
     _, problems = parse_topology(parse("version: 1\nnodes: [{name: a}, {name: b, aliases: [a]}]"))
     assert [each.field for each in problems] == ["nodes[1].aliases[0]"]
+
+
+RANKS = """
+version: 1
+nodes: [{name: h0, gpus: 2}, {name: h1, gpus: 2}, {name: h2}]
+groups:
+  - {name: gpus, kind: data-parallel, members: [h0/gpu0, h0/gpu1, h1/gpu0, h1/gpu1]}
+  - {name: nodes, kind: pipeline-parallel, members: [h0, h1, h2]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("labels", "member"),
+    [
+        ({"group": "gpus", "rank": "1"}, "gpus:h0/gpu1"),
+        ({"group": "gpus", "rank": "1", "node": "h0"}, "gpus:h0/gpu1"),
+        ({"group": "gpus", "rank": "1", "node": "h0", "gpu": "1"}, "gpus:h0/gpu1"),
+        ({"group": "gpus", "rank": "1", "instance": "elsewhere:9100"}, "gpus:h0/gpu1"),
+        ({"group": "nodes", "rank": "2", "host": "h2.example.com"}, "nodes:h2"),
+    ],
+)
+def test_a_rank_is_a_place_among_the_members(labels, member):
+    assert resolver(RANKS).resolve("rank", labels)[1] == member
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        ({"group": "gpus", "rank": "1", "node": "h1"}, "its rank and its node disagree"),
+        ({"group": "nodes", "rank": "1", "instance": "h2:9100"}, "its rank and its node disagree"),
+        ({"group": "gpus", "rank": "1", "node": "h0", "gpu": "0"}, "its rank and its GPU disagree"),
+        ({"group": "gpus", "rank": "4"}, "it is a member of no group"),
+        ({"group": "gpus", "rank": "123456"}, "it is a member of no group"),
+        ({"rank": "1"}, "no label says which node it is from"),
+    ],
+)
+def test_a_rank_that_its_other_labels_contradict_is_of_no_member(labels, reason):
+    with pytest.raises(UnmappedError, match=reason):
+        resolver(RANKS).resolve("rank", labels)
