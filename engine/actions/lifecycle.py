@@ -22,7 +22,7 @@ from skewscope.engine.actions.action import (
     Action,
     Measurement,
 )
-from skewscope.engine.actions.change import ABSENT, FOREIGN, OURS
+from skewscope.engine.actions.change import ABSENT, FOREIGN, MIRROR, OURS
 
 HELPED_SHARE = 0.5
 """Share of what was lost that has to come back for an action to have helped."""
@@ -149,6 +149,8 @@ def judge_trial(action: Action, seen: Observation, timing: Timing) -> Action:
 
 def _judge_effect(action: Action, seen: Observation, timing: Timing) -> Action:
     t, applied = seen.t, action.applied_at or seen.t
+    if action.change.kind == MIRROR:
+        return _verify(action, UNPROVEN, "a copy gives nothing back by itself", t)
     measured = seen.measurement or action.measurement
     action = replace(action, measurement=measured)
     back = measured.recovery
