@@ -1,10 +1,11 @@
 """Measures the answer to inputs that are meant to take for ever: `python -m bench.hostile_inputs`.
 
-Writes each, runs `skewscope diagnose` or `replay` on it, and prints seconds, the largest peak memory so far and the
-first line of the answer.
+Writes each, runs `skewscope diagnose`, `replay` or `topology discover` on it, and prints seconds, peak memory and the
+first line of the answer. Names of inputs as arguments choose some: `python -m bench.hostile_inputs dump_of_lists`.
+Exits with 1 where one took more than a minute or 2 GiB.
 """
 
-import resource
+import os
 import struct
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import zstandard
 
+MAX_SECONDS, MAX_MIB = 60, 2048
 SAMPLE = 'DCGM_FI_DEV_GPU_TEMP{{gpu="{}",Hostname="n{}"}} 50 {}\n'
 START = 1_700_000_000
 TOPOLOGY = "version: 1\nnodes: [{name: n0, gpus: 8, ports: [{name: p0, network: east-west}]}]\n"
@@ -36,6 +38,16 @@ def write_bomb(path: Path, head: bytes, repeated: bytes, size: int) -> Path:
         for _ in range(size // len(part)):
             packed.write(part)
     return path
+
+
+def write_repeated(path: Path, head: bytes, repeated: bytes, count: int, end: bytes = b"") -> str:
+    """Writes a plain file of a head and of bytes that repeat so many times; returns its path."""
+    with path.open("wb") as file:
+        file.write(head)
+        for begin in range(0, count, 1_000_000):
+            file.write(repeated * min(1_000_000, count - begin))
+        file.write(end)
+    return str(path)
 
 
 def write_recording(folder: Path, inputs: str) -> list[str]:
@@ -95,6 +107,71 @@ def many_inputs(folder: Path) -> list[str]:
     return write_recording(folder, "- {kind: openmetrics, path: a.om}\n" * 99_000)
 
 
+def dump_of_lists(folder: Path) -> list[str]:
+    """A dump of a rank with 80 million empty lists in 22 kB."""
+    head = b'{"version":"2.10","nccl_version":"2.20","entries":[{"x":['
+    return ["diagnose", str(write_bomb(folder / "nccl_trace_rank_0.json.zst", head, b"[],", 240_000_000))]
+
+
+def dump_below_the_bound(folder: Path) -> list[str]:
+    """A dump of a rank with as many different keys as are just read."""
+    path = folder / "nccl_trace_rank_0.json"
+    with path.open("w", encoding="ascii") as file:
+        file.write('{"version":"2.10","entries":[],"pg_status":{},"x":{"0":"0"')
+        file.writelines(f',"{number:07d}":"{number:07d}"' for number in range(4_900_000))
+        file.write("}}")
+    return ["diagnose", str(path)]
+
+
+def pickle_of_lists(folder: Path) -> list[str]:
+    """A pickle of a rank with 80 million empty lists."""
+    head = b"\x80\x02}(X\x07\x00\x00\x00versionX\x04\x00\x00\x002.10X\x07\x00\x00\x00entriesX\x09\x00\x00\x00pg_config("
+    return ["diagnose", write_repeated(folder / "nccl_trace_rank_0", head, b"]", 80_000_000)]
+
+
+def cluster_of_lists(folder: Path) -> list[str]:
+    """A list of Kubernetes' objects with 50 million empty lists in one."""
+    path = write_repeated(folder / "k.json", b'{"items":[{"kind":"Node","x":[', b"[],", 50_000_000, b"[]]}]}")
+    return ["topology", "discover", "--kubernetes", path]
+
+
+def cluster_of_objects(folder: Path) -> list[str]:
+    """A list of 10 million Kubernetes objects that are of no use."""
+    path = write_repeated(folder / "k.json", b'{"items":[', b'{"kind":"x"},', 10_000_000, b'{"kind":"x"}]}')
+    return ["topology", "discover", "--kubernetes", path]
+
+
+def empty_lines_of_slurm(folder: Path) -> list[str]:
+    """500 million empty lines where Slurm's nodes are listed."""
+    return ["topology", "discover", "--slurm", write_repeated(folder / "slurm.conf", b"", b"\n", 500_000_000)]
+
+
+def trace_of_events(folder: Path) -> list[str]:
+    """A trace of 200 million events that are none."""
+    path = folder / "trace.json.zst"
+    return ["diagnose", str(write_bomb(path, b'{"schemaVersion":1,"traceEvents":[', b"0,", 400_000_000))]
+
+
+def empty_log_lines(folder: Path) -> list[str]:
+    """A log of 900 million empty lines."""
+    head = b"(EngineCore_DP0) INFO 11-22 10:00:00 [loggers.py:123] Engine 000: Avg prompt throughput: 1.0 tokens/s\n"
+    return ["diagnose", str(write_bomb(folder / "vllm.log.zst", head, b"\n", 900_000_000))]
+
+
+def table_of_one_long_text(folder: Path) -> list[str]:
+    """A table whose dictionary holds one text of 10 MB for a million rows."""
+    import pyarrow as pa  # noqa: PLC0415 - needed for this one only
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    rows = 1_000_000
+    zeros = pa.array([0] * rows, pa.int32())
+    columns = {"time": pa.array([1.7e9] * rows), "value": pa.array([1.0] * rows)}
+    for name, text in (("signal", "gpu.temperature"), ("node", "n" * 10_000_000)):
+        columns[name] = pa.DictionaryArray.from_arrays(zeros, pa.array([text]))
+    pq.write_table(pa.table(columns), folder / "a.parquet")
+    return ["diagnose", str(folder / "a.parquet")]
+
+
 MAKERS: list[Callable[[Path], list[str]]] = [
     label_values,
     unknown_series,
@@ -104,29 +181,42 @@ MAKERS: list[Callable[[Path], list[str]]] = [
     odd_lines,
     empty_records,
     many_inputs,
+    dump_of_lists,
+    dump_below_the_bound,
+    pickle_of_lists,
+    cluster_of_lists,
+    cluster_of_objects,
+    empty_lines_of_slurm,
+    trace_of_events,
+    empty_log_lines,
+    table_of_one_long_text,
 ]
 
 
-def main() -> None:
-    """Writes, runs and prints."""
+def main(names: list[str]) -> int:
+    """Writes, runs and prints; returns the exit code."""
+    worst = 0
     print("| input | seconds | peak MiB | answer |\n|---|---|---|---|")
     for make in MAKERS:
-        with tempfile.TemporaryDirectory() as scratch:
-            command = [sys.executable, "-m", "skewscope.tui.cli.main", *make(Path(scratch))]
-            began = time.monotonic()
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            seconds = time.monotonic() - began
-            said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-            print(
-                f"| {make.__doc__} | {seconds:.1f} | {peak_memory()} | {said[0].replace(scratch, '')[:160]} |",
-                flush=True,
-            )
+        if not names or make.__name__ in names:
+            with tempfile.TemporaryDirectory() as scratch:
+                seconds, peak, said = answer_time(make(Path(scratch)), Path(scratch))
+            print(f"| {make.__doc__} | {seconds:.1f} | {peak} | {said.replace(scratch, '')[:160]} |", flush=True)
+            worst = worst or int(seconds > MAX_SECONDS or peak > MAX_MIB)
+    return worst
 
 
-def peak_memory() -> int:
-    """Returns the largest peak of any command so far, in MiB."""
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
+def answer_time(words: list[str], scratch: Path) -> tuple[float, int, str]:
+    """Runs a command; returns its seconds, the peak memory of its largest process in MiB, and its first line."""
+    said = scratch / "said"
+    with said.open("wb") as out:
+        began = time.monotonic()
+        command = [sys.executable, "-m", "skewscope.tui.cli.main", *words]
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+        _, _, used = os.wait4(process.pid, 0)
+    lines = said.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return time.monotonic() - began, used.ru_maxrss >> 10, lines[0] if lines else ""
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

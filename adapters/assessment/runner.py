@@ -12,6 +12,7 @@ from skewscope.adapters.assessment.scenarios import START_TIME, Scenario, lost_r
 from skewscope.adapters.assessment.vantages import FULL_VANTAGE, VANTAGES, VantageFilter
 from skewscope.adapters.runtime.processes import map_parallel
 from skewscope.adapters.runtime.replay import replay
+from skewscope.adapters.runtime.watchdog import bound_work
 from skewscope.adapters.simulator.faults.registry import FaultTarget
 from skewscope.engine.engine import Engine
 from skewscope.engine.incidents.alerts import Calibration, evidence_log_odds, load_calibration
@@ -277,9 +278,12 @@ def replay_labelled_recording(path: Path, how: RunOptions | None = None) -> Asse
 
     Raises:
         InputError: the labels or the recording cannot be read.
+        OverBoundError: reading takes longer, or more memory, than it may.
     """
     start, truths = _read_labels(path / "labels.json")
-    outcome = replay(path, through=_vantage_filter((how or RunOptions()).vantage))
+    through = _vantage_filter((how or RunOptions()).vantage)
+    with bound_work(str(path)) as most_seconds:
+        outcome = replay(path, through=through, most_seconds=most_seconds)
     nodes = len(outcome.topology.nodes)
     return AssessmentRun(
         path.name, nodes, outcome.duration_s, to_reported_incidents(outcome.incidents, start, outcome.topology), truths

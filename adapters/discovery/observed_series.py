@@ -21,9 +21,19 @@ class ObservedSeries(NamedTuple):
     """Kinds of entities; none for a metric that the catalogue does not know."""
 
 
-def observe_series(found: Iterable[tuple[str, Mapping[str, str]]], names: MetricResolver) -> Iterator[ObservedSeries]:
-    """Yields the series whose metrics are known, with the labels that a mapping gives them."""
-    kinds_of: dict[str, frozenset[str]] = {}
+def observe_series(
+    found: Iterable[tuple[str, Mapping[str, str]]],
+    names: MetricResolver,
+    kinds: dict[str, frozenset[str]] | None = None,
+) -> Iterator[ObservedSeries]:
+    """Yields the series whose metrics are known, with the labels that a mapping gives them.
+
+    Args:
+        found: metrics with their labels.
+        names: maps metrics.
+        kinds: the kinds of entities of each metric that was met before; filled, for the next call.
+    """
+    kinds_of = {} if kinds is None else kinds
     for metric, labels in found:
         translated = names.translate(metric, labels)
         known, own = translated.metric, translated.labels

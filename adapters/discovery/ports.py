@@ -6,13 +6,14 @@ north-south; an RDMA device is assumed to be east-west and marked as a guess.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, NamedTuple
 
 from skewscope.adapters.discovery.draft import NodeDraft, PortDraft
+from skewscope.adapters.formats.log_lines import read_whole_lines
 from skewscope.adapters.formats.openmetrics_grammar import REST, SERIES, parse_series
 from skewscope.kb.problems import InputError, Problem
 
-MAX_LINES = 1_000_000
 METRIC_LINE = re.compile(
     r"node_(?:uname_info|network_(?:address_info|speed_bytes)|infiniband_(?:info|rate_bytes_per_second))\b"
 )
@@ -23,21 +24,33 @@ EAST_WEST_GUESS = "an RDMA device is assumed to be one of the rails"
 NORTH_SOUTH_GUESS = "its network is unknown"
 
 
-def parse_node(text: str, name: str, known: NodeDraft | None = None) -> NodeDraft:
-    """Returns a node with its ports.
+class NodePage(NamedTuple):
+    """What a page of node_exporter says of a node."""
+
+    name: str
+    speeds: dict[str, float]
+    """Bytes per second, by device of a port."""
+    rdma: dict[str, float]
+    """Bytes per second, by RDMA device, with the number of its port where that is not 1."""
+    addresses: dict[str, list[str]]
+    """By device."""
+
+
+def parse_page(stream: BinaryIO, name: str) -> NodePage:
+    """Returns what a page says.
 
     Args:
-        text: a page of node_exporter.
+        stream: a page of node_exporter.
         name: name of the node if the page lacks it.
-        known: a draft of the node from other sources.
 
     Raises:
-        InputError: the page is invalid.
+        InputError: the page is invalid, or has too many lines.
     """
     speeds: dict[str, float] = {}
     rdma: dict[str, float] = {}
     addresses: defaultdict[str, list[str]] = defaultdict(list)
-    for metric, labels, value in _parse_samples(text, name):
+    found = 0
+    for found, (metric, labels, value) in enumerate(_parse_samples(stream, name), 1):  # noqa: B007 - counted
         device, port = labels.get("device", ""), labels.get("port", "1")
         if metric == "node_uname_info":
             name = labels.get("nodename") or name
@@ -47,13 +60,22 @@ def parse_node(text: str, name: str, known: NodeDraft | None = None) -> NodeDraf
             rdma[device if port == "1" else f"{device}:{port}"] = value
         elif metric == "node_network_address_info" and labels.get("scope", "global") == "global":
             addresses[device].append(labels.get("address", "").partition("/")[0])
+    if not found:
+        raise InputError([Problem(name, 0, "", "no port", "a page of node_exporter, with node_network_speed_bytes")])
+    return NodePage(name, speeds, rdma, addresses)
+
+
+def draft_node(page: NodePage, known: NodeDraft | None = None) -> NodeDraft:
+    """Returns a node with its ports; `known` is a draft of it from other sources."""
     own = set(known.addresses) if known else set()
-    ports = [_build_port(device, speed, addresses[device], own) for device, speed in sorted(speeds.items())]
+    ports = [
+        _build_port(device, speed, page.addresses.get(device, ()), own) for device, speed in sorted(page.speeds.items())
+    ]
     ports += [
         PortDraft(d.replace(":", "-"), "east-west", EAST_WEST_GUESS, speed, (), (d,))
-        for d, speed in sorted(rdma.items())
+        for d, speed in sorted(page.rdma.items())
     ]
-    return NodeDraft(name, ports=tuple(ports))
+    return NodeDraft(page.name, ports=tuple(ports))
 
 
 def _build_port(device: str, speed: float, addresses: Iterable[str], own: set[str]) -> PortDraft:
@@ -62,9 +84,8 @@ def _build_port(device: str, speed: float, addresses: Iterable[str], own: set[st
     return PortDraft(device, "north-south", guess, speed, reported, (device,))
 
 
-def _parse_samples(text: str, file: str) -> Iterable[tuple[str, dict[str, str], float]]:
-    found = []
-    for number, line in enumerate(text.splitlines()[:MAX_LINES], 1):
+def _parse_samples(stream: BinaryIO, file: str) -> Iterator[tuple[str, dict[str, str], float]]:
+    for number, line in read_whole_lines(stream, file):
         if not METRIC_LINE.match(line):
             continue
         data = line.encode()
@@ -74,9 +95,7 @@ def _parse_samples(text: str, file: str) -> Iterable[tuple[str, dict[str, str], 
             if match is None or rest is None:
                 raise ValueError(f"no sample in {line!r:.60}")
             metric, labels = parse_series(match)
-            found.append((metric, dict(labels), float(rest["value"])))
+            value = float(rest["value"])
         except ValueError as error:
             raise InputError([Problem(file, number, "", str(error), "a page of node_exporter")]) from None
-    if not found:
-        raise InputError([Problem(file, 0, "", "no port", "a page of node_exporter, with node_network_speed_bytes")])
-    return found
+        yield metric, dict(labels), value

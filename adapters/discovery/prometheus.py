@@ -10,6 +10,8 @@ from skewscope.adapters.config.secret import MAX_LENGTH, Secret
 from skewscope.adapters.discovery.draft import TopologyDraft
 from skewscope.adapters.discovery.inference import infer_topology
 from skewscope.adapters.discovery.observed_series import HELPER_METRICS, observe_series
+from skewscope.adapters.formats.bounded_json import count_parts
+from skewscope.adapters.formats.bounds import PARTS
 from skewscope.adapters.mapping.name_mapping import NameMapping
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.adapters.sources.common.base import redact_message
@@ -71,6 +73,8 @@ class PrometheusClient:
         expected = "the address of a Prometheus-compatible server"
         try:
             answer = await fetch(f"{self.url}/api/v1/{path}{query}", self.options)
+            if count_parts(answer) > PARTS.limit():
+                raise FetchError(f"a page of more than {PARTS.limit()} {PARTS.what}")
             return parse_response(answer, self.options)
         except PrometheusResponseError as error:
             raise self.error(str(error), expected) from None

@@ -4,9 +4,11 @@ All three consist of `Key=Value` lines; unknown keys are ignored.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import BinaryIO
 
 from skewscope.adapters.discovery.draft import NodeDraft
+from skewscope.adapters.formats.log_lines import read_whole_lines
 from skewscope.kb.problems import InputError, Problem
 
 MAX_NODES = 100_000
@@ -18,14 +20,14 @@ HOST_LIST = re.compile(rf"(?:{HOST_PART.pattern}(?:,{HOST_PART.pattern})*+)?")
 BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 
 
-def parse_nodes(text: str, file: str) -> list[NodeDraft]:
+def parse_nodes(stream: BinaryIO, file: str) -> list[NodeDraft]:
     """Returns the nodes in a text, with the leaf switches that it names.
 
     Raises:
-        InputError: a host list is invalid, or there are too many nodes.
+        InputError: a host list is invalid, or there are too many nodes or lines.
     """
     found: dict[str, NodeDraft] = {}
-    for number, line in _parse_records(text):
+    for number, line in _parse_records(read_whole_lines(stream, file)):
         try:
             for node in _record_nodes(line):
                 before = found.get(node.name, NodeDraft(node.name))
@@ -42,11 +44,11 @@ def parse_nodes(text: str, file: str) -> list[NodeDraft]:
     return list(found.values())
 
 
-def _parse_records(text: str) -> Iterator[tuple[int, Mapping[str, str]]]:
+def _parse_records(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Mapping[str, str]]]:
     """Yields fields and first line of each record; indented lines continue the previous one."""
     fields: dict[str, str] = {}
     begun = 0
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in lines:
         bare = line.partition("#")[0]
         pairs = {match["key"].lower(): match["value"] for match in PAIR.finditer(bare)}
         if pairs and not line[:1].isspace():
@@ -79,6 +81,8 @@ def expand_hosts(text: str) -> list[str]:
     Raises:
         ValueError: it is invalid, or there are too many hosts.
     """
+    if text.count(",") > MAX_NODES:
+        raise ValueError(f"more than {MAX_NODES} hosts")
     if not HOST_LIST.fullmatch(text):
         raise ValueError(f"{text!r:.60}")
     found: list[str] = []

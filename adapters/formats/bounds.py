@@ -67,6 +67,14 @@ KNOWN_SERIES = Bound("KNOWN_SERIES", 250_000, "series of known signals")
 """Of all inputs: 120 µs and 5 kB each."""
 KEY_BYTES = Bound("KEY_BYTES", 1 << 28, "bytes of metric names and labels")
 """Of one input: each is held twice."""
+JSON_BYTES = Bound("JSON_BYTES", 1 << 27, "bytes of JSON")
+"""Of a text that is parsed as a whole: as characters it takes up to four times as much."""
+PARTS = Bound("PARTS", 5_000_000, "parts of JSON or of a pickle")
+"""Values of a text, or of an element of one that is read in pieces: up to 1 µs and 200 bytes each, in one call."""
+OBJECTS = Bound("OBJECTS", 1_000_000, "objects of a cluster")
+"""Of one list: 5 to 50 µs each."""
+EVENTS = Bound("EVENTS", 10_000_000, "events of a trace")
+"""Of one trace: 5 µs each."""
 CAPTURE_SECONDS = Bound("CAPTURE_SECONDS", 7 * 86_400, "seconds of a capture")
 """From its first packet to its last, without silences: 15 µs each."""
 CAPTURE_PACKETS = Bound("CAPTURE_PACKETS", 4_000_000, "packets in five seconds")
@@ -74,4 +82,4 @@ CAPTURE_PACKETS = Bound("CAPTURE_PACKETS", 4_000_000, "packets in five seconds")
 WORK_SECONDS = Bound("SECONDS", 55, "seconds of work")
 """Of a command, by an estimate before it diagnoses, and by the clock."""
 MEMORY_MIB = Bound("MEMORY_MIB", 1800, "MiB of memory")
-"""Of a process of a command; with what grows between two looks it stays below 2 GiB."""
+"""Of a command with its reader processes; with what grows between two looks it stays below 2 GiB."""

@@ -9,12 +9,12 @@ from io import BufferedReader
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from skewscope.adapters.formats.bounds import EVENTS
 from skewscope.adapters.formats.json_stream import iter_members
 from skewscope.adapters.formats.protobuf import ProtobufError, iter_fields, read_varint, to_bytes, to_text, to_varint
 from skewscope.kb.problems import InputError, Problem
 
 MAX_BYTES = 2 << 30
-MAX_NODES = 20_000_000
 COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
 """Kinds of nodes that are used, as Chakra's definition of nodes numbers them."""
 MAX_KIND = 10
@@ -69,7 +69,7 @@ def read_nodes(stream: BufferedReader, file: str) -> Iterator[ChakraNode]:
 
 
 def _read_json(stream: BufferedReader, file: str) -> Iterator[ChakraNode]:
-    count = 0
+    count, most = 0, EVENTS.limit()
     for name, value in iter_members(stream, file, ("workload_graph", "nodes")):
         if name == "nodes":
             raise InputError(
@@ -78,9 +78,11 @@ def _read_json(stream: BufferedReader, file: str) -> Iterator[ChakraNode]:
         if name != "workload_graph":
             continue
         count += 1
+        if count > most:
+            raise InputError([EVENTS.problem(file)])
         node = value if isinstance(value, dict) else {}
         kind, runtime = node.get("NodeType"), node.get("runtime", 0)
-        if type(kind) is not int or not _is_duration(runtime) or count > MAX_NODES:
+        if type(kind) is not int or not _is_duration(runtime):
             found = f"a node of kind {kind!r:.20} that ran for {runtime!r:.20}"
             raise InputError([Problem(file, 0, f"workload_graph[{count - 1}]", found, "NodeType and runtime: numbers")])
         yield ChakraNode(kind, float(runtime), node.get("is_cpu_op") is True)
@@ -95,6 +97,7 @@ def _is_duration(value: object) -> bool:
 def _read_messages(data: memoryview, file: str) -> Iterator[ChakraNode]:
     """Yields the nodes of length-prefixed messages; the first message describes the trace."""
     at = count = 0
+    most = EVENTS.limit()
     while at < len(data):
         start = at
         try:
@@ -108,8 +111,8 @@ def _read_messages(data: memoryview, file: str) -> Iterator[ChakraNode]:
             raise InputError([Problem(file, 0, f"byte {start}", str(error), "a node of a trace", hint)]) from None
         at += size
         count += 1
-        if count > MAX_NODES:
-            raise InputError([Problem(file, 0, "", f"more than {MAX_NODES} nodes", "fewer")])
+        if count > most:
+            raise InputError([EVENTS.problem(file)])
     if count < 2:
         raise InputError([Problem(file, 0, "", "no node", "the operations of a rank")])
 

@@ -6,12 +6,13 @@ raised when the reader gets there.
 
 import gzip
 import io
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import zstandard
 
@@ -50,10 +51,25 @@ def report_bytes(count: int) -> None:
         observer(count)
 
 
+def open_argument(path: Path) -> io.BufferedReader:
+    """Opens a file as `open_stream` does, or standard input for `-`."""
+    if str(path) != "-":
+        return open_stream(path)
+    return _unpack(path, io.BufferedReader(cast("io.RawIOBase", sys.stdin.buffer)), None)
+
+
 def open_stream(path: Path, most_bytes: int | None = None) -> io.BufferedReader:
     """Opens a `.zst`, `.gz` or plain file for reading decompressed bytes, at most `most_bytes` (None: `BYTES`)."""
     try:
         file = path.open("rb")
+    except OSError as error:
+        raise input_error(path, None, _reason(error), "a file that can be read") from error
+    return _unpack(path, file, most_bytes)
+
+
+def _unpack(path: Path, file: io.BufferedReader, most_bytes: int | None) -> io.BufferedReader:
+    """Returns the decompressed bytes of an open file; `path` is its name in messages."""
+    try:
         head = file.peek(4)[:4]
     except OSError as error:
         raise input_error(path, None, _reason(error), "a file that can be read") from error

@@ -4,14 +4,14 @@ Versions 2.0 to 2.10 are known; fields that are not needed are ignored, so a new
 PyTorch writes the dump when a collective runs out of its time, or when it is asked to.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from skewscope.adapters.formats.plain_pickle import MAX_BYTES, parse_pickle
+from skewscope.adapters.formats.bounded_json import parse_json
+from skewscope.adapters.formats.plain_pickle import TRUNCATED, parse_pickle
 from skewscope.kb.problems import InputError, Problem
 
 MAJOR, NEWEST_MINOR = 2, 10
@@ -104,20 +104,9 @@ def parse_dump(data: bytes, file: str) -> FlightRecorderDump:
     Raises:
         InputError: all problems of the dump.
     """
-    raw = parse_pickle(data, file) if data[:1] == PICKLE_MARK else _parse_json(data, file)
+    is_pickle = data[:1] == PICKLE_MARK
+    raw = parse_pickle(data, file) if is_pickle else parse_json(data, file, "a whole, flat dump", TRUNCATED)
     return _DumpReader(file).read(raw)
-
-
-def _parse_json(data: bytes, file: str) -> Any:
-    if len(data) > MAX_BYTES:
-        raise InputError([Problem(file, 0, "", f"{len(data)} bytes", f"at most {MAX_BYTES}")])
-    try:
-        return json.loads(data)
-    except RecursionError:
-        raise InputError([Problem(file, 0, "", "values nested too deeply", "a flat dump")]) from None
-    except ValueError as error:
-        hint = "Copy the file again; was the process ended while it wrote?"
-        raise InputError([Problem(file, 0, "", f"no readable JSON ({error!s:.120})", "a whole dump", hint)]) from None
 
 
 @dataclass

@@ -1,26 +1,29 @@
 """Reads a large JSON object piece by piece: the elements of its long arrays one by one, its other members whole.
 
-Memory is that of one element, so a trace of many gigabytes can be read; sizes and depth are limited.
+Memory is that of one element, so a trace of many gigabytes can be read; its size, depth and parts are limited.
 """
 
 import codecs
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from io import BufferedReader
-from typing import Any
+from typing import Any, BinaryIO
 
+from skewscope.adapters.formats.bounded_json import count_parts
+from skewscope.adapters.formats.bounds import PARTS
 from skewscope.kb.problems import InputError, Problem
 
 CHUNK = 1 << 20
 MAX_ELEMENT = 64 << 20
 """Characters of one element, or of a member that is read whole."""
+PARTS_FREE = 2 * CHUNK
+"""Characters of a window whose parts are not counted."""
 SPACE = " \t\r\n"
 DELIMITERS = frozenset(SPACE + ",:]}")
 TRUNCATED = "Copy the file again; was the process ended while it wrote?"
 
 
-def iter_members(stream: BufferedReader, file: str, arrays: Collection[str]) -> Iterator[tuple[str, Any]]:
+def iter_members(stream: BinaryIO, file: str, arrays: Collection[str]) -> Iterator[tuple[str, Any]]:
     """Yields (name, value) of each member of an object in the order of the file.
 
     A member in `arrays` that is an array is yielded as one pair for each of its elements.
@@ -50,7 +53,7 @@ def iter_members(stream: BufferedReader, file: str, arrays: Collection[str]) -> 
 class _JsonReader:
     """A window on the text of a stream."""
 
-    stream: BufferedReader
+    stream: BinaryIO
     file: str
     text: str = ""
     at: int = 0
@@ -135,3 +138,6 @@ class _JsonReader:
         self.line += self.text.count("\n", 0, self.at)
         self.text = self.text[self.at :] + self._bytes.decode(data, final=not data)
         self.at = 0
+        # A shorter window has fewer parts than count: only a long element makes it longer.
+        if len(self.text) > PARTS_FREE:
+            PARTS.check(self.file, count_parts(self.text), "Is it the right file?")

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skewscope.adapters.formats.bounds import EVENTS
 from skewscope.adapters.formats.json_stream import iter_members
 from skewscope.engine.model.arrays import F64
 from skewscope.kb.problems import InputError, Problem
 
-MAX_EVENTS = 50_000_000
 MAX_STEPS = 100_000
 MIN_CLOCK_S = 946_684_800.0
 """Times before the year 2000 do not count from 1970."""
@@ -114,6 +114,7 @@ class _TraceReader:
     """Collects what is needed of the events of a trace."""
 
     file: str
+    most: int = field(default_factory=EVENTS.limit)
     count: int = 0
     steps: list[TraceStep] = field(default_factory=list)
     kernels: "array[float]" = field(default_factory=lambda: array("d"))
@@ -127,8 +128,8 @@ class _TraceReader:
     def add(self, event: Any) -> None:
         """Takes in one event."""
         self.count += 1
-        if self.count > MAX_EVENTS:
-            raise InputError([Problem(self.file, 0, "", f"more than {MAX_EVENTS} events", "fewer", "Profile less.")])
+        if self.count > self.most:
+            raise InputError([EVENTS.problem(self.file, hint="Profile less.")])
         if not isinstance(event, dict) or event.get("ph") != "X":
             return
         name, category = event.get("name"), event.get("cat")

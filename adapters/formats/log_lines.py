@@ -1,19 +1,31 @@
-"""Lines of logs, bounded in length, without control sequences; each state of a progress bar is a line."""
+"""Lines of logs, bounded in length and number, without control sequences; each state of a progress bar is a line."""
 
 import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from skewscope.adapters.formats.bounds import LINES
+from skewscope.kb.problems import InputError, Problem
+
 STEP = 1 << 16
 MAX_LINE = 1 << 16
 """Bytes of a line that are read; the rest of a longer one is left out."""
+MAX_WHOLE_LINE = 1 << 24
+"""Bytes of a line that is not cut."""
+LINES_HINT = "Cut it into shorter ones."
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def read_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
-    """Yields (line number, text) of a log; parts that a carriage return divides share the number."""
-    number, held = 1, b""
+def read_lines(stream: BinaryIO, file: str) -> Iterator[tuple[int, str]]:
+    """Yields (line number, text) of a log; parts that a carriage return divides share the number.
+
+    Raises:
+        InputError: there are too many lines.
+    """
+    number, held, most = 1, b"", LINES.limit()
     while piece := stream.readline(STEP):
+        if number > most:
+            raise InputError([LINES.problem(file, hint=LINES_HINT)])
         *parts, held = (held + piece).split(b"\r")
         for part in parts:
             yield number, decode_line(part)
@@ -23,6 +35,22 @@ def read_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
         held = held[:MAX_LINE]
     if held:
         yield number, decode_line(held)
+
+
+def read_whole_lines(stream: BinaryIO, file: str) -> Iterator[tuple[int, str]]:
+    """Yields (line number, text) of a text whose long lines matter as a whole.
+
+    Raises:
+        InputError: there are too many lines, or one is too long.
+    """
+    most = LINES.limit()
+    for number, line in enumerate(iter(lambda: stream.readline(MAX_WHOLE_LINE + 1), b""), 1):
+        if number > most:
+            raise InputError([LINES.problem(file, hint=LINES_HINT)])
+        if len(line) > MAX_WHOLE_LINE:
+            expected = f"lines of at most {MAX_WHOLE_LINE} bytes"
+            raise InputError([Problem(file, number, "", "a longer line", expected, "Is it the right file?")])
+        yield number, line.decode("utf-8", "replace").rstrip("\r\n")
 
 
 def decode_line(raw: bytes) -> str:

@@ -7,7 +7,7 @@ the line (order of families, repeated metadata) is not checked.
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -291,8 +291,8 @@ class ExpositionReader:
         return Block(times[wanted], numbers[wanted], values[wanted])
 
 
-def list_series(stream: ByteStream, file: str) -> list[tuple[str, Labels]]:
-    """Returns metric name and labels of each series of a text, in the order of their first lines.
+def list_series(stream: ByteStream, file: str) -> Iterator[tuple[str, Labels]]:
+    """Yields metric name and labels of each series of a text, in the order of their first lines.
 
     Lines that do not parse are left out: `read` reports them.
 
@@ -308,16 +308,18 @@ def list_series(stream: ByteStream, file: str) -> list[tuple[str, Labels]]:
             heads = [line[: line.rfind(b"}") + 1] or line.partition(b" ")[0] for line in _drop_exemplars(lines)]
             keys.update(dict.fromkeys(heads))
             keys.setdefault(key)
-        key_bytes += sum(len(key) for key in islice(keys, known, None))
-        known = len(keys)
+        new = list(islice(keys, known, None))
+        known, key_bytes = len(keys), key_bytes + sum(map(len, new))
         _check_keys(known, key_bytes, page)
-    found = []
+        yield from _parse_keys(new)
+
+
+def _parse_keys(keys: Iterable[bytes]) -> Iterator[tuple[str, Labels]]:
     for key in keys:
         match = openmetrics_grammar.SERIES.match(key)
         if match and match.end() == len(key) and not key.startswith(b"#"):
             with suppress(ValueError):
-                found.append(openmetrics_grammar.parse_series(match))
-    return found
+                yield openmetrics_grammar.parse_series(match)
 
 
 def _check_keys(count: int, key_bytes: int, page: ParseState) -> None:

@@ -2,7 +2,7 @@
 
 A pickle is a program. This interpreter runs only the instructions that build plain values; it imports nothing,
 constructs no object of a class and calls nothing. An instruction that would do so is an error that names what it asks
-for. Size, depth and number of values are limited.
+for. Size, depth and number of instructions are limited.
 """
 
 import pickle
@@ -11,11 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from skewscope.adapters.formats.bounds import PARTS
 from skewscope.kb.problems import InputError, Problem
 
 MAX_BYTES = 256 << 20
-MAX_VALUES = 20_000_000
 MAX_DEPTH = 64
+INSTRUCTIONS = 2
+"""Instructions of a part: one makes the value, one stores or adds it."""
 MAX_LONG_BYTES = 64
 """Bytes of an integer: those of times and sizes have eight."""
 PROTOCOLS = range(6)
@@ -32,6 +34,10 @@ class _PickleError(Exception):
         self.found, self.expected, self.hint = found, expected, hint
 
 
+class _TooManyPartsError(Exception):
+    """More instructions than are run without being asked to."""
+
+
 def parse_pickle(data: bytes, file: str) -> Any:
     """Returns the plain value of a pickle.
 
@@ -44,9 +50,11 @@ def parse_pickle(data: bytes, file: str) -> Any:
     """
     if len(data) > MAX_BYTES:
         raise InputError([Problem(file, 0, "", f"{len(data)} bytes", f"at most {MAX_BYTES}")])
-    reader = _PickleReader(data)
+    reader = _PickleReader(data, INSTRUCTIONS * PARTS.limit())
     try:
         return reader.run()
+    except _TooManyPartsError:
+        raise InputError([PARTS.problem(file)]) from None
     except _PickleError as error:
         place = f"byte {reader.start}"
         raise InputError([Problem(file, 0, place, error.found, error.expected, error.hint)]) from None
@@ -57,12 +65,14 @@ class _PickleReader:
     """A stack machine for the instructions of plain values."""
 
     data: bytes
+    most: int
+    """Instructions that are run."""
     at: int = 0
     start: int = 0
     """Offset of the current instruction."""
     stack: list[Any] = field(default_factory=list)
     memo: dict[int, Any] = field(default_factory=dict)
-    values: int = 0
+    count: int = 0
 
     def run(self) -> Any:
         """Returns the value that the pickle leaves."""
@@ -76,9 +86,9 @@ class _PickleReader:
                 self._refuse(code)
             else:
                 run(self)
-            self.values += 1
-            if self.values > MAX_VALUES:
-                raise _PickleError(f"more than {MAX_VALUES} values", "fewer")
+            self.count += 1
+            if self.count > self.most:
+                raise _TooManyPartsError
         if len(self.stack) != 1 or self.stack[0] is MARK:
             raise _PickleError(f"{len(self.stack)} values at the end", "one")
         _check_depth(self.stack[0])

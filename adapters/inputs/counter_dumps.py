@@ -77,7 +77,7 @@ def read_dumps(file: BinaryIO, name: str, labels: Mapping[str, str], parser: Dum
     Raises:
         InputError: it has no counter, or a dump without a time.
     """
-    dumps = list(_split_dumps(file, parse_offset(labels, name), parser))
+    dumps = list(_split_dumps(file, name, parse_offset(labels, name), parser))
     hint = f"Take it with `{LOOP.format(command=parser.command, file='counters.txt')}`."
     if not any(dump.counters for dump in dumps):
         raise InputError([Problem(name, 0, "", "no counter", f"output of `{parser.command}`", hint)])
@@ -101,9 +101,9 @@ def _add_dump(dump: Dump, collector: SeriesCollector, hint: str) -> None:
             collector.add(counter.metric, counter.labels, dump.time, counter.value, counter.line)
 
 
-def _split_dumps(file: BinaryIO, offset: float, parser: DumpParser) -> Iterator[Dump]:
+def _split_dumps(file: BinaryIO, name: str, offset: float, parser: DumpParser) -> Iterator[Dump]:
     dump = Dump(math.nan)
-    for number, text in read_lines(file):
+    for number, text in read_lines(file, name):
         time = parse_time_line(text, offset)
         if time is None:
             dump.counters += parser.read_line(text, number)

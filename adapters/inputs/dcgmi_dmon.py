@@ -94,7 +94,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     collector, times = SeriesCollector(name), RoundTimes(name, labels)
     columns: list[str] = []
     broken: Problem | None = None
-    for number, text in read_lines(file):
+    for number, text in read_lines(file, name):
         row = ROW.match(text)
         if header := HEADER.match(text):
             columns = header["names"].split()

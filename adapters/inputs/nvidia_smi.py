@@ -168,7 +168,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     if query := labels.get("query"):
         reader.take_header(0, [Column(ALIASES.get(cell, cell)) for cell in split_cells(query)])
     broken: tuple[int, str] | None = None
-    for number, text in read_lines(file):
+    for number, text in read_lines(file, name):
         if not text:
             continue
         if broken:

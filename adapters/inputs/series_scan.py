@@ -9,6 +9,7 @@ from skewscope.adapters.discovery.hosts import HOST_BOUND, HOST_LABELS
 from skewscope.adapters.discovery.observed_series import HELPER_METRICS, ObservedSeries, observe_series
 from skewscope.adapters.formats.bounds import KNOWN_SERIES, SERIES
 from skewscope.adapters.formats.compression import observe_bytes, open_stream
+from skewscope.adapters.formats.openmetrics_grammar import Labels
 from skewscope.adapters.inputs.byte_progress import ByteProgress
 from skewscope.adapters.inputs.recognition import SkippedFile
 from skewscope.adapters.inputs.recording import (
@@ -74,22 +75,19 @@ def scan_inputs(
 
 
 def _scan_input(source: Input, recording: Recording, names: MetricResolver, scan: SeriesScan) -> None:
-    most, most_known = SERIES.limit(), KNOWN_SERIES.limit()
-    distinct: dict[tuple[str, tuple[tuple[str, str], ...]], None] = {}
-    for metric, labels in _list_series(source, recording):
-        distinct.setdefault((names.metric_name(metric, labels), tuple(sorted(labels.items()))))
-        if len(distinct) > most:
-            raise InputError([SERIES.problem(recording.display_path(source.path), hint=SERIES_HINT)])
     static = dict(source.labels)
-    found = []
-    for metric, pairs in distinct:
-        own = {**dict(pairs), **static}
-        observed = list(observe_series([(metric, own)], names))
+    most_known = KNOWN_SERIES.limit()
+    kinds: dict[str, frozenset[str]] = {}
+    unknown: Counter[str] = Counter()
+    found: list[ObservedSeries] = []
+    for metric, pairs in _list_distinct(source, recording, names):
+        observed = list(observe_series([(metric, {**dict(pairs), **static})], names, kinds))
         found += observed
         if len(scan.series) + len(found) > most_known:
             raise InputError([KNOWN_SERIES.problem(recording.display_path(source.path), hint=SERIES_HINT)])
         if not observed and not metric.endswith("_created") and metric not in HELPER_METRICS:
-            scan.unknown[metric] += 1
+            unknown[metric] += 1
+    scan.unknown += unknown
     named = _node_of_file(source, found)
     if named:
         source = replace(source, labels=tuple(sorted([*source.labels, ("node", named)])))
@@ -97,6 +95,20 @@ def _scan_input(source: Input, recording: Recording, names: MetricResolver, scan
         scan.nodes_of_files.append(named)
     scan.inputs.append(source)
     scan.series += found
+
+
+def _list_distinct(source: Input, recording: Recording, names: MetricResolver) -> Iterator[tuple[str, Labels]]:
+    """Yields metric and labels of each series of an input once, as it is read."""
+    most = SERIES.limit()
+    seen: set[tuple[str, Labels]] = set()
+    for metric, labels in _list_series(source, recording):
+        one = names.metric_name(metric, labels), tuple(sorted(labels.items()))
+        if one in seen:
+            continue
+        seen.add(one)
+        if len(seen) > most:
+            raise InputError([SERIES.problem(recording.display_path(source.path), hint=SERIES_HINT)])
+        yield one
 
 
 def _list_series(source: Input, recording: Recording) -> Iterator[tuple[str, Mapping[str, str]]]:

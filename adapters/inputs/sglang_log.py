@@ -56,7 +56,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     offset, days, model = parse_offset(labels, name), DayTimes(), ""
     newest: Samples = {}
     note = ""
-    for number, text in read_lines(file):
+    for number, text in read_lines(file, name):
         batch = BATCH.search(text)
         if batch is None:
             model = match["model"] if (match := MODEL.search(text)) else model

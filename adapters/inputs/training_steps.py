@@ -141,7 +141,7 @@ def read_steps(
     offset = parse_offset(labels, name)
     steps = StepReader(SeriesCollector(name), labels.get("group") or job_name(name))
     number = 0
-    for number, text in read_lines(file):
+    for number, text in read_lines(file, name):
         time = find_stamp(text, offset)
         if time is not None:
             steps.stamp = time

@@ -51,7 +51,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
         InputError: no line has statistics, or one has no time.
     """
     dates, model, lines = ShortDates(labels, name), "", []
-    for number, text in read_lines(file):
+    for number, text in read_lines(file, name):
         dates.learn_year(text)
         if STATISTICS in text:
             lines.append((number, text[: MAX_STAMP_COLUMN * 4]))

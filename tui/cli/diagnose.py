@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from skewscope.adapters.runtime.watchdog import bound_memory, bound_work
 from skewscope.kb.problems import InputError, Problem, join_names
 from skewscope.tui.cli.options import json_option, load_catalogue, parse_time, why_option
 from skewscope.tui.cli.reports import ReportCommand, html_report
@@ -25,7 +26,6 @@ from skewscope.tui.cli.terminal import (
     progress_bar,
     write_output,
 )
-from skewscope.tui.cli.watchdog import bound_work
 from skewscope.tui.render import text
 from skewscope.tui.render.text import Line, line, wrap
 
@@ -114,8 +114,8 @@ def diagnose(ctx: click.Context, /, where: tuple[str, ...], **options: Any) -> N
         stack.callback(clear_progress, wanted=not given.no_progress)
         bound, name = stack.enter_context(ExitStack()), text.sanitise(where[0])
         is_server = where[0].startswith(SCHEMES)
-        if not is_server:
-            bound.enter_context(bound_work(name))
+        # Waiting for the answers of a server is no work.
+        bound.enter_context(bound_memory(name) if is_server else bound_work(name))
         draft = _prepare(where, given, stack, report or _drop_progress)
         if given.console:
             bound.close()
@@ -123,7 +123,7 @@ def diagnose(ctx: click.Context, /, where: tuple[str, ...], **options: Any) -> N
 
             clear_progress(wanted=not given.no_progress)
             ctx.exit(launcher.open_console(draft.recording, launcher.LaunchOptions(is_ascii_only())))
-        if is_server:  # waiting for its answers was no work
+        if is_server:
             bound.enter_context(bound_work(name))
         outcome = _answer(where, draft, given, report or _drop_progress)
         ctx.exit(findings_exit_code(draft.recording.path, outcome.incidents))

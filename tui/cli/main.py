@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from skewscope.adapters.runtime.watchdog import bound_work
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, suggest_name
 from skewscope.tui.cli import actions, agent, controller, diagnose, reports, rules, silences, simulate, topology
 from skewscope.tui.cli.catalogue import kb
@@ -33,7 +34,6 @@ from skewscope.tui.cli.terminal import (
     print_lines,
     progress_bar,
 )
-from skewscope.tui.cli.watchdog import bound_work
 from skewscope.tui.console import launcher
 from skewscope.tui.render import text
 from skewscope.tui.render.text import line

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from skewscope.adapters.runtime.watchdog import bound_work
 from skewscope.kb.problems import InputError, Problem
 from skewscope.tui.cli.options import load_catalogue, output_option, recording_argument, why_option
 from skewscope.tui.cli.terminal import (
@@ -18,7 +19,6 @@ from skewscope.tui.cli.terminal import (
     progress_bar,
     write_output,
 )
-from skewscope.tui.cli.watchdog import bound_work
 from skewscope.tui.render import text
 
 if TYPE_CHECKING:

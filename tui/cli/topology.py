@@ -1,13 +1,12 @@
 """The `topology` commands: draft a topology from a scheduler's data or a Prometheus server."""
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from skewscope.kb.problems import InputError, Problem
+from skewscope.adapters.runtime.watchdog import bound_memory, bound_work
 from skewscope.tui.cli.options import CommandT
 from skewscope.tui.cli.terminal import SuggestingGroup
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from skewscope.adapters.discovery.draft import TopologyDraft
 
 FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
-MAX_BYTES = 512 << 20
 
 
 class TopologyGroup(SuggestingGroup):
@@ -50,9 +48,12 @@ def discover(prometheus: str | None, token_file: Path | None, **files: tuple[Pat
         raise click.UsageError("Give at least one of --slurm, --kubernetes, --ports and --prometheus.")
     from skewscope.adapters.discovery.render import count_marks, render_topology  # noqa: PLC0415
 
-    draft = _build_draft(files["slurm"], files["kubernetes"], files["ports"])
+    paths = [path for some in files.values() for path in some]
+    with bound_work(str(paths[0]) if paths else ""):
+        draft = _build_draft(files["slurm"], files["kubernetes"], files["ports"])
     if prometheus:
-        _add_server(draft, prometheus, token_file)
+        with bound_memory(prometheus):  # waiting for its answers is no work
+            _add_server(draft, prometheus, token_file)
     text = render_topology(draft)
     click.echo(text, nl=False)
     click.echo(f"{count_marks(text)} places to complete; search for FILL IN.", err=True)
@@ -75,33 +76,20 @@ def _add_server(draft: "TopologyDraft", url: str, token_file: Path | None) -> No
 def _build_draft(slurms: tuple[Path, ...], kubes: tuple[Path, ...], pages: tuple[Path, ...]) -> "TopologyDraft":
     from skewscope.adapters.discovery import kubernetes, ports, slurm  # noqa: PLC0415
     from skewscope.adapters.discovery.draft import TopologyDraft  # noqa: PLC0415
+    from skewscope.adapters.formats.compression import open_argument  # noqa: PLC0415
 
     draft = TopologyDraft()
-    for path, text in _read_texts(slurms):
-        draft.add(slurm.parse_nodes(text, path))
-    for path, text in _read_texts(kubes):
-        nodes, groups, remarks = kubernetes.parse_cluster(text, path)
+    for path in slurms:
+        with open_argument(path) as stream:
+            draft.add(slurm.parse_nodes(stream, str(path)))
+    for path in kubes:
+        with open_argument(path) as stream:
+            nodes, groups, remarks = kubernetes.parse_cluster(stream, str(path))
         draft.add(nodes)
         draft.groups += groups
         draft.remarks += remarks
-    for path, text in _read_texts(pages):
-        stem = Path(path).stem
-        found = ports.parse_node(text, stem)
-        draft.add([ports.parse_node(text, stem, draft.nodes.get(found.name))])
+    for path in pages:
+        with open_argument(path) as stream:
+            page = ports.parse_page(stream, path.stem)
+        draft.add([ports.draft_node(page, draft.nodes.get(page.name))])
     return draft
-
-
-def _read_texts(paths: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
-    for path in paths:
-        try:
-            with sys.stdin.buffer if str(path) == "-" else path.open("rb") as file:
-                data = file.read(MAX_BYTES + 1)
-        except OSError as error:
-            raise InputError(
-                [Problem(str(path), 0, "", f"an unreadable file ({error.strerror})", "a text file")]
-            ) from None
-        if len(data) > MAX_BYTES:
-            raise InputError(
-                [Problem(str(path), 0, "", f"more than {MAX_BYTES >> 20} MiB", f"at most {MAX_BYTES >> 20} MiB")]
-            )
-        yield str(path), data.decode("utf-8", "replace")

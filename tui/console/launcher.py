@@ -171,8 +171,12 @@ def _run_console(
 
 def _read_recording(recording: "Path | Recording", history: "ViewHistory", report_progress: "Progress") -> None:
     from skewscope.adapters.runtime.replay import replay  # noqa: PLC0415
+    from skewscope.adapters.runtime.watchdog import limit_memory, watch_memory  # noqa: PLC0415
 
-    replay(recording, progress=report_progress, history=history, workers=None)
+    name = str(recording if isinstance(recording, Path) else recording.path)
+    # There is no bound on its time: it shows how far it is, and a key ends it.
+    with limit_memory(name):
+        replay(recording, progress=watch_memory(name, report_progress), history=history, workers=None)
 
 
 def _attach_remote(endpoint: "ControllerEndpoint", history: "ViewHistory", report_progress: "Progress") -> None:

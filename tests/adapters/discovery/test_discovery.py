@@ -1,5 +1,6 @@
 """A topology out of what schedulers print: read back by the reader of topologies, and honest about its guesses."""
 
+import io
 import json
 
 import pytest
@@ -42,6 +43,10 @@ node_infiniband_rate_bytes_per_second{device="mlx5_0",port="1"} 5e+10
 """
 
 
+def stream(text):
+    return io.BytesIO(text.encode())
+
+
 def read_back(drawn):
     text = render_topology(drawn)
     found, problems = parse_topology(parse(text, "topology.yaml"))
@@ -59,7 +64,7 @@ def drawn(*nodes, groups=()):
 
 @pytest.mark.parametrize("text", [CONF, SHOWN])
 def test_slurms_switches_are_the_places_of_its_nodes(text):
-    found, written_ = read_back(drawn(slurm.parse_nodes(text, "t")))
+    found, written_ = read_back(drawn(slurm.parse_nodes(stream(text), "t")))
     assert {node.name: node.rack for node in found.nodes} == {
         **dict.fromkeys(("n00", "n01", "n02", "n07"), "leaf1"),
         **dict.fromkeys(("m1", "m2", "m3"), "leaf2"),
@@ -68,8 +73,8 @@ def test_slurms_switches_are_the_places_of_its_nodes(text):
 
 
 def test_slurms_nodes_have_gpus_and_addresses_and_more_is_added_from_elsewhere():
-    both = drawn(slurm.parse_nodes(NODES, "t"), slurm.parse_nodes(CONF, "t"))
-    both.add([ports.parse_node(PAGE, "x", both.nodes["n00"])])
+    both = drawn(slurm.parse_nodes(stream(NODES), "t"), slurm.parse_nodes(stream(CONF), "t"))
+    both.add([ports.draft_node(ports.parse_page(stream(PAGE), "x"), both.nodes["n00"])])
     found, text = read_back(both)
     node = found.node["n00"]
     assert (node.gpus, node.rack) == (8, "leaf1")
@@ -85,7 +90,7 @@ def test_slurms_nodes_have_gpus_and_addresses_and_more_is_added_from_elsewhere()
 
 def test_a_real_page_of_node_exporter_gives_ports(shared):
     page = (shared / "fixtures/prometheus-node_exporter/e2e-output.txt").read_text()
-    found, _ = read_back(drawn([ports.parse_node(page, "n1")]))
+    found, _ = read_back(drawn([ports.draft_node(ports.parse_page(stream(page), "n1"))]))
     speeds = {port.name: port.speed for port in found.nodes[0].ports}
     assert speeds == {"eth0": 1.25e8, "i40iw0": 1.25e9, "mlx4_0": 5e9, "mlx4_0-2": 5e9}
 
@@ -109,7 +114,7 @@ def test_lists_of_hosts_are_spread(text, names):
 )
 def test_what_is_no_list_of_hosts_is_told_with_its_line(text):
     with pytest.raises(InputError) as told:
-        slurm.parse_nodes(f"SwitchName=a Nodes=n1\nSwitchName=b Nodes={text}", "t.conf")
+        slurm.parse_nodes(stream(f"SwitchName=a Nodes=n1\nSwitchName=b Nodes={text}"), "t.conf")
     assert str(told.value).startswith("t.conf:2")
 
 
@@ -134,7 +139,7 @@ def leader(on, group, worker, args=()):
 
 
 def of(*items):
-    return kubernetes.parse_cluster(json.dumps({"items": items}), "k.json")
+    return kubernetes.parse_cluster(stream(json.dumps({"items": items})), "k.json")
 
 
 def test_kubernetes_tells_nodes_and_pods_that_work_together():
@@ -190,11 +195,46 @@ def test_trainers_and_jobs_are_groups_in_the_order_of_their_ranks():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", '{"items": 3}', '{"items": [{"kind": "Node"}]}', "[" * 100_000, '{"items": [3]}']
+    ("text", "told"),
+    [
+        ("", "k.json:1: found the end of the file"),
+        ("[]", "k.json:1: found '[]', expected '{'"),
+        ("{}", "k.json: found no list of nodes and pods (no items)"),
+        ('{"items": 3}', "k.json: found no list of nodes and pods"),
+        ('{"items": [{"kind": "Node"}]}', "k.json: found no list of nodes and pods (KeyError)"),
+        ('{"items": ' + "[" * 100_000, "k.json:1: found values nested too deeply"),
+        ('{"items": [3]}', "k.json: found no list of nodes and pods"),
+        (json.dumps({"items": [node("n0", gpus=10**12)]}), "k.json: found no list of nodes and pods (ValueError)"),
+    ],
 )
-def test_what_kubectl_does_not_print_is_told(text):
-    with pytest.raises(InputError, match=r"k\.json: found no list of nodes and pods"):
-        kubernetes.parse_cluster(text, "k.json")
+def test_what_kubectl_does_not_print_is_told_with_the_command_that_does(text, told):
+    with pytest.raises(InputError) as caught:
+        kubernetes.parse_cluster(stream(text), "k.json")
+    assert str(caught.value).startswith(told)
+    assert "kubectl get nodes,pods -A -o json" in str(caught.value) or "Copy the file again" in str(caught.value)
+
+
+def test_a_pod_that_waits_for_a_node_does_not_hide_the_one_that_it_replaces():
+    later = leader("n1", 0, 0)
+    del later["spec"]["nodeName"]
+    _, groups, _ = of(node("n1"), node("n2"), leader("n1", 0, 0), leader("n2", 0, 1), later)
+    assert len(groups[0].members) == 16
+
+
+def test_more_lines_or_parts_than_are_read_are_refused_with_the_bound(monkeypatch):
+    monkeypatch.setenv("SKEWSCOPE_MAX_LINES", "3")
+    for read in (slurm.parse_nodes, ports.parse_page):
+        with pytest.raises(InputError, match=r"found more than 3 lines, expected at most 3.*SKEWSCOPE_MAX_LINES=6"):
+            read(stream("\n" * 5), "f")
+    monkeypatch.setenv("SKEWSCOPE_MAX_PARTS", "2000000")
+    empty = '{"items": [{"kind": "Node", "x": [' + "[]," * 2_000_000 + "[]]}]}"
+    with pytest.raises(InputError, match=r"k\.json: found \d+ parts of JSON.*SKEWSCOPE_MAX_PARTS"):
+        kubernetes.parse_cluster(stream(empty), "k.json")
+    monkeypatch.setenv("SKEWSCOPE_MAX_OBJECTS", "2")
+    with pytest.raises(InputError, match="found more than 2 objects of a cluster"):
+        of(node("n0"), node("n1"), node("n2"))
+    with pytest.raises(ValueError, match="more than 100000 hosts"):
+        slurm.expand_hosts("a," * 200_000)
 
 
 @given(st.text(max_size=12), st.text(max_size=8), st.text(max_size=12))
@@ -221,4 +261,6 @@ def test_the_command_writes_what_is_found_and_counts_what_is_not(tmp_path):
     assert CliRunner().invoke(cli, ["topology", "discover"]).exit_code == 2
     gone = CliRunner().invoke(cli, ["topology", "discover", "--slurm", str(tmp_path / "no")])
     assert gone.exit_code == 2
-    assert "an unreadable file" in gone.stderr
+    assert "no: found No such file or directory, expected a file that can be read" in gone.stderr
+    given = CliRunner().invoke(cli, ["topology", "discover", "--slurm", "-"], input=CONF)
+    assert (given.exit_code, given.stdout.count("- name: ")) == (0, 7)

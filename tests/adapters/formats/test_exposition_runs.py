@@ -20,7 +20,7 @@ def dump(runs, tail=""):
 @given(RUNS)
 def test_the_series_are_those_of_all_lines(runs):
     text = dump(runs).encode()
-    found = list_series(io.BytesIO(text), "x")
+    found = list(list_series(io.BytesIO(text), "x"))
     lines = list(dict.fromkeys(key for key, _ in runs if not key.startswith("#")))
     assert [name + "".join(f'{{{k}="{v}"}}' for k, v in labels) for name, labels in found] == lines
 
@@ -42,5 +42,5 @@ def test_exemplars_hide_no_series():
     text = dump(runs, ' # {trace="x"} 1').encode()
     assert [labels for _, labels in list_series(io.BytesIO(text), "x")] == [(("le", "1"),), (("le", "2"),)]
     mixed = dump(runs).encode().replace(b" 5 1005\n", b' 5 1005 # {trace="x"} 1\n')
-    assert len(list_series(io.BytesIO(mixed), "x")) == 2
+    assert len(list(list_series(io.BytesIO(mixed), "x"))) == 2
     assert exposition_runs.EXEMPLAR_MARK in mixed

@@ -62,3 +62,14 @@ def test_a_member_that_is_too_large_is_refused(monkeypatch):
     assert members(b'{"events": [' + b'"' + b"x" * 500 + b'"]}') == [("events", "x" * 500)]
     with pytest.raises(InputError, match="more than 1000 characters"):
         members(b'{"events": ["' + b"x" * 5000)
+
+
+def test_an_element_of_many_parts_is_refused_before_it_is_parsed(monkeypatch):
+    monkeypatch.setattr(json_stream, "CHUNK", 100)
+    monkeypatch.setattr(json_stream, "PARTS_FREE", 200)
+    monkeypatch.setenv("SKEWSCOPE_MAX_PARTS", "1000")
+    assert len(members(b'{"events": [' + b"[]," * 5000 + b"[]]}")) == 5001
+    with pytest.raises(InputError, match=r"parts of JSON.*SKEWSCOPE_MAX_PARTS="):
+        members(b'{"events": [[' + b"[]," * 5000 + b"[]]]}")
+    with pytest.raises(InputError, match="parts of JSON"):
+        members(b'{"x": [' + b"[]," * 5000 + b"[]]}")

@@ -15,20 +15,20 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), max
 @given(st.lists(TEXTS, max_size=8))
 def test_lines_are_read_back_with_their_numbers(texts):
     data = "".join(text + "\n" for text in texts).encode()
-    assert list(read_lines(io.BytesIO(data))) == [(n, text) for n, text in enumerate(texts, 1)]
+    assert list(read_lines(io.BytesIO(data), "f")) == [(n, text) for n, text in enumerate(texts, 1)]
 
 
 def test_the_states_of_a_progress_bar_are_lines_of_one_number():
-    assert list(read_lines(io.BytesIO(b"a\rb\rc\r\nd"))) == [(1, "a"), (1, "b"), (1, "c"), (1, ""), (2, "d")]
+    assert list(read_lines(io.BytesIO(b"a\rb\rc\r\nd"), "f")) == [(1, "a"), (1, "b"), (1, "c"), (1, ""), (2, "d")]
 
 
 def test_a_long_line_is_cut_and_the_next_one_is_whole():
-    found = list(read_lines(io.BytesIO(b"x" * (5 * MAX_LINE) + b"\nnext\n")))
+    found = list(read_lines(io.BytesIO(b"x" * (5 * MAX_LINE) + b"\nnext\n"), "f"))
     assert [(number, len(text)) for number, text in found] == [(1, MAX_LINE), (2, 4)]
 
 
 def test_colours_and_invalid_bytes_do_not_matter():
-    assert list(read_lines(io.BytesIO(b"\x1b[36m(pid=1)\x1b[0;0m INFO\xff\n"))) == [(1, "(pid=1) INFO�")]
+    assert list(read_lines(io.BytesIO(b"\x1b[36m(pid=1)\x1b[0;0m INFO\xff\n"), "f")) == [(1, "(pid=1) INFO�")]
     assert decode_head(b"a\0b\n") == []
 
 

@@ -314,7 +314,7 @@ c 1 1750000000
 broken{ 1 2
 # EOF
 """
-    found = openmetrics.list_series(io.BytesIO(text), "text")
+    found = list(openmetrics.list_series(io.BytesIO(text), "text"))
     assert found == [
         ("a_total", (("x", "1 } # {"), ("y", '"}'))),
         ("b_bucket", (("le", "1"),)),

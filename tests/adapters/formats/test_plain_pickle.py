@@ -103,3 +103,10 @@ def test_lists_that_hold_one_another_many_times_take_no_time():
     for _ in range(40):
         value = [value] * 10
     assert len(parse_pickle(pickle.dumps(value, 2), "dump")) == 10
+
+
+def test_more_instructions_than_parts_take_are_not_run(monkeypatch):
+    monkeypatch.setenv("SKEWSCOPE_MAX_PARTS", "1000")
+    assert len(parse_pickle(pickle.dumps(list(range(900)), 2), "dump")) == 900
+    with pytest.raises(InputError, match=r"dump: found more than 1000 parts.*SKEWSCOPE_MAX_PARTS=2000"):
+        parse_pickle(pickle.dumps(list(range(3000)), 2), "dump")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from skewscope.adapters.formats import bounds
+from skewscope.adapters.formats import bounds, openmetrics, openmetrics_grammar
 from skewscope.adapters.inputs.capture import split_stretches
 from skewscope.adapters.inputs.draft_recording import draft_recording
 from skewscope.adapters.inputs.recording import load, open_recording
@@ -78,6 +78,17 @@ def test_series_of_known_signals_are_counted_over_all_inputs_before_any_work_is_
     monkeypatch.setattr("skewscope.adapters.inputs.draft_recording.infer_topology", None)
     with pytest.raises(InputError, match="SKEWSCOPE_MAX_KNOWN_SERIES=8 allows more"):
         draft_recording([tmp_path / "a.om"])
+
+
+def test_series_of_known_signals_are_counted_while_a_text_is_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("SKEWSCOPE_MAX_KNOWN_SERIES", "4")
+    monkeypatch.setattr(openmetrics, "CHUNK", 200)
+    (tmp_path / "a.om").write_text("".join(SAMPLE.format(n, 1700000000) for n in range(1000)) + "# EOF\n")
+    parsed, parse = [], openmetrics_grammar.parse_series
+    monkeypatch.setattr(openmetrics_grammar, "parse_series", lambda match: parsed.append(match) or parse(match))
+    with pytest.raises(InputError, match="more than 4 series of known signals"):
+        draft_recording([tmp_path / "a.om"])
+    assert len(parsed) < 20
 
 
 def test_long_labels_are_counted_in_bytes(tmp_path, monkeypatch):

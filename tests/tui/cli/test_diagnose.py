@@ -90,14 +90,17 @@ def test_a_server_is_diagnosed_saved_and_redacted(tmp_path):
     assert "gpu-host" not in page + again.output
 
 
-def test_an_answer_that_is_too_large_is_asked_for_in_halves(tmp_path, monkeypatch):
-    monkeypatch.setattr("skewscope.adapters.discovery.prometheus.MAX_ANSWER_BYTES", 6000)
+@pytest.mark.parametrize(("most", "told"), [("", "6000 bytes"), ("50", "50 parts of JSON or of a pickle")])
+def test_an_answer_that_is_too_large_is_asked_for_in_halves(monkeypatch, most, told):
+    monkeypatch.setenv("SKEWSCOPE_MAX_PARTS", most)
+    if not most:
+        monkeypatch.setattr("skewscope.adapters.discovery.prometheus.MAX_ANSWER_BYTES", 6000)
     asked = type("Counted", (FakePrometheus,), {})
     with server(asked) as url:
         found = run(url, "--since", BEGIN - 1000, "--until", BEGIN + 45, "--json")
     assert found.exit_code == 2
-    assert "a page of more than 6000 bytes" in found.stderr
-    assert len([path for path in asked.asked if path.endswith("/query")]) > 3
+    assert f"a page of more than {told}" in found.stderr
+    assert len([path for path in asked.asked if path.endswith("/query")]) > 2
 
 
 def test_the_newest_samples_are_enough_unless_a_span_is_asked_for(monkeypatch):
