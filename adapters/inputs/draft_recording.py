@@ -26,6 +26,7 @@ from skewscope.adapters.inputs.recording import (
     problem_text,
 )
 from skewscope.adapters.inputs.series_scan import scan_inputs
+from skewscope.adapters.inputs.written_times import keep_written_times
 from skewscope.adapters.mapping.name_mapping import NameMapping
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.engine.engine import TICK_S
@@ -85,7 +86,7 @@ def draft_recording(
     inputs, unplaced = _place_captures(found.inputs, known)
     names_of_user = mapping or NameMapping()
     raw = Recording(folder, known, inputs, topology_hash=digest, mapping=names_of_user, workers=workers, tick=None)
-    raw, years = find_years(raw)
+    raw, years = find_years(keep_written_times(raw))
     names = MetricResolver(catalogue(), Topology(), raw.mapping)
     scan = scan_inputs(raw, names, progress)
     skipped = (*found.skipped, *unplaced, *scan.unread)

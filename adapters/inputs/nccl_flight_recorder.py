@@ -2,7 +2,8 @@
 
 The dumps give the newest operations of each rank, and how many collectives it began and completed in each group. A
 dump does not say when it was written. PyTorch writes it when an operation runs out of its time, so the state is held
-until the first pending operation of the set ran out of its own, for five minutes at most.
+until the first pending operation of the set ran out of its own, for five minutes at most; or until the first file was
+written, where that was earlier, as it is when somebody asks for the dumps of a job that works.
 """
 
 import re
@@ -25,6 +26,7 @@ from skewscope.adapters.formats.plain_pickle import MAX_BYTES
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, samples_to_block
 from skewscope.adapters.inputs.process_groups import rank_labels
 from skewscope.adapters.inputs.recording import Input, Recording, problem_text
+from skewscope.adapters.inputs.written_times import first_written, written_label
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
 from skewscope.engine.model.arrays import F64
@@ -35,6 +37,8 @@ FOLDER = True
 OTHERS_LEFT_OUT = True
 """The folder may hold files of other kinds, and folders."""
 LABEL = "NCCL flight recorder dump"
+WRITTEN_COUNTS = True
+"""When the files were written says something that their content does not."""
 RANK_IN_NAME = re.compile(r"(\d{1,7})(?:\.(?:json|pkl|pickle|gz|zst))*$", re.ASCII)
 COUNTED_NAME = re.compile(r"\d{1,18}", re.ASCII)
 HEAD_BYTES = 1 << 16
@@ -43,6 +47,8 @@ HOLD_STEP_S = 1.0
 """Seconds between two samples of a state that is held."""
 MAX_HOLD_S = 300.0
 """Rules look back over no more."""
+CLOCK_MARGIN_S = 60.0
+"""A file server's clock may be so far behind those of the ranks."""
 PENDING, OVER = 1.0, 0.0
 
 
@@ -67,7 +73,9 @@ def scan(source: Input, recording: Recording) -> Iterator[tuple[str, Mapping[str
 def _read_input(source: Input, recording: Recording) -> list[LabelledSeries]:
     folder = recording.resolve_path(source.path)
     files = [folder / name for name in recording.list_input_files(source)]
-    return read_series(files, recording.display_path(source.path), is_strict=not source.is_found)
+    name = recording.display_path(source.path)
+    written = written_label(dict(source.labels), name)
+    return read_series(files, name, is_strict=not source.is_found, written=written)
 
 
 def recognise(head: bytes, name: str) -> bool:  # noqa: ARG001 - dumps have any name
@@ -75,22 +83,27 @@ def recognise(head: bytes, name: str) -> bool:  # noqa: ARG001 - dumps have any 
     return is_flight_recorder_dump(head)
 
 
-def read_series(files: Iterable[Path], name: str, *, is_strict: bool = True) -> list[LabelledSeries]:
+def read_series(
+    files: Sequence[Path], name: str, *, is_strict: bool = True, written: float | None = None
+) -> list[LabelledSeries]:
     """Returns the series of the dumps of a folder; files of other kinds are left out.
 
     Args:
         files: files of the folder.
         name: name of the folder, for messages.
         is_strict: whether a dump that cannot be read is an error; otherwise it is left out with a warning.
+        written: when the first dump was written, in seconds since 1970; None: as the files say.
 
     Raises:
         InputError: all problems of the dumps, or no dump can be read.
     """
     dumps: dict[int, FlightRecorderDump] = {}
+    paths: list[Path] = []
     problems: list[Problem] = []
     for path in files:
         try:
-            _read_file(path, f"{name}/{path.name}", dumps)
+            if _read_file(path, f"{name}/{path.name}", dumps):
+                paths.append(path)
         except InputError as error:
             problems += error.problems
         if len(problems) >= MAX_PROBLEMS and is_strict:
@@ -105,14 +118,14 @@ def read_series(files: Iterable[Path], name: str, *, is_strict: bool = True) -> 
     if problems and (is_strict or not dumps):
         raise InputError(problems)
     left_out = [f"{PurePath(each.file).name} is left out: {problem_text(each)}" for each in problems[:MAX_PROBLEMS]]
-    return DumpSet(name, dumps, tuple(left_out)).series()
+    return DumpSet(name, dumps, tuple(left_out), first_written(paths) if written is None else written).series()
 
 
-def _read_file(path: Path, shown: str, dumps: dict[int, FlightRecorderDump]) -> None:
-    """Adds the dump of a file by its rank; a file of another kind is left out."""
+def _read_file(path: Path, shown: str, dumps: dict[int, FlightRecorderDump]) -> bool:
+    """Adds the dump of a file by its rank; returns False where the file is of another kind."""
     with open_stream(path, MAX_BYTES) as file:
         if not recognise(file.peek(HEAD_BYTES)[:HEAD_BYTES], path.name):
-            return
+            return False
         data = file.read()
     match = RANK_IN_NAME.search(path.name)
     if match is None:
@@ -123,6 +136,7 @@ def _read_file(path: Path, shown: str, dumps: dict[int, FlightRecorderDump]) -> 
         found = f"a second dump of rank {rank}, beside {PurePath(dumps[rank].file).name}"
         raise InputError([Problem(shown, 0, "", found, "one for each rank", "Keep the dumps of one stop only.")])
     dumps[rank] = parse_dump(data, shown)
+    return True
 
 
 @dataclass
@@ -133,11 +147,13 @@ class DumpSet:
     dumps: Mapping[int, FlightRecorderDump]
     left_out: tuple[str, ...] = ()
     """Files that cannot be read, and why."""
+    written: float | None = None
+    """When the first of the files was written, in seconds since 1970."""
 
     def series(self) -> list[LabelledSeries]:
         """Returns the series of all ranks: collectives begun, state of the newest, times of those that are over."""
         last, end = self._last_time(), self._end_time()
-        collector = SeriesCollector(self.name, self._note(end - last))
+        collector = SeriesCollector(self.name, "; ".join(self._notes(end - last)))
         hold = np.arange(last, end + HOLD_STEP_S, HOLD_STEP_S)
         waiting = {each.group for each in self._operations() if each.is_pending}
         # The status counts the transfers of a group as well, and only a mutual collective proves who took part.
@@ -167,11 +183,20 @@ class DumpSet:
         """Returns the time of the newest operation, seconds since 1970; 0 where there is none."""
         return max((each.created for each in self._operations()), default=0.0)
 
-    def _end_time(self) -> float:
-        """Returns the time at which the first pending operation ran out of its time."""
+    def _time_out(self) -> float:
+        """Returns the time at which the first pending operation ran out of its time; the last time without one."""
         last = self._last_time()
         limits = [each.created + each.timeout for each in self._operations() if each.is_pending and each.timeout]
         return min(max(min(limits, default=last), last), last + MAX_HOLD_S)
+
+    def _end_time(self) -> float:
+        """Returns the time at which the dumps were written: when an operation ran out of its time, or before.
+
+        A file that is older than its newest operation was copied by something that keeps no times.
+        """
+        last, end = self._last_time(), self._time_out()
+        is_possible = self.written is not None and self.written >= last - CLOCK_MARGIN_S
+        return min(end, max(self.written or 0.0, last)) if is_possible else end
 
     def _group_places(self) -> dict[tuple[str, ...], dict[int, int]]:
         """Returns, by the shape of a dump, the place of each group's number among the groups.
@@ -189,21 +214,20 @@ class DumpSet:
                 places[each.group_number] = place if places.get(each.group_number, place) == place else -1
         return found
 
-    def _note(self, hold: float) -> str:
-        """Returns what is assumed or missing, in one line."""
-        notes = [*self.left_out]
-        if hold:
-            notes.append(
-                f"a dump does not say when it was written; its state is held for {hold:.0f} s, as it is written when a "
-                "pending operation runs out of its time"
-            )
+    def _notes(self, hold: float) -> Iterator[str]:
+        """Yields what is assumed or missing; `hold` is how long the state is held, in seconds."""
+        yield from self.left_out
+        unsaid = "a dump does not say when it was written; its state is held for"
+        if self._end_time() < self._time_out():
+            yield f"{unsaid} {hold:.3g} s, until the first file was written by its time"
+        elif hold:
+            yield f"{unsaid} {hold:.0f} s, as it is written when a pending operation runs out of its time"
         groups = {group.ranks for dump in self.dumps.values() for group in dump.groups.values()}
         members = {rank for ranks in groups for rank in ranks}
         if missing := sorted(members - set(self.dumps)):
-            notes.append(f"no dump of {len(missing)} of {len(members)} ranks: {join_names([str(r) for r in missing])}")
+            yield f"no dump of {len(missing)} of {len(members)} ranks: {join_names([str(r) for r in missing])}"
         if newer := sorted({dump.version for dump in self.dumps.values() if dump.is_newer}):
-            notes.append(f"version {', '.join(newer)} is newer than those known; read as the newest known one")
-        return "; ".join(notes)
+            yield f"version {', '.join(newer)} is newer than those known; read as the newest known one"
 
 
 def _ordered_names(dump: FlightRecorderDump) -> list[str]:

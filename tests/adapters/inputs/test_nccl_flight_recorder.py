@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from skewscope.adapters.inputs.draft_recording import draft_recording
-from skewscope.adapters.inputs.nccl_flight_recorder import MAX_HOLD_S, read_series, recognise
+from skewscope.adapters.inputs.draft_recording import draft_recording, save_recording
+from skewscope.adapters.inputs.nccl_flight_recorder import MAX_HOLD_S, read_series, recognise, scan
+from skewscope.adapters.inputs.recording import Input, Recording, open_recording
 from skewscope.adapters.runtime.replay import replay
+from skewscope.engine.model.topology import Topology
 from skewscope.kb.problems import InputError
 from tests.support.telemetry import record
 
@@ -81,6 +83,47 @@ def test_progress_and_state_of_each_rank_are_held_until_the_time_out(tmp_path):
     assert "does not say when it was written" in series[0].note
 
 
+def written_at(folder, second):
+    """Returns the folder, its files as if they were written so many seconds after NS."""
+    for file in folder.iterdir():
+        os.utime(file, (NS / 1e9 + second,) * 2)
+    return folder
+
+
+def incidents(recording):
+    return [(one.condition, one.name) for one in replay(recording).incidents if one.explained_by is None]
+
+
+@pytest.mark.parametrize(
+    ("second", "end"), [(21.6, 22), (20.0, 21), (61.0, 61), (5000.0, 141), (-1e6, 141), (-1e9, 141)]
+)
+def test_the_state_is_held_until_the_first_file_was_written_if_that_can_be(tmp_path, second, end):
+    folder = written_at(write(tmp_path / "dumps", stopped_job()), second)
+    series = read_series(files_of(folder), "dumps")
+    assert values(series, "coll_seq", 0)[-1][0] == end
+    told = "until the first file was written" if end < 141 else "runs out of its time"
+    assert told in series[0].note
+
+
+def test_dumps_that_were_asked_of_a_working_job_tell_no_hang(tmp_path):
+    folder = written_at(write(tmp_path / "dumps", stopped_job()), 21.6)
+    draft = draft_recording([folder])
+    assert incidents(draft.recording) == []
+    save_recording(draft, tmp_path / "saved")
+    # A copy that keeps no times, such as a checkout.
+    written_at(tmp_path / "saved/inputs/000/dumps", 10_000)
+    assert incidents(open_recording(tmp_path / "saved")) == []
+    assert incidents(draft_recording([tmp_path / "saved/inputs"]).recording) == [("collective-hang", "rank2")]
+
+
+@pytest.mark.parametrize("text", ["yesterday", "-1", "nan", "1e300"])
+def test_a_label_that_is_no_time_of_writing_is_an_error(tmp_path, text):
+    write(tmp_path / "dumps", stopped_job())
+    source = Input("nccl-flight-recorder", "dumps", (("written", text),))
+    with pytest.raises(InputError, match="seconds since 1970"):
+        list(scan(source, Recording(tmp_path, Topology(), (source,))))
+
+
 @pytest.mark.parametrize("lost", [0, 1, 3])
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_a_rank_without_a_dump_shifts_no_other(tmp_path, lost, is_cut):
@@ -91,8 +134,7 @@ def test_a_rank_without_a_dump_shifts_no_other(tmp_path, lost, is_cut):
     else:
         file.unlink()
     draft = draft_recording([tmp_path / "dumps"])
-    told = [one for one in replay(draft.recording).incidents if one.explained_by is None]
-    assert [(one.condition, one.name) for one in told] == [("collective-hang", "rank2")]
+    assert incidents(draft.recording) == [("collective-hang", "rank2")]
     assert draft.recording.topology.groups[0].members == ("rank0", "rank1", "rank2", "rank3")
 
 
