@@ -280,7 +280,7 @@ def replay_labelled_recording(path: Path, how: RunOptions | None = None) -> Asse
         InputError: the labels or the recording cannot be read.
         OverBoundError: reading takes longer, or more memory, than it may.
     """
-    start, truths = _read_labels(path / "labels.json")
+    start, truths = read_labels(path / "labels.json")
     through = _vantage_filter((how or RunOptions()).vantage)
     with bound_work(str(path)) as most_seconds:
         outcome = replay(path, through=through, most_seconds=most_seconds)
@@ -294,8 +294,12 @@ def _vantage_filter(vantage: str) -> Callable[[Topology], Callable[[Block, Serie
     return lambda topology: VantageFilter(VANTAGES[vantage], catalogue(), topology).apply
 
 
-def _read_labels(path: Path) -> tuple[float, tuple[FaultLabel, ...]]:
-    """Returns the start of a recording and its labels."""
+def read_labels(path: Path) -> tuple[float, tuple[FaultLabel, ...]]:
+    """Returns the start of a recording, in seconds since 1970, and its labels.
+
+    Raises:
+        InputError: the file has none that can be read.
+    """
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ValueError(f"{path.stat().st_size} bytes, more than {MAX_BYTES}")

@@ -26,6 +26,42 @@ class ProcessEndedError(Exception):
     """A process ended before it returned its result, nearly always for lack of memory."""
 
 
+class WorkerProcess:
+    """One process that applies `work` to the items that it is sent, one after another; `work` may keep state."""
+
+    def __init__(self, work: Callable[[Any], object]) -> None:
+        """Starts the process; `work` is pickled once."""
+        with _defer_interrupts():
+            self._end, self._process = _start_process(work)
+
+    def send(self, item: object) -> None:
+        """Sends an item, which is pickled.
+
+        Raises:
+            ProcessEndedError: the process ended on its own.
+        """
+        _send_item(self._end, item)
+
+    def receive(self) -> Any:
+        """Waits for the result of the oldest item that has not been received and returns it.
+
+        Raises:
+            ProcessEndedError: the process ended on its own.
+            Exception: any exception of `work`.
+        """
+        return _receive_result(self._end)
+
+    def is_ready(self) -> bool:
+        """Returns whether `receive` would return at once."""
+        return self._end.poll()
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.terminate()
+        _stop_process(self._process)
+        self._end.close()
+
+
 def map_parallel(
     work: Callable[[T], R], items: Sequence[T], workers: int, on_idle: Callable[[], None] | None = None
 ) -> Iterator[tuple[int, R]]:

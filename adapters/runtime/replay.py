@@ -13,6 +13,7 @@ from skewscope.adapters.formats.bounds import WORK_SECONDS
 from skewscope.adapters.inputs.recording import Recording, RecordingData, load, open_recording
 from skewscope.adapters.mapping.names import UnmappedMetric
 from skewscope.adapters.runtime.pace import choose_tick
+from skewscope.adapters.runtime.playback import TickPlayer
 from skewscope.adapters.runtime.runtime import Runtime, Snapshot, Span, build_runtime
 from skewscope.adapters.view.builder import ViewBuilder, ViewHistory
 from skewscope.engine.engine import TICK_S
@@ -38,8 +39,6 @@ TICK_COST_S, SIGNAL_COST_S, SERIES_COST_S = 0.7e-3, 0.1e-3, 12e-9
 on any (`bench/test_bench_large.py`, `bench/hostile_inputs.py`)."""
 OBJECTS_PER_COLLECTION = 50_000
 """New objects after which Python searches for garbage in cycles, of which a replay makes hardly any."""
-TIME_MARGIN_S = 1e-3
-"""A tick that ends less than this before something may change is evaluated."""
 
 
 @dataclass(frozen=True)
@@ -181,16 +180,11 @@ def _play(
     ends = list(tick_ends(loaded, recording))
     parts = loaded.samples.cut(ends, -math.inf if recording.start is None else recording.start)
     span = Span(loaded.start, loaded.end, loaded.input_hash)
-    until: float | None = None
-    """Until then nothing changes unless a sample comes; None: not asked since the last step."""
+    player = TickPlayer(runtime.engine, runtime.table)
     for number, (t, part) in enumerate(zip(ends, parts, strict=True)):
-        if not (sinks or len(part)):
-            until = runtime.engine.next_change() - TIME_MARGIN_S if until is None else until
-            if t < until:
-                runtime.engine.skip(t)
-                continue
-        until = None
-        runtime.step(t, through(part, loaded.table))
+        if not sinks and player.leave_out(t, part):
+            continue
+        player.step(t, through(part, loaded.table))
         if sinks:
             snapshot = runtime.snapshot(t, span)
             for add in sinks:

@@ -11,7 +11,18 @@ import click
 
 from skewscope.adapters.runtime.watchdog import bound_work
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, suggest_name
-from skewscope.tui.cli import actions, agent, controller, diagnose, reports, rules, silences, simulate, topology
+from skewscope.tui.cli import (
+    actions,
+    agent,
+    backtest,
+    controller,
+    diagnose,
+    reports,
+    rules,
+    silences,
+    simulate,
+    topology,
+)
 from skewscope.tui.cli.catalogue import kb
 from skewscope.tui.cli.options import (
     check_choices,
@@ -345,6 +356,7 @@ cli.add_command(rules.rules)
 cli.add_command(agent.agent)
 cli.add_command(simulate.simulate)
 cli.add_command(simulate.assess)
+cli.add_command(backtest.backtest)
 cli.add_command(reports.keys)
 
 

@@ -394,7 +394,7 @@ def test_a_symptom_shows_a_fault_and_names_its_cause(change, seen, among_first):
 def test_labels_name_one_condition_or_several(tmp_path, condition, expected):
     label = {"condition": condition, "entity": ["n1", "n2"], "start": 105, "end": 110}
     (tmp_path / "labels.json").write_text(json.dumps({"start": 100, "labels": [label]}))
-    _start, (found,) = runner._read_labels(tmp_path / "labels.json")
+    _start, (found,) = runner.read_labels(tmp_path / "labels.json")
     assert (found.condition, found.or_else) == expected
     assert (found.names, found.begin, found.end) == (("n1", "n2"), 5.0, 10.0)
 
@@ -404,7 +404,7 @@ def test_labels_without_a_condition_are_refused(tmp_path, condition):
     label = {"condition": condition, "entity": "n1", "start": 105, "end": 110}
     (tmp_path / "labels.json").write_text(json.dumps({"start": 100, "labels": [label]}))
     with pytest.raises(InputError, match=r"labels\.json"):
-        runner._read_labels(tmp_path / "labels.json")
+        runner.read_labels(tmp_path / "labels.json")
 
 
 def test_the_command_says_what_symptoms_add():

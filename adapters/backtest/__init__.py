@@ -1,0 +1,1 @@
+"""Backtests: rules, or two versions of them, judged on recorded telemetry."""

@@ -1,0 +1,129 @@
+"""One recording judged by one version of the rules: segments of time in, incidents out.
+
+The engine goes on from segment to segment, so its state at a cut is exact: cutting cannot change a result. No overlap
+would do instead: healthy pasts weigh exponentially, sampling periods and levels are learned from the first sample on,
+and an incident may be open for longer than any overlap.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from skewscope.adapters.backtest.rule_set import RuleSet
+from skewscope.adapters.inputs.recording import Recording, RecordingData
+from skewscope.adapters.runtime.playback import TickPlayer
+from skewscope.adapters.runtime.replay import tick_ends
+from skewscope.engine.advice.advice import PolicyEvaluator, ReferenceMatcher
+from skewscope.engine.advice.policy import compile_policies
+from skewscope.engine.engine import TICK_S, Engine
+from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable, concat_blocks
+from skewscope.engine.model.arrays import F64, Index
+from skewscope.engine.model.incident import Incident
+from skewscope.engine.model.topology import Topology
+from skewscope.kb.loader import catalogue
+
+SEGMENT_SAMPLES = 1 << 20
+"""A segment ends after so many samples ..."""
+SEGMENT_TICKS = 3600
+"""... or so many ticks."""
+
+
+@dataclass(frozen=True)
+class TrackSetup:
+    """What a worker needs to judge one recording by one version of the rules."""
+
+    topology: Topology
+    keys: tuple[SeriesKey, ...]
+    """All series, by number."""
+    tick: float
+    """Seconds of data that are judged at a time."""
+    input_hash: str
+    rule_set: RuleSet
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of a recording: its ticks and their samples."""
+
+    ends: F64
+    """[tick] ends in seconds since 1970."""
+    sizes: Index
+    """[tick] number of samples."""
+    block: Block
+    """The samples, tick after tick."""
+
+
+class Track:
+    """The engine of one recording and one version of the rules."""
+
+    def __init__(self, setup: TrackSetup) -> None:
+        """Builds the engine.
+
+        Raises:
+            InputError: all problems of the policies.
+        """
+        rule_set = setup.rule_set
+        program = compile_policies(rule_set.policies)
+        # Both matchers give the same conclusions; this one needs no process of its own.
+        advice = PolicyEvaluator(program, ReferenceMatcher(program))
+        engine = Engine(
+            rule_set.rules, catalogue(), setup.topology, advice, symptoms=rule_set.symptoms, tick=setup.tick
+        )
+        table = SeriesTable(list(setup.keys), {key: number for number, key in enumerate(setup.keys)})
+        self._player = TickPlayer(engine, table)
+        self._input_hash = setup.input_hash
+
+    def judge(self, segment: Segment) -> None:
+        """Judges the next segment."""
+        edges = np.concatenate(([0], np.cumsum(segment.sizes))).tolist()
+        block = segment.block
+        for n, t in enumerate(segment.ends.tolist()):
+            some = slice(edges[n], edges[n + 1])
+            self._player.play(t, Block(block.time[some], block.series[some], block.value[some]))
+
+    def list_incidents(self) -> tuple[Incident, ...]:
+        """Returns all incidents, in the order of the contract."""
+        return self._player.engine.list_incidents(self._input_hash)
+
+
+def judge_track(setup: TrackSetup, segments: Iterator[Segment]) -> tuple[Incident, ...]:
+    """Returns the incidents of a whole track: the pure function that processes and Ray run."""
+    track = Track(setup)
+    for segment in segments:
+        track.judge(segment)
+    return track.list_incidents()
+
+
+def build_setup(loaded: RecordingData, recording: Recording, rule_set: RuleSet) -> TrackSetup:
+    """Returns the setup of a track of a recording whose tick is known."""
+    tick = recording.tick or TICK_S
+    return TrackSetup(recording.topology, tuple(loaded.table.keys), tick, loaded.input_hash, rule_set)
+
+
+def cut_recording(loaded: RecordingData, recording: Recording, cuts: int | None = None) -> Iterator[Segment]:
+    """Yields the segments of a recording in order of time.
+
+    Args:
+        loaded: its samples.
+        recording: where they are from, with its tick.
+        cuts: into how many segments of about equal length, less one; None: as many as fit into memory well.
+    """
+    ends = list(tick_ends(loaded, recording))
+    start = -np.inf if recording.start is None else recording.start
+    most_ticks = SEGMENT_TICKS if cuts is None else max(1, -(-len(ends) // (cuts + 1)))
+    most_samples = SEGMENT_SAMPLES if cuts is None else np.inf
+    parts: list[Block] = []
+    first = size = 0
+    for number, part in enumerate(loaded.samples.cut(ends, start)):
+        parts.append(part)
+        size += len(part)
+        if len(parts) >= most_ticks or size >= most_samples:
+            yield _build_segment(ends[first : number + 1], parts)
+            first, size, parts = number + 1, 0, []
+    if parts:
+        yield _build_segment(ends[first:], parts)
+
+
+def _build_segment(ends: list[float], parts: list[Block]) -> Segment:
+    return Segment(np.array(ends), np.array([len(part) for part in parts], np.intp), concat_blocks(parts))
