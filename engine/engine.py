@@ -12,18 +12,23 @@ import numpy as np
 
 from skewscope.engine.advice.advice import ContextFact, PolicyEvaluator
 from skewscope.engine.features.evaluator import unit_of
+from skewscope.engine.features.transfer import transfer_features
 from skewscope.engine.incidents.alerts import Calibration, EvidenceSpec, RuleInfo, load_calibration
 from skewscope.engine.incidents.tracker import IncidentTracker, order_for_contract
-from skewscope.engine.ingest.feed import Block, SampleFrame, SeriesTable
+from skewscope.engine.ingest.feed import Block, SampleFrame, SeriesKey, SeriesTable
 from skewscope.engine.ingest.series_state import WATERMARK, SampleCounts
+from skewscope.engine.ingest.transfer import match_series, transfer_series
 from skewscope.engine.judge.judge import Detector
+from skewscope.engine.judge.transfer import end_tick, transfer_judges
 from skewscope.engine.model.arrays import F64, Index
 from skewscope.engine.model.incident import Incident, IncidentChange
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
+from skewscope.engine.model.transfer import EntityPlaces
 from skewscope.engine.model.verdict import RuleVerdict
 from skewscope.engine.symptoms.cells import LARGE_FLEET_NODES, judged_signals
 from skewscope.engine.symptoms.tracker import DiagnosedPlace, SymptomTracker
+from skewscope.engine.symptoms.transfer import prepare_cells, transfer_detector, transfer_symptoms
 from skewscope.engine.wire.join import WireJoin
 from skewscope.kb.model import Catalogue
 from skewscope.kb.units import format_dimension
@@ -118,7 +123,8 @@ class Engine:
         self.verdicts: Sequence[RuleVerdict] = ()
         is_small = len(topology.nodes) <= LARGE_FLEET_NODES
         judged = judged_signals(catalogue.signals) if symptoms and is_small else ()
-        self._detector = Detector(rules, catalogue, topology, tick, [WireJoin(topology, tick)], {*judged, *also_read})
+        self._join = WireJoin(topology, tick)
+        self._detector = Detector(rules, catalogue, topology, tick, [self._join], {*judged, *also_read})
         self.rules: Mapping[str, Rule] = self._detector.rules
         infos = {rule.id: build_rule_info(rule, calibration) for rule in self.rules.values()}
         self._tracker = IncidentTracker(infos, catalogue, topology, policies)
@@ -156,6 +162,46 @@ class Engine:
         """
         symptoms = math.inf if self._symptoms is None else self._symptoms.next_change()
         return min(self._detector.next_change(), self._tracker.next_change(), symptoms)
+
+    # --- another topology
+
+    def has_place(self, key: SeriesKey) -> bool:
+        """Returns whether a series is read, on an entity that the topology has."""
+        entities = self._detector.entities
+        is_read = key.signal in self.read_signals and key.kind in entities.numbers
+        return is_read and entities.get_or_add(key.kind, key.entity) >= 0
+
+    def expect_series(self, table: SeriesTable) -> None:
+        """Makes room for the series of a table before their samples come. Call it before the first step."""
+        self._detector.series_state.register_series(table)
+        self._detector.evaluator.plan()
+        if self._symptoms is not None:
+            prepare_cells(self._symptoms.detector)
+
+    def take_over(self, before: "Engine", table: SeriesTable, numbers: Index) -> None:
+        """Goes on with all that another engine knows of what both have: windows, pasts, holds and incidents.
+
+        Incidents on entities that there are no more are left out. Call it before the first step, with no step of the
+        other engine after it: it may share state with this one.
+
+        Args:
+            before: the other engine, with the same rules.
+            table: all series so far, which were expected.
+            numbers: [series of the table] the numbers of the same series in the other's table; -1 where it has none.
+        """
+        then, join, tracker, symptoms = before._detector, before._join, before._tracker, before._symptoms  # noqa: SLF001
+        now = self._detector
+        entities = EntityPlaces(then.entities, now.entities)
+        end_tick(then)
+        series = match_series(now.series_state, then.series_state, numbers)
+        transfer_series(now.series_state, then.series_state, series)
+        transfer_features(now.evaluator, then.evaluator, entities, series)
+        transfer_judges(now, then)
+        self._join.take_over(join, table)
+        self._tracker.take_over(tracker, entities.has)
+        if self._symptoms is not None and symptoms is not None:
+            transfer_detector(self._symptoms.detector, symptoms.detector, entities)
+            transfer_symptoms(self._symptoms, symptoms, entities)
 
     # --- incidents
 

@@ -25,7 +25,7 @@ from skewscope.adapters.mapping.engines import (
 from skewscope.adapters.sources.common.base import SeriesColumns, SourceBatch, count_values
 from skewscope.engine.engine import WATERMARK
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
-from skewscope.engine.model.arrays import I32, Index, Mask
+from skewscope.engine.model.arrays import F64, I32, Index, Mask
 from skewscope.engine.model.topology import Topology
 
 MAX_AHEAD = 5.0
@@ -40,6 +40,10 @@ MAX_OWNER_SERIES = 1 << 16
 """Maximum of one owner, such as an agent under all its boots: ten times what an agent with all its series has."""
 MAX_OWNER_ENTITIES = 1 << 14
 """Maximum of entities that one owner may be the first to report: each takes memory before any series has a number."""
+FORGET_S = 600.0
+"""Seconds of silence after which the series of an owner that has too many make room for others."""
+KEPT_CLAIM_S = 60.0
+"""Seconds for which a claim of an earlier batcher counts: it is found anew within them, or it is over."""
 MAX_NAMED = 3
 """Owners that a problem names."""
 
@@ -67,6 +71,8 @@ class _EntityRanks:
 
     best: "array[int]"
     """[signal] rank of the best name; `NO_RANK` where none delivers it. An array, since a fleet has many."""
+    owner: str = ""
+    """Whose series were the first of the entity."""
     mappings: list[ref[_ColumnMapping]] = field(default_factory=list)
     """All mappings that contain a signal of the entity, weakly referenced."""
 
@@ -122,6 +128,9 @@ class Batcher:
         """Owners with series above their limit."""
         self._owned_series: Counter[str] = Counter()
         self._owned_entities: Counter[str] = Counter()
+        self._owners: dict[str, int] = {}
+        self._owner_of = array("i")
+        """[series] number of its owner; -1 for none. The last ones may lack."""
         self.superseded_values = 0
         """Values of rows that a newer row superseded, when too many arrived at once."""
         self._signal_positions = {signal: n for n, signal in enumerate(wanted)}
@@ -133,6 +142,9 @@ class Batcher:
         self._of_engines, self._counters = of_engines, counters
         self._watch = CounterWatch([])
         self._identities: dict[EnginePlace, set[Identity]] = {}
+        self._kept_claims: dict[str, tuple[str, str]] = {}
+        """(reason, sentence) of the replicas that an earlier batcher found to be claimed, and until when they count."""
+        self._claims_kept_until = -np.inf
         self._claim_reasons: dict[str, str] = {}
         """Why the series of each claimed replica are not used."""
 
@@ -239,9 +251,8 @@ class Batcher:
                 return None
             self._owned_entities[owner] += 1
         if found is None:
-            found = self._entities[key.kind, key.entity] = _EntityRanks(
-                array("i", [NO_RANK]) * len(self._signal_positions)
-            )
+            best = array("i", [NO_RANK]) * len(self._signal_positions)
+            found = self._entities[key.kind, key.entity] = _EntityRanks(best, owner)
         return found
 
     def _series_numbers(self, columns: SeriesColumns, size: int) -> I32:
@@ -262,8 +273,13 @@ class Batcher:
             return -1
         number = self.table.number(key)
         if owner and number == before:
-            self._owned_series[owner] += 1
+            self._note_owner(number, owner)
         return number
+
+    def _note_owner(self, number: int, owner: str) -> None:
+        self._owned_series[owner] += 1
+        self._owner_of.extend([-1] * (number - len(self._owner_of)))
+        self._owner_of.append(self._owners.setdefault(owner, len(self._owners)))
 
     def _has_room(self, owner: str) -> bool:
         """Returns whether an owner may have more series; one that may not is named."""
@@ -279,9 +295,59 @@ class Batcher:
         names = sorted(self.full_owners)
         rest = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
         return (
-            f"new series of {', '.join(names[:MAX_NAMED])}{rest} are ignored until the controller is restarted: "
-            f"more than {MAX_OWNER_SERIES} series or {MAX_OWNER_ENTITIES} entities of one node"
+            f"new series of {', '.join(names[:MAX_NAMED])}{rest} are ignored until older ones have been silent for "
+            f"{FORGET_S / 60:.0f} min: more than {MAX_OWNER_SERIES} series or {MAX_OWNER_ENTITIES} entities of one node"
         )
+
+    def silent_mask(self, times: F64, t: float) -> Mask:
+        """Returns [series] which series would make room: long silent ones of owners that have too many.
+
+        Args:
+            times: [series] seconds since 1970 of the newest samples; NaN for none.
+            t: the present time.
+        """
+        full = [number for owner, number in self._owners.items() if owner in self.full_owners]
+        owner = np.full(len(times), -1, np.intc)
+        known = np.array(self._owner_of, np.intc)[: len(times)]
+        owner[: len(known)] = known
+        return np.asarray(~(times >= t - FORGET_S) & np.isin(owner, full))
+
+    # --- another engine
+
+    def take_over(self, before: "Batcher", numbers: Index, t: float) -> None:
+        """Goes on with what another batcher knows of the series that both have.
+
+        Args:
+            before: the other batcher.
+            numbers: [series of this table] the numbers of the same series in the other's table.
+            t: end of the last tick, seconds since 1970.
+        """
+        own = "_pending", "late_values", "overflow_series", "superseded_values", "_owners"
+        for name in own:
+            setattr(self, name, getattr(before, name))
+        other = before._owner_of  # noqa: SLF001 - one of its own kind
+        self._owner_of = array("i", [other[n] if n < len(other) else -1 for n in numbers.tolist()])
+        names = list(self._owners)
+        self._owned_series = Counter(names[n] for n in self._owner_of if n >= 0)
+        self._take_over_ranks(before)
+        self._ledger.spans = before._ledger.spans  # noqa: SLF001
+        self.claimed_replicas, self._claim_reasons = before.claimed_replicas, before._claim_reasons  # noqa: SLF001
+        self._kept_claims = {one: (self._claim_reasons[one], why) for one, why in self.claimed_replicas.items()}
+        self._claims_kept_until = t + KEPT_CLAIM_S
+
+    def _take_over_ranks(self, before: "Batcher") -> None:
+        """Takes over the best names of the entities that have a series."""
+        positions = before._signal_positions  # noqa: SLF001 - one of its own kind
+        common = [(n, positions[signal]) for signal, n in self._signal_positions.items() if signal in positions]
+        into, at = np.array(common, np.intp).reshape(-1, 2).T
+        for place in {(key.kind, key.entity) for key in self.table.keys}:
+            if (ranks := before._entities.get(place)) is None:  # noqa: SLF001
+                continue
+            best = np.full(len(self._signal_positions), NO_RANK, np.intc)
+            best[into] = np.frombuffer(ranks.best, np.intc)[at]
+            self._entities[place] = _EntityRanks(array("i", best.tobytes()), ranks.owner)
+            if ranks.owner:
+                self._owned_entities[ranks.owner] += 1
 
     # --- engines
 
@@ -303,16 +369,21 @@ class Batcher:
                 if len(self._identities[place]) > 1 and (times := _column_times(batch, column)):
                     self._ledger.note(place, identity, *times)
             self._note_counters(batch, mapping)
-        if not (self._ledger.spans or self._watch.entities):
+        if not (self._ledger.spans or self._watch.entities or self._kept_claims):
             return
+        if until > self._claims_kept_until:
+            self._kept_claims = {}
         self._ledger.forget_silent_engines(until)
         mixed, rivals = self._watch.mixed_replicas(), self._ledger.claimed_replicas()
-        claimed = {**mixed, **rivals}
+        kept = {replica: why for replica, (_, why) in self._kept_claims.items()}
+        claimed = {**kept, **mixed, **rivals}
         if claimed != self.claimed_replicas:
             for replica in {*claimed, *self.claimed_replicas}:
-                self._entities["replica", replica].invalidate()
+                if ranks := self._entities.get(("replica", replica)):
+                    ranks.invalidate()
             self.claimed_replicas = claimed
-            self._claim_reasons = {**dict.fromkeys(mixed, EQUAL_LABELS), **dict.fromkeys(rivals, SEVERAL_ENGINES)}
+            self._claim_reasons = {replica: reason for replica, (reason, _) in self._kept_claims.items()}
+            self._claim_reasons |= dict.fromkeys(mixed, EQUAL_LABELS) | dict.fromkeys(rivals, SEVERAL_ENGINES)
 
     def _note_counters(self, batch: SourceBatch, mapping: _ColumnMapping) -> None:
         """Takes the counters of engines in a batch to the watch for two engines with equal labels."""

@@ -115,6 +115,7 @@ class Controller:
 
     # --- life cycle
 
+        self._making_room: asyncio.Task[None] | None = None
     async def start(self) -> None:
         """Opens store and engine, and starts the sources.
 
@@ -197,6 +198,8 @@ class Controller:
         for tell in tuple(self.subscribers):
             try:
                 tell(self.last_result)
+        if self._active_pipeline.needs_room and not self._reloading.locked():
+            self._making_room = asyncio.create_task(self._make_room(), name="room for series")
             except Exception:
                 log.exception("a subscriber failed")
 
@@ -250,7 +253,7 @@ class Controller:
             await self._change_engine()
         elif (before.recording_path, before.retention) != (config.recording_path, config.retention):
             await self._run_in_thread(self._restart_recorder)
-        # The sources go on while the new engine fills its windows.
+        # The sources go on while the new engine is built.
         gone = [w for w in before.sources if w not in config.sources or before.topology != config.topology]
         for requested in gone:
             self._leftover[requested.name] = self._leftover.get(requested.name, []) + await self.supervisor.stop(
@@ -267,14 +270,20 @@ class Controller:
         return tuple(payload)
 
     async def _change_engine(self) -> None:
-        """Puts a new engine in place that has seen the last minutes; the present one judges on until then."""
+        """Puts a new engine in place that knows what the present one does; that judges on until then."""
         prepared = await asyncio.to_thread(self._prepare_engine, self._active_pipeline)
         await self._run_in_thread(self._put_in_place, prepared)
 
     def _prepare_engine(self, before: TickPipeline) -> PreparedEngine:
         prepared = prepare_engine(self.config.topology, self.catalogue, self.actions.measured_signals)
-        prepared.replay(before.recent.since(prepared.until))
+        prepared.expect_series(before)
         return prepared
+
+    async def _make_room(self) -> None:
+        """Leaves out the series that have long been silent, where their owners have too many."""
+        async with self._reloading:
+            if self._active_pipeline.needs_room and not self._is_closing:
+                await self._change_engine()
 
     def _update_wanted_signals(self) -> None:
         """Keeps only those series of agents that are read; all of them when recording."""

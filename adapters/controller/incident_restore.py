@@ -26,6 +26,7 @@ UNKNOWN_TIMEOUT = 86400.0
 TEXT_STILL_FIRING = "still there after a restart"
 TEXT_NOT_SEEN = "resolved: not seen again after a restart"
 TEXT_FOUND_ANEW = "resolved: found anew while the store could not be read"
+TEXT_GONE = "resolved: its place is no longer in the topology"
 TEXT_UNKNOWN = "resolved: nothing was heard of it for a day after a restart"
 WORD = re.compile(r"[\w-]+")
 
@@ -48,8 +49,6 @@ class RestoredIncidents:
     waiting: dict[Key, Incident]
     waits: dict[str, Wait] = field(default_factory=dict)
     """How long each of them has waited, by id."""
-    _hidden: set[str] = field(default_factory=set)
-    """Resolved incidents of the engine that were never told."""
     _live: set[Key] = field(default_factory=set)
     """Conditions and entities that fire."""
     _ids: set[str] = field(default_factory=set)
@@ -67,32 +66,6 @@ class RestoredIncidents:
         """Creates it from the open incidents, and how long they had waited before."""
         waiting = {match_key(one): one for one in incidents}
         return cls(waiting, {one.id: (waits or {}).get(one.id, Wait()) for one in waiting.values()})
-
-    @classmethod
-    def from_predecessor(
-        cls, earlier: Iterable[Incident], present: Iterable[Incident], waits: Mapping[str, Wait]
-    ) -> "RestoredIncidents":
-        """Creates it for an engine that takes over from another one and knows some incidents under other ids.
-
-        Args:
-            earlier: the incidents that were known last.
-            present: those of the new engine.
-            waits: how long earlier ones have waited.
-        """
-        known = {one.id: one for one in earlier if one.state != "pending"}
-        waiting = {match_key(one): one for one in known.values() if one.state == "firing"}
-        ended = {match_key(one): one for one in known.values() if one.state == "resolved"}
-        again: dict[str, Incident] = {}
-        hidden = set()
-        for one in present:
-            if one.state == "resolved":
-                if (before := ended.pop(match_key(one), None)) is not None:
-                    again[one.id] = known.pop(before.id)
-                else:
-                    hidden.add(one.id)
-        resolved = [one for one in known.values() if one.state == "resolved"]
-        found = {one.id: waits.get(one.id, Wait()) for one in waiting.values()}
-        return cls(waiting, found, _restored=again, _resolved=resolved, _hidden=hidden)
 
     def apply(
         self,
@@ -115,8 +88,6 @@ class RestoredIncidents:
         step = self._time.advance(t)
         self._ids = {one.id for one in incidents}
         self._live = {match_key(one) for one in incidents if one.state == "firing"}
-        if self._hidden:
-            incidents = [one for one in incidents if one.id not in self._hidden or one.state == "firing"]
         if not (self.waiting or self._restored or self._resolved):
             return tuple(incidents), tuple(changes)
         for one in incidents:
@@ -147,6 +118,14 @@ class RestoredIncidents:
                 self._news.append(IncidentChange(t, one.id, TEXT_FOUND_ANEW))
             else:
                 self.waiting[match_key(one)] = one
+
+    def end(self, t: float, gone: Iterable[Incident]) -> None:
+        """Ends incidents of the engine whose places are no longer in the topology; resolved ones stay known."""
+        for one in map(self._restore, gone):
+            if one.state == "firing":
+                self._news.append(IncidentChange(t, one.id, TEXT_GONE))
+                one = replace(one, state="resolved", resolved_at=max(t, one.opened_at))  # noqa: PLW2901
+            self._resolved.append(one)
 
     def waiting_incidents(self) -> Iterable[Incident]:
         """Returns the earlier incidents not matched yet."""

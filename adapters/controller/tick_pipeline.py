@@ -2,11 +2,14 @@
 
 import itertools
 import logging
+import math
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+import numpy as np
 
 from skewscope.adapters.actions.effect import EffectMeter
 from skewscope.adapters.controller import agent_registry
@@ -14,7 +17,6 @@ from skewscope.adapters.controller.agent_registry import AgentRecord
 from skewscope.adapters.controller.batcher import Batcher
 from skewscope.adapters.controller.incident_restore import RestoredIncidents
 from skewscope.adapters.controller.persistence import StoreWriter
-from skewscope.adapters.controller.recent_samples import RecentSamples
 from skewscope.adapters.controller.recorder import Recorder
 from skewscope.adapters.controller.silences import Silence, end_silence, match_silences
 from skewscope.adapters.controller.store import IncidentEvent, Store, StoreError
@@ -28,7 +30,7 @@ from skewscope.adapters.sources.common.base import SourceBatch
 from skewscope.adapters.view.snapshot import SourceState
 from skewscope.engine.advice.advice import ContextFact
 from skewscope.engine.engine import SampleCounts
-from skewscope.engine.model.incident import Incident, IncidentChange
+from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 
 RESOLVED_SECONDS = 3600.0
@@ -39,6 +41,10 @@ PROGRESS_TICKS = 10
 """Ticks between two writes of how long earlier incidents were not seen."""
 CLEANUP_TICKS = 600
 """Ticks between two clean-ups."""
+ROOM_TICKS = 60
+"""Ticks between two looks at whether series that have long been silent could make room for others."""
+MIN_SILENT = 1024
+"""So many of them are worth another engine."""
 
 log = logging.getLogger(__name__)
 
@@ -92,9 +98,10 @@ class TickPipeline:
     """What other controllers have reported as open, and this one has not."""
     effects: EffectMeter | None = None
     """Measures the effect of actions; None where none are planned."""
-    recent: RecentSamples = field(default_factory=RecentSamples)
-    pending_changes: tuple[IncidentChange, ...] = ()
-    """Changes from before the first tick."""
+    t: float = -math.inf
+    """End of the last tick, seconds since 1970."""
+    needs_room: bool = False
+    """Whether an owner has too many series, and another engine would leave out those that have long been silent."""
     store_damage: str = ""
     """That the store has damaged pages, in a sentence; '' for no damage found."""
     incidents: tuple[Incident, ...] = ()
@@ -124,12 +131,11 @@ class TickPipeline:
         self._started_at = t if self._started_at is None else self._started_at
         if self.recorder is not None:
             self.recorder.record(t, batches)
-        self.recent.add(t, batches)
         block = self.batcher.build_block(itertools.chain.from_iterable(batches.values()), t)
         self.claimed.update(batches, self.batcher)
         self.runtime.engine.set_context(self.context)
-        changes = (*self.pending_changes, *self.runtime.step(t, block))
-        self.pending_changes = ()
+        changes = self.runtime.step(t, block)
+        self.t = t
         snapshot = self._take_snapshot(t)
         incidents, changes = self.restored.apply(t, snapshot.incidents, changes, self._uncertainty.verdict)
         self.incidents = incidents
@@ -147,6 +153,7 @@ class TickPipeline:
         self.view_publisher.update(self.runtime.engine, snapshot, t)
         self._save_progress(t)
         self._clean_up(t)
+        self._look_for_room(t)
         self._ticks += 1
         series = len(self.batcher.table.keys)
         recorded = self.recorder is None or not self.recorder.trouble
@@ -242,6 +249,12 @@ class TickPipeline:
         with suppress(StoreError):
             self.store.save_progress(waits)
             self._has_waits = bool(waits)
+
+    def _look_for_room(self, t: float) -> None:
+        if self._ticks % ROOM_TICKS or not self.batcher.full_owners:
+            return
+        times = self.runtime.engine.newest_times(len(self.batcher.table.keys))
+        self.needs_room = int(np.count_nonzero(self.batcher.silent_mask(times, t))) >= MIN_SILENT
 
     def _clean_up(self, t: float) -> None:
         if self._ticks % CLEANUP_TICKS:

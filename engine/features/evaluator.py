@@ -165,7 +165,7 @@ class Evaluator:
         """
         is_new = self._version != self.entities.version
         if is_new or self.series_state.changed_signals[self._undelivered].any():
-            self._plan()
+            self.plan()
         self._t = t
         self._mark_changes(t, has_samples=has_samples)
         self._times.clear()
@@ -226,7 +226,7 @@ class Evaluator:
             soonest = min(soonest, float(np.fmin.reduce(ends[ends >= self._t - EDGE_S], initial=np.inf)))
         return soonest
 
-    def _plan(self) -> None:
+    def plan(self) -> None:
         """Decide what is evaluated from now on: expressions whose signals were never delivered stay unknown."""
         self._version = self.entities.version
         names = {expr.name for expr in self.expressions if expr.op == "signal"}

@@ -246,7 +246,7 @@ class CounterWindows:
 
     def step(self, t: float) -> None:
         """Take in the totals of the tick that ends at `t` seconds."""
-        self._learn()
+        self.learn_series()
         self._increases.clear()
         self._snapshot = None
         self._timestamp = common_timestamp_of(self._columns)
@@ -279,7 +279,8 @@ class CounterWindows:
             self._next_change = self.history.next_change(self.source.counter_periods(self._index))
         return self._next_change
 
-    def _learn(self) -> None:
+    def learn_series(self) -> None:
+        """Gives a lane to each series that is new."""
         rows = self.source.rows[self.signal]
         if rows.version == self._version:
             return
@@ -400,13 +401,13 @@ class Baseline:
         self._seen[old:] = 0.0
         self._update_ready(ALL_COLUMNS)
 
-    def copy_from(self, begin: int, other: "Baseline", at: slice) -> None:
-        """Copy what another baseline learned of some entities, to column `begin` and after."""
+    def copy_from(self, into: ColumnIndexer, other: "Baseline", at: ColumnIndexer) -> None:
+        """Copy what other columns of another baseline learned."""
         if not len(other._seen):  # noqa: SLF001 - one of its own kind
             return
         self._newest_time = max(self._newest_time, other._newest_time)  # noqa: SLF001
         for name in STATE_ARRAYS:
-            getattr(self, name)[begin : begin + at.stop - at.start] = getattr(other, name)[at]
+            getattr(self, name)[into] = getattr(other, name)[at]
         self._update_ready(ALL_COLUMNS)
 
     def _update_ready(self, at: slice) -> None:
@@ -592,6 +593,7 @@ def _allocate_baseline(group: Sequence[BaselineSlice], sizes: Sequence[int]) -> 
     baseline.grow(sum(sizes))
     begin = 0
     for past, size in zip(group, sizes, strict=True):
-        baseline.copy_from(begin, past.baseline, past.columns)
+        width = past.columns.stop - past.columns.start
+        baseline.copy_from(slice(begin, begin + width), past.baseline, past.columns)
         past.baseline, past.columns = baseline, slice(begin, begin + size)
         begin += size

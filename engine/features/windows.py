@@ -34,7 +34,7 @@ from skewscope.engine.ingest.samples import (
     slot_for_window,
     split_by_width,
 )
-from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask
+from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask, is_same_mask
 
 SHARED_COLUMNS = 64
 """So few columns for each expression that asks for a statistic, and it is computed for all of them at once."""
@@ -136,7 +136,7 @@ class SampleWindow:
                 return
         self._filled.add(self.ring.current)
         self._learn_intervals(sound, time)
-        if self._is_time_pending and not _is_same_mask(sound, self._shared_mask):
+        if self._is_time_pending and not is_same_mask(sound, self._shared_mask):
             self._time = self.time
         self._newest_time, self._shared_time, self._shared_mask, self._is_time_pending = time, time, sound, True
         if (self._unsampled if sound is None else self._unsampled & sound).any():
@@ -159,7 +159,7 @@ class SampleWindow:
         """Learns the intervals, unless they are what they have long been."""
         if (
             self._shared_time is not None
-            and _is_same_mask(sound, self._shared_mask)
+            and is_same_mask(sound, self._shared_mask)
             and time - self._newest_time == self._common_period()
         ):
             return
@@ -235,16 +235,15 @@ class SampleWindow:
         if "last" in layers:
             layers["last"][own, at] = fill_missing(value, layers["last"][own, at])
 
-    def copy_from(self, begin: int, other: "SampleWindow", at: slice) -> None:
-        """Copy the samples of some entities from another window, to column `begin` and after.
+    def copy_from(self, into: ColumnIndexer, other: "SampleWindow", at: ColumnIndexer) -> None:
+        """Copy the samples of some entities from other columns of another window.
 
         The other window's slots are no longer than these, and count from the same time.
         """
         if other.ring.current < 0:
             return
-        into = slice(begin, begin + at.stop - at.start)
         ring = SlotRing(self.tick, other.ring.slot, other.ring.layers, other.ring.origin, other.ring.depth)
-        ring.current, ring.size = other.ring.current, at.stop - at.start
+        ring.current, ring.size = other.ring.current, len(other.first[at])
         ring.layers = {name: layer[:, at].copy() for name, layer in other.ring.layers.items()}
         while ring.slot < self.ring.slot:
             ring.coarsen(ring.slot * ring.depth)
@@ -386,11 +385,6 @@ class SampleWindow:
         return found
 
 
-def _is_same_mask(one: Mask | None, other: Mask | None) -> bool:
-    """Whether two masks are equal; None stands for all."""
-    return one is other or (one is not None and other is not None and np.array_equal(one, other))
-
-
 _LAYER_UPDATES: Mapping[str, Callable[[F64, F64, F64], F64]] = {
     "sum": lambda row, away, _: row + away,
     "count": lambda row, _, __: row + 1.0,
@@ -508,7 +502,7 @@ class WindowStore:
         self._groups: list[_WindowGroup] = []
         self._active: list[WindowBuffer] = []
         self._size: Callable[[str], int] = lambda _: 0
-        self._origin = np.nan
+        self._origin = self._t = np.nan
         self._steps = 0
 
     def buffer(
@@ -528,7 +522,13 @@ class WindowStore:
         self._steps = 0
         self._regroup()
 
+    def advance(self) -> None:
+        """Moves on the windows that were left behind, so that the slots of all are those of the newest tick."""
+        for group in self._groups if np.isfinite(self._t) else ():
+            group.window.advance(self._t)
+
     def _regroup(self) -> None:
+        self.advance()
         grouped: dict[tuple[int, int, float, tuple[str, ...]], list[WindowBuffer]] = defaultdict(list)
         for buffer in self._active:
             depth = depth_for(self._size(buffer.kind), buffer.longest_window, buffer.slot)
@@ -552,7 +552,8 @@ class WindowStore:
         window = SampleWindow(self.tick, slot, layers, self._origin, depth)
         window.grow(ends[-1])
         for buffer, at in zip(buffers, places, strict=True):
-            window.copy_from(at.start, buffer.window, buffer.columns)
+            known = buffer.columns.stop - buffer.columns.start
+            window.copy_from(slice(at.start, at.start + known), buffer.window, buffer.columns)
             buffer.window, buffer.columns = window, at
         return _WindowGroup(window, buffers)
 
@@ -572,7 +573,7 @@ class WindowStore:
             self._origin = t
             for group in self._groups:
                 group.window.ring.origin = t
-        fed = False
+        self._t, fed = t, False
         for group in self._groups:
             if any(has_changed(buffer.number) for buffer in group.buffers):
                 group.step(t, sampled)

@@ -32,7 +32,7 @@ ALTERNATIVE_WEIGHT are judgements.
 import json
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
@@ -413,6 +413,16 @@ class AlertTracker:
                 continue
             new.firing[at], new.score[at], new.impact[at] = True, old.score[i], old.impact[i]
             new.severity[at], new.levels[at] = old.severity[i], old.levels[i]
+        for i in np.flatnonzero(~np.isnan(old.yes_since)):
+            if (at := index.get(old.names[i])) is not None:
+                new.yes_since[at], new.has_pending = old.yes_since[i], True
+
+    def take_over(self, before: "AlertTracker", is_known: Callable[[Entity], bool]) -> None:
+        """Goes on with the alerts of another tracker, except those on entities that there are no more."""
+        self.active = {key: alert for key, alert in before.active.items() if is_known(key[1])}
+        self.version = before.version + 1
+        self._states, self._busy = dict(before._states), set(before._busy)  # noqa: SLF001 - one of its own kind
+        self._recent_states = before._recent_states.copy()  # noqa: SLF001
 
     def _key(self, verdict: RuleVerdict, i: int) -> AlertKey:
         return self.rules[verdict.rule].condition, Entity(verdict.kind, verdict.names[i])

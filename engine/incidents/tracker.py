@@ -101,6 +101,16 @@ class IncidentLifecycle:
         retention = max(self.timing.cool_down_s, self.timing.explain_s)
         self.recent = {one.id: one for one in self.recent.values() if one.is_open or one.resolved_age(t) <= retention}
 
+    def take_over(self, before: "IncidentLifecycle", is_known: Callable[[Entity], bool]) -> None:
+        """Goes on with the incidents of another lifecycle, except those on entities that there are no more."""
+        found = (_at_known_entities(one, is_known) for one in before.states.values())
+        self.states = {one.id: one for one in found if one is not None}
+        self.recent = {id_: self.states[id_] for id_ in before.recent if id_ in self.states}
+        self._groupings = {
+            condition: {e: one for e, one in some.items() if is_known(e) and is_known(one.primary_entity)}
+            for condition, some in before._groupings.items()  # noqa: SLF001 - one of its own kind
+        }
+
     def is_fading(self, t: float, alert: Alert) -> bool:
         """Whether an alert has cleared so recently that its group stays together."""
         return not alert.firing_rules and t - alert.cleared_at <= self.timing.grouping_s
@@ -272,6 +282,17 @@ class IncidentLifecycle:
         incident.compared_at, incident.needs_comparison = -math.inf, True
 
 
+def _at_known_entities(one: IncidentState, is_known: Callable[[Entity], bool]) -> IncidentState | None:
+    """Returns an incident without the entities that there are no more; None where none is left."""
+    members = {entity for entity in one.members if is_known(entity)}
+    is_there = is_known(one.primary_entity)
+    if is_there and len(members) == len(one.members):
+        return one
+    if not (is_there or members):
+        return None
+    return replace(one, members=members, primary_entity=one.primary_entity if is_there else min(members))
+
+
 def _index_by_primary_entity(incidents: Iterable[IncidentState]) -> dict[AlertKey, list[IncidentState]]:
     found: dict[AlertKey, list[IncidentState]] = {}
     for one in incidents:
@@ -311,6 +332,12 @@ class IncidentTracker:
         """What they rest on."""
         self._is_prepared = False
         """Whether the neighbours of all entities that are judged have been looked up."""
+
+    def take_over(self, before: "IncidentTracker", is_known: Callable[[Entity], bool]) -> None:
+        """Goes on with the alerts and incidents of another tracker, except those on entities that there are no more."""
+        self.alerts.take_over(before.alerts, is_known)
+        self._lifecycle.take_over(before._lifecycle, is_known)  # noqa: SLF001 - one of its own kind
+        self._context, self._t = before._context, before._t  # noqa: SLF001
 
     def set_context(self, context: Iterable[ContextFact]) -> None:
         """Replace the facts that are known from outside; they count from the next tick on."""

@@ -172,7 +172,7 @@ class SamplingPeriods:
         self.stale_after[old:] = max(MAX_PERIOD_S / 2, STALE_PERIODS * self.tick)
         self.version += 1
 
-    def copy_from(self, into: slice, other: "SamplingPeriods", at: slice) -> None:
+    def copy_from(self, into: Index | slice, other: "SamplingPeriods", at: Index | slice) -> None:
         """Copy the periods of some series from another table."""
         self.period[into], self.stale_after[into] = other.period[at], other.stale_after[at]
         self._first_intervals[:, into] = other._first_intervals[:, at]  # noqa: SLF001 - one of its own kind

@@ -122,7 +122,7 @@ class SeriesState:
 
     # --- series
 
-    def _register_series(self, table: SeriesTable) -> None:
+    def register_series(self, table: SeriesTable) -> None:
         """Places series that are new in the table: the only loop, and only over those."""
         size, known = len(table.keys), self._known_count
         if size == known:
@@ -146,9 +146,13 @@ class SeriesState:
         at: Index | slice = slice(0, size) if self._is_identity else self._index_of[:size]
         return self.latest[at], self.times[at]
 
+    def places_of(self, numbers: Index) -> Index:
+        """Returns where some series of the table are, by their numbers."""
+        return numbers if self._is_identity else self._index_of[numbers]
+
     def stale_ages_by_number(self, series: Index) -> F64:
         """Returns [series] float64: age in seconds at which the value of a series of the table is stale."""
-        found: F64 = self.sampling.stale_after[series if self._is_identity else self._index_of[series]]
+        found: F64 = self.sampling.stale_after[self.places_of(series)]
         return found
 
     def _grow(self, size: int) -> None:
@@ -210,7 +214,7 @@ class SeriesState:
 
     def ingest(self, block: Block, table: SeriesTable) -> None:
         """Take in the samples of this tick."""
-        self._register_series(table)
+        self.register_series(table)
         for found in self._split_batches(block):
             self.changed_signals[self._signal_of[found.series]] = True
             sound = np.abs(found.value) <= MAX_VALUE

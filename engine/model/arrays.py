@@ -13,3 +13,8 @@ Mask = NDArray[np.bool_]
 
 MAX_VALUE = 1e100
 """What is larger is no measurement: its square would be beyond all numbers, and what adds it up never recover."""
+
+
+def is_same_mask(one: Mask | None, other: Mask | None) -> bool:
+    """Whether two masks are equal; None stands for all."""
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))

@@ -93,6 +93,13 @@ class _GroupBucket:
         """Whether any port ever reported a value of a group."""
         return bool(self.lags.series or self.pauses.series or self.stage.series or self.pace.series)
 
+    def begin(self, table: SeriesTable) -> tuple[I64, I64, I64]:
+        """Returns `targets`; they are looked up, and no period is known, at the first call."""
+        if self.targets is None:
+            self.targets = self._targets(table)
+            self.period = np.full(len(self.groups), np.nan)
+        return self.targets
+
     def to_samples(self, latest: F64, age: F64, table: SeriesTable, step: float) -> tuple[I64, F64]:
         """Returns ([sample] series, [sample] values) of all groups, NaN where unknown.
 
@@ -102,10 +109,7 @@ class _GroupBucket:
             table: all series.
             step: length of a tick, s.
         """
-        if self.targets is None:
-            self.targets = self._targets(table)
-            self.period = np.full(len(self.groups), np.nan)
-        paces, ranks, place = self.targets
+        paces, ranks, place = self.begin(table)
         groups, senders = len(self.groups), max(map(len, self.nodes))
         receivers = max(1, *(len(r) for r in self.receivers))
         reach = np.fmax(FRESH_TICKS, REPORT_ROUNDS * self.period / step)
@@ -211,6 +215,15 @@ class WireJoin:
         series, values = np.concatenate([s for s, _ in told]), np.concatenate([v for _, v in told])
         known = ~np.isnan(values)
         return Block(np.full(int(known.sum()), t), series[known].astype(np.int32), values[known])
+
+    def take_over(self, before: "WireJoin", table: SeriesTable) -> None:
+        """Goes on with the periods that another join learned of the groups that both have."""
+        for name, (size, index) in self.bucket_of.items():
+            then = before.bucket_of.get(name)
+            periods = before.buckets[then[0]].period if then else ()
+            if then and len(periods):
+                self.buckets[size].begin(table)
+                self.buckets[size].period[index] = periods[then[1]]
 
     def _source_agrees(self) -> Mask:
         """Returns [source] whether it reads the rounds of its group; true for source 0, of values about no rounds.

@@ -498,6 +498,7 @@ class ExponentialMean(Operator):
 
     reads = Reads.NOTHING
     is_stateful = True
+    memory = ("mean", "time", "_current")
 
     def __init__(self, expr: Expr, context: OperatorContext) -> None:  # noqa: ARG002
         self.time_constant = expr.params[0]

@@ -45,6 +45,7 @@ class PeerComparison(Operator):
     forms = frozenset({"peers"})
     cost = 12
     function: ClassVar[RowFunction]
+    memory = ("_ever_known",)
     needs_all_members: ClassVar[bool] = False
     """Whether it is unknown while a member that once reported does not."""
 
@@ -272,6 +273,7 @@ class Reduction(Operator):
     forms = frozenset({"reduce"})
     cost = 3
     function: ClassVar[RowFunction]
+    memory = ("_ever_known",)
     needs_all_members: ClassVar[bool] = False
     """Whether it is unknown while a part that once reported does not."""
 

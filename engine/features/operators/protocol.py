@@ -100,6 +100,8 @@ class Operator(ABC):
     """The operator that compares its values, where that is not the usual comparison."""
     overrides: ClassVar[frozenset[str]] = frozenset()
     """The names of the `OPTIONAL_HOOKS` that it overrides; set by the class itself."""
+    memory: ClassVar[tuple[str, ...]] = ()
+    """Names of its arrays, [entity of the argument's kind], that `update` changes: a later engine takes them over."""
     is_stateful: bool = False
     """Whether `update` is called at every tick."""
     constant: Values | None = None

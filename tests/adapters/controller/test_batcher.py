@@ -6,6 +6,7 @@ from skewscope.adapters.controller.agent_receiver import AgentTable
 from skewscope.adapters.controller.batcher import Batcher
 from skewscope.adapters.sources.common.base import SourceBatch, SourceSeriesRegistry
 from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.engine.model.topology import Group, Node, Topology
 
 KEY = SeriesKey("gpu.util", "gpu", "n0/gpu0")
 OTHER = SeriesKey("gpu.util", "gpu", "n0/gpu0", "other")
@@ -94,3 +95,18 @@ def test_entities_are_bounded_by_node_before_they_take_memory(monkeypatch):
         gathering.build_block([SourceBatch(table, None, float(boot), np.ones(20))], float(boot))
     assert len(gathering._entities) == 30
     assert len(gathering.table.keys) <= 30
+
+
+def test_what_waits_and_who_is_claimed_goes_on_with_the_next_engine():
+    topology = Topology((Node("n0"),), (Group("g", "tensor-parallel", ("n0",)),))
+    before, after = (Batcher({"serve.running", "gpu.util"}, topology, frozenset({"serve.running"})) for _ in range(2))
+    rivals = [SeriesKey("serve.running", "replica", "g", f"instance=h:{port}") for port in (80, 81)]
+    columns = listing(*((key, 0) for key in rivals), (KEY, 0))
+    for t in (1.0, 2.0, 3.0):
+        before.build_block([SourceBatch(columns, None, t, np.ones(3))], t)
+    before.build_block([SourceBatch(columns, None, 4.5, np.array([1.0, 1.0, 7.0]))], 4.0)
+    assert "g" in before.claimed_replicas
+    after.table.number(KEY)
+    after.take_over(before, np.array([before.table.number(KEY)]), 4.0)
+    assert seen(after, after.build_block([], 5.0)) == [(KEY, 7.0)]
+    assert after.count_claims(columns)

@@ -1,18 +1,21 @@
 """A reload with another topology keeps the windows of everything that did not change."""
 
 import asyncio
+from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from skewscope.adapters.controller import config as config_module
 from skewscope.adapters.controller.agent_receiver import AgentTable
+from skewscope.adapters.controller.batcher import FORGET_S
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.engine_change import prepare_engine
-from skewscope.adapters.controller.recent_samples import RecentSamples
+from skewscope.adapters.controller.incident_restore import TEXT_GONE
 from skewscope.adapters.controller.store import StoreReader
-from skewscope.adapters.inputs.recording import demo_path
+from skewscope.adapters.inputs.recording import demo_path, parse_topology_file
 from skewscope.adapters.sources.common.base import SourceBatch
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.engine.model.topology import Node, Topology
@@ -25,10 +28,16 @@ def with_spare(topology: Topology) -> Topology:
     return replace(topology, nodes=(*topology.nodes, Node("spare")))
 
 
-def changed(work):
-    """The pipeline after the engine changed to one with another node."""
-    prepared = prepare_engine(with_spare(work.topology), catalogue())
-    prepared.replay(work.recent.since(prepared.until))
+def announced(owner, keys):
+    found = AgentTable(f"{owner}/0", owner)
+    found.keys += keys
+    return found
+
+
+def changed(work, topology=None):
+    """The pipeline after the engine changed to one with another topology."""
+    prepared = prepare_engine(topology or with_spare(work.topology), catalogue())
+    prepared.expect_series(work)
     return prepared.take_over(work)
 
 
@@ -66,24 +75,79 @@ def test_incidents_open_and_resolve_as_without_a_reload(tmp_path, unchanged, sec
     assert {state for _, _, _, state, _, _ in unchanged[0]} == {"resolved", "firing"}
 
 
-def test_batches_of_the_last_minutes_are_kept_as_they_came(monkeypatch):
-    table = AgentTable("n0/0")
-    table.keys.append(SeriesKey("a", "node", "n0"))
-    row = SourceBatch(table, None, 7.0, np.array([1.5]))
-    some = SourceBatch(table, np.array([0, 0], np.int32), np.array([1.0, 2.0]), np.array([np.nan, 4.0]))
-    recent = RecentSamples()
-    recent.add(10.0, {"a": [row], "b": [some]})
-    recent.add(11.0, {})
-    (t, (one, two)), (_, nothing) = recent.since(9.0)
-    assert (t, one.columns, one.numbers, one.time, one.value.tolist()) == (10.0, table, None, 7.0, [1.5])
-    assert (two.numbers.tolist(), two.time.tolist(), two.value.tolist()[1]) == ([0, 0], [1.0, 2.0], 4.0)
-    assert nothing == []
-    assert [t for t, _ in recent.since(10.0)] == [11.0]
-    recent.add(200.0, {"a": [row]})
-    assert [t for t, _ in recent.since(0.0)] == [200.0]
-    monkeypatch.setattr("skewscope.adapters.controller.recent_samples.MAX_BYTES", 30)
-    recent.add(201.0, {"a": [row]})
-    assert [t for t, _ in recent.since(0.0)] == [201.0]
+JOB = """version: 1
+nodes: [{name: n0, gpus: 1}, {name: n1, gpus: 1}, {name: n2, gpus: 1}, {name: n3, gpus: 1}]
+groups: [{name: g, kind: data-parallel, members: [n0, n1, n2, n3]}]
+"""
+
+
+@contextmanager
+def job(folder):
+    """The work of a controller for one job, and what it says when a step took some seconds."""
+    topology = parse_topology_file(JOB, "topology.yaml")[0]
+    table = announced("n0", [SeriesKey("step.duration", "group", "g")])
+    with working(folder, SimpleNamespace(topology=topology, path=folder)) as work:
+        work.topology = topology
+
+        def step(work, t, duration):
+            value = np.array([duration * (1 + 0.01 * np.sin(t * t))])
+            return work.step(t, {"agents": [SourceBatch(table, None, t, value)]})
+
+        yield work, step
+
+
+def test_what_has_lasted_for_minutes_lasts_on_after_a_change(tmp_path):
+    """The new engine must not take the level of the fault for the usual one: rules look back for ten minutes."""
+    with job(tmp_path) as (work, step):
+        for n in range(1050):
+            t = 1_700_000_000.0 + n
+            work = changed(work) if n == 800 else work  # noqa: PLW2901 - the one that follows
+            known = step(work, t, 2.0 if n >= 700 else 1.0)
+            if n == 799:
+                before = states(known.snapshot.incidents)
+        assert {condition for _, condition, *_ in before} >= {"slow-steps"}
+        assert states(known.snapshot.incidents) == before
+        work.close(t)
+    assert not [what for _, _, what in told(tmp_path) if "resolved" in what or "again" in what]
+
+
+def test_incidents_of_a_group_that_is_gone_end_and_are_told_as_ended(tmp_path):
+    with job(tmp_path) as (work, step):
+        for n in range(200):
+            known = step(work, 1_700_000_000.0 + n, 2.0 if n >= 150 else 1.0)
+        (before,) = {one.id for one in known.snapshot.incidents if one.state == "firing"}
+        work = changed(work, replace(work.topology, groups=()))  # noqa: PLW2901 - the one that follows
+        known = step(work, 1_700_000_200.0, 2.0)
+        assert [(one.id, one.state) for one in known.snapshot.incidents] == [(before, "resolved")]
+        assert told(tmp_path)[-1][::2] == (before, TEXT_GONE)
+        work.close(1_700_000_201.0)
+
+
+def test_series_that_are_silent_for_long_make_room_for_others_of_their_node(tmp_path, monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.controller.batcher.MAX_OWNER_SERIES", 50)
+    monkeypatch.setattr("skewscope.adapters.controller.tick_pipeline.MIN_SILENT", 40)
+    monkeypatch.setattr("skewscope.adapters.controller.tick_pipeline.ROOM_TICKS", 1)
+    with job(tmp_path) as (work, _):
+        begin = 1_700_000_000.0
+
+        def boot(work, t, name):
+            keys = [SeriesKey("gpu.util", "gpu", "n0/gpu0", f"{name}-{n}") for n in range(45)]
+            work.step(t, {"agents": [SourceBatch(announced("n0", keys), None, t, np.ones(45))]})
+
+        boot(work, begin, "first")
+        boot(work, begin + 1, "second")
+        assert work.batcher.full_owners == {"n0"}
+        assert not work.needs_room
+        boot(work, begin + FORGET_S - 10, "third")
+        assert not work.needs_room
+        work.step(begin + FORGET_S + 5, {})
+        assert work.needs_room
+        work = changed(work, work.topology)  # noqa: PLW2901 - the one that follows
+        assert not work.needs_room
+        boot(work, begin + FORGET_S + 6, "fourth")
+        assert not work.batcher.full_owners
+        assert {key.selector.partition("-")[0] for key in work.batcher.table.keys} == {"fourth"}
+        work.close(begin + FORGET_S + 7)
 
 
 def test_an_unchanged_config_changes_no_engine_and_another_topology_changes_it_once(tmp_path):
@@ -101,7 +165,7 @@ def test_an_unchanged_config_changes_no_engine_and_another_topology_changes_it_o
         await controller.reload(config_module.read(tmp_path / "skewscope.yaml"))
         second = controller._active_pipeline
         assert "spare" in second.topology.node
-        assert second.recent is first.recent
+        assert second.restored is first.restored
         assert second.store_writer is first.store_writer
         await controller._close()
 

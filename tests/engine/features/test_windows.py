@@ -218,7 +218,7 @@ def test_a_track_goes_on_with_what_another_one_remembered(run, depths):
     after.grow(3)
     for n, value in enumerate(run):
         before.step(START + n, np.array([value, -value]), np.full(2, START + n))
-    after.copy_from(1, before, slice(0, 2))
+    after.copy_from(slice(1, 3), before, slice(0, 2))
     for window in (1, 4):
         steps, skip = min(window, len(run)), slice(1, 3)
         assert after.mean(steps, at=skip) == pytest.approx(before.mean(steps), rel=1e-9, abs=1e-9)
