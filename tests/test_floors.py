@@ -112,6 +112,13 @@ ENGINE_TOOLS = {
     },
     # The simulator needs the range of the counters that it writes.
     "adapters/simulator": {"engine.ingest.counters"},
+    # The state of a running engine as bytes; incidents of several engines.
+    "adapters/fleet": {
+        "engine.attribution",
+        "engine.features.evaluator",
+        "engine.features.operators.peers",
+        "engine.ingest.series_state",
+    },
     # Commands for authors of rules and policies.
     "tui/cli": {"engine.casetest", "engine.advice.policy_lint"},
     "tui/render": {"engine.casetest"},

@@ -1,0 +1,244 @@
+"""One shard as a value: rows in, ticks out, and its whole state as bytes. It reads no clock, no file, no network.
+
+The times of rows and ticks come from the caller, so that what was logged can be repeated with the same result.
+"""
+
+import math
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+from skewscope.adapters.controller.agent_receiver import AgentReceiver
+from skewscope.adapters.controller.batcher import Batcher
+from skewscope.adapters.controller.uncertainty import UncertaintyCheck
+from skewscope.adapters.fleet.key_pool import KeyPool
+from skewscope.adapters.fleet.shard_report import ShardCounts, ShardReport, ShardTick
+from skewscope.adapters.fleet.state_codec import Buffer, decode_state, encode_state, fingerprint, name_objects
+from skewscope.adapters.formats.topology_text import format_topology
+from skewscope.adapters.mapping.engines import engine_counters, engine_signals
+from skewscope.adapters.runtime.runtime import TelemetryCoverage
+from skewscope.adapters.sources.common.base import BatchSink
+from skewscope.adapters.view.snapshot import SourceState
+from skewscope.engine.advice.advice import PolicyEvaluator, ReferenceMatcher
+from skewscope.engine.advice.policy import compile_policies
+from skewscope.engine.engine import Engine, IncidentChange
+from skewscope.engine.ingest.feed import Block, SampleFrame, empty_block
+from skewscope.engine.model.incident import Incident
+from skewscope.engine.model.topology import Topology
+from skewscope.kb.model import Catalogue
+from skewscope.kb.problems import InputError
+from skewscope.rules.loader import load_builtin as load_rules
+from skewscope.rules.policy import load as load_policies
+
+COVERAGE_TICKS = 10
+"""Ticks between two computations of coverage."""
+FORGET_TICKS = 600
+"""Ticks between two clean-ups."""
+RESOLVED_SECONDS = 3600.0
+"""Seconds that a resolved incident stays known."""
+MAX_UNACKNOWLEDGED = 100_000
+"""Ticks with changes that are kept while nobody acknowledges them; the oldest are dropped."""
+
+
+@dataclass
+class GivenClock:
+    """A clock that shows what the caller says."""
+
+    time: float = 0.0
+
+    def now(self) -> float:
+        """Seconds since 1970, UTC."""
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        """Never called: a shard does not wait."""
+        raise NotImplementedError
+
+
+@dataclass
+class _ShardState:
+    """Everything that the next ticks depend on."""
+
+    engine: Engine
+    batcher: Batcher
+    receiver: AgentReceiver
+    sink: BatchSink
+    life: str
+    t: float = -math.inf
+    number: int = 0
+    """Number of the last tick."""
+    unacknowledged: list[ShardTick] = field(default_factory=list)
+
+
+class ShardEngine:
+    """Engine, agents and unheard results of one shard. Rows may be received while a tick is judged."""
+
+    def __init__(self, topology: Topology, catalogue: Catalogue, also_read: Iterable[str] = ()) -> None:
+        """Builds a shard that has seen nothing.
+
+        Raises:
+            InputError: all problems of the rules and policies.
+        """
+        self.topology, self.catalogue = topology, catalogue
+        self._clock = GivenClock()
+        self._lock = Lock()
+        self._pool = KeyPool()
+        self._samples = 0
+        self._telemetry: tuple[tuple[SourceState, ...], tuple[str, ...]] = ((), ())
+        self._node_coverage: Mapping[str, float] = {}
+        self._state = self._create_state(tuple(sorted(also_read)))
+        self._fingerprint = fingerprint(
+            format_topology(topology), *sorted(also_read), *(rule.hash for rule in self.engine.rules.values())
+        )
+        self._watch_state()
+
+    def _create_state(self, also_read: tuple[str, ...]) -> _ShardState:
+        rules, problems = load_rules(self.catalogue)
+        policies, more = load_policies()
+        if problems or more:
+            raise InputError([*problems, *more])
+        program = compile_policies(policies)
+        # Plain Python, with the same conclusions: a process beside the shard could not be part of its state.
+        evaluator = PolicyEvaluator(program, ReferenceMatcher(program))
+        engine = Engine(rules.values(), self.catalogue, self.topology, evaluator, symptoms=True, also_read=also_read)
+        of_engines, counters = engine_signals(self.catalogue), engine_counters(self.catalogue)
+        batcher = Batcher(topology=self.topology, of_engines=of_engines, counters=counters)
+        batcher.select_signals(engine.read_signals)
+        receiver = AgentReceiver(self.topology, self._clock, wanted_signals=engine.read_signals)
+        self._named = name_objects(
+            self.catalogue,
+            engine.rules,
+            clock=self._clock,
+            topology=self.topology,
+            program=program,
+            of_engines=of_engines,
+            counters=counters,
+            read_signals=receiver.wanted_signals,
+        )
+        return _ShardState(engine, batcher, receiver, receiver.sink, secrets.token_hex(8))
+
+    def _watch_state(self) -> None:
+        """Sets up what is derived from the state."""
+        self._coverage = TelemetryCoverage(self.topology, self.engine, self._state.batcher.table)
+        self._uncertainty = UncertaintyCheck(self.engine)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine; another one after `load`."""
+        return self._state.engine
+
+    @property
+    def life(self) -> str:
+        """Names what the shard knows: it stays over restarts from its state."""
+        return self._state.life
+
+    @property
+    def time(self) -> float:
+        """End of the last tick, seconds since 1970; -inf before the first."""
+        return self._state.t
+
+    # --- rows and ticks
+
+    def receive(self, body: bytes, allowed: str | None, now: float) -> int:
+        """Receives rows of an agent at a time; see `AgentReceiver.receive`."""
+        with self._lock:
+            self._clock.time = max(self._clock.time, now)
+            return self._state.receiver.receive(body, allowed)
+
+    def take_block(self, t: float) -> Block:
+        """Returns the samples of the tick that ends at `t`; rows that come from now on belong to later ticks."""
+        with self._lock:
+            self._clock.time = max(self._clock.time, t)
+            return self._state.batcher.build_block(self._state.sink.take(), t)
+
+    def step(self, t: float, block: Block | None = None, frames: Sequence[SampleFrame] = ()) -> ShardTick:
+        """Judges the tick that ends at `t`, and keeps its changes until they are acknowledged.
+
+        Args:
+            t: seconds since 1970.
+            block: what `take_block` returned; None without samples.
+            frames: samples in dense form.
+        """
+        state = self._state
+        given = empty_block() if block is None else block
+        changes = state.engine.step(t, given, state.batcher.table, frames)
+        state.t, state.number = t, state.number + 1
+        self._samples = len(given) + sum(len(column) for frame in frames for column in frame.values)
+        tick = ShardTick(state.number, t, changes)
+        if changes:
+            state.unacknowledged.append(tick)
+            del state.unacknowledged[:-MAX_UNACKNOWLEDGED]
+        if state.number % FORGET_TICKS == 0:
+            state.engine.forget_incidents(t - RESOLVED_SECONDS)
+        return tick
+
+    def acknowledge(self, number: int) -> None:
+        """Forgets the changes of the ticks up to a number."""
+        kept = [tick for tick in self._state.unacknowledged if tick.number > number]
+        self._state.unacknowledged = kept
+
+    def list_incidents(self) -> tuple[Incident, ...]:
+        """Returns all incidents, in the order of the contract."""
+        return self.engine.list_incidents()
+
+    def unheard_changes(self) -> tuple[IncidentChange, ...]:
+        """Returns the changes that nobody has acknowledged, oldest first."""
+        return tuple(change for tick in self._state.unacknowledged for change in tick.changes)
+
+    def report(self, name: str) -> ShardReport:
+        """Returns the state after the last tick, under the name of the shard."""
+        state = self._state
+        if state.number and (not self._telemetry[0] or state.number % COVERAGE_TICKS == 0):
+            self._telemetry = self._coverage.sources(state.t), self._coverage.missing()
+            self._node_coverage = self._coverage.coverage_by_node(state.t)
+        incidents = self.list_incidents()
+        firing = (one for one in incidents if one.state == "firing")
+        full = state.batcher.describe_overflow()
+        claimed = state.batcher.claimed_replicas
+        return ShardReport(
+            *(name, state.life, state.t, tuple(state.unacknowledged), state.number, incidents, *self._telemetry),
+            dict(self._node_coverage),
+            ShardCounts(
+                self._samples,
+                len(state.batcher.table.keys),
+                self.engine.sample_counts.dropped,
+                state.batcher.superseded_values,
+            ),
+            (*([full] if full else []), *(claimed[replica] for replica in sorted(claimed))),
+            agents=tuple((one.node, one.version, one.last_seen) for one in state.receiver.agent_records()),
+            uncertain=frozenset(one.id for one in firing if self._uncertainty.is_unknown(one)),
+        )
+
+    # --- state
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the code and fleet for which states are valid."""
+        return self._fingerprint
+
+    def dump(self) -> list[Buffer]:
+        """Returns the state after the last tick; do not call it while a tick is judged.
+
+        The buffers of large arrays show the memory of the engine itself: write them before the next tick.
+        """
+        with self._lock:
+            return [*self._dump_pool(encode_state(self._state, self._named, self._pool))]
+
+    def _dump_pool(self, state: list[Buffer]) -> list[Buffer]:
+        chunks = self._pool.pack()
+        return [len(chunks).to_bytes(4, "little"), *chunks, *state]
+
+    def load(self, buffers: Sequence[Buffer]) -> None:
+        """Goes on from a state that `dump` returned, in a shard of the same fingerprint; it uses their memory.
+
+        Raises:
+            StateError: the bytes are no state.
+        """
+        count = int.from_bytes(buffers[0], "little")
+        pool = KeyPool.unpack(bytes(chunk) for chunk in buffers[1 : 1 + count])
+        state: Any = decode_state(buffers[1 + count :], self._named, pool)
+        with self._lock:
+            self._state, self._pool = state, pool
+            self._watch_state()

@@ -1,0 +1,196 @@
+"""A shard that runs: it ticks with the clock, keeps its journal, and answers polls with its newest report."""
+
+import logging
+import math
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from skewscope.adapters.controller.agent_receiver import ForeignNodeError, ReceiverBusyError, UnknownTablesError
+from skewscope.adapters.fleet.journal import ROWS, TICK, Journal, JournalRecord
+from skewscope.adapters.fleet.shard_engine import ShardEngine
+from skewscope.adapters.fleet.shard_report import ShardReport
+from skewscope.adapters.fleet.state_codec import StateError
+from skewscope.adapters.formats.row_protocol import BadRowsError
+from skewscope.adapters.runtime.clock import Clock, SystemClock
+from skewscope.engine.engine import TICK_S
+from skewscope.engine.model.topology import Topology
+from skewscope.kb.loader import catalogue
+
+SNAPSHOT_S = 10.0
+"""Seconds of data between two snapshots."""
+MAX_LOG_BYTES = 1 << 30
+"""Bytes of a log after which a snapshot is made at once."""
+MAX_CATCH_UP = 60.0
+"""Seconds that a shard was away and that it judges tick by tick afterwards; more are passed over."""
+SETTLE_S = 1.5
+"""Seconds that a shard waits after its return for the rows that its agents have kept, before it judges them."""
+ANY_NODE = b"*"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPlan:
+    """What a shard is made from."""
+
+    name: str
+    topology: Topology
+    folder: Path
+    """Of its journal."""
+    grace: float = 0.25
+    """Seconds after the end of a tick in which its samples may still arrive."""
+    snapshot_s: float = SNAPSHOT_S
+    """Seconds of data between two snapshots."""
+    also_read: frozenset[str] = frozenset()
+    """Signals that are kept though neither rules nor symptoms read them."""
+
+
+class ShardHost:
+    """One running shard. Rows, ticks and polls may come from different threads."""
+
+    def __init__(self, plan: ShardPlan, clock: Clock | None = None) -> None:
+        """Opens the journal and goes on where the shard stopped.
+
+        Raises:
+            SkewscopeError: the rules are invalid, or the journal cannot be used.
+        """
+        self.plan, self.clock, self.url = plan, clock or SystemClock(), ""
+        self.engine = ShardEngine(plan.topology, catalogue(), plan.also_read)
+        self.journal = Journal(plan.folder, self.engine.fingerprint)
+        self.journal.open()
+        self.trouble = ""
+        """Why the journal cannot be written; '' while it can."""
+        self._log_lock, self._tick_lock = threading.Lock(), threading.Lock()
+        self._acknowledged = 0
+        self._snapshot_at = -math.inf
+        self.is_restored = self._recover()
+        self._report = self.engine.report(plan.name)
+
+    # --- recovery
+
+    def _recover(self) -> bool:
+        """Loads the newest usable snapshot and repeats what was logged since; returns whether there was one."""
+        for number in self.journal.snapshots():
+            try:
+                self.engine.load(self.journal.read_snapshot(number))
+            except StateError as error:
+                log.warning("%s: %s", self.plan.name, error)
+                continue
+            self._snapshot_at = self.engine.time
+            for record in self.journal.records_since(number):
+                self._repeat(record)
+            return True
+        self.journal.clear()
+        self._write_snapshot()
+        return False
+
+    def _repeat(self, record: JournalRecord) -> None:
+        if record.kind == TICK:
+            self.engine.step(record.time, self.engine.take_block(record.time))
+            return
+        size = record.payload[0]
+        allowed, body = record.payload[1 : 1 + size], record.payload[1 + size :]
+        try:
+            self.engine.receive(body, None if allowed == ANY_NODE else allowed.decode(), record.time)
+        except (UnknownTablesError, BadRowsError, ForeignNodeError, ReceiverBusyError):
+            return  # So it was answered then, too.
+
+    # --- rows
+
+    def receive(self, body: bytes, allowed: str | None) -> int:
+        """Receives rows of an agent; once it returns they survive the end of this process.
+
+        Returns the highest sequence number received of this boot. Raises what `AgentReceiver.receive` raises, and
+        ReceiverBusyError where the journal cannot be written.
+        """
+        now = self.clock.now()
+        with self._log_lock:
+            try:
+                found = self.engine.receive(body, allowed, now)
+            except (UnknownTablesError, BadRowsError):
+                # Some of it may have been used.
+                self._log(ROWS, now, _pack_body(body, allowed))
+                raise
+            self._log(ROWS, now, _pack_body(body, allowed))
+        return found
+
+    def _log(self, kind: int, at: float, payload: bytes = b"") -> None:
+        try:
+            self.journal.append(kind, at, payload)
+        except OSError as error:
+            self.trouble = f"the journal of {self.plan.name} cannot be written: {error}"
+            raise ReceiverBusyError(self.trouble) from error
+
+    # --- ticks
+
+    def tick(self, t: float) -> None:
+        """Judges the tick that ends at `t` seconds since 1970."""
+        with self._tick_lock:
+            self.engine.acknowledge(self._acknowledged)
+            with self._log_lock:
+                block = self.engine.take_block(t)
+                try:
+                    self._log(TICK, t)
+                except ReceiverBusyError:
+                    log.exception("%s goes on without its journal", self.plan.name)
+            self.engine.step(t, block)
+            if t - self._snapshot_at >= self.plan.snapshot_s or self.journal.log_bytes > MAX_LOG_BYTES:
+                with self._log_lock:
+                    self._write_snapshot()
+            self._report = replace(self.engine.report(self.plan.name), url=self.url)
+
+    def _write_snapshot(self) -> None:
+        try:
+            self.journal.write_snapshot(self.engine.dump())
+            self.trouble = ""
+        except (OSError, StateError) as error:
+            self.trouble = f"the state of {self.plan.name} cannot be kept: {error}"
+            log.error(self.trouble)  # noqa: TRY400 - all of it is in the message
+        self._snapshot_at = self.engine.time
+
+    def run(self, stop: threading.Event) -> None:
+        """Ticks with the clock until stopped; what was missed is judged first, in its order."""
+        if self.is_restored:
+            stop.wait(SETTLE_S)
+        while not stop.is_set():
+            for t in self._due_ticks(self.clock.now()):
+                self.tick(t)
+            now = self.clock.now()
+            following = (math.floor(now - self.plan.grace) + 1) * TICK_S + self.plan.grace
+            stop.wait(max(following - now, 0.001))
+
+    def _due_ticks(self, now: float) -> Iterable[float]:
+        """Returns the ends of the ticks that are due: one, or all that were missed while the shard was away."""
+        last, end = self.engine.time, float(math.floor(now - self.plan.grace))
+        if not math.isfinite(last) or end - last > MAX_CATCH_UP or last - end > MAX_CATCH_UP:
+            return (end,)
+        return [last + n * TICK_S for n in range(1, round((end - last) / TICK_S) + 1)]
+
+    # --- reports
+
+    def poll(self, acknowledged: int, life: str = "") -> ShardReport:
+        """Returns the newest report.
+
+        Args:
+            acknowledged: number of the last tick whose changes are safe elsewhere.
+            life: the life of the shard to which the number belongs.
+        """
+        if life == self.engine.life:
+            self._acknowledged = max(self._acknowledged, acknowledged)
+        found = self._report
+        ticks = tuple(tick for tick in found.ticks if life != found.life or tick.number > acknowledged)
+        troubles = (*found.troubles, *([self.trouble] if self.trouble else []))
+        return replace(found, ticks=ticks, troubles=troubles, url=self.url)
+
+    def close(self) -> None:
+        """Keeps the state and closes the journal."""
+        with self._tick_lock, self._log_lock:
+            self._write_snapshot()
+            self.journal.close()
+
+
+def _pack_body(body: bytes, allowed: str | None) -> bytes:
+    name = ANY_NODE if allowed is None else allowed.encode()[:255]
+    return bytes([len(name)]) + name + body

@@ -1,0 +1,213 @@
+"""A shard that is killed goes on with the same ids, windows and incidents: nothing is lost, nothing is said twice."""
+
+import os
+import pickle
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skewscope.adapters.controller.agent_receiver import ForeignNodeError, UnknownTablesError
+from skewscope.adapters.fleet.journal import ROWS, TICK, Journal
+from skewscope.adapters.fleet.shard_engine import ShardEngine
+from skewscope.adapters.fleet.shard_host import ShardHost, ShardPlan
+from skewscope.adapters.fleet.state_codec import StateError
+from skewscope.adapters.formats.row_protocol import HelloFrame, RowFrame, encode
+from skewscope.kb.loader import catalogue
+from skewscope.kb.problems import SkewscopeError
+from tests.adapters.fleet.shards import StillClock, demo_rows, demo_topology
+
+
+def plan(folder, **more):
+    return ShardPlan("shard0001", demo_topology(), folder / "shard0001", **more)
+
+
+def kill(host):
+    """Ends a shard as a killed process does: without a word, its files are closed."""
+    host.journal.close()
+
+
+def lines(host):
+    return [one.as_line() for one in host.engine.list_incidents()]
+
+
+class Listener:
+    """What a controller of the fleet would say of a shard."""
+
+    def __init__(self):
+        self.changes, self.number, self.life = [], 0, ""
+
+    def hear(self, host):
+        report = host.poll(self.number, self.life)
+        assert self.life in ("", report.life)
+        self.life = report.life
+        for tick in report.ticks:
+            if tick.number > self.number:
+                self.changes += tick.changes
+                self.number = tick.number
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Changes and incidents of a shard that nobody kills."""
+    clock, listener = StillClock(), Listener()
+    host = ShardHost(plan(tmp_path_factory.mktemp("whole")), clock)
+    for t, bodies in demo_rows():
+        for _, body in bodies:
+            clock.time = t - 0.4
+            host.receive(body, None)
+        host.tick(t)
+        listener.hear(host)
+    assert len(listener.changes) >= 4
+    return listener.changes, lines(host)
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+def test_a_shard_that_is_killed_at_any_moment_loses_nothing_and_says_nothing_twice(tmp_path, whole, seed):
+    chance, clock, listener = random.Random(seed), StillClock(), Listener()
+    host = ShardHost(plan(tmp_path), clock)
+    kills = 0
+    for t, bodies in demo_rows():
+        for _, body in bodies:
+            clock.time = t - 0.4
+            host.receive(body, None)
+            if chance.random() < 0.004:
+                kill(host)
+                host, kills = ShardHost(plan(tmp_path), clock), kills + 1
+                assert host.is_restored
+        host.tick(t)
+        if chance.random() < 0.015:
+            kill(host)
+            host, kills = ShardHost(plan(tmp_path), clock), kills + 1
+        if chance.random() < 0.5:
+            listener.hear(host)
+    listener.hear(host)
+    assert kills >= 2
+    assert (listener.changes, lines(host)) == whole
+
+
+def test_rows_that_agents_send_again_count_once(tmp_path):
+    clock = StillClock()
+    host = ShardHost(plan(tmp_path), clock)
+    (t, bodies), *_ = demo_rows()
+    clock.time = t
+    first = host.receive(bodies[0][1], None)
+    kill(host)
+    host = ShardHost(plan(tmp_path), clock)
+    assert host.receive(bodies[0][1], None) == first
+    host.tick(t)
+    assert host.engine._state.receiver.agents[bodies[0][0]].repeated_rows == 1
+
+
+def test_a_shard_catches_up_tick_by_tick(tmp_path):
+    host = ShardHost(plan(tmp_path), StillClock())
+    assert list(host._due_ticks(1000.6)) == [1000.0]
+    host.tick(1000.0)
+    assert list(host._due_ticks(1000.6)) == []
+    assert list(host._due_ticks(1003.6)) == [1001.0, 1002.0, 1003.0]
+    assert list(host._due_ticks(2000.6)) == [2000.0]
+    assert list(host._due_ticks(900.6)) == [900.0]
+
+
+def test_refused_bodies_change_nothing_after_a_return(tmp_path):
+    host = ShardHost(plan(tmp_path), StillClock(5.0))
+    with pytest.raises(ForeignNodeError):
+        host.receive(encode([HelloFrame("stranger", "b", "t")]), None)
+    node = demo_topology().nodes[0].name
+    with pytest.raises(UnknownTablesError):
+        host.receive(encode([HelloFrame(node, "b", "t"), RowFrame(1, 5.0, 3, np.ones(2))]), node)
+    kill(host)
+    host = ShardHost(plan(tmp_path), StillClock(6.0))
+    assert list(host.engine._state.receiver.agents) == [node]
+
+
+def test_a_snapshot_of_other_code_is_not_used_and_the_shard_has_another_life(tmp_path):
+    host = ShardHost(plan(tmp_path), StillClock())
+    host.tick(1000.0)
+    host.close()
+    other = ShardHost(plan(tmp_path, also_read=frozenset({"serve.running"})), StillClock())
+    assert not other.is_restored
+    assert other.engine.life != host.engine.life
+
+
+def test_a_damaged_snapshot_gives_way_to_the_one_before_it(tmp_path):
+    host = ShardHost(plan(tmp_path, snapshot_s=2.0), StillClock())
+    for t in range(1000, 1007):
+        host.tick(float(t))
+    kill(host)
+    newest = max(plan(tmp_path).folder.glob("snapshot-*"))
+    data = bytearray(newest.read_bytes())
+    data[-100] ^= 1
+    newest.write_bytes(data)
+    again = ShardHost(plan(tmp_path, snapshot_s=2.0), StillClock())
+    assert (again.is_restored, again.engine.life, again.engine.time) == (True, host.engine.life, 1006.0)
+
+
+def test_only_a_few_snapshots_are_kept(tmp_path):
+    host = ShardHost(plan(tmp_path, snapshot_s=1.0), StillClock())
+    for t in range(1000, 1006):
+        host.tick(float(t))
+    names = sorted(path.name for path in plan(tmp_path).folder.iterdir())
+    assert [name.split("-")[0] for name in names] == ["lock", "log", "log", "snapshot", "snapshot"]
+
+
+def test_a_record_that_was_cut_short_ends_the_log(tmp_path):
+    journal = Journal(tmp_path / "j", "f")
+    journal.open()
+    journal.write_snapshot([b"x"])
+    journal.append(ROWS, 1.0, b"body")
+    journal.append(TICK, 2.0)
+    journal.append(ROWS, 3.0, b"another")
+    journal.close()
+    path = max(journal.folder.glob("log-*"))
+    os.truncate(path, path.stat().st_size - 3)
+    again = Journal(tmp_path / "j", "f")
+    again.open()
+    assert [record.time for record in again.records_since(0)] == [1.0, 2.0]
+    again.append(TICK, 4.0)
+    again.close()
+    last = Journal(tmp_path / "j", "f")
+    last.open()
+    assert [record.time for record in last.records_since(0)] == [1.0, 2.0, 4.0]
+
+
+def test_a_folder_that_others_may_write_to_is_refused(tmp_path):
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(SkewscopeError, match="others may write"):
+        Journal(folder, "f").open()
+
+
+def test_a_second_process_waits_for_the_first(tmp_path, monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.fleet.journal.LOCK_WAIT", 0.1)
+    first = Journal(tmp_path / "j", "f")
+    first.open()
+    with pytest.raises(SkewscopeError, match="another process"):
+        Journal(tmp_path / "j", "f").open()
+
+
+class Hostile:
+    def __init__(self, call, *args):
+        self.call, self.args = call, args
+
+    def __reduce__(self):
+        return self.call, self.args
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        Hostile(os.system, "true"),
+        Hostile(eval, "1"),
+        Hostile(getattr, Path, "home"),
+        Hostile(__import__, "os"),
+        Hostile(catalogue),
+    ],
+    ids=["os", "eval", "getattr", "import", "loader"],
+)
+def test_a_state_may_not_name_what_acts(one):
+    engine = ShardEngine(demo_topology(), catalogue())
+    with pytest.raises(StateError, match="names"):
+        engine.load([(0).to_bytes(4, "little"), pickle.dumps(one)])
