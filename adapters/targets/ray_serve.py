@@ -1,7 +1,8 @@
 """Ray Serve: a node is drained with the program `ray`, so that its replicas start again on other nodes.
 
-A drain cannot be undone: at its deadline the node ends, and somebody starts another. Ray reports no drain while it goes
-on, so its state is known by the replicas that run on the node; once the node has ended, its state holds our mark.
+A drain cannot be undone: once its replicas have moved, at its deadline at the latest, the node ends, and somebody
+starts another. Ray reports no drain while it goes on, so its state is known by the replicas on the node: one that waits
+to be moved still gets requests, until there is room elsewhere. Once the node has ended, its state holds our mark.
 Requests are balanced by Ray alone: there are no weights, and the number of replicas is per deployment, not per node.
 Tested with Ray 2.60.
 """
@@ -42,7 +43,8 @@ from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
 NODES, APPLICATIONS = "/api/v0/nodes?detail=1&limit=10000", "/api/serve/applications/"
-RUNNING = "RUNNING"
+RUNNING, MIGRATING = "RUNNING", "PENDING_MIGRATION"
+"""States of replicas that get requests; the second is on a node that is drained."""
 NODE_ID = re.compile(r"[0-9a-f]{1,100}")
 """It becomes an argument of a command."""
 REASON = "DRAIN_NODE_REASON_PREEMPTION"
@@ -121,9 +123,11 @@ class RayServeTarget:
     async def read_state(self) -> TargetState:
         """Returns the state of the nodes that the config names."""
         nodes, replicas = await asyncio.gather(self._fetch(NODES), self._fetch(APPLICATIONS))
-        running = [node for node, state, _ in list_replicas(replicas) if state == RUNNING]
+        states: dict[str, set[str]] = {}
+        for node, state, _ in list_replicas(replicas):
+            states.setdefault(node, set()).add(state)
         found = list_nodes(nodes)
-        return TargetState({member: to_member(member, found, running) for member in self.members.values()})
+        return TargetState({member: to_member(member, found, states) for member in self.members.values()})
 
     def render_change(self, change: Change, state: TargetState) -> tuple[Call, ...]:
         """Returns the command that drains a node."""
@@ -132,7 +136,7 @@ class RayServeTarget:
             raise TargetError(f"{self.name}: Ray has no node {change.member!r} that is alive")
         if change.kind != DRAIN:
             raise TargetError(f"{self.name}: Ray cannot {change.kind}")
-        if not member.serving:
+        if not member.serving or member.detail("moves") == "yes":
             return ()
         reason = ("--reason", REASON, "--reason-message", f"{OWNER}:{check_action(change)} {change.reason}".strip())
         where = ("--address", self.settings.address, "--node-id", member.detail("node"))
@@ -161,20 +165,30 @@ class RayServeTarget:
         await run_command(call, seconds, pick_environment(*RAY_VARIABLES))
 
     async def read_work(self) -> Mapping[str, float]:
-        """Returns the requests of the replicas that run on each node, by the metrics pages of the nodes."""
+        """Returns the requests of the replicas that run on each node, by the metrics pages of the nodes that answer."""
         if not self.settings.metrics:
             return {}
         state, replicas = await asyncio.gather(self.read_state(), self._fetch(APPLICATIONS))
         node_of = {replica: node for node, _, replica in list_replicas(replicas)}
         member_of = {m.detail("node"): m.member for m in state.members.values() if m.detail("node")}
         found = dict.fromkeys(member_of.values(), 0.0)
-        for url in self.settings.metrics:
-            page = (await request_ok(HttpCall("GET", url), self.settings.options)).body
+        answered = await asyncio.gather(*map(self._read_page, self.settings.metrics))
+        pages = [page for page in answered if page is not None]
+        if not pages:
+            raise TargetError(f"{self.name}: none of the {len(self.settings.metrics)} metrics pages answers")
+        for page in pages:
             for replica, count in sum_by_label(page, WORK_METRICS, "replica").items():
                 member = member_of.get(node_of.get(replica.rpartition("#")[2], ""))
                 if member is not None:
                     found[member] += count
         return found
+
+    async def _read_page(self, url: str) -> bytes | None:
+        """Returns a metrics page; None where it is silent, as that of a node that has ended is."""
+        try:
+            return (await request_ok(HttpCall("GET", url), self.settings.options)).body
+        except TargetError:
+            return None
 
     async def probe(self, member: str) -> float | None:  # noqa: ARG002
         """Returns None: a drained node runs no replica."""
@@ -186,8 +200,13 @@ class RayServeTarget:
         return parse_json(answer.body, call.describe())
 
 
-def to_member(member: str, nodes: list[dict[str, str]], running: list[str]) -> MemberState:
+def to_member(member: str, nodes: list[dict[str, str]], states: Mapping[str, set[str]]) -> MemberState:
     """Returns the state of a node, named by its name, its address or its id; the newest of several that have ended.
+
+    Args:
+        member: the name.
+        nodes: all nodes.
+        states: states of the replicas on each node, by the id of the node.
 
     Raises:
         TargetError: the name stands for several nodes that are alive.
@@ -197,7 +216,10 @@ def to_member(member: str, nodes: list[dict[str, str]], running: list[str]) -> M
     if len(alive) > 1:
         raise TargetError(f"{member}: {len(alive)} nodes; write the name of a node (ray start --node-name)")
     if alive:
-        return MemberState(member, alive[0]["id"] in running, details=(("node", alive[0]["id"]),))
+        found = states.get(alive[0]["id"], set())
+        moves = "yes" if MIGRATING in found and RUNNING not in found else "no"
+        details = (("moves", moves), ("node", alive[0]["id"]))
+        return MemberState(member, bool(found & {RUNNING, MIGRATING}), details=details)
     ended = max(mine, key=lambda node: float(node["ended"]), default=None)
     mark = f"{OWNER}:"
     owner = ended["message"].partition(mark)[2].partition(" ")[0] if ended and mark in ended["message"] else ""

@@ -1,4 +1,4 @@
-"""Ray Serve: by answers as Ray 2.60 gives them, with a program in the place of `ray`."""
+"""Ray Serve: driven for real where `ray` is installed, by answers of a real cluster, and by written ones."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skewscope.adapters.actions.carry_out import ForeignStateError, make_change, undo_change
-from skewscope.adapters.sources.common.http_client import FetchOptions
+from skewscope.adapters.sources.common.http_client import FetchOptions, fetch
 from skewscope.adapters.targets import target_kinds
 from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import CommandCall, describe_calls
@@ -18,9 +18,110 @@ from skewscope.adapters.targets.ray_serve import RayServeSettings, RayServeTarge
 from skewscope.engine.actions.change import ABSENT, DEWEIGHT, DRAIN, FOREIGN, OURS, Change
 from skewscope.kb import yamlfile
 from skewscope.kb.field_reader import FieldReader
+from tests.support.processes import wait_until
 from tests.support.strange_server import GARBAGE, HANG, strange_server
+from tests.support.target_contract import wait_for_standing
+from tests.support.target_ray import RayCluster, find_ray, running_ray
 
 CHANGE = Change(DRAIN, "ray", "worker-2", "a-1", "slow")
+RECORDED = Path(__file__).with_name("recorded") / "ray-serve-2.60.json"
+
+
+# --- a real cluster, and what it answered
+
+
+def real_target(cluster: RayCluster) -> RayServeTarget:
+    common = TargetSettings("ray", (("n1", "worker-1"), ("n2", "worker-2")))
+    pages = tuple(cluster.metrics.values())
+    return RayServeTarget(
+        RayServeSettings(common, cluster.dashboard, cluster.address, cluster.program, 30.0, metrics=pages)
+    )
+
+
+async def send(cluster: RayCluster, count: int) -> None:
+    """Sends requests, all of which are answered."""
+    await asyncio.gather(*(fetch(cluster.url, FetchOptions(10.0)) for _ in range(count)))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_ray() is None, reason="ray is not installed: SKEWSCOPE_RAY=VENV/bin, pip install 'ray[serve]'")
+def test_a_drained_node_hands_its_replica_over_and_ends(tmp_path):
+    async def run() -> None:
+        async with running_ray(tmp_path) as cluster:
+            target = real_target(cluster)
+            await send(cluster, 40)
+            # Pages follow within some seconds.
+            await wait_until(lambda: counts(target, "worker-1", "worker-2"), 30.0, "counted requests")
+            before = (await target.read_state()).members["worker-2"]
+            assert before.serving
+            (call,) = await make_change(target, CHANGE, before)
+            assert "drain-node" in call.arguments
+            await wait_for_standing(target, CHANGE, before, OURS)
+            await send(cluster, 20)
+            assert await make_change(target, CHANGE, before) == ()
+
+            async def has_ended() -> bool:
+                return (await target.read_state()).members["worker-2"].owner == "a-1"
+
+            await wait_until(has_ended, 60.0, "end of the node")
+            state = await target.read_state()
+            assert target.find_standing(CHANGE, before, state) == OURS
+            assert state.members["worker-1"].serving
+            await send(cluster, 20)
+            # The page of the node that has ended is silent.
+            assert set(await target.read_work()) == {"worker-1"}
+
+    asyncio.run(run())
+
+
+async def counts(target: RayServeTarget, *members: str) -> bool:
+    work = await target.read_work()
+    return all(work.get(member, 0.0) > 0.0 for member in members)
+
+
+@pytest.mark.parametrize(
+    ("phase", "serving", "standing", "work"),
+    [
+        ("running", True, ABSENT, {"worker-1": 20.0, "worker-2": 21.0}),
+        # It waits to be moved, and gets requests meanwhile: accepted is not done.
+        ("moving", True, ABSENT, {"worker-1": 20.0, "worker-2": 21.0}),
+        ("stopping", False, OURS, {"worker-1": 20.0, "worker-2": 21.0}),
+        ("gone", False, OURS, {"worker-1": 20.0, "worker-2": 0.0}),
+        ("ended", False, OURS, {"worker-1": 437.0}),
+    ],
+)
+def test_recorded_answers_of_a_real_cluster(phase, serving, standing, work):
+    phases = json.loads(RECORDED.read_text())["phases"]
+    now = "running"
+
+    def answer(_method: str, path: str) -> tuple[int, bytes]:
+        found = phases[now]
+        if path.startswith("/metrics/"):
+            page = found["metrics"][path.removeprefix("/metrics/")]
+            return (404, b"") if page is None else (200, page.encode())
+        return 200, json.dumps(found["nodes" if path.startswith("/api/v0/nodes") else "applications"]).encode()
+
+    async def run() -> None:
+        nonlocal now
+        async with strange_server(answer) as url:
+            pages = {name: f"{url}/metrics/{name}" for name in ("head", "worker-1", "worker-2")}
+            target = real_target(RayCluster("ray", "h:1", url, url, pages))
+            before = (await target.read_state()).members["worker-2"]
+            now = phase
+            state = await target.read_state()
+            assert state.members["worker-2"].serving is serving
+            assert target.find_standing(CHANGE, before, state) == standing
+            assert await target.read_work() == work
+            if phase != "ended":
+                # A drain that goes on is not asked for again.
+                assert len(target.render_change(CHANGE, state)) == (phase == "running")
+            else:
+                assert state.members["worker-2"].owner == "a-1"
+
+    asyncio.run(run())
+
+
+# --- written answers
 
 
 class Cluster:
@@ -141,6 +242,18 @@ ray_serve_deployment_request_counter_total{replica="rep0"} 9
             return await make_target(url, metrics=True).read_work()
 
     assert asyncio.run(run()) == {"worker-1": 4.0, "worker-2": 6.0}
+
+
+def test_without_any_page_there_is_an_error():
+    def answer(method: str, path: str) -> tuple[int, bytes]:
+        return (503, b"") if path == "/metrics" else Cluster().answer(method, path)
+
+    async def run() -> None:
+        async with strange_server(answer) as url:
+            await make_target(url, metrics=True).read_work()
+
+    with pytest.raises(TargetError, match="none of the 1 metrics pages answers"):
+        asyncio.run(run())
 
 
 @pytest.mark.parametrize(
