@@ -15,6 +15,7 @@ from typing import BinaryIO, NamedTuple, Protocol
 from skewscope.adapters.formats.log_lines import file_stem, read_lines
 from skewscope.adapters.formats.log_times import STAMP, find_stamp, parse_offset
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
+from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector
 from skewscope.kb.problems import InputError, Problem
 
@@ -183,4 +184,10 @@ def parse_dump_name(file: str) -> DumpName:
 def find_place(labels: Mapping[str, str], name: str) -> dict[str, str]:
     """Returns node and device of a file, by the labels of the input or by its name."""
     found = parse_dump_name(name)
-    return {"node": labels.get("node") or found.node or file_stem(name), "device": labels.get("device") or found.device}
+    node = labels.get("node") or labels.get(ORIGIN_LABEL) or found.node or file_stem(name)
+    return {"node": node, "device": labels.get("device") or found.device}
+
+
+def host_in_name(file: str) -> str:
+    """Returns the node that the name of a file says, '' for none."""
+    return parse_dump_name(file).node

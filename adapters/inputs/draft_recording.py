@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from skewscope.adapters.discovery.draft import GUESS, Assumption, TopologyDraft
 from skewscope.adapters.discovery.inference import infer_topology
 from skewscope.adapters.discovery.render import render_draft
 from skewscope.adapters.formats.topology_text import format_topology
+from skewscope.adapters.inputs.folder_origins import label_folders
 from skewscope.adapters.inputs.log_years import find_years
 from skewscope.adapters.inputs.recognition import SkippedFile, find_inputs
 from skewscope.adapters.inputs.recording import (
@@ -25,7 +26,7 @@ from skewscope.adapters.inputs.recording import (
     parse_topology_file,
     problem_text,
 )
-from skewscope.adapters.inputs.series_scan import scan_inputs
+from skewscope.adapters.inputs.series_scan import SeriesScan, scan_inputs
 from skewscope.adapters.inputs.written_times import keep_written_times
 from skewscope.adapters.mapping.name_mapping import NameMapping
 from skewscope.adapters.mapping.names import MetricResolver
@@ -86,16 +87,17 @@ def draft_recording(
     inputs, unplaced = _place_captures(found.inputs, known)
     names_of_user = mapping or NameMapping()
     raw = Recording(folder, known, inputs, topology_hash=digest, mapping=names_of_user, workers=workers, tick=None)
-    raw, years = find_years(keep_written_times(raw))
+    raw, told = label_folders(keep_written_times(raw))
+    raw, years = find_years(raw)
     names = MetricResolver(catalogue(), Topology(), raw.mapping)
     scan = scan_inputs(raw, names, progress)
     skipped = (*found.skipped, *unplaced, *scan.unread)
+    told = [*_named_nodes(scan), *told]
     if topology:
-        return DraftRecording(_keep_readable(raw, scan.inputs), text, tuple(years), scan.unknown, skipped, "", False)
+        readable = replace(raw, inputs=_keep_readable(raw, scan))
+        return DraftRecording(readable, text, (*told, *years), scan.unknown, skipped, "", False)
     draft = infer_topology(scan.series)
-    if scan.nodes_of_files:
-        draft.assumptions.insert(0, Assumption(_nodes_of_files(scan.nodes_of_files), "the names of files", GUESS))
-    draft.assumptions += years
+    draft.assumptions = [*told, *_without_own_labels(draft, scan), *years]
     _check_found(draft, paths, scan.unknown)
     text = render_draft(draft)
     read, digest = parse_topology_file(text, TOPOLOGY_FILE)
@@ -113,8 +115,12 @@ def describe_recording(folder: Path) -> DraftRecording:
     return DraftRecording(recording, format_topology(recording.topology))
 
 
-def _nodes_of_files(names: list[str]) -> str:
-    return f"node {names[0]}" if len(names) == 1 else f"nodes {join_names(sorted(set(names)), 3)}"
+def _named_nodes(scan: SeriesScan) -> Iterator[Assumption]:
+    """Yields which nodes are named after folders and files."""
+    for nodes, basis in ((scan.nodes_of_folders, "the names of folders"), (scan.nodes_of_files, "the names of files")):
+        names = sorted(set(nodes))
+        if names:
+            yield Assumption(f"node{'' if len(names) == 1 else 's'} {join_names(names, 3)}", basis, GUESS)
 
 
 def _common_folder(paths: Sequence[Path]) -> Path:
@@ -125,10 +131,21 @@ def _common_folder(paths: Sequence[Path]) -> Path:
     return found.relative_to(here) if found.is_relative_to(here) else found
 
 
-def _keep_readable(recording: Recording, scanned: Sequence[Input]) -> Recording:
-    """Returns a recording without the inputs that could not be scanned."""
-    readable = {(each.kind, each.path) for each in scanned}
-    return replace(recording, inputs=tuple(each for each in recording.inputs if (each.kind, each.path) in readable))
+def _without_own_labels(draft: TopologyDraft, scan: SeriesScan) -> Iterator[Assumption]:
+    """Yields what was inferred, without the label `node` as a basis where it is the name of a file or folder."""
+    named = {*scan.nodes_of_files, *scan.nodes_of_folders}
+    is_own = draft.nodes.keys() <= named
+    yield from (each for each in draft.assumptions if not (is_own and each.basis == "the label `node`"))
+
+
+def _keep_readable(recording: Recording, scan: SeriesScan) -> tuple[Input, ...]:
+    """Returns the inputs that could be scanned; of those named after files and folders, the topology knows the node."""
+    given = {(each.kind, each.path): each for each in recording.inputs}
+    known = {alias for node in recording.topology.nodes for alias in (node.name, *node.aliases)}
+    return tuple(
+        each.source if not each.named_by or each.named_by in known else given[each.source.kind, each.source.path]
+        for each in scan.found
+    )
 
 
 def _place_captures(inputs: Sequence[Input], topology: Topology) -> tuple[tuple[Input, ...], list[SkippedFile]]:

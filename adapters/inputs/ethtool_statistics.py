@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head
-from skewscope.adapters.inputs.counter_dumps import Counter, find_place, read_dumps
+from skewscope.adapters.inputs.counter_dumps import Counter, find_place, host_in_name, read_dumps
 from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry, ethtool_metric
@@ -13,6 +13,7 @@ from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "ethtool -S dump"
+PLACED_BY_NAME, HOST_IN_NAME = True, host_in_name
 COMMAND = re.compile(r"\bethtool (?:-S|--statistics) (?P<device>[\w@.-]{1,40})")
 TITLE = re.compile(r"^[=#* -]{0,8}(?P<device>[a-zA-Z][\w@.-]{1,39})(?::|[=#* -]{1,8})$")
 HEADER = "NIC statistics:"

@@ -1,4 +1,8 @@
-"""Host and server of a file whose content names none: by the labels of its input, else by the file's name."""
+"""Host and server of a file whose content names none: by the labels of its input, else by its folder or its name.
+
+Readers that take one from here set `PLACED_BY_NAME`; `HOST_IN_NAME` finds the host in a file's name, where that is not
+its stem.
+"""
 
 from collections.abc import Mapping
 
@@ -8,23 +12,29 @@ from skewscope.kb.problems import InputError, Problem
 
 MAX_HELD = 5_000_000
 SERVER_LABELS = ("replica", "group", "pod")
+ORIGIN_LABEL = "origin"
+"""Label of an input: the host that its folder stands for, which counts only where its content names none."""
 
 
 def find_node(labels: Mapping[str, str], file: str) -> tuple[str, str]:
     """Returns the node that a file is of, '' where another label says it, and a warning where it is the file's name."""
     if any(labels.get(name) for name in ("node", *NODE_LABELS)):
         return labels.get("node", ""), ""
+    if origin := labels.get(ORIGIN_LABEL, ""):
+        return origin, ""
     node = file_stem(file)
     return node, f"nothing in it names its host: {node!r}, by the file's name, is taken; the label node says another"
 
 
-def find_instance(labels: Mapping[str, str], file: str) -> tuple[str, str]:
-    """Returns the address that tells a server from others, '' where a label does, and a warning as `find_node`."""
+def find_server(labels: Mapping[str, str], file: str) -> tuple[dict[str, str], str]:
+    """Returns labels that tell a server from others, none where the input has some, and a warning as in `find_node`."""
     if any(labels.get(name) for name in (*SERVER_LABELS, "node", *NODE_LABELS)):
-        return "", ""
+        return {}, ""
     server = file_stem(file)
+    if origin := labels.get(ORIGIN_LABEL, ""):
+        return {"node": origin, "instance": f"{origin}-{server}"}, ""
     return (
-        server,
+        {"instance": server},
         f"nothing in it names its server: {server!r}, by the file's name, is taken; the label instance says another",
     )
 

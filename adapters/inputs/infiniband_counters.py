@@ -9,7 +9,7 @@ from functools import cache
 from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head
-from skewscope.adapters.inputs.counter_dumps import Counter, find_place, read_dumps
+from skewscope.adapters.inputs.counter_dumps import Counter, find_place, host_in_name, read_dumps
 from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -18,6 +18,7 @@ from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "dump of InfiniBand counters"
+PLACED_BY_NAME, HOST_IN_NAME = True, host_in_name
 SYSFS = re.compile(
     r"(?:/sys/class/infiniband/|^)(?P<device>\w{1,40})/ports/(?P<port>\d{1,3})/"
     r"(?P<name>(?:(?:hw_)?counters/)?\w{1,60}): ?(?P<value>.{1,60})$"

@@ -17,6 +17,7 @@ from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
 
 LABEL = "Megatron-LM training log"
+PLACED_BY_NAME = True
 EXAMPLE = "`iteration 10/ 100 | ... elapsed time per iteration (ms): 123.4 |`"
 ITERATION = re.compile(r"\biteration[ =]+(?P<iteration>\d{1,15})/ *\d+ \|")
 ELAPSED = re.compile(

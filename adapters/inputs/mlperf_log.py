@@ -21,6 +21,7 @@ from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "MLPerf training log"
+PLACED_BY_NAME = True
 EXAMPLE = '`:::MLLOG {..., "key": "tracked_stats", "value": {"throughput": 2.1}, ...}`'
 MARK = ":::MLLOG "
 MAX_NUMBER = 1e18

@@ -26,7 +26,7 @@ from skewscope.adapters.formats.plain_pickle import MAX_BYTES
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, samples_to_block
 from skewscope.adapters.inputs.process_groups import rank_labels
 from skewscope.adapters.inputs.recording import Input, Recording, problem_text
-from skewscope.adapters.inputs.written_times import first_written, written_label
+from skewscope.adapters.inputs.written_times import first_write_time, written_label
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
 from skewscope.engine.model.arrays import F64
@@ -118,7 +118,7 @@ def read_series(
     if problems and (is_strict or not dumps):
         raise InputError(problems)
     left_out = [f"{PurePath(each.file).name} is left out: {problem_text(each)}" for each in problems[:MAX_PROBLEMS]]
-    return DumpSet(name, dumps, tuple(left_out), first_written(paths) if written is None else written).series()
+    return DumpSet(name, dumps, tuple(left_out), first_write_time(paths) if written is None else written).series()
 
 
 def _read_file(path: Path, shown: str, dumps: dict[int, FlightRecorderDump]) -> bool:

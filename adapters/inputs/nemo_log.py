@@ -16,6 +16,7 @@ from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
 
 LABEL = "NeMo training log"
+PLACED_BY_NAME = True
 EXAMPLE = "`iteration 10/99 | ... global_step: 10 | ... train_step_timing in s: 2.345`"
 NUMBER = r"(?P<number>\d{1,15}(?:\.\d*)?(?:e[+-]?\d\d?)?)"
 TIMING = re.compile(r"train_step_timing in s[:=] ?" + NUMBER)

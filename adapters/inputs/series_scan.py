@@ -1,7 +1,7 @@
 """Lists the series of inputs before they are read: metric and labels of each, for the inference of a topology."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
@@ -11,6 +11,8 @@ from skewscope.adapters.formats.bounds import KNOWN_SERIES, SERIES
 from skewscope.adapters.formats.compression import observe_bytes, open_stream
 from skewscope.adapters.formats.openmetrics_grammar import Labels
 from skewscope.adapters.inputs.byte_progress import ByteProgress
+from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL
+from skewscope.adapters.inputs.folder_origins import distinguish_folders
 from skewscope.adapters.inputs.recognition import SkippedFile
 from skewscope.adapters.inputs.recording import (
     SERIES_HINT,
@@ -30,18 +32,60 @@ SELF_PLACED = frozenset(("pod", "rank", "group", "replica"))
 
 
 @dataclass
+class ScannedInput:
+    """The series of one input."""
+
+    source: Input
+    series: list[ObservedSeries]
+    named_by: str = ""
+    """The node that its file or folder stands for; '' where its series say where they are from."""
+    is_folder: bool = False
+    """Whether that is its folder."""
+
+    @property
+    def folder(self) -> str:
+        """The folder in which it lies."""
+        return str(PurePosixPath(self.source.path).parent)
+
+    def place(self, labels: Mapping[str, str]) -> None:
+        """Adds labels to the input and its series, instead of that of its folder."""
+        own = {**dict(self.source.labels), **labels}
+        own.pop(ORIGIN_LABEL, None)
+        self.source = replace(self.source, labels=tuple(sorted(own.items())))
+        self.series = [one._replace(labels={**one.labels, **labels}) for one in self.series]
+
+
+@dataclass
 class SeriesScan:
     """The series of several inputs."""
 
-    inputs: list[Input] = field(default_factory=list)
-    """With the label `node` of those whose file stands for a node."""
-    series: list[ObservedSeries] = field(default_factory=list)
+    found: list[ScannedInput] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)
     """Number of series of each metric that no signal has."""
-    nodes_of_files: list[str] = field(default_factory=list)
-    """Nodes that are named after their files."""
+    known: int = 0
+    """Number of series of known metrics."""
     unread: list[SkippedFile] = field(default_factory=list)
     """Files in folders that look like a known kind but cannot be read."""
+
+    @property
+    def inputs(self) -> list[Input]:
+        """The inputs, those whose file or folder stands for a node with the labels of it."""
+        return [each.source for each in self.found]
+
+    @property
+    def series(self) -> list[ObservedSeries]:
+        """The series of all inputs."""
+        return [one for each in self.found for one in each.series]
+
+    @property
+    def nodes_of_files(self) -> list[str]:
+        """Nodes that are named after their files."""
+        return [each.named_by for each in self.found if each.named_by and not each.is_folder]
+
+    @property
+    def nodes_of_folders(self) -> list[str]:
+        """Nodes that are named after folders."""
+        return [each.named_by for each in self.found if each.is_folder]
 
 
 def scan_inputs(
@@ -69,8 +113,9 @@ def scan_inputs(
             problems += error.problems
             scan.unread.append(SkippedFile(source.path, problem_text(error.problems[0])))
         told.finish(source.path, size)
-    if problems and not scan.inputs:
+    if problems and not scan.found:
         raise InputError(problems)
+    _separate_folders(scan)
     return scan
 
 
@@ -83,18 +128,68 @@ def _scan_input(source: Input, recording: Recording, names: MetricResolver, scan
     for metric, pairs in _list_distinct(source, recording, names):
         observed = list(observe_series([(metric, {**dict(pairs), **static})], names, kinds))
         found += observed
-        if len(scan.series) + len(found) > most_known:
+        if scan.known + len(found) > most_known:
             raise InputError([KNOWN_SERIES.problem(recording.display_path(source.path), hint=SERIES_HINT)])
         if not observed and not metric.endswith("_created") and metric not in HELPER_METRICS:
             unknown[metric] += 1
     scan.unknown += unknown
-    named = _node_of_file(source, found)
-    if named:
-        source = replace(source, labels=tuple(sorted([*source.labels, ("node", named)])))
-        found = [one._replace(labels={**one.labels, "node": named}) for one in found]
-        scan.nodes_of_files.append(named)
-    scan.inputs.append(source)
-    scan.series += found
+    scan.known += len(found)
+    scan.found.append(_place_input(ScannedInput(source, found), static.get(ORIGIN_LABEL, "")))
+
+
+def _place_input(scanned: ScannedInput, origin: str) -> ScannedInput:
+    """Returns an input with the labels that its folder, or else its file, stands for, where its series name no host."""
+    found = scanned.series
+    placed = [one for one in found if one.kinds & HOST_BOUND]
+    if placed and not any(one.labels.get(label) for one in placed for label in (*HOST_LABELS, *SELF_PLACED)):
+        scanned.named_by, scanned.is_folder = origin or _host_of_file(scanned.source), bool(origin)
+        scanned.place({"node": scanned.named_by})
+    elif origin and (own := _labels_of_origin(origin, found)):
+        scanned.named_by, scanned.is_folder = origin, True
+        scanned.place(own)
+    elif origin and not any(one.labels.get("node") == origin for one in found):
+        scanned.place({})
+    return scanned
+
+
+def _labels_of_origin(origin: str, series: Sequence[ObservedSeries]) -> dict[str, str]:
+    """Returns the labels that the reader of an input took from its folder for all series; none where it took none."""
+    nodes = {one.labels.get("node", "") for one in series}
+    instances = {one.labels.get("instance", "") for one in series}
+    groups = {one.labels.get("group", "") for one in series}
+    if nodes == {origin}:
+        return {
+            "node": origin,
+            **({"instance": instances.pop()} if len(instances) == 1 and "" not in instances else {}),
+        }
+    if len(groups) == 1 and (group := groups.pop()).startswith(f"{origin}-"):
+        return {"group": group}
+    return {}
+
+
+def _separate_folders(scan: SeriesScan) -> None:
+    """Names nodes after folders where files of one name in several folders have the same series."""
+    by_file: dict[str, list[ScannedInput]] = defaultdict(list)
+    for each in scan.found:
+        if each.named_by and not each.is_folder:
+            by_file[each.named_by].append(each)
+    for some in by_file.values():
+        folders = sorted({each.folder for each in some})
+        hosts = distinguish_folders(folders) if len(folders) > 1 and _share_series(some) else {}
+        for each in some:
+            if host := hosts.get(each.folder):
+                each.named_by, each.is_folder = host, True
+                each.place({"node": host})
+
+
+def _share_series(inputs: Sequence[ScannedInput]) -> bool:
+    """Returns whether two inputs in different folders have a series in common."""
+    folder_of: dict[tuple[str, Labels], str] = {}
+    return any(
+        folder_of.setdefault((one.metric, tuple(sorted(one.labels.items()))), each.folder) != each.folder
+        for each in inputs
+        for one in each.series
+    )
 
 
 def _list_distinct(source: Input, recording: Recording, names: MetricResolver) -> Iterator[tuple[str, Labels]]:
@@ -122,10 +217,7 @@ def _list_series(source: Input, recording: Recording) -> Iterator[tuple[str, Map
                 yield one.metric, dict(one.labels)
 
 
-def _node_of_file(source: Input, series: list[ObservedSeries]) -> str:
-    """Returns the node that the name of a file stands for, if no series says where it is from; '' otherwise."""
-    placed = [one for one in series if one.kinds & HOST_BOUND]
-    if not placed or any(one.labels.get(label) for one in placed for label in (*HOST_LABELS, *SELF_PLACED)):
-        return ""
+def _host_of_file(source: Input) -> str:
+    """Returns the node that the name of a file stands for."""
     stem = PurePosixPath(source.path).name.partition(".")[0]
     return "".join(c if c not in NODE_WITHOUT and c.isprintable() else "-" for c in stem)[:100] or "host"

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.formats.log_times import DayTimes, find_stamp, parse_offset
-from skewscope.adapters.inputs.file_origin import check_size, find_instance, join_notes
+from skewscope.adapters.inputs.file_origin import check_size, find_server, join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -17,6 +17,7 @@ from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "SGLang server log"
+PLACED_BY_NAME = True
 BATCH = re.compile(r"\b(?P<kind>Decode|Prefill) batch(?: \[[^\]]{1,40}\])?[.,] (?P<fields>#.*)")
 ACTOR = re.compile(r"^\(SGLangEngine pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[^,)\s]{1,60}))?\)")
 """Before the lines of several engines that Ray runs and whose output it joins."""
@@ -73,10 +74,10 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
         check_size(len(newest), name, number)
     if not newest:
         raise InputError([Problem(name, 0, "", "no line of a batch", f"lines such as {EXAMPLE}")])
-    instance, unnamed = find_instance(labels, name)
+    server, unnamed = find_server(labels, name)
     collector = SeriesCollector(name, join_notes(note, unnamed))
     for (metric, (rank, engine), time), (value, number) in newest.items():
-        place = {"dp_rank": rank, "model_name": model, "instance": instance, "engine": engine}
+        place = {"dp_rank": rank, "model_name": model, **server, "engine": engine}
         collector.add(metric, place, time, value, number)
     return collector.series()
 

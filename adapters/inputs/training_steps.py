@@ -12,6 +12,7 @@ from typing import BinaryIO, NamedTuple, Protocol
 
 from skewscope.adapters.formats.log_lines import file_stem, read_lines
 from skewscope.adapters.formats.log_times import find_stamp, parse_offset
+from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector
 from skewscope.kb.problems import InputError, Problem
 
@@ -139,7 +140,7 @@ def read_steps(
         InputError: no line is of a step.
     """
     offset = parse_offset(labels, name)
-    steps = StepReader(SeriesCollector(name), labels.get("group") or job_name(name))
+    steps = StepReader(SeriesCollector(name), labels.get("group") or find_job(labels, name))
     number = 0
     for number, text in read_lines(file, name):
         time = find_stamp(text, offset)
@@ -152,6 +153,11 @@ def read_steps(
         hint = "Is the log cut before its first step, or of another framework?"
         raise InputError([Problem(name, number, "", f"no step in {number} lines", f"lines such as {example}", hint)])
     return series
+
+
+def find_job(labels: Mapping[str, str], file: str) -> str:
+    """Returns the name of the job of a log: by its file's name, and by its folder where that tells logs apart."""
+    return "-".join(filter(None, (labels.get(ORIGIN_LABEL, ""), job_name(file))))
 
 
 def job_name(file: str) -> str:

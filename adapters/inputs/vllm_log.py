@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.formats.log_times import ASSUMED_YEAR, MAX_STAMP_COLUMN, ShortDates
-from skewscope.adapters.inputs.file_origin import check_size, find_instance, join_notes
+from skewscope.adapters.inputs.file_origin import check_size, find_server, join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -17,6 +17,7 @@ from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "vLLM server log"
+PLACED_BY_NAME = True
 YEARLESS = True
 """Its times have no year."""
 STATISTICS = "Avg prompt throughput: "
@@ -60,9 +61,9 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
             model = match["model"]
     if not lines:
         raise InputError([Problem(name, 0, "", "no line of statistics", f"lines such as {EXAMPLE}", HINT)])
-    instance, unnamed = find_instance(labels, name)
+    server, unnamed = find_server(labels, name)
     collector = SeriesCollector(name, join_notes("" if dates.year else ASSUMED, unnamed))
-    place = {"model_name": model, "instance": instance}
+    place = {"model_name": model, **server}
     for number, text in lines:
         _read_statistics((number, text), place, dates, collector)
     return collector.series()

@@ -24,12 +24,12 @@ def _keep_written_time(source: Input, recording: Recording) -> Input:
     if not getattr(find_reader(source.kind), "WRITTEN_COUNTS", False) or dict(source.labels).get(WRITTEN_LABEL):
         return source
     folder = recording.resolve_path(source.path)
-    time = first_written(folder / name for name in recording.list_input_files(source))
+    time = first_write_time(folder / name for name in recording.list_input_files(source))
     labels = source.labels if time is None else (*source.labels, (WRITTEN_LABEL, f"{time:.3f}"))
     return replace(source, labels=tuple(sorted(labels)))
 
 
-def first_written(files: Iterable[Path]) -> float | None:
+def first_write_time(files: Iterable[Path]) -> float | None:
     """Returns when the first of some files was written, in seconds since 1970; None where there is none."""
     found = []
     for file in files:

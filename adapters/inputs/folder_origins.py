@@ -1,0 +1,103 @@
+"""Hosts by the names of folders: where files of one name lie in several folders, such as one for each host.
+
+A folder such as `host=a` names a label. Others stand for hosts only where the names of files do not tell them apart:
+`h0/nvidia-smi.csv` and `h1/nvidia-smi.csv`. Folders that are named after times stand for none.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote
+
+from skewscope.adapters.discovery.draft import GUESS, Assumption
+from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL
+from skewscope.adapters.inputs.recording import Input, Recording, find_reader
+from skewscope.engine.model.topology_file import LABEL_NAME, NODE_WITHOUT
+from skewscope.kb.problems import join_names
+
+READER_LABELS = frozenset(("query", "utc_offset", "written", "start", "period", "year", ORIGIN_LABEL))
+"""Labels of inputs that tell a reader something else than where its samples are from."""
+TIME_KEYS = frozenset(("date", "dt", "ds", "day", "month", "year", "hour", "minute", "time", "week", "ts"))
+TIME_NAME = re.compile(r"20\d\d(?:[-_.]?\d\d){0,2}(?:[-_.T ]?\d\d(?:[-_.:]?\d\d){0,2}Z?)?|1\d{9}(?:\d{3})?")
+YEAR, PART_OF_DATE = re.compile(r"20\d\d"), re.compile(r"\d\d")
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+MAX_NAMED = 3
+MAX_NAME = 100
+"""Characters of a host that is named after folders."""
+
+
+def label_folders(recording: Recording) -> tuple[Recording, list[Assumption]]:
+    """Returns the recording with what the names of its folders say of each input, and what was assumed."""
+    inputs = [_add_pairs(source, recording.path) for source in recording.inputs]
+    pairs = zip(recording.inputs, inputs, strict=True)
+    values: dict[str, set[str]] = defaultdict(set)
+    for old, new in pairs:
+        for label, value in set(new.labels) - set(old.labels):
+            values[label].add(value)
+    told = [f"the label `{label}` ({join_names(sorted(some), MAX_NAMED)})" for label, some in sorted(values.items())]
+    assumptions = [Assumption(each, "the names of folders", GUESS) for each in told]
+    return replace(recording, inputs=tuple(_add_origins(inputs))), assumptions
+
+
+def distinguish_folders(folders: Sequence[str]) -> dict[str, str]:
+    """Returns a host for each of several folders by the parts of their names that differ; none where only times do.
+
+    Args:
+        folders: paths with slashes, relative to one folder.
+    """
+    parts = {folder: PurePosixPath(folder).parts for folder in folders}
+    depth = max(map(len, parts.values()), default=0)
+    places = [place for place in range(depth) if len({own[place : place + 1] for own in parts.values()}) > 1]
+    found: dict[str, str] = {}
+    for folder, own in parts.items():
+        telling = [text for place in places for text in own[place : place + 1] if not _is_time(text, own)]
+        host = "-".join(text.partition("=")[2] or text for text in telling)
+        found[folder] = "".join(c if c not in NODE_WITHOUT and c.isprintable() else "-" for c in host)[:MAX_NAME]
+    return {folder: host for folder, host in found.items() if host}
+
+
+def _add_pairs(source: Input, top: Path) -> Input:
+    """Returns an input with the labels of the folders `label=value` that it lies in."""
+    own = dict(source.labels)
+    for part in (top / source.path).resolve().parent.parts:
+        label, mark, value = part.partition("=")
+        is_label = bool(mark and value and value != NO_VALUE and LABEL_NAME.fullmatch(label))
+        if is_label and label not in READER_LABELS | TIME_KEYS:
+            own.setdefault(label, unquote(value))
+    return replace(source, labels=tuple(sorted(own.items())))
+
+
+def _add_origins(inputs: Sequence[Input]) -> list[Input]:
+    """Returns the inputs, those in folders that stand for hosts with the label of their host."""
+    by_name: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for source in inputs:
+        reader = find_reader(source.kind)
+        if getattr(reader, "PLACED_BY_NAME", False):
+            host = getattr(reader, "HOST_IN_NAME", _stem)(source.path)
+            by_name[source.kind, host].add(_folder(source))
+    shared = [folders for folders in by_name.values() if len(folders) > 1]
+    hosts = distinguish_folders(sorted(set().union(*shared)))
+    return [
+        replace(source, labels=tuple(sorted([*source.labels, (ORIGIN_LABEL, hosts[_folder(source)])])))
+        if _folder(source) in hosts
+        else source
+        for source in inputs
+    ]
+
+
+def _folder(source: Input) -> str:
+    return str(PurePosixPath(source.path).parent)
+
+
+def _stem(path: str) -> str:
+    return PurePosixPath(path).name.partition(".")[0]
+
+
+def _is_time(part: str, beside: Sequence[str]) -> bool:
+    """Returns whether the name of a folder is a time, or a part of one, as in `2026/11/22`."""
+    label, mark, _ = part.partition("=")
+    if mark:
+        return label.lower() in TIME_KEYS
+    return bool(TIME_NAME.fullmatch(part) or (PART_OF_DATE.fullmatch(part) and any(map(YEAR.fullmatch, beside))))
