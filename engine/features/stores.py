@@ -102,8 +102,6 @@ class CounterHistory:
         """Lanes that there will be: those of a fleet come one after another."""
         self._tick_count = 0
         """Ticks with samples."""
-        self._filled: set[int] = set()
-        """The slots in which counters were read."""
 
     def request(self, window: float) -> None:
         """Keep enough for a window of so many seconds."""
@@ -112,12 +110,8 @@ class CounterHistory:
         self._coarsen(self.longest_window)
 
     def _coarsen(self, longest: float) -> None:
-        before = self.total_ring.slot
         self.total_ring.coarsen(longest)
         self.time_ring.coarsen(longest)
-        if self.total_ring.slot != before:
-            ring = self.total_ring
-            self._filled = set(range(max(0, ring.current - ring.depth), ring.current + 1))
 
     def advance(self, t: float) -> None:
         """Move on to the tick that ends at `t` seconds, in which no counter was read."""
@@ -133,7 +127,7 @@ class CounterHistory:
         if ring.size > WIDE_RING_COLUMNS:
             return -np.inf
         offsets = (np.unique(ring.slot_counts(window, period)) for window in self.windows)
-        return ring.next_exit(self._filled, {slots for some in offsets for slots in some.tolist()})
+        return ring.next_exit({slots for some in offsets for slots in some.tolist()})
 
     def step(self, t: float, counted: F64, time: F64 | float, usual: Callable[[], float]) -> None:
         """Take in the totals and the times they were read; `usual` returns the usual period in seconds."""
@@ -148,8 +142,7 @@ class CounterHistory:
         for ring, name, row in ((self.total_ring, "counted", counted), (self.time_ring, "time", time)):
             ring.advance(t)
             ring.replace(name, row)
-        self._filled = {*(slot for slot in self._filled if slot > self.total_ring.current - self.total_ring.depth)}
-        self._filled.add(self.total_ring.current)
+        self.total_ring.mark_slots(self.total_ring.current)
         if self._tick_count < FIT_STEPS or self._tick_count % FIT_STEPS == 0:
             self._coarsen(max(self.longest_window, MIN_PERIODS * min(usual(), MAX_PERIOD_S)))
         self._tick_count += 1

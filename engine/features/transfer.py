@@ -90,7 +90,7 @@ def _select_lanes(history: CounterHistory, lanes: Index) -> CounterHistory:
     """Returns a copy of a history with some of its lanes."""
     found = CounterHistory(history.total_ring.tick, history.total_ring.slot)
     copy_fields(found, history, ("_has_shared_time", "longest_window", "expected_counters", "_tick_count"))
-    found.windows, found._filled = set(history.windows), set(history._filled)
+    found.windows = set(history.windows)
     found.total_ring = _select_columns(history.total_ring, lanes)
     shared = history._has_shared_time
     found.time_ring = _select_columns(history.time_ring, np.zeros(1, np.intp) if shared else lanes)
@@ -101,5 +101,5 @@ def _select_columns(ring: SlotRing, columns: Index) -> SlotRing:
     ring.initialise_slot()
     found = SlotRing(ring.tick, ring.slot, ring.layers, ring.origin, ring.depth)
     found.layers = {name: layer[:, columns] for name, layer in ring.layers.items()}
-    found.current, found.size = ring.current, len(columns)
+    found.current, found.size, found.filled = ring.current, len(columns), [*ring.filled]
     return found

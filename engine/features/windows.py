@@ -83,8 +83,6 @@ class SampleWindow:
         """Whether these are all entities that ever had a sample."""
         self._full_since = 0
         """From this slot on, all had one sample at each step."""
-        self._filled: set[int] = set()
-        """The slots in which a sample came."""
         self._steady_period: tuple[tuple[int, int], float] = (-1, -1), np.nan
 
     @property
@@ -123,8 +121,6 @@ class SampleWindow:
         self._t, self._fresh = t, None
         self.shared = dict.fromkeys(self.shared)
         self.ring.advance(t)
-        if len(self._filled) > self.ring.depth:
-            self._filled = {slot for slot in self._filled if slot > self.ring.current - self.ring.depth}
 
     # --- samples of one time
 
@@ -134,7 +130,7 @@ class SampleWindow:
             sound = np.abs(value) <= MAX_VALUE
             if not sound.any():
                 return
-        self._filled.add(self.ring.current)
+        self.ring.mark_slots(self.ring.current)
         self._learn_intervals(sound, time)
         if self._is_time_pending and not is_same_mask(sound, self._shared_mask):
             self._time = self.time
@@ -197,7 +193,7 @@ class SampleWindow:
 
     def _add_samples(self, at: ColumnIndexer, every: F64, time: F64) -> None:
         """Take in samples of the entities `at`; `every` has the values of all entities, `time` those of `at`."""
-        self._filled.add(self.ring.current)
+        self.ring.mark_slots(self.ring.current)
         self.sampling.learn(at, time - self.time[at])
         if np.count_nonzero(self._unsampled[at]):
             self._init_first_samples(at, every, time)
@@ -218,7 +214,7 @@ class SampleWindow:
         behind = self.ring.slots_behind(t, time)
         good &= behind < min(self.ring.depth - 1, self.ring.current + 1)
         at, behind, value = at[good], behind[good], value[good]
-        self._filled.update((self.ring.current - behind).tolist())
+        self.ring.mark_slots(*(self.ring.current - behind).tolist())
         away = value - self._reference[at]
         # A running sum grows in every slot from the sample's own on.
         sample = np.repeat(np.arange(len(at)), behind + 1)
@@ -248,7 +244,7 @@ class SampleWindow:
         while ring.slot < self.ring.slot:
             ring.coarsen(ring.slot * ring.depth)
         self.ring.current = ring.current
-        self._filled = set(range(max(0, ring.current - self.ring.depth), ring.current + 1))
+        self.ring.mark_slots(*ring.filled)
         for name in self.ring.layers.keys() & ring.layers.keys():
             self.ring.layers[name][:, into] = (
                 ring.layers[name] if ring.depth == self.ring.depth else self._resize_layer(ring, name)
@@ -328,7 +324,7 @@ class SampleWindow:
             for window in span:
                 end = end + self.slot_counts(window)
                 offsets.update([end] if isinstance(end, int) else np.unique(end).tolist())
-        return self.ring.next_exit(self._filled, offsets)
+        return self.ring.next_exit(offsets)
 
     def _is_all_fresh(self) -> bool:
         """Whether the last sample of every entity that ever had one is recent."""

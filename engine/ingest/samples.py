@@ -8,6 +8,7 @@ series are sampled more rarely. A window's edge is therefore exact to one slot.
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -164,11 +165,8 @@ class SamplingPeriods:
     def grow(self, size: int) -> None:
         """Make room for `size` series."""
         old = len(self.stale_after)
-        self.period, self._first_intervals = (
-            pad_to_length(self.period, size),
-            pad_to_length(self._first_intervals, size),
-        )
-        self.stale_after = pad_to_length(self.stale_after, size)
+        for name in ("period", "_first_intervals", "stale_after"):
+            setattr(self, name, pad_to_length(getattr(self, name), size))
         self.stale_after[old:] = max(MAX_PERIOD_S / 2, STALE_PERIODS * self.tick)
         self.version += 1
 
@@ -197,30 +195,23 @@ class SamplingPeriods:
 
     def common_period(self, who: Mask) -> float:
         """The period of some series, if it is the same and known for good; else NaN."""
-        period = self.period[who]
-        same = (
-            len(period)
-            and (period == period[0]).all()
-            and not np.isnan(self._first_intervals[WARM_UP_INTERVALS - 1, who]).any()
-        )
+        period, last = self.period[who], self._first_intervals[WARM_UP_INTERVALS - 1, who]
+        same = len(period) and (period == period[0]).all() and not np.isnan(last).any()
         return float(period[0]) if same else np.nan
 
     def longest_period(self, at: slice) -> float:
         """The longest of some periods; 0 where none is known."""
         key = at.start or 0, -1 if at.stop is None else at.stop
-        version, found = self._extremes.get(key, (-1, 0.0))
-        if version != self.version:
-            found = float(np.fmax.reduce(self.period[at], initial=0.0))
-            self._extremes[key] = self.version, found
-        return found
+        return self._extreme(key, lambda: float(np.fmax.reduce(self.period[at], initial=0.0)))
 
     def shortest_stale_after(self) -> float:
         """The shortest horizon."""
-        key = -2, -2
+        return self._extreme((-2, -2), lambda: float(self.stale_after.min(initial=np.inf)))
+
+    def _extreme(self, key: tuple[int, int], compute: Callable[[], float]) -> float:
         version, found = self._extremes.get(key, (-1, 0.0))
         if version != self.version:
-            found = float(self.stale_after.min(initial=np.inf))
-            self._extremes[key] = self.version, found
+            self._extremes[key] = self.version, (found := compute())
         return found
 
     def learn(self, at: Index | slice, interval: F64) -> None:
@@ -343,6 +334,8 @@ class SlotRing:
         """Number of the current slot since the first sample; -1 before it."""
         self.size = 0
         self.origin = origin
+        self.filled: list[int] = []
+        """The slots in which a sample came, ascending, as far back as the ring reaches and further."""
         self._is_uninitialised = False
         """Whether the current slot still holds what was there a round ago."""
         names = tuple(layers)
@@ -542,19 +535,30 @@ class SlotRing:
         # A slot longer than a tick is mostly not yet full: one alone would see too little.
         return 2 if self.slot > self.tick else 1
 
-    def next_exit(self, filled: Iterable[int], offsets: Iterable[int]) -> float:
-        """Returns the time in seconds at which the next of the `filled` slots leaves a window; inf if none will.
+    def mark_slots(self, *slots: int) -> None:
+        """Notes that samples came in some slots."""
+        if len(slots) == 1 and (not self.filled or self.filled[-1] < slots[0]):
+            self.filled.append(slots[0])
+        elif not set(slots).issubset(self.filled[-len(slots) :]):
+            self.filled = sorted({*self.filled, *slots})
+        if len(self.filled) > 2 * self.depth:
+            del self.filled[: -self.depth]
 
-        `offsets` are the lengths of the windows in slots.
-        """
-        exits = np.add.outer(np.fromiter(filled, np.intp), np.minimum(np.fromiter(offsets, np.intp), self.depth - 1))
-        left = exits[exits > self.current]
-        return self.origin + float(left.min()) * self.slot if len(left) else np.inf
+    def next_exit(self, offsets: Iterable[int]) -> float:
+        """Returns when, in seconds, a filled slot next leaves a window of so many slots; inf if none will."""
+        found = np.inf
+        for offset in offsets:
+            steps = min(offset, self.depth - 1)
+            at = bisect_right(self.filled, self.current - steps)
+            if at < len(self.filled):
+                found = min(found, self.filled[at] + steps)
+        return self.origin + found * self.slot
 
     def coarsen(self, longest: float) -> None:
         """Doubles the slots until the ring reaches `longest` seconds back."""
         while longest > self.slot * (self.depth - 2):
             self._double_slots()
+            self.filled = [*range(max(0, self.current - self.depth), self.current + 1)]
 
     def _double_slots(self) -> None:
         self.initialise_slot()
