@@ -16,7 +16,7 @@ from skewscope.adapters.runtime.playback import TickPlayer
 from skewscope.adapters.runtime.replay import tick_ends
 from skewscope.engine.advice.advice import PolicyEvaluator, ReferenceMatcher
 from skewscope.engine.advice.policy import compile_policies
-from skewscope.engine.engine import TICK_S, Engine
+from skewscope.engine.engine import TICK_S, Engine, IncidentChange
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable, concat_blocks
 from skewscope.engine.model.arrays import F64, Index
 from skewscope.engine.model.incident import Incident
@@ -74,13 +74,23 @@ class Track:
         self._player = TickPlayer(engine, table)
         self._input_hash = setup.input_hash
 
+    @property
+    def engine(self) -> Engine:
+        """The engine, for questions about its state."""
+        return self._player.engine
+
     def judge(self, segment: Segment) -> None:
         """Judges the next segment."""
+        for _ in self.play(segment):
+            pass
+
+    def play(self, segment: Segment) -> Iterator[tuple[float, tuple[IncidentChange, ...]]]:
+        """Judges the next segment; yields after each tick its end in seconds and the changes to incidents."""
         edges = np.concatenate(([0], np.cumsum(segment.sizes))).tolist()
         block = segment.block
         for n, t in enumerate(segment.ends.tolist()):
             some = slice(edges[n], edges[n + 1])
-            self._player.play(t, Block(block.time[some], block.series[some], block.value[some]))
+            yield t, self._player.play(t, Block(block.time[some], block.series[some], block.value[some]))
 
     def list_incidents(self) -> tuple[Incident, ...]:
         """Returns all incidents, in the order of the contract."""

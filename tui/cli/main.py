@@ -22,6 +22,7 @@ from skewscope.tui.cli import (
     silences,
     simulate,
     topology,
+    what_if,
 )
 from skewscope.tui.cli.catalogue import kb
 from skewscope.tui.cli.options import (
@@ -245,11 +246,24 @@ def _replay_one(path: Path, *, as_json: bool, why: bool, span: TimeRange, **how:
 
 
 @cli.command("explain", cls=DiagnoseCommand)
-@click.argument("what", metavar="INCIDENT_ID|CONDITION|SYMPTOM")
+@click.argument("what", metavar="[INCIDENT_ID|CONDITION|SYMPTOM]", required=False)
+@click.option("--why-not", metavar="CONDITION", help="Explain why this was not told, with --at and --time.")
+@click.option("--at", metavar="ENTITY", help="Where it was not told: the name of a node, rank, port, GPU ...")
+@click.option("--time", type=parse_time, metavar="TIME", help="When it was not told.")
+@click.option("--over", metavar="RECORDING", help="Telemetry for --why-not (default: the built-in demo).")
 @recording_option
 @json_option
-def explain(what: str, recording: Path | None, as_json: bool) -> None:
-    """Explain an incident in depth, or a condition or symptom of the catalogue."""
+def explain(what: str | None, recording: Path | None, as_json: bool, **asked: Any) -> None:
+    """Explain an incident in depth, or a condition or symptom of the catalogue; or why something was not told.
+
+    For example: `explain --why-not tp-straggler --at n3 --time 2026-11-20T23:10:30Z --over RECORDING` prints each item
+    of evidence of its rules at that time, with verdict, value and threshold, and what was missing.
+    """
+    if what is None or asked["why_not"]:
+        if what is not None:
+            raise click.UsageError("Give either an incident or entry, or --why-not.")
+        what_if.explain_why_not(what_if.WhyNotOptions(**asked), as_json=as_json)
+        return
     from skewscope.tui.render.catalogue import entry_lines  # noqa: PLC0415
     from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
     from skewscope.tui.render.incident_layout import full_lines  # noqa: PLC0415
@@ -345,6 +359,7 @@ def _readable_signals(path: Path | None) -> frozenset[str]:
 
 cli.add_command(reports.watch)
 cli.add_command(reports.report)
+cli.add_command(what_if.what_if)
 cli.add_command(controller.run)
 cli.add_command(controller.config)
 cli.add_command(controller.audit)

@@ -1,0 +1,95 @@
+"""Measures backtests: `python -m bench.backtest_load --node-days 100`, 64 nodes sampled each second, 30 series a node.
+
+It writes a recording as node, GPU and port exporters would fill it, a table for each 2.5 hours, tries one rule on it,
+then two versions of the rule, then all rules with symptoms on its first part, and prints elapsed and processor seconds
+and how much faster than real time each was. The recording is deleted at the end.
+"""
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from bench.long_replay import START, write_table
+from skewscope.adapters.backtest.backtest import BacktestOptions, run_backtest
+from skewscope.adapters.backtest.rule_set import RuleSet, load_rule_set
+from skewscope.adapters.backtest.telemetry import TelemetrySpan, open_telemetry
+from skewscope.kb.loader import catalogue
+from skewscope.rules.loader import RULES_FOLDER
+
+GPUS, PORTS = 4, 2
+TABLE_S = 9000
+DAY_S = 86_400
+RULE = "intra-node-gpu-skew-of-a-gpu"
+
+
+def write_recording(folder: Path, nodes: int, seconds: int) -> int:
+    """Writes a recording with a table for each 2.5 hours; returns its bytes."""
+    folder.mkdir(parents=True)
+    ports = [{"name": f"p{n}", "network": "east-west", "speed": "400 Gbit/s"} for n in range(PORTS)]
+    fleet = [{"name": f"n{n}", "gpus": GPUS, "ports": ports} for n in range(nodes)]
+    (folder / "topology.yaml").write_text(json.dumps({"version": 1, "nodes": fleet}))
+    inputs = []
+    for number, begin in enumerate(range(0, seconds, TABLE_S)):
+        name = f"part-{number:03}.parquet"
+        write_table(folder / name, nodes, np.arange(begin, min(seconds, begin + TABLE_S)), seconds)
+        inputs.append({"kind": "parquet", "path": name})
+    (folder / "recording.yaml").write_text(json.dumps({"version": 1, "topology": "topology.yaml", "inputs": inputs}))
+    return sum(file.stat().st_size for file in folder.iterdir())
+
+
+def processor_seconds() -> float:
+    """Returns the processor time of this process and of those that it waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def measure(what: str, folder: Path, versions: list[RuleSet], workers: int, seconds: float = np.inf) -> None:
+    """Runs a backtest of the first seconds and prints what it took."""
+    end = START + seconds if np.isfinite(seconds) else None
+    recording = open_telemetry(str(folder), TelemetrySpan(None, end), folder, lambda _stage, _share: None)
+    began, used = time.monotonic(), processor_seconds()
+    found = run_backtest([recording], versions, BacktestOptions(workers))
+    elapsed, used = time.monotonic() - began, processor_seconds() - used
+    (one,) = found.recordings
+    span = one.end - one.start
+    told = [sorted(incident.condition for incident in incidents) for incidents in one.incidents]
+    print(f"{what}: {one.node_days:.1f} node-days, {one.samples:,} samples, {told}")
+    print(f"  {elapsed:.0f} s elapsed ({span / elapsed:.0f} times as fast as real time), {used:.0f} s of processors")
+    print(f"  on {workers} free cores {span / (used / workers):.0f} times, if all of it were parallel", flush=True)
+
+
+def main() -> None:
+    """Writes, measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=64)
+    parser.add_argument("--node-days", type=float, default=100.0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--rule", default=RULE)
+    wanted = parser.parse_args()
+    os.environ.setdefault("SKEWSCOPE_MAX_BYTES", str(64 << 30))
+    seconds = round(wanted.node_days * DAY_S / wanted.nodes)
+    known = catalogue()
+    rule = load_rule_set(wanted.rule, known)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "long"
+        size = write_recording(folder, wanted.nodes, seconds)
+        print(f"{seconds} s of {wanted.nodes} nodes, {size / 1e9:.2f} GB", flush=True)
+        text = (RULES_FOLDER / f"{wanted.rule}.yaml").read_text()
+        stricter = Path(scratch) / f"{wanted.rule}.yaml"
+        stricter.write_text(text.replace("fire: {score: 5, hold: ", "fire: {score: 5, hold: 5*"))
+        measure("one rule", folder, [rule], wanted.workers)
+        measure("two versions of it", folder, [rule, load_rule_set(str(stricter), known)], wanted.workers)
+        part = min(seconds, TABLE_S)
+        measure("all rules and symptoms", folder, [load_rule_set(str(RULES_FOLDER), known)], wanted.workers, part)
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
