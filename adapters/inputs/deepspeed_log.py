@@ -18,6 +18,7 @@ from skewscope.engine.ingest.feed import Block
 
 LABEL = "DeepSpeed training log"
 PLACED_BY_NAME = True
+LOG_MARKS = (b"SamplesPerSec=", b"samples/sec: ", b"[Rank ")
 EXAMPLE = "`... global_step=10, RunningAvgSamplesPerSec=110.9, CurrSamplesPerSec=111.3, ...`"
 THROUGHPUT = re.compile(
     r"(?:global_step=(?P<step>\d{1,15}), RunningAvgSamplesPerSec=[^,]*, Curr|\b\d+/(?P<old_step>\d{1,15}), )"

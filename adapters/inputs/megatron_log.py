@@ -18,6 +18,7 @@ from skewscope.engine.ingest.feed import Block
 
 LABEL = "Megatron-LM training log"
 PLACED_BY_NAME = True
+LOG_MARKS = (b"elapsed time per iteration", b"elapsed_time_per_iteration")
 EXAMPLE = "`iteration 10/ 100 | ... elapsed time per iteration (ms): 123.4 |`"
 ITERATION = re.compile(r"\biteration[ =]+(?P<iteration>\d{1,15})/ *\d+ \|")
 ELAPSED = re.compile(

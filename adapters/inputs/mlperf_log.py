@@ -22,6 +22,7 @@ from skewscope.kb.problems import InputError, Problem
 
 LABEL = "MLPerf training log"
 PLACED_BY_NAME = True
+LOG_MARKS = (b":::MLLOG ",)
 EXAMPLE = '`:::MLLOG {..., "key": "tracked_stats", "value": {"throughput": 2.1}, ...}`'
 MARK = ":::MLLOG "
 MAX_NUMBER = 1e18

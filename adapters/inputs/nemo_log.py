@@ -17,6 +17,7 @@ from skewscope.engine.ingest.feed import Block
 
 LABEL = "NeMo training log"
 PLACED_BY_NAME = True
+LOG_MARKS = (b"train_step_timing in s", b"reduced_train_loss=")
 EXAMPLE = "`iteration 10/99 | ... global_step: 10 | ... train_step_timing in s: 2.345`"
 NUMBER = r"(?P<number>\d{1,15}(?:\.\d*)?(?:e[+-]?\d\d?)?)"
 TIMING = re.compile(r"train_step_timing in s[:=] ?" + NUMBER)

@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from skewscope.adapters.formats.bounds import INPUTS
 from skewscope.adapters.formats.compression import open_stream
+from skewscope.adapters.inputs.log_recognition import LookAhead, find_log_kind
 from skewscope.adapters.inputs.recording import RECORDING_FILE, Input, input_readers, problem_text
 from skewscope.kb.problems import InputError, Problem, join_names
 
@@ -38,6 +39,7 @@ class FoundInputs:
     """Paths relative to the folder that contains all."""
     skipped: list[SkippedFile] = field(default_factory=list)
     """Files in folders that are not read."""
+    ahead: LookAhead = field(default_factory=LookAhead)
     _places: dict[tuple[str, str], int] = field(default_factory=dict)
     """Place of each input in the list, by kind and path."""
 
@@ -72,16 +74,20 @@ def known_kinds() -> list[str]:
     return [getattr(module, "LABEL", kind) for kind, module in input_readers().items()]
 
 
-def find_kind(path: Path) -> str:
+def find_kind(path: Path, ahead: LookAhead | None = None) -> str:
     """Returns the kind of a file, '' for none.
+
+    Args:
+        path: the file.
+        ahead: what may be read of logs that begin with something else; None for the most of one file.
 
     Raises:
         InputError: the file cannot be read.
     """
     with open_stream(path) as stream:
         head = stream.read(HEAD_BYTES)
-    fitting = (kind for kind, module in input_readers().items() if _is_recognised(module, head, path.name))
-    return next(fitting, "")
+        fitting = (kind for kind, module in input_readers().items() if _is_recognised(module, head, path.name))
+        return next(fitting, "") or find_log_kind(stream, head, path.name, ahead or LookAhead())
 
 
 def _is_recognised(module: object, head: bytes, name: str) -> bool:
@@ -102,10 +108,10 @@ def find_inputs(
         if path.is_dir():
             _add_folder(path, folder, found, progress or (lambda _, __: None))
             continue
-        kind = find_kind(path)
+        kind = find_kind(path, found.ahead)
         if not kind:
             raise InputError([_unknown_file(path)])
-        files = _siblings(path, kind) if _is_folder(kind) else ()
+        files = _siblings(path, kind, found.ahead) if _is_folder(kind) else ()
         found.add(_make_input(kind, path, folder, files))
     found.join_sets()
     if not found.inputs:
@@ -119,12 +125,12 @@ def _is_folder(kind: str) -> bool:
     return bool(getattr(input_readers()[kind], "FOLDER", False))
 
 
-def _siblings(path: Path, kind: str) -> tuple[str, ...]:
+def _siblings(path: Path, kind: str, ahead: LookAhead) -> tuple[str, ...]:
     """Returns the names of the files of a kind that lie beside a file of it, with the file's own."""
     others = (
         each for each in sorted(path.parent.iterdir())[: INPUTS.limit()] if each.is_file() and each.name[0] != "."
     )
-    return tuple(each.name for each in others if each == path or _kind_or_reason(each)[0] == kind)
+    return tuple(each.name for each in others if each == path or _kind_or_reason(each, ahead)[0] == kind)
 
 
 def _add_folder(path: Path, folder: Path, found: FoundInputs, progress: Callable[[str, float], None]) -> None:
@@ -138,7 +144,7 @@ def _add_folder(path: Path, folder: Path, found: FoundInputs, progress: Callable
             progress(f"look for inputs: {number} files", 0.0)
         if file.name in IGNORED_NAMES:
             continue
-        kind, reason = _kind_or_reason(file)
+        kind, reason = _kind_or_reason(file, found.ahead)
         if not kind:
             found.skipped.append(SkippedFile(shown, reason))
         elif _is_folder(kind):
@@ -149,10 +155,10 @@ def _add_folder(path: Path, folder: Path, found: FoundInputs, progress: Callable
         found.add(_make_input(kind, parent / names[0], folder, tuple(names), is_found=True))
 
 
-def _kind_or_reason(file: Path) -> tuple[str, str]:
+def _kind_or_reason(file: Path, ahead: LookAhead) -> tuple[str, str]:
     """Returns the kind of a file, or '' and why it has none."""
     try:
-        return find_kind(file), UNKNOWN_KIND
+        return find_kind(file, ahead), UNKNOWN_KIND
     except InputError as error:
         return "", problem_text(error.problems[0])
 

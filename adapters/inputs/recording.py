@@ -5,7 +5,7 @@ define `NEEDS` (required labels), `FOLDER` (whether the path is a folder), `OTHE
 hold folders), `READS_IN_PARALLEL` (whether it reads the files of one input in processes of its own) and
 `WRITTEN_COUNTS` (whether their times do). `LABEL` is what messages call the kind, `SET_KIND` the kind of a folder
 with several files of it, `recognise` tells it by a file's first bytes and name, and `scan` or `read_series` lists its
-series for the inference of a topology.
+series for the inference of a topology. `file_origin`, `log_years` and `log_recognition` say which else they look for.
 """
 
 import datetime as dt

@@ -18,6 +18,7 @@ from skewscope.kb.problems import InputError, Problem
 
 LABEL = "SGLang server log"
 PLACED_BY_NAME = True
+LOG_MARKS = (b"Decode batch", b"Prefill batch")
 BATCH = re.compile(r"\b(?P<kind>Decode|Prefill) batch(?: \[[^\]]{1,40}\])?[.,] (?P<fields>#.*)")
 ACTOR = re.compile(r"^\(SGLangEngine pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[^,)\s]{1,60}))?\)")
 """Before the lines of several engines that Ray runs and whose output it joins."""

@@ -18,6 +18,7 @@ from skewscope.kb.problems import InputError, Problem
 
 LABEL = "vLLM server log"
 PLACED_BY_NAME = True
+LOG_MARKS = (b"Avg prompt throughput: ", b"with config: model=")
 YEARLESS = True
 """Its times have no year."""
 STATISTICS = "Avg prompt throughput: "

@@ -1,0 +1,53 @@
+"""Recognition of logs whose first line of a known kind lies far behind their begin, as after what servers print first.
+
+Readers of logs name in `LOG_MARKS` texts of which each line that they know has one: most of a log is passed over fast.
+"""
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import BinaryIO
+
+from skewscope.adapters.inputs.recording import input_readers
+
+BLOCK_BYTES = 1 << 16
+"""As many as are enough for `recognise`."""
+MAX_LOG_BYTES = 8 << 20
+"""Bytes of a file that are looked at."""
+MAX_OVERLAP = 1 << 14
+"""Bytes of a line that the end of a block cuts."""
+
+
+@dataclass
+class LookAhead:
+    """Bytes that are still looked at behind the first ones of files: a folder may hold many logs of no known kind."""
+
+    left: int = 256 << 20
+
+
+def find_log_kind(stream: BinaryIO, head: bytes, name: str, ahead: LookAhead) -> str:
+    """Returns the kind of a log by what follows its first bytes; '' for none.
+
+    Args:
+        stream: the file, behind its first bytes.
+        head: those bytes.
+        name: name of the file.
+        ahead: what may be read; less afterwards.
+    """
+    if len(head) < BLOCK_BYTES or b"\0" in head:
+        return ""
+    readers = {kind: module for kind, module in input_readers().items() if hasattr(module, "LOG_MARKS")}
+    held = head
+    for _ in range(MAX_LOG_BYTES // BLOCK_BYTES):
+        held = held[held.rfind(b"\n") + 1 :][-MAX_OVERLAP:]
+        more = stream.read(BLOCK_BYTES - len(held)) if ahead.left > 0 else b""
+        ahead.left -= len(more)
+        held += more
+        if not more or b"\0" in more:
+            break
+        if kind := next((kind for kind, module in readers.items() if _is_log(module, held, name)), ""):
+            return kind
+    return ""
+
+
+def _is_log(module: ModuleType, block: bytes, name: str) -> bool:
+    return any(mark in block for mark in module.LOG_MARKS) and bool(module.recognise(block, name))
