@@ -331,13 +331,14 @@ class AgentReceiver:
     def trouble(self) -> str:
         """Returns a problem with agents in words; '' for none."""
         now, agents = self.clock.now(), list(self.agents.values())
-        silent = sum(now - agent.last_seen > SILENT_AFTER for agent in agents)
+        # A clock that was set back makes times lie ahead.
+        silent = sum(abs(now - agent.last_seen) > SILENT_AFTER for agent in agents)
         off = sum(
-            abs(agent.clock_offset) > MAX_CLOCK_OFFSET for agent in agents if now - agent.last_seen <= SILENT_AFTER
+            abs(agent.clock_offset) > MAX_CLOCK_OFFSET for agent in agents if abs(now - agent.last_seen) <= SILENT_AFTER
         )
         text = [f"{silent} of {len(agents)} agents are silent"] if silent else []
         foreign = sorted(agent.node for agent in agents if agent.foreign_series)
-        refused = sorted(agent.node for agent in agents if now - agent.refused_at <= NAMED_FOR)
+        refused = sorted(agent.node for agent in agents if abs(now - agent.refused_at) <= NAMED_FOR)
         text += [f"{_name_some(foreign)} sent series of others, which were refused"] if foreign else []
         text += [f"{_name_some(refused)} sent more than its share"] if refused else []
         return ", ".join([*text, f"the clocks of {off} are off by more than {MAX_CLOCK_OFFSET:g} s"] if off else text)

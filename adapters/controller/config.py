@@ -15,9 +15,12 @@ from skewscope.adapters import notify
 from skewscope.adapters.actions.settings import ActionSettings, check_members, read_actions
 from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.config.secret import SECRET_HINT, Secret, read_secret
+from skewscope.adapters.controller.fleet_config import read_fleet
 from skewscope.adapters.controller.leader_election import DEFAULT_LEASE, LeaseConfig
 from skewscope.adapters.controller.recorder import RecordingRetention
 from skewscope.adapters.controller.silences import MAX_DAYS, MAX_SHARE, SilenceLimits
+from skewscope.adapters.controller.store_file import is_database
+from skewscope.adapters.fleet.fleet_settings import FleetSettings
 from skewscope.adapters.sources import source_kinds
 from skewscope.adapters.targets import target_kinds
 from skewscope.engine.model.topology import Topology
@@ -122,6 +125,8 @@ class ControllerConfig:
     targets: tuple[ComponentConfig, ...] = ()
     """Systems that actions may change."""
     actions: ActionSettings = field(default_factory=ActionSettings)
+    fleet: FleetSettings | None = None
+    """Shards of a fleet beyond one process; None: this process judges all nodes."""
 
 
 OPTIONAL_FIELDS = (
@@ -138,6 +143,7 @@ OPTIONAL_FIELDS = (
     "silences",
     "targets",
     "actions",
+    "fleet",
     "note",
 )
 """Optional fields of the file; version and topology are required."""
@@ -183,9 +189,11 @@ def read(path: Path) -> ControllerConfig:
         _parse_limits(fields),
         targets,
         read_actions(fields, cluster, [one.name for one in targets]),
+        read_fleet(fields, folder),
     )
     if not (listen.is_loopback or listen.unprotected):
         _check_exposure(fields, config)
+    _check_files(fields, config)
     if fields.problems:
         raise InputError(set(fields.problems))
     return config
@@ -200,6 +208,22 @@ def _check_exposure(fields: FieldReader, config: ControllerConfig) -> None:
     elif config.anonymous != "none":
         found, hint = f"{config.anonymous!r} for all who reach {host}", "Say `unprotected: true` under listen."
         fields.add_problem(("auth", "anonymous"), found, "'none' where it can be reached from elsewhere", hint)
+
+
+def _check_files(fields: FieldReader, config: ControllerConfig) -> None:
+    """Reports files that would be written over others."""
+    tls = config.tls or TlsConfig("", "", "")
+    others = {Path(name).resolve(): "a file of TLS" for name in (tls.certificate, tls.key, tls.clients) if name}
+    others |= {config.path.resolve(): "this file", config.topology_path.resolve(): "the topology"}
+    lock = ("leader", "lock"), config.leader.path if config.leader else None
+    for at, path in ((("store", "path"), config.store), lock):
+        if path is not None and (place := path.resolve()) in others:
+            fields.add_problem(at, f"{path.name!r}, which is {others[place]}", "a file of its own")
+        elif path is not None:
+            others[place] = "the " + at[0]
+    if config.store.is_file() and not is_database(config.store):
+        hint = "Give the store a name of its own: it is made if there is none."
+        fields.add_problem(("store", "path"), f"{config.store.name!r}, which is no database", "a database", hint)
 
 
 def _check_variables(fields: FieldReader) -> None:

@@ -92,7 +92,8 @@ class Controller:
     def __post_init__(self) -> None:
         self.supervisor = SourceSupervisor(self.clock)
         self.receiver = AgentReceiver(self.config.topology, self.clock)
-        self.dispatcher = Dispatcher(self.clock, StoreReader(self.config.store).notifications, self._record_delivery)
+        reader = StoreReader(self.config.store, lambda: self.is_store_pending)
+        self.dispatcher = Dispatcher(self.clock, reader.notifications, self._record_delivery)
         self.election = LeaderElection(
             self.config.leader,
             ControllerParticipant(self.dispatcher, self.clock, self._last_tick_time, self._audit_leadership),
@@ -112,10 +113,10 @@ class Controller:
         self._t = -math.inf
         self._reloading = asyncio.Lock()
         self._is_closing = False
+        self._making_room: asyncio.Task[None] | None = None
 
     # --- life cycle
 
-        self._making_room: asyncio.Task[None] | None = None
     async def start(self) -> None:
         """Opens store and engine, and starts the sources.
 
@@ -191,15 +192,15 @@ class Controller:
         if self.tick_stats.ticks % AGENT_SAVE_TICKS == 0 or len(self.receiver.agents) != self._saved_agents:
             self._saved_agents = len(self.receiver.agents)
             heard = self.receiver.agent_records()
-            await self._run_in_thread(lambda: self._active_pipeline.save_agents(heard, t))
+            await self._run_in_thread(lambda: self._active_pipeline.save_agents(heard))
         self.tick_stats.ticks += 1
         self.tick_stats.duration = self.clock.now() - begun
         self._freeze_when_steady(self.last_result.series)
+        if self._active_pipeline.needs_room and not self._reloading.locked():
+            self._making_room = asyncio.create_task(self._make_room(), name="room for series")
         for tell in tuple(self.subscribers):
             try:
                 tell(self.last_result)
-        if self._active_pipeline.needs_room and not self._reloading.locked():
-            self._making_room = asyncio.create_task(self._make_room(), name="room for series")
             except Exception:
                 log.exception("a subscriber failed")
 
@@ -230,7 +231,7 @@ class Controller:
         assert self._pipeline is not None
         now = self.clock.now()
         self._pipeline.step(max(self._t + TICK_S, math.ceil(now)), self._leftover)
-        self._pipeline.save_agents(self.receiver.agent_records(), now)
+        self._pipeline.save_agents(self.receiver.agent_records())
         self._pipeline.close(now)
         self._stack.close()
 
@@ -269,6 +270,12 @@ class Controller:
         await self._run_in_thread(self._add_audit_entry, "reloaded")
         return tuple(payload)
 
+    async def _make_room(self) -> None:
+        """Leaves out the series that have long been silent, where their owners have too many."""
+        async with self._reloading:
+            if self._active_pipeline.needs_room and not self._is_closing:
+                await self._change_engine()
+
     async def _change_engine(self) -> None:
         """Puts a new engine in place that knows what the present one does; that judges on until then."""
         prepared = await asyncio.to_thread(self._prepare_engine, self._active_pipeline)
@@ -278,12 +285,6 @@ class Controller:
         prepared = prepare_engine(self.config.topology, self.catalogue, self.actions.measured_signals)
         prepared.expect_series(before)
         return prepared
-
-    async def _make_room(self) -> None:
-        """Leaves out the series that have long been silent, where their owners have too many."""
-        async with self._reloading:
-            if self._active_pipeline.needs_room and not self._is_closing:
-                await self._change_engine()
 
     def _update_wanted_signals(self) -> None:
         """Keeps only those series of agents that are read; all of them when recording."""
@@ -407,6 +408,11 @@ class Controller:
     def is_store_damaged(self) -> bool:
         """Whether the store was found to have damaged pages."""
         return self._pipeline is not None and bool(self._pipeline.store_damage)
+
+    @property
+    def is_store_pending(self) -> bool:
+        """Whether the store could not be written since the start."""
+        return self._pipeline is not None and self._pipeline.store.is_offline
 
     @property
     def is_leader(self) -> bool:

@@ -7,14 +7,13 @@ over restarts, so that a controller that is restarted again and again resolves w
 makes no incident end before it began.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from skewscope.adapters.controller.elapsed_time import ElapsedTime
+from skewscope.adapters.runtime.elapsed_time import ElapsedTime
 from skewscope.engine.engine import IncidentChange
-from skewscope.engine.model.incident import Incident
+from skewscope.engine.model.incident import Incident, replace_ids, replace_references
 from skewscope.engine.model.verdict import NO, YES
 
 RESTORE_WAIT = 90.0
@@ -28,7 +27,6 @@ TEXT_NOT_SEEN = "resolved: not seen again after a restart"
 TEXT_FOUND_ANEW = "resolved: found anew while the store could not be read"
 TEXT_GONE = "resolved: its place is no longer in the topology"
 TEXT_UNKNOWN = "resolved: nothing was heard of it for a day after a restart"
-WORD = re.compile(r"[\w-]+")
 
 Key = tuple[str, str, str]
 
@@ -94,11 +92,12 @@ class RestoredIncidents:
             if one.id not in self._restored and (before := self.waiting.pop(match_key(one), None)):
                 self._restored[one.id] = before
                 self.waits.pop(before.id, None)
-        payload = [_restore_change(change, self._restored) for change in changes]
+        ids = self._known_ids()
+        payload = [_restore_change(change, self._restored, ids) for change in changes]
         payload += [*self._news, *self._resolve_missing(t, step, verdict)]
         self._news.clear()
         gone = (*self.waiting.values(), *self._resolved)
-        return (*(self._restore(one) for one in incidents), *gone), tuple(payload)
+        return (*(self._restore(one, ids) for one in incidents), *gone), tuple(payload)
 
     def forget_before(self, before: float) -> None:
         """Forgets incidents resolved before a time."""
@@ -121,10 +120,12 @@ class RestoredIncidents:
 
     def end(self, t: float, gone: Iterable[Incident]) -> None:
         """Ends incidents of the engine whose places are no longer in the topology; resolved ones stay known."""
-        for one in map(self._restore, gone):
+        ids = self._known_ids()
+        for each in gone:
+            one = self._restore(each, ids)
             if one.state == "firing":
                 self._news.append(IncidentChange(t, one.id, TEXT_GONE))
-                one = replace(one, state="resolved", resolved_at=max(t, one.opened_at))  # noqa: PLW2901
+                one = replace(one, state="resolved", resolved_at=max(t, one.opened_at))
             self._resolved.append(one)
 
     def waiting_incidents(self) -> Iterable[Incident]:
@@ -147,18 +148,16 @@ class RestoredIncidents:
                 payload.append(IncidentChange(t, one.id, why))
         return payload
 
-    def _restore(self, one: Incident) -> Incident:
+    def _known_ids(self) -> dict[str, str]:
+        """Returns the earlier id of each incident of the engine that has one."""
+        return {id_: before.id for id_, before in self._restored.items()}
+
+    def _restore(self, one: Incident, ids: Mapping[str, str]) -> Incident:
         before = self._restored.get(one.id)
-        root = self._restored.get(one.root_id)
         if before is not None:
             ended = one.resolved_at and max(one.resolved_at, before.opened_at)
             one = replace(one, id=before.id, opened_at=before.opened_at, resolved_at=ended)
-        history = tuple((t, _rename(what, self._restored)) for t, what in one.history)
-        if history != one.history:
-            one = replace(one, history=history)
-        if root and one.explained_by:
-            one = replace(one, explained_by=replace(one.explained_by, id=root.id))
-        return one
+        return replace_references(one, ids)
 
 
 def match_key(one: Incident) -> Key:
@@ -166,13 +165,8 @@ def match_key(one: Incident) -> Key:
     return one.condition, one.kind, one.name
 
 
-def _restore_change(change: IncidentChange, known: dict[str, Incident]) -> IncidentChange:
-    before, what = known.get(change.id), _rename(change.what, known)
+def _restore_change(change: IncidentChange, known: Mapping[str, Incident], ids: Mapping[str, str]) -> IncidentChange:
+    before, what = known.get(change.id), replace_ids(change.what, ids)
     if before is None:
         return IncidentChange(change.t, change.id, what)
     return IncidentChange(change.t, before.id, TEXT_STILL_FIRING if what == "opened" else what)
-
-
-def _rename(text: str, known: dict[str, Incident]) -> str:
-    """Returns a text in which incidents have their earlier ids: `explained by ID` must name one that exists."""
-    return WORD.sub(lambda found: known[found[0]].id if found[0] in known else found[0], text)

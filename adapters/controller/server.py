@@ -86,7 +86,8 @@ class ControllerApp:
 
     def __post_init__(self) -> None:
         self.access_control = AccessControl(self.controller.config)
-        context = ApiContext(self.controller, StoreReader(self.controller.config.store))
+        reader = StoreReader(self.controller.config.store, lambda: self.controller.is_store_pending)
+        context = ApiContext(self.controller, reader)
         routes = [
             StarletteRoute(route.path, self._endpoint(route, context), methods=[route.method]) for route in ROUTES
         ]

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from skewscope.adapters.actions import ledger
 from skewscope.adapters.actions.summary import describe_actions
 from skewscope.adapters.controller import agent_registry, audit
-from skewscope.adapters.controller.elapsed_time import ElapsedTime
 from skewscope.adapters.controller.incident_restore import Wait
 from skewscope.adapters.controller.silences import Silence, from_row, to_row
 from skewscope.adapters.controller.store_file import (
@@ -24,12 +23,14 @@ from skewscope.adapters.controller.store_file import (
     describe_damage,
     file_identity,
     is_unavailable,
+    is_unfinished,
     may_come_back,
     open_for_reading,
     open_for_writing,
 )
 from skewscope.adapters.notify import outbox
 from skewscope.adapters.notify.base import Notification
+from skewscope.adapters.runtime.elapsed_time import ElapsedTime
 from skewscope.engine.actions.action import Action
 from skewscope.engine.engine import IncidentChange
 from skewscope.engine.model.incident import DIAGNOSIS, Incident, IncidentEvidence, parse_incident, upgrade_incident
@@ -39,9 +40,13 @@ REOPEN_PERIOD = 5.0
 """Seconds between two attempts to open a file that could not be written at the start."""
 MAX_GAP = 86400.0
 """Seconds without a controller that count as time that passed; more may be a jump of the clock."""
+MAX_STEP = 10.0
+"""The same between two ticks of one."""
 MAX_DESCRIBED = 20
 """Actions of one incident that a notification counts."""
 MAX_EVENTS = 1000
+MAX_ACTIONS_AT_START = 10_000
+"""Latest actions that a controller reads where it cannot write; those that may still change something are of today."""
 MAX_INCIDENTS = 10_000
 SELECT_SILENCES = "SELECT id, match, starts, ends, owner, comment, ended FROM silences"
 
@@ -82,8 +87,20 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE elapsed (number INTEGER PRIMARY KEY, at REAL NOT NULL, seconds REAL NOT NULL) STRICT",
         "CREATE TABLE waits (incident TEXT PRIMARY KEY, unseen REAL NOT NULL, waited REAL NOT NULL) STRICT",
     ),
+    agent_registry.MORE_COLUMNS,
 )
 """What each schema version adds to the previous one; existing entries never change."""
+
+
+ROWS_AT_START = (
+    ("incidents", (), "SELECT * FROM incidents WHERE state = 'firing'"),
+    # A notifier may have to be told the end of one that is over.
+    ("incidents", ("telling",), "SELECT * FROM incidents WHERE id IN (SELECT incident FROM telling)"),
+    ("silences", (), "SELECT * FROM silences WHERE ended = ''"),
+    *((table, (), f"SELECT * FROM {table}") for table in ("telling", "acting", "agents", "waits", "elapsed")),  # noqa: S608
+    ("actions", (), f"SELECT * FROM actions ORDER BY created DESC LIMIT {MAX_ACTIONS_AT_START}"),  # noqa: S608
+)
+"""What a controller reads of its store when it starts: that is all it needs where it cannot write."""
 
 
 class StoreError(Exception):
@@ -125,7 +142,7 @@ class Store:
                 raise describe_damage(self.path, error) from None
             self._offline = f"the store {self.path} cannot be written: {error}"
             with self._report_damage():
-                self._connection = copy_to_memory(self.path, MIGRATIONS)
+                self._connection = copy_to_memory(self.path, MIGRATIONS, ROWS_AT_START)
         self.elapsed = self._load_elapsed()
 
     def _open_file(self) -> sqlite3.Connection:
@@ -149,6 +166,11 @@ class Store:
             raise StoreError(self._offline) from None
         self._connection.close()
         self._connection, self._offline, self.recovered = connection, "", True
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the file could not be written since the start."""
+        return bool(self._offline)
 
     def close(self) -> None:
         """Closes the file."""
@@ -287,7 +309,8 @@ class Store:
     def _load_elapsed(self) -> ElapsedTime:
         with self._report_damage():
             row = self._connection.execute("SELECT seconds, at FROM elapsed").fetchone()
-            return ElapsedTime(MAX_GAP, *(row or ()))
+            seconds, at = row or (0.0, None)
+            return ElapsedTime(MAX_STEP, seconds, at, MAX_GAP)
 
     def agents(self) -> list[agent_registry.AgentRecord]:
         """Returns the agents of the last run.
@@ -349,12 +372,19 @@ class StoreReader:
     """Read access to a store from any thread: one connection per query."""
 
     path: Path
+    is_pending: Callable[[], bool] = lambda: False
+    """Whether the file may not be there yet, or not be complete, as its disk has no room: it reads as empty then."""
 
     @contextmanager
     def connect(self) -> Iterator[sqlite3.Connection]:
         """Yields a read-only connection."""
-        with closing(open_for_reading(self.path)) as connection:
+        with closing(self._open()) as connection:
             yield connection
+
+    def _open(self) -> sqlite3.Connection:
+        if self.is_pending() and is_unfinished(self.path, MIGRATIONS):
+            return copy_to_memory(self.path, MIGRATIONS, ROWS_AT_START)
+        return open_for_reading(self.path)
 
     def incident(self, id_: str) -> dict[str, Any] | None:
         """Returns the contract's object of an incident, with its history; None if there is none."""

@@ -1,5 +1,6 @@
-"""Opens the file of a store: for writing, for reading, or, where the disk lets nothing be written, a copy in memory."""
+"""Opens the file of a store: for writing, for reading, or, where nothing can be written, a part of it in memory."""
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -14,8 +15,11 @@ from skewscope.kb.problems import InputError, Problem
 BUSY_TIMEOUT = 5.0
 """Seconds to wait for another writing process."""
 MAX_COPIED_BYTES = 256 << 20
-"""Size of a file up to which it is copied to memory when it cannot be written; a larger one is read later."""
+"""Size of a file up to which all of it is copied where its log cannot be read in its place."""
+MAX_UNFINISHED_BYTES = 1 << 20
+"""Size of a file up to which it may be one that was only begun."""
 MEMORY_FOLDER = "/dev/shm"  # noqa: S108 - a folder of its own is made in it
+FILE_HEADER = b"SQLite format 3\0"
 LOG_END = "-wal"
 """What SQLite adds to the name of a file for its log."""
 CHECK_STEPS = 100_000
@@ -26,6 +30,8 @@ UNAVAILABLE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONL
 """What SQLite says where the file may be sound, and the disk is full, read-only or gone."""
 
 Migrations = Sequence[Sequence[str]]
+Queries = Sequence[tuple[str, Sequence[str], str]]
+"""(table, other tables that the query needs, query of its rows)."""
 
 
 def open_for_writing(path: Path, migrations: Migrations) -> sqlite3.Connection:
@@ -67,27 +73,54 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
         return _open_probed(lambda: sqlite3.connect(address, uri=True, check_same_thread=False))
 
 
-def copy_to_memory(path: Path, migrations: Migrations) -> sqlite3.Connection:
-    """Returns a copy of a file in memory, with the present schema; an empty one where it cannot be read.
+def is_unfinished(path: Path, migrations: Migrations) -> bool:
+    """Returns whether a file is not there, or was begun on a disk without room: small, and without its schema."""
+    if not path.is_file():
+        return True
+    if path.stat().st_size > MAX_UNFINISHED_BYTES:
+        return False
+    with suppress(sqlite3.Error), closing(open_for_reading(path)) as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        return bool(version < len(migrations))
+    return False
+
+
+def copy_to_memory(path: Path, migrations: Migrations, queries: Queries) -> sqlite3.Connection:
+    """Returns the part of a file that queries select, in memory and with the present schema; none if it is unreadable.
 
     Raises:
         InputError: it was written by a newer version.
         sqlite3.Error: it is damaged.
     """
     memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    if path.is_file() and path.stat().st_size <= MAX_COPIED_BYTES:
-        for opener in (_open_exclusive, open_for_reading, _open_elsewhere):
-            try:
-                with closing(opener(path)) as source:
-                    source.backup(memory)
-                break
-            except OSError:
-                continue
-            except sqlite3.Error as error:
-                if not is_unavailable(error):
-                    raise
+    for opener in (_open_exclusive, open_for_reading, _open_elsewhere) if path.is_file() else ():
+        try:
+            with closing(opener(path)) as source:
+                _copy_rows(source, memory, (path, migrations), queries)
+            break
+        except OSError:
+            continue
+        except sqlite3.Error as error:
+            if not is_unavailable(error):
+                raise
     migrate(memory, path, migrations)
     return memory
+
+
+def _copy_rows(
+    source: sqlite3.Connection, memory: sqlite3.Connection, schema: tuple[Path, Migrations], queries: Queries
+) -> None:
+    """Copies what queries select to a database that has the schema of the source; tables that it lacks are left out."""
+    path, migrations = schema
+    (version,) = source.execute("PRAGMA user_version").fetchone()
+    check_version(version, path, migrations)
+    migrate(memory, path, migrations[:version])
+    tables = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    for table, needs, query in queries:
+        if tables >= {table, *needs}:
+            found = source.execute(query)
+            marks = ", ".join("?" for _ in found.description)
+            memory.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", found)  # noqa: S608
 
 
 def _open_shared(path: Path) -> sqlite3.Connection:
@@ -111,6 +144,8 @@ def _open_elsewhere(path: Path) -> sqlite3.Connection:
     Raises:
         OSError: there is no place for a copy.
     """
+    if path.stat().st_size > MAX_COPIED_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     with TemporaryDirectory(dir=MEMORY_FOLDER) as folder:
         copy = Path(folder) / "copy.db"
         for end in ("", LOG_END):
@@ -131,6 +166,13 @@ def _open_probed(connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connectio
         connection.close()
         raise
     return connection
+
+
+def is_database(path: Path) -> bool:
+    """Returns whether a file begins as one of SQLite does, or is empty; also where it cannot be read at present."""
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(len(FILE_HEADER)) in (FILE_HEADER, b"")
+    return True
 
 
 def is_unavailable(error: sqlite3.Error) -> bool:
@@ -166,16 +208,25 @@ def migrate(connection: sqlite3.Connection, path: Path, migrations: Migrations) 
         sqlite3.Error: it cannot be written, or is damaged.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > len(migrations):
-        hint = "It was written by a newer Skewscope."
-        expected = f"at most {len(migrations)}"
-        raise InputError([Problem(str(path), 0, "", f"version {version} of the schema", expected, hint)])
+    check_version(version, path, migrations)
     for number, statements in enumerate(migrations[version:], version + 1):
         connection.execute("BEGIN IMMEDIATE")
         for statement in statements:
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {number}")
         connection.execute("COMMIT")
+
+
+def check_version(version: int, path: Path, migrations: Migrations) -> None:
+    """Checks that a file is not newer than the program.
+
+    Raises:
+        InputError: it was written by a newer version.
+    """
+    if version > len(migrations):
+        hint = "It was written by a newer Skewscope."
+        expected = f"at most {len(migrations)}"
+        raise InputError([Problem(str(path), 0, "", f"version {version} of the schema", expected, hint)])
 
 
 def find_damage(path: Path, is_stopped: Callable[[], bool]) -> str:

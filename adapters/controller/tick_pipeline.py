@@ -202,10 +202,10 @@ class TickPipeline:
         """Returns the agents of the last run."""
         return self.store.agents()
 
-    def save_agents(self, agents: Iterable[AgentRecord], now: float) -> None:
+    def save_agents(self, agents: Iterable[AgentRecord]) -> None:
         """Writes the agent registry; a failed write is retried later."""
         with suppress(StoreError), self.store.transaction() as connection:
-            agent_registry.save_agents(connection, agents, now)
+            agent_registry.save_agents(connection, agents, self.store.elapsed.seconds)
 
     def replace_outbox(self, outbox: Outbox) -> None:
         """Writes notifications for other notifiers from now on."""
@@ -220,6 +220,9 @@ class TickPipeline:
         if self.recorder is not None:
             self.recorder.close()
         self.store_writer.add_audit_entry(t, "controller", "stopped", {})
+        # Controllers that are restarted again and again must come to an end of what is over.
+        with suppress(StoreError):
+            self.store.save_progress(self.restored.waits)
         self.store.close()
 
     @cached_property

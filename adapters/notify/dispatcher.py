@@ -5,6 +5,7 @@ Notifications of event notifiers wait in the store, not in memory: a notifier th
 
 import asyncio
 import logging
+import sqlite3
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,9 +26,11 @@ from skewscope.adapters.notify.handover import Handover
 from skewscope.adapters.notify.notifier_state import NotifierState
 from skewscope.adapters.notify.open_reports import OpenReport, Place
 from skewscope.adapters.runtime.clock import Clock
+from skewscope.adapters.runtime.elapsed_time import ElapsedTime
 from skewscope.adapters.runtime.tasks import cancel_and_wait, check_cancellation
 from skewscope.adapters.sources.common.base import redact_message
 from skewscope.engine.model.incident import Incident
+from skewscope.kb.problems import InputError
 
 MIN_WAIT, MAX_WAIT = 1.0, 60.0
 """Seconds before a retry."""
@@ -41,6 +44,9 @@ POLL_PERIOD = 1.0
 ORPHAN_WAIT = 120.0
 """Seconds for which nothing may fire where another controller has reported an incident, before its end is reported: as
 long as a restored incident waits, and then some."""
+
+MAX_STEP = 10.0
+"""Seconds that count for one tick, whatever the clock does."""
 
 NotificationLoader = Callable[[str, int, int], Sequence[Notification]]
 """Returns notifications of a notifier after a number, up to a limit; may block, and is called in a thread."""
@@ -98,6 +104,8 @@ class NotifierTask:
     refused: int = 0
     failures: int = 0
     """Consecutive failures."""
+    unread: str = ""
+    """Why its notifications could last not be read from the store."""
     trouble: str = ""
 
     def __post_init__(self) -> None:
@@ -163,10 +171,11 @@ class Dispatcher:
     """Writes the progress for the other controllers now."""
     handover: Handover = field(default_factory=Handover)
     _tasks: dict[str, NotifierTask] = field(default_factory=dict)
-    _own_ids: frozenset[str] = frozenset()
-    """Ids of this controller's incidents."""
-    _lost_since: dict[Place, float] = field(default_factory=dict)
-    """Since when nothing fires at places that another controller has reported."""
+    _own_places: Mapping[str, Place] = field(default_factory=dict)
+    """Places of this controller's incidents, by id."""
+    _lost_for: dict[Place, float] = field(default_factory=dict)
+    """Seconds for which nothing has fired at places that another controller has reported."""
+    _time: ElapsedTime = field(default_factory=lambda: ElapsedTime(MAX_STEP))
     _t: float = 0.0
     _complete: bool = True
     """Whether all notifications of the last tick have been written to the store."""
@@ -195,7 +204,7 @@ class Dispatcher:
         """Returns what other controllers have reported as open, for all event notifiers."""
         if not self.handover.is_shared or not self.is_active():
             return ()
-        reports = [self.handover.reports_of(name).list_others(self._own_ids) for name in self._event_notifiers()]
+        reports = [self.handover.reports_of(name).list_others(self._own_places) for name in self._event_notifiers()]
         return tuple({report: None for found in reports for report in found})
 
     def end_orphans(self, t: float, incidents: Iterable[Incident], unjudged: Container[Place]) -> None:
@@ -207,12 +216,14 @@ class Dispatcher:
             unjudged: places that cannot be judged at present; unknown never resolves.
         """
         known = tuple(incidents)
-        self._own_ids = frozenset(one.id for one in known)
+        self._own_places = {one.id: (one.condition, one.kind, one.name) for one in known}
+        passed = self._time.advance(t)
         firing = {(one.condition, one.kind, one.name) for one in known if one.state == "firing"}
         lost = {one.place: one for one in self.inherited_reports() if one.place not in firing}
-        self._lost_since = {place: self._lost_since.get(place, t) if place not in unjudged else t for place in lost}
-        for place in [place for place, since in self._lost_since.items() if t - since >= ORPHAN_WAIT]:
-            self._lost_since[place] = t
+        before = self._lost_for
+        self._lost_for = {p: before[p] + passed if p in before and p not in unjudged else 0.0 for p in lost}
+        for place in [place for place, seconds in self._lost_for.items() if seconds >= ORPHAN_WAIT]:
+            self._lost_for[place] = 0.0
             end = Notification(0, t, IncidentUpdate(RESOLVED, "", lost[place].build_incident(t)))
             for name in self._event_notifiers():
                 if place in self.handover.reports_of(name).by_place:
@@ -315,7 +326,7 @@ class Dispatcher:
         if not self.handover.is_shared:
             return await self._deliver(task, notification)
         reports = self.handover.reports_of(task.notifier.name)
-        adapted = reports.adapt(notification)
+        adapted = reports.adapt(notification, self._own_places)
         if adapted is None:
             return True
         # Before it is delivered: should this controller die meanwhile, its successor repeats it under the same id.
@@ -332,6 +343,11 @@ class Dispatcher:
             return await asyncio.to_thread(
                 self.load_notifications, task.notifier.name, task.last_number, MAX_NOTIFICATIONS
             )
+        except (InputError, sqlite3.Error) as error:
+            if (trouble := str(error)) != task.unread:
+                log.warning("the notifications of %s wait: %s", task.notifier.name, trouble)
+            task.unread = trouble
+            return ()
         except Exception:
             log.exception("the notifications of %s", task.notifier.name)
             return ()

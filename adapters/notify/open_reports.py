@@ -5,12 +5,12 @@ has reported as open and under which ids; its successor continues under these id
 believed already, and reports the end of what it does not find.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from skewscope.adapters.notify.base import ACTED, OPENED, RESOLVED, WITHDRAWN, Notification
-from skewscope.engine.model.incident import BlastRadius, Impact, Incident
+from skewscope.engine.model.incident import BlastRadius, Impact, Incident, replace_ids, replace_references
 from skewscope.kb.field_reader import is_finite_number
 
 MAX_REPORTS = 500
@@ -90,21 +90,40 @@ class OpenReports:
     known: bool = False
     """Whether anything is known: not before the first word of another controller, nor where too many are open."""
     by_place: dict[Place, OpenReport] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+    """Under which ids the receiver knows incidents of this controller, also those over: others refer to them."""
 
-    def adapt(self, notification: Notification) -> Notification | None:
-        """Returns a notification under the id that the receiver knows; None where it knows it already.
+    def adapt(self, notification: Notification, places: Mapping[str, Place] | None = None) -> Notification | None:
+        """Returns a notification under the ids that the receiver knows; None where it knows it already.
 
         Nothing is changed where nothing is known.
+
+        Args:
+            notification: of an incident of this controller.
+            places: those of all its incidents, by id: the notification may refer to another one.
         """
         what, _, one = notification.update
         report = self.by_place.get((one.condition, one.kind, one.name))
         if report is None:
-            return notification if not self.known or what in (OPENED, ACTED) else None
+            is_new = not self.known or what in (OPENED, ACTED)
+            return self._refer(notification, places or {}) if is_new else None
         if what == OPENED and report.is_confirmed:
             return None
-        if report.id == one.id:
-            return notification
-        return notification._replace(update=notification.update._replace(incident=rename_incident(one, report)))
+        if report.id != one.id:
+            update = notification.update._replace(incident=rename_incident(one, report))
+            notification = notification._replace(update=update)
+        return self._refer(notification, places or {})
+
+    def _refer(self, notification: Notification, places: Mapping[str, Place]) -> Notification:
+        """Returns a notification that refers to other incidents by the ids that the receiver knows."""
+        found = {id_: report.id for id_, place in places.items() if (report := self.by_place.get(place)) is not None}
+        self.renamed |= {id_: known for id_, known in found.items() if id_ != known}
+        for id_ in list(self.renamed)[:-MAX_REPORTS]:
+            del self.renamed[id_]
+        ids = self.renamed
+        update = notification.update
+        why, one = replace_ids(update.why, ids), replace_references(update.incident, ids)
+        return notification._replace(update=update._replace(why=why, incident=one))
 
     def claim(self, notification: Notification) -> None:
         """Records that the opening of an incident is about to be delivered."""

@@ -4,8 +4,9 @@ docs/incidents.md describes the JSON and its versions.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Any
@@ -30,6 +31,7 @@ LIKELY_CONFIDENCE = 0.4
 """An incident with at least this confidence is a diagnosis, below it is a suspicion. A threshold of half the best F1
 maximises F1 (Z. Lipton, C. Elkan, B. Narayanaswamy, "Optimal thresholding of classifiers to maximize F1 measure",
 2014)."""
+WORD = re.compile(r"[\w-]+")
 MAX_LOCATIONS = 3
 """Locations named in a remark on a candidate."""
 
@@ -281,6 +283,20 @@ def parse_explanation(field: str | Mapping[str, str] | None) -> Explanation | No
     if field is None:
         return None
     return Explanation(field, "caused") if isinstance(field, str) else Explanation(field["id"], field["relation"])
+
+
+def replace_ids(text: str, ids: Mapping[str, str]) -> str:
+    """Returns a text in which incidents have other ids: `explained by ID` must name one that its reader knows."""
+    return WORD.sub(lambda found: ids.get(found[0], found[0]), text)
+
+
+def replace_references(one: Incident, ids: Mapping[str, str]) -> Incident:
+    """Returns an incident that refers to others by other ids, in its explanation and in its history."""
+    explanation = one.explained_by
+    if explanation is not None and explanation.id in ids:
+        one = replace(one, explained_by=replace(explanation, id=ids[explanation.id]))
+    history = tuple((t, replace_ids(what, ids)) for t, what in one.history)
+    return one if history == one.history else replace(one, history=history)
 
 
 def rfc3339(seconds: float) -> str:

@@ -166,3 +166,19 @@ def test_a_lock_and_a_store_are_regular_files(written, tmp_path, text):
     for name, found in (("folder", "a folder"), ("pipe", "no regular file"), ("/dev/null", "no regular file")):
         with pytest.raises(InputError, match=found):
             read(written(text.format(name)))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("store: {path: topology.yaml}", "which is the topology"),
+        ("store: {path: ./skewscope.yaml}", "which is this file"),
+        ("store: {path: notes.txt}", "which is no database"),
+        ("leader: {lock: topology.yaml}", "which is the topology"),
+        ("store: {path: s.db}\nleader: {lock: s.db}", "which is the store"),
+    ],
+)
+def test_no_file_is_written_over_another(written, tmp_path, text, found):
+    (tmp_path / "notes.txt").write_text("of somebody")
+    with pytest.raises(InputError, match=found):
+        read(written(text))

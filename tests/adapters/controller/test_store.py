@@ -27,6 +27,7 @@ from skewscope.engine.engine import IncidentChange
 from skewscope.engine.model.incident import SYMPTOM, Explanation, parse_incident
 from skewscope.engine.model.verdict import NO, UNKNOWN, YES
 from skewscope.kb.problems import InputError
+from tests.adapters.controller.fleets import demo, working
 from tests.adapters.controller.writer import incident
 
 KILLS = 12
@@ -78,12 +79,30 @@ def test_what_did_not_change_is_not_written(tmp_path):
 
 def test_agents_are_kept_for_a_day_after_they_were_heard(tmp_path):
     store = Store(tmp_path / "s.db")
-    for now, nodes in ((0.0, "ab"), (50_000.0, "bc"), (FORGET_AFTER + 1, "c")):
+    for passed, now, nodes in ((0.0, 7.0, "ab"), (50_000.0, 5e9, "bc"), (FORGET_AFTER + 1, 8.0, "c")):
         with store.transaction() as connection:
-            save_agents(connection, [AgentRecord(node, "1", now) for node in nodes], now)
+            save_agents(connection, [AgentRecord(node, "1", now) for node in nodes], passed)
     store.close()
     again = Store(tmp_path / "s.db")
-    assert load_agents(again._connection) == [AgentRecord("b", "1", 50_000.0), AgentRecord("c", "1", FORGET_AFTER + 1)]
+    assert load_agents(again._connection) == [AgentRecord("b", "1", 5e9), AgentRecord("c", "1", 8.0)]
+    with again.transaction() as connection:
+        # One that was not heard again is written with the others, too.
+        save_agents(connection, [AgentRecord("c", "1", 8.0), AgentRecord("d", "1", 9.0)], 2 * FORGET_AFTER + 2)
+    assert load_agents(again._connection) == [AgentRecord("d", "1", 9.0)]
+
+
+def test_a_clock_that_jumps_ages_no_incident_by_more_than_a_tick(tmp_path):
+    store = Store(tmp_path / "s.db")
+    for t in (1000.0, 1001.0, 1001.0 + 3650 * 86400.0, 1002.0, 1003.0):
+        store.elapsed.advance(t)
+    assert store.elapsed.seconds == 12.0
+    store.save_progress({})
+    store.close()
+    again = Store(tmp_path / "s.db")
+    again.elapsed.advance(1003.0 + 7200.0)
+    assert again.elapsed.seconds == 7212.0, "a time without a controller counts"
+    again.elapsed.advance(1003.0 + 3 * 7200.0)
+    assert again.elapsed.seconds == 7222.0
 
 
 @pytest.mark.parametrize("how", ["moved away", "deleted", "replaced"])
@@ -247,10 +266,25 @@ def test_a_jump_of_the_clock_deletes_nothing_and_time_that_passes_does(tmp_path)
     store.save_progress({})
     store.close()
     store = Store(tmp_path / "s.db")
-    for n in range(1, 8):
-        store.elapsed.advance(3000.0 + n * day)
-        store.prune(7 * day)
+    for n in range(1, round(6.5 * day / 10)):
+        store.elapsed.advance(3000.0 + day + 10.0 * n)
+    store.prune(7 * day)
     assert StoreReader(store.path).incident(ended.id) is None
+
+
+def test_a_controller_that_never_lives_for_ten_seconds_still_counts_how_long_an_incident_was_not_seen(tmp_path):
+    recording, _ = demo(1.0)
+    store = Store(tmp_path / "store.db")
+    store.write_tick(1.0, [incident(1)], [])
+    store.close()
+    for start in range(3):
+        with working(tmp_path, recording) as work:
+            work.restored.waits = work.store.waits()
+            for second in range(4):
+                work.step(2000.0 + 10.0 * start + second, {})
+            work.close(2000.0 + 10.0 * start + 4)
+    (wait,) = Store(tmp_path / "store.db").waits().values()
+    assert wait.waited == 9.0
 
 
 def test_damaged_pages_are_found_and_a_sound_store_has_none(tmp_path):

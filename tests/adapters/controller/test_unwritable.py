@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from skewscope.adapters.controller import store as module
-from skewscope.adapters.controller.incident_restore import TEXT_FOUND_ANEW, RestoredIncidents
+from skewscope.adapters.controller.incident_restore import TEXT_FOUND_ANEW, RestoredIncidents, Wait
 from skewscope.adapters.controller.persistence import StoreWriter
 from skewscope.adapters.controller.recorder import Recorder
+from skewscope.adapters.controller.silences import Silence
 from skewscope.adapters.controller.store import Store, StoreError, StoreReader
 from skewscope.adapters.controller.store_file import find_damage
 from skewscope.adapters.inputs.recording import demo_path
@@ -60,6 +61,24 @@ def test_a_restart_without_room_goes_on_with_what_is_stored_and_writes_later(tmp
     assert (writer.trouble, [event.incident for event in events]) == ("", ["i-2"])
     assert StoreReader(path).incident("i-2")["state"] == "resolved", "it was no longer in the tick that was written"
     assert store.recovered
+
+
+def test_a_large_store_is_read_as_far_as_a_start_needs_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.controller.store_file.MAX_COPIED_BYTES", 1)
+    path = tmp_path / "s.db"
+    before = Store(path)
+    over = replace(incident(2), state="resolved", resolved_at=2000.0)
+    before.write_tick(5.0, [incident(1), over], [IncidentChange(5.0, "i-1", "opened")])
+    before.write_silence(6.0, "ops", "silence was made", Silence("s-1", (("node", ("n0",)),), 6.0, None, "ops", "it"))
+    before.save_progress({"i-1": Wait(3.0, 4.0)})
+    before.close()
+    with unwritable(monkeypatch):
+        store = Store(path)
+        assert [one.id for one in store.open_incidents()] == ["i-1"]
+        assert [one.id for one in store.silences()] == ["s-1"]
+        assert store.waits() == {"i-1": Wait(3.0, 4.0)}
+        assert store._connection.execute("SELECT count(*) FROM incidents").fetchone() == (1,)
+        assert store._connection.execute("SELECT count(*) FROM history").fetchone() == (0,)
 
 
 def test_what_is_kept_without_room_is_bounded(tmp_path, monkeypatch):
@@ -113,6 +132,16 @@ def test_a_recording_without_room_at_the_start_begins_when_there_is(tmp_path, mo
     assert (tmp_path / "recorded" / "topology.yaml").is_file()
 
 
+def test_the_store_of_a_controller_reads_as_empty_while_its_file_cannot_be_made(tmp_path):
+    reader = StoreReader(tmp_path / "s.db", lambda: True)
+    assert (reader.incidents(), reader.silences(), reader.actions(), reader.last_event()) == ([], [], [], 0)
+    assert reader.notifications("e", 0, 50) == []
+    Store(tmp_path / "s.db").close()
+    assert reader.incidents() == []
+    with pytest.raises(InputError, match="no such file"):
+        StoreReader(tmp_path / "another.db").incidents()
+
+
 @contextmanager
 def small_disk(folder):
     folder.mkdir()
@@ -152,7 +181,10 @@ def test_a_disk_without_room_stops_no_start(tmp_path, how, known):
             store.write_tick(5.0, [incident(1)], [])
             store.close()
         set_room(disk, how, there=False)
-        with running(tmp_path, "store: {path: disk/s.db}\n") as found:
+        events = "tell: [{kind: cloudevents, name: e, urls: ['http://127.0.0.1:9/']}]\n"
+        with running(tmp_path, f"store: {{path: disk/s.db}}\n{events}") as found:
+            for path in ("silences", "actions", "incidents"):
+                assert found.ask(f"/api/v1/{path}")[0] == 200
             assert "skewscope_store_up 0.0" in found.ask("/metrics")[2].decode()
             sender = Sender(found)
             sender.send(25, 1.0)
@@ -170,6 +202,7 @@ def test_a_disk_without_room_stops_no_start(tmp_path, how, known):
                 assert "tp-straggler" in ids()
             set_room(disk, how, there=True)
             found.until(lambda: "skewscope_store_up 1.0" in found.ask("/metrics")[2].decode())
+            assert "Traceback" not in found.log()
         conditions = {one["condition"] for one in StoreReader(disk / "s.db").incidents()}
         assert "telemetry-blackout" in conditions
         StoreReader(disk / "s.db").verify_audit()

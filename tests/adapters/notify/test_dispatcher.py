@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import sqlite3
 from collections import deque
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +20,7 @@ from skewscope.adapters.notify.base import (
 from skewscope.adapters.notify.dispatcher import MAX_WAIT, ORPHAN_WAIT, Dispatcher
 from skewscope.adapters.notify.handover import notification_mark
 from skewscope.adapters.notify.open_reports import OpenReport
+from skewscope.kb.problems import InputError, Problem
 from tests.adapters.controller.clocks import FakeClock, settled
 from tests.adapters.notify.incidents import incident
 
@@ -361,6 +363,17 @@ def test_the_end_of_what_another_reported_is_reported_once(incidents, unjudged, 
     going_with_another(test)
 
 
+def test_a_jump_of_the_clock_is_no_time_in_which_nothing_fired():
+    async def test(office, clock, mail, posts):
+        for t in (1000.0, 1001.0, 1001.0 + 3650 * 86400.0, 1002.0):
+            office.end_orphans(t, (), frozenset())
+        assert [one.id for one in office.inherited_reports()] == ["theirs"]
+        await settled()
+        assert posts.sent == []
+
+    going_with_another(test)
+
+
 def test_an_opening_is_published_before_it_is_delivered():
     published = []
 
@@ -377,3 +390,23 @@ def test_an_opening_is_published_before_it_is_delivered():
 
     going_with_another(test)
     assert published == [(0, ["theirs", "other"]), (1, ["theirs", "other"])]
+
+
+@pytest.mark.parametrize("error", [InputError([Problem("s.db", 0, "", "no such file", "a store")]), sqlite3.Error("x")])
+def test_notifications_that_cannot_be_read_are_a_line_in_the_log_and_wait(caplog, error):
+    def load(*_):
+        raise error
+
+    async def play():
+        clock = FakeClock(1000.0)
+        office = Dispatcher(clock, load, lambda *_: None)
+        office.start(Sends())
+        for _ in range(3):
+            await settled()
+            await clock.pass_(MAX_WAIT)
+        await office.close()
+
+    asyncio.run(play())
+    (line,) = caplog.records
+    assert line.exc_info is None
+    assert "the notifications of messenger wait" in line.getMessage()

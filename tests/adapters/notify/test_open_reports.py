@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from skewscope.adapters.notify.base import ACTED, CHANGED, OPENED, RESOLVED, WITHDRAWN, IncidentUpdate, Notification
 from skewscope.adapters.notify.handover import Handover
 from skewscope.adapters.notify.open_reports import MAX_REPORTS, OpenReport, OpenReports, parse_report, parse_reports
+from skewscope.engine.model.incident import Explanation
 from tests.adapters.notify.incidents import incident
 
 OURS = incident(3)
@@ -95,3 +96,20 @@ def test_no_content_of_the_file_raises(data):
     parse_reports(data)
     parse_report(data)
     Handover().receive_progress(1.0, json.dumps({"chat": [1.0, [], data]}))
+
+
+def test_a_notification_refers_to_other_incidents_by_the_ids_that_its_receiver_knows():
+    root, effect = OURS, incident(4, explained_by=Explanation(OURS.id, "caused"))
+    effect = replace(effect, history=((50.0, "opened"), (51.0, f"explained by {root.id}")))
+    reports, places = believing(THEIRS), {one.id: (one.condition, one.kind, one.name) for one in (root, effect)}
+    update = IncidentUpdate(WITHDRAWN, f"caused by {root.id}", effect)
+    for what, is_open in ((OPENED, True), (WITHDRAWN, True), (OPENED, False)):
+        if not is_open:
+            reports.record_delivery(news(RESOLVED, THEIRS))
+        found = reports.adapt(Notification(7, 50.0, update._replace(what=what)), places if is_open else {})
+        if what == OPENED:
+            told = found.update
+            assert (told.incident.id, told.incident.root_id, told.why) == (effect.id, "theirs", "caused by theirs")
+            assert told.incident.history[-1] == (51.0, "explained by theirs")
+        else:
+            assert found is None, "the receiver never heard of it"

@@ -12,10 +12,13 @@ class ElapsedTime:
     seconds: float = 0.0
     at: float | None = None
     """Time of the last step, seconds since 1970."""
+    max_first: float | None = None
+    """The same of the first step, which may span a time in which nobody counted; None: no other."""
 
     def advance(self, t: float) -> float:
         """Returns the seconds that passed since the last step."""
-        step = 0.0 if self.at is None else min(max(t - self.at, 0.0), self.max_step)
-        self.at = t
+        longest = self.max_step if self.max_first is None else self.max_first
+        step = 0.0 if self.at is None else min(max(t - self.at, 0.0), longest)
+        self.at, self.max_first = t, None
         self.seconds += step
         return step
